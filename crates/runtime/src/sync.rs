@@ -1,0 +1,261 @@
+//! Single-threaded waiting: a signal, a fair reader-writer lock, a counter of tokens.
+//!
+//! All of them are first come, first served, hold no clock and no thread, and survive a waiter
+//! that is dropped halfway (its turn passes to the next).
+//!
+//! Invariants:
+//! 1. A waiter that was granted its turn and then dropped gives the turn back.
+//! 2. A later request never overtakes an earlier one that still waits.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Wakes everybody who waits. There is no memory: look at the condition, then wait.
+#[derive(Default)]
+pub struct Signal {
+    round: Cell<u64>,
+    waiters: RefCell<Vec<Waker>>,
+}
+
+impl Signal {
+    /// A signal that nobody waits for.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Completes at the first [`Signal::notify`] after this call (not after the first poll).
+    pub fn wait(&self) -> SignalWait<'_> {
+        SignalWait { signal: self, round: self.round.get() }
+    }
+
+    /// Wakes all who wait now.
+    pub fn notify(&self) {
+        self.round.set(self.round.get() + 1);
+        for waker in self.waiters.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// See [`Signal::wait`].
+pub struct SignalWait<'a> {
+    signal: &'a Signal,
+    round: u64,
+}
+
+impl Future for SignalWait<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.signal.round.get() != self.round {
+            return Poll::Ready(());
+        }
+        self.signal.waiters.borrow_mut().push(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A number of tokens, handed out in the order of asking: the byte budgets of the house.
+pub struct Semaphore {
+    available: Cell<u64>,
+    capacity: u64,
+    queue: RefCell<VecDeque<Rc<Turn>>>,
+}
+
+struct Turn {
+    amount: u64,
+    granted: Cell<bool>,
+    gone: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Semaphore {
+    /// A semaphore with `capacity` tokens, all of them free.
+    pub fn new(capacity: u64) -> Rc<Self> {
+        Rc::new(Self { available: Cell::new(capacity), capacity, queue: RefCell::default() })
+    }
+
+    /// Tokens that nobody holds.
+    pub fn available(&self) -> u64 {
+        self.available.get()
+    }
+
+    /// Takes `amount` tokens, at most the capacity: a larger wish is granted when all are free.
+    pub async fn acquire(self: &Rc<Self>, amount: u64) -> Permit {
+        let amount = amount.min(self.capacity);
+        let turn = Rc::new(Turn {
+            amount,
+            granted: Cell::new(false),
+            gone: Cell::new(false),
+            waker: RefCell::default(),
+        });
+        self.queue.borrow_mut().push_back(turn.clone());
+        self.grant();
+        AcquireWait { semaphore: self.clone(), turn: Some(turn) }.await
+    }
+
+    fn grant(&self) {
+        loop {
+            let mut queue = self.queue.borrow_mut();
+            let Some(first) = queue.front() else { return };
+            if !first.gone.get() {
+                if first.amount > self.available.get() {
+                    return;
+                }
+                self.available.set(self.available.get() - first.amount);
+                first.granted.set(true);
+            }
+            let first = queue.pop_front();
+            drop(queue);
+            if let Some(waker) = first.and_then(|turn| turn.waker.take()) {
+                waker.wake();
+            }
+        }
+    }
+
+    fn release(&self, amount: u64) {
+        self.available.set(self.available.get() + amount);
+        self.grant();
+    }
+}
+
+struct AcquireWait {
+    semaphore: Rc<Semaphore>,
+    turn: Option<Rc<Turn>>,
+}
+
+impl Future for AcquireWait {
+    type Output = Permit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
+        let turn = self.turn.as_ref().expect("polled after completion");
+        if !turn.granted.get() {
+            *turn.waker.borrow_mut() = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let amount = turn.amount;
+        self.turn = None;
+        Poll::Ready(Permit { semaphore: self.semaphore.clone(), amount })
+    }
+}
+
+impl Drop for AcquireWait {
+    fn drop(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        turn.gone.set(true);
+        if turn.granted.get() {
+            self.semaphore.release(turn.amount); // invariant 1
+        } else {
+            self.semaphore.grant();
+        }
+    }
+}
+
+/// Tokens that are held; dropping gives them back.
+pub struct Permit {
+    semaphore: Rc<Semaphore>,
+    amount: u64,
+}
+
+impl Permit {
+    /// How many tokens this permit holds.
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.semaphore.release(self.amount);
+    }
+}
+
+/// How many readers a [`Lock`] admits at once; far more than a volume can have calls.
+const READERS: u64 = 1 << 32;
+
+/// A fair reader-writer lock without data: it guards what its owner says it guards.
+#[derive(Clone)]
+pub struct Lock(Rc<Semaphore>);
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self(Semaphore::new(READERS))
+    }
+}
+
+impl Lock {
+    /// Waits until no writer is before us.
+    pub async fn shared(&self) -> Permit {
+        self.0.acquire(1).await
+    }
+
+    /// Waits until we are alone.
+    pub async fn exclusive(&self) -> Permit {
+        self.0.acquire(READERS).await
+    }
+
+    /// Whether nobody holds the lock now.
+    pub fn is_free(&self) -> bool {
+        self.0.available() == READERS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use futures::executor::block_on;
+
+    #[test]
+    fn a_large_wish_is_not_overtaken_by_small_ones() {
+        let tokens = Semaphore::new(10);
+        let first = block_on(tokens.acquire(6));
+        let mut large = Box::pin(tokens.acquire(8));
+        assert!(large.as_mut().now_or_never().is_none());
+        let mut small = Box::pin(tokens.acquire(1));
+        assert!(small.as_mut().now_or_never().is_none());
+        drop(first);
+        let large = large.as_mut().now_or_never().expect("8 of 10 are free");
+        assert!(small.as_mut().now_or_never().is_some());
+        assert_eq!(large.amount(), 8);
+    }
+
+    #[test]
+    fn a_dropped_waiter_passes_its_turn_on() {
+        let lock = Lock::default();
+        let reader = block_on(lock.shared());
+        let mut writer = Box::pin(lock.exclusive());
+        assert!(writer.as_mut().now_or_never().is_none());
+        let mut other = Box::pin(lock.shared());
+        assert!(other.as_mut().now_or_never().is_none());
+        drop(writer);
+        assert!(other.as_mut().now_or_never().is_some());
+        drop(reader);
+        assert!(lock.is_free());
+    }
+
+    #[test]
+    fn a_granted_turn_that_is_dropped_comes_back() {
+        let lock = Lock::default();
+        let writer = block_on(lock.exclusive());
+        let mut waiting = Box::pin(lock.exclusive());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(writer);
+        drop(waiting);
+        assert!(lock.is_free());
+    }
+
+    #[test]
+    fn a_signal_wakes_those_who_wait_and_no_later_ones() {
+        let signal = Signal::new();
+        let mut early = Box::pin(signal.wait());
+        assert!(early.as_mut().now_or_never().is_none());
+        signal.notify();
+        assert!(early.as_mut().now_or_never().is_some());
+        assert!(signal.wait().now_or_never().is_none());
+    }
+}

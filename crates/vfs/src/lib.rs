@@ -1,0 +1,43 @@
+//! What a protocol may ask of a file system, and in what words.
+//!
+//! [`FileSystem`] is the seam between `dispatch` and the engines. Its verbs are those of a
+//! stateless file service; its types are ours, not a protocol's and not a disk format's.
+//!
+//! # No answer before its time
+//! Every verb answers with a [`Sealed`] value: the answer is fixed, but nobody may look at it
+//! until everything that it depends on is on stable storage. [`Sealed::open`] waits for exactly
+//! that and yields a [`Durable`] value, which cannot be made in any other way. The encoders of
+//! replies take nothing else.
+//!
+//! Architecture invariant: no protocol numbers, no disk layout, no I/O in this crate.
+
+mod attributes;
+mod durable;
+mod error;
+mod file_system;
+mod name;
+
+pub use attributes::{
+    Attributes, Credentials, Device, FileKind, PostOp, SetAttributes, SetTime, Wcc, WccBefore,
+};
+pub use durable::{Durable, Ledger, Lost, Receipt, Sealed, Sequence};
+pub use error::FsError;
+pub use file_system::{
+    Access, Answer, CreateHow, DirectoryEntry, Entries, FileSystem, Found, FsInfo, FsStat,
+    PathConf, ReadData, Stability, Verifier, Written,
+};
+pub use name::{MAX_NAME, Name};
+pub use runtime::Timestamp;
+
+/// The number of a file within its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+/// A file for ever: its number, and which of the files that have had this number it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// The number, reused after the file is gone.
+    pub ino: Ino,
+    /// Changed at every reuse of the number.
+    pub generation: u32,
+}
