@@ -1,0 +1,1 @@
+//! Recomputes what can be derived from the maps of a group.

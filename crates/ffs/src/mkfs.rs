@@ -1,0 +1,1 @@
+//! Writes a new, empty UFS2 file system.
