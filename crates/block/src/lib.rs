@@ -15,13 +15,21 @@
 //! A buffer in flight belongs to the device until it comes back: dropping the future of a read or
 //! a write abandons the answer, never the memory, and the transfer still happens or has happened.
 //! An error leaves the written range undefined (old, new, or torn); nothing is retried here.
+//! A range that is misaligned or beyond the end is refused with `InvalidInput`, a write to a
+//! read-only device with `ReadOnlyFilesystem`, any verb after close with `NotConnected`; none of
+//! these reaches the medium.
 //!
 //! Verbs for tests (cutting the power, injecting faults, recording) live in wrappers, not in the
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.
 
 mod buffer;
+mod disk_file;
+pub mod file;
+mod system;
 
 pub use buffer::{ALIGNMENT, Buffer};
+
+use std::io::{self, ErrorKind};
 
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
@@ -40,6 +48,28 @@ pub struct Geometry {
     pub physical_sector_size: u32,
     /// Whether writes are refused.
     pub read_only: bool,
+}
+
+impl Geometry {
+    /// Refuses what the device must not even try: a range that is not whole logical sectors
+    /// inside the device, or a change of a read-only one. The length is that of all pieces of a
+    /// write together; each piece may have any length.
+    pub fn check(&self, verb: Verb, offset: u64, length: u64) -> Result<(), IoError> {
+        let sector = u64::from(self.logical_sector_size);
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.size);
+        if !inside || !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
+            return Err(IoError::new(verb, offset, length, ErrorKind::InvalidInput));
+        }
+        if self.read_only && matches!(verb, Verb::Write | Verb::Discard) {
+            return Err(IoError::new(verb, offset, length, ErrorKind::ReadOnlyFilesystem));
+        }
+        Ok(())
+    }
+}
+
+/// The number of bytes in all pieces of a write.
+pub fn length_of(data: &[Bytes]) -> u64 {
+    data.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// When a write counts as done.
@@ -65,8 +95,8 @@ pub enum Verb {
 }
 
 /// A device did not do what it was asked.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{verb:?} of {length} bytes at byte {offset}: {kind}")]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{verb:?} of {length} bytes at byte {offset}: {}", self.reason())]
 pub struct IoError {
     /// What was asked.
     pub verb: Verb,
@@ -74,8 +104,35 @@ pub struct IoError {
     pub offset: u64,
     /// How much, in bytes.
     pub length: u64,
-    /// The operating system's reason.
-    pub kind: std::io::ErrorKind,
+    /// The reason.
+    pub kind: ErrorKind,
+    /// The operating system's number for it, if it came from there: the message is made from it,
+    /// because the commonest failure of a disk (EIO) has no kind of its own.
+    pub code: Option<i32>,
+}
+
+impl IoError {
+    /// A refusal or failure that the operating system has no part in.
+    pub fn new(verb: Verb, offset: u64, length: u64, kind: ErrorKind) -> Self {
+        Self { verb, offset, length, kind, code: None }
+    }
+
+    /// What the operating system answered.
+    pub fn from_os(verb: Verb, offset: u64, length: u64, error: &io::Error) -> Self {
+        Self { verb, offset, length, kind: error.kind(), code: error.raw_os_error() }
+    }
+
+    /// The answer of a device that has been closed.
+    pub fn closed(verb: Verb) -> Self {
+        Self::new(verb, 0, 0, ErrorKind::NotConnected)
+    }
+
+    fn reason(&self) -> String {
+        match self.code {
+            Some(code) => io::Error::from_raw_os_error(code).to_string(),
+            None => self.kind.to_string(),
+        }
+    }
 }
 
 /// A disk, or what behaves like one. See the crate's contract.

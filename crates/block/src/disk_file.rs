@@ -1,0 +1,401 @@
+//! An image file or a raw block device: opened, measured, locked, and driven by blocking calls.
+//!
+//! Every device of this crate stands on a [`DiskFile`]; they differ in who makes the calls.
+//! I/O is buffered: reads and writes go through the kernel's page cache, `flush` is fdatasync and
+//! a through write is RWF_DSYNC.
+//!
+//! Invariants:
+//! 1. While a writer has the disk open nobody else has (among all who ask for the lock, as every
+//!    DiskFile does): two servers on one disk would destroy it. A raw device is also claimed from
+//!    the kernel, so that a mounted one is refused.
+//! 2. A failed call is not repeated. In particular a flush that failed once may succeed the second
+//!    time without having written anything, so the failure must reach the engine.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::{Durability, Geometry, IoError, Verb, length_of, system};
+
+/// Sector sizes that an image file pretends to have. A file system block is 4 KiB nearly
+/// everywhere, and the file system below reads before it writes less than that.
+const FILE_LOGICAL_SECTOR_SIZE: u32 = 512;
+const FILE_PHYSICAL_SECTOR_SIZE: u32 = 4096;
+
+/// What a disk is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, beside other readers.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+/// Why a disk could not be opened or created.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is nothing of that name.
+    #[error("there is no file or device named {}", .0.display())]
+    NotFound(PathBuf),
+    /// Creating would have overwritten something.
+    #[error("{} exists already and is not overwritten; remove it or choose another name", .0.display())]
+    AlreadyExists(PathBuf),
+    /// The operating system does not let us, or the medium is write-protected.
+    #[error("no permission to open {} for {}; it may belong to another user or be write-protected",
+        .0.display(), purpose(.1))]
+    PermissionDenied(PathBuf, Access),
+    /// Somebody else who takes the lock has it.
+    #[error("{} is in use by another program, perhaps a second server; two at once would destroy \
+        it, so stop the other one first", .0.display())]
+    Locked(PathBuf),
+    /// The kernel uses the device.
+    #[error("{} is mounted or claimed by the kernel (a file system, RAID, swap); unmount or \
+        release it first", .0.display())]
+    Busy(PathBuf),
+    /// A directory, a pipe, a terminal.
+    #[error("{} is neither a regular file nor a block device", .0.display())]
+    NotADisk(PathBuf),
+    /// The size of a new disk is not a whole number of sectors.
+    #[error("a disk of {0} bytes cannot be created: the size must be a positive multiple of 512")]
+    InvalidSize(u64),
+    /// Anything else that the operating system says.
+    #[error("cannot open {}: {}", .0.display(), .1)]
+    Io(PathBuf, #[source] io::Error),
+}
+
+fn purpose(access: &Access) -> &'static str {
+    match access {
+        Access::ReadOnly => "reading",
+        Access::ReadWrite => "writing",
+    }
+}
+
+/// An opened disk and its lock. The verbs block the calling thread.
+#[derive(Debug)]
+pub struct DiskFile {
+    file: File,
+    geometry: Geometry,
+    is_device: bool,
+}
+
+impl DiskFile {
+    /// Opens an existing image file or raw device and locks it. A file whose size is not a
+    /// multiple of the logical sector is used up to the last whole sector.
+    pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+        let failed = |error| classify(path, access, error);
+        // Looked at before opening, because opening a pipe would wait for its other end.
+        let file_type = std::fs::metadata(path).map_err(failed)?.file_type();
+        if !file_type.is_file() && !file_type.is_block_device() {
+            return Err(OpenError::NotADisk(path.to_owned()));
+        }
+        let write = access == Access::ReadWrite;
+        let mut options = OpenOptions::new();
+        options.read(true).write(write);
+        if write && file_type.is_block_device() {
+            options.custom_flags(libc::O_EXCL); // invariant 1: claims the device
+        }
+        let file = options.open(path).map_err(failed)?;
+        lock(&file, path, access)?;
+        let geometry = measure(&file, file_type.is_block_device(), access).map_err(failed)?;
+        Ok(Self { file, geometry, is_device: file_type.is_block_device() })
+    }
+
+    /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for
+    /// writing. The file itself is on stable storage afterwards.
+    pub fn create(path: &Path, size: u64) -> Result<Self, OpenError> {
+        if size == 0 || !size.is_multiple_of(u64::from(FILE_LOGICAL_SECTOR_SIZE)) {
+            return Err(OpenError::InvalidSize(size));
+        }
+        let access = Access::ReadWrite;
+        let failed = |error| classify(path, access, error);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(failed)?;
+        lock(&file, path, access)?;
+        file.set_len(size).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        sync_parent(path).map_err(failed)?;
+        let geometry = measure(&file, false, access).map_err(failed)?;
+        Ok(Self { file, geometry, is_device: false })
+    }
+
+    /// Size and sectors.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Fills `bytes` from `offset`.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        let length = bytes.len() as u64;
+        self.geometry.check(Verb::Read, offset, length)?;
+        let result = self.file.read_exact_at(bytes, offset);
+        result.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
+    }
+
+    /// Writes the pieces one after the other from `offset`.
+    pub fn write(
+        &self,
+        offset: u64,
+        data: &[Bytes],
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        let length = length_of(data);
+        self.geometry.check(Verb::Write, offset, length)?;
+        let result = self.write_all(offset, data, durability == Durability::Through);
+        result.map_err(|error| IoError::from_os(Verb::Write, offset, length, &error))
+    }
+
+    /// Puts every completed write on stable storage.
+    pub fn flush(&self) -> Result<(), IoError> {
+        let result = self.file.sync_data(); // invariant 2: no second attempt
+        result.map_err(|error| IoError::from_os(Verb::Flush, 0, self.geometry.size, &error))
+    }
+
+    /// Gives a range back to the medium, if it can take it.
+    pub fn discard(&self, offset: u64, length: u64) -> Result<(), IoError> {
+        self.geometry.check(Verb::Discard, offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let result = match self.is_device {
+            true => system::discard_sectors(&self.file, offset, length),
+            false => system::punch_hole(&self.file, offset, length),
+        };
+        match result {
+            Err(error) if error.kind() != ErrorKind::Unsupported => {
+                Err(IoError::from_os(Verb::Discard, offset, length, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Continues after short writes and interrupted calls; both have done no harm.
+    fn write_all(&self, mut offset: u64, data: &[Bytes], mut through: bool) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = data.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut rest = &mut slices[..];
+        let mut flush_at_end = false;
+        IoSlice::advance_slices(&mut rest, 0); // drops leading empty pieces
+        while !rest.is_empty() {
+            match system::write_at(&self.file, rest, offset, through) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(taken) => {
+                    offset += taken as u64;
+                    IoSlice::advance_slices(&mut rest, taken);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A file system without RWF_DSYNC: flushing everything promises more, not less.
+                Err(error) if through && error.kind() == ErrorKind::Unsupported => {
+                    through = false;
+                    flush_at_end = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if flush_at_end { self.file.sync_data() } else { Ok(()) }
+    }
+}
+
+/// Invariant 1. The lock goes with the last descriptor, so a killed server leaves none behind.
+fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
+    let result = match access {
+        Access::ReadOnly => file.try_lock_shared(),
+        Access::ReadWrite => file.try_lock(),
+    };
+    result.map_err(|error| match error {
+        TryLockError::WouldBlock => OpenError::Locked(path.to_owned()),
+        TryLockError::Error(error) => OpenError::Io(path.to_owned(), error),
+    })
+}
+
+fn measure(mut file: &File, is_device: bool, access: Access) -> io::Result<Geometry> {
+    let size = file.seek(SeekFrom::End(0))?; // the one way that knows files and devices alike
+    let (logical_sector_size, physical_sector_size) = match is_device {
+        true => system::sector_sizes(file)?,
+        false => (FILE_LOGICAL_SECTOR_SIZE, FILE_PHYSICAL_SECTOR_SIZE),
+    };
+    Ok(Geometry {
+        size: size - size % u64::from(logical_sector_size),
+        logical_sector_size,
+        physical_sector_size,
+        read_only: access == Access::ReadOnly,
+    })
+}
+
+/// Makes the name of a new file as durable as the file.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
+}
+
+fn classify(path: &Path, access: Access, error: io::Error) -> OpenError {
+    let path = path.to_owned();
+    match error.kind() {
+        ErrorKind::NotFound => OpenError::NotFound(path),
+        ErrorKind::AlreadyExists => OpenError::AlreadyExists(path),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            OpenError::PermissionDenied(path, access)
+        }
+        ErrorKind::ResourceBusy => OpenError::Busy(path),
+        _ => OpenError::Io(path, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of one test, removed at its end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("block-{}-{name}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::create_dir_all(&path).expect("a scratch folder");
+            Self(path)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn pieces(parts: &[&[u8]]) -> Vec<Bytes> {
+        parts.iter().map(|part| Bytes::copy_from_slice(part)).collect()
+    }
+
+    #[test]
+    fn a_created_disk_is_sparse_zero_and_never_overwritten() {
+        use std::os::unix::fs::MetadataExt;
+        let scratch = Scratch::new("create");
+        let path = scratch.path("disk");
+        let disk = DiskFile::create(&path, 1 << 30).expect("a new disk");
+        assert_eq!(disk.geometry().size, 1 << 30);
+        let metadata = std::fs::metadata(&path).expect("the file");
+        assert!(metadata.blocks() * 512 < 1 << 20, "a gibibyte of holes");
+        let mut bytes = [7; 512];
+        disk.read((1 << 30) - 512, &mut bytes).expect("the last sector");
+        assert_eq!(bytes, [0; 512]);
+        assert!(matches!(DiskFile::create(&path, 512), Err(OpenError::AlreadyExists(_))));
+        let odd = DiskFile::create(&scratch.path("odd"), 700);
+        assert!(matches!(odd, Err(OpenError::InvalidSize(700))));
+    }
+
+    #[test]
+    fn pieces_land_one_after_the_other_with_either_durability() {
+        let scratch = Scratch::new("pieces");
+        let disk = DiskFile::create(&scratch.path("disk"), 1 << 20).expect("a new disk");
+        for durability in [Durability::Plain, Durability::Through] {
+            let offset = 4096 + 8192 * durability as u64;
+            let data = pieces(&[&[], &[1; 100], &[], &[2; 412], &[3; 512]]);
+            disk.write(offset, &data, durability).expect("a write");
+            let mut bytes = [0; 1024];
+            disk.read(offset, &mut bytes).expect("a read");
+            assert_eq!(bytes[..100], [1; 100]);
+            assert_eq!(bytes[100..512], [2; 412]);
+            assert_eq!(bytes[512..], [3; 512]);
+        }
+        disk.flush().expect("a flush");
+    }
+
+    #[test]
+    fn more_pieces_than_one_call_takes_are_all_written() {
+        let scratch = Scratch::new("many");
+        let disk = DiskFile::create(&scratch.path("disk"), 1 << 20).expect("a new disk");
+        let count = 2 * system::SLICES_MAX + 512;
+        let data: Vec<Bytes> = (0..count).map(|n| Bytes::from(vec![n as u8])).collect();
+        assert!(data.len().is_multiple_of(512));
+        disk.write(512, &data, Durability::Plain).expect("a write");
+        let mut bytes = vec![0; count];
+        disk.read(512, &mut bytes).expect("a read");
+        assert!(bytes.iter().enumerate().all(|(n, &byte)| byte == n as u8));
+    }
+
+    #[test]
+    fn a_writer_is_alone_and_readers_are_not() {
+        let scratch = Scratch::new("lock");
+        let path = scratch.path("disk");
+        let writer = DiskFile::create(&path, 4096).expect("a new disk");
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            let error = DiskFile::open(&path, access).expect_err("a second opener");
+            assert!(matches!(error, OpenError::Locked(_)));
+            assert!(error.to_string().contains("in use by another program"), "{error}");
+        }
+        drop(writer);
+        let _one = DiskFile::open(&path, Access::ReadOnly).expect("a reader");
+        let _two = DiskFile::open(&path, Access::ReadOnly).expect("another reader");
+        let writer = DiskFile::open(&path, Access::ReadWrite);
+        assert!(matches!(writer, Err(OpenError::Locked(_))));
+    }
+
+    #[test]
+    fn a_read_only_disk_refuses_changes() {
+        let scratch = Scratch::new("read-only");
+        let path = scratch.path("disk");
+        drop(DiskFile::create(&path, 4096).expect("a new disk"));
+        let disk = DiskFile::open(&path, Access::ReadOnly).expect("a reader");
+        let write = disk.write(0, &pieces(&[&[1; 512]]), Durability::Plain);
+        assert_eq!(write.expect_err("a refusal").kind, ErrorKind::ReadOnlyFilesystem);
+        let discard = disk.discard(0, 512);
+        assert_eq!(discard.expect_err("a refusal").kind, ErrorKind::ReadOnlyFilesystem);
+    }
+
+    #[test]
+    fn ranges_that_are_misaligned_or_outside_are_refused() {
+        let scratch = Scratch::new("ranges");
+        let disk = DiskFile::create(&scratch.path("disk"), 4096).expect("a new disk");
+        for (offset, length) in [(1, 512), (0, 511), (4096, 512), (3584, 1024), (u64::MAX, 512)] {
+            let error = disk.read(offset, &mut vec![0; length]).expect_err("a refusal");
+            assert_eq!(error.kind, ErrorKind::InvalidInput, "{offset} {length}");
+        }
+        disk.read(4096, &mut []).expect("nothing, at the end");
+    }
+
+    #[test]
+    fn a_discarded_range_reads_as_zeros_and_its_neighbours_stay() {
+        let scratch = Scratch::new("discard");
+        let disk = DiskFile::create(&scratch.path("disk"), 16384).expect("a new disk");
+        disk.write(0, &pieces(&[&[5; 16384]]), Durability::Plain).expect("a write");
+        disk.discard(4096, 4096).expect("a discard");
+        let mut bytes = vec![1; 16384];
+        disk.read(0, &mut bytes).expect("a read");
+        assert!(bytes[..4096].iter().chain(&bytes[8192..]).all(|&byte| byte == 5));
+        // A file system that cannot punch holes leaves the old bytes; both are allowed.
+        let hole = &bytes[4096..8192];
+        assert!(hole.iter().all(|&byte| byte == 0) || hole.iter().all(|&byte| byte == 5));
+    }
+
+    #[test]
+    fn an_odd_tail_of_a_file_is_not_part_of_the_disk() {
+        let scratch = Scratch::new("tail");
+        let path = scratch.path("disk");
+        std::fs::write(&path, [0; 1300]).expect("a file");
+        let disk = DiskFile::open(&path, Access::ReadOnly).expect("a disk");
+        assert_eq!(disk.geometry().size, 1024);
+    }
+
+    #[test]
+    fn what_is_no_disk_is_refused_with_a_sentence() {
+        let scratch = Scratch::new("refused");
+        let missing = DiskFile::open(&scratch.path("nothing"), Access::ReadOnly);
+        assert!(matches!(missing, Err(OpenError::NotFound(_))));
+        let folder = DiskFile::open(&scratch.0, Access::ReadOnly).expect_err("a folder");
+        assert!(matches!(folder, OpenError::NotADisk(_)));
+        assert!(folder.to_string().ends_with("is neither a regular file nor a block device"));
+    }
+}

@@ -1,0 +1,84 @@
+//! The plain device: every verb is done when the call returns. For tools, and the last resort of
+//! a server that has neither io_uring nor threads to spare: it stalls its reactor on every flush.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::ready;
+
+pub use crate::disk_file::{Access, DiskFile, OpenError};
+use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
+
+/// A [`DiskFile`] behind the [`BlockDevice`] trait. Its futures are ready from the start.
+pub struct FileDevice {
+    geometry: Geometry,
+    /// Empty once the device is closed; the lock goes with it.
+    file: RefCell<Option<Rc<DiskFile>>>,
+}
+
+impl FileDevice {
+    /// Takes over an opened disk.
+    pub fn new(file: DiskFile) -> Self {
+        Self { geometry: file.geometry(), file: RefCell::new(Some(Rc::new(file))) }
+    }
+
+    fn with<T: 'static>(
+        &self,
+        verb: Verb,
+        action: impl FnOnce(&DiskFile) -> Result<T, IoError>,
+    ) -> Io<T> {
+        let file = self.file.borrow().clone();
+        let result = file.ok_or_else(|| IoError::closed(verb)).and_then(|file| action(&file));
+        ready(result).boxed_local()
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
+        self.with(Verb::Read, |file| file.read(offset, &mut buffer).map(|()| buffer))
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.with(Verb::Write, |file| file.write(offset, &data, durability))
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.with(Verb::Flush, DiskFile::flush)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.with(Verb::Discard, |file| file.discard(offset, length))
+    }
+
+    fn close(&self) -> Io<()> {
+        self.file.take();
+        ready(Ok(())).boxed_local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::executor::block_on;
+
+    #[test]
+    fn a_dropped_future_has_written_and_a_closed_device_refuses() {
+        let path = std::env::temp_dir().join(format!("block-file-{}", std::process::id()));
+        let device = FileDevice::new(DiskFile::create(&path, 8192).expect("a new disk"));
+        drop(device.write(512, vec![Bytes::from(vec![9; 512])], Durability::Plain));
+        let sector = block_on(device.read(512, Buffer::zeroed(512))).expect("a read");
+        assert_eq!(sector[..], [9; 512]);
+        block_on(device.flush()).expect("a flush");
+        block_on(device.close()).expect("a close");
+        let error = block_on(device.flush()).expect_err("a closed device");
+        assert_eq!(error, IoError::closed(Verb::Flush));
+        DiskFile::open(&path, Access::ReadWrite).expect("the lock went with the close");
+        std::fs::remove_file(&path).expect("tidying up");
+    }
+}

@@ -1,0 +1,72 @@
+//! The system calls that std does not name, each behind a safe function.
+//!
+//! Everything here takes a borrowed [`File`], so the descriptor is open for the whole call, and
+//! passes only memory that the caller has lent for the whole call. Nothing is retried and nothing
+//! is interpreted; that is [`crate::file`]'s part.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{Error, IoSlice, Result};
+use std::os::fd::AsRawFd;
+
+/// The kernel takes no more slices than this in one call.
+pub(crate) const SLICES_MAX: usize = libc::UIO_MAXIOV as usize;
+
+/// "Throw these bytes away" of a block device: number 119 of linux/fs.h, where BLKSSZGET is 104;
+/// the two are encoded alike on every architecture.
+const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET + (119 - 104);
+
+/// Writes at `offset` and says how much was taken, which may be less than all. With `through` the
+/// bytes are on stable storage when the call returns.
+pub(crate) fn write_at(
+    file: &File,
+    slices: &[IoSlice<'_>],
+    offset: u64,
+    through: bool,
+) -> Result<usize> {
+    let count = slices.len().min(SLICES_MAX) as libc::c_int;
+    let flags = if through { libc::RWF_DSYNC } else { 0 };
+    // SAFETY: IoSlice is guaranteed to have the layout of iovec; the first `count` of them point
+    // to memory that is lent to us, and the kernel only reads it, and only during the call.
+    let taken = unsafe {
+        libc::pwritev2(file.as_raw_fd(), slices.as_ptr().cast(), count, to_off(offset)?, flags)
+    };
+    if taken < 0 { Err(Error::last_os_error()) } else { Ok(taken as usize) }
+}
+
+/// Gives the range back to the file system below; it reads as zeros afterwards.
+pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no memory is passed.
+    let result =
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, to_off(offset)?, to_off(length)?) };
+    check(result)
+}
+
+/// Tells a block device that the range holds nothing.
+pub(crate) fn discard_sectors(file: &File, offset: u64, length: u64) -> Result<()> {
+    let range: [u64; 2] = [offset, length];
+    // SAFETY: BLKDISCARD reads two 64-bit numbers, which live until the call returns.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    check(result)
+}
+
+/// The logical and the physical sector size of a block device, in bytes.
+pub(crate) fn sector_sizes(file: &File) -> Result<(u32, u32)> {
+    let mut logical: libc::c_int = 0;
+    // SAFETY: BLKSSZGET writes one int, which is ours alone.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut logical) })?;
+    let mut physical: libc::c_uint = 0;
+    // SAFETY: BLKPBSZGET writes one unsigned int, which is ours alone.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKPBSZGET, &raw mut physical) })?;
+    Ok((logical.unsigned_abs(), physical))
+}
+
+fn check(result: libc::c_int) -> Result<()> {
+    if result < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+fn to_off(value: u64) -> Result<libc::off_t> {
+    libc::off_t::try_from(value).map_err(|_| Error::from_raw_os_error(libc::EFBIG))
+}
