@@ -51,9 +51,9 @@ pub enum OpenError {
     #[error("{} is in use by another program, perhaps a second server; two at once would destroy \
         it, so stop the other one first", .0.display())]
     Locked(PathBuf),
-    /// The kernel uses the device.
-    #[error("{} is mounted or claimed by the kernel (a file system, RAID, swap); unmount or \
-        release it first", .0.display())]
+    /// Somebody claimed the device from the kernel.
+    #[error("{} is mounted, or claimed by RAID, swap or another server; unmount or release it \
+        first", .0.display())]
     Busy(PathBuf),
     /// A directory, a pipe, a terminal.
     #[error("{} is neither a regular file nor a block device", .0.display())]
@@ -88,19 +88,26 @@ impl DiskFile {
         let failed = |error| classify(path, access, error);
         // Looked at before opening, because opening a pipe would wait for its other end.
         let file_type = std::fs::metadata(path).map_err(failed)?.file_type();
-        if !file_type.is_file() && !file_type.is_block_device() {
+        let is_device = file_type.is_block_device();
+        if !file_type.is_file() && !is_device {
             return Err(OpenError::NotADisk(path.to_owned()));
         }
         let write = access == Access::ReadWrite;
         let mut options = OpenOptions::new();
         options.read(true).write(write);
-        if write && file_type.is_block_device() {
+        if write && is_device {
             options.custom_flags(libc::O_EXCL); // invariant 1: claims the device
         }
         let file = options.open(path).map_err(failed)?;
+        if write
+            && is_device
+            && system::is_write_protected(&file).map_err(failed)?
+        {
+            return Err(failed(ErrorKind::ReadOnlyFilesystem.into()));
+        }
         lock(&file, path, access)?;
-        let geometry = measure(&file, file_type.is_block_device(), access).map_err(failed)?;
-        Ok(Self { file, geometry, is_device: file_type.is_block_device() })
+        let geometry = measure(&file, is_device, access).map_err(failed)?;
+        Ok(Self { file, geometry, is_device })
     }
 
     /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for

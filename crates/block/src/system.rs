@@ -13,9 +13,10 @@ use std::os::fd::AsRawFd;
 /// The kernel takes no more slices than this in one call.
 pub(crate) const SLICES_MAX: usize = libc::UIO_MAXIOV as usize;
 
-/// "Throw these bytes away" of a block device: number 119 of linux/fs.h, where BLKSSZGET is 104;
-/// the two are encoded alike on every architecture.
-const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET + (119 - 104);
+/// Requests to block devices, by their numbers in linux/fs.h, where BLKSSZGET is 104; the three
+/// are encoded alike on every architecture.
+const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET + 119 - 104;
+const BLKROGET: libc::Ioctl = libc::BLKSSZGET + 94 - 104;
 
 /// Writes at `offset` and says how much was taken, which may be less than all. With `through` the
 /// bytes are on stable storage when the call returns.
@@ -50,6 +51,14 @@ pub(crate) fn discard_sectors(file: &File, offset: u64, length: u64) -> Result<(
     // SAFETY: BLKDISCARD reads two 64-bit numbers, which live until the call returns.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
     check(result)
+}
+
+/// Whether a block device refuses writes. It can be opened for writing all the same.
+pub(crate) fn is_write_protected(file: &File) -> Result<bool> {
+    let mut protected: libc::c_int = 0;
+    // SAFETY: BLKROGET writes one int, which is ours alone.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKROGET, &raw mut protected) })?;
+    Ok(protected != 0)
 }
 
 /// The logical and the physical sector size of a block device, in bytes.
