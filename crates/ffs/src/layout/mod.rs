@@ -1,1 +1,50 @@
 //! The only code that knows the bytes of UFS2.
+//!
+//! UFS2 is FreeBSD's disk format. A disk is cut into *groups* of equal size; only the last may be
+//! shorter. Group `g` starts at fragment `g * fragments_per_group`:
+//!
+//! ```text
+//!            0             backup        group block   inode table      data
+//! group 0    | boot area, superblock | backup | header, maps | inodes | summary area, data ...
+//! group g    | data                  | backup | header, maps | inodes | data ...
+//! ```
+//!
+//! The unit of every address is the *fragment*; a *block* is 1, 2, 4 or 8 of them. Inodes are
+//! numbered through all groups, so that a number alone says where its 256 bytes lie.
+//!
+//! Here are the structures as they lie on disk, little-endian and without alignment, and
+//! [`Geometry`], the checked answer to "where is what". A disk of the other byte order is refused,
+//! as FreeBSD refuses it on such a machine. Nothing here does I/O, and nothing here knows what a
+//! change of one structure means for another: counts that follow from maps are in
+//! [`crate::derive`].
+//!
+//! Invariants:
+//! 1. Every structure has the size and the offsets of the format; the compiler checks them.
+//! 2. A [`Geometry`] exists only for a superblock that passed every check: no method of it can
+//!    divide by zero, overflow or point outside the disk.
+
+/// Refuses to compile a structure whose size or offsets are not those of the format.
+macro_rules! offsets {
+    ($structure:ident, $size:literal, { $($field:ident : $offset:literal),+ $(,)? }) => {
+        const _: () = {
+            assert!(size_of::<$structure>() == $size);
+            $(assert!(std::mem::offset_of!($structure, $field) == $offset);)+
+        };
+    };
+}
+
+mod directory;
+mod geometry;
+mod group;
+mod hash;
+mod inode;
+mod parse;
+mod superblock;
+
+pub use directory::*;
+pub use geometry::*;
+pub use group::*;
+pub use hash::*;
+pub use inode::*;
+pub use parse::*;
+pub use superblock::*;

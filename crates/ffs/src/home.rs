@@ -1,0 +1,220 @@
+//! The place where metadata lives: the device, and the buffers of the blocks in use.
+//!
+//! Everybody who wants a metadata block asks [`Home::load`] for its buffer; an `Rc` of it pins it.
+//! There is one buffer for a block, however many ask at once. File data passes by here too, but
+//! is not kept.
+//!
+//! Invariants:
+//! 1. For one address there is at most one buffer, and at most one read on its way.
+//! 2. What is pinned, pending or dirty is not evicted; so the budget is a wish, and what exceeds
+//!    it is bounded by the Updates in flight.
+//! 3. Metadata is written by the policy alone, one write of a block at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use block::{BlockDevice, Durability, Io};
+use bytes::Bytes;
+use runtime::Clock;
+use runtime::sync::Signal;
+use vfs::FsError;
+
+use crate::buffer::{Buffer, Delta, Role, WriteImage};
+use crate::derive;
+use crate::layout::{GROUP_MAGIC, Geometry, GroupHeader};
+
+/// See the module's prose.
+pub struct Home {
+    device: Rc<dyn BlockDevice>,
+    geometry: Rc<Geometry>,
+    clock: Rc<dyn Clock>,
+    buffers: RefCell<BTreeMap<u64, Rc<Buffer>>>,
+    loading: RefCell<BTreeSet<u64>>,
+    loaded: Signal,
+    bytes: Cell<usize>,
+    budget: usize,
+    tick: Cell<u64>,
+}
+
+impl Home {
+    /// The home of a volume; `budget` bytes of metadata are kept in memory.
+    pub fn new(
+        device: Rc<dyn BlockDevice>,
+        geometry: Rc<Geometry>,
+        clock: Rc<dyn Clock>,
+        budget: usize,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            device,
+            geometry,
+            clock,
+            buffers: RefCell::default(),
+            loading: RefCell::default(),
+            loaded: Signal::new(),
+            bytes: Cell::new(0),
+            budget,
+            tick: Cell::new(0),
+        })
+    }
+
+    /// Where is what.
+    pub fn geometry(&self) -> &Rc<Geometry> {
+        &self.geometry
+    }
+
+    /// The device itself.
+    pub fn device(&self) -> &Rc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// The buffer of the `size` bytes at fragment `address`.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when it cannot be read, [`FsError::Corrupt`] when it is no such block.
+    pub async fn load(
+        &self,
+        address: u64,
+        size: usize,
+        role: Role,
+    ) -> Result<Rc<Buffer>, FsError> {
+        loop {
+            if let Some(buffer) = self.cached(address) {
+                return if buffer.role() == role { Ok(buffer) } else { Err(FsError::Corrupt) };
+            }
+            if self.loading.borrow_mut().insert(address) {
+                break;
+            }
+            self.loaded.wait().await;
+        }
+        let _loading = Loading { home: self, address };
+        let image = self.read(address, size).await?;
+        if let Role::Group(group) = role {
+            self.verify_group(group, &image)?;
+        }
+        let buffer = Buffer::new(address, role, image.to_vec());
+        self.install(&buffer);
+        Ok(buffer)
+    }
+
+    /// The buffer at `address`, if it is in memory.
+    pub fn cached(&self, address: u64) -> Option<Rc<Buffer>> {
+        let buffer = self.buffers.borrow().get(&address).cloned()?;
+        self.tick.set(self.tick.get() + 1);
+        buffer.used.set(self.tick.get());
+        Some(buffer)
+    }
+
+    /// Takes in a buffer that was made in memory.
+    pub fn install(&self, buffer: &Rc<Buffer>) {
+        self.tick.set(self.tick.get() + 1);
+        buffer.used.set(self.tick.get());
+        self.bytes.set(self.bytes.get() + buffer.size());
+        let old = self.buffers.borrow_mut().insert(buffer.address(), buffer.clone());
+        assert!(old.is_none(), "one buffer for block {} (invariant 1)", buffer.address());
+        if self.bytes.get() > self.budget {
+            self.evict();
+        }
+    }
+
+    /// Lets go of a block that is no metadata any more.
+    pub fn forget(&self, address: u64) {
+        if let Some(buffer) = self.buffers.borrow_mut().remove(&address) {
+            assert!(!buffer.is_pending(), "a freed block has nothing left to write");
+            self.bytes.set(self.bytes.get().saturating_sub(buffer.size()));
+        }
+    }
+
+    /// Counts the bytes by which a buffer grew.
+    pub fn grown(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Drops the least recently used eighth of what may go (invariant 2).
+    fn evict(&self) {
+        let mut buffers = self.buffers.borrow_mut();
+        let mut idle: Vec<(u64, u64)> = buffers
+            .values()
+            .filter(|buffer| Rc::strong_count(buffer) == 1)
+            .filter(|buffer| !buffer.is_pending() && !buffer.is_dirty())
+            .map(|buffer| (buffer.used.get(), buffer.address()))
+            .collect();
+        idle.sort_unstable();
+        for (_, address) in idle {
+            if self.bytes.get() <= self.budget / 8 * 7 {
+                break;
+            }
+            let buffer = buffers.remove(&address).expect("just listed");
+            self.bytes.set(self.bytes.get().saturating_sub(buffer.size()));
+        }
+    }
+
+    /// Buffers that were changed without a delta.
+    pub fn dirty_buffers(&self) -> Vec<Rc<Buffer>> {
+        self.buffers.borrow().values().filter(|buffer| buffer.is_dirty()).cloned().collect()
+    }
+
+    /// A sealed copy of `buffer` with everything undone that does not hold yet.
+    pub fn image(&self, buffer: &Buffer, holds: impl Fn(&Delta) -> bool) -> Option<WriteImage> {
+        buffer.write_image(holds, |role, copy| {
+            if let Role::Group(group) = role {
+                let now = self.clock.wall().seconds;
+                seal_group(&self.geometry, group, copy, now);
+            }
+        })
+    }
+
+    /// Writes a copy to its place.
+    pub fn write_image(&self, image: WriteImage) -> Io<()> {
+        self.write(image.address, vec![image.data])
+    }
+
+    /// Writes pieces of data, one after the other, from fragment `address`.
+    pub fn write(&self, address: u64, data: Vec<Bytes>) -> Io<()> {
+        let offset = address * self.geometry.fragment_size;
+        self.device.write(offset, data, Durability::Plain)
+    }
+
+    /// Reads `size` bytes from fragment `address`.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub async fn read(&self, address: u64, size: usize) -> Result<block::Buffer, FsError> {
+        let offset = address * self.geometry.fragment_size;
+        let buffer = block::Buffer::zeroed(size);
+        self.device.read(offset, buffer).await.map_err(|_| FsError::Io)
+    }
+
+    /// The barrier.
+    pub fn flush(&self) -> Io<()> {
+        self.device.flush()
+    }
+
+    fn verify_group(&self, group: u64, image: &[u8]) -> Result<(), FsError> {
+        let header = GroupHeader::of(image);
+        let known = header.magic.get() == GROUP_MAGIC
+            && u64::from(header.index.get()) == group
+            && self.geometry.verify_group(image).is_ok();
+        if known { Ok(()) } else { Err(FsError::Corrupt) }
+    }
+}
+
+/// Derives what follows from the maps of a group, and seals the block.
+pub fn seal_group(geometry: &Geometry, group: u64, block: &mut [u8], now_seconds: i64) {
+    derive::recompute_group(geometry, group, block);
+    GroupHeader::of_mut(block).time.set(now_seconds);
+    geometry.seal_group(block);
+}
+
+/// A read on its way; dropped, it lets the next one try.
+struct Loading<'a> {
+    home: &'a Home,
+    address: u64,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.home.loading.borrow_mut().remove(&self.address);
+        self.home.loaded.notify();
+    }
+}

@@ -1,0 +1,180 @@
+//! An inode in memory: the file as everybody sees it now.
+//!
+//! A [`Node`] pins the buffer of its inode block. Its dinode equals the bytes in the buffer's
+//! image; UNSTABLE writes stand beside it until their data has landed, because what the disk says
+//! about a file must never be ahead of its data.
+//!
+//! States: *live* while its link count is above zero or its freeing has not begun; *dead* from the
+//! moment at which an Update that frees it was applied. Whoever waited for its lock must look
+//! again.
+//!
+//! Invariants:
+//! 1. One Node for an inode number at a time.
+//! 2. `sequence` is that of the newest Update that changed the inode, its directory entries or its
+//!    data: every reply that shows something of the file waits for it.
+//! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
+//!    dinode's.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use runtime::sync::Lock;
+use vfs::{Attributes, FileKind, FsError, Ino, ObjectId, Sequence, Timestamp};
+
+use crate::buffer::{Buffer, Edit};
+use crate::dir_index::DirIndex;
+use crate::layout::{Dinode, SECTOR_SIZE};
+use crate::pages::Pages;
+
+/// What UNSTABLE writes changed and no Update carries yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Volatile {
+    /// The length that readers see.
+    pub size: u64,
+    /// When the newest write came.
+    pub time: Timestamp,
+}
+
+/// See the module's prose.
+pub struct Node {
+    /// Its number.
+    pub ino: u64,
+    /// Which file of this number.
+    pub generation: u32,
+    /// What it is; fixed for its life.
+    pub kind: FileKind,
+    /// Guards everything of the file; taken in the order of numbers.
+    pub lock: Lock,
+    /// Data pages, under the lock.
+    pub pages: RefCell<Pages>,
+    /// UNSTABLE changes of size and time, under the lock.
+    pub volatile: Cell<Option<Volatile>>,
+    /// Names of a directory, once they were read.
+    pub directory: RefCell<Option<DirIndex>>,
+    /// Ticks of the table's clock at the last use.
+    pub(crate) used: Cell<u64>,
+    buffer: Rc<Buffer>,
+    offset: usize,
+    dinode: Cell<Dinode>,
+    sequence: Cell<Sequence>,
+    dead: Cell<bool>,
+}
+
+impl Node {
+    /// The inode at `offset` of `buffer`, as it is there.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when it is free, [`FsError::Corrupt`] when its mode is none.
+    pub fn from_buffer(ino: u64, buffer: Rc<Buffer>, offset: usize) -> Result<Rc<Self>, FsError> {
+        let dinode = buffer.read(|image| *Dinode::at(image, offset));
+        if dinode.is_free() {
+            return Err(FsError::Stale);
+        }
+        let kind = dinode.kind().ok_or(FsError::Corrupt)?;
+        Ok(Self::with_dinode(ino, buffer, offset, dinode, kind))
+    }
+
+    /// An inode that an Update is about to initialise: `dinode` is what it will be.
+    pub fn with_dinode(
+        ino: u64,
+        buffer: Rc<Buffer>,
+        offset: usize,
+        dinode: Dinode,
+        kind: FileKind,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            ino,
+            generation: dinode.generation.get(),
+            kind,
+            lock: Lock::default(),
+            pages: RefCell::default(),
+            volatile: Cell::new(None),
+            directory: RefCell::default(),
+            used: Cell::new(0),
+            buffer,
+            offset,
+            dinode: Cell::new(dinode),
+            sequence: Cell::new(Sequence(0)),
+            dead: Cell::new(false),
+        })
+    }
+
+    /// The name of this file for ever.
+    pub fn id(&self) -> ObjectId {
+        ObjectId { ino: Ino(self.ino), generation: self.generation }
+    }
+
+    /// The inode as the buffer has it.
+    pub fn dinode(&self) -> Dinode {
+        self.dinode.get()
+    }
+
+    /// The length that readers see, in bytes.
+    pub fn size(&self) -> u64 {
+        self.volatile.get().map_or(self.dinode.get().size.get(), |volatile| volatile.size)
+    }
+
+    /// Attributes as readers see them.
+    pub fn attributes(&self) -> Attributes {
+        let dinode = self.dinode.get();
+        let volatile = self.volatile.get();
+        Attributes {
+            kind: self.kind,
+            mode: dinode.permissions(),
+            nlink: u32::try_from(dinode.links.get()).unwrap_or(0),
+            uid: dinode.uid.get(),
+            gid: dinode.gid.get(),
+            size: self.size(),
+            used: dinode.sectors.get().saturating_mul(SECTOR_SIZE),
+            device: match self.kind {
+                FileKind::BlockDevice | FileKind::CharacterDevice => dinode.device(),
+                _ => vfs::Device::default(),
+            },
+            ino: Ino(self.ino),
+            generation: self.generation,
+            atime: dinode.access_time(),
+            mtime: volatile.map_or(dinode.modify_time(), |volatile| volatile.time),
+            ctime: volatile.map_or(dinode.change_time(), |volatile| volatile.time),
+        }
+    }
+
+    /// The newest Update that a reply about this file depends on.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence.get()
+    }
+
+    /// Notes that `sequence` changed the file or its entries.
+    pub fn changed_by(&self, sequence: Sequence) {
+        self.sequence.set(self.sequence.get().max(sequence));
+    }
+
+    /// Whether the file has been freed.
+    pub fn is_dead(&self) -> bool {
+        self.dead.get()
+    }
+
+    /// The file is gone.
+    pub(crate) fn die(&self) {
+        self.dead.set(true);
+    }
+
+    /// The edit that puts `dinode` into the inode block.
+    pub(crate) fn edit(&self, dinode: &Dinode) -> (Rc<Buffer>, Edit) {
+        let new = Box::from(dinode.as_image().as_slice());
+        (self.buffer.clone(), Edit::Bytes { offset: self.offset, new })
+    }
+
+    /// Takes over what an Update left in the buffer.
+    pub(crate) fn set_dinode(&self, dinode: Dinode) {
+        self.dinode.set(dinode);
+    }
+
+    /// Sets the access time without an Update: nobody waits for it, and a crash may lose it.
+    pub(crate) fn touch_access_time(&self, time: Timestamp, seal: impl FnOnce(&mut Dinode)) {
+        let mut dinode = self.dinode.get();
+        dinode.set_access_time(time);
+        seal(&mut dinode);
+        self.dinode.set(dinode);
+        self.buffer.write_unordered(|image| *Dinode::at_mut(image, self.offset) = dinode);
+    }
+}

@@ -1,0 +1,40 @@
+//! The fixed part of a directory entry. What entries do in their chunk is not known here.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// A directory is an array of chunks of this many bytes, on every disk: no entry crosses one, and
+/// a write of one is atomic.
+pub const CHUNK_SIZE: usize = 512;
+/// Bytes of [`EntryHeader`]; the name follows.
+pub const ENTRY_HEADER_SIZE: usize = size_of::<EntryHeader>();
+/// Record lengths are multiples of this.
+pub const ENTRY_ALIGNMENT: usize = 4;
+/// The inode number that a whiteout names.
+pub const WHITEOUT_INODE: u64 = 1;
+/// The type byte of a whiteout.
+pub const WHITEOUT_TYPE: u8 = 14;
+
+/// The first 8 bytes of a directory entry; its name, a NUL and zeros up to a multiple of 4 follow.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct EntryHeader {
+    /// The inode that the name is for; 0 says that nothing stands here.
+    pub inode: U32,
+    /// Bytes from here to the next entry, or to the end of the chunk.
+    pub record_length: U16,
+    /// What the inode is: see [`super::kind_of_bits`].
+    pub kind: u8,
+    /// Bytes of the name, without its NUL.
+    pub name_length: u8,
+}
+
+offsets!(EntryHeader, 8, { inode: 0, record_length: 4, kind: 6, name_length: 7 });
+
+/// The fewest bytes that an entry with a name of `name_length` bytes fills: header, name and NUL,
+/// rounded up.
+pub const fn minimum_record_length(name_length: usize) -> usize {
+    (ENTRY_HEADER_SIZE + name_length + 1).next_multiple_of(ENTRY_ALIGNMENT)
+}

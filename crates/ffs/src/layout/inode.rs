@@ -1,0 +1,269 @@
+//! The inode: 256 bytes that are a file.
+
+use runtime::Timestamp;
+use vfs::{Device, FileKind};
+use zerocopy::little_endian::{I16, I32, I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of an inode.
+pub const INODE_SIZE: u64 = size_of::<Dinode>() as u64;
+/// The root directory. Inodes 0 and 1 never are files and always count as used.
+pub const ROOT_INODE: u64 = 2;
+/// Pointers to data blocks in an inode itself.
+pub const DIRECT_POINTERS: usize = 12;
+/// Pointers to indirect blocks: one level, two, three.
+pub const INDIRECT_POINTERS: usize = 3;
+/// Bytes that hold the target of a symbolic link in place of the pointers. A target must be
+/// *shorter* than this to stand there.
+pub const INLINE_SYMLINK_SIZE: usize = 120;
+/// The most names that a file can have.
+pub const MAX_LINKS: u32 = 32_767;
+/// The unit of [`Dinode::sectors`], in bytes.
+pub const SECTOR_SIZE: u64 = 512;
+/// The bit of [`Dinode::flags`] that marks a snapshot file.
+pub const FLAG_SNAPSHOT: u32 = 0x0020_0000;
+/// The bits of the mode that are permissions; the others say what the file is.
+pub const MODE_PERMISSIONS: u16 = 0o7777;
+
+/// An inode. A mode of 0 says that it is free; then size, sectors and pointers are 0, while the
+/// generation stays, so that no handle of the old file fits the next one.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Dinode {
+    /// What the file is (high 4 bits) and its permissions (low 12).
+    pub mode: U16,
+    /// Names that point here; for directories 2 and one for each subdirectory.
+    pub links: I16,
+    /// Owner.
+    pub uid: U32,
+    /// Group.
+    pub gid: U32,
+    /// Zero in practice.
+    pub block_size: U32,
+    /// Length in bytes. 0 for fifos, sockets and devices.
+    pub size: U64,
+    /// 512-byte sectors held by data, indirect blocks and extended attributes.
+    pub sectors: U64,
+    /// Last read, in seconds.
+    pub atime: I64,
+    /// Last change of content, in seconds.
+    pub mtime: I64,
+    /// Last change of anything, in seconds.
+    pub ctime: I64,
+    /// Creation, in seconds.
+    pub birthtime: I64,
+    /// Nanoseconds of `mtime`. Mind the order: it comes before that of `atime`.
+    pub mtime_nanoseconds: I32,
+    /// Nanoseconds of `atime`.
+    pub atime_nanoseconds: I32,
+    /// Nanoseconds of `ctime`.
+    pub ctime_nanoseconds: I32,
+    /// Nanoseconds of `birthtime`.
+    pub birthtime_nanoseconds: I32,
+    /// Which of the files that have had this number.
+    pub generation: U32,
+    /// Flags of the running kernel.
+    pub kernel_flags: U32,
+    /// Flags that users set (chflags), and [`FLAG_SNAPSHOT`].
+    pub flags: U32,
+    /// Bytes of extended attributes.
+    pub attribute_size: U32,
+    /// Blocks of extended attributes, in fragments.
+    pub attribute_blocks: [I64; 2],
+    /// Data blocks, in fragments; 0 is a hole. Inline symlinks and device numbers stand here too.
+    pub direct: [I64; DIRECT_POINTERS],
+    /// Indirect blocks of one, two and three levels, in fragments; 0 is a hole.
+    pub indirect: [I64; INDIRECT_POINTERS],
+    /// Change counter for NFSv4.
+    pub change: U64,
+    /// Journal: the next file without a name. FreeBSD 14 keeps a directory's depth here.
+    pub free_link: U32,
+    /// Check hash of the inode, when mode is not 0.
+    pub check_hash: U32,
+    /// Spare bytes. FreeBSD ignores them.
+    pub spare: [u8; 8],
+}
+
+offsets!(Dinode, 256, {
+    mode: 0, links: 2, uid: 4, gid: 8, block_size: 12, size: 16, sectors: 24, atime: 32,
+    mtime: 40, ctime: 48, birthtime: 56, mtime_nanoseconds: 64, atime_nanoseconds: 68,
+    ctime_nanoseconds: 72, birthtime_nanoseconds: 76, generation: 80, kernel_flags: 84,
+    flags: 88, attribute_size: 92, attribute_blocks: 96, direct: 112, indirect: 208, change: 232,
+    free_link: 240, check_hash: 244, spare: 248,
+});
+
+/// The high 4 bits of the mode that stand for a kind; also the type byte of a directory entry.
+pub const fn kind_bits(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Fifo => 1,
+        FileKind::CharacterDevice => 2,
+        FileKind::Directory => 4,
+        FileKind::BlockDevice => 6,
+        FileKind::Regular => 8,
+        FileKind::Symlink => 10,
+        FileKind::Socket => 12,
+    }
+}
+
+/// The kind that 4 bits of mode or a directory entry's type byte stand for, if any. Whiteouts
+/// (14) are none: they name no inode.
+pub const fn kind_of_bits(bits: u8) -> Option<FileKind> {
+    match bits {
+        1 => Some(FileKind::Fifo),
+        2 => Some(FileKind::CharacterDevice),
+        4 => Some(FileKind::Directory),
+        6 => Some(FileKind::BlockDevice),
+        8 => Some(FileKind::Regular),
+        10 => Some(FileKind::Symlink),
+        12 => Some(FileKind::Socket),
+        _ => None,
+    }
+}
+
+/// The mode of a file of this kind with these permissions.
+pub const fn mode_of(kind: FileKind, permissions: u16) -> u16 {
+    ((kind_bits(kind) as u16) << 12) | (permissions & MODE_PERMISSIONS)
+}
+
+impl Dinode {
+    /// An inode of zeros: free, and of no generation yet.
+    pub fn zeroed() -> Self {
+        zerocopy::FromZeros::new_zeroed()
+    }
+
+    /// The inode at `offset` bytes in a block of inodes.
+    ///
+    /// # Panics
+    /// When it does not lie in the block: [`super::Geometry::inode_position`] gives the offset.
+    pub fn at(block: &[u8], offset: usize) -> &Self {
+        let (inode, _) =
+            Self::ref_from_prefix(&block[offset..]).expect("the inode is in its block");
+        inode
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Panics
+    /// As [`Dinode::at`].
+    pub fn at_mut(block: &mut [u8], offset: usize) -> &mut Self {
+        let (inode, _) =
+            Self::mut_from_prefix(&mut block[offset..]).expect("the inode is in its block");
+        inode
+    }
+
+    /// Whether the inode is free.
+    pub fn is_free(&self) -> bool {
+        self.mode.get() == 0
+    }
+
+    /// What the file is; nothing when the inode is free or its mode makes no sense.
+    pub fn kind(&self) -> Option<FileKind> {
+        kind_of_bits((self.mode.get() >> 12) as u8)
+    }
+
+    /// Permission, set-id and sticky bits.
+    pub fn permissions(&self) -> u16 {
+        self.mode.get() & MODE_PERMISSIONS
+    }
+
+    /// Last read.
+    pub fn access_time(&self) -> Timestamp {
+        timestamp(self.atime, self.atime_nanoseconds)
+    }
+
+    /// Last change of content.
+    pub fn modify_time(&self) -> Timestamp {
+        timestamp(self.mtime, self.mtime_nanoseconds)
+    }
+
+    /// Last change of anything.
+    pub fn change_time(&self) -> Timestamp {
+        timestamp(self.ctime, self.ctime_nanoseconds)
+    }
+
+    /// Creation.
+    pub fn birth_time(&self) -> Timestamp {
+        timestamp(self.birthtime, self.birthtime_nanoseconds)
+    }
+
+    /// Sets the time of the last read.
+    pub fn set_access_time(&mut self, time: Timestamp) {
+        (self.atime, self.atime_nanoseconds) = seconds_and_nanoseconds(time);
+    }
+
+    /// Sets the time of the last change of content.
+    pub fn set_modify_time(&mut self, time: Timestamp) {
+        (self.mtime, self.mtime_nanoseconds) = seconds_and_nanoseconds(time);
+    }
+
+    /// Sets the time of the last change of anything.
+    pub fn set_change_time(&mut self, time: Timestamp) {
+        (self.ctime, self.ctime_nanoseconds) = seconds_and_nanoseconds(time);
+    }
+
+    /// Sets the time of creation.
+    pub fn set_birth_time(&mut self, time: Timestamp) {
+        (self.birthtime, self.birthtime_nanoseconds) = seconds_and_nanoseconds(time);
+    }
+
+    /// The 120 bytes of the pointers, as an inline symbolic link uses them.
+    pub fn inline_symlink_area(&self) -> &[u8; INLINE_SYMLINK_SIZE] {
+        self.as_bytes()[INLINE_SYMLINK_START..]
+            .first_chunk()
+            .expect("the pointers lie in the inode")
+    }
+
+    /// The same, to change them. What the target leaves free must be zero.
+    pub fn inline_symlink_area_mut(&mut self) -> &mut [u8; INLINE_SYMLINK_SIZE] {
+        self.as_mut_bytes()[INLINE_SYMLINK_START..]
+            .first_chunk_mut()
+            .expect("the pointers lie in the inode")
+    }
+
+    /// The device that a device file names.
+    pub fn device(&self) -> Device {
+        unpack_device(self.direct[0].get() as u64)
+    }
+
+    /// Makes the inode name a device.
+    pub fn set_device(&mut self, device: Device) {
+        self.direct[0].set(pack_device(device) as i64);
+    }
+}
+
+const INLINE_SYMLINK_START: usize = std::mem::offset_of!(Dinode, direct);
+
+/// A time from disk. Nanoseconds out of range, as damage can leave them, count as 0.
+fn timestamp(seconds: I64, nanoseconds: I32) -> Timestamp {
+    let nanoseconds = u32::try_from(nanoseconds.get()).ok().filter(|&n| n < 1_000_000_000);
+    Timestamp { seconds: seconds.get(), nanoseconds: nanoseconds.unwrap_or(0) }
+}
+
+fn seconds_and_nanoseconds(time: Timestamp) -> (I64, I32) {
+    assert!(time.nanoseconds < 1_000_000_000, "a Timestamp holds less than a second of these");
+    (I64::new(time.seconds), I32::new(time.nanoseconds as i32))
+}
+
+/// FreeBSD's 64-bit device number: it grew from 16 bits, so the halves are interleaved.
+///
+/// | bits of the number | hold |
+/// |---|---|
+/// | 0 to 7 | minor 0 to 7 |
+/// | 8 to 15 | major 0 to 7 |
+/// | 16 to 31 | minor 16 to 31 |
+/// | 32 to 39 | minor 8 to 15 |
+/// | 40 to 63 | major 8 to 31 |
+pub fn pack_device(device: Device) -> u64 {
+    let (major, minor) = (u64::from(device.major), u64::from(device.minor));
+    (minor & 0xffff_00ff)
+        | (major & 0xff) << 8
+        | (minor >> 8 & 0xff) << 32
+        | (major >> 8 & 0xff_ffff) << 40
+}
+
+/// The reverse of [`pack_device`].
+pub fn unpack_device(number: u64) -> Device {
+    let major = (number >> 8 & 0xff) | (number >> 40) << 8;
+    let minor = (number & 0xffff_00ff) | (number >> 32 & 0xff) << 8;
+    Device { major: major as u32, minor: minor as u32 }
+}

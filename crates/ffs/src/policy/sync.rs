@@ -1,0 +1,297 @@
+//! Policy `sync`: ordered synchronous writes, as the first FFS had them.
+//!
+//! Each item of an Update has a rank by its meaning. A round writes, of every buffer, all deltas
+//! whose rank is reached, and flushes; then the next ranks are reached. Updates in flight share
+//! rounds: whatever is staged while a round is under way goes out with the next one, and nothing
+//! ever waits for company.
+//!
+//! Ranks: 0 bits taken, payload, blocks of inodes; 1 blocks and inodes initialised, links added;
+//! 2 pointers and names appear; 3 '..' of a moved directory; 4 names go; 5 links and pointers go;
+//! 6 bits given back. A create takes three flushes, a remove of a small file three.
+//!
+//! **Commit point**: an Update has happened when the flush that covers its last rank completes
+//! (`Sync::advance`). Before that, a crash may show any rank-ordered part of it.
+//!
+//! Invariants:
+//! 1. A delta lands only when all items of its Update with lower ranks are durable.
+//! 2. A destructive delta (rank 4 and up) lands only when every earlier Update has nothing
+//!    constructive left to land: a name never goes before the name that replaces it, even if that
+//!    came with another Update, has appeared.
+//! 3. Deltas on one field land in order (the buffer sees to it).
+//! 4. Receipts come in the order of sequences.
+//! 5. After the first failed write or flush nothing is ever reported durable again.
+//!
+//! What waits for whom always has a lower sequence or, in the same Update, a lower rank; so some
+//! delta can land in every round until none is left.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, join_all};
+use runtime::Runtime;
+use runtime::sync::Signal;
+use vfs::{Ledger, Lost, Sequence};
+
+use super::{Policy, Staged, is_constructive};
+use crate::buffer::{Buffer, Delta};
+use crate::home::Home;
+use crate::update::{Intent, Item};
+
+const RANKS: usize = 7;
+/// The first rank that takes something away.
+const DESTRUCTIVE: usize = 4;
+
+/// An Update of which something is not durable yet: how many items of each rank.
+struct Flight {
+    remaining: [u32; RANKS],
+    /// Whether payload still waits for a flush that was issued after it.
+    payload: bool,
+}
+
+impl Flight {
+    /// The lowest rank that is not durable.
+    fn current(&self) -> usize {
+        self.remaining.iter().position(|&count| count > 0).unwrap_or(RANKS)
+    }
+
+    fn is_revealed(&self) -> bool {
+        self.remaining[..DESTRUCTIVE].iter().all(|&count| count == 0)
+    }
+}
+
+/// See the module's prose.
+pub struct Sync {
+    home: Rc<Home>,
+    next: Cell<u64>,
+    durable: Cell<u64>,
+    /// Updates in flight by sequence.
+    flights: RefCell<BTreeMap<u64, Flight>>,
+    /// Buffers with deltas, by address.
+    pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
+    stopped: Cell<bool>,
+    running: Cell<bool>,
+    /// Somebody wants what was changed without a delta written too.
+    sweep: Cell<bool>,
+    progress: Signal,
+    runtime: Runtime,
+    this: std::rc::Weak<Sync>,
+}
+
+impl Sync {
+    /// A policy that writes to `home`.
+    pub fn new(home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
+        Rc::new_cyclic(|this| Self {
+            home,
+            next: Cell::new(1),
+            durable: Cell::new(0),
+            flights: RefCell::default(),
+            pending: RefCell::default(),
+            stopped: Cell::new(false),
+            running: Cell::new(false),
+            sweep: Cell::new(false),
+            progress: Signal::new(),
+            runtime,
+            this: this.clone(),
+        })
+    }
+
+    fn this(&self) -> Rc<Sync> {
+        self.this.upgrade().expect("a policy lives in an Rc")
+    }
+
+    /// Starts the committer unless it runs.
+    fn kick(&self) {
+        if !self.running.replace(true) {
+            let this = self.this();
+            self.runtime.tasks.spawn(async move { this.run().await }.boxed_local());
+        }
+    }
+
+    /// Rounds until nothing is in flight.
+    async fn run(self: Rc<Self>) {
+        while self.has_work() && !self.stopped.get() {
+            if self.round().await.is_err() {
+                self.stopped.set(true); // invariant 5
+                self.progress.notify();
+            }
+        }
+        self.running.set(false);
+    }
+
+    fn has_work(&self) -> bool {
+        self.sweep.get() || !self.flights.borrow().is_empty()
+    }
+
+    /// Writes what may land, flushes, and counts it as durable. One round at a time is what keeps
+    /// two writes of one block from being in flight together.
+    async fn round(&self) -> Result<(), block::IoError> {
+        let holds = self.conditions();
+        let mut buffers = self.pending.borrow().clone();
+        let sweep = self.sweep.get();
+        if sweep {
+            let dirty = self.home.dirty_buffers();
+            buffers.extend(dirty.into_iter().map(|buffer| (buffer.address(), buffer)));
+        }
+        let mut written = Vec::new();
+        let mut writes = Vec::new();
+        for buffer in buffers.into_values() {
+            if let Some(image) = self.home.image(&buffer, &holds) {
+                writes.push(self.home.write_image(image));
+                written.push(buffer);
+            }
+        }
+        for result in join_all(writes).await {
+            result?;
+        }
+        let covered = self.next.get(); // payload of everything staged so far has been written
+        self.home.flush().await?;
+        self.advance(&written, covered);
+        if sweep && self.home.dirty_buffers().is_empty() {
+            self.sweep.set(false);
+            self.progress.notify();
+        }
+        Ok(())
+    }
+
+    /// For each Update in flight the rank that it has reached, as a test for deltas.
+    fn conditions(&self) -> impl Fn(&Delta) -> bool + use<> {
+        let flights = self.flights.borrow();
+        let mut all_revealed = true;
+        let mut reached = BTreeMap::new();
+        for (&sequence, flight) in flights.iter() {
+            let limit = if all_revealed { RANKS } else { DESTRUCTIVE - 1 }; // invariant 2
+            reached.insert(sequence, flight.current().min(limit));
+            all_revealed &= flight.is_revealed();
+        }
+        move |delta| {
+            // A delta of an Update that is no longer in flight would be a durable one: impossible.
+            reached.get(&delta.sequence.0).is_some_and(|&rank| usize::from(delta.rank) <= rank)
+        }
+    }
+
+    /// The commit point: what was in `written`, and the payload of Updates before `covered`, is
+    /// durable.
+    fn advance(&self, written: &[Rc<Buffer>], covered: u64) {
+        let mut flights = self.flights.borrow_mut();
+        for buffer in written {
+            for (sequence, rank) in buffer.landed() {
+                let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
+                flight.remaining[usize::from(rank)] -= 1;
+            }
+        }
+        for (_, flight) in flights.range_mut(..covered) {
+            if std::mem::take(&mut flight.payload) {
+                flight.remaining[0] -= 1;
+            }
+        }
+        flights.retain(|_, flight| flight.current() < RANKS);
+        let first_open = flights.keys().next().copied().unwrap_or(self.next.get());
+        drop(flights);
+        self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
+        self.durable.set(first_open - 1); // invariant 4
+        self.progress.notify();
+    }
+
+    fn rank_of(intent: Intent) -> Option<u8> {
+        Some(match intent {
+            Intent::PayloadWritten | Intent::MapTaken | Intent::InodeBlockInitialised => 0,
+            Intent::InitialisedRaised
+            | Intent::BlockInitialised
+            | Intent::InodeInitialised
+            | Intent::LinkAdded => 1,
+            Intent::PointerSet | Intent::EntryAdded => 2,
+            Intent::ParentRetargeted => 3,
+            Intent::EntryDropped => 4,
+            Intent::LinkDropped | Intent::PointerCleared => 5,
+            Intent::MapGivenBack => 6,
+            Intent::AttributesSet => return None, // joins the others, see `rank`
+        })
+    }
+}
+
+impl Policy for Sync {
+    fn next_sequence(&self) -> Sequence {
+        Sequence(self.next.get())
+    }
+
+    fn rank(&self, items: &[Item]) -> Vec<u8> {
+        // Attributes need no order: they go with the last flush that is needed anyway, but not
+        // with the bits that are given back, which nobody waits to see.
+        let last = items.iter().filter_map(|item| Self::rank_of(item.intent)).max().unwrap_or(0);
+        let free = last.min(5);
+        let ranks = items.iter().map(|item| Self::rank_of(item.intent).unwrap_or(free));
+        let ranks: Vec<u8> = ranks.collect();
+        debug_assert!(items.iter().zip(&ranks).all(|(item, &rank)| {
+            item.intent == Intent::AttributesSet
+                || is_constructive(item.intent) == (usize::from(rank) < DESTRUCTIVE)
+        }));
+        ranks
+    }
+
+    fn stage(&self, sequence: Sequence, items: Vec<Staged>) {
+        assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
+        self.next.set(sequence.0 + 1);
+        let mut flight = Flight { remaining: [0; RANKS], payload: false };
+        for item in items {
+            flight.remaining[usize::from(item.rank)] += 1;
+            match item.buffer {
+                Some(buffer) => {
+                    self.pending.borrow_mut().insert(buffer.address(), buffer);
+                }
+                None => flight.payload = true,
+            }
+        }
+        self.flights.borrow_mut().insert(sequence.0, flight);
+        self.kick();
+    }
+
+    fn durable_through(&self) -> Sequence {
+        Sequence(self.durable.get())
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.this();
+        async move {
+            let last = Sequence(this.next.get() - 1);
+            this.sweep.set(true);
+            this.kick();
+            while this.sweep.get() && !this.stopped.get() {
+                this.progress.wait().await;
+            }
+            this.durable(last).await
+        }
+        .boxed_local()
+    }
+
+    fn name(&self) -> &'static str {
+        "sync"
+    }
+}
+
+impl Ledger for Sync {
+    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.this();
+        async move {
+            loop {
+                if this.is_durable(sequence)? {
+                    return Ok(());
+                }
+                this.progress.wait().await;
+            }
+        }
+        .boxed_local()
+    }
+
+    fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost> {
+        if self.stopped.get() {
+            return Err(Lost);
+        }
+        Ok(self.durable.get() >= sequence.0)
+    }
+}

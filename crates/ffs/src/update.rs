@@ -1,0 +1,191 @@
+//! An Update: everything that one operation changes, gathered first and applied at once.
+//!
+//! An operation goes through the house in three steps.
+//!
+//! 1. *Prepare* may wait and may fail. It takes object locks, reads and pins the buffers, picks
+//!    fragments and inodes as promises, and gathers [`Item`]s. Nothing that others can see changes;
+//!    an Update that is dropped here leaves no trace.
+//! 2. *Apply and stage* ([`crate::Ffs::commit`]) neither waits nor fails: the items change the
+//!    buffers in order, the promises come true, the policy takes the Update and gives it its
+//!    [`Sequence`]. **The order of Updates is fixed here.**
+//! 3. *Receipt*: the reply waits until the policy says that the sequence is durable.
+//!
+//! Items carry their [`Intent`], because policies that order writes, log them, or undo them after
+//! a crash must know what a change means and not only which bytes it touches.
+//!
+//! Invariants:
+//! 1. An inode changes as a whole: each item on it carries all 256 bytes, sealed.
+//! 2. Times ride on another item of the same inode if there is one.
+//! 3. Within an Update, later items on a field come after earlier ones.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::alloc::{Freed, Promise};
+use crate::buffer::{Buffer, Edit};
+use crate::inode::Node;
+use crate::layout::Dinode;
+
+/// What a change means. Policies decide by this, and by nothing else, what must land before what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// File data is in its place on the device, though not flushed.
+    PayloadWritten,
+    /// Inode or fragment bits are taken.
+    MapTaken,
+    /// A block of inodes got its first content.
+    InodeBlockInitialised,
+    /// The group counts a further block of inodes as initialised.
+    InitialisedRaised,
+    /// A directory run or an indirect block got its first content.
+    BlockInitialised,
+    /// An inode begins its life, its generation raised, its links counted.
+    InodeInitialised,
+    /// A link count rose for a name that is about to appear.
+    LinkAdded,
+    /// Attributes or times changed.
+    AttributesSet,
+    /// A pointer in an inode or indirect block appeared or moved, with size and block count.
+    PointerSet,
+    /// A name appeared in a directory, or names another file now.
+    EntryAdded,
+    /// A directory that moved names its new parent.
+    ParentRetargeted,
+    /// A name is gone.
+    EntryDropped,
+    /// A link count fell after its name went.
+    LinkDropped,
+    /// Pointers and size are gone or smaller; of a dead file, everything.
+    PointerCleared,
+    /// Bits of inodes or fragments are free again.
+    MapGivenBack,
+}
+
+/// One change with its meaning.
+pub struct Item {
+    /// What it means.
+    pub intent: Intent,
+    /// What it does; payload has nothing left to do but to be flushed.
+    pub change: Option<(Rc<Buffer>, Edit)>,
+}
+
+/// The working copy of an inode.
+struct Working {
+    node: Rc<Node>,
+    dinode: Dinode,
+    last_item: Option<usize>,
+}
+
+/// See the module's prose.
+pub struct Update {
+    pub(crate) items: Vec<Item>,
+    pub(crate) promises: Vec<Promise>,
+    pub(crate) freed: Vec<Freed>,
+    /// Buffers that come into being with this Update.
+    pub(crate) fresh: Vec<Rc<Buffer>>,
+    /// Pointers of existing indirect blocks that this Update sets: (block, slot) to fragment.
+    pub(crate) pointers: BTreeMap<(u64, usize), u64>,
+    working: BTreeMap<u64, Working>,
+    /// Whether the reserve for the superuser may be used.
+    pub(crate) privileged: bool,
+}
+
+impl Update {
+    /// An empty Update; `privileged` may use the space that is kept for the superuser.
+    pub fn new(privileged: bool) -> Self {
+        Self {
+            items: Vec::new(),
+            promises: Vec::new(),
+            freed: Vec::new(),
+            fresh: Vec::new(),
+            pointers: BTreeMap::new(),
+            working: BTreeMap::new(),
+            privileged,
+        }
+    }
+
+    /// Whether it would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.working.is_empty()
+    }
+
+    /// Adds a change of a buffer.
+    pub fn push(&mut self, intent: Intent, buffer: &Rc<Buffer>, edit: Edit) {
+        self.items.push(Item { intent, change: Some((buffer.clone(), edit)) });
+    }
+
+    /// Notes that payload is on its way: durable with the next flush.
+    pub fn push_payload(&mut self) {
+        if !self.items.iter().any(|item| item.intent == Intent::PayloadWritten) {
+            self.items.push(Item { intent: Intent::PayloadWritten, change: None });
+        }
+    }
+
+    /// Adds a buffer that did not exist, filled already, whose block nobody points at yet.
+    pub fn push_fresh(&mut self, intent: Intent, buffer: Rc<Buffer>) {
+        self.push(intent, &buffer, Edit::Whole);
+        self.fresh.push(buffer);
+    }
+
+    /// The inode as this Update will leave it.
+    pub fn dinode(&self, node: &Node) -> Dinode {
+        self.working.get(&node.ino).map_or_else(|| node.dinode(), |working| working.dinode)
+    }
+
+    /// Changes an inode with a meaning of its own.
+    pub fn change_inode(
+        &mut self,
+        node: &Rc<Node>,
+        intent: Intent,
+        change: impl FnOnce(&mut Dinode),
+    ) {
+        let index = self.items.len();
+        let working = self.working(node);
+        change(&mut working.dinode);
+        working.last_item = Some(index);
+        let (buffer, edit) = node.edit(&working.dinode);
+        self.items.push(Item { intent, change: Some((buffer, edit)) });
+    }
+
+    /// Changes times or other attributes that need no order of their own (invariant 2).
+    pub fn touch_inode(&mut self, node: &Rc<Node>, change: impl FnOnce(&mut Dinode)) {
+        change(&mut self.working(node).dinode);
+    }
+
+    fn working(&mut self, node: &Rc<Node>) -> &mut Working {
+        self.working.entry(node.ino).or_insert_with(|| Working {
+            node: node.clone(),
+            dinode: node.dinode(),
+            last_item: None,
+        })
+    }
+
+    /// Seals the working inodes into their last items, or into items of their own; gives back each
+    /// inode with its final state.
+    pub(crate) fn finish(&mut self, seal: impl Fn(&mut Dinode)) -> Vec<(Rc<Node>, Dinode)> {
+        let mut nodes = Vec::with_capacity(self.working.len());
+        for (_, mut working) in std::mem::take(&mut self.working) {
+            seal(&mut working.dinode);
+            let change = Some(working.node.edit(&working.dinode));
+            match working.last_item {
+                Some(index) => self.items[index].change = change,
+                None => self.items.push(Item { intent: Intent::AttributesSet, change }),
+            }
+            nodes.push((working.node, working.dinode));
+        }
+        for item in &mut self.items {
+            reseal(item, &seal);
+        }
+        nodes
+    }
+}
+
+/// Seals the inode that an item carries, if it carries one.
+fn reseal(item: &mut Item, seal: &impl Fn(&mut Dinode)) {
+    let Some((buffer, Edit::Bytes { new, .. })) = &mut item.change else { return };
+    if buffer.role() == crate::buffer::Role::Inodes {
+        let mut dinode = Dinode::from_image(new);
+        seal(&mut dinode);
+        new.copy_from_slice(dinode.as_image());
+    }
+}

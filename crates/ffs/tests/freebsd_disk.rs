@@ -1,0 +1,186 @@
+//! Reads a disk that a FreeBSD 14 kernel wrote, structure by structure.
+
+mod common;
+
+use ffs::layout::{
+    BadSuperblock, Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE, RECOVERY_RECORD_ADDRESS,
+    ROOT_INODE, RecoveryRecord, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, Summary, Superblock,
+};
+use vfs::FileKind;
+use zerocopy::FromBytes;
+
+struct Disk {
+    bytes: Vec<u8>,
+    geometry: Geometry,
+}
+
+impl Disk {
+    fn open() -> Option<Self> {
+        let bytes = common::freebsd_disk("little")?;
+        let geometry = Geometry::parse(superblock(&bytes, SUPERBLOCK_ADDRESS)).expect("it is good");
+        Some(Self { bytes, geometry })
+    }
+
+    fn at(&self, fragment: u64) -> &[u8] {
+        &self.bytes[self.geometry.byte_address(fragment) as usize..]
+    }
+
+    fn group(&self, group: u64) -> &[u8] {
+        self.at(self.geometry.group_header_fragment(group))
+    }
+
+    fn inode(&self, ino: u64) -> &Dinode {
+        let position = self.geometry.inode_position(ino);
+        Dinode::at(self.at(position.fragment), position.offset)
+    }
+
+    /// All inodes that are in use.
+    fn inodes(&self) -> impl Iterator<Item = (u64, &Dinode)> {
+        let per_group = self.geometry.inodes_per_group;
+        (0..self.geometry.group_count)
+            .flat_map(move |group| {
+                let initialized = GroupHeader::of(self.group(group)).initialized_inodes.get();
+                (0..u64::from(initialized)).map(move |index| group * per_group + index)
+            })
+            .map(|ino| (ino, self.inode(ino)))
+            .filter(|(_, inode)| !inode.is_free())
+    }
+}
+
+fn superblock(bytes: &[u8], address: u64) -> &Superblock {
+    Superblock::ref_from_prefix(&bytes[address as usize..]).expect("it fits the disk").0
+}
+
+#[test]
+fn the_superblock_parses_and_fits_its_hash() {
+    let Some(disk) = Disk::open() else { return };
+    let geometry = &disk.geometry;
+    assert_eq!((geometry.block_size, geometry.fragment_size), (32_768, 4_096));
+    assert_eq!(geometry.byte_address(geometry.size), disk.bytes.len() as u64);
+    assert!(geometry.superblock_hashes && geometry.group_hashes && geometry.inode_hashes);
+    assert_eq!(geometry.verify_superblock(&disk.bytes[SUPERBLOCK_ADDRESS as usize..]), Ok(()));
+}
+
+#[test]
+fn every_backup_parses_to_the_same_geometry_and_fits_its_hash() {
+    let Some(disk) = Disk::open() else { return };
+    for group in 0..disk.geometry.group_count {
+        let bytes = disk.at(disk.geometry.backup_superblock_fragment(group));
+        assert_eq!(Geometry::parse(superblock(bytes, 0)).as_ref(), Ok(&disk.geometry));
+        assert_eq!(disk.geometry.verify_superblock(bytes), Ok(()));
+    }
+}
+
+#[test]
+fn the_recovery_record_agrees_with_the_superblock() {
+    let Some(disk) = Disk::open() else { return };
+    let bytes = &disk.bytes[RECOVERY_RECORD_ADDRESS as usize..];
+    let (record, _) = RecoveryRecord::ref_from_prefix(bytes).expect("it fits the disk");
+    let primary = superblock(&disk.bytes, SUPERBLOCK_ADDRESS);
+    assert_eq!(record.magic.get(), SUPERBLOCK_MAGIC);
+    assert_eq!(record.sector_shift, primary.sector_shift);
+    assert_eq!(record.backup_offset, primary.backup_offset);
+    assert_eq!(record.fragments_per_group, primary.fragments_per_group);
+    assert_eq!(record.group_count, primary.group_count);
+}
+
+#[test]
+fn every_group_header_says_what_the_geometry_says() {
+    let Some(disk) = Disk::open() else { return };
+    let geometry = &disk.geometry;
+    for group in 0..geometry.group_count {
+        let header = GroupHeader::of(disk.group(group));
+        assert_eq!(header.magic.get(), GROUP_MAGIC);
+        assert_eq!(u64::from(header.index.get()), group);
+        assert_eq!(u64::from(header.fragments.get()), geometry.group_size_fragments(group));
+        assert_eq!(u64::from(header.cluster_blocks.get()), geometry.group_size_blocks(group));
+        assert_eq!(u64::from(header.inodes.get()), geometry.inodes_per_group);
+        let offsets = [
+            header.inode_map_offset,
+            header.fragment_map_offset,
+            header.cluster_sums_offset,
+            header.cluster_map_offset,
+            header.maps_end_offset,
+        ];
+        assert_eq!(offsets.map(|offset| offset.get()), geometry.maps.header_offsets());
+        assert_eq!(geometry.verify_group(disk.group(group)), Ok(()));
+    }
+}
+
+#[test]
+fn the_counts_agree_in_all_three_places() {
+    let Some(disk) = Disk::open() else { return };
+    let area = disk.at(disk.geometry.summary_address);
+    let length = disk.geometry.byte_address(disk.geometry.summary_fragments) as usize;
+    let rows = Summary::rows(&area[..length]);
+    let mut free_inodes = 0;
+    for group in 0..disk.geometry.group_count {
+        let counts = GroupHeader::of(disk.group(group)).counts;
+        assert_eq!(rows[group as usize], counts);
+        free_inodes += i64::from(counts.free_inodes.get());
+    }
+    let totals = superblock(&disk.bytes, SUPERBLOCK_ADDRESS).totals;
+    assert_eq!(totals.free_inodes.get(), free_inodes);
+}
+
+#[test]
+fn the_metadata_is_marked_used_in_the_fragment_maps() {
+    let Some(disk) = Disk::open() else { return };
+    let geometry = &disk.geometry;
+    for group in 0..geometry.group_count {
+        let map = geometry.maps.fragments_in(disk.group(group));
+        for fragment in 0..geometry.group_size_fragments(group) {
+            let free = map[fragment as usize / 8] >> (fragment % 8) & 1 == 1;
+            let data = geometry.is_data_fragment(geometry.group_base(group) + fragment);
+            assert!(data || !free, "group {group} fragment {fragment}");
+        }
+    }
+}
+
+#[test]
+fn every_inode_fits_its_hash_and_a_changed_one_does_not() {
+    let Some(disk) = Disk::open() else { return };
+    let mut count = 0;
+    for (ino, inode) in disk.inodes() {
+        assert_eq!(disk.geometry.verify_inode(inode), Ok(()), "inode {ino}");
+        let mut changed = *inode;
+        changed.size.set(inode.size.get() + 1);
+        assert!(disk.geometry.verify_inode(&changed).is_err(), "inode {ino}");
+        changed.size = inode.size;
+        changed.check_hash.set(0);
+        disk.geometry.seal_inode(&mut changed);
+        assert_eq!(changed.check_hash, inode.check_hash, "inode {ino}");
+        count += 1;
+    }
+    assert!(count > 10, "the disk holds {count} files");
+}
+
+#[test]
+fn the_root_is_a_directory() {
+    let Some(disk) = Disk::open() else { return };
+    let root = disk.inode(ROOT_INODE);
+    assert_eq!(root.kind(), Some(FileKind::Directory));
+    assert_eq!(root.size.get() % 512, 0);
+    assert!(disk.geometry.is_data_fragment(root.direct[0].get() as u64));
+}
+
+#[test]
+fn a_disk_of_the_other_byte_order_is_refused_by_name() {
+    let Some(bytes) = common::freebsd_disk("big") else { return };
+    let refused = Geometry::parse(superblock(&bytes, SUPERBLOCK_ADDRESS));
+    assert_eq!(refused, Err(BadSuperblock::BigEndian));
+}
+
+#[test]
+fn inodes_lie_one_after_the_other() {
+    let Some(disk) = Disk::open() else { return };
+    let geometry = &disk.geometry;
+    for group in 0..geometry.group_count {
+        let table = geometry.byte_address(geometry.inode_table_fragment(group));
+        for index in 0..geometry.inodes_per_group {
+            let position = geometry.inode_position(group * geometry.inodes_per_group + index);
+            let address = geometry.byte_address(position.fragment) + position.offset as u64;
+            assert_eq!(address, table + index * INODE_SIZE);
+        }
+    }
+}
