@@ -2,6 +2,7 @@
 
 mod common;
 
+use ffs::derive;
 use ffs::layout::{
     BadSuperblock, Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE, RECOVERY_RECORD_ADDRESS,
     ROOT_INODE, RecoveryRecord, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, Summary, Superblock,
@@ -134,6 +135,34 @@ fn the_metadata_is_marked_used_in_the_fragment_maps() {
             let data = geometry.is_data_fragment(geometry.group_base(group) + fragment);
             assert!(data || !free, "group {group} fragment {fragment}");
         }
+    }
+}
+
+#[test]
+fn what_derives_from_the_maps_is_what_freebsd_wrote() {
+    let Some(disk) = Disk::open() else { return };
+    let geometry = &disk.geometry;
+    for group in 0..geometry.group_count {
+        let written = &disk.group(group)[..geometry.group_block_size as usize];
+        let old = GroupHeader::of(written);
+
+        let mut block = vec![0xaa; written.len()];
+        derive::initialize(geometry, group, &mut block);
+        let map = geometry.maps.fragments_in(written);
+        geometry.maps.fragments_in_mut(&mut block).copy_from_slice(map);
+        let map = geometry.maps.inodes_in(written);
+        geometry.maps.inodes_in_mut(&mut block).copy_from_slice(map);
+        let header = GroupHeader::of_mut(&mut block);
+        header.old_time = old.old_time;
+        header.time = old.time;
+        header.block_rotor = old.block_rotor;
+        header.fragment_rotor = old.fragment_rotor;
+        header.inode_rotor = old.inode_rotor;
+        header.initialized_inodes = old.initialized_inodes;
+        derive::recompute(geometry, old.counts.directories.get() as u32, &mut block);
+        geometry.seal_group(&mut block);
+
+        assert!(block == written, "group {group}:\n{:?}\n{old:?}", GroupHeader::of(&block));
     }
 }
 
