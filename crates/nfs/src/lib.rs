@@ -1,0 +1,60 @@
+//! The protocol without its sockets: what stands on a TCP connection between an NFS client and us,
+//! as types.
+//!
+//! # Layers, from the wire up
+//! - [`record`]: bytes of a stream become records; large WRITE payload goes into page-aligned
+//!   memory while it arrives. The only part with a state.
+//! - [`xdr`]: fields of a record, read without copying, written by reference where they are large.
+//! - [`rpc`]: the headers of calls and replies.
+//! - [`nfs3`], [`mount`]: arguments and results of the two programs that are served.
+//! - [`portmap`]: the two calls with which a server makes itself known.
+//!
+//! # From a call to its reply
+//! ```
+//! use nfs::record::Record;
+//! use nfs::rpc::{self, Call, CallError, Refusal};
+//! use nfs::{nfs3, xdr};
+//!
+//! /// The segments to send, or nothing where there is no call to answer.
+//! fn reply(record: &Record) -> Result<Vec<bytes::Bytes>, xdr::DecodeError> {
+//!     let call = match Call::decode(record) {
+//!         Ok(call) => call,
+//!         Err(CallError::Rejected(rejection)) => return Ok(rejection.reply()),
+//!         Err(CallError::Unanswerable(error)) => return Err(error),
+//!     };
+//!     let refuse = |refusal| Ok(rpc::refuse(call.xid, refusal));
+//!     let Some(procedure) = nfs3::Procedure::from_number(call.procedure) else {
+//!         return refuse(Refusal::ProcedureUnavailable);
+//!     };
+//!     match nfs3::Arguments::decode(procedure, call.arguments) {
+//!         Err(_) => refuse(Refusal::GarbageArguments),
+//!         Ok(nfs3::Arguments::Null) => Ok(rpc::success(call.xid).finish()),
+//!         Ok(nfs3::Arguments::Getattr(_)) => {
+//!             let result: nfs3::results::GetattrResult = Err(nfs3::Status::Stale.into());
+//!             let mut reply = rpc::success(call.xid);
+//!             reply.value(&result);
+//!             Ok(reply.finish())
+//!         }
+//!         Ok(_) => refuse(Refusal::SystemError),
+//!     }
+//! }
+//! ```
+//!
+//! # Invariants
+//! 1. No input makes anything here panic, loop, or allocate more than the input was granted.
+//! 2. Lengths are checked before they are used. What is decoded borrows from the record.
+//! 3. What was encoded is what the RFC says, in success and in failure, to the byte.
+//! 4. Strict where it costs nothing: a `bool` of 2, an unknown enumeration value and bytes after the
+//!    last argument are garbage. Lenient where clients are known to be sloppy: padding may hold
+//!    anything.
+//!
+//! Architecture invariant: no socket, no clock, no randomness, no file system. Types here are the
+//! protocol's; turning them into those of `vfs` is the business of `dispatch`. Absent on purpose:
+//! decoding results and encoding arguments (we serve), UDP, RPCSEC_GSS.
+
+pub mod mount;
+pub mod nfs3;
+pub mod portmap;
+pub mod record;
+pub mod rpc;
+pub mod xdr;

@@ -1,0 +1,94 @@
+//! The port mapper, version 2 (RFC 1833, section 3), as far as a server needs it to register itself:
+//! building the calls SET and UNSET, and reading their answers.
+
+use bytes::Bytes;
+
+use crate::record::Record;
+use crate::rpc::{CALL, PROGRAM_PORTMAP, REPLY, VERSION as RPC_VERSION};
+use crate::xdr::{DecodeError, Decoder, Encoder};
+
+/// The version of the protocol.
+pub const VERSION: u32 = 2;
+
+/// The port where it listens.
+pub const PORT: u16 = 111;
+
+/// The protocol number of TCP.
+const TCP: u32 = 6;
+
+/// The call's procedure.
+const SET: u32 = 1;
+const UNSET: u32 = 2;
+
+/// A program that is served over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Which program.
+    pub program: u32,
+    /// Which version of it.
+    pub version: u32,
+    /// Where.
+    pub port: u16,
+}
+
+/// Why an answer says neither yes nor no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// Not an answer.
+    #[error("not an answer of a port mapper: {0}")]
+    Malformed(#[from] DecodeError),
+    /// An answer to another call.
+    #[error("an answer to call {0:#x}, which is not ours")]
+    OtherCall(u32),
+    /// The call was not carried out.
+    #[error("the port mapper refuses the call itself")]
+    Refused,
+}
+
+/// The record of a call that registers `mapping`.
+pub fn set(xid: u32, mapping: Mapping) -> Vec<Bytes> {
+    call(xid, SET, mapping)
+}
+
+/// The record of a call that takes the program and version of `mapping` out, whatever the port.
+pub fn unset(xid: u32, mapping: Mapping) -> Vec<Bytes> {
+    call(xid, UNSET, mapping)
+}
+
+/// Reads the answer to the call `xid`: whether it did what was asked.
+///
+/// # Errors
+/// [`AnswerError`].
+pub fn answer(record: &Record, xid: u32) -> Result<bool, AnswerError> {
+    let mut from = Decoder::new(&record.head);
+    let answered = from.u32()?;
+    match from.u32()? {
+        REPLY => {}
+        value => return Err(DecodeError::BadValue { of: "msg_type REPLY", value }.into()),
+    }
+    if answered != xid {
+        return Err(AnswerError::OtherCall(answered));
+    }
+    if from.u32()? != 0 {
+        return Err(AnswerError::Refused); // MSG_DENIED
+    }
+    from.u32()?;
+    from.opaque(crate::rpc::MAX_AUTH_BODY)?; // verifier
+    if from.u32()? != 0 {
+        return Err(AnswerError::Refused); // not SUCCESS
+    }
+    let done = from.bool()?;
+    from.finish()?;
+    Ok(done)
+}
+
+fn call(xid: u32, procedure: u32, mapping: Mapping) -> Vec<Bytes> {
+    let mut to = Encoder::with_capacity(56);
+    let header = [xid, CALL, RPC_VERSION, PROGRAM_PORTMAP, VERSION, procedure];
+    let nobody = [0, 0, 0, 0]; // AUTH_NONE with an empty body, as credential and as verifier
+    let Mapping { program, version, port } = mapping;
+    for word in header.into_iter().chain(nobody).chain([program, version, TCP, port.into()]) {
+        to.u32(word);
+    }
+    to.finish()
+}

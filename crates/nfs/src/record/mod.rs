@@ -1,0 +1,46 @@
+//! Records on a byte stream (RFC 5531, section 11).
+//!
+//! A record is one or more fragments; each has a mark of four bytes in front: its length, and in the
+//! highest bit whether it is the record's last. [`RecordReader`] turns the bytes of a connection
+//! into [`Record`]s, and puts large WRITE payload where the disk wants it while it arrives.
+
+mod peek;
+mod placed;
+mod reader;
+mod staging;
+
+use bytes::Bytes;
+
+pub use reader::{Counters, Limits, Progress, RecordError, RecordReader};
+
+/// The largest payload of a READ or WRITE, in bytes.
+pub const MAX_PAYLOAD: usize = 1 << 20;
+
+/// Room for everything else in a record: an RPC header with the longest credential and verifier,
+/// and the arguments of a WRITE with the longest handle, take 931 bytes.
+pub const HEADER_ROOM: usize = 1024;
+
+/// The bit of a mark that says that the fragment is the last of its record.
+const LAST: u32 = 1 << 31;
+
+/// One record without its marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// All of it, or all but the payload and its padding.
+    pub head: Bytes,
+    /// Payload that was placed at a page boundary. The last bytes of `head` are its length.
+    pub payload: Option<Bytes>,
+}
+
+impl Record {
+    /// The bytes of memory that it holds, which are those that were granted for it.
+    pub fn memory(&self) -> usize {
+        self.head.len() + self.payload.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+/// The mark of a record of one fragment.
+pub(crate) fn mark_of_whole(length: usize) -> [u8; 4] {
+    let length = u32::try_from(length).ok().filter(|length| length & LAST == 0);
+    (length.expect("what we send is shorter than 2 GiB") | LAST).to_be_bytes()
+}

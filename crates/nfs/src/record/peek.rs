@@ -1,0 +1,67 @@
+//! Looking at the start of a record that is still arriving.
+
+use crate::nfs3::{self, MAX_HANDLE, Procedure};
+use crate::rpc::{self, MAX_AUTH_BODY};
+use crate::xdr::{DecodeError, Decoder, padded};
+
+/// What the first bytes of a record tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peek {
+    /// Not enough yet.
+    Undecided,
+    /// Not a WRITE call of NFS version 3, or none that can be decoded.
+    Other,
+    /// A WRITE call.
+    Write(WriteShape),
+}
+
+/// Where the payload of a WRITE stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WriteShape {
+    /// Bytes of the record in front of the payload.
+    pub(super) head: usize,
+    /// Bytes of payload.
+    pub(super) payload: usize,
+}
+
+impl WriteShape {
+    /// The length that the record must have.
+    pub(super) fn record(self) -> usize {
+        self.head + padded(self.payload)
+    }
+
+    /// What stands behind the payload.
+    pub(super) fn padding(self) -> usize {
+        padded(self.payload) - self.payload
+    }
+}
+
+/// Looks at `start`, the first bytes of a record. Every field in front of a payload has a limit,
+/// so that the first [`HEADER_ROOM`](super::HEADER_ROOM) bytes always decide.
+pub(super) fn peek(start: &[u8]) -> Peek {
+    match write_shape(start) {
+        Ok(shape) => Peek::Write(shape),
+        Err(DecodeError::Short) => Peek::Undecided,
+        Err(_) => Peek::Other,
+    }
+}
+
+fn write_shape(start: &[u8]) -> Result<WriteShape, DecodeError> {
+    let mut from = Decoder::new(start);
+    from.u32()?; // xid
+    let write = Procedure::Write as u32;
+    for wanted in [rpc::CALL, rpc::VERSION, rpc::PROGRAM_NFS, nfs3::VERSION, write] {
+        let value = from.u32()?;
+        if value != wanted {
+            return Err(DecodeError::BadValue { of: "a WRITE call", value });
+        }
+    }
+    for _ in ["credential", "verifier"] {
+        from.u32()?;
+        from.opaque(MAX_AUTH_BODY)?;
+    }
+    from.opaque(MAX_HANDLE)?;
+    from.array::<16>()?; // offset, count, stability
+    let payload = from.u32()? as usize;
+    Ok(WriteShape { head: start.len() - from.remaining().0.len(), payload })
+}

@@ -1,0 +1,379 @@
+//! From the bytes of a connection to records, with payload put in its place.
+//!
+//! # Contract
+//! The owner of the socket calls, for ever:
+//! 1. [`poll`](RecordReader::poll), which says what is wanted next:
+//! 2. [`Progress::NeedsBytes`]: read from the socket into [`targets`](RecordReader::targets), in one
+//!    vectored read, and say with [`advance`](RecordReader::advance) how much came. At the end of the
+//!    stream [`end_of_stream`](RecordReader::end_of_stream) says whether it broke off in a record.
+//! 3. [`Progress::NeedsMemory`]: take so many bytes from the budget of all connections, wait for
+//!    them if need be (the socket is not read meanwhile, so that TCP holds the peer back), and say
+//!    [`grant`](RecordReader::grant). The bytes go back when the record is dropped.
+//! 4. [`Progress::Record`]: handle it.
+//!
+//! # Where bytes go
+//! Everything arrives in a staging buffer of fixed size. A record that is no large WRITE is copied
+//! from there into memory of its own when it is complete; only then is memory asked for, so that a
+//! slow peer holds none. When the first bytes of a record show a WRITE whose payload is large,
+//! memory for all of it is asked for at once; what has arrived of the payload is copied into a
+//! page-aligned buffer, and the rest is read into it straight from the socket.
+//!
+//! To have little to copy, reads between records are short while large WRITEs are coming
+//! ([`FRUGAL_READ`]): they take in a header, not the payload behind it.
+//!
+//! # Invariants
+//! 1. Memory is allocated for a record only after it was granted, exactly as much as was granted.
+//! 2. Besides that, the reader holds its staging buffer and nothing else.
+//! 3. `fragment.remaining > 0` while bytes are wanted for a payload directly, and then nothing is
+//!    staged behind it.
+//! 4. No record is longer than `limits.record`, and none that is not placed longer than the staging
+//!    buffer.
+
+use bytes::Bytes;
+
+use super::peek::{Peek, WriteShape, peek};
+use super::placed::Placed;
+use super::staging::Staging;
+use super::{HEADER_ROOM, LAST, MAX_PAYLOAD, Record};
+
+/// How far a read goes into the unknown after a large WRITE, in bytes. The header of a WRITE with
+/// some groups and a usual handle takes 150 to 300.
+const FRUGAL_READ: usize = 512;
+
+/// After how many records that are no large WRITE reads are long again.
+const FRUGAL_RECORDS: u8 = 8;
+
+/// Sizes that bound a reader, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest record. A longer one is an error.
+    pub record: usize,
+    /// The staging buffer, and so the longest record that is not a large WRITE.
+    pub staging: usize,
+    /// The shortest payload that is placed. At most `staging` less [`HEADER_ROOM`], or some WRITEs
+    /// fit nowhere.
+    pub placement: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { record: MAX_PAYLOAD + HEADER_ROOM, staging: 64 << 10, placement: 32 << 10 }
+    }
+}
+
+/// What the reader wants, or has.
+#[derive(Debug)]
+pub enum Progress {
+    /// More bytes from the socket.
+    NeedsBytes,
+    /// This many bytes of memory for the record in front.
+    NeedsMemory(usize),
+    /// A record.
+    Record(Record),
+}
+
+/// Why a connection is of no further use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A record over the limit.
+    #[error("a record of at least {length} bytes, where {limit} are the most")]
+    TooLong {
+        /// What it says, so far.
+        length: usize,
+        /// What it may say.
+        limit: usize,
+    },
+    /// A large WRITE whose payload is not what the record's end says.
+    #[error("a WRITE whose payload does not end with its record")]
+    PayloadMismatch,
+    /// The stream ended within a record.
+    #[error("the connection ended within a record")]
+    Truncated,
+}
+
+/// Where the bytes of payload went, and those of everything else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes of records that were copied out of the staging buffer: headers and small payload.
+    pub staged: u64,
+    /// Bytes of large payload that were copied once, since they had arrived in the staging buffer.
+    pub copied_payload: u64,
+    /// Bytes of large payload that were never copied.
+    pub placed_payload: u64,
+}
+
+/// The fragment that is being read.
+#[derive(Debug, Default)]
+struct Fragment {
+    /// Bytes of it that are still to come.
+    remaining: usize,
+    /// Whether it is the record's last.
+    last: bool,
+    /// The lengths of the record's fragments up to this one.
+    announced: usize,
+}
+
+/// Whether the record in front may have memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    Unneeded,
+    Asked,
+    Granted,
+}
+
+/// Where the record in front is put together.
+#[derive(Debug, Default)]
+enum Assembly {
+    /// In the staging buffer, until it is known what it is.
+    #[default]
+    Undecided,
+    /// In the staging buffer, until it is complete.
+    Staged,
+    /// In memory of its own, as it arrives.
+    Placed(Placed),
+}
+
+/// The reader of one connection. See the module's contract.
+#[derive(Debug)]
+pub struct RecordReader {
+    limits: Limits,
+    staging: Staging,
+    fragment: Fragment,
+    assembly: Assembly,
+    memory: Memory,
+    /// Records for which reads stay short.
+    frugal: u8,
+    counters: Counters,
+}
+
+impl RecordReader {
+    /// A reader at the start of a connection.
+    pub fn new(limits: Limits) -> Self {
+        assert!(limits.placement + HEADER_ROOM <= limits.staging, "every WRITE must fit somewhere");
+        Self {
+            limits,
+            staging: Staging::new(limits.staging),
+            fragment: Fragment::default(),
+            assembly: Assembly::Undecided,
+            memory: Memory::Unneeded,
+            frugal: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// What went where, since the start of the connection.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Says what is wanted next.
+    ///
+    /// # Errors
+    /// [`RecordError`]: the connection must be closed, and the reader dropped.
+    pub fn poll(&mut self) -> Result<Progress, RecordError> {
+        loop {
+            if self.fragment.remaining == 0 && !self.fragment.last {
+                match self.staging.take_mark() {
+                    Some(mark) => self.begin_fragment(mark)?,
+                    None => return Ok(Progress::NeedsBytes),
+                }
+            }
+            let progress = match std::mem::take(&mut self.assembly) {
+                Assembly::Undecided => self.decide()?,
+                Assembly::Staged => self.stage()?,
+                Assembly::Placed(placed) => self.place(placed)?,
+            };
+            if let Some(progress) = progress {
+                return Ok(progress);
+            }
+        }
+    }
+
+    /// The memory to read into, one piece after the other; the second may be empty. To be asked
+    /// for after [`Progress::NeedsBytes`].
+    pub fn targets(&mut self) -> [&mut [u8]; 2] {
+        assert!(self.memory != Memory::Asked, "the reader waits for memory, not for bytes");
+        let wanted = self.appetite();
+        let space = self.staging.space(wanted);
+        assert!(!space.is_empty(), "a reader that needs bytes has room for them");
+        match direct(&mut self.assembly, &self.fragment) {
+            [] => [space, &mut []],
+            payload => [payload, space],
+        }
+    }
+
+    /// Says that `length` bytes have arrived in the [`targets`](Self::targets).
+    pub fn advance(&mut self, length: usize) {
+        let direct = direct(&mut self.assembly, &self.fragment).len().min(length);
+        if let Assembly::Placed(placed) = &mut self.assembly {
+            placed.arrived(direct);
+            self.fragment.remaining -= direct;
+            self.counters.placed_payload += direct as u64;
+        }
+        self.staging.arrived(length - direct);
+    }
+
+    /// Takes bytes out of memory instead of a socket: copies what fits into the targets and says
+    /// how much that was. To be called after [`Progress::NeedsBytes`].
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        let mut fed = 0;
+        for target in self.targets() {
+            let length = target.len().min(bytes.len() - fed);
+            target[..length].copy_from_slice(&bytes[fed..fed + length]);
+            fed += length;
+        }
+        self.advance(fed);
+        fed
+    }
+
+    /// Says that the memory that was asked for may be used.
+    pub fn grant(&mut self) {
+        assert!(self.memory == Memory::Asked, "memory is granted after it was asked for");
+        self.memory = Memory::Granted;
+    }
+
+    /// Says whether the stream may end here.
+    ///
+    /// # Errors
+    /// [`RecordError::Truncated`] within a record.
+    pub fn end_of_stream(&self) -> Result<(), RecordError> {
+        let between = self.fragment.announced == 0 && self.staging.raw().is_empty();
+        if between { Ok(()) } else { Err(RecordError::Truncated) }
+    }
+}
+
+/// The part of a payload that can be read straight from the socket now (invariant 3).
+fn direct<'a>(assembly: &'a mut Assembly, fragment: &Fragment) -> &'a mut [u8] {
+    match assembly {
+        Assembly::Placed(placed) => placed.missing(fragment.remaining),
+        Assembly::Undecided | Assembly::Staged => &mut [],
+    }
+}
+
+impl RecordReader {
+    fn begin_fragment(&mut self, mark: u32) -> Result<(), RecordError> {
+        let remaining = (mark & !LAST) as usize;
+        let announced = self.fragment.announced + remaining;
+        if announced > self.limits.record {
+            return Err(RecordError::TooLong { length: announced, limit: self.limits.record });
+        }
+        self.fragment = Fragment { remaining, last: mark & LAST != 0, announced };
+        Ok(())
+    }
+
+    /// Whether all of the record has arrived.
+    fn complete(&self) -> bool {
+        self.fragment.last && self.fragment.remaining == 0
+    }
+
+    /// What to do when the fragment's bytes are used up: wait for more of it, or go on to the next.
+    fn wait(&self) -> Option<Progress> {
+        (self.fragment.remaining > 0).then_some(Progress::NeedsBytes)
+    }
+
+    /// How much to read without knowing what it is.
+    fn appetite(&self) -> usize {
+        let known = matches!(self.assembly, Assembly::Staged);
+        if self.frugal > 0 && !known { FRUGAL_READ } else { self.limits.staging }
+    }
+
+    /// Keeps what has arrived of the fragment in the staging buffer.
+    fn keep(&mut self) {
+        let length = self.staging.raw().len().min(self.fragment.remaining);
+        self.staging.keep(length);
+        self.fragment.remaining -= length;
+    }
+
+    /// Asks for memory, unless it was granted.
+    fn ask(&mut self, length: usize) -> Option<Progress> {
+        if self.memory == Memory::Granted {
+            return None;
+        }
+        self.memory = Memory::Asked;
+        Some(Progress::NeedsMemory(length))
+    }
+
+    fn decide(&mut self) -> Result<Option<Progress>, RecordError> {
+        self.keep();
+        if self.fragment.last && self.fragment.announced < self.limits.placement {
+            self.assembly = Assembly::Staged; // too short for a payload that is placed
+            return Ok(None);
+        }
+        match peek(self.staging.record()) {
+            Peek::Undecided if !self.complete() => Ok(self.wait()),
+            Peek::Write(shape) if self.is_placed(shape) => self.begin_placing(shape),
+            _ => {
+                self.assembly = Assembly::Staged;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the payload is large, and the record is as long as it must be, so far. A record that
+    /// is not is staged, and found out by whoever decodes it.
+    fn is_placed(&self, shape: WriteShape) -> bool {
+        let Fragment { last, announced, .. } = self.fragment;
+        let fits = if last { announced == shape.record() } else { announced <= shape.record() };
+        shape.payload >= self.limits.placement && fits
+    }
+
+    fn begin_placing(&mut self, shape: WriteShape) -> Result<Option<Progress>, RecordError> {
+        if shape.record() > self.limits.record {
+            let length = shape.record();
+            return Err(RecordError::TooLong { length, limit: self.limits.record });
+        }
+        if let Some(progress) = self.ask(shape.head + shape.payload) {
+            return Ok(Some(progress));
+        }
+        let placed = Placed::begin(self.staging.record(), shape); // invariant 1
+        self.counters.staged += shape.head as u64;
+        self.counters.copied_payload += placed.filled() as u64;
+        self.assembly = Assembly::Placed(placed);
+        self.staging.release_record();
+        Ok(None)
+    }
+
+    /// Puts what was staged of the fragment where it belongs, and ends the record.
+    fn place(&mut self, mut placed: Placed) -> Result<Option<Progress>, RecordError> {
+        let length = self.staging.raw().len().min(self.fragment.remaining);
+        let copied = placed.take(&self.staging.raw()[..length])?;
+        self.counters.copied_payload += copied as u64;
+        self.staging.skip(length);
+        self.fragment.remaining -= length;
+        if !self.complete() {
+            self.assembly = Assembly::Placed(placed);
+            return Ok(self.wait());
+        }
+        self.frugal = FRUGAL_RECORDS;
+        self.end_record();
+        Ok(Some(Progress::Record(placed.finish()?)))
+    }
+
+    /// Waits until all of the record is staged, and copies it out.
+    fn stage(&mut self) -> Result<Option<Progress>, RecordError> {
+        self.assembly = Assembly::Staged;
+        let limit = self.staging.longest_record();
+        if self.fragment.announced > limit {
+            return Err(RecordError::TooLong { length: self.fragment.announced, limit });
+        }
+        self.keep();
+        if !self.complete() {
+            return Ok(self.wait());
+        }
+        if let Some(progress) = self.ask(self.staging.record().len()) {
+            return Ok(Some(progress));
+        }
+        let head = Bytes::copy_from_slice(self.staging.record()); // invariant 1
+        self.counters.staged += head.len() as u64;
+        self.staging.release_record();
+        self.frugal = self.frugal.saturating_sub(1);
+        self.end_record();
+        Ok(Some(Progress::Record(Record { head, payload: None })))
+    }
+
+    fn end_record(&mut self) {
+        self.fragment = Fragment::default();
+        self.assembly = Assembly::Undecided;
+        self.memory = Memory::Unneeded;
+    }
+}

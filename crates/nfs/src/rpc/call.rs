@@ -1,0 +1,83 @@
+//! The header of a call.
+
+use super::{AuthStatus, CALL, Credential, MAX_AUTH_BODY, Refusal, VERSION};
+use crate::record::Record;
+use crate::xdr::{DecodeError, Decoder};
+
+/// A call whose header was understood. It borrows from its record.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The client's number for the call, repeated in the reply and in retransmissions.
+    pub xid: u32,
+    /// Which program.
+    pub program: u32,
+    /// Which version of the program.
+    pub version: u32,
+    /// Which procedure of the program.
+    pub procedure: u32,
+    /// Who asks.
+    pub credential: Credential<'a>,
+    /// The arguments, not looked at yet.
+    pub arguments: Decoder<'a>,
+}
+
+/// Why there is no [`Call`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// Not a call at all: there is no one to answer, and the connection is of no further use.
+    #[error("not a call: {0}")]
+    Unanswerable(#[from] DecodeError),
+    /// A call that must be answered with a refusal: see [`Rejection::reply`].
+    #[error("a call that is refused: {:?}", .0.refusal)]
+    Rejected(Rejection),
+}
+
+/// The refusal of a call whose header was not acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The call's number.
+    pub xid: u32,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+impl Rejection {
+    /// The reply to send.
+    pub fn reply(&self) -> Vec<bytes::Bytes> {
+        super::refuse(self.xid, self.refusal)
+    }
+}
+
+impl<'a> Call<'a> {
+    /// Reads the header of the call in `record`.
+    ///
+    /// # Errors
+    /// [`CallError`]: either there is no call to answer, or the refusal to answer with.
+    pub fn decode(record: &'a Record) -> Result<Self, CallError> {
+        Self::from_decoder(Decoder::of_parts(&record.head, record.payload.as_ref()))
+    }
+
+    fn from_decoder(mut from: Decoder<'a>) -> Result<Self, CallError> {
+        let xid = from.u32()?;
+        match from.u32()? {
+            CALL => {}
+            value => return Err(DecodeError::BadValue { of: "msg_type CALL", value }.into()),
+        }
+        let reject = |refusal| CallError::Rejected(Rejection { xid, refusal });
+        if from.u32()? != VERSION {
+            return Err(reject(Refusal::RpcMismatch { low: VERSION, high: VERSION }));
+        }
+        let (program, version, procedure) = (from.u32()?, from.u32()?, from.u32()?);
+        let bad_credential = |_| reject(Refusal::Authentication(AuthStatus::BadCredential));
+        let credential = Credential::decode(&mut from).map_err(bad_credential)?;
+        let bad_verifier = |_| reject(Refusal::Authentication(AuthStatus::BadVerifier));
+        skip_verifier(&mut from).map_err(bad_verifier)?;
+        Ok(Self { xid, program, version, procedure, credential, arguments: from })
+    }
+}
+
+/// The verifier proves nothing for the flavors that are served: it must be there, and is not read.
+fn skip_verifier(from: &mut Decoder<'_>) -> Result<(), DecodeError> {
+    from.u32()?;
+    from.opaque(MAX_AUTH_BODY).map(drop)
+}

@@ -1,0 +1,169 @@
+//! Reading fields without copying them.
+//!
+//! Invariants:
+//! 1. A length is compared with its limit and with what is left before anything is done with it;
+//!    nothing is ever allocated for it.
+//! 2. The placed payload of a record is the last field: it can be taken only where the head ends.
+//! 3. Padding may hold anything (RFC 4506 wants zeros, but some clients leave old bytes there);
+//!    it must be there.
+
+use bytes::Bytes;
+
+use super::{Decode, UNIT, padded};
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end inside a field.
+    #[error("the record ends inside a field")]
+    Short,
+    /// A length over its limit.
+    #[error("an opaque field of {length} bytes, where {limit} are the most")]
+    TooLong {
+        /// What the field says.
+        length: usize,
+        /// What it may say.
+        limit: usize,
+    },
+    /// A number that is none of an enumeration's.
+    #[error("{value} is no value of {of}")]
+    BadValue {
+        /// Which enumeration, in the words of its RFC.
+        of: &'static str,
+        /// The number.
+        value: u32,
+    },
+    /// Bytes after the last field.
+    #[error("{0} bytes after the last field")]
+    Trailing(usize),
+}
+
+/// A position in a record (or in any other bytes). Cheap to copy, to try something out.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoder<'a> {
+    rest: &'a [u8],
+    /// What `rest` is a part of, where it is reference-counted.
+    source: Option<&'a Bytes>,
+    /// Payload that was placed apart from the head, until it is taken.
+    payload: Option<&'a Bytes>,
+}
+
+impl<'a> Decoder<'a> {
+    /// Reads from `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, source: None, payload: None }
+    }
+
+    /// Reads from `head`, and then from `payload`, which stood behind it in the record.
+    /// Opaque data that is taken with [`payload`](Self::payload) shares their memory.
+    pub fn of_parts(head: &'a Bytes, payload: Option<&'a Bytes>) -> Self {
+        Self { rest: head, source: Some(head), payload }
+    }
+
+    /// What is still to be read: the rest of the head and the payload, if there is one (without
+    /// its padding). Together they identify the arguments of a call, as a reply cache needs it.
+    pub fn remaining(&self) -> (&'a [u8], &'a [u8]) {
+        (self.rest, self.payload.map_or(&[], |payload| &payload[..]))
+    }
+
+    /// Reads one value.
+    ///
+    /// # Errors
+    /// Those of the value's type.
+    pub fn value<T: Decode<'a>>(&mut self) -> Result<T, DecodeError> {
+        T::decode(self)
+    }
+
+    /// An unsigned number.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`].
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    /// An unsigned number of 64 bits.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`].
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A truth value: 0 or 1, nothing else.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`], [`DecodeError::BadValue`].
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(DecodeError::BadValue { of: "bool", value }),
+        }
+    }
+
+    /// Fixed-length opaque data of a multiple of four bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`].
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        const { assert!(N.is_multiple_of(UNIT), "unpadded opaque data must fill its units") };
+        let (value, rest) = self.rest.split_first_chunk().ok_or(DecodeError::Short)?;
+        self.rest = rest;
+        Ok(*value)
+    }
+
+    /// Variable-length opaque data or a string of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::TooLong`] over the limit, [`DecodeError::Short`] over the record's end.
+    pub fn opaque(&mut self, limit: usize) -> Result<&'a [u8], DecodeError> {
+        let length = self.length(limit)?;
+        let taken = padded(length); // no overflow: a length has 32 bits, or is within the limit
+        if taken > self.rest.len() {
+            return Err(DecodeError::Short); // invariant 1
+        }
+        let (field, rest) = self.rest.split_at(taken);
+        self.rest = rest;
+        Ok(&field[..length]) // invariant 3: the padding is not looked at
+    }
+
+    /// Variable-length opaque data that outlives the decoder: by reference where the record holds
+    /// it by reference (placed apart or not), else copied.
+    ///
+    /// # Errors
+    /// As [`opaque`](Self::opaque); [`DecodeError::Short`] when a placed payload is not this long.
+    pub fn payload(&mut self, limit: usize) -> Result<Bytes, DecodeError> {
+        let at_payload = self.rest.len() == UNIT;
+        if let Some(payload) = self.payload.filter(|_| at_payload) {
+            let length = self.length(limit)?;
+            if length != payload.len() {
+                return Err(DecodeError::Short); // invariant 2
+            }
+            self.payload = None;
+            return Ok(payload.clone());
+        }
+        let field = self.opaque(limit)?;
+        Ok(match self.source {
+            Some(source) => source.slice_ref(field),
+            None => Bytes::copy_from_slice(field),
+        })
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// [`DecodeError::Trailing`] when something is left.
+    pub fn finish(self) -> Result<(), DecodeError> {
+        let (head, payload) = self.remaining();
+        match head.len() + payload.len() {
+            0 => Ok(()),
+            left => Err(DecodeError::Trailing(left)),
+        }
+    }
+
+    fn length(&mut self, limit: usize) -> Result<usize, DecodeError> {
+        let length = self.u32()? as usize;
+        if length > limit { Err(DecodeError::TooLong { length, limit }) } else { Ok(length) }
+    }
+}

@@ -1,0 +1,113 @@
+//! Building a record: small fields in one growing buffer, payload by reference.
+//!
+//! Invariants:
+//! 1. The buffer starts with the four bytes of the record mark, which are filled in at the end.
+//! 2. `insertions` are ordered by where in the buffer they belong, and their offsets are within it.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Encode, UNIT, padded};
+use crate::record::mark_of_whole;
+
+/// Payload shorter than this is copied: a segment of its own costs more than the copy.
+const COPIED_BELOW: usize = 512;
+
+/// A record in the making. Nothing in it can fail: what is encoded is our own.
+#[derive(Debug)]
+pub struct Encoder {
+    buffer: BytesMut,
+    /// Payload, and the offset in `buffer` before which it stands.
+    insertions: Vec<(usize, Bytes)>,
+    /// Bytes in `insertions`.
+    inserted: usize,
+}
+
+impl Encoder {
+    /// An empty record, with room for `capacity` bytes of small fields.
+    pub fn with_capacity(capacity: usize) -> Self {
+        let mut buffer = BytesMut::with_capacity(UNIT + capacity);
+        buffer.extend_from_slice(&[0; UNIT]); // invariant 1
+        Self { buffer, insertions: Vec::new(), inserted: 0 }
+    }
+
+    /// Bytes that the record holds so far, without its mark.
+    pub fn length(&self) -> usize {
+        self.buffer.len() - UNIT + self.inserted
+    }
+
+    /// Appends a value.
+    pub fn value(&mut self, value: &impl Encode) {
+        value.encode(self);
+    }
+
+    /// Appends a number.
+    pub fn u32(&mut self, value: u32) {
+        self.buffer.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// Appends a number of 64 bits.
+    pub fn u64(&mut self, value: u64) {
+        self.buffer.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// Appends a truth value.
+    pub fn bool(&mut self, value: bool) {
+        self.u32(value.into());
+    }
+
+    /// Appends fixed-length opaque data of a multiple of four bytes.
+    pub fn array<const N: usize>(&mut self, value: &[u8; N]) {
+        const { assert!(N.is_multiple_of(UNIT), "unpadded opaque data must fill its units") };
+        self.buffer.extend_from_slice(value);
+    }
+
+    /// Appends variable-length opaque data or a string, copied.
+    pub fn opaque(&mut self, value: &[u8]) {
+        self.opaque_length(value.len());
+        self.buffer.extend_from_slice(value);
+        self.pad(value.len());
+    }
+
+    /// Appends the pieces as one field of variable-length opaque data, by reference.
+    pub fn payload(&mut self, pieces: &[Bytes]) {
+        let length = pieces.iter().map(Bytes::len).sum();
+        self.opaque_length(length);
+        for piece in pieces {
+            if piece.len() < COPIED_BELOW {
+                self.buffer.extend_from_slice(piece);
+            } else {
+                self.insertions.push((self.buffer.len(), piece.clone())); // invariant 2
+                self.inserted += piece.len();
+            }
+        }
+        self.pad(length);
+    }
+
+    /// Puts the record mark in front and gives the segments to be sent, in order.
+    pub fn finish(mut self) -> Vec<Bytes> {
+        let mark = mark_of_whole(self.length());
+        self.buffer[..UNIT].copy_from_slice(&mark);
+        let small = self.buffer.freeze();
+        let mut segments = Vec::with_capacity(1 + 2 * self.insertions.len());
+        let mut sent = 0;
+        for (before, piece) in self.insertions {
+            if before > sent {
+                segments.push(small.slice(sent..before));
+            }
+            segments.push(piece);
+            sent = before;
+        }
+        if sent < small.len() {
+            segments.push(small.slice(sent..));
+        }
+        segments
+    }
+
+    fn opaque_length(&mut self, length: usize) {
+        self.u32(u32::try_from(length).expect("what we send is shorter than 4 GiB"));
+    }
+
+    fn pad(&mut self, length: usize) {
+        self.buffer.extend_from_slice(&[0; UNIT][..padded(length) - length]);
+    }
+}
