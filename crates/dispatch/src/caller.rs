@@ -1,0 +1,73 @@
+//! Who calls, and what he may reach.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use vfs::{Credentials, FsError, ObjectId};
+
+use crate::refused::Refused;
+use crate::{Exports, Handle, Volume, Volumes};
+
+/// A caller, with the rules that hold for his call.
+pub(crate) struct Caller {
+    pub(crate) client: IpAddr,
+    /// Who he says he is; `None` without credentials.
+    pub(crate) claim: Option<Credentials>,
+    pub(crate) volumes: Rc<Volumes>,
+    pub(crate) exports: Rc<Exports>,
+}
+
+/// A file, and as whom the caller reaches it.
+pub(crate) struct Target {
+    pub(crate) volume: Rc<Volume>,
+    pub(crate) id: ObjectId,
+    pub(crate) who: Credentials,
+    pub(crate) writable: bool,
+}
+
+impl Caller {
+    /// What a handle names.
+    ///
+    /// Bytes that no server of ours made are NFS3ERR_BADHANDLE. A good handle of a volume that is
+    /// not served is NFS3ERR_STALE: it was good once, and a client forgets it and asks anew, which
+    /// succeeds when the volume is back. A client that the rules do not admit gets NFS3ERR_ACCES
+    /// and keeps its handles: they are good again as soon as the rules are.
+    pub(crate) fn object(&self, handle: &[u8]) -> Result<Target, Refused> {
+        let Handle { fsid, id } = Handle::decode(handle)?;
+        let volume = self.volumes.by_fsid(fsid).ok_or(FsError::Stale)?;
+        self.enter(volume, id).ok_or_else(|| {
+            tracing::debug!(client = %self.client, volume = volume.name, "not admitted");
+            FsError::Access.into()
+        })
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn object_to_change(&self, handle: &[u8]) -> Result<Target, Refused> {
+        let target = self.object(handle)?;
+        if target.writable { Ok(target) } else { Err(FsError::ReadOnly.into()) }
+    }
+
+    /// Two directories, or a file and a directory, of one volume, to be changed.
+    pub(crate) fn two_to_change(
+        &self,
+        one: &[u8],
+        other: &[u8],
+    ) -> Result<(Target, Target), Refused> {
+        let (one, other) = (self.object_to_change(one)?, self.object_to_change(other)?);
+        if one.volume.fsid != other.volume.fsid {
+            return Err(FsError::CrossDevice.into());
+        }
+        Ok((one, other))
+    }
+
+    /// A file of a volume, if the rules admit the caller to the volume.
+    pub(crate) fn enter(&self, volume: &Rc<Volume>, id: ObjectId) -> Option<Target> {
+        let rule = self.exports.rule(&volume.name, self.client)?;
+        Some(Target {
+            volume: volume.clone(),
+            id,
+            who: rule.credentials(self.claim.clone()),
+            writable: rule.writable,
+        })
+    }
+}

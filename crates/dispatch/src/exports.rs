@@ -1,0 +1,249 @@
+//! Who may use which volume, and as whom.
+//!
+//! Rules are looked up for every call by the client's address, so that new rules hold for the next
+//! call of a client that has been connected for days, and none is dropped. Of the rules of a
+//! volume the one with the longest matching network counts; their order means nothing.
+//!
+//! # Without a configuration
+//! A volume that no rule was written for is exported read-write to this machine alone (127.0.0.0/8
+//! and ::1), and nobody is squashed. It is the rule of somebody who tries the server on the machine
+//! he sits at, as root, and it stays safe when the server listens on every address, because it
+//! follows the client's address and not ours. Mind that AUTH_SYS believes what a client says: a
+//! local user who can open a socket can claim to be root of such a volume. Where local users are
+//! not trusted, write a rule that squashes.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use vfs::Credentials;
+
+/// The user and group that a squashed caller becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anonymous {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Default for Anonymous {
+    /// 65534, which most systems call nobody.
+    fn default() -> Self {
+        Self { uid: 65_534, gid: 65_534 }
+    }
+}
+
+/// Whose claim of identity is not believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Squash {
+    /// Everybody is who he says he is.
+    None,
+    /// User 0 and group 0 become the anonymous ones.
+    #[default]
+    Root,
+    /// Everybody becomes anonymous.
+    All,
+}
+
+/// What the clients of a network may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Which clients.
+    pub network: IpNet,
+    /// Whether they may change anything.
+    pub writable: bool,
+    /// Whose claim is not believed.
+    pub squash: Squash,
+    /// Whom the squashed, and callers without credentials, act as.
+    pub anonymous: Anonymous,
+}
+
+impl Rule {
+    /// As whom a caller acts who claims `claim`; `None` for a caller without credentials.
+    pub fn credentials(&self, claim: Option<Credentials>) -> Credentials {
+        let Anonymous { uid, gid } = self.anonymous;
+        let nobody = Credentials { uid, gid, groups: Vec::new() };
+        let Some(claim) = claim else { return nobody };
+        let group = |claimed: u32| if claimed == 0 { gid } else { claimed };
+        match self.squash {
+            Squash::None => claim,
+            Squash::Root => Credentials {
+                uid: if claim.uid == 0 { uid } else { claim.uid },
+                gid: group(claim.gid),
+                groups: claim.groups.into_iter().map(group).collect(),
+            },
+            Squash::All => nobody,
+        }
+    }
+}
+
+/// The rules of one volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    rules: Vec<Rule>,
+}
+
+/// Two rules of a volume speak of the same network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("two rules for the network {network}")]
+pub struct AmbiguousRules {
+    /// The network.
+    pub network: IpNet,
+}
+
+impl Export {
+    /// An export with these rules; without any, nobody may use the volume.
+    ///
+    /// # Errors
+    /// [`AmbiguousRules`] when two rules have the same network.
+    pub fn new(rules: Vec<Rule>) -> Result<Self, AmbiguousRules> {
+        let mut rules: Vec<Rule> =
+            rules.into_iter().map(|rule| Rule { network: rule.network.trunc(), ..rule }).collect();
+        rules.sort_by_key(|rule| rule.network);
+        match rules.windows(2).find(|pair| pair[0].network == pair[1].network) {
+            Some(pair) => Err(AmbiguousRules { network: pair[0].network }),
+            None => Ok(Self { rules }),
+        }
+    }
+
+    /// Read-write for this machine, for everybody as himself. See the module's text.
+    pub fn loopback() -> Self {
+        let loopback = |network| Rule {
+            network,
+            writable: true,
+            squash: Squash::None,
+            anonymous: Anonymous::default(),
+        };
+        let version_4 = Ipv4Net::new(Ipv4Addr::new(127, 0, 0, 0), 8).expect("8 is at most 32");
+        let version_6 = Ipv6Net::from(Ipv6Addr::LOCALHOST);
+        Self { rules: vec![loopback(version_4.into()), loopback(version_6.into())] }
+    }
+
+    /// The rules, by network.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule that counts for `client`.
+    pub fn rule(&self, client: IpAddr) -> Option<&Rule> {
+        let client = client.to_canonical();
+        let matching = self.rules.iter().filter(|rule| rule.network.contains(&client));
+        matching.max_by_key(|rule| rule.network.prefix_len())
+    }
+}
+
+/// The rules of all volumes, by the volume's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exports {
+    volumes: BTreeMap<String, Export>,
+    unnamed: Export,
+}
+
+impl Default for Exports {
+    /// No rules at all: every volume is exported to this machine.
+    fn default() -> Self {
+        Self { volumes: BTreeMap::new(), unnamed: Export::loopback() }
+    }
+}
+
+impl Exports {
+    /// Sets the rules of `volume`.
+    pub fn insert(&mut self, volume: impl Into<String>, export: Export) {
+        self.volumes.insert(volume.into(), export);
+    }
+
+    /// The rules of `volume`.
+    pub fn of(&self, volume: &str) -> &Export {
+        self.volumes.get(volume).unwrap_or(&self.unnamed)
+    }
+
+    /// The volumes that rules were written for.
+    pub fn named(&self) -> impl Iterator<Item = &str> {
+        self.volumes.keys().map(String::as_str)
+    }
+
+    /// The rule of `volume` that counts for `client`; none: he may not use it.
+    pub fn rule(&self, volume: &str, client: IpAddr) -> Option<Rule> {
+        self.of(volume).rule(client).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(network: &str, writable: bool, squash: Squash) -> Rule {
+        let network = network.parse().expect("a network");
+        Rule { network, writable, squash, anonymous: Anonymous { uid: 1000, gid: 2000 } }
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn the_longest_network_counts_in_either_order() {
+        let wide = rule("10.0.0.0/8", false, Squash::Root);
+        let narrow = rule("10.1.0.0/16", true, Squash::Root);
+        for rules in [vec![wide, narrow], vec![narrow, wide]] {
+            let export = Export::new(rules).expect("two networks");
+            assert_eq!(export.rule(address("10.1.2.3")).map(|rule| rule.writable), Some(true));
+            assert_eq!(export.rule(address("10.2.2.3")).map(|rule| rule.writable), Some(false));
+            assert_eq!(export.rule(address("11.2.2.3")), None);
+        }
+    }
+
+    #[test]
+    fn two_rules_for_one_network_are_refused() {
+        let one = rule("10.1.2.3/8", false, Squash::Root);
+        let two = rule("10.0.0.0/8", true, Squash::Root);
+        assert!(Export::new(vec![one, two]).is_err());
+    }
+
+    #[test]
+    fn without_rules_this_machine_may_write_and_nobody_else_may_read() {
+        let exports = Exports::default();
+        for local in ["127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1"] {
+            let rule = exports.rule("data", address(local)).expect(local);
+            assert!(rule.writable);
+            assert_eq!(rule.credentials(Some(Credentials::root())), Credentials::root());
+        }
+        for remote in ["10.0.0.1", "::2", "::ffff:10.0.0.1", "fe80::1"] {
+            assert_eq!(exports.rule("data", address(remote)), None, "{remote}");
+        }
+    }
+
+    #[test]
+    fn an_export_without_rules_admits_nobody() {
+        let mut exports = Exports::default();
+        exports.insert("data", Export::new(Vec::new()).expect("no rules"));
+        assert_eq!(exports.rule("data", address("127.0.0.1")), None);
+        assert!(exports.rule("other", address("127.0.0.1")).is_some());
+    }
+
+    #[test]
+    fn squashing_root_takes_user_0_and_every_group_0() {
+        let rule = rule("10.0.0.0/8", true, Squash::Root);
+        let claim = Credentials { uid: 0, gid: 0, groups: vec![5, 0] };
+        let squashed = Credentials { uid: 1000, gid: 2000, groups: vec![5, 2000] };
+        assert_eq!(rule.credentials(Some(claim)), squashed);
+        let claim = Credentials { uid: 7, gid: 0, groups: vec![0] };
+        let squashed = Credentials { uid: 7, gid: 2000, groups: vec![2000] };
+        assert_eq!(rule.credentials(Some(claim)), squashed);
+    }
+
+    #[test]
+    fn squashing_all_leaves_no_group() {
+        let rule = rule("10.0.0.0/8", true, Squash::All);
+        let claim = Credentials { uid: 7, gid: 8, groups: vec![9] };
+        let nobody = Credentials { uid: 1000, gid: 2000, groups: Vec::new() };
+        assert_eq!(rule.credentials(Some(claim)), nobody);
+    }
+
+    #[test]
+    fn a_caller_without_credentials_is_anonymous_even_where_nobody_is_squashed() {
+        let rule = rule("10.0.0.0/8", true, Squash::None);
+        assert_eq!(rule.credentials(None).uid, 1000);
+    }
+}

@@ -1,0 +1,43 @@
+//! From calls to verbs: who may do what, exactly once, and never answered too early.
+//!
+//! # Layers
+//! - [`Dispatcher`]: the way of one call, from its record to its reply;
+//! - [`Exports`]: which client may use which volume, and as whom;
+//! - [`ReplyCache`]: a repeated call is answered again, not executed again;
+//! - `nfs3`, `mount`: one function for each procedure of the two programs;
+//! - [`Handle`], [`Volumes`]: what a file handle names.
+//!
+//! # Contract
+//! The owner of the connections calls [`Dispatcher::call`] once for every record, for as many at a
+//! time as it likes, and sends the [`Reply`] on the connection that the record came from. Before it
+//! reads a record it takes memory for it ([`Dispatcher::request_memory`]). Dropping the future is
+//! how a connection that was lost is abandoned: what has begun to change something still ends.
+//!
+//! No reply is encoded before what it says is on stable storage: verbs answer with a
+//! [`vfs::Sealed`] value, and the encoder takes a [`vfs::Durable`] one, which only the receipt of the
+//! disk can make. When the receipt says that the volume was lost, the reply is a bare NFS3ERR_IO.
+//!
+//! Architecture invariant: runs the same in production and under the simulator. No socket, no
+//! clock but [`runtime::Clock`], no task but of [`runtime::Spawn`], nothing of any disk layout.
+
+mod caller;
+mod dispatcher;
+mod exports;
+mod handle;
+mod limits;
+mod mount;
+mod nfs3;
+mod refused;
+mod reply;
+pub mod reply_cache;
+mod volume;
+
+pub use dispatcher::Dispatcher;
+pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
+pub use handle::{HANDLE_SIZE, Handle};
+pub use limits::{Limits, MAX_TRANSFER};
+pub use reply::Reply;
+pub use reply_cache::{Counters, ReplyCache, Window};
+pub use volume::{Fsid, Volume, Volumes, VolumesError};
+
+use reply_cache::{Begin, Key};

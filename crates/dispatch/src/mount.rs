@@ -1,0 +1,139 @@
+//! MOUNT version 3: from a path to the first handle.
+//!
+//! A path is `/NAME`, the root of a volume, or a directory below it. It is walked name by name as
+//! the caller himself, so that it leads nowhere where his LOOKUPs would not. Symbolic links are not
+//! followed, empty names are skipped, and the parent of a root is the root: a walk never leaves its
+//! volume.
+//!
+//! What is mounted is remembered for DUMP alone, and nothing depends on it: clients that crash
+//! never say UMNT, and handles outlive restarts. So the list is bounded, and the oldest go.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use nfs::mount::{Arguments, Export, ExportList, MntOk, Mount, MountList, Status};
+use nfs::nfs3::Handle;
+use vfs::{FileKind, FsError, Lost, Name, ObjectId};
+
+use crate::Reply;
+use crate::caller::{Caller, Target};
+
+/// The most mounts that are remembered.
+const MAX_REMEMBERED: usize = 1024;
+
+/// The flavors that a volume may be used with: AUTH_SYS, and AUTH_NONE as nobody.
+const FLAVORS: [u32; 2] = [1, 0];
+
+/// Who has mounted what, as far as clients say.
+#[derive(Default)]
+pub(crate) struct Mounts(RefCell<VecDeque<(IpAddr, Bytes)>>);
+
+impl Mounts {
+    fn add(&self, client: IpAddr, path: &[u8]) {
+        self.remove(client, path);
+        let mut mounts = self.0.borrow_mut();
+        if mounts.len() == MAX_REMEMBERED {
+            mounts.pop_front();
+        }
+        mounts.push_back((client, Bytes::copy_from_slice(path)));
+    }
+
+    fn remove(&self, client: IpAddr, path: &[u8]) {
+        self.0.borrow_mut().retain(|(who, what)| *who != client || what != path);
+    }
+
+    fn remove_all(&self, client: IpAddr) {
+        self.0.borrow_mut().retain(|(who, _)| *who != client);
+    }
+
+    fn list(&self) -> MountList {
+        let mount = |(client, path): &(IpAddr, Bytes)| Mount {
+            client: Bytes::from(client.to_string()),
+            path: path.clone(),
+        };
+        MountList(self.0.borrow().iter().map(mount).collect())
+    }
+}
+
+/// Carries out a call.
+pub(crate) async fn execute(
+    xid: u32,
+    caller: &Caller,
+    mounts: &Mounts,
+    arguments: Arguments<'_>,
+) -> Reply {
+    let mut to = nfs::rpc::success(xid);
+    match arguments {
+        Arguments::Null => {}
+        Arguments::Mnt(args) => {
+            let result = mnt(caller, args.path).await;
+            if result.is_ok() {
+                mounts.add(caller.client, args.path);
+            }
+            to.value(&result);
+        }
+        Arguments::Dump => to.value(&mounts.list()),
+        Arguments::Umnt(args) => mounts.remove(caller.client, args.path),
+        Arguments::Umntall => mounts.remove_all(caller.client),
+        Arguments::Export => to.value(&exports(caller)),
+    }
+    Reply::new(to.finish())
+}
+
+async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
+    let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+    let volume = names.next().and_then(|name| caller.volumes.by_name(name));
+    let volume = volume.ok_or(Status::NoEntry)?;
+    let root = caller.enter(volume, volume.file_system.root()).ok_or_else(|| {
+        tracing::debug!(client = %caller.client, volume = volume.name, "not admitted");
+        Status::Access
+    })?;
+    let mut directory = root.id;
+    for name in names {
+        let name = Name::parse(name).map_err(status)?;
+        directory = step(&root, directory, &name).await?;
+    }
+    let handle = Handle::new(&volume.handle(directory).encode());
+    let handle = handle.expect("our handles are shorter than 64 bytes");
+    Ok(MntOk { handle, flavors: FLAVORS.to_vec() })
+}
+
+async fn step(root: &Target, directory: ObjectId, name: &Name) -> Result<ObjectId, Status> {
+    let sealed = root.volume.file_system.lookup(&root.who, directory, name).await;
+    let answer = sealed.open().await.map_err(|Lost| Status::Io)?.into_inner();
+    let found = answer.result.map_err(status)?;
+    match found.attributes.kind {
+        FileKind::Directory => Ok(found.id),
+        _ => Err(Status::NotDirectory),
+    }
+}
+
+fn status(error: FsError) -> Status {
+    match error {
+        FsError::NotOwner => Status::NotOwner,
+        FsError::NoEntry => Status::NoEntry,
+        FsError::Access => Status::Access,
+        FsError::NotDirectory => Status::NotDirectory,
+        FsError::Invalid => Status::Invalid,
+        FsError::NameTooLong => Status::NameTooLong,
+        FsError::Io | FsError::Corrupt => Status::Io,
+        // A lookup gives none of the others.
+        _ => Status::ServerFault,
+    }
+}
+
+/// A volume that nobody may use is not listed: an empty list of groups would mean everybody.
+fn exports(caller: &Caller) -> ExportList {
+    let groups = |volume: &str| -> Vec<Bytes> {
+        let rules = caller.exports.of(volume).rules().iter();
+        rules.map(|rule| Bytes::from(rule.network.to_string())).collect()
+    };
+    let export = |volume: &std::rc::Rc<crate::Volume>| Export {
+        path: Bytes::from(format!("/{}", volume.name)),
+        groups: groups(&volume.name),
+    };
+    let all = caller.volumes.iter().map(export);
+    ExportList(all.filter(|export| !export.groups.is_empty()).collect())
+}

@@ -1,0 +1,76 @@
+//! READLINK, READ, WRITE, COMMIT.
+
+use nfs::nfs3::arguments::{CommitArgs, ReadArgs, ReadlinkArgs, WriteArgs};
+use nfs::nfs3::results::{CommitOk, ReadOk, ReadlinkOk, WriteOk};
+use nfs::nfs3::{PostOp, Verifier, Wcc};
+use vfs::FsError;
+
+use super::{Answered, convert, open};
+use crate::MAX_TRANSFER;
+use crate::caller::Caller;
+
+pub(super) async fn readlink(
+    caller: &Caller,
+    args: ReadlinkArgs<'_>,
+) -> Answered<ReadlinkOk, PostOp> {
+    let target = caller.object(args.symlink)?;
+    let sealed = target.volume.file_system.readlink(&target.who, target.id).await;
+    let post_op = |about| convert::post_op(target.volume.fsid, about);
+    let granted = |path, about| ReadlinkOk { attributes: post_op(about), target: path };
+    open(&target.volume, sealed, granted, post_op).await
+}
+
+/// A READ of more than the most is answered with the most: a short answer is no error.
+pub(super) async fn read(caller: &Caller, args: ReadArgs<'_>) -> Answered<ReadOk, PostOp> {
+    let target = caller.object(args.file)?;
+    let count = args.count.min(MAX_TRANSFER);
+    let file_system = &target.volume.file_system;
+    let sealed = file_system.read(&target.who, target.id, args.offset, count).await;
+    let post_op = |about| convert::post_op(target.volume.fsid, about);
+    let granted = |read: vfs::ReadData, about| ReadOk {
+        attributes: post_op(about),
+        eof: read.eof,
+        data: read.data,
+    };
+    open(&target.volume, sealed, granted, post_op).await
+}
+
+/// A WRITE whose count is not the length of its data contradicts itself and is refused. One of
+/// more than the most is carried out as far as the most goes, and says so.
+pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<WriteOk, Wcc> {
+    let target = caller.object_to_change(args.file)?;
+    if args.data.len() != args.count as usize {
+        return Err(FsError::Invalid.into());
+    }
+    let count = args.count.min(MAX_TRANSFER);
+    if args.offset.checked_add(count.into()).is_none() {
+        return Err(FsError::FileTooLarge.into());
+    }
+    let pieces = vec![args.data.slice(..count as usize)];
+    let stability = convert::stability(args.stable);
+    let file_system = &target.volume.file_system;
+    let sealed = file_system.write(&target.who, target.id, args.offset, pieces, stability).await;
+    let wcc = |about| convert::wcc(target.volume.fsid, about);
+    let granted = |written: vfs::Written, about| {
+        assert!(written.committed >= stability, "a write is never less durable than was asked");
+        WriteOk {
+            wcc: wcc(about),
+            count: written.count,
+            committed: convert::committed(written.committed),
+            verifier: Verifier(written.verifier.0),
+        }
+    };
+    open(&target.volume, sealed, granted, wcc).await
+}
+
+pub(super) async fn commit(caller: &Caller, args: CommitArgs<'_>) -> Answered<CommitOk, Wcc> {
+    let target = caller.object(args.file)?;
+    let file_system = &target.volume.file_system;
+    let sealed = file_system.commit(&target.who, target.id, args.offset, args.count).await;
+    let wcc = |about| convert::wcc(target.volume.fsid, about);
+    let granted = |verifier: vfs::Verifier, about| CommitOk {
+        wcc: wcc(about),
+        verifier: Verifier(verifier.0),
+    };
+    open(&target.volume, sealed, granted, wcc).await
+}

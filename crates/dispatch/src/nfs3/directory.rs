@@ -1,0 +1,99 @@
+//! READDIR, READDIRPLUS.
+//!
+//! A cookie verifier would tell a client that its cookies are of no more use. Ours always are,
+//! since the file systems promise to resume at any cookie they gave; so there is one verifier for
+//! all directories and all time. A cookie that comes with another one is not ours.
+
+use nfs::nfs3::arguments::{ReaddirArgs, ReaddirplusArgs};
+use nfs::nfs3::results::{Entry, EntryPlus, ReaddirOk, ReaddirplusOk};
+use nfs::nfs3::{Failure, PostOp, ReaddirBudget, ReaddirplusBudget, Status, Verifier};
+use vfs::{DirectoryEntry, Entries, FsError};
+
+use super::create::wire_handle;
+use super::{Answered, convert, open};
+use crate::HANDLE_SIZE;
+use crate::caller::{Caller, Target};
+use crate::refused::Refused;
+
+/// The verifier of every cookie.
+const COOKIE_VERIFIER: Verifier = Verifier(*b"duramen1");
+
+/// The largest listing in one reply, in bytes. More would keep others from the directory for long.
+const MAX_LISTING: u32 = 256 * 1024;
+
+/// What the results of a READDIR or READDIRPLUS with this count may take, in bytes.
+pub(crate) fn reply_size(count: u32) -> u32 {
+    count.min(MAX_LISTING)
+}
+
+pub(super) async fn readdir(caller: &Caller, args: ReaddirArgs<'_>) -> Answered<ReaddirOk, PostOp> {
+    let directory = caller.object(args.directory)?;
+    check_cookie(args.cookie, args.cookie_verifier)?;
+    let Target { volume, id, who, .. } = &directory;
+    let mut budget = ReaddirBudget::new(reply_size(args.count));
+    let mut accept = |entry: &DirectoryEntry| budget.admit(entry.name.len());
+    let file_system = &volume.file_system;
+    let sealed = file_system.readdir(who, *id, args.cookie, false, &mut accept).await;
+    let post_op = |about| convert::post_op(volume.fsid, about);
+    let granted = |listed: Entries, about| ReaddirOk {
+        directory: post_op(about),
+        cookie_verifier: COOKIE_VERIFIER,
+        eof: listed.eof,
+        entries: listed.entries.into_iter().map(entry).collect(),
+    };
+    let answered = open(volume, sealed, granted, post_op).await?;
+    Ok(answered.map(|outcome| {
+        let listed = outcome?;
+        if listed.entries.is_empty() && !listed.eof {
+            return Err(too_small(listed.directory));
+        }
+        Ok(listed)
+    }))
+}
+
+pub(super) async fn readdirplus(
+    caller: &Caller,
+    args: ReaddirplusArgs<'_>,
+) -> Answered<ReaddirplusOk, PostOp> {
+    let directory = caller.object(args.directory)?;
+    check_cookie(args.cookie, args.cookie_verifier)?;
+    let Target { volume, id, who, .. } = &directory;
+    let mut budget = ReaddirplusBudget::new(args.dircount, reply_size(args.maxcount));
+    let mut accept = |entry: &DirectoryEntry| budget.admit(entry.name.len(), HANDLE_SIZE);
+    let file_system = &volume.file_system;
+    let sealed = file_system.readdir(who, *id, args.cookie, true, &mut accept).await;
+    let post_op = |about| convert::post_op(volume.fsid, about);
+    let plus = |listed: DirectoryEntry| EntryPlus {
+        attributes: post_op(listed.attributes),
+        handle: Some(wire_handle(volume, listed.id)),
+        entry: entry(listed),
+    };
+    let granted = |listed: Entries, about| ReaddirplusOk {
+        directory: post_op(about),
+        cookie_verifier: COOKIE_VERIFIER,
+        eof: listed.eof,
+        entries: listed.entries.into_iter().map(plus).collect(),
+    };
+    let answered = open(volume, sealed, granted, post_op).await?;
+    Ok(answered.map(|outcome| {
+        let listed = outcome?;
+        if listed.entries.is_empty() && !listed.eof {
+            return Err(too_small(listed.directory));
+        }
+        Ok(listed)
+    }))
+}
+
+/// Zeros instead of the verifier are let through: some clients do not keep it.
+fn check_cookie(cookie: u64, verifier: Verifier) -> Result<(), Refused> {
+    let known = verifier == COOKIE_VERIFIER || verifier == Verifier::default();
+    if cookie == 0 || known { Ok(()) } else { Err(FsError::BadCookie.into()) }
+}
+
+fn entry(listed: DirectoryEntry) -> Entry {
+    Entry { fileid: listed.id.ino.0, name: listed.name, cookie: listed.cookie }
+}
+
+fn too_small(about: PostOp) -> Failure<PostOp> {
+    Failure { status: Status::TooSmall, about }
+}

@@ -1,0 +1,92 @@
+//! The procedures of NFS version 3, one function each.
+//!
+//! Every function has the same shape. It finds what its handles name and as whom the caller acts
+//! ([`Caller`]), asks the file system, and opens the sealed answer. What it gives back can be made
+//! in two ways only: from a [`Durable`] answer, or as a [`Refused`] status without anything of a
+//! file system in it. [`reply`] accepts nothing else, so no reply can overtake the disk.
+
+pub(crate) mod convert;
+
+mod attributes;
+mod create;
+mod data;
+mod directory;
+mod names;
+mod volume;
+
+use nfs::nfs3::{Arguments, Failure, Outcome};
+use nfs::xdr::Encode;
+use vfs::{Answer, Durable, FsError, Sealed};
+
+use crate::caller::Caller;
+use crate::refused::{Refused, status};
+use crate::{Reply, Volume};
+
+pub(crate) use directory::reply_size;
+
+/// What a procedure gives: durable, or nothing of a file system.
+type Answered<T, W> = Result<Durable<Outcome<T, W>>, Refused>;
+
+/// Carries out a call.
+pub(crate) async fn execute(xid: u32, caller: &Caller, arguments: Arguments<'_>) -> Reply {
+    match arguments {
+        Arguments::Null => Reply::new(nfs::rpc::success(xid).finish()),
+        Arguments::Getattr(args) => reply(xid, attributes::getattr(caller, args).await),
+        Arguments::Setattr(args) => reply(xid, attributes::setattr(caller, args).await),
+        Arguments::Lookup(args) => reply(xid, names::lookup(caller, args).await),
+        Arguments::Access(args) => reply(xid, attributes::access(caller, args).await),
+        Arguments::Readlink(args) => reply(xid, data::readlink(caller, args).await),
+        Arguments::Read(args) => reply(xid, data::read(caller, args).await),
+        Arguments::Write(args) => reply(xid, data::write(caller, args).await),
+        Arguments::Create(args) => reply(xid, create::create(caller, args).await),
+        Arguments::Mkdir(args) => reply(xid, create::mkdir(caller, args).await),
+        Arguments::Symlink(args) => reply(xid, create::symlink(caller, args).await),
+        Arguments::Mknod(args) => reply(xid, create::mknod(caller, args).await),
+        Arguments::Remove(args) => reply(xid, names::remove(caller, args).await),
+        Arguments::Rmdir(args) => reply(xid, names::rmdir(caller, args).await),
+        Arguments::Rename(args) => reply(xid, names::rename(caller, args).await),
+        Arguments::Link(args) => reply(xid, names::link(caller, args).await),
+        Arguments::Readdir(args) => reply(xid, directory::readdir(caller, args).await),
+        Arguments::Readdirplus(args) => reply(xid, directory::readdirplus(caller, args).await),
+        Arguments::Fsstat(args) => reply(xid, volume::fsstat(caller, args).await),
+        Arguments::Fsinfo(args) => reply(xid, volume::fsinfo(caller, args).await),
+        Arguments::Pathconf(args) => reply(xid, volume::pathconf(caller, args).await),
+        Arguments::Commit(args) => reply(xid, data::commit(caller, args).await),
+    }
+}
+
+/// The reply to a call. There is no other way to encode what a file system answered.
+fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> Reply {
+    let mut to = nfs::rpc::success(xid);
+    match answered {
+        Ok(durable) => to.value(&durable.into_inner()),
+        Err(Refused(status)) => to.value(&Outcome::<(), W>::Err(status.into())),
+    }
+    Reply::new(to.finish())
+}
+
+/// Opens an answer: `granted` makes the results, `about` the attributes of a refusal.
+async fn open<T, W, U, V>(
+    volume: &Volume,
+    sealed: Sealed<Answer<T, W>>,
+    granted: impl FnOnce(T, W) -> U,
+    about: impl FnOnce(W) -> V,
+) -> Answered<U, V> {
+    let answer = sealed.open().await.inspect_err(|_| lost(volume))?;
+    Ok(answer.map(|answer| match answer.result {
+        Ok(result) => Ok(granted(result, answer.about)),
+        Err(error) => Err(failure(volume, error, about(answer.about))),
+    }))
+}
+
+/// A refusal of the file system. Damage is said in the log, since the protocol cannot say it.
+fn failure<W>(volume: &Volume, error: FsError, about: W) -> Failure<W> {
+    if error == FsError::Corrupt {
+        tracing::error!(volume = volume.name, "damage was found on the disk: run a check");
+    }
+    Failure { status: status(error), about }
+}
+
+fn lost(volume: &Volume) {
+    tracing::error!(volume = volume.name, "the volume has stopped: a write to its disk failed");
+}

@@ -1,0 +1,36 @@
+//! A reply on its way to the socket.
+
+use bytes::Bytes;
+use runtime::sync::Permit;
+
+/// What to send, in pieces one after the other, record mark included.
+pub struct Reply {
+    segments: Vec<Bytes>,
+    /// Given back when the reply was sent, or will never be.
+    memory: Option<Permit>,
+}
+
+impl Reply {
+    pub(crate) fn new(segments: Vec<Bytes>) -> Self {
+        Self { segments, memory: None }
+    }
+
+    pub(crate) fn holding(self, memory: Option<Permit>) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// The pieces.
+    pub fn segments(&self) -> &[Bytes] {
+        &self.segments
+    }
+
+    /// All bytes of it.
+    pub fn length(&self) -> usize {
+        self.segments.iter().map(Bytes::len).sum()
+    }
+
+    /// The pieces, and the memory that is to be held for as long as they are.
+    pub fn into_parts(self) -> (Vec<Bytes>, Option<Permit>) {
+        (self.segments, self.memory)
+    }
+}

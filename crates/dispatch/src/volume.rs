@@ -1,0 +1,87 @@
+//! The volumes that are served, by name and by number.
+
+use std::rc::Rc;
+
+use vfs::{FileSystem, Name, ObjectId};
+
+use crate::Handle;
+
+/// The number of a volume: in every file handle, and what clients see as the device number of its
+/// files. It must stay the same for as long as clients may keep handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fsid(pub u64);
+
+/// A volume that is served as `/NAME`.
+#[derive(Clone)]
+pub struct Volume {
+    /// Its name: one component of a path.
+    pub name: String,
+    /// Its number.
+    pub fsid: Fsid,
+    /// What it holds.
+    pub file_system: Rc<dyn FileSystem>,
+}
+
+impl Volume {
+    /// The handle of one of its files.
+    pub fn handle(&self, id: ObjectId) -> Handle {
+        Handle { fsid: self.fsid, id }
+    }
+}
+
+/// Volumes that cannot be served together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VolumesError {
+    /// A name that cannot be mounted.
+    #[error("{0:?} is no name for a volume: one path component of 1 to 255 bytes is expected")]
+    Name(String),
+    /// A name that is taken.
+    #[error("two volumes are named {0:?}")]
+    SameName(String),
+    /// A number that is taken.
+    #[error("the volumes {0:?} and {1:?} have the same file system number: one is a copy")]
+    SameFsid(String, String),
+}
+
+/// All volumes of a server. There are few, so they are looked for one after the other.
+pub struct Volumes(Vec<Rc<Volume>>);
+
+impl Volumes {
+    /// Checks that every volume can be told from the others.
+    ///
+    /// # Errors
+    /// See [`VolumesError`].
+    pub fn new(volumes: Vec<Volume>) -> Result<Self, VolumesError> {
+        for (index, volume) in volumes.iter().enumerate() {
+            let name = Name::parse(volume.name.as_bytes());
+            if !name.is_ok_and(|name| !name.is_dot_or_dot_dot()) {
+                return Err(VolumesError::Name(volume.name.clone()));
+            }
+            for other in &volumes[..index] {
+                if other.name == volume.name {
+                    return Err(VolumesError::SameName(volume.name.clone()));
+                }
+                if other.fsid == volume.fsid {
+                    let names = (other.name.clone(), volume.name.clone());
+                    return Err(VolumesError::SameFsid(names.0, names.1));
+                }
+            }
+        }
+        Ok(Self(volumes.into_iter().map(Rc::new).collect()))
+    }
+
+    /// The volume of this number.
+    pub fn by_fsid(&self, fsid: Fsid) -> Option<&Rc<Volume>> {
+        self.0.iter().find(|volume| volume.fsid == fsid)
+    }
+
+    /// The volume of this name.
+    pub fn by_name(&self, name: &[u8]) -> Option<&Rc<Volume>> {
+        self.0.iter().find(|volume| volume.name.as_bytes() == name)
+    }
+
+    /// All of them, in the order of the start.
+    pub fn iter(&self) -> impl Iterator<Item = &Rc<Volume>> {
+        self.0.iter()
+    }
+}
