@@ -4,7 +4,7 @@
 //! 1. The buffer starts with the four bytes of the record mark, which are filled in at the end.
 //! 2. `insertions` are ordered by where in the buffer they belong, and their offsets are within it.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::{Encode, UNIT, padded};
 use crate::record::mark_of_whole;
@@ -15,7 +15,7 @@ const COPIED_BELOW: usize = 512;
 /// A record in the making. Nothing in it can fail: what is encoded is our own.
 #[derive(Debug)]
 pub struct Encoder {
-    buffer: BytesMut,
+    buffer: Vec<u8>,
     /// Payload, and the offset in `buffer` before which it stands.
     insertions: Vec<(usize, Bytes)>,
     /// Bytes in `insertions`.
@@ -25,7 +25,7 @@ pub struct Encoder {
 impl Encoder {
     /// An empty record, with room for `capacity` bytes of small fields.
     pub fn with_capacity(capacity: usize) -> Self {
-        let mut buffer = BytesMut::with_capacity(UNIT + capacity);
+        let mut buffer = Vec::with_capacity(UNIT + capacity);
         buffer.extend_from_slice(&[0; UNIT]); // invariant 1
         Self { buffer, insertions: Vec::new(), inserted: 0 }
     }
@@ -87,7 +87,7 @@ impl Encoder {
     pub fn finish(mut self) -> Vec<Bytes> {
         let mark = mark_of_whole(self.length());
         self.buffer[..UNIT].copy_from_slice(&mark);
-        let small = self.buffer.freeze();
+        let small = Bytes::from(self.buffer);
         let mut segments = Vec::with_capacity(1 + 2 * self.insertions.len());
         let mut sent = 0;
         for (before, piece) in self.insertions {
