@@ -2,8 +2,16 @@
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
-use std::path::PathBuf;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, Io};
+use bytes::Bytes;
+use runtime::Random;
 
 /// A file of the folder `shared` beside the repository, where independent judges and foreign disks
 /// lie. A clone alone does not have it: then this says so, and the caller skips.
@@ -28,5 +36,191 @@ pub(crate) fn freebsd_disk(endian: &str) -> Option<Vec<u8>> {
         Ok(output) if output.status.success() => Some(output.stdout),
         Ok(output) => panic!("xz: {}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => skip(&format!("xz cannot be run: {error}")),
+    }
+}
+
+/// What a [`MemoryDisk`] was asked to do.
+#[derive(Clone)]
+pub(crate) enum Event {
+    /// These bytes were written there.
+    Write(u64, Vec<u8>),
+    /// A flush.
+    Flush,
+}
+
+/// A sparse disk in memory that remembers what happened to it.
+pub(crate) struct MemoryDisk {
+    geometry: block::Geometry,
+    pages: Rc<RefCell<BTreeMap<u64, Vec<u8>>>>,
+    events: Rc<RefCell<Vec<Event>>>,
+}
+
+const PAGE: u64 = 4096;
+
+impl MemoryDisk {
+    /// A disk of zeros with sectors of 512 bytes.
+    pub(crate) fn new(size: u64) -> Self {
+        let geometry = block::Geometry {
+            size,
+            logical_sector_size: 512,
+            physical_sector_size: 512,
+            read_only: false,
+        };
+        Self { geometry, pages: Rc::default(), events: Rc::default() }
+    }
+
+    /// The same with other sectors.
+    pub(crate) fn with_sectors(size: u64, sector: u32) -> Self {
+        let mut disk = Self::new(size);
+        disk.geometry.logical_sector_size = sector;
+        disk
+    }
+
+    /// The same, write-protected.
+    pub(crate) fn read_only(size: u64) -> Self {
+        let mut disk = Self::new(size);
+        disk.geometry.read_only = true;
+        disk
+    }
+
+    /// All that happened so far, in order.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.events.borrow().clone()
+    }
+
+    /// Bytes from an offset on.
+    pub(crate) fn bytes(&self, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        copy_out(&self.pages.borrow(), offset, &mut bytes);
+        bytes
+    }
+
+    /// Puts bytes on the disk behind the back of the test.
+    pub(crate) fn put(&self, offset: u64, bytes: &[u8]) {
+        copy_in(&mut self.pages.borrow_mut(), offset, bytes);
+    }
+
+    /// Copies the disk to a file, sparsely.
+    pub(crate) fn save(&self, path: &Path) {
+        let mut file = std::fs::File::create(path).expect("a file in the temporary directory");
+        file.set_len(self.geometry.size).expect("sparse files are long for free");
+        for (page, bytes) in self.pages.borrow().iter() {
+            file.seek(SeekFrom::Start(page * PAGE)).expect("it seeks");
+            let length = (self.geometry.size - page * PAGE).min(PAGE) as usize;
+            file.write_all(&bytes[..length]).expect("there is room");
+        }
+    }
+}
+
+fn copy_out(pages: &BTreeMap<u64, Vec<u8>>, offset: u64, bytes: &mut [u8]) {
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let start = (at % PAGE) as usize;
+        let length = rest.len().min(PAGE as usize - start);
+        let (piece, others) = rest.split_at_mut(length);
+        match pages.get(&(at / PAGE)) {
+            Some(page) => piece.copy_from_slice(&page[start..start + length]),
+            None => piece.fill(0),
+        }
+        (at, rest) = (at + length as u64, others);
+    }
+}
+
+fn copy_in(pages: &mut BTreeMap<u64, Vec<u8>>, offset: u64, bytes: &[u8]) {
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let start = (at % PAGE) as usize;
+        let (piece, others) = rest.split_at(rest.len().min(PAGE as usize - start));
+        let page = pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize]);
+        page[start..start + piece.len()].copy_from_slice(piece);
+        (at, rest) = (at + piece.len() as u64, others);
+    }
+}
+
+impl BlockDevice for MemoryDisk {
+    fn geometry(&self) -> block::Geometry {
+        self.geometry
+    }
+
+    fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
+        assert!(offset + buffer.len() as u64 <= self.geometry.size, "read beyond the end");
+        let pages = self.pages.clone();
+        Box::pin(async move {
+            copy_out(&pages.borrow(), offset, &mut buffer);
+            Ok(buffer)
+        })
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, _durability: Durability) -> Io<()> {
+        let bytes = data.concat();
+        let sector = u64::from(self.geometry.logical_sector_size);
+        assert!(offset.is_multiple_of(sector), "a write at byte {offset}");
+        assert!((bytes.len() as u64).is_multiple_of(sector), "a write of {} bytes", bytes.len());
+        assert!(offset + bytes.len() as u64 <= self.geometry.size, "written beyond the end");
+        let (pages, events) = (self.pages.clone(), self.events.clone());
+        Box::pin(async move {
+            copy_in(&mut pages.borrow_mut(), offset, &bytes);
+            events.borrow_mut().push(Event::Write(offset, bytes));
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> Io<()> {
+        let events = self.events.clone();
+        Box::pin(async move {
+            events.borrow_mut().push(Event::Flush);
+            Ok(())
+        })
+    }
+
+    fn discard(&self, _offset: u64, _length: u64) -> Io<()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn close(&self) -> Io<()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Seeded chance (the splitmix64 generator).
+pub(crate) struct Seeded(Cell<u64>);
+
+impl Seeded {
+    /// The generator that starts from this seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Cell::new(seed))
+    }
+}
+
+impl Random for Seeded {
+    fn next_u64(&self) -> u64 {
+        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let mut mixed = self.0.get();
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}
+
+/// Asks the independent checker whether a disk is a clean UFS2 file system: `None` when there is no
+/// checker here, an empty text when it has nothing to say.
+pub(crate) fn findings(disk: &MemoryDisk, name: &str) -> Option<String> {
+    let checker = shared("oracles/ufs2_verify.py")?;
+    let image = std::env::temp_dir().join(format!("ffs-{}-{name}.img", std::process::id()));
+    disk.save(&image);
+    let run = Command::new("python3").arg(checker).arg("--clean").arg(&image).output();
+    let _ = std::fs::remove_file(&image);
+    match run {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains("clean, 0 errors"), "{text}");
+            Some(text.lines().filter(|line| line.starts_with("note")).collect())
+        }
+        Ok(output) => Some(format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )),
+        Err(error) => skip(&format!("python3 cannot be run: {error}")),
     }
 }
