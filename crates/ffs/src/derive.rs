@@ -4,7 +4,8 @@
 //! its cluster map and its cluster sums follow from them, and so do most fields of its header. All
 //! of that is computed here, from nothing but the maps and the [`Geometry`]: by whoever makes a
 //! group, by whoever rebuilds one after a crash, and by whoever writes a group whose maps are not
-//! quite what memory says they are. Only the number of directories must be told.
+//! quite what memory says they are. Only the number of directories must be told. [`check_group`]
+//! judges a group block that was read, before anything in it is believed.
 //!
 //! Maps are read 64 bits at a time and without a branch a bit, so that a map of the largest group
 //! takes some tens of microseconds whatever it holds.
@@ -13,7 +14,11 @@
 //! the disk cuts can never look free as a whole.
 
 pub mod bits;
+mod check;
 
+pub use check::{BadGroup, check_group};
+
+use zerocopy::FromZeros;
 use zerocopy::little_endian::I32;
 
 use crate::layout::{GROUP_MAGIC, Geometry, GroupHeader, Summary};
@@ -30,19 +35,28 @@ pub struct FreeSpace {
 }
 
 /// Makes `block` the group block of an empty group: the fixed fields of its header, all inodes
-/// free, all fragments free that are no metadata, no inode initialised. Then
-/// [`recompute`] completes it.
+/// free, all fragments free that are no metadata, no inode initialised. Once the maps are as they
+/// should be, [`recompute_group`] completes it.
 ///
 /// # Panics
 /// When `block` is shorter than a group block, or there is no such group.
-pub fn initialize(geometry: &Geometry, group: u64, block: &mut [u8]) {
+pub fn initialize_group(geometry: &Geometry, group: u64, block: &mut [u8]) {
     block[..geometry.group_block_size as usize].fill(0);
-    let size = geometry.group_size_fragments(group);
+    *GroupHeader::of_mut(block) = fixed_header(geometry, group);
+    let map = geometry.maps.fragments_in_mut(block);
+    bits::set_range(map, 0..geometry.group_size_fragments(group));
+    for metadata in geometry.metadata_offsets(group) {
+        bits::clear_range(map, metadata);
+    }
+}
+
+/// The header of a group with the fields that never change; all others are zero.
+fn fixed_header(geometry: &Geometry, group: u64) -> GroupHeader {
     let [inodes, fragments, sums, clusters, end] = geometry.maps.header_offsets();
-    let header = GroupHeader::of_mut(block);
+    let mut header = GroupHeader::new_zeroed();
     header.magic.set(GROUP_MAGIC);
     header.index.set(group as u32);
-    header.fragments.set(size as u32);
+    header.fragments.set(geometry.group_size_fragments(group) as u32);
     header.inode_map_offset.set(inodes);
     header.fragment_map_offset.set(fragments);
     header.cluster_sums_offset.set(sums);
@@ -52,20 +66,17 @@ pub fn initialize(geometry: &Geometry, group: u64, block: &mut [u8]) {
     if geometry.cluster_sum_size > 0 {
         header.cluster_blocks.set(geometry.group_size_blocks(group) as u32);
     }
-
-    let map = geometry.maps.fragments_in_mut(block);
-    bits::set_range(map, 0..size);
-    for metadata in geometry.metadata_offsets(group) {
-        bits::clear_range(map, metadata);
-    }
+    header
 }
 
 /// Brings counts, free runs, cluster map and cluster sums of a group block in line with its maps,
-/// and gives the counts back. The number of directories is the caller's knowledge.
+/// and gives the counts back. The number of directories does not follow from the maps: it stays
+/// what the header says.
 ///
 /// # Panics
-/// When `block` is shorter than a group block.
-pub fn recompute(geometry: &Geometry, directories: u32, block: &mut [u8]) -> Summary {
+/// When `block` is shorter than a group block, or that of another group.
+pub fn recompute_group(geometry: &Geometry, group: u64, block: &mut [u8]) -> Summary {
+    assert_eq!(u64::from(GroupHeader::of(block).index.get()), group, "the block of another group");
     let maps = &geometry.maps;
     let used_inodes = bits::count_ones(maps.inodes_in(block));
     let (before_clusters, clusters) = block.split_at_mut(maps.clusters.start);
@@ -75,12 +86,9 @@ pub fn recompute(geometry: &Geometry, directories: u32, block: &mut [u8]) -> Sum
     scan_clusters(clusters, maps.cluster_sums_in_mut(before_clusters));
 
     let header = GroupHeader::of_mut(block);
-    header.counts = Summary {
-        directories: I32::new(directories as i32),
-        free_blocks: I32::new(free.blocks as i32),
-        free_inodes: I32::new((geometry.inodes_per_group - used_inodes) as i32),
-        free_fragments: I32::new(free.fragments as i32),
-    };
+    header.counts.free_blocks.set(free.blocks as i32);
+    header.counts.free_inodes.set((geometry.inodes_per_group - used_inodes) as i32);
+    header.counts.free_fragments.set(free.fragments as i32);
     header.fragment_runs = free.runs.map(Into::into);
     header.counts
 }

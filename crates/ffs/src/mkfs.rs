@@ -241,17 +241,17 @@ impl Maker<'_> {
 
     fn make_group_block(&self, group: u64, block: &mut [u8]) -> Summary {
         let geometry = &self.geometry;
-        derive::initialize(geometry, group, block);
-        let mut directories = 0;
+        derive::initialize_group(geometry, group, block);
         if group == 0 {
             // Inodes 0 and 1 never are files and always count as used.
             bits::set_range(geometry.maps.inodes_in_mut(block), 0..ROOT_INODE + 1);
             bits::clear(geometry.maps.fragments_in_mut(block), self.root_fragment());
-            directories = 1;
             let initialized = self.first_inodes() as u32;
-            GroupHeader::of_mut(block).initialized_inodes.set(initialized);
+            let header = GroupHeader::of_mut(block);
+            header.initialized_inodes.set(initialized);
+            header.counts.directories.set(1);
         }
-        let counts = derive::recompute(geometry, directories, block);
+        let counts = derive::recompute_group(geometry, group, block);
         GroupHeader::of_mut(block).time.set(self.now.seconds);
         geometry.seal_group(block);
         counts

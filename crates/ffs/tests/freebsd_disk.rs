@@ -2,7 +2,7 @@
 
 mod common;
 
-use ffs::derive;
+use ffs::derive::{self, BadGroup, bits};
 use ffs::layout::{
     BadSuperblock, Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE, RECOVERY_RECORD_ADDRESS,
     ROOT_INODE, RecoveryRecord, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, Summary, Superblock,
@@ -104,7 +104,7 @@ fn every_group_header_says_what_the_geometry_says() {
             header.maps_end_offset,
         ];
         assert_eq!(offsets.map(|offset| offset.get()), geometry.maps.header_offsets());
-        assert_eq!(geometry.verify_group(disk.group(group)), Ok(()));
+        assert_eq!(derive::check_group(geometry, group, disk.group(group)), Ok(()));
     }
 }
 
@@ -147,7 +147,7 @@ fn what_derives_from_the_maps_is_what_freebsd_wrote() {
         let old = GroupHeader::of(written);
 
         let mut block = vec![0xaa; written.len()];
-        derive::initialize(geometry, group, &mut block);
+        derive::initialize_group(geometry, group, &mut block);
         let map = geometry.maps.fragments_in(written);
         geometry.maps.fragments_in_mut(&mut block).copy_from_slice(map);
         let map = geometry.maps.inodes_in(written);
@@ -159,7 +159,8 @@ fn what_derives_from_the_maps_is_what_freebsd_wrote() {
         header.fragment_rotor = old.fragment_rotor;
         header.inode_rotor = old.inode_rotor;
         header.initialized_inodes = old.initialized_inodes;
-        derive::recompute(geometry, old.counts.directories.get() as u32, &mut block);
+        header.counts.directories = old.counts.directories;
+        derive::recompute_group(geometry, group, &mut block);
         geometry.seal_group(&mut block);
 
         assert!(block == written, "group {group}:\n{:?}\n{old:?}", GroupHeader::of(&block));
@@ -212,4 +213,74 @@ fn inodes_lie_one_after_the_other() {
             assert_eq!(address, table + index * INODE_SIZE);
         }
     }
+}
+
+/// The disk, as if it kept no hashes of groups.
+fn without_group_hashes() -> Option<Disk> {
+    let mut disk = Disk::open()?;
+    disk.geometry.group_hashes = false;
+    Some(disk)
+}
+
+#[test]
+fn a_group_with_a_changed_bit_does_not_fit_its_hash() {
+    let Some(disk) = Disk::open() else { return };
+    let mut block = disk.group(0).to_vec();
+    bits::set(disk.geometry.maps.inodes_in_mut(&mut block), 200);
+    let refused = derive::check_group(&disk.geometry, 0, &block);
+    assert!(matches!(refused, Err(BadGroup::Hash { group: 0, .. })));
+}
+
+#[test]
+fn a_group_with_a_bad_header_is_refused_by_its_field() {
+    type Damage = fn(&mut GroupHeader);
+    let Some(disk) = without_group_hashes() else { return };
+    let damage: [(&str, Damage); 7] = [
+        ("cg_magic", |header| header.magic.set(1)),
+        ("cg_cgx", |header| header.index.set(1)),
+        ("cg_ndblk", |header| header.fragments.set(263)),
+        ("cg_rotor", |header| header.block_rotor.set(264)),
+        ("cg_initediblk", |header| header.initialized_inodes.set(100)),
+        ("cg_initediblk", |header| header.initialized_inodes.set(512)),
+        ("cg_niblk", |header| header.inodes.set(512)),
+    ];
+    for (name, damage) in damage {
+        let mut block = disk.group(0).to_vec();
+        damage(GroupHeader::of_mut(&mut block));
+        let refused = derive::check_group(&disk.geometry, 0, &block);
+        assert!(matches!(refused, Err(BadGroup::Field { field, .. }) if field == name), "{name}");
+    }
+}
+
+#[test]
+fn a_group_that_offers_its_metadata_as_free_is_refused() {
+    let Some(disk) = without_group_hashes() else { return };
+    let geometry = &disk.geometry;
+    for fragment in [0, geometry.inode_table_fragment(0), geometry.summary_address] {
+        let mut block = disk.group(0).to_vec();
+        bits::set(geometry.maps.fragments_in_mut(&mut block), fragment);
+        let refused = derive::check_group(geometry, 0, &block);
+        assert_eq!(refused, Err(BadGroup::FragmentMap { group: 0 }), "fragment {fragment}");
+    }
+}
+
+#[test]
+fn a_group_that_offers_what_lies_behind_its_end_is_refused() {
+    let Some(disk) = without_group_hashes() else { return };
+    let geometry = &disk.geometry;
+    let last = geometry.group_count - 1;
+    let mut block = disk.group(last).to_vec();
+    let behind = geometry.group_size_fragments(last);
+    bits::set(geometry.maps.fragments_in_mut(&mut block), behind);
+    let refused = derive::check_group(geometry, last, &block);
+    assert_eq!(refused, Err(BadGroup::FragmentMap { group: last }));
+}
+
+#[test]
+fn a_first_group_that_offers_the_root_is_refused() {
+    let Some(disk) = without_group_hashes() else { return };
+    let mut block = disk.group(0).to_vec();
+    bits::clear(disk.geometry.maps.inodes_in_mut(&mut block), ROOT_INODE);
+    let refused = derive::check_group(&disk.geometry, 0, &block);
+    assert_eq!(refused, Err(BadGroup::InodeMap { group: 0 }));
 }
