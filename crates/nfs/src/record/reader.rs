@@ -114,10 +114,13 @@ struct Fragment {
 }
 
 /// Whether the record in front may have memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Memory {
+    #[default]
     Unneeded,
-    Asked,
+    /// So many bytes: for a payload that will be placed, if there is a shape, else for all of a
+    /// record that is complete. Nothing moves until they are granted.
+    Asked(usize, Option<WriteShape>),
     Granted,
 }
 
@@ -155,7 +158,7 @@ impl RecordReader {
             staging: Staging::new(limits.staging),
             fragment: Fragment::default(),
             assembly: Assembly::Undecided,
-            memory: Memory::Unneeded,
+            memory: Memory::default(),
             frugal: 0,
             counters: Counters::default(),
         }
@@ -172,6 +175,9 @@ impl RecordReader {
     /// [`RecordError`]: the connection must be closed, and the reader dropped.
     pub fn poll(&mut self) -> Result<Progress, RecordError> {
         loop {
+            if let Memory::Asked(length, _) = self.memory {
+                return Ok(Progress::NeedsMemory(length));
+            }
             if self.fragment.remaining == 0 && !self.fragment.last {
                 match self.staging.take_mark() {
                     Some(mark) => self.begin_fragment(mark)?,
@@ -192,7 +198,8 @@ impl RecordReader {
     /// The memory to read into, one piece after the other; the second may be empty. To be asked
     /// for after [`Progress::NeedsBytes`].
     pub fn targets(&mut self) -> [&mut [u8]; 2] {
-        assert!(self.memory != Memory::Asked, "the reader waits for memory, not for bytes");
+        let waits = matches!(self.memory, Memory::Asked(..));
+        assert!(!waits, "the reader waits for memory, not for bytes");
         let wanted = self.appetite();
         let space = self.staging.space(wanted);
         assert!(!space.is_empty(), "a reader that needs bytes has room for them");
@@ -228,8 +235,13 @@ impl RecordReader {
 
     /// Says that the memory that was asked for may be used.
     pub fn grant(&mut self) {
-        assert!(self.memory == Memory::Asked, "memory is granted after it was asked for");
+        let Memory::Asked(_, shape) = self.memory else {
+            panic!("memory is granted only after it was asked for")
+        };
         self.memory = Memory::Granted;
+        if let Some(shape) = shape {
+            self.begin_placing(shape);
+        }
     }
 
     /// Says whether the stream may end here.
@@ -284,15 +296,6 @@ impl RecordReader {
         self.fragment.remaining -= length;
     }
 
-    /// Asks for memory, unless it was granted.
-    fn ask(&mut self, length: usize) -> Option<Progress> {
-        if self.memory == Memory::Granted {
-            return None;
-        }
-        self.memory = Memory::Asked;
-        Some(Progress::NeedsMemory(length))
-    }
-
     fn decide(&mut self) -> Result<Option<Progress>, RecordError> {
         self.keep();
         if self.fragment.last && self.fragment.announced < self.limits.placement {
@@ -301,7 +304,7 @@ impl RecordReader {
         }
         match peek(self.staging.record()) {
             Peek::Undecided if !self.complete() => Ok(self.wait()),
-            Peek::Write(shape) if self.is_placed(shape) => self.begin_placing(shape),
+            Peek::Write(shape) if self.is_placed(shape) => self.ask_for_placing(shape),
             _ => {
                 self.assembly = Assembly::Staged;
                 Ok(None)
@@ -317,20 +320,21 @@ impl RecordReader {
         shape.payload >= self.limits.placement && fits
     }
 
-    fn begin_placing(&mut self, shape: WriteShape) -> Result<Option<Progress>, RecordError> {
+    fn ask_for_placing(&mut self, shape: WriteShape) -> Result<Option<Progress>, RecordError> {
         if shape.record() > self.limits.record {
             let length = shape.record();
             return Err(RecordError::TooLong { length, limit: self.limits.record });
         }
-        if let Some(progress) = self.ask(shape.head + shape.payload) {
-            return Ok(Some(progress));
-        }
+        self.memory = Memory::Asked(shape.head + shape.payload, Some(shape));
+        Ok(None)
+    }
+
+    fn begin_placing(&mut self, shape: WriteShape) {
         let placed = Placed::begin(self.staging.record(), shape); // invariant 1
         self.counters.staged += shape.head as u64;
         self.counters.copied_payload += placed.filled() as u64;
         self.assembly = Assembly::Placed(placed);
         self.staging.release_record();
-        Ok(None)
     }
 
     /// Puts what was staged of the fragment where it belongs, and ends the record.
@@ -360,8 +364,9 @@ impl RecordReader {
         if !self.complete() {
             return Ok(self.wait());
         }
-        if let Some(progress) = self.ask(self.staging.record().len()) {
-            return Ok(Some(progress));
+        if self.memory != Memory::Granted {
+            self.memory = Memory::Asked(self.staging.record().len(), None);
+            return Ok(None);
         }
         let head = Bytes::copy_from_slice(self.staging.record()); // invariant 1
         self.counters.staged += head.len() as u64;
@@ -374,6 +379,6 @@ impl RecordReader {
     fn end_record(&mut self) {
         self.fragment = Fragment::default();
         self.assembly = Assembly::Undecided;
-        self.memory = Memory::Unneeded;
+        self.memory = Memory::default();
     }
 }
