@@ -299,7 +299,7 @@ pub trait FileSystem {
         directory: ObjectId,
         cookie: u64,
         attributes: bool,
-        accept: &mut dyn FnMut(&DirectoryEntry) -> bool,
+        accept: &mut dyn for<'e> FnMut(&'e DirectoryEntry) -> bool,
     ) -> Sealed<Answer<Entries>>;
 
     /// How full it is.
