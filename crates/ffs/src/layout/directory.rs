@@ -38,3 +38,15 @@ offsets!(EntryHeader, 8, { inode: 0, record_length: 4, kind: 6, name_length: 7 }
 pub const fn minimum_record_length(name_length: usize) -> usize {
     (ENTRY_HEADER_SIZE + name_length + 1).next_multiple_of(ENTRY_ALIGNMENT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_entries_leave_room_for_a_nul() {
+        for (name_length, record_length) in [(1, 12), (3, 12), (4, 16), (7, 16), (255, 264)] {
+            assert_eq!(minimum_record_length(name_length), record_length);
+        }
+    }
+}

@@ -278,9 +278,13 @@ impl Geometry {
         !metadata.iter().any(|range| range.contains(&offset))
     }
 
-    /// Whether a file may hold this run: inside one block, on the disk, and no metadata.
+    /// Whether a file may hold this run: inside one block, on the disk, and no metadata. Takes
+    /// numbers as they come from a disk.
     pub fn is_data_run(&self, first: u64, count: u64) -> bool {
         let room = self.fragments_per_block - first % self.fragments_per_block;
-        (1..=room).contains(&count) && (first..first + count).all(|f| self.is_data_fragment(f))
+        // Below the size nothing can overflow.
+        first < self.size
+            && (1..=room).contains(&count)
+            && (first..first + count).all(|fragment| self.is_data_fragment(fragment))
     }
 }

@@ -117,3 +117,25 @@ impl Geometry {
 fn inode_hash(inode: &Dinode) -> u32 {
     check_hash(inode.as_bytes(), offset_of!(Dinode, check_hash))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_crc_32c_without_its_last_inversion() {
+        // The published check value of CRC-32C is 0xe3069283 for these nine digits.
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        digest.update(b"123456789");
+        assert_eq!(digest.finalize(), 0xe306_9283);
+        // A register of all ones that has seen 32 zero bits: the published value is 0x48674bc7.
+        assert_eq!(check_hash(&[0; 4], 0), !0x4867_4bc7);
+    }
+
+    #[test]
+    fn the_hash_field_counts_as_zero() {
+        let hash = check_hash(b"aaaa\0\0\0\0bbbb", 4);
+        assert_eq!(check_hash(b"aaaaXXXXbbbb", 4), hash);
+        assert_ne!(check_hash(b"aaaaXXXXbbbc", 4), hash);
+    }
+}

@@ -267,3 +267,72 @@ pub fn unpack_device(number: u64) -> Device {
     let minor = (number & 0xffff_00ff) | (number >> 32 & 0xff) << 8;
     Device { major: major as u32, minor: minor as u32 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn device_numbers_come_back(major in any::<u32>(), minor in any::<u32>()) {
+            let device = Device { major, minor };
+            prop_assert_eq!(unpack_device(pack_device(device)), device);
+        }
+    }
+
+    #[test]
+    fn small_device_numbers_fill_16_bits() {
+        assert_eq!(pack_device(Device { major: 0x12, minor: 0x34 }), 0x1234);
+    }
+
+    #[test]
+    fn large_device_numbers_are_interleaved() {
+        let device = Device { major: 0x1234_5678, minor: 0x9abc_def0 };
+        assert_eq!(pack_device(device), 0x1234_56de_9abc_78f0);
+    }
+
+    #[test]
+    fn every_kind_has_bits_of_its_own() {
+        for bits in 0..16 {
+            if let Some(kind) = kind_of_bits(bits) {
+                assert_eq!(kind_bits(kind), bits);
+                assert_eq!(mode_of(kind, 0o170_755), u16::from(bits) << 12 | 0o755);
+            }
+        }
+    }
+
+    #[test]
+    fn nanoseconds_stand_where_the_format_has_them() {
+        let mut inode = Dinode::zeroed();
+        let time = |n| Timestamp { seconds: -i64::from(n), nanoseconds: n };
+        inode.set_access_time(time(1));
+        inode.set_modify_time(time(2));
+        inode.set_change_time(time(3));
+        inode.set_birth_time(time(4));
+        assert_eq!(inode.as_bytes()[64..80], [2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0]);
+        assert_eq!(inode.access_time(), time(1));
+        assert_eq!(inode.modify_time(), time(2));
+        assert_eq!(inode.change_time(), time(3));
+        assert_eq!(inode.birth_time(), time(4));
+    }
+
+    #[test]
+    fn impossible_nanoseconds_count_as_zero() {
+        let mut inode = Dinode::zeroed();
+        for nanoseconds in [-1, 1_000_000_000] {
+            inode.mtime_nanoseconds.set(nanoseconds);
+            assert_eq!(inode.modify_time().nanoseconds, 0);
+        }
+    }
+
+    #[test]
+    fn the_inline_target_lies_over_all_pointers_and_nothing_else() {
+        let mut inode = Dinode::zeroed();
+        inode.inline_symlink_area_mut().fill(0xff);
+        assert!(inode.direct.iter().chain(&inode.indirect).all(|pointer| pointer.get() == -1));
+        inode.direct = Default::default();
+        inode.indirect = Default::default();
+        assert!(inode.as_bytes().iter().all(|&byte| byte == 0));
+    }
+}
