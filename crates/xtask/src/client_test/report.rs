@@ -1,0 +1,138 @@
+//! What a person reads while the test runs, and the count at its end.
+
+use crate::clock;
+use crate::{Failure, Result, Totals};
+
+/// How many of a failed script's last lines to show.
+const LAST_LINES: usize = 30;
+
+/// Counts tests, and prints one line for each step.
+#[derive(Debug)]
+pub(super) struct Report {
+    totals: Totals,
+    verbose: bool,
+}
+
+/// What a script has said, line by line, in the language of `guest/checks.py`.
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    checks: Totals,
+    complaints: Vec<String>,
+    lines: Vec<String>,
+    did: Option<String>,
+}
+
+impl Report {
+    pub(super) fn new(verbose: bool) -> Report {
+        Report { totals: Totals::default(), verbose }
+    }
+
+    /// All tests so far.
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Carries out one step, which is one test and says in a sentence what it did.
+    pub(super) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<String>) {
+        let start = clock::now();
+        let done = step();
+        self.totals += Totals::one(done.is_ok());
+        let seconds = start.elapsed().as_secs_f64();
+        match done {
+            Ok(sentence) => println!("client test: {name}: {sentence} ({seconds:.1} s)"),
+            Err(failure) => println!("client test: {name}: FAILED ({seconds:.1} s): {failure}"),
+        }
+    }
+
+    /// Carries out one step that runs a script, whose checks are the tests.
+    pub(super) fn script(&mut self, name: &str, step: impl FnOnce(&mut Transcript) -> Result<i32>) {
+        let start = clock::now();
+        let mut transcript = Transcript::default();
+        let ended = step(&mut transcript);
+        let seconds = start.elapsed().as_secs_f64();
+        if self.verbose {
+            transcript.lines.iter().for_each(|line| println!("    {line}"));
+        }
+        let failure = transcript.verdict(ended);
+        self.totals += transcript.checks;
+        self.totals += Totals { passed: 0, failed: u64::from(failure.is_some()) };
+        for note in transcript.lines.iter().filter(|line| line.starts_with("note: ")) {
+            println!("client test: {name}: {note}");
+        }
+        if transcript.checks.failed == 0 && failure.is_none() {
+            let did = transcript.did.as_deref().unwrap_or("nothing to tell");
+            let checks = transcript.checks.passed;
+            println!("client test: {name}: {did}; {checks} checks ({seconds:.1} s)");
+        } else {
+            println!("client test: {name}: FAILED ({seconds:.1} s)");
+            transcript.complaints.iter().for_each(|line| println!("    {line}"));
+            if let Some(failure) = failure {
+                let first = transcript.lines.len().saturating_sub(LAST_LINES);
+                transcript.lines[first..].iter().for_each(|line| println!("    {line}"));
+                println!("    {failure}");
+            }
+        }
+    }
+}
+
+impl Transcript {
+    /// Takes note of a line.
+    pub(super) fn hear(&mut self, line: &str) {
+        if line.starts_with("ok ") {
+            self.checks += Totals::one(true);
+        } else if line.starts_with("not ok ") {
+            self.checks += Totals::one(false);
+            self.complaints.push(line.to_owned());
+        } else if let Some(sentence) = line.strip_prefix("did: ") {
+            self.did = Some(sentence.to_owned());
+        }
+        self.lines.push(line.to_owned());
+    }
+
+    /// What is wrong beyond the failed checks: a script that ended badly, or before its end.
+    fn verdict(&self, ended: Result<i32>) -> Option<Failure> {
+        match ended {
+            Err(failure) => Some(failure),
+            Ok(0) if self.did.is_none() => Some(Failure::new("it ended before its end")),
+            Ok(status) if status != 0 && self.checks.failed == 0 => {
+                Some(Failure::new(format!("it ended with status {status}")))
+            }
+            Ok(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tell(lines: &[&str], status: i32) -> Totals {
+        let mut report = Report::new(false);
+        report.script("test", |transcript| {
+            lines.iter().for_each(|line| transcript.hear(line));
+            Ok(status)
+        });
+        report.totals()
+    }
+
+    #[test]
+    fn each_check_of_a_script_counts() {
+        let lines = ["ok one", "progress 5", "not ok two: why", "did: something"];
+        assert_eq!(tell(&lines, 1), Totals { passed: 1, failed: 1 });
+        assert_eq!(tell(&["ok one", "did: something"], 0), Totals { passed: 1, failed: 0 });
+    }
+
+    #[test]
+    fn a_script_that_dies_early_fails_although_its_checks_passed() {
+        assert_eq!(tell(&["ok one"], 0), Totals { passed: 1, failed: 1 });
+        assert_eq!(tell(&["ok one", "did: something"], 139), Totals { passed: 1, failed: 1 });
+    }
+
+    #[test]
+    fn a_step_that_fails_counts_once() {
+        let mut report = Report::new(false);
+        report.step("test", || Ok("done".to_owned()));
+        report.step("test", || Err(Failure::new("it broke")));
+        assert_eq!(report.totals(), Totals { passed: 1, failed: 1 });
+    }
+}

@@ -1,0 +1,114 @@
+//! What the guests do in the mount.
+
+use std::time::Duration;
+
+use super::Plan;
+use super::report::Report;
+use super::server::Server;
+use crate::guest::{self, Guest, Mount};
+use crate::{Failure, Repository, Result};
+
+/// The time limit of a scenario; with `--full` it is ten times that.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+/// One scenario.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scenario {
+    name: &'static str,
+    /// The guest's script.
+    script: &'static str,
+    /// Its arguments in short and in full.
+    arguments: [&'static [&'static str]; 2],
+    /// How often the server is killed meanwhile, in short and in full.
+    crashes: [usize; 2],
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "semantics", script: "semantics.py", arguments: [&[], &[]], crashes: [0, 0] },
+    Scenario {
+        name: "copy",
+        script: "copy_tree.py",
+        arguments: [&["5000"], &["50000"]],
+        crashes: [0, 0],
+    },
+    Scenario {
+        name: "git",
+        script: "git.sh",
+        arguments: [&["/usr/include/linux"], &["/usr/include"]],
+        crashes: [0, 0],
+    },
+    Scenario {
+        name: "directory",
+        script: "directory.py",
+        arguments: [&["20000"], &["200000"]],
+        crashes: [0, 0],
+    },
+    Scenario {
+        name: "crash",
+        script: "crash_copy.py",
+        arguments: [&["1000", "64"], &["10000", "640"]],
+        crashes: [3, 30],
+    },
+];
+
+/// The scenarios of `plan`.
+pub(super) fn chosen(plan: &Plan) -> Result<Vec<Scenario>> {
+    if plan.scenarios.is_empty() {
+        return Ok(SCENARIOS.to_vec());
+    }
+    let find = |name: &String| {
+        let found = SCENARIOS.iter().find(|scenario| scenario.name == name).copied();
+        let names = SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
+        found.ok_or_else(|| Failure::new(format!("no scenario {name}; there are {names}")))
+    };
+    plan.scenarios.iter().map(find).collect()
+}
+
+/// A guest with `server` mounted, about to run one of our scripts.
+pub(super) fn guest(repository: &Repository, server: &Server, script: &str) -> Guest {
+    Guest {
+        script: repository.guest_scripts().join(script),
+        arguments: Vec::new(),
+        mount: Some(Mount { port: server.port(), export: "/".to_owned(), options: Vec::new() }),
+        disk: None,
+        share: None,
+        time_limit: TIME_LIMIT,
+    }
+}
+
+impl Scenario {
+    /// Runs the scenario, and reports.
+    pub(super) fn run(
+        &self,
+        repository: &Repository,
+        server: &mut Server,
+        plan: &Plan,
+        report: &mut Report,
+    ) {
+        let size = usize::from(plan.full);
+        let mut guest = guest(repository, server, self.script);
+        guest.arguments = self.arguments[size].iter().map(ToString::to_string).collect();
+        guest.time_limit *= if plan.full { 10 } else { 1 };
+        let crashes = self.crashes[size];
+        report.script(self.name, |transcript| {
+            let mut running = guest::start(&guest)?;
+            let mut crashed = 0;
+            while let Some(line) = running.next_line()? {
+                transcript.hear(&line);
+                // The deaths are spread over the script's progress, none at its very end.
+                let progress = line.strip_prefix("progress ").and_then(|text| text.parse().ok());
+                if progress.is_some_and(|done: usize| done * (crashes + 1) >= (crashed + 1) * 100)
+                    && crashed < crashes
+                {
+                    server.crash()?;
+                    crashed += 1;
+                }
+            }
+            if crashed < crashes {
+                let sentence = format!("the server was killed {crashed} times, not {crashes}");
+                return Err(Failure::new(sentence));
+            }
+            running.finish()
+        });
+    }
+}

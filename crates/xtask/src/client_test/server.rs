@@ -1,0 +1,154 @@
+//! The server under test: a process, its volume and its port.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::failure::While;
+use crate::{Failure, Repository, Result, clock, command};
+
+/// How long the server may take until it says that it is ready, also after a crash.
+const READY: Duration = Duration::from_secs(60);
+/// How long the server may take to end when it is asked to.
+const STOP: Duration = Duration::from_secs(60);
+/// The size of the volume.
+const SIZE: &str = "10G";
+
+/// A server of one volume.
+#[derive(Debug)]
+pub(super) struct Server {
+    binary: PathBuf,
+    volume: PathBuf,
+    port: u16,
+    process: Child,
+}
+
+/// Builds the release binary; gives its path.
+pub(super) fn build(repository: &Repository) -> Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--bin", "duramen"]).current_dir(repository.root());
+    command::run(&mut cargo)?;
+    Ok(repository.target().join("release/duramen"))
+}
+
+impl Server {
+    /// Makes a volume in the folder `volume` and serves it.
+    pub(super) fn create(binary: &Path, volume: &Path) -> Result<Server> {
+        let port = free_port()?;
+        let process = start(binary, volume, port, &["--create", SIZE])?;
+        Ok(Server { binary: binary.to_owned(), volume: volume.to_owned(), port, process })
+    }
+
+    /// The port of both its services.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills the process without warning, and starts another on the same port.
+    pub(super) fn crash(&mut self) -> Result<()> {
+        self.process.kill().while_doing("killing the server")?;
+        self.process.wait().while_doing("killing the server")?;
+        self.process = start(&self.binary, &self.volume, self.port, &[])?;
+        Ok(())
+    }
+
+    /// Asks the process to end, and waits until it has ended well.
+    pub(super) fn stop(&mut self) -> Result<String> {
+        let number = self.process.id().to_string();
+        command::run(Command::new("kill").args(["-TERM", &number]))?;
+        match self.wait(STOP)? {
+            Some(status) if status.success() => Ok("the server ended well when asked".to_owned()),
+            Some(status) => Err(Failure::new(format!("the server ended with {status}"))),
+            None => Err(Failure::new(format!("the server has not ended after {STOP:?}"))),
+        }
+    }
+
+    fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = clock::now() + limit;
+        loop {
+            let status = self.process.try_wait().while_doing("waiting for the server")?;
+            if status.is_some() || clock::now() > deadline {
+                return Ok(status);
+            }
+            clock::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The disk image: by far the largest file of the volume's folder.
+    pub(super) fn image(&self) -> Result<PathBuf> {
+        let entries = fs::read_dir(&self.volume).while_doing(self.volume.display())?;
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        paths.max_by_key(size).ok_or_else(|| Failure::new("the volume's folder is empty"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already, unless the test itself failed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts a server and waits until it says that it is ready. What it logs goes to a file beside
+/// the volume.
+fn start(binary: &Path, volume: &Path, port: u16, more: &[&str]) -> Result<Child> {
+    let log = volume.with_extension("log");
+    let log = File::options().append(true).create(true).open(&log).while_doing(log.display())?;
+    let mut serve = Command::new(binary);
+    serve.arg("serve").arg(volume).args(["--listen", &format!("127.0.0.1:{port}")]).args(more);
+    serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut process = serve.spawn().while_doing("starting the server")?;
+    let output = process.stdout.take().expect("standard output was asked for");
+    match wait_until_ready(&announce(output)) {
+        Ok(()) => Ok(process),
+        Err(failure) => {
+            let _ = process.kill();
+            let _ = process.wait();
+            let log = fs::read_to_string(volume.with_extension("log")).unwrap_or_default();
+            Err(Failure::new(format!("{failure}; its log:\n{log}")))
+        }
+    }
+}
+
+fn wait_until_ready(lines: &Receiver<String>) -> Result<()> {
+    let deadline = clock::now() + READY;
+    loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(clock::now())) {
+            Ok(line) if line.starts_with("ready") => return Ok(()),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new("the server ended before it was ready"));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(Failure::new(format!("the server is not ready after {READY:?}")));
+            }
+        }
+    }
+}
+
+/// Sends each line that the server prints, and reads on when nobody listens any more, so that the
+/// server never waits for us.
+fn announce(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(std::io::Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}
+
+/// A port that nobody uses. It is one below those that the system gives to outgoing connections:
+/// while the server is down its clients try to connect, and a port of that range could meet
+/// itself.
+fn free_port() -> Result<u16> {
+    let first = 21_000 + (std::process::id() % 8_000) as u16;
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (first..30_000).find(free).ok_or_else(|| Failure::new("no free port from 21000 to 30000"))
+}

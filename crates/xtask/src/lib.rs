@@ -1,0 +1,31 @@
+//! The project's own chores, as one program: `cargo xtask`.
+//!
+//! * [`setup`] installs what the tests need of the machine.
+//! * [`test`] is everything that a change must pass, and what continuous integration runs.
+//! * [`guest`] boots a Linux kernel as an ordinary process and runs a script in it. That kernel's
+//!   NFS client and UFS driver are the two judges that we did not write.
+//! * [`client_test`] serves a volume to such a guest, treats it roughly, and compares what the
+//!   guest saw with what four independent readers find on the disk.
+//! * [`tidy`] checks the repository itself, and is a test of this crate too.
+//!
+//! A chore prints what it does while it does it and ends with an exit status; anything that goes
+//! wrong outside of our own logic is a [`Failure`], one sentence for a person.
+//!
+//! Architecture invariant: no other crate depends on this one, and it depends on none of them. It
+//! meets the product as a stranger would: as a binary, a socket and a disk image.
+
+pub mod client_test;
+mod clock;
+mod command;
+mod failure;
+pub mod guest;
+mod repository;
+pub mod setup;
+mod temporary;
+pub mod test;
+pub mod tidy;
+mod totals;
+
+pub use failure::{Failure, Result};
+pub use repository::Repository;
+pub use totals::Totals;

@@ -1,0 +1,118 @@
+//! `cargo xtask CHORE`: see the library for what the chores are.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use xtask::guest::{self, Guest, Mount};
+use xtask::{Repository, Result, client_test, setup, test, tidy};
+
+/// The project's own chores.
+#[derive(Parser)]
+#[command(name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Installs what the tests need (Debian packages and one Python library)
+    Setup,
+    /// Runs everything that a change must pass, and prints the totals
+    Test,
+    /// Checks the repository itself: lengths, crate edges, dead files, banned words and more
+    Tidy,
+    /// Serves a volume to the real Linux client, treats it roughly, and judges the disk
+    ClientTest(ClientTest),
+    /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
+    Guest(GuestArguments),
+}
+
+#[derive(Args)]
+struct ClientTest {
+    /// Ten times as much of everything
+    #[arg(long)]
+    full: bool,
+    /// Show what the guest prints while it runs
+    #[arg(long)]
+    verbose: bool,
+    /// Run only the scenarios of these names (the disk is judged in any case)
+    scenarios: Vec<String>,
+}
+
+#[derive(Args)]
+struct GuestArguments {
+    /// The server's port on 127.0.0.1, for MOUNT and NFS alike
+    #[arg(long, default_value_t = 20490)]
+    port: u16,
+    /// The path that the server exports
+    #[arg(long, default_value = "/")]
+    export: String,
+    /// Mount nothing
+    #[arg(long)]
+    no_mount: bool,
+    /// A further mount option, such as soft or wsize=8192 (may be repeated)
+    #[arg(long = "option", value_name = "OPTION")]
+    options: Vec<String>,
+    /// A disk image to mount read-only at /run/ufs with the kernel's own UFS driver
+    #[arg(long, value_name = "IMAGE")]
+    disk: Option<PathBuf>,
+    /// A folder to give to the guest, writable, at /run/share
+    #[arg(long, value_name = "FOLDER")]
+    share: Option<PathBuf>,
+    /// End the guest after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    time_limit: u64,
+    /// The script, a program of the host
+    script: PathBuf,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let done = Repository::here().and_then(|repository| carry_out(&repository));
+    done.unwrap_or_else(|failure| {
+        eprintln!("xtask: {failure}");
+        ExitCode::FAILURE
+    })
+}
+
+fn carry_out(repository: &Repository) -> Result<ExitCode> {
+    match Arguments::parse().chore {
+        Chore::Setup => setup::all(repository).map(|()| ExitCode::SUCCESS),
+        Chore::Test => test::run(repository).map(passed),
+        Chore::Tidy => tidy::run(repository).map(passed),
+        Chore::ClientTest(ClientTest { full, verbose, scenarios }) => {
+            let plan = client_test::Plan { full, verbose, scenarios };
+            let totals = client_test::run(repository, &plan)?;
+            println!("{totals}");
+            Ok(passed(totals.failed == 0))
+        }
+        Chore::Guest(arguments) => run_guest(arguments),
+    }
+}
+
+fn passed(all: bool) -> ExitCode {
+    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_guest(arguments: GuestArguments) -> Result<ExitCode> {
+    let GuestArguments { port, export, options, .. } = arguments;
+    let guest = Guest {
+        script: arguments.script,
+        arguments: arguments.arguments,
+        mount: (!arguments.no_mount).then_some(Mount { port, export, options }),
+        disk: arguments.disk,
+        share: arguments.share,
+        time_limit: Duration::from_secs(arguments.time_limit),
+    };
+    let mut running = guest::start(&guest)?;
+    while let Some(line) = running.next_line()? {
+        println!("{line}");
+    }
+    let status = running.finish()?;
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)))
+}

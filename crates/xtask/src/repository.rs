@@ -1,0 +1,53 @@
+//! Where things are.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Failure, Result};
+
+/// The work tree, and where cargo puts what it builds from it.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    root: PathBuf,
+}
+
+impl Repository {
+    /// The repository that this program was built from.
+    pub fn here() -> Result<Repository> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = manifest.ancestors().nth(2).map(Path::to_path_buf);
+        let root = root.filter(|root| root.join("Cargo.toml").is_file()).ok_or_else(|| {
+            Failure::new("the repository that this program was built from has moved: build again")
+        })?;
+        Ok(Repository { root })
+    }
+
+    /// Its top folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of build products: `target`, or where `CARGO_TARGET_DIR` says.
+    pub fn target(&self) -> PathBuf {
+        match std::env::var_os("CARGO_TARGET_DIR") {
+            Some(folder) => self.root.join(folder),
+            None => self.root.join("target"),
+        }
+    }
+
+    /// The scripts that run inside the guest.
+    pub fn guest_scripts(&self) -> PathBuf {
+        self.root.join("crates/xtask/guest")
+    }
+
+    /// The scripts that read a disk image with programs that we did not write.
+    pub fn judges(&self) -> PathBuf {
+        self.root.join("crates/xtask/judges")
+    }
+
+    /// The folder of reference material beside the work tree. A stranger's clone has none, so
+    /// whatever needs it says so aloud and goes on.
+    pub fn shared(&self) -> Option<PathBuf> {
+        let folder = self.root.join("../shared");
+        folder.is_dir().then_some(folder)
+    }
+}

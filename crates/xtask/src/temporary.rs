@@ -1,0 +1,40 @@
+//! A folder that goes away with its owner.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::Result;
+use crate::failure::While;
+
+/// An empty folder under the system's folder for temporary files.
+#[derive(Debug)]
+pub(crate) struct TemporaryFolder {
+    path: PathBuf,
+}
+
+impl TemporaryFolder {
+    /// Makes one, with `purpose` in its name.
+    pub(crate) fn new(purpose: &str) -> Result<TemporaryFolder> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let process = std::process::id();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("duramen-{purpose}-{process}-{number}");
+        let path = std::env::temp_dir().join(name);
+        // One of the same name can only be left over from a process that was killed.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).while_doing(path.display())?;
+        Ok(TemporaryFolder { path })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

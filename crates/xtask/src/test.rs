@@ -1,0 +1,58 @@
+//! Everything that a change must pass, in the order in which a fault is cheapest to find.
+//!
+//! A step that fails does not keep the later ones from running: whoever waits for a slow run wants
+//! to know all that is wrong. The last line is the sum over all runners, `N passed, M failed`; a
+//! step that is no runner of tests (the formatter, the linter) adds to it only when it fails.
+
+use std::process::Command;
+
+use crate::client_test::{self, Plan};
+use crate::{Repository, Result, Totals, clock, command, setup};
+
+/// Runs everything; says whether all of it passed.
+pub fn run(repository: &Repository) -> Result<bool> {
+    setup::all(repository)?;
+    let mut totals = Totals::default();
+    totals += step("format", || check(repository, &["fmt", "--all", "--check"]));
+    let lint = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    totals += step("lint", || check(repository, &lint));
+    totals += step("unit and integration tests", || cargo_test(repository));
+    totals += step("the real client", || client_test::run(repository, &Plan::default()));
+    println!("{totals}");
+    Ok(totals.failed == 0)
+}
+
+/// Carries out one step; one that cannot be carried out counts as one failure.
+fn step(name: &str, step: impl FnOnce() -> Result<Totals>) -> Totals {
+    println!("== {name}");
+    let start = clock::now();
+    let totals = step().unwrap_or_else(|failure| {
+        println!("{failure}");
+        Totals { passed: 0, failed: 1 }
+    });
+    println!("== {name}: {totals} ({:.0} s)", start.elapsed().as_secs_f64());
+    totals
+}
+
+fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(repository.root());
+    cargo
+}
+
+fn check(repository: &Repository, arguments: &[&str]) -> Result<Totals> {
+    command::run(&mut cargo(repository, arguments)).map(|()| Totals::default())
+}
+
+fn cargo_test(repository: &Repository) -> Result<Totals> {
+    let mut totals = Totals::default();
+    let mut cargo = cargo(repository, &["test", "--workspace", "--no-fail-fast"]);
+    let passed = command::watch(&mut cargo, |line| {
+        totals += Totals::from_cargo_line(line).unwrap_or_default();
+    })?;
+    if !passed && totals.failed == 0 {
+        // A test that did not build has no line of its own.
+        totals.failed = 1;
+    }
+    Ok(totals)
+}

@@ -1,0 +1,125 @@
+//! Which crate may know which: the cheapest wall there is.
+//!
+//! The rules hold for what a crate is built from, through any number of other crates of ours.
+//! What only its tests need is free, but for `server`, which nothing below it may need even then.
+
+use std::collections::BTreeMap;
+
+use super::Findings;
+use super::tree::Tree;
+
+/// Crates that run under the simulator as they do in production.
+const PURE: &[&str] =
+    &["block", "dispatch", "ffs", "lfs", "namespace", "nfs", "runtime", "shadow", "sim", "vfs"];
+
+/// Who must not depend on whom, and why.
+const NEVER: &[(&[&str], &[&str], &str)] = &[
+    (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
+    (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
+    (&["ffs", "lfs", "shadow", "namespace"], &["nfs", "dispatch"], "an engine knows no protocol"),
+    (&["xtask"], &["server", "ffs", "nfs", "cli"], "it meets the product as a stranger would"),
+];
+
+/// Who may depend, among our own crates, on these alone.
+const ONLY: &[(&str, &[&str])] =
+    &[("runtime", &[]), ("block", &[]), ("sim", &["block", "runtime"])];
+
+/// What a crate's manifest names.
+#[derive(Debug, Default)]
+struct Needs {
+    /// Dependencies of the crate itself and of its build script, each with its line.
+    built: Vec<(String, usize)>,
+    /// Dependencies of its tests.
+    tested: Vec<(String, usize)>,
+}
+
+pub(super) fn check(tree: &Tree, findings: &mut Findings) {
+    let mut crates = BTreeMap::new();
+    for name in tree.crates() {
+        let path = format!("crates/{name}/Cargo.toml");
+        let manifest = tree.file(&path).and_then(|file| file.text.as_deref()).unwrap_or_default();
+        crates.insert(name, needs(manifest));
+    }
+    for (name, needs) in &crates {
+        let path = format!("crates/{name}/Cargo.toml");
+        for (need, line) in &needs.built {
+            for (who, never, why) in NEVER.iter().filter(|(who, _, _)| who.contains(name)) {
+                let reached = never.iter().find(|never| reaches(&crates, need, never));
+                if let Some(never) = reached.filter(|_| !who.contains(&need.as_str())) {
+                    findings.add(&path, *line, edge(name, need, never, why));
+                }
+            }
+            let only =
+                ONLY.iter().find(|(who, only)| who == name && !only.contains(&need.as_str()));
+            if only.is_some() && crates.contains_key(need.as_str()) {
+                findings.add(&path, *line, edge(name, need, need, "it sits at the bottom"));
+            }
+        }
+        let server = needs.tested.iter().find(|(need, _)| need == "server");
+        if let Some((_, line)) = server.filter(|_| PURE.contains(name)) {
+            findings.add(&path, *line, edge(name, "server", "server", "not even in its tests"));
+        }
+    }
+}
+
+fn edge(name: &str, need: &str, never: &str, why: &str) -> String {
+    let through = if need == never { String::new() } else { format!(" through {need}") };
+    format!("{name} must not depend on {never}{through}: {why}")
+}
+
+/// Whether building `from` needs `to`.
+fn reaches(crates: &BTreeMap<&str, Needs>, from: &str, to: &str) -> bool {
+    let built = crates.get(from).map(|needs| needs.built.as_slice()).unwrap_or_default();
+    from == to || built.iter().any(|(need, _)| reaches(crates, need, to))
+}
+
+/// The dependencies that a manifest names, in whatever of its ways.
+fn needs(manifest: &str) -> Needs {
+    let mut needs = Needs::default();
+    let mut section = String::new();
+    for (index, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = header.to_owned();
+            if let Some((table, name)) = header.rsplit_once("dependencies.") {
+                needs.add(&format!("{table}dependencies"), name, index + 1);
+            }
+            continue;
+        }
+        if let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) {
+            let key = key.trim().trim_end_matches(".workspace").trim_matches('"');
+            let renamed = value.split_once("package").and_then(|(_, rest)| rest.split('"').nth(1));
+            needs.add(&section, renamed.unwrap_or(key), index + 1);
+        }
+    }
+    needs
+}
+
+impl Needs {
+    /// Notes the key `name` of `section`, if that is a section of dependencies.
+    fn add(&mut self, section: &str, name: &str, line: usize) {
+        if section.ends_with("dev-dependencies") {
+            self.tested.push((name.to_owned(), line));
+        } else if section.ends_with("dependencies") {
+            self.built.push((name.to_owned(), line));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_name_a_dependency_is_read() {
+        let manifest = "[dependencies]\na.workspace = true\nb = { package = \"c\" }\n# d = \"1\"\n\
+                        [target.'cfg(unix)'.dependencies]\ne = \"1\"\n[dependencies.f]\n\
+                        path = \"x\"\n[dev-dependencies]\ng = \"1\"\n[features]\nh = []\n";
+        let needs = needs(manifest);
+        let names = |needs: &[(String, usize)]| {
+            needs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&needs.built), ["a", "c", "e", "f"]);
+        assert_eq!(names(&needs.tested), ["g"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Checks of the repository itself, cheap enough to run at every test.
+//!
+//! A rule that a machine can check is a rule that nobody has to remember, explain, or defend in a
+//! review. Each check is one file here and one function `(tree, findings)`; each finding says
+//! where it is, what is wrong, and what to do about it:
+//!
+//! | check | what it forbids |
+//! |---|---|
+//! | [`lines`] | lines over 100 columns, trailing blanks |
+//! | [`lengths`] | files over 800 lines, functions over 70: a ratchet, its exceptions only shrink |
+//! | [`edges`] | a crate that depends on what it must not know |
+//! | [`modules`] | a source file that no crate reaches |
+//! | [`prose`] | a crate that does not open with a page about itself |
+//! | [`words`] | reminders to oneself, skipped tests, words of one's own machine |
+//! | [`unsafety`] | `unsafe` outside of the crate that may |
+//! | [`blobs`] | files over 1 MiB |
+//! | [`links`] | a link to a file that is not there |
+//!
+//! What is absent: style that rustfmt and clippy judge, and anything that needs a build.
+
+mod blobs;
+mod edges;
+mod lengths;
+mod lines;
+mod links;
+mod modules;
+mod prose;
+mod rust;
+mod tree;
+mod unsafety;
+mod words;
+
+use std::fmt;
+use std::path::Path;
+
+use tree::Tree;
+
+use crate::{Repository, Result};
+
+/// Something to mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, from the top of the repository.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.path, self.line, self.what)
+    }
+}
+
+/// What the checks have found so far.
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, path: &str, line: usize, what: impl Into<String>) {
+        self.0.push(Finding { path: path.to_owned(), line, what: what.into() });
+    }
+}
+
+/// All findings of the tree at `root`.
+pub fn check(root: &Path) -> Result<Vec<Finding>> {
+    let tree = Tree::load(root)?;
+    let mut findings = Findings::default();
+    lines::check(&tree, &mut findings);
+    lengths::check(&tree, &mut findings);
+    edges::check(&tree, &mut findings);
+    modules::check(&tree, &mut findings);
+    prose::check(&tree, &mut findings);
+    words::check(&tree, &mut findings);
+    unsafety::check(&tree, &mut findings);
+    blobs::check(&tree, &mut findings);
+    links::check(&tree, &mut findings);
+    Ok(findings.0)
+}
+
+/// Prints the findings of the repository; says whether there are none.
+pub fn run(repository: &Repository) -> Result<bool> {
+    let findings = check(repository.root())?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} findings", findings.len());
+    Ok(findings.is_empty())
+}

@@ -1,0 +1,203 @@
+//! Each check of tidy, shown a small tree with one thing wrong in it.
+//!
+//! The tree without the planted fault has no findings, so whatever is found is the fault. Words
+//! that tidy forbids are written in two halves here, or it would find this file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use xtask::tidy;
+
+const PROSE: &str = "//! One.\n//! Two.\n//! Three.\n//! Four.\n//! Five.\n//! Six.\n//! Seven.\n\
+                     //! Eight.\n";
+
+/// A repository of two crates with nothing to find in it.
+struct Planted {
+    root: PathBuf,
+}
+
+impl Planted {
+    fn new(test: &str) -> Planted {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let _ = fs::remove_dir_all(&root);
+        let planted = Planted { root };
+        planted.write("README.md", "# A tree\nSee [the code](crates/nfs/src/lib.rs).\n");
+        planted.write("crates/nfs/Cargo.toml", "[dependencies]\nvfs.workspace = true\n");
+        planted.write("crates/nfs/src/lib.rs", &format!("{PROSE}\nmod wire;\n"));
+        planted.write("crates/nfs/src/wire.rs", "fn decode<'a>(_: &'a [u8; 2]) {}\n");
+        planted.write("crates/vfs/Cargo.toml", "[dependencies]\n");
+        planted.write("crates/vfs/src/lib.rs", PROSE);
+        planted
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// The findings, one a line.
+    fn findings(&self) -> String {
+        let findings = tidy::check(&self.root).unwrap();
+        findings.iter().map(|finding| format!("{finding}\n")).collect()
+    }
+
+    /// Asserts that there is one finding, that it is at `place`, and that it speaks of `subject`.
+    #[track_caller]
+    fn has_one(&self, place: &str, subject: &str) {
+        let findings = self.findings();
+        assert_eq!(findings.lines().count(), 1, "{findings}");
+        assert!(findings.starts_with(&format!("{place}: ")), "{findings}");
+        assert!(findings.contains(subject), "{findings}");
+    }
+}
+
+#[test]
+fn a_tree_without_faults_has_no_findings() {
+    assert_eq!(Planted::new("clean").findings(), "");
+}
+
+#[test]
+fn a_line_of_101_columns() {
+    let planted = Planted::new("wide");
+    planted.write("crates/nfs/src/wire.rs", &format!("//! {}\n", "é".repeat(96)));
+    assert_eq!(planted.findings(), "", "100 columns are allowed");
+    planted.write("crates/nfs/src/wire.rs", &format!("//! {}\n", "é".repeat(97)));
+    planted.has_one("crates/nfs/src/wire.rs:1", "101 columns");
+}
+
+#[test]
+fn a_wide_table_or_address_is_no_fault_of_a_document() {
+    let planted = Planted::new("table");
+    let wide = "x".repeat(100);
+    planted.write("a.md", &format!("| {wide} |\nhttps://example.com/{wide}\n"));
+    assert_eq!(planted.findings(), "");
+    planted.write("a.md", &format!("{wide} and more\n"));
+    planted.has_one("a.md:1", "109 columns");
+}
+
+#[test]
+fn trailing_blanks() {
+    let planted = Planted::new("blanks");
+    planted.write("run.sh", "echo\nexit \n");
+    planted.has_one("run.sh:2", "trailing blanks");
+}
+
+#[test]
+fn a_file_of_801_lines() {
+    let planted = Planted::new("long_file");
+    planted.write("crates/nfs/src/wire.rs", &"//\n".repeat(801));
+    planted.has_one("crates/nfs/src/wire.rs:1", "801 lines");
+}
+
+#[test]
+fn a_function_of_71_lines() {
+    let planted = Planted::new("long_function");
+    planted.write("crates/nfs/src/wire.rs", &format!("\nfn f() {{{}}}\n", "\n".repeat(70)));
+    planted.has_one("crates/nfs/src/wire.rs:2", "the function f has 71 lines");
+}
+
+#[test]
+fn a_protocol_that_knows_an_engine() {
+    let planted = Planted::new("engine");
+    planted.write("crates/nfs/Cargo.toml", "[dependencies]\nffs = { path = \"../ffs\" }\n");
+    planted.has_one("crates/nfs/Cargo.toml:2", "nfs must not depend on ffs");
+}
+
+#[test]
+fn a_pure_crate_that_reaches_a_reactor_through_another() {
+    let planted = Planted::new("reactor");
+    planted.write("crates/helper/Cargo.toml", "[dependencies.tokio]\nversion = \"1\"\n");
+    planted.write("crates/vfs/Cargo.toml", "[build-dependencies]\nhelper.workspace = true\n");
+    let findings = planted.findings();
+    assert!(findings.contains("vfs must not depend on tokio through helper"), "{findings}");
+}
+
+#[test]
+fn a_simulator_that_sits_too_high() {
+    let planted = Planted::new("simulator");
+    planted.write("crates/sim/Cargo.toml", "[dependencies]\nvfs.workspace = true\n");
+    planted.has_one("crates/sim/Cargo.toml:2", "sim must not depend on vfs");
+}
+
+#[test]
+fn a_test_of_a_pure_crate_that_needs_the_server() {
+    let planted = Planted::new("tests_need_server");
+    planted.write("crates/vfs/Cargo.toml", "[dev-dependencies]\nserver.workspace = true\n");
+    planted.has_one("crates/vfs/Cargo.toml:2", "not even in its tests");
+}
+
+#[test]
+fn a_source_file_that_no_crate_reaches() {
+    let planted = Planted::new("dead");
+    planted.write("crates/nfs/src/wire/old.rs", "");
+    planted.has_one("crates/nfs/src/wire/old.rs:1", "no crate reaches this file");
+    planted.write("crates/nfs/src/wire.rs", "mod old;\n");
+    assert_eq!(planted.findings(), "");
+}
+
+#[test]
+fn a_module_that_is_only_declared_in_a_comment() {
+    let planted = Planted::new("commented_out");
+    planted.write("crates/nfs/src/lib.rs", &format!("{PROSE}\n// mod wire;\n"));
+    planted.has_one("crates/nfs/src/wire.rs:1", "no crate reaches this file");
+}
+
+#[test]
+fn a_crate_that_says_little_about_itself() {
+    let planted = Planted::new("prose");
+    planted.write("crates/vfs/src/lib.rs", "//! Files.\n\n//! And so on.\n");
+    planted.has_one("crates/vfs/src/lib.rs:1", "opens with 1 lines of prose");
+}
+
+#[test]
+fn a_reminder_to_oneself() {
+    let planted = Planted::new("reminder");
+    planted.write("crates/vfs/build.rs", concat!("// Fix", "Me later\nfn main() {}\n"));
+    planted.has_one("crates/vfs/build.rs:1", "do it now");
+}
+
+#[test]
+fn a_test_that_does_not_run() {
+    let planted = Planted::new("skipped");
+    planted.write("crates/vfs/tests/slow.rs", concat!("\n#[ig", "nore = \"slow\"]\nfn f() {}\n"));
+    planted.has_one("crates/vfs/tests/slow.rs:2", "a test that does not run");
+}
+
+#[test]
+fn a_path_of_one_machine() {
+    let planted = Planted::new("machine");
+    planted.write("run.sh", concat!("cd /wo", "rk/main\n"));
+    planted.has_one("run.sh:1", "a path of one machine");
+}
+
+#[test]
+fn a_package_host() {
+    let planted = Planted::new("host");
+    planted.write("run.sh", concat!("pip install -i https://pypi", ".org/simple x\n"));
+    planted.has_one("run.sh:1", "a package host");
+}
+
+#[test]
+fn unsafe_code_outside_of_its_crate() {
+    let planted = Planted::new("unsafety");
+    planted.write("crates/block/Cargo.toml", "");
+    planted.write("crates/block/src/lib.rs", &format!("{PROSE}unsafe fn f() {{}}\n"));
+    assert_eq!(planted.findings(), "", "block may");
+    planted.write("crates/nfs/src/wire.rs", "// unsafe\nunsafe fn f() {}\n");
+    planted.has_one("crates/nfs/src/wire.rs:2", "unsafe outside of crates/block/");
+}
+
+#[test]
+fn a_file_over_a_mebibyte() {
+    let planted = Planted::new("blob");
+    planted.write("testdata/disk.img", &"\0".repeat((1 << 20) + 1));
+    planted.has_one("testdata/disk.img:1", "1048577 bytes");
+}
+
+#[test]
+fn a_link_that_leads_nowhere() {
+    let planted = Planted::new("link");
+    planted.write("docs/a.md", "[up](../README.md#a), [down](b.md)\n");
+    planted.has_one("docs/a.md:1", "the link to b.md leads nowhere");
+}
