@@ -2,9 +2,7 @@
 //!
 //! It keeps the contract of `vfs::FileSystem` as far as these tests look, and it is easy to watch
 //! and to hold up: [`MemoryFileSystem::executed`] counts what was carried out, and its [`Gate`]
-//! keeps every receipt back until the test opens it, or loses it.
-
-#![allow(dead_code)]
+//! keeps every receipt back until the test opens it, or loses it. The tests of the server use it too.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,7 +21,7 @@ use vfs::{
 
 /// Keeps receipts back.
 #[derive(Default)]
-pub struct Gate {
+pub(crate) struct Gate {
     closed: Cell<bool>,
     lost: Cell<bool>,
     changed: Signal,
@@ -31,18 +29,18 @@ pub struct Gate {
 
 impl Gate {
     /// From now on nothing becomes durable.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.set(true);
     }
 
     /// Everything is durable, until closed again.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.closed.set(false);
         self.changed.notify();
     }
 
     /// The disk has failed.
-    pub fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.lost.set(true);
         self.changed.notify();
     }
@@ -109,7 +107,7 @@ struct State {
 }
 
 /// See the module.
-pub struct MemoryFileSystem {
+pub(crate) struct MemoryFileSystem {
     state: RefCell<State>,
     gate: Rc<Gate>,
     disk: Rc<dyn Ledger>,
@@ -122,7 +120,7 @@ const ROOT: u64 = 2;
 
 impl MemoryFileSystem {
     /// An empty volume whose root everybody may write.
-    pub fn new() -> Rc<Self> {
+    pub(crate) fn new() -> Rc<Self> {
         let gate = Rc::new(Gate::default());
         let mut state = State { nodes: BTreeMap::new(), next_ino: ROOT, time: 1_000 };
         let body = Body::Directory(Directory { parent: ROOT, ..Directory::default() });
@@ -138,17 +136,18 @@ impl MemoryFileSystem {
     }
 
     /// What keeps the receipts back.
-    pub fn gate(&self) -> &Gate {
+    pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
     /// How many modifying verbs were carried out.
-    pub fn executed(&self) -> u64 {
+    pub(crate) fn executed(&self) -> u64 {
         self.executed.get()
     }
 
     /// Whether it was shut down.
-    pub fn stopped(&self) -> bool {
+    #[allow(dead_code, reason = "for the tests of the server")]
+    pub(crate) fn stopped(&self) -> bool {
         self.stopped.get()
     }
 
@@ -453,9 +452,11 @@ impl State {
             (2, Bytes::from_static(b".."), directory.parent),
         ];
         let named = directory.entries.iter();
-        all.extend(named.map(|(cookie, (name, ino))| {
-            (*cookie, Bytes::copy_from_slice(name.as_bytes()), *ino)
-        }));
+        all.extend(
+            named.map(|(cookie, (name, ino))| {
+                (*cookie, Bytes::copy_from_slice(name.as_bytes()), *ino)
+            }),
+        );
         let after = all.into_iter().filter(|(place, ..)| *place > cookie);
         Ok(after
             .map(|(cookie, name, ino)| {
@@ -513,7 +514,12 @@ impl FileSystem for MemoryFileSystem {
         })
     }
 
-    async fn access(&self, who: &Credentials, id: ObjectId, asked: Access) -> Sealed<Answer<Access>> {
+    async fn access(
+        &self,
+        who: &Credentials,
+        id: ObjectId,
+        asked: Access,
+    ) -> Sealed<Answer<Access>> {
         self.about(id, |state| {
             let is_directory = state.node(id)?.attributes.kind == FileKind::Directory;
             let mut rights = 0;
@@ -692,7 +698,7 @@ impl FileSystem for MemoryFileSystem {
         directory: ObjectId,
         cookie: u64,
         attributes: bool,
-        accept: &mut dyn FnMut(&DirectoryEntry) -> bool,
+        accept: &mut dyn for<'e> FnMut(&'e DirectoryEntry) -> bool,
     ) -> Sealed<Answer<Entries>> {
         self.about(directory, |state| {
             state.directory(directory)?;

@@ -1,0 +1,14 @@
+//! The dispatcher seen from outside, over a file system in memory. One scenario a test, the
+//! scenarios of one theme a file; all in one program, which is built once.
+
+mod house;
+mod memory;
+
+mod directory;
+mod durability;
+mod exports;
+mod handles;
+mod mounting;
+mod once;
+mod rpc;
+mod under_load;

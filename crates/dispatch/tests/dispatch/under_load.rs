@@ -1,0 +1,94 @@
+//! Bounds make callers wait; what has begun runs to its end.
+
+use crate::house::{House, at, local};
+use dispatch::{Exports, Limits};
+use futures::FutureExt;
+use nfs3_types::nfs3::{
+    GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, READ3args, READ3res, nfs_fh3,
+    sattr3,
+};
+
+fn mkdir<'a>(root: &nfs_fh3, name: &'a str) -> MKDIR3args<'a> {
+    MKDIR3args { where_: at(root, name), attributes: sattr3::default() }
+}
+
+fn one_at_a_time() -> (House, nfs_fh3) {
+    let limits = Limits { calls: 1, ..Limits::default() };
+    let mut house = House::with(Exports::default(), limits);
+    let root = house.mount(&local(), "/data").expect("a mount");
+    (house, root)
+}
+
+#[test]
+fn a_change_that_has_begun_ends_although_nobody_waits() {
+    let mut house = House::new();
+    let root = house.mount(&local(), "/data").expect("a mount");
+    house.data.gate().close();
+    drop(house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "made")));
+    let dispatcher = house.dispatcher.clone();
+    let mut quiet = dispatcher.quiesce().boxed_local();
+    assert!(quiet.as_mut().now_or_never().is_none(), "the change still waits for the disk");
+    house.data.gate().open();
+    house.pool.run_until_stalled();
+    drop(quiet.as_mut().now_or_never().expect("the change has ended"));
+    let again = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "made"));
+    again.reply::<MKDIR3res>().unwrap();
+    assert_eq!(house.data.executed(), 1);
+}
+
+#[test]
+fn a_change_that_waits_for_its_turn_is_dropped_with_its_connection() {
+    let (mut house, root) = one_at_a_time();
+    house.data.gate().close();
+    let mut first = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "first"));
+    drop(house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "second")));
+    house.data.gate().open();
+    house.poll(&mut first);
+    first.reply::<MKDIR3res>().unwrap();
+    assert_eq!(house.data.executed(), 1);
+}
+
+#[test]
+fn calls_over_the_bound_wait_and_are_answered_in_the_end() {
+    let (mut house, root) = one_at_a_time();
+    house.data.gate().close();
+    let args = GETATTR3args { object: root };
+    let mut sent: Vec<_> = (0..20)
+        .map(|xid| house.send(&local(), xid, NFS_PROGRAM::NFSPROC3_GETATTR, &args))
+        .collect();
+    assert!(sent.iter().all(|sent| !sent.is_answered()));
+    house.data.gate().open();
+    for sent in &mut sent {
+        house.poll(sent);
+        sent.reply::<GETATTR3res>().unwrap();
+    }
+}
+
+#[test]
+fn data_that_was_read_holds_memory_until_its_reply_is_gone() {
+    let limits = Limits { reply_memory: 1 << 20, ..Limits::default() };
+    let mut house = House::with(Exports::default(), limits);
+    let root = house.mount(&local(), "/data").expect("a mount");
+    let file = house.create(&local(), &root, "file");
+    let args = READ3args { file, offset: 0, count: 1 << 20 };
+    let first = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let mut second = house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
+    assert!(first.is_answered() && !second.is_answered());
+    drop(first);
+    house.poll(&mut second);
+    second.reply::<READ3res<'_>>().unwrap();
+}
+
+#[test]
+fn memory_for_requests_is_given_in_the_order_of_asking() {
+    let limits = Limits { request_memory: 1_000, ..Limits::default() };
+    let house = House::with(Exports::default(), limits);
+    let first = house.dispatcher.request_memory(900).now_or_never().expect("it is free");
+    let mut large = house.dispatcher.request_memory(500).boxed_local();
+    assert!(large.as_mut().now_or_never().is_none());
+    let mut small = house.dispatcher.request_memory(10).boxed_local();
+    assert!(small.as_mut().now_or_never().is_none(), "it does not overtake");
+    drop(first);
+    assert!(large.as_mut().now_or_never().is_some());
+    assert!(small.as_mut().now_or_never().is_some());
+}
