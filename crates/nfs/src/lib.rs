@@ -44,9 +44,9 @@
 //! 1. No input makes anything here panic, loop, or allocate more than the input was granted.
 //! 2. Lengths are checked before they are used. What is decoded borrows from the record.
 //! 3. What was encoded is what the RFC says, in success and in failure, to the byte.
-//! 4. Strict where it costs nothing: a `bool` of 2, an unknown enumeration value and bytes after the
-//!    last argument are garbage. Lenient where clients are known to be sloppy: padding may hold
-//!    anything.
+//! 4. Strict where it costs nothing: a `bool` of 2, an unknown enumeration value and bytes after
+//!    the last argument are garbage. Lenient where clients are known to be sloppy: padding may
+//!    hold anything.
 //!
 //! Architecture invariant: no socket, no clock, no randomness, no file system. Types here are the
 //! protocol's; turning them into those of `vfs` is the business of `dispatch`. Absent on purpose:

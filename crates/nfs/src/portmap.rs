@@ -1,5 +1,5 @@
-//! The port mapper, version 2 (RFC 1833, section 3), as far as a server needs it to register itself:
-//! building the calls SET and UNSET, and reading their answers.
+//! The port mapper, version 2 (RFC 1833, section 3), as far as a server needs it to register
+//! itself: building the calls SET and UNSET, and reading their answers.
 
 use bytes::Bytes;
 
@@ -16,8 +16,10 @@ pub const PORT: u16 = 111;
 /// The protocol number of TCP.
 const TCP: u32 = 6;
 
-/// The call's procedure.
+/// PMAPPROC_SET.
 const SET: u32 = 1;
+
+/// PMAPPROC_UNSET.
 const UNSET: u32 = 2;
 
 /// A program that is served over TCP.

@@ -1,9 +1,9 @@
 //! How much of a directory fits into one reply.
 //!
 //! READDIR bounds `READDIR3resok` with `count` (RFC 1813, section 3.3.16). READDIRPLUS bounds
-//! `READDIRPLUS3resok` with `maxcount`, and with `dircount` the part of it that is names: ids, names
-//! and cookies without attributes and handles (section 3.3.17). Sizes are those on the wire, with
-//! all lengths and padding; the status in front of the structure is not a part of it.
+//! `READDIRPLUS3resok` with `maxcount`, and with `dircount` the part of it that is names: ids,
+//! names and cookies without attributes and handles (section 3.3.17). Sizes are those on the wire,
+//! with all lengths and padding; the status in front of the structure is not a part of it.
 //!
 //! The attributes of the directory itself are counted whether they will be there or not, since
 //! they are known only after the listing.

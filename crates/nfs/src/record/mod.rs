@@ -1,8 +1,9 @@
 //! Records on a byte stream (RFC 5531, section 11).
 //!
-//! A record is one or more fragments; each has a mark of four bytes in front: its length, and in the
-//! highest bit whether it is the record's last. [`RecordReader`] turns the bytes of a connection
-//! into [`Record`]s, and puts large WRITE payload where the disk wants it while it arrives.
+//! A record is one or more fragments; each has a mark of four bytes in front: its length, and in
+//! the highest bit whether it is the record's last. [`RecordReader`] turns the bytes of a
+//! connection into [`Record`]s, and puts large WRITE payload where the disk wants it while it
+//! arrives.
 
 mod peek;
 mod placed;

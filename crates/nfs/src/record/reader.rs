@@ -3,13 +3,16 @@
 //! # Contract
 //! The owner of the socket calls, for ever:
 //! 1. [`poll`](RecordReader::poll), which says what is wanted next:
-//! 2. [`Progress::NeedsBytes`]: read from the socket into [`targets`](RecordReader::targets), in one
-//!    vectored read, and say with [`advance`](RecordReader::advance) how much came. At the end of the
-//!    stream [`end_of_stream`](RecordReader::end_of_stream) says whether it broke off in a record.
+//! 2. [`Progress::NeedsBytes`]: read from the socket into [`targets`](RecordReader::targets), in
+//!    one vectored read, and say with [`advance`](RecordReader::advance) how much came. At the end
+//!    of the stream [`end_of_stream`](RecordReader::end_of_stream) says whether it broke off in a
+//!    record.
 //! 3. [`Progress::NeedsMemory`]: take so many bytes from the budget of all connections, wait for
 //!    them if need be (the socket is not read meanwhile, so that TCP holds the peer back), and say
-//!    [`grant`](RecordReader::grant). The bytes go back when the record is dropped.
-//! 4. [`Progress::Record`]: handle it.
+//!    [`grant`](RecordReader::grant). The bytes go back when the record is dropped. A budget must
+//!    hold the longest record at least; a peer that is granted memory for a large WRITE and then
+//!    sends it slowly holds it for so long, which only the owner's clock can end.
+//! 4. [`Progress::Record`]: handle it. [`Record::memory`] says again how much was granted.
 //!
 //! # Where bytes go
 //! Everything arrives in a staging buffer of fixed size. A record that is no large WRITE is copied
@@ -24,8 +27,8 @@
 //! # Invariants
 //! 1. Memory is allocated for a record only after it was granted, exactly as much as was granted.
 //! 2. Besides that, the reader holds its staging buffer and nothing else.
-//! 3. `fragment.remaining > 0` while bytes are wanted for a payload directly, and then nothing is
-//!    staged behind it.
+//! 3. Bytes are wanted for a payload directly only within a fragment, and when all that has
+//!    arrived before them has been put in its place.
 //! 4. No record is longer than `limits.record`, and none that is not placed longer than the staging
 //!    buffer.
 
@@ -200,12 +203,16 @@ impl RecordReader {
     pub fn targets(&mut self) -> [&mut [u8]; 2] {
         let waits = matches!(self.memory, Memory::Asked(..));
         assert!(!waits, "the reader waits for memory, not for bytes");
+        let in_order = self.staging.raw().is_empty();
         let wanted = self.appetite();
         let space = self.staging.space(wanted);
         assert!(!space.is_empty(), "a reader that needs bytes has room for them");
         match direct(&mut self.assembly, &self.fragment) {
             [] => [space, &mut []],
-            payload => [payload, space],
+            payload => {
+                assert!(in_order, "invariant 3: what is staged comes before what is read now");
+                [payload, space]
+            }
         }
     }
 

@@ -11,9 +11,11 @@ pub const MAX_MACHINE_NAME: usize = 255;
 /// The most groups that AUTH_SYS can carry besides the primary one.
 pub const MAX_GIDS: usize = 16;
 
-/// The numbers of the flavors that are understood.
-pub(super) const AUTH_NONE: u32 = 0;
-pub(super) const AUTH_SYS: u32 = 1;
+/// The flavor of [`Credential::None`].
+pub const AUTH_NONE: u32 = 0;
+
+/// The flavor of [`Credential::Sys`].
+pub const AUTH_SYS: u32 = 1;
 
 /// A caller's credential. What to think of it is the server's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +24,8 @@ pub enum Credential<'a> {
     None,
     /// A user of a UNIX machine, in that machine's own word.
     Sys(AuthSys<'a>),
-    /// A flavor that is not understood here (AUTH_SHORT, RPCSEC_GSS, AUTH_TLS, ...). To be refused with
-    /// [`AuthStatus::TooWeak`](super::AuthStatus::TooWeak) or
-    /// [`AuthStatus::RejectedCredential`](super::AuthStatus::RejectedCredential).
+    /// A flavor that is not understood here (AUTH_SHORT, RPCSEC_GSS, AUTH_TLS, ...), to be refused
+    /// as [`AuthStatus::RejectedCredential`](super::AuthStatus::RejectedCredential).
     Other {
         /// Its number.
         flavor: u32,

@@ -8,7 +8,9 @@ mod credential;
 mod reply;
 
 pub use call::{Call, CallError, Rejection};
-pub use credential::{AuthSys, Credential, Gids, MAX_AUTH_BODY, MAX_GIDS, MAX_MACHINE_NAME};
+pub use credential::{
+    AUTH_NONE, AUTH_SYS, AuthSys, Credential, Gids, MAX_AUTH_BODY, MAX_GIDS, MAX_MACHINE_NAME,
+};
 pub use reply::{AuthStatus, Refusal, refuse, success};
 
 /// The version of the protocol.

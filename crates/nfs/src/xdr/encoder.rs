@@ -111,3 +111,46 @@ impl Encoder {
         self.buffer.extend_from_slice(&[0; UNIT][..padded(length) - length]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::xdr::opaque_size;
+
+    #[test]
+    fn large_pieces_are_segments_of_their_own_and_small_ones_are_copied() {
+        let (first, last) = (Bytes::from(vec![1; COPIED_BELOW]), Bytes::from(vec![2; 1003]));
+        let small = Bytes::from(vec![3; COPIED_BELOW - 1]);
+        let mut record = Encoder::with_capacity(16);
+        record.u32(7);
+        record.payload(&[first.clone(), small.clone(), last.clone()]);
+        record.u32(9);
+        let payload = COPIED_BELOW + (COPIED_BELOW - 1) + 1003;
+        assert_eq!(record.length(), 4 + opaque_size(payload) + 4);
+
+        let segments = record.finish();
+        assert_eq!(segments.len(), 5);
+        assert_eq!(segments[1].as_ptr(), first.as_ptr());
+        assert_eq!(segments[2], small);
+        assert_eq!(segments[3].as_ptr(), last.as_ptr());
+        assert_eq!(segments[4][..], [0, 0, 0, 0, 0, 9]); // 2 bytes of padding
+    }
+
+    #[test]
+    fn payload_at_the_end_leaves_no_empty_segment() {
+        let piece = Bytes::from(vec![1; 1024]);
+        let mut record = Encoder::with_capacity(16);
+        record.payload(&[piece.clone(), piece]);
+        assert_eq!(record.finish().iter().map(Bytes::len).collect::<Vec<_>>(), [8, 1024, 1024]);
+    }
+
+    #[test]
+    fn the_mark_covers_small_fields_and_payload() {
+        let mut record = Encoder::with_capacity(0);
+        record.u64(1);
+        record.payload(&[Bytes::from(vec![1; 1 << 20])]);
+        let mark = 0x8000_0000 | (8 + 4 + (1_u32 << 20));
+        assert!(record.finish()[0].starts_with(&mark.to_be_bytes()));
+    }
+}

@@ -1,14 +1,14 @@
 //! The failure arm of each procedure: a status, and the attributes that go along with it.
 
 use nfs::nfs3::results::{
-    AccessResult, CommitResult, CreateResult, FsinfoResult, FsstatResult, GetattrResult,
-    LinkResult, LinkWcc, LookupResult, MkdirResult, MknodResult, PathconfResult, ReadResult,
-    ReaddirResult, ReaddirplusResult, ReadlinkResult, RemoveResult, RenameResult, RenameWcc,
-    RmdirResult, SetattrResult, SymlinkResult, WriteResult,
+    AccessResult, BareFailure, CommitResult, CreateResult, FsinfoResult, FsstatResult,
+    GetattrResult, LinkResult, LinkWcc, LookupResult, MkdirResult, MknodResult, PathconfResult,
+    ReadResult, ReaddirResult, ReaddirplusResult, ReadlinkResult, RemoveResult, RenameResult,
+    RenameWcc, RmdirResult, SetattrResult, SymlinkResult, WriteResult,
 };
-use nfs::nfs3::{Failure, Status, Wcc};
+use nfs::nfs3::{Failure, Procedure, Status, Wcc};
 
-use crate::{NO_WCC, assert_encodes, attributes, some_attributes, some_wcc, wcc};
+use crate::{NO_WCC, assert_encodes, attributes, encoded, some_attributes, some_wcc, wcc};
 
 const IO: &str = "00000005";
 
@@ -98,4 +98,24 @@ fn the_number_of_each_status() {
     for (status, number) in statuses {
         assert_encodes(&status, &format!("{number:08x}"));
     }
+}
+
+#[test]
+fn a_bare_failure_is_the_failure_arm_without_attributes() {
+    macro_rules! check {
+        ($($procedure:ident $result:ty),*) => {$(
+            let result: $result = Err(Status::Stale.into());
+            let bare =
+                BareFailure { procedure: Procedure::$procedure, status: Status::Stale };
+            assert_eq!(encoded(&bare), encoded(&result), "{}", bare.procedure.name());
+        )*};
+    }
+    check!(Getattr GetattrResult, Setattr SetattrResult, Lookup LookupResult);
+    check!(Access AccessResult, Readlink ReadlinkResult, Read ReadResult, Write WriteResult);
+    check!(Create CreateResult, Mkdir MkdirResult, Symlink SymlinkResult, Mknod MknodResult);
+    check!(Remove RemoveResult, Rmdir RmdirResult, Rename RenameResult, Link LinkResult);
+    check!(Readdir ReaddirResult, Readdirplus ReaddirplusResult, Fsstat FsstatResult);
+    check!(Fsinfo FsinfoResult, Pathconf PathconfResult, Commit CommitResult);
+    let null = BareFailure { procedure: Procedure::Null, status: Status::Stale };
+    assert!(encoded(&null).is_empty());
 }

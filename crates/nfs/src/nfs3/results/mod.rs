@@ -4,6 +4,7 @@
 //! procedure. NULL has no results: its reply is a bare [`success`](crate::rpc::success).
 
 mod attributes;
+mod bare_failure;
 mod create;
 mod data;
 mod directory;
@@ -11,6 +12,7 @@ mod names;
 mod volume;
 
 pub use attributes::{AccessOk, AccessResult, GetattrResult, SetattrResult};
+pub use bare_failure::BareFailure;
 pub use create::{CreateOk, CreateResult, MkdirResult, MknodResult, SymlinkResult};
 pub use data::{
     CommitOk, CommitResult, ReadOk, ReadResult, ReadlinkOk, ReadlinkResult, WriteOk, WriteResult,
