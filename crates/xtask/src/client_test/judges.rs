@@ -50,13 +50,13 @@ pub(super) fn judge(
     });
     report.step("dissect.ffs", || {
         let mut reader = Command::new(setup::python(repository)?);
-        reader.arg(repository.judges().join("dissect_manifest.py"));
+        reader.arg("-B").arg(repository.judges().join("dissect_manifest.py"));
         command::capture(reader.arg(image).arg(share.join("dissect")))?;
         compare(share, "dissect", Names::Any)
     });
     report.step("the Sleuth Kit", || {
         let mut reader = Command::new("/usr/bin/python3");
-        reader.arg(repository.judges().join("sleuthkit_manifest.py"));
+        reader.arg("-B").arg(repository.judges().join("sleuthkit_manifest.py"));
         reader.arg(image).arg(share.join("sleuthkit")).arg(if plan.full { "1" } else { "10" });
         command::capture(&mut reader)?;
         compare(share, "sleuthkit", Names::Plain)
@@ -72,7 +72,7 @@ fn check_every_invariant(repository: &Repository, image: &Path, report: &mut Rep
     };
     report.step("every invariant", || {
         let mut python = Command::new("/usr/bin/python3");
-        let verdict = command::capture(python.arg(checker).arg("--clean").arg(image))?;
+        let verdict = command::capture(python.arg("-B").arg(checker).arg("--clean").arg(image))?;
         Ok(verdict.lines().last().unwrap_or("no finding").to_owned())
     });
 }

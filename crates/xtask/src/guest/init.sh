@@ -22,7 +22,7 @@ busybox mount -t sysfs sysfs /sys
 busybox mount -t tmpfs run /run
 busybox mkdir /run/guest /run/script /run/share /run/ufs
 busybox mount -t hostfs -o "$work" none /run/guest
-busybox mount -t hostfs -o "$script_folder" none /run/script
+busybox mount -r -t hostfs -o "$script_folder" none /run/script
 [ -z "$share" ] || busybox mount -t hostfs -o "$share" none /run/share
 busybox mount -t tmpfs tmp /tmp
 busybox mkdir -p /dev/pts /dev/shm
