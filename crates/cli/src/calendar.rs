@@ -1,0 +1,75 @@
+//! Dates of the Gregorian calendar, in Greenwich's time.
+
+const SECONDS_PER_DAY: i64 = 86_400;
+/// Days of 400 years, after which the calendar repeats itself.
+const DAYS_PER_CYCLE: i64 = 146_097;
+/// From the first of March of the year 0 to 1970 began.
+const DAYS_TO_1970: i64 = 719_468;
+
+/// A time as `2026-11-21 03:58:00`: seconds since 1970 began, in UTC.
+pub(crate) fn show_time(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Year, month and day of a day counted from 1970. Years here begin in March, so that the leap day
+/// is their last.
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days.saturating_add(DAYS_TO_1970);
+    let (cycle, day) = (days.div_euclid(DAYS_PER_CYCLE), days.rem_euclid(DAYS_PER_CYCLE));
+    // A day for each leap year of four, but not of each hundred, that has passed in the cycle.
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // Five months from March on have 153 days, and so have the next five.
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + cycle * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_days_have_their_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (-1, "1969-12-31 23:59:59"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (951_868_800, "2000-03-01 00:00:00"),
+            (1_700_000_000, "2023-11-14 22:13:20"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+            (-2_203_891_200, "1900-03-01 00:00:00"),
+        ] {
+            assert_eq!(show_time(seconds), text);
+        }
+    }
+
+    #[test]
+    fn each_day_of_a_cycle_follows_the_one_before() {
+        let lengths = |year: i64| {
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+        };
+        let mut expected = (1970, 1, 1);
+        for days in 0..DAYS_PER_CYCLE {
+            assert_eq!(date(days), expected);
+            let (year, month, day) = expected;
+            expected = match (month, day < lengths(year)[month as usize - 1]) {
+                (_, true) => (year, month, day + 1),
+                (12, false) => (year + 1, 1, 1),
+                (_, false) => (year, month + 1, 1),
+            };
+        }
+    }
+
+    #[test]
+    fn the_ends_of_time_do_not_panic() {
+        for seconds in [i64::MIN, i64::MAX] {
+            assert!(show_time(seconds).contains(':'));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a command can fail with: sentences that say what is wrong, where, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The arguments do not fit each other, or what they name.
+    #[error("{0}")]
+    Usage(String),
+    /// What was named is no volume.
+    #[error("{} is no volume: {why}", path.display())]
+    NotAVolume {
+        /// What was named.
+        path: PathBuf,
+        /// What it lacks, and how to get it.
+        why: String,
+    },
+    /// Making a file system would destroy something.
+    #[error("{} holds {what}, which would be destroyed; if that is meant, say --force", path.display())]
+    Occupied {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        what: String,
+    },
+    /// The disk cannot be opened or created.
+    #[error(transparent)]
+    Open(#[from] block::file::OpenError),
+    /// The disk failed.
+    #[error("{}: {source}", path.display())]
+    Device {
+        /// Which disk.
+        path: PathBuf,
+        /// How.
+        source: block::IoError,
+    },
+    /// The disk holds no file system that we can use.
+    #[error("{}: {source}", path.display())]
+    Superblock {
+        /// Which disk.
+        path: PathBuf,
+        /// Why not.
+        source: ffs::layout::BadSuperblock,
+    },
+    /// No file system could be made.
+    #[error("cannot make a file system on {}: {source}", path.display())]
+    Mkfs {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: ffs::mkfs::MkfsError,
+    },
+    /// `volume.toml` makes no sense.
+    #[error("cannot use {}: {source}", path.display())]
+    Settings {
+        /// Which file.
+        path: PathBuf,
+        /// Why not, with the line.
+        source: toml::de::Error,
+    },
+    /// A file or folder of the volume.
+    #[error("cannot {verb} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        verb: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The operating system gave no event queue.
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    /// Standard output.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Failure {
+    /// What the process ends with: 2 when the command line was wrong, else 1.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            // The reader of a pipe had enough. Everything that it wanted went well.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            _ => ExitCode::from(1),
+        }
+    }
+
+    /// Whether there is anything to say about it.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

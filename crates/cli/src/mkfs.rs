@@ -1,0 +1,204 @@
+//! `duramen mkfs`: makes a volume, or a file system on a bare disk.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use block::file::{Access, DiskFile, FileDevice};
+use clap::Args;
+use ffs::layout::Geometry;
+use ffs::mkfs::{MkfsOptions, mkfs};
+
+use crate::failure::Failure;
+use crate::signature::{HEAD_SIZE, recognise};
+use crate::size::{parse_size, show_size};
+use crate::volume::{
+    DISK_NAME, PolicyName, SETTINGS_NAME, Settings, parent, sync_folder, write_settings,
+};
+
+/// The arguments of `duramen mkfs`.
+#[derive(Args, Debug)]
+pub(crate) struct MkfsArguments {
+    /// What to make it in: see 'duramen --help'
+    pub(crate) volume: PathBuf,
+    /// Size of a new disk, such as 512M, 1G or 1T. The file is sparse: it grows as it is filled
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// How changes become durable
+    #[arg(long, value_enum, conflicts_with = "bare")]
+    pub(crate) policy: Option<PolicyName>,
+    /// Bytes in a block: 4K, 8K, 16K, 32K or 64K
+    #[arg(long, value_parser = parse_size, default_value = "32K")]
+    pub(crate) block_size: u64,
+    /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it
+    /// [default: 1/8, but at least 512 bytes and a sector of the disk]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) fragment_size: Option<u64>,
+    /// Room for one file for each so many bytes [default: two fragments]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) bytes_per_inode: Option<u64>,
+    /// Percent of the space that only root may fill
+    #[arg(long, value_name = "PERCENT", default_value_t = 8)]
+    pub(crate) reserve: u64,
+    /// A name for the file system: up to 31 letters, digits, '-' and '_'
+    #[arg(long, default_value = "")]
+    pub(crate) label: String,
+    /// Make a new image file alone, not a folder with settings
+    #[arg(long)]
+    pub(crate) bare: bool,
+    /// Overwrite whatever is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Makes the volume and says what was made.
+///
+/// # Errors
+/// [`Failure`]. What this run created and could not finish is removed again.
+pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let (geometry, policy) = make(arguments)?;
+    let bytes = |fragments| show_size(geometry.byte_address(fragments));
+    let policy = policy.map_or(String::new(), |policy| {
+        format!(", policy {}", format!("{policy:?}").to_lowercase())
+    });
+    writeln!(
+        output,
+        "made {}: {} of UFS2, blocks of {}, fragments of {}, {} groups, up to {} files{policy}",
+        arguments.volume.display(),
+        bytes(geometry.size),
+        show_size(geometry.block_size),
+        show_size(geometry.fragment_size),
+        geometry.group_count,
+        geometry.inode_count() - 3, // the first two never are files, the third is the root
+    )?;
+    Ok(())
+}
+
+/// Makes the volume; the policy is that of a folder, a bare disk has none.
+fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Failure> {
+    let path = &arguments.volume;
+    match fs::metadata(path) {
+        Err(_) if arguments.bare => Ok((make_image(arguments, path)?, None)),
+        Err(_) => make_folder(arguments),
+        Ok(found) if !found.is_dir() => Ok((remake_disk(arguments, path)?, None)),
+        Ok(_) if arguments.bare => {
+            let sentence =
+                format!("{} is a folder, but --bare makes an image file", path.display());
+            Err(Failure::Usage(sentence))
+        }
+        Ok(_) => make_in_folder(arguments),
+    }
+}
+
+/// Makes a folder with a volume in it, or nothing at all.
+fn make_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Failure> {
+    let path = &arguments.volume;
+    require_size(arguments)?;
+    fs::create_dir(path).map_err(|source| Failure::File {
+        verb: "create",
+        path: path.clone(),
+        source,
+    })?;
+    make_in_folder(arguments).inspect_err(|_| {
+        // Fails when the folder is not empty, and then it should stay.
+        let _ = fs::remove_dir(path);
+    })
+}
+
+/// Makes a volume in a folder that is empty, or over the volume that is there.
+fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Failure> {
+    let folder = &arguments.volume;
+    let disk = folder.join(DISK_NAME);
+    let geometry = if disk.exists() {
+        remake_disk(arguments, &disk)?
+    } else {
+        refuse_foreign_folder(folder)?;
+        make_image(arguments, &disk)?
+    };
+    let policy = arguments.policy.unwrap_or_default();
+    write_settings(folder, &Settings { policy })?;
+    Ok((geometry, Some(policy)))
+}
+
+/// A volume does not mix with other files: they would be served by nobody and removed by mistake.
+fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
+    let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name != SETTINGS_NAME {
+            let sentence = format!(
+                "the folder {} is not empty: there is {}; name a new or an empty one",
+                folder.display(),
+                name.display()
+            );
+            return Err(Failure::Usage(sentence));
+        }
+    }
+    Ok(())
+}
+
+fn require_size(arguments: &MkfsArguments) -> Result<u64, Failure> {
+    arguments.size.ok_or_else(|| {
+        let path = arguments.volume.display();
+        Failure::Usage(format!("say how large {path} is to be, for instance --size 1G"))
+    })
+}
+
+/// Creates an image file with a file system in it, or nothing at all.
+fn make_image(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failure> {
+    let disk = DiskFile::create(path, require_size(arguments)?)?;
+    let made = make_file_system(arguments, disk, path).and_then(|geometry| {
+        sync_folder(parent(path))?;
+        Ok(geometry)
+    });
+    made.inspect_err(|_| {
+        // It was made by us and holds nothing.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// Makes a file system on a disk that exists.
+fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failure> {
+    let disk = DiskFile::open(path, Access::ReadWrite)?;
+    let size = disk.geometry().size;
+    if !arguments.force {
+        let mut head = block::Buffer::zeroed(size.min(HEAD_SIZE as u64) as usize);
+        disk.read(0, &mut head)
+            .map_err(|source| Failure::Device { path: path.to_owned(), source })?;
+        if let Some(what) = recognise(&head) {
+            return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
+        }
+    }
+    if arguments.size.is_some_and(|wanted| wanted != size) {
+        let sentence = format!(
+            "{} exists and has {size} bytes; leave --size away to use all of it, or remove it first",
+            path.display()
+        );
+        return Err(Failure::Usage(sentence));
+    }
+    make_file_system(arguments, disk, path)
+}
+
+fn make_file_system(
+    arguments: &MkfsArguments,
+    disk: DiskFile,
+    path: &Path,
+) -> Result<Geometry, Failure> {
+    let sector = u64::from(disk.geometry().logical_sector_size);
+    let smallest_fragment = sector.max(512);
+    let fragment_size = (arguments.block_size / 8).max(smallest_fragment);
+    let options = MkfsOptions {
+        block_size: arguments.block_size,
+        fragment_size: arguments.fragment_size.unwrap_or(fragment_size),
+        bytes_per_inode: arguments.bytes_per_inode,
+        reserve_percent: arguments.reserve,
+        volume_name: arguments.label.clone(),
+        ..MkfsOptions::default()
+    };
+    let device = FileDevice::new(disk);
+    let made = server::reactor::block_on(|runtime| async move {
+        mkfs(&device, &options, &*runtime.random, runtime.clock.wall()).await
+    });
+    let made = made.map_err(Failure::Start)?;
+    made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })
+}

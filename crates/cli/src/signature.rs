@@ -1,0 +1,71 @@
+//! Recognises what is on a disk before it is overwritten.
+
+/// How far the signatures reach.
+pub(crate) const HEAD_SIZE: usize = 128 << 10;
+
+/// Bytes that a known format has in a known place.
+struct Signature {
+    offset: usize,
+    bytes: &'static [u8],
+    name: &'static str,
+}
+
+const fn signature(offset: usize, bytes: &'static [u8], name: &'static str) -> Signature {
+    Signature { offset, bytes, name }
+}
+
+/// The last field of a superblock is its magic number, in the writer's byte order.
+const SIGNATURES: [Signature; 19] = [
+    signature(65_536 + 1372, &[0x19, 0x01, 0x54, 0x19], "a UFS2 file system"),
+    signature(65_536 + 1372, &[0x19, 0x54, 0x01, 0x19], "a UFS2 file system"),
+    signature(8192 + 1372, &[0x54, 0x19, 0x01, 0x00], "a UFS1 file system"),
+    signature(8192 + 1372, &[0x00, 0x01, 0x19, 0x54], "a UFS1 file system"),
+    signature(1024 + 56, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
+    signature(0, b"XFSB", "an XFS file system"),
+    signature(65_536 + 64, b"_BHRfS_M", "a btrfs file system"),
+    signature(1024, &[0x10, 0x20, 0xf5, 0xf2], "an F2FS file system"),
+    signature(3, b"NTFS    ", "an NTFS file system"),
+    signature(3, b"EXFAT   ", "an exFAT file system"),
+    signature(32_769, b"CD001", "an ISO 9660 file system"),
+    signature(0, b"hsqs", "a squashfs file system"),
+    signature(0, b"LUKS\xba\xbe", "a LUKS encrypted volume"),
+    signature(512, b"LABELONE", "an LVM physical volume"),
+    signature(4086, b"SWAPSPACE2", "swap space"),
+    signature(0, b"QFI\xfb", "a QEMU disk image"),
+    signature(512, b"EFI PART", "a GPT partition table"),
+    signature(4096, b"EFI PART", "a GPT partition table"),
+    signature(510, &[0x55, 0xaa], "a partition table or a boot sector"),
+];
+
+/// What the first bytes of a disk give away; nothing when they are all zero.
+pub(crate) fn recognise(head: &[u8]) -> Option<&'static str> {
+    let found = SIGNATURES.iter().find(|signature| {
+        head.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.bytes))
+    });
+    let data = || head.iter().any(|&byte| byte != 0).then_some("data of an unknown kind");
+    found.map(|signature| signature.name).or_else(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signature_is_recognised_where_it_belongs() {
+        for signature in &SIGNATURES {
+            let mut head = vec![0; HEAD_SIZE];
+            let end = signature.offset + signature.bytes.len();
+            head[signature.offset..end].copy_from_slice(signature.bytes);
+            assert_eq!(recognise(&head), Some(signature.name));
+        }
+    }
+
+    #[test]
+    fn zeros_are_nothing_and_all_else_is_something() {
+        let mut head = vec![0; HEAD_SIZE];
+        assert_eq!(recognise(&head), None);
+        assert_eq!(recognise(&[]), None);
+        head[77_777] = 1;
+        assert_eq!(recognise(&head), Some("data of an unknown kind"));
+    }
+}

@@ -1,0 +1,81 @@
+//! Sizes as people write and read them.
+
+/// The units, each 1024 times the one before.
+const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
+
+/// Parses a number of bytes: `4096`, `512M`, `1G`, `2TiB`. Units are powers of 1024.
+///
+/// # Errors
+/// A sentence about what is wrong, for clap to print behind the option.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || "write a size like 4096, 512M, 1G or 2T (units of 1024)".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit = unit.trim_start().to_ascii_uppercase();
+    let unit = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
+    let power = match unit.chars().collect::<Vec<_>>()[..] {
+        [] => 0,
+        [letter] => 1 + UNITS.iter().position(|&unit| unit == letter).ok_or_else(wrong)?,
+        _ => return Err(wrong()),
+    };
+    let factor = 1024_u64.pow(power as u32);
+    number.checked_mul(factor).ok_or_else(|| "no disk is as large as that".to_owned())
+}
+
+/// Writes a number of bytes with the largest unit that leaves a number of one digit at least:
+/// `1.5 GiB`.
+pub(crate) fn show_size(bytes: u64) -> String {
+    let power = (bytes.max(1).ilog2() / 10).min(UNITS.len() as u32);
+    if power == 0 {
+        return format!("{bytes} bytes");
+    }
+    let unit = UNITS[power as usize - 1];
+    let scaled = bytes as f64 / 1024_f64.powi(power as i32);
+    if scaled.fract() == 0.0 {
+        format!("{scaled} {unit}iB")
+    } else {
+        format!("{scaled:.1} {unit}iB")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_they_are_written_by_hand() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("4k", 4096),
+            ("512M", 512 << 20),
+            ("1G", 1 << 30),
+            ("1 GiB", 1 << 30),
+            ("2tb", 2 << 40),
+            ("1P", 1 << 50),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_size() {
+        for text in ["", "G", "-1", "1.5G", "1X", "1GG", "99999999999P", "1 0"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_with_a_fitting_unit() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1 KiB"),
+            (1536 << 20, "1.5 GiB"),
+            (1 << 40, "1 TiB"),
+        ] {
+            assert_eq!(show_size(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a VOLUME on the command line is, and how it is opened.
+//!
+//! A volume is a folder with `volume.toml`, which holds the policy, and `disk.img`, which holds the
+//! file system. Or it is a *bare* disk: an image file or a device with nothing beside it, such as
+//! one that FreeBSD made; then the policy is the default.
+//!
+//! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
+//! volume that was never finished.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use block::file::{Access, DiskFile};
+use ffs::layout::{
+    BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
+};
+use serde::{Deserialize, Serialize};
+use zerocopy::FromBytes;
+
+use crate::failure::Failure;
+
+/// The file of a volume that holds its settings.
+pub(crate) const SETTINGS_NAME: &str = "volume.toml";
+/// The file of a volume that holds its file system.
+pub(crate) const DISK_NAME: &str = "disk.img";
+
+/// How a volume makes its changes durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PolicyName {
+    /// Write in place, in an order that a crash cannot hurt, with a flush between the ranks
+    #[default]
+    Sync,
+}
+
+/// What `volume.toml` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// The policy.
+    pub(crate) policy: PolicyName,
+}
+
+/// A volume that exists.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    /// What the command line says.
+    pub(crate) path: PathBuf,
+    /// The image or device that holds the file system.
+    pub(crate) disk_path: PathBuf,
+    /// Its settings.
+    pub(crate) settings: Settings,
+    /// Whether it is a disk without a folder around it.
+    pub(crate) bare: bool,
+}
+
+impl Volume {
+    /// Finds out what a path of the command line is.
+    ///
+    /// # Errors
+    /// [`Failure`] when it is no volume.
+    pub(crate) fn find(path: &Path) -> Result<Self, Failure> {
+        let Ok(metadata) = fs::metadata(path) else {
+            let why = "there is nothing of that name; 'duramen mkfs' makes one".to_owned();
+            return Err(Failure::NotAVolume { path: path.to_owned(), why });
+        };
+        if !metadata.is_dir() {
+            let (path, disk_path) = (path.to_owned(), path.to_owned());
+            return Ok(Self { path, disk_path, settings: Settings::default(), bare: true });
+        }
+        let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
+            let why = format!("the folder has no {SETTINGS_NAME}; 'duramen mkfs' makes a volume");
+            Failure::NotAVolume { path: path.to_owned(), why }
+        })?;
+        let disk_path = path.join(DISK_NAME);
+        Ok(Self { path: path.to_owned(), disk_path, settings, bare: false })
+    }
+
+    /// Opens the disk.
+    ///
+    /// # Errors
+    /// [`Failure::Open`].
+    pub(crate) fn open(&self, access: Access) -> Result<DiskFile, Failure> {
+        Ok(DiskFile::open(&self.disk_path, access)?)
+    }
+}
+
+/// The settings of a volume; nothing when the file is not there.
+fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let parsed = toml::from_str(&text);
+            parsed.map(Some).map_err(|source| Failure::Settings { path: path.to_owned(), source })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Failure::File { verb: "read", path: path.to_owned(), source }),
+    }
+}
+
+/// Makes a folder a volume: writes its settings durably, and its own entries.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), Failure> {
+    let path = folder.join(SETTINGS_NAME);
+    let body = toml::to_string(settings).expect("settings are plain values");
+    let text = format!("# A volume of duramen; {DISK_NAME} beside this file is its disk.\n{body}");
+    let write = || {
+        let mut file = File::create(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(|source| Failure::File { verb: "write", path: path.clone(), source })?;
+    sync_folder(folder)?;
+    sync_folder(parent(folder))
+}
+
+/// Puts the entries of a folder on stable storage.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), Failure> {
+    let result = File::open(folder).and_then(|handle| handle.sync_all());
+    result.map_err(|source| Failure::File { verb: "sync", path: folder.to_owned(), source })
+}
+
+/// The folder that holds a path.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The file system on an opened disk, as far as its superblock tells.
+#[derive(Debug)]
+pub(crate) struct FileSystem {
+    /// The superblock.
+    pub(crate) superblock: Superblock,
+    /// Its shape.
+    pub(crate) geometry: Geometry,
+    /// Whether the superblock fits its hash.
+    pub(crate) hash: Result<(), BadHash>,
+}
+
+/// Reads the superblock of a disk.
+///
+/// # Errors
+/// [`Failure`] when the disk cannot be read or has none that makes sense.
+pub(crate) fn read_superblock(disk: &DiskFile, path: &Path) -> Result<FileSystem, Failure> {
+    let bad = |source| Failure::Superblock { path: path.to_owned(), source };
+    if disk.geometry().size < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
+        return Err(bad(BadSuperblock::Missing { found: 0 }));
+    }
+    let mut bytes = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
+    disk.read(SUPERBLOCK_ADDRESS, &mut bytes)
+        .map_err(|source| Failure::Device { path: path.to_owned(), source })?;
+    let (superblock, _) = Superblock::read_from_prefix(&bytes).expect("the room holds one");
+    let geometry = Geometry::parse(&superblock).map_err(bad)?;
+    let hash = geometry.verify_superblock(&bytes);
+    Ok(FileSystem { superblock, geometry, hash })
+}
