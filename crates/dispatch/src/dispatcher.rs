@@ -1,16 +1,13 @@
-//! The way of one call: admission, header, credentials, reply cache, procedure, reply.
+//! The way of one call: header, credentials, reply cache, procedure, reply.
 //!
 //! Invariants:
-//! 1. A call that may change something, once it has its turn, runs in a task of its own: whoever
-//!    waits for its reply may go away, and it still runs to its end. A call that waits for its
-//!    turn, or only reads, ends with the one who waits.
-//! 2. A call holds its turn and its memory until it has ended, not until somebody stops waiting.
-//! 3. A call of the set in [`is_remembered`] is executed only while it holds its slot in the reply
+//! 1. A call holds its turn and its memory until it has ended, not until somebody stops waiting.
+//! 2. A call of the set in [`is_remembered`] is executed only while it holds its slot in the reply
 //!    cache.
 //!
-//! Bounds make callers wait and never fail. They cannot wait for each other in a circle: a reply
-//! waits for reply memory while it holds a turn and request memory, and what frees reply memory is
-//! a socket that takes bytes, or is given up.
+//! Bounds make callers wait and never fail. They cannot wait for each other in a circle: memory for
+//! requests is taken first, then memory for replies, then the turn; who has a turn waits for the
+//! disk alone, and memory for replies comes back from a socket that takes bytes or is given up.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -18,7 +15,6 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
-use futures::channel::oneshot;
 use nfs::nfs3::{self, Arguments, Procedure};
 use nfs::record::Record;
 use nfs::rpc::{AuthStatus, Call, CallError, Credential, Refusal};
@@ -29,10 +25,9 @@ use vfs::Credentials;
 
 use crate::caller::Caller;
 use crate::mount::Mounts;
-use crate::nfs3::{convert, reply_size};
+use crate::nfs3::convert;
 use crate::{
-    Begin, Counters, Exports, Key, Limits, MAX_TRANSFER, Reply, ReplyCache, Volumes, Window,
-    reply_cache,
+    Begin, Counters, Exports, Key, Limits, Reply, ReplyCache, Session, Volumes, Window, reply_cache,
 };
 
 /// AUTH_SHORT: a short-hand that we never gave out.
@@ -40,15 +35,15 @@ const AUTH_SHORT: u32 = 2;
 
 /// Answers calls. One serves all connections of a reactor.
 pub struct Dispatcher {
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     volumes: Rc<Volumes>,
     exports: RefCell<Rc<Exports>>,
     replies: Rc<ReplyCache<Vec<Bytes>>>,
     mounts: Mounts,
     limits: Limits,
-    turns: Rc<Semaphore>,
-    request_memory: Rc<Semaphore>,
-    reply_memory: Rc<Semaphore>,
+    pub(crate) turns: Rc<Semaphore>,
+    pub(crate) request_memory: Rc<Semaphore>,
+    pub(crate) reply_memory: Rc<Semaphore>,
 }
 
 impl Dispatcher {
@@ -88,38 +83,16 @@ impl Dispatcher {
         self.replies.counters()
     }
 
-    /// Memory for a call of `bytes`, to be taken before it is read. First come, first served.
-    pub async fn request_memory(&self, bytes: usize) -> Permit {
-        self.request_memory.acquire(bytes as u64).await
+    /// A connection from `client`.
+    pub fn connect(self: &Rc<Self>, client: IpAddr) -> Rc<Session> {
+        Session::new(self.clone(), client)
     }
 
-    /// Answers a call: `None` where there is nothing to answer. See invariant 1 for what happens
-    /// when the future is dropped.
+    /// Answers a single call, as the only one of its connection. See [`Session::call`].
     pub async fn call(self: &Rc<Self>, client: IpAddr, record: Record) -> Option<Reply> {
-        let memory = self.request_memory(record.memory()).await;
-        self.call_with_memory(client, record, memory).await
-    }
-
-    /// The same with memory that was taken before the record was read.
-    pub async fn call_with_memory(
-        self: &Rc<Self>,
-        client: IpAddr,
-        record: Record,
-        memory: Permit,
-    ) -> Option<Reply> {
-        let turn = self.turns.acquire(1).await;
-        let dispatcher = self.clone();
-        let client = client.to_canonical();
-        let execution = Execution { dispatcher, client, record, _held: [memory, turn] };
-        if !execution.may_change() {
-            return execution.run().await;
-        }
-        let (to_waiter, reply) = oneshot::channel();
-        self.runtime.tasks.spawn(Box::pin(async move {
-            // Nobody waits any more when this fails; the call has been carried out all the same.
-            let _ = to_waiter.send(execution.run().await);
-        }));
-        reply.await.ok().flatten()
+        let session = self.connect(client);
+        let memory = session.request_memory(record.memory()).await;
+        session.call(record, memory).await
     }
 
     /// Waits until no call is under way. No other begins for as long as the permit is held.
@@ -131,38 +104,19 @@ impl Dispatcher {
         let (volumes, exports) = (self.volumes.clone(), self.exports.borrow().clone());
         Caller { client, claim, volumes, exports }
     }
-
-    /// Memory for what a call reads, until its reply is sent.
-    async fn reply_memory(&self, arguments: &Arguments<'_>) -> Option<Permit> {
-        let bytes = match arguments {
-            Arguments::Read(args) => args.count.min(MAX_TRANSFER),
-            Arguments::Readdir(args) => reply_size(args.count),
-            Arguments::Readdirplus(args) => reply_size(args.maxcount),
-            _ => return None,
-        };
-        Some(self.reply_memory.acquire(bytes.into()).await)
-    }
 }
 
 /// A call that has its turn.
-struct Execution {
-    dispatcher: Rc<Dispatcher>,
-    client: IpAddr,
-    record: Record,
-    /// Memory and turn, until the end (invariant 2).
-    _held: [Permit; 2],
+pub(crate) struct Execution {
+    pub(crate) dispatcher: Rc<Dispatcher>,
+    pub(crate) client: IpAddr,
+    pub(crate) record: Record,
+    /// Memory and turn, until the end (invariant 1).
+    pub(crate) _held: [Permit; 2],
 }
 
 impl Execution {
-    /// Whether the call is one that must run to its end.
-    fn may_change(&self) -> bool {
-        let Ok(call) = Call::decode(&self.record) else { return false };
-        let procedure = Procedure::from_number(call.procedure);
-        let changing = |procedure| procedure == Procedure::Commit || is_remembered(procedure);
-        call.program == rpc::PROGRAM_NFS && procedure.is_some_and(changing)
-    }
-
-    async fn run(self) -> Option<Reply> {
+    pub(crate) async fn run(self) -> Option<Reply> {
         let call = match Call::decode(&self.record) {
             Ok(call) => call,
             Err(CallError::Rejected(rejection)) => return Some(Reply::new(rejection.reply())),
@@ -191,8 +145,7 @@ impl Execution {
         if is_remembered(procedure) {
             return Ok(self.once(call, &caller, arguments).await);
         }
-        let memory = self.dispatcher.reply_memory(&arguments).await;
-        Ok(Some(crate::nfs3::execute(call.xid, &caller, arguments).await.holding(memory)))
+        Ok(Some(crate::nfs3::execute(call.xid, &caller, arguments).await))
     }
 
     /// Executes a call, unless it is a repetition. `None` when the first of its kind ended without
@@ -227,7 +180,7 @@ impl Execution {
 }
 
 /// The procedures that must not be executed twice. COMMIT may be: it only makes sure.
-fn is_remembered(procedure: Procedure) -> bool {
+pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     match procedure {
         Procedure::Setattr
         | Procedure::Write

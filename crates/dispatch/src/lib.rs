@@ -1,6 +1,7 @@
 //! From calls to verbs: who may do what, exactly once, and never answered too early.
 //!
 //! # Layers
+//! - [`Session`]: the calls of one connection;
 //! - [`Dispatcher`]: the way of one call, from its record to its reply;
 //! - [`Exports`]: which client may use which volume, and as whom;
 //! - [`ReplyCache`]: a repeated call is answered again, not executed again;
@@ -8,10 +9,10 @@
 //! - [`Handle`], [`Volumes`]: what a file handle names.
 //!
 //! # Contract
-//! The owner of the connections calls [`Dispatcher::call`] once for every record, for as many at a
-//! time as it likes, and sends the [`Reply`] on the connection that the record came from. Before it
-//! reads a record it takes memory for it ([`Dispatcher::request_memory`]). Dropping the future is
-//! how a connection that was lost is abandoned: what has begun to change something still ends.
+//! The owner of a connection makes a session of it ([`Dispatcher::connect`]). Before it reads a
+//! record it takes memory for it ([`Session::request_memory`]), and then it calls [`Session::call`],
+//! for as many records at a time as it likes, and sends each [`Reply`]. Dropping the futures is how
+//! a connection that was lost is abandoned: what has begun to change something still ends.
 //!
 //! No reply is encoded before what it says is on stable storage: verbs answer with a
 //! [`vfs::Sealed`] value, and the encoder takes a [`vfs::Durable`] one, which only the receipt of the
@@ -30,6 +31,7 @@ mod nfs3;
 mod refused;
 mod reply;
 pub mod reply_cache;
+mod session;
 mod volume;
 
 pub use dispatcher::Dispatcher;
@@ -38,6 +40,7 @@ pub use handle::{HANDLE_SIZE, Handle};
 pub use limits::{Limits, MAX_TRANSFER};
 pub use reply::Reply;
 pub use reply_cache::{Counters, ReplyCache, Window};
+pub use session::Session;
 pub use volume::{Fsid, Volume, Volumes, VolumesError};
 
 use reply_cache::{Begin, Key};

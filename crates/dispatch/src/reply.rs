@@ -6,8 +6,8 @@ use runtime::sync::Permit;
 /// What to send, in pieces one after the other, record mark included.
 pub struct Reply {
     segments: Vec<Bytes>,
-    /// Given back when the reply was sent, or will never be.
-    memory: Option<Permit>,
+    /// Of the session and of all; given back when the reply was sent, or will never be.
+    memory: Option<[Permit; 2]>,
 }
 
 impl Reply {
@@ -15,7 +15,7 @@ impl Reply {
         Self { segments, memory: None }
     }
 
-    pub(crate) fn holding(self, memory: Option<Permit>) -> Self {
+    pub(crate) fn holding(self, memory: Option<[Permit; 2]>) -> Self {
         Self { memory, ..self }
     }
 
@@ -30,7 +30,7 @@ impl Reply {
     }
 
     /// The pieces, and the memory that is to be held for as long as they are.
-    pub fn into_parts(self) -> (Vec<Bytes>, Option<Permit>) {
+    pub fn into_parts(self) -> (Vec<Bytes>, Option<[Permit; 2]>) {
         (self.segments, self.memory)
     }
 }

@@ -22,7 +22,7 @@ const COOKIE_VERIFIER: Verifier = Verifier(*b"duramen1");
 const MAX_LISTING: u32 = 256 * 1024;
 
 /// What the results of a READDIR or READDIRPLUS with this count may take, in bytes.
-pub(crate) fn reply_size(count: u32) -> u32 {
+pub(crate) fn listing_size(count: u32) -> u32 {
     count.min(MAX_LISTING)
 }
 
@@ -30,7 +30,7 @@ pub(super) async fn readdir(caller: &Caller, args: ReaddirArgs<'_>) -> Answered<
     let directory = caller.object(args.directory)?;
     check_cookie(args.cookie, args.cookie_verifier)?;
     let Target { volume, id, who, .. } = &directory;
-    let mut budget = ReaddirBudget::new(reply_size(args.count));
+    let mut budget = ReaddirBudget::new(listing_size(args.count));
     let mut accept = |entry: &DirectoryEntry| budget.admit(entry.name.len());
     let file_system = &volume.file_system;
     let sealed = file_system.readdir(who, *id, args.cookie, false, &mut accept).await;
@@ -58,7 +58,7 @@ pub(super) async fn readdirplus(
     let directory = caller.object(args.directory)?;
     check_cookie(args.cookie, args.cookie_verifier)?;
     let Target { volume, id, who, .. } = &directory;
-    let mut budget = ReaddirplusBudget::new(args.dircount, reply_size(args.maxcount));
+    let mut budget = ReaddirplusBudget::new(args.dircount, listing_size(args.maxcount));
     let mut accept = |entry: &DirectoryEntry| budget.admit(entry.name.len(), HANDLE_SIZE);
     let file_system = &volume.file_system;
     let sealed = file_system.readdir(who, *id, args.cookie, true, &mut accept).await;

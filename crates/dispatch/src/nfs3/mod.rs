@@ -22,7 +22,7 @@ use crate::caller::Caller;
 use crate::refused::{Refused, status};
 use crate::{Reply, Volume};
 
-pub(crate) use directory::reply_size;
+pub(crate) use directory::listing_size;
 
 /// What a procedure gives: durable, or nothing of a file system.
 type Answered<T, W> = Result<Durable<Outcome<T, W>>, Refused>;

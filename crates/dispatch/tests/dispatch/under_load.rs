@@ -83,10 +83,11 @@ fn data_that_was_read_holds_memory_until_its_reply_is_gone() {
 fn memory_for_requests_is_given_in_the_order_of_asking() {
     let limits = Limits { request_memory: 1_000, ..Limits::default() };
     let house = House::with(Exports::default(), limits);
-    let first = house.dispatcher.request_memory(900).now_or_never().expect("it is free");
-    let mut large = house.dispatcher.request_memory(500).boxed_local();
+    let [one, other] = [1, 2].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
+    let first = one.request_memory(900).now_or_never().expect("it is free");
+    let mut large = other.request_memory(500).boxed_local();
     assert!(large.as_mut().now_or_never().is_none());
-    let mut small = house.dispatcher.request_memory(10).boxed_local();
+    let mut small = one.request_memory(10).boxed_local();
     assert!(small.as_mut().now_or_never().is_none(), "it does not overtake");
     drop(first);
     assert!(large.as_mut().now_or_never().is_some());

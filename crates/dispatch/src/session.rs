@@ -1,0 +1,100 @@
+//! One connection's calls: its share of the memory, and what becomes of them when it ends.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use futures::channel::oneshot;
+use nfs::nfs3::{Arguments, Procedure};
+use nfs::record::Record;
+use nfs::{mount, rpc};
+use runtime::sync::{Permit, Semaphore};
+
+use crate::dispatcher::{Dispatcher, Execution, is_remembered};
+use crate::nfs3::listing_size;
+use crate::{MAX_TRANSFER, Reply};
+
+/// The data that may wait for one connection's peer, in bytes. It keeps a peer that does not take
+/// its replies from holding the memory of all.
+const SESSION_REPLY_MEMORY: u64 = 8 << 20;
+
+/// A connection with a client. Its end is to be dropped, along with the futures of its calls.
+pub struct Session {
+    dispatcher: Rc<Dispatcher>,
+    client: IpAddr,
+    reply_memory: Rc<Semaphore>,
+}
+
+impl Session {
+    pub(crate) fn new(dispatcher: Rc<Dispatcher>, client: IpAddr) -> Rc<Self> {
+        let client = client.to_canonical();
+        let reply_memory = Semaphore::new(SESSION_REPLY_MEMORY);
+        Rc::new(Self { dispatcher, client, reply_memory })
+    }
+
+    /// Memory for a call of `bytes`, to be taken before it is read. First come, first served among
+    /// all connections.
+    pub async fn request_memory(&self, bytes: usize) -> Permit {
+        self.dispatcher.request_memory.acquire(bytes as u64).await
+    }
+
+    /// Answers a call: `None` where there is nothing to answer.
+    ///
+    /// A call that may change something, once it has its turn, runs in a task of its own: whoever
+    /// waits for its reply may go away, and it still runs to its end. A call that waits for its
+    /// turn, or only reads, ends when the future is dropped.
+    pub async fn call(&self, record: Record, memory: Permit) -> Option<Reply> {
+        let plan = Plan::of(&record);
+        // The order matters: who waits for memory that a slow peer holds must not hold a turn.
+        let reply_memory = match plan.reply_bytes {
+            0 => None,
+            bytes => Some([
+                self.reply_memory.acquire(bytes.into()).await,
+                self.dispatcher.reply_memory.acquire(bytes.into()).await,
+            ]),
+        };
+        let turn = self.dispatcher.turns.acquire(1).await;
+        let (dispatcher, client) = (self.dispatcher.clone(), self.client);
+        let execution = Execution { dispatcher, client, record, _held: [memory, turn] };
+        let reply = if plan.may_change {
+            let (to_waiter, reply) = oneshot::channel();
+            self.dispatcher.runtime.tasks.spawn(Box::pin(async move {
+                // Nobody waits any more when this fails; the call was carried out all the same.
+                let _ = to_waiter.send(execution.run().await);
+            }));
+            reply.await.ok().flatten()
+        } else {
+            execution.run().await
+        };
+        reply.map(|reply| reply.holding(reply_memory))
+    }
+}
+
+/// What a call will need, seen before it has its turn.
+struct Plan {
+    /// Whether it must run to its end.
+    may_change: bool,
+    /// The data of its reply, if it may be much, in bytes.
+    reply_bytes: u32,
+}
+
+impl Plan {
+    fn of(record: &Record) -> Self {
+        let refused = Self { may_change: false, reply_bytes: 0 };
+        let Ok(call) = rpc::Call::decode(record) else { return refused };
+        if call.program == rpc::PROGRAM_MOUNT {
+            let is_long = call.procedure == mount::Procedure::Dump as u32;
+            return Self { reply_bytes: if is_long { MAX_TRANSFER } else { 0 }, ..refused };
+        }
+        let Some(procedure) = Procedure::from_number(call.procedure) else { return refused };
+        if procedure == Procedure::Commit || is_remembered(procedure) {
+            return Self { may_change: true, ..refused };
+        }
+        let reply_bytes = match Arguments::decode(procedure, call.arguments) {
+            Ok(Arguments::Read(args)) => args.count.min(MAX_TRANSFER),
+            Ok(Arguments::Readdir(args)) => listing_size(args.count),
+            Ok(Arguments::Readdirplus(args)) => listing_size(args.maxcount),
+            _ => 0,
+        };
+        Self { reply_bytes, ..refused }
+    }
+}

@@ -1,0 +1,406 @@
+//! The configuration file, `duramen.toml`. Everything has a default; an empty file is a good one.
+//!
+//! ```toml
+//! listen = ["127.0.0.1:2049", "[::1]:2049"]  # "[::]:2049" is every address, IPv4 as well
+//! cache = "256 MiB"            # of blocks, for each volume
+//! rpcbind = false              # announce the ports to rpcbind on this machine
+//!
+//! [exports.data]               # who may use the volume "data"; without: this machine, rw
+//! clients = [
+//!     { network = "10.1.0.0/16", access = "rw" },
+//!     { network = "10.0.0.0/8", access = "ro", squash = "all", anonymous_uid = 1000 },
+//!     { network = "127.0.0.1", access = "rw", squash = "none" },
+//! ]
+//!
+//! [limits]
+//! connections = 1024
+//! calls = 4096                 # under way at once
+//! calls_per_connection = 256
+//! request_memory = "64 MiB"
+//! reply_memory = "64 MiB"
+//!
+//! [reply_cache]                # how long a repeated call is recognised: see `dispatch::Window`
+//! seconds = 600
+//! calls = 131072
+//! memory = "64 MiB"
+//! calls_per_client = 32768
+//! memory_per_client = "16 MiB"
+//! ```
+//!
+//! SIGHUP reads the exports anew; all else needs a restart.
+
+mod value;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dispatch::{AmbiguousRules, Anonymous, Export, Exports, Limits, Rule, Squash, Window};
+use serde::Deserialize;
+
+pub use value::{ByteSize, Listen, Network};
+
+/// The port of NFS.
+pub const DEFAULT_PORT: u16 = 2049;
+
+/// What the file says. See the module's text.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Addresses to listen on.
+    pub listen: Listen,
+    /// Memory for the blocks of each volume.
+    pub cache: ByteSize,
+    /// Whether to announce the ports to rpcbind.
+    pub rpcbind: bool,
+    /// Who may use which volume.
+    pub exports: BTreeMap<String, ExportSection>,
+    /// Bounds of what is under way.
+    pub limits: LimitsSection,
+    /// How long a repeated call is recognised.
+    pub reply_cache: ReplyCacheSection,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: Listen(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))]),
+            cache: ByteSize(256 << 20),
+            rpcbind: false,
+            exports: BTreeMap::new(),
+            limits: LimitsSection::default(),
+            reply_cache: ReplyCacheSection::default(),
+        }
+    }
+}
+
+/// The section `[exports.NAME]`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ExportSection {
+    /// Who may use the volume. An empty list shuts everybody out.
+    pub clients: Vec<ClientEntry>,
+}
+
+/// One entry of `clients`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ClientEntry {
+    /// Which clients: an address or a network.
+    pub network: Network,
+    /// What they may do.
+    pub access: AccessWord,
+    /// Whose claim of identity is not believed.
+    #[serde(default)]
+    pub squash: SquashWord,
+    /// The user that the squashed become.
+    #[serde(default = "anonymous_uid")]
+    pub anonymous_uid: u32,
+    /// The group that the squashed become.
+    #[serde(default = "anonymous_gid")]
+    pub anonymous_gid: u32,
+}
+
+fn anonymous_uid() -> u32 {
+    Anonymous::default().uid
+}
+
+fn anonymous_gid() -> u32 {
+    Anonymous::default().gid
+}
+
+/// The words of `access`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub enum AccessWord {
+    /// Reading alone.
+    #[serde(rename = "ro")]
+    ReadOnly,
+    /// Reading and writing.
+    #[serde(rename = "rw")]
+    ReadWrite,
+}
+
+/// The words of `squash`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum SquashWord {
+    /// Nobody is squashed.
+    None,
+    /// User and group 0 are.
+    #[default]
+    Root,
+    /// Everybody is.
+    All,
+}
+
+/// The section `[limits]`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsSection {
+    /// The most connections.
+    pub connections: usize,
+    /// The most calls under way.
+    pub calls: u32,
+    /// The most calls under way on one connection.
+    pub calls_per_connection: u32,
+    /// Memory for requests.
+    pub request_memory: ByteSize,
+    /// Memory for replies.
+    pub reply_memory: ByteSize,
+}
+
+impl Default for LimitsSection {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            connections: 1024,
+            calls: limits.calls,
+            calls_per_connection: 256,
+            request_memory: ByteSize(limits.request_memory),
+            reply_memory: ByteSize(limits.reply_memory),
+        }
+    }
+}
+
+/// The section `[reply_cache]`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReplyCacheSection {
+    /// The longest time that an answer is remembered.
+    pub seconds: u64,
+    /// The most answers.
+    pub calls: usize,
+    /// The most memory.
+    pub memory: ByteSize,
+    /// The most answers of one client.
+    pub calls_per_client: usize,
+    /// The most memory of one client.
+    pub memory_per_client: ByteSize,
+}
+
+impl Default for ReplyCacheSection {
+    fn default() -> Self {
+        let window = Window::default();
+        Self {
+            seconds: window.age.as_secs(),
+            calls: window.calls,
+            memory: ByteSize(window.bytes as u64),
+            calls_per_client: window.client_calls,
+            memory_per_client: ByteSize(window.client_bytes as u64),
+        }
+    }
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {path}: {source}", path = path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A key or a value is wrong. The text names line, key and what was expected.
+    #[error("in the configuration {path}: {source}", path = path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// Two entries of a volume name the same network.
+    #[error(
+        "in exports.{volume}.clients: {source}; expected: each network once (of networks that \
+         overlap, the smaller one counts)"
+    )]
+    Rules {
+        /// The volume.
+        volume: String,
+        /// Which network.
+        source: AmbiguousRules,
+    },
+    /// A number that must not be 0.
+    #[error("{key} is 0; expected: at least {least}")]
+    TooSmall {
+        /// Which.
+        key: &'static str,
+        /// What it must be at least.
+        least: u64,
+    },
+    /// Rules for a volume that is not served.
+    #[error("exports.{volume}: no volume of this name is served; expected one of: {served}")]
+    NoVolume {
+        /// The name.
+        volume: String,
+        /// The names that are served.
+        served: String,
+    },
+    /// Nowhere to listen.
+    #[error("listen is empty; expected: at least one address such as \"127.0.0.1:2049\"")]
+    Deaf,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let read = |source| ConfigError::Read { path: path.to_owned(), source };
+        Self::parse(&std::fs::read_to_string(path).map_err(read)?, path)
+    }
+
+    /// Reads the text of a file; `path` is for the words of an error.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let wrong = |source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) };
+        let config: Self = toml::from_str(text).map_err(wrong)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.listen.0.is_empty() {
+            return Err(ConfigError::Deaf);
+        }
+        let limits = &self.limits;
+        let record = dispatch::MAX_TRANSFER.into();
+        for (key, value, least) in [
+            ("limits.connections", limits.connections as u64, 1),
+            ("limits.calls", limits.calls.into(), 1),
+            ("limits.calls_per_connection", limits.calls_per_connection.into(), 1),
+            ("limits.request_memory", limits.request_memory.0, record),
+            ("limits.reply_memory", limits.reply_memory.0, record),
+        ] {
+            if value < least {
+                return Err(ConfigError::TooSmall { key, least });
+            }
+        }
+        self.exports().map(|_| ())
+    }
+
+    /// The rules of all volumes.
+    ///
+    /// # Errors
+    /// [`ConfigError::Rules`].
+    pub fn exports(&self) -> Result<Exports, ConfigError> {
+        let mut exports = Exports::default();
+        for (volume, section) in &self.exports {
+            let rules = section.clients.iter().map(ClientEntry::rule).collect();
+            let wrong = |source| ConfigError::Rules { volume: volume.clone(), source };
+            exports.insert(volume, Export::new(rules).map_err(wrong)?);
+        }
+        Ok(exports)
+    }
+
+    /// Bounds of what is under way.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            calls: self.limits.calls,
+            request_memory: self.limits.request_memory.0,
+            reply_memory: self.limits.reply_memory.0,
+        }
+    }
+
+    /// How long a repeated call is recognised.
+    pub fn window(&self) -> Window {
+        let section = &self.reply_cache;
+        let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
+        Window {
+            age: Duration::from_secs(section.seconds),
+            calls: section.calls,
+            bytes: bytes(section.memory),
+            client_calls: section.calls_per_client,
+            client_bytes: bytes(section.memory_per_client),
+        }
+    }
+}
+
+impl ClientEntry {
+    fn rule(&self) -> Rule {
+        Rule {
+            network: self.network.0,
+            writable: self.access == AccessWord::ReadWrite,
+            squash: match self.squash {
+                SquashWord::None => Squash::None,
+                SquashWord::Root => Squash::Root,
+                SquashWord::All => Squash::All,
+            },
+            anonymous: Anonymous { uid: self.anonymous_uid, gid: self.anonymous_gid },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, Path::new("duramen.toml")).map_err(|error| error.to_string())
+    }
+
+    /// The example at the head of this file, as a user would copy it.
+    fn example() -> String {
+        let source = include_str!("config.rs");
+        let fenced = source.split("//! ```").nth(1).expect("an example").trim_start_matches("toml");
+        fenced.lines().map(|line| line.trim_start_matches("//!").to_owned() + "\n").collect()
+    }
+
+    #[test]
+    fn an_empty_file_listens_on_this_machine_alone() {
+        let config = parse("").expect("all has defaults");
+        assert_eq!(config.listen.0, ["127.0.0.1:2049".parse().expect("an address")]);
+        assert_eq!(config.window(), Window::default());
+        assert_eq!(config.limits(), Limits::default());
+    }
+
+    #[test]
+    fn the_documented_example_is_valid_and_shows_the_defaults() {
+        let config = parse(&example()).expect("the example");
+        let defaults = Config::default();
+        assert_eq!(config.limits, defaults.limits);
+        assert_eq!(config.reply_cache, defaults.reply_cache);
+        assert_eq!(config.cache, defaults.cache);
+        let exports = config.exports().expect("rules");
+        let rule = exports.rule("data", "10.2.0.1".parse().expect("an address")).expect("a rule");
+        assert!(!rule.writable);
+        assert_eq!(rule.anonymous, Anonymous { uid: 1000, gid: 65_534 });
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_those_that_are_expected() {
+        let error = parse("[limits]\nconections = 5\n").expect_err("a typing error");
+        assert!(error.contains("duramen.toml"), "{error}");
+        assert!(error.contains("conections") && error.contains("`connections`"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_value_is_shown_with_what_is_expected() {
+        for (text, expected) in [
+            ("listen = \"localhost\"", "such as \"127.0.0.1:2049\""),
+            ("cache = \"much\"", "such as \"64 MiB\""),
+            ("cache = -5", "such as \"64 MiB\""),
+            ("[exports.a]\nclients = [{ network = \"x\", access = \"rw\" }]", "\"10.0.0.0/8\""),
+            ("[exports.a]\nclients = [{ network = \"::1\", access = \"w\" }]", "`ro` or `rw`"),
+            ("[exports.a]\nclients = [{ network = \"::1\" }]", "access"),
+            ("[limits]\nrequest_memory = 4096", "at least 1048576"),
+            ("listen = []", "at least one address"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_same_network_twice_is_refused_with_the_key() {
+        let text = "[exports.a]\nclients = [{ network = \"10.0.0.0/8\", access = \"rw\" }, \
+                    { network = \"10.1.2.3/8\", access = \"ro\" }]";
+        let error = parse(text).expect_err("ambiguous");
+        assert!(error.contains("exports.a.clients") && error.contains("10.0.0.0/8"), "{error}");
+    }
+}

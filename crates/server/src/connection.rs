@@ -1,0 +1,267 @@
+//! One client connection: records in, calls side by side, replies out.
+//!
+//! A connection is one task. Whenever something of it is ready it reads what it may, goes on with
+//! its calls, gathers the replies that have become ready, and writes them all at once.
+//!
+//! Invariants:
+//! 1. A record is read only while fewer than `max_calls` calls are unanswered; a reply counts until
+//!    its last byte is written. So a peer that does not take its replies is not read from, and TCP
+//!    holds it back. How much data its replies hold is bounded by its [`Session`].
+//! 2. Memory for a record is taken before its payload is read, and goes with the call.
+//! 3. A peer that owes us something (the rest of a record that holds memory, or to take its
+//!    replies) and does nothing for [`PATIENCE`] is disconnected: else a few such peers could hold
+//!    all memory for ever. The client connects anew and repeats its calls.
+//!
+//! When the peer has sent its last byte, calls are still answered; when the connection breaks, they
+//! are dropped, and `dispatch` sees to it that what has begun to change something ends.
+
+use std::future::Future;
+use std::io::{self, IoSliceMut};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use dispatch::{Reply, Session};
+use futures::StreamExt;
+use futures::future::{FutureExt, LocalBoxFuture};
+use futures::stream::FuturesUnordered;
+use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
+use runtime::Clock;
+use runtime::sync::Permit;
+use tokio::net::TcpStream;
+
+use crate::outgoing::Outgoing;
+
+/// How long a peer may owe us something without a sign of life.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const OPEN: &str = "the stream is taken out at the end, and a future is not polled after it";
+
+/// Why a connection ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    /// The network.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// What the peer sends is no stream of records.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// See invariant 3.
+    #[error("the peer did nothing for {} s while it was waited for", PATIENCE.as_secs())]
+    Stalled,
+}
+
+/// A connection that is served. Completes when all is answered, and gives the stream back.
+pub(crate) struct Connection {
+    stream: Option<TcpStream>,
+    session: Rc<Session>,
+    clock: Rc<dyn Clock>,
+    max_calls: usize,
+    reader: RecordReader,
+    /// Memory that the record in front waits for, or has.
+    memory: Memory,
+    /// Completes when no more calls are to be read; `None` after that, and after the last byte.
+    reading: Option<LocalBoxFuture<'static, ()>>,
+    calls: FuturesUnordered<LocalBoxFuture<'static, Option<Reply>>>,
+    outgoing: Outgoing,
+    /// Bytes in either direction, to see whether the peer lives.
+    moved: u64,
+    watch: Option<Watch>,
+}
+
+enum Memory {
+    None,
+    Wanted(LocalBoxFuture<'static, Permit>),
+    Held(Permit),
+}
+
+/// A time at which `moved` must have grown.
+struct Watch {
+    moved: u64,
+    end: LocalBoxFuture<'static, ()>,
+}
+
+impl Connection {
+    /// The connection of `session` that reads calls until `stop` completes, and then answers those
+    /// that it has read.
+    pub(crate) fn new(
+        stream: TcpStream,
+        session: Rc<Session>,
+        clock: Rc<dyn Clock>,
+        max_calls: usize,
+        stop: LocalBoxFuture<'static, ()>,
+    ) -> Self {
+        Self {
+            stream: Some(stream),
+            session,
+            clock,
+            max_calls,
+            reader: RecordReader::new(Limits::default()),
+            memory: Memory::None,
+            reading: Some(stop),
+            calls: FuturesUnordered::new(),
+            outgoing: Outgoing::default(),
+            moved: 0,
+            watch: None,
+        }
+    }
+
+    /// Invariant 1.
+    fn may_read(&self) -> bool {
+        self.reading.is_some() && self.calls.len() + self.outgoing.replies() < self.max_calls
+    }
+
+    /// Begins as many calls as may be and have arrived.
+    fn poll_records(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
+        if let Some(stop) = &mut self.reading
+            && stop.poll_unpin(context).is_ready()
+        {
+            self.reading = None;
+        }
+        while self.may_read() {
+            match self.poll_record(context) {
+                Poll::Ready(Ok(Some((record, memory)))) => {
+                    let session = self.session.clone();
+                    let call = async move { session.call(record, memory).await };
+                    self.calls.push(call.boxed_local());
+                }
+                Poll::Ready(Ok(None)) => self.reading = None,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next record with its memory, or none at the end of the stream.
+    fn poll_record(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<(Record, Permit)>, ConnectionError>> {
+        loop {
+            if let Memory::Wanted(wanted) = &mut self.memory {
+                self.memory = Memory::Held(ready!(wanted.poll_unpin(context)));
+                self.reader.grant(); // invariant 2
+            }
+            match self.reader.poll()? {
+                Progress::NeedsBytes => {
+                    if ready!(self.poll_read(context))? == 0 {
+                        self.reader.end_of_stream()?;
+                        return Poll::Ready(Ok(None));
+                    }
+                }
+                Progress::NeedsMemory(bytes) => {
+                    let session = self.session.clone();
+                    let wanted = async move { session.request_memory(bytes).await };
+                    self.memory = Memory::Wanted(wanted.boxed_local());
+                }
+                Progress::Record(record) => {
+                    let Memory::Held(memory) = std::mem::replace(&mut self.memory, Memory::None)
+                    else {
+                        panic!("invariant 2: the reader was granted memory for every record")
+                    };
+                    return Poll::Ready(Ok(Some((record, memory))));
+                }
+            }
+        }
+    }
+
+    /// Reads once, straight to where the bytes belong.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            let stream = self.stream.as_ref().expect(OPEN);
+            ready!(stream.poll_read_ready(context))?;
+            let mut targets = self.reader.targets().map(IoSliceMut::new);
+            match stream.try_read_vectored(&mut targets) {
+                Ok(length) => {
+                    self.reader.advance(length);
+                    self.moved += length as u64;
+                    return Poll::Ready(Ok(length));
+                }
+                Err(error) if would_block(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Gathers the replies that are ready. Says whether there were any.
+    fn poll_calls(&mut self, context: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(reply)) = self.calls.poll_next_unpin(context) {
+            any = true;
+            if let Some(reply) = reply {
+                self.outgoing.push(reply);
+            }
+        }
+        any
+    }
+
+    /// Writes as much as the peer takes. Says whether anything went out.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        let mut any = false;
+        let stream = self.stream.as_ref().expect(OPEN);
+        while !self.outgoing.is_empty() {
+            match stream.poll_write_ready(context) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => break,
+            }
+            match self.outgoing.write(|pieces| stream.try_write_vectored(pieces)) {
+                Ok(length) => {
+                    any = true;
+                    self.moved += length as u64;
+                }
+                Err(error) if would_block(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(any)
+    }
+
+    /// Invariant 3.
+    fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
+        let owes_record = matches!(self.memory, Memory::Held(_)) && self.may_read();
+        if !owes_record && self.outgoing.is_empty() {
+            self.watch = None;
+            return Ok(());
+        }
+        loop {
+            let (clock, moved) = (&self.clock, self.moved);
+            let begin = || Watch { moved, end: clock.sleep(PATIENCE) };
+            let watch = self.watch.get_or_insert_with(begin);
+            if watch.end.poll_unpin(context).is_pending() {
+                return Ok(());
+            }
+            if watch.moved == moved {
+                return Err(ConnectionError::Stalled);
+            }
+            self.watch = None;
+        }
+    }
+}
+
+impl Future for Connection {
+    type Output = Result<TcpStream, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            this.poll_records(context)?;
+            let answered = this.poll_calls(context);
+            let written = this.poll_write(context)?;
+            // What was answered or written may let in another call (invariant 1).
+            if !(answered || written) || !this.may_read() {
+                break;
+            }
+        }
+        if this.reading.is_none() && this.calls.is_empty() && this.outgoing.is_empty() {
+            return Poll::Ready(Ok(this.stream.take().expect(OPEN)));
+        }
+        this.poll_patience(context)?;
+        Poll::Pending
+    }
+}
+
+fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}

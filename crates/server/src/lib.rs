@@ -1,0 +1,32 @@
+//! All that touches the outside: sockets, signals, the configuration, the reactor.
+//!
+//! # Layers
+//! - [`serve`]: a server from its start to its end, with signals;
+//! - [`Server`]: listeners and connections, without signals, for whoever brings his own;
+//! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
+//! - `rpcbind`: making the ports known, where that is wanted;
+//! - [`config`]: the file `duramen.toml`;
+//! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines.
+//!
+//! # Contract
+//! Everything runs on the one thread that called [`reactor::block_on`]: volumes are opened there,
+//! with the runtime that it hands out, and served there. The crate prints nothing; what it has to
+//! say goes to `tracing`, and what a user should see first is in [`ReadyInfo`].
+//!
+//! SIGTERM and SIGINT end the server in good order, a second one at once. SIGHUP reads the exports
+//! anew. Architecture invariant: no other crate knows tokio, and this one knows no engine.
+
+pub mod config;
+mod connection;
+mod outgoing;
+pub mod reactor;
+mod ready;
+mod rpcbind;
+mod server;
+mod signals;
+
+pub use config::{Config, ConfigError};
+pub use dispatch::{Fsid, Volume};
+pub use ready::ReadyInfo;
+pub use server::{ServeError, Server, ServerHandle, Settings};
+pub use signals::serve;

@@ -1,0 +1,118 @@
+//! The outside world as a [`Runtime`]: tokio's clock and tasks, the operating system's chance.
+//!
+//! One thread runs everything: sockets, engines, devices. A second reactor would serve other
+//! volumes on a thread of its own; nothing is shared between them.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use runtime::{Clock, Instant, Random, Runtime, Spawn, Timestamp};
+use tokio::task::LocalSet;
+
+/// Runs `main` on this thread until it ends, with all tasks that it starts. What still runs then
+/// is dropped.
+///
+/// # Errors
+/// The operating system's, when it gives no event queue.
+pub fn block_on<F: Future>(main: impl FnOnce(Runtime) -> F) -> std::io::Result<F::Output> {
+    let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(LocalSet::new().block_on(&reactor, async { main(production()).await }))
+}
+
+/// The runtime of the reactor that polls the caller.
+fn production() -> Runtime {
+    Runtime {
+        clock: Rc::new(SystemClock { start: monotonic() }),
+        random: Rc::new(SystemRandom),
+        tasks: Rc::new(LocalTasks),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the monotonic time comes from")]
+fn monotonic() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the calendar time comes from")]
+fn calendar() -> SystemTime {
+    SystemTime::now()
+}
+
+struct SystemClock {
+    start: std::time::Instant,
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        let passed = monotonic().duration_since(self.start).as_nanos();
+        Instant(u64::try_from(passed).expect("the server runs for less than 584 years"))
+    }
+
+    fn wall(&self) -> Timestamp {
+        let now = calendar();
+        let (seconds, nanoseconds) = match now.duration_since(UNIX_EPOCH) {
+            Ok(after) => (after.as_secs().cast_signed(), after.subsec_nanos()),
+            Err(before) => {
+                // Timestamps count nanoseconds upwards from the second before.
+                let before = before.duration();
+                match before.subsec_nanos() {
+                    0 => (-before.as_secs().cast_signed(), 0),
+                    part => (-before.as_secs().cast_signed() - 1, 1_000_000_000 - part),
+                }
+            }
+        };
+        Timestamp { seconds, nanoseconds }
+    }
+
+    fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
+        tokio::time::sleep(duration).boxed_local()
+    }
+}
+
+struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn next_u64(&self) -> u64 {
+        getrandom::u64().expect("the operating system gives random numbers to every process")
+    }
+}
+
+struct LocalTasks;
+
+impl Spawn for LocalTasks {
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        tokio::task::spawn_local(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn the_clock_goes_on_while_a_task_sleeps() {
+        let slept = block_on(|runtime| async move {
+            let start = runtime.clock.now();
+            runtime.clock.sleep(Duration::from_millis(2)).await;
+            runtime.clock.now().since(start)
+        });
+        assert!(slept.expect("a reactor") >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn a_detached_task_runs_while_its_parent_waits() {
+        let ran = block_on(|runtime| async move {
+            let ran = Rc::new(Cell::new(false));
+            let mark = ran.clone();
+            runtime.tasks.spawn(async move { mark.set(true) }.boxed_local());
+            runtime.clock.sleep(Duration::ZERO).await;
+            tokio::task::yield_now().await;
+            ran.get()
+        });
+        assert!(ran.expect("a reactor"));
+    }
+}

@@ -1,0 +1,365 @@
+//! The server: listeners, connections, and an end in good order.
+//!
+//! # The end
+//! When it is told to stop, the server accepts nobody any more, and its connections read no more
+//! calls. What was read is answered, [`GRACE`] is given to peers to take their replies, calls that
+//! still run (a disk may be slow) run to their end, and every volume is shut down.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dispatch::{Dispatcher, Exports, Volume, Volumes, VolumesError};
+use futures::FutureExt;
+use futures::future::{Either, join_all, select};
+use runtime::Runtime;
+use runtime::sync::{Semaphore, Signal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use vfs::FsError;
+
+use crate::config::{Config, ConfigError};
+use crate::connection::Connection;
+use crate::ready::ReadyInfo;
+use crate::rpcbind;
+
+/// How long peers may take to fetch their last replies.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a closed connection waits for the peer's own end, so that no reply is lost on its way.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// How long to wait after an accept that failed for want of resources.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that the kernel keeps for us while we are busy.
+const BACKLOG: u32 = 1024;
+
+/// A configuration, and where to read it again.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What holds now.
+    pub config: Config,
+    /// The file that it came from; exports are read anew from there.
+    pub file: Option<PathBuf>,
+}
+
+/// Why a server cannot start, or ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The volumes cannot be served together.
+    #[error(transparent)]
+    Volumes(#[from] VolumesError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Signals cannot be received.
+    #[error("cannot receive signals: {0}")]
+    Signals(std::io::Error),
+    /// A volume could not be left clean. Its next start repairs it.
+    #[error("the volume {volume} could not be shut down cleanly: {source}")]
+    Shutdown {
+        /// Which.
+        volume: String,
+        /// Why.
+        source: FsError,
+    },
+    /// A second signal came before the end. Volumes are not clean; their next start repairs them.
+    #[error("stopped at once by a second signal")]
+    Interrupted,
+}
+
+/// A server that listens.
+pub struct Server {
+    runtime: Runtime,
+    settings: Settings,
+    dispatcher: Rc<Dispatcher>,
+    listeners: Vec<TcpListener>,
+    ready: ReadyInfo,
+    stop: Rc<Switch>,
+}
+
+/// What can be asked of a running server.
+#[derive(Clone)]
+pub struct ServerHandle {
+    stop: Rc<Switch>,
+    dispatcher: Rc<Dispatcher>,
+    file: Option<PathBuf>,
+}
+
+/// Is thrown once and stays so.
+#[derive(Default)]
+struct Switch {
+    thrown: Cell<bool>,
+    changed: Signal,
+}
+
+impl Switch {
+    fn throw(&self) {
+        self.thrown.set(true);
+        self.changed.notify();
+    }
+
+    /// Completes when it is thrown, or at once when it is already.
+    async fn wait(self: Rc<Self>) {
+        loop {
+            let changed = self.changed.wait();
+            if self.thrown.get() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Server {
+    /// Checks everything and listens. Nobody is served before [`Server::run`].
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub async fn bind(
+        runtime: &Runtime,
+        volumes: Vec<Volume>,
+        settings: Settings,
+    ) -> Result<Self, ServeError> {
+        let volumes = Volumes::new(volumes)?;
+        let names = volumes.iter().map(|volume| volume.name.clone()).collect();
+        let config = &settings.config;
+        let exports = exports(config, &volumes)?;
+        let (window, limits) = (config.window(), config.limits());
+        let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
+        let mut listeners = Vec::new();
+        for &address in &config.listen.0 {
+            let failed = |source| ServeError::Listen { address, source };
+            listeners.push(listen(address).map_err(failed)?);
+        }
+        let local = |listener: &TcpListener| listener.local_addr();
+        let addresses: Result<_, _> = listeners.iter().map(local).collect();
+        let addresses = addresses.expect("a socket that listens has an address");
+        let ready = ReadyInfo { addresses, volumes: names, registered: false };
+        let (runtime, stop) = (runtime.clone(), Rc::default());
+        Ok(Self { runtime, settings, dispatcher, listeners, ready, stop })
+    }
+
+    /// Where it listens, and what it serves.
+    pub fn ready(&self) -> &ReadyInfo {
+        &self.ready
+    }
+
+    /// What can be asked of it while it runs.
+    pub fn handle(&self) -> ServerHandle {
+        let (stop, dispatcher) = (self.stop.clone(), self.dispatcher.clone());
+        ServerHandle { stop, dispatcher, file: self.settings.file.clone() }
+    }
+
+    /// Tells rpcbind the ports, if the configuration wants it. A failure is a warning.
+    pub async fn register(&mut self) {
+        if !self.settings.config.rpcbind {
+            return;
+        }
+        let Some(port) = self.registered_port() else {
+            tracing::warn!("rpcbind = true is for IPv4: no such address is listened on");
+            return;
+        };
+        match rpcbind::register(&self.runtime, rpcbind::ADDRESS, port).await {
+            Ok(()) => self.ready.registered = true,
+            Err(error) => tracing::warn!(%error, "not registered; clients must be told the port"),
+        }
+    }
+
+    /// Serves until [`ServerHandle::stop`], and then ends in good order.
+    ///
+    /// # Errors
+    /// [`ServeError::Shutdown`] when a volume could not be left clean; the others still are.
+    pub async fn run(self) -> Result<(), ServeError> {
+        let connections = Connections::new(&self);
+        let accept = self.listeners.iter().map(|listener| connections.accept(listener));
+        select(join_all(accept).boxed_local(), self.stop.clone().wait().boxed_local()).await;
+        self.unregister().await;
+        drop(self.listeners);
+        connections.drain(&self.runtime).await;
+        let _quiet = self.dispatcher.quiesce().await;
+        shut_down(self.dispatcher.volumes()).await
+    }
+
+    async fn unregister(&self) {
+        if self.ready.registered
+            && let Some(port) = self.registered_port()
+            && let Err(error) = rpcbind::unregister(&self.runtime, rpcbind::ADDRESS, port).await
+        {
+            tracing::warn!(%error, "rpcbind still knows the ports");
+        }
+    }
+
+    fn registered_port(&self) -> Option<u16> {
+        let mut addresses = self.ready.addresses.iter();
+        addresses.find(|address| address.is_ipv4()).map(SocketAddr::port)
+    }
+}
+
+impl ServerHandle {
+    /// Begins the end. See the module.
+    pub fn stop(&self) {
+        self.stop.throw();
+    }
+
+    /// Reads the exports anew. On an error the old ones stay.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn reload_exports(&self) -> Result<(), ConfigError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let config = Config::read(file)?;
+        self.dispatcher.set_exports(exports(&config, self.dispatcher.volumes())?);
+        Ok(())
+    }
+
+    /// What the reply cache has seen.
+    pub fn reply_cache_counters(&self) -> dispatch::Counters {
+        self.dispatcher.reply_cache_counters()
+    }
+}
+
+/// Rules for a volume that is not there are a typing error, and a dangerous one: the volume that
+/// was meant would be open to this machine instead.
+fn exports(config: &Config, volumes: &Volumes) -> Result<Exports, ConfigError> {
+    let exports = config.exports()?;
+    let unknown = exports.named().find(|name| volumes.by_name(name.as_bytes()).is_none());
+    if let Some(volume) = unknown {
+        let served: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+        let (volume, served) = (volume.to_owned(), served.join(", "));
+        return Err(ConfigError::NoVolume { volume, served });
+    }
+    Ok(exports)
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?; // a restart must not wait for connections of the past
+    socket.set_keepalive(true)?; // and is inherited: a client that lost its power goes away
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn shut_down(volumes: &Volumes) -> Result<(), ServeError> {
+    let mut outcome = Ok(());
+    for volume in volumes.iter() {
+        if let Err(source) = volume.file_system.shutdown().await {
+            tracing::error!(volume = volume.name, %source, "not shut down cleanly");
+            outcome = Err(ServeError::Shutdown { volume: volume.name.clone(), source });
+        }
+    }
+    outcome
+}
+
+/// The connections of a server.
+struct Connections {
+    runtime: Runtime,
+    dispatcher: Rc<Dispatcher>,
+    stop: Rc<Switch>,
+    places: Rc<Semaphore>,
+    max: u64,
+    max_calls: usize,
+    /// Completes when those that are left must go.
+    abandon: Rc<Switch>,
+    warned: Cell<bool>,
+}
+
+impl Connections {
+    fn new(server: &Server) -> Self {
+        let limits = &server.settings.config.limits;
+        let max = limits.connections as u64;
+        Self {
+            runtime: server.runtime.clone(),
+            dispatcher: server.dispatcher.clone(),
+            stop: server.stop.clone(),
+            places: Semaphore::new(max),
+            max,
+            max_calls: limits.calls_per_connection as usize,
+            abandon: Rc::default(),
+            warned: Cell::new(false),
+        }
+    }
+
+    /// Accepts for ever. With all places taken, further clients wait in the kernel.
+    async fn accept(&self, listener: &TcpListener) {
+        loop {
+            if self.places.available() == 0 && !self.warned.replace(true) {
+                tracing::warn!(limit = self.max, "all connections are in use: further ones wait");
+            }
+            let place = self.places.acquire(1).await;
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let connection = self.serve(stream, peer);
+                    tokio::task::spawn_local(async move {
+                        connection.await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    self.runtime.clock.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) -> impl Future<Output = ()> + 'static {
+        let stop = self.stop.clone().wait().boxed_local();
+        let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
+        let (max_calls, abandon) = (self.max_calls, self.abandon.clone());
+        async move {
+            // Replies are gathered already; one that waits for an acknowledgement helps nobody.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%peer, %error, "gone before it was served");
+                return;
+            }
+            tracing::debug!(%peer, "connected");
+            let connection = Connection::new(stream, session, clock, max_calls, stop);
+            let served = select(connection, abandon.wait().boxed_local()).await;
+            match served {
+                Either::Left((Ok(stream), _)) => linger(stream).await,
+                Either::Left((Err(error), _)) => {
+                    tracing::debug!(%peer, %error, "connection lost");
+                }
+                Either::Right(_) => {
+                    tracing::debug!(%peer, "abandoned with replies that the peer did not take");
+                }
+            }
+            tracing::debug!(%peer, "disconnected");
+        }
+    }
+
+    /// Waits until all connections are over, or [`GRACE`] has passed.
+    async fn drain(&self, runtime: &Runtime) {
+        let all = self.places.acquire(self.max).boxed_local();
+        if let Either::Right((_, all)) = select(all, runtime.clock.sleep(GRACE)).await {
+            self.abandon.throw();
+            all.await;
+        }
+    }
+}
+
+/// Closes our side and waits a little for the peer's. A socket that is closed while calls still
+/// arrive is reset, and the reset may overtake the last replies.
+async fn linger(mut stream: TcpStream) {
+    let end = async {
+        stream.shutdown().await?;
+        let mut ignored = [0; 4096];
+        while stream.read(&mut ignored).await? > 0 {}
+        Ok::<(), std::io::Error>(())
+    };
+    // Neither an error nor a peer that stays matters any more.
+    let _ = tokio::time::timeout(LINGER, end).await;
+}
