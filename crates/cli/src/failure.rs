@@ -19,7 +19,10 @@ pub(crate) enum Failure {
         why: String,
     },
     /// Making a file system would destroy something.
-    #[error("{} holds {what}, which would be destroyed; if that is meant, say --force", path.display())]
+    #[error(
+        "{} holds {what}, which would be destroyed; if that is meant, say --force",
+        path.display()
+    )]
     Occupied {
         /// Where.
         path: PathBuf,

@@ -1,8 +1,16 @@
 //! `duramen`: what people run.
 //!
-//! Each command is a file: its arguments, its work, its words. What a VOLUME is stands in
-//! `volume.rs`; what can go wrong, and how it is said, in `failure.rs`. Exit codes: 0 when all went
-//! well, 1 when it did not, 2 when the command line makes no sense.
+//! # Layers
+//! - a file for each command: its arguments, its work, its words;
+//! - `volume`: what a VOLUME on the command line is, and how it is opened;
+//! - `signature`: what is on a disk already; `size`, `calendar`: how people write numbers;
+//! - `failure`: what can go wrong, as sentences that say where, and what to do.
+//!
+//! # Contract
+//! What was asked for goes to standard output, all else to standard error. Exit codes: 0 when all
+//! went well, 1 when it did not, 2 when the command line makes no sense. Nothing that exists is
+//! overwritten without `--force`, and a command that fails removes what it had created. A pipe
+//! whose reader has had enough is no failure.
 
 mod calendar;
 mod failure;

@@ -171,7 +171,7 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failu
     }
     if arguments.size.is_some_and(|wanted| wanted != size) {
         let sentence = format!(
-            "{} exists and has {size} bytes; leave --size away to use all of it, or remove it first",
+            "{} has {size} bytes already; leave --size away to use them all, or remove it first",
             path.display()
         );
         return Err(Failure::Usage(sentence));
