@@ -1,0 +1,82 @@
+//! Rules that are read anew while a client is connected.
+
+use std::path::PathBuf;
+
+use nfs3_types::nfs3::{GETATTR3args, MKDIR3args, Nfs3Result, nfsstat3, sattr3};
+use server::{Config, ConfigError, Settings};
+
+use crate::house::{House, at, ephemeral, with_server};
+
+/// A file of this test alone, gone at its end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("duramen-{}-{name}", std::process::id()));
+        let file = Self(path);
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).expect("the temporary directory can be written");
+    }
+
+    fn settings(&self) -> Settings {
+        let exports = Config::read(&self.0).expect("a good file").exports;
+        Settings { config: Config { exports, ..ephemeral() }, file: Some(self.0.clone()) }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn rules(access: &str, network: &str) -> String {
+    format!(
+        "[exports.data]\nclients = [{{ network = \"{network}\", access = \"{access}\", squash = \
+         \"none\" }}]\n"
+    )
+}
+
+#[test]
+fn new_rules_hold_for_a_client_that_stays_connected() {
+    let file = File::new("reload.toml", &rules("rw", "127.0.0.1"));
+    with_server(file.settings(), async |house: House| {
+        let (mut client, root) = house.mounted().await;
+        let mkdir = |name| MKDIR3args { where_: at(&root, name), attributes: sattr3::default() };
+        client.mkdir(&mkdir("one")).await.expect("a reply").unwrap();
+
+        file.write(&rules("ro", "127.0.0.1"));
+        house.handle.reload_exports().expect("a good file");
+        let refused = client.mkdir(&mkdir("two")).await.expect("a reply");
+        assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ROFS, _))), "{refused:?}");
+
+        file.write(&rules("rw", "10.0.0.0/8"));
+        house.handle.reload_exports().expect("a good file");
+        let refused = client.getattr(&GETATTR3args { object: root.clone() }).await;
+        let refused = refused.expect("a reply");
+        assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))), "{refused:?}");
+
+        file.write(&rules("rw", "127.0.0.0/8"));
+        house.handle.reload_exports().expect("a good file");
+        client.mkdir(&mkdir("two")).await.expect("a reply").unwrap();
+    });
+}
+
+#[test]
+fn a_bad_file_leaves_the_old_rules_in_force() {
+    let file = File::new("bad.toml", &rules("rw", "127.0.0.1"));
+    with_server(file.settings(), async |house: House| {
+        let (mut client, root) = house.mounted().await;
+        file.write("[exports.data]\nclients = 5\n");
+        let error = house.handle.reload_exports().expect_err("a bad file");
+        assert!(matches!(error, ConfigError::Parse { .. }), "{error}");
+        file.write(&rules("rw", "127.0.0.1").replace("data", "dta"));
+        let error = house.handle.reload_exports().expect_err("no such volume");
+        assert!(error.to_string().contains("expected one of: data"), "{error}");
+        client.getattr(&GETATTR3args { object: root }).await.expect("a reply").unwrap();
+    });
+}
