@@ -99,13 +99,10 @@ impl DiskFile {
             options.custom_flags(libc::O_EXCL); // invariant 1: claims the device
         }
         let file = options.open(path).map_err(failed)?;
-        if write
-            && is_device
-            && system::is_write_protected(&file).map_err(failed)?
-        {
+        lock(&file, path, access)?;
+        if write && is_device && system::is_write_protected(&file).map_err(failed)? {
             return Err(failed(ErrorKind::ReadOnlyFilesystem.into()));
         }
-        lock(&file, path, access)?;
         let geometry = measure(&file, is_device, access).map_err(failed)?;
         Ok(Self { file, geometry, is_device })
     }
