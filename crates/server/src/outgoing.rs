@@ -31,8 +31,12 @@ struct Last {
 impl Outgoing {
     /// Adds a reply at the end.
     pub(crate) fn push(&mut self, reply: Reply) {
-        self.replies += 1;
         let (segments, memory) = reply.into_parts();
+        self.push_segments(segments, memory);
+    }
+
+    fn push_segments(&mut self, segments: Vec<Bytes>, memory: Option<[Permit; 2]>) {
+        self.replies += 1;
         self.pieces.extend(segments.into_iter().map(|data| Piece { data, last: None }));
         let end = self.pieces.back_mut().expect("a reply has at least a header");
         end.last = Some(Last { _memory: memory });
@@ -78,5 +82,61 @@ impl Outgoing {
         if let Some(piece) = self.pieces.front_mut() {
             piece.data.advance(length);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends replies through a socket that takes `step` bytes at a time.
+    fn through(step: usize, replies: Vec<Vec<Bytes>>) -> Vec<u8> {
+        let mut outgoing = Outgoing::default();
+        let count = replies.len();
+        replies.into_iter().for_each(|segments| outgoing.push_segments(segments, None));
+        assert_eq!(outgoing.replies(), count);
+        let mut taken = Vec::new();
+        while !outgoing.is_empty() {
+            let write = |slices: &[IoSlice<'_>]| {
+                let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+                let length = all.len().min(step);
+                taken.extend(&all[..length]);
+                Ok(length)
+            };
+            outgoing.write(write).expect("it takes bytes");
+        }
+        assert_eq!(outgoing.replies(), 0);
+        taken
+    }
+
+    #[test]
+    fn bytes_go_out_in_order_however_few_at_a_time() {
+        let piece = |start: u8, length: u8| Bytes::from_iter(start..start + length);
+        let replies =
+            || vec![vec![piece(0, 5), piece(5, 1)], vec![piece(6, 7)], vec![piece(13, 2)]];
+        for step in 1..20 {
+            assert_eq!(through(step, replies()), (0..15).collect::<Vec<u8>>(), "{step}");
+        }
+    }
+
+    #[test]
+    fn more_pieces_than_one_write_takes_go_out_in_several() {
+        let replies =
+            (0..1_000).map(|number: u32| vec![Bytes::from(number.to_be_bytes().to_vec())]);
+        let taken = through(usize::MAX, replies.collect());
+        let expected: Vec<u8> = (0..1_000).flat_map(|number: u32| number.to_be_bytes()).collect();
+        assert_eq!(taken, expected);
+    }
+
+    #[test]
+    fn memory_goes_back_when_the_last_byte_of_its_reply_is_sent() {
+        let tokens = runtime::sync::Semaphore::new(10);
+        let take = || futures::executor::block_on(tokens.acquire(1));
+        let mut outgoing = Outgoing::default();
+        outgoing.push_segments(vec![Bytes::from_static(b"abcd")], Some([take(), take()]));
+        outgoing.write(|_| Ok(3)).expect("it takes bytes");
+        assert_eq!(tokens.available(), 8);
+        outgoing.write(|_| Ok(1)).expect("it takes bytes");
+        assert_eq!(tokens.available(), 10);
     }
 }

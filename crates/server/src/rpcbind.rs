@@ -141,3 +141,71 @@ fn privileged_socket() -> Option<TcpSocket> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor;
+    use tokio::net::TcpListener;
+
+    /// What a port mapper was asked: procedure, program, port.
+    type Asked = (u32, u32, u32);
+
+    /// Answers the calls of one connection with `answer`, and gives what it was asked.
+    async fn mapper(listener: TcpListener, answer: u32) -> io::Result<Vec<Asked>> {
+        let (mut stream, _) = listener.accept().await?;
+        let mut asked = Vec::new();
+        let mut record = [0; 60];
+        while stream.read_exact(&mut record).await.is_ok() {
+            let word = |index: usize| {
+                let bytes = record[4 * index..][..4].try_into().expect("four bytes");
+                u32::from_be_bytes(bytes)
+            };
+            assert_eq!((word(0), word(4), word(5)), (1 << 31 | 56, 100_000, 2));
+            assert_eq!((word(12), word(13)), (3, 6), "version 3 over TCP");
+            asked.push((word(6), word(11), word(14)));
+            let reply = [1 << 31 | 28, word(1), 1, 0, 0, 0, 0, answer];
+            stream.write_all(&reply.map(u32::to_be_bytes).concat()).await?;
+        }
+        Ok(asked)
+    }
+
+    async fn local() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let address = listener.local_addr().expect("it listens");
+        (listener, address)
+    }
+
+    #[test]
+    fn both_programs_are_set_in_place_of_what_was_there() {
+        let outcome = reactor::block_on(|runtime| async move {
+            let (listener, address) = local().await;
+            let mapper = tokio::task::spawn_local(mapper(listener, 1));
+            register(&runtime, address, 12_049).await.expect("it agrees");
+            let asked = mapper.await.expect("no panic").expect("a connection");
+            let expected = [
+                (2, 100_003, 12_049),
+                (1, 100_003, 12_049),
+                (2, 100_005, 12_049),
+                (1, 100_005, 12_049),
+            ];
+            assert_eq!(asked, expected);
+        });
+        outcome.expect("a reactor");
+    }
+
+    #[test]
+    fn a_refusal_and_an_absence_are_told() {
+        let outcome = reactor::block_on(|runtime| async move {
+            let (listener, address) = local().await;
+            tokio::task::spawn_local(mapper(listener, 0));
+            let refused = register(&runtime, address, 12_049).await;
+            assert!(matches!(refused, Err(RpcbindError::Refused)), "{refused:?}");
+            let (listener, address) = local().await;
+            drop(listener);
+            let absent = register(&runtime, address, 12_049).await;
+            assert!(matches!(absent, Err(RpcbindError::Io(_))), "{absent:?}");
+        });
+        outcome.expect("a reactor");
+    }
+}

@@ -1,0 +1,162 @@
+//! The server under the signals of a daemon, sent to this very process: a program of its own, in
+//! which the scenarios take turns.
+
+#[path = "../../dispatch/tests/dispatch/memory.rs"]
+#[allow(dead_code)]
+mod memory;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command, id};
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use memory::MemoryFileSystem;
+use nfs3_client::MountClient;
+use nfs3_client::tokio::TokioIo;
+use nfs3_types::mount::dirpath;
+use nfs3_types::rpc::{auth_unix, opaque_auth};
+use nfs3_types::xdr_codec::Opaque;
+use server::config::Listen;
+use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Volume, reactor, serve};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// A signal reaches every scenario that runs.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct House {
+    address: SocketAddr,
+    data: Rc<MemoryFileSystem>,
+    running: JoinHandle<Result<(), ServeError>>,
+}
+
+fn with_server<F: Future<Output = ()>>(file: Option<PathBuf>, test: impl FnOnce(House) -> F) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let outcome = reactor::block_on(|runtime| async move {
+        let data = MemoryFileSystem::new();
+        let file_system = data.clone();
+        let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system };
+        let listen = Listen(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
+        let settings = Settings { config: Config { listen, ..Config::default() }, file };
+        let ready: Rc<RefCell<Option<ReadyInfo>>> = Rc::default();
+        let note = ready.clone();
+        let running = tokio::task::spawn_local(async move {
+            serve(&runtime, vec![volume], settings, |info| {
+                note.replace(Some(info.clone()));
+            })
+            .await
+        });
+        until(|| ready.borrow().is_some()).await;
+        let address = ready.take().expect("ready").addresses[0];
+        let test = test(House { address, data, running });
+        tokio::time::timeout(Duration::from_secs(60), test).await
+    });
+    outcome.expect("a reactor").expect("the test ends before its deadline");
+}
+
+async fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn send(signal: &str) {
+    let sent = Command::new("kill").args([signal, &id().to_string()]).status();
+    assert!(sent.expect("kill is there").success());
+}
+
+async fn can_mount(address: SocketAddr) -> bool {
+    let io = TokioIo::new(TcpStream::connect(address).await.expect("the server accepts"));
+    let machinename = Opaque::borrowed(b"machine");
+    let user = auth_unix { machinename, ..auth_unix::default() };
+    let credential = opaque_auth::auth_unix(&user);
+    let mut mount = MountClient::new_with_auth(io, credential, opaque_auth::default());
+    mount.mnt(dirpath(Opaque::borrowed(b"/data"))).await.is_ok()
+}
+
+#[test]
+fn sigterm_and_sigint_end_it_well() {
+    for signal in ["-TERM", "-INT"] {
+        with_server(None, async |house: House| {
+            send(signal);
+            house.running.await.expect("no panic").expect("a good end");
+            assert!(house.data.stopped());
+        });
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    with_server(None, async |house: House| {
+        house.data.gate().close();
+        assert!(can_mount(house.address).await);
+        let address = house.address;
+        // A call that waits for the disk, and so keeps the server from its end.
+        tokio::task::spawn_local(async move {
+            let mut stream = TcpStream::connect(address).await.expect("the server accepts");
+            tokio::io::AsyncWriteExt::write_all(&mut stream, &mkdir()).await.expect("sent");
+            std::future::pending::<()>().await;
+        });
+        until(|| house.data.executed() == 1).await;
+        send("-TERM");
+        // The first must have been heard before the second is sent, or they are one.
+        while TcpStream::connect(house.address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!house.running.is_finished());
+        send("-TERM");
+        let ended = house.running.await.expect("no panic");
+        assert!(matches!(ended, Err(ServeError::Interrupted)), "{ended:?}");
+        assert!(!house.data.stopped());
+    });
+}
+
+#[test]
+fn sighup_reads_the_exports_anew() {
+    let path = std::env::temp_dir().join(format!("duramen-{}-sighup.toml", id()));
+    std::fs::write(&path, "").expect("the temporary directory can be written");
+    with_server(Some(path.clone()), async |house: House| {
+        assert!(can_mount(house.address).await);
+        std::fs::write(&path, "[exports.data]\nclients = []\n").expect("it can be written");
+        send("-HUP");
+        while can_mount(house.address).await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        send("-TERM");
+        house.running.await.expect("no panic").expect("a good end");
+    });
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+/// A MKDIR in the root of the volume.
+fn mkdir() -> Vec<u8> {
+    use nfs3_types::nfs3::{
+        MKDIR3args, NFS_PROGRAM, PROGRAM, VERSION, diropargs3, nfs_fh3, sattr3,
+    };
+    use nfs3_types::rpc::{call_body, fragment_header, msg_body, rpc_msg};
+    use nfs3_types::xdr_codec::Pack;
+    let root = vfs::ObjectId { ino: vfs::Ino(2), generation: 7 };
+    let handle = dispatch::Handle { fsid: Fsid(7), id: root }.encode();
+    let dir = nfs_fh3 { data: Opaque::owned(handle.to_vec()) };
+    let where_ = diropargs3 { dir, name: b"made".as_slice().into() };
+    let user = auth_unix { machinename: Opaque::borrowed(b"machine"), ..auth_unix::default() };
+    let body = call_body {
+        rpcvers: 2,
+        prog: PROGRAM,
+        vers: VERSION,
+        proc: NFS_PROGRAM::NFSPROC3_MKDIR as u32,
+        cred: opaque_auth::auth_unix(&user),
+        verf: opaque_auth::default(),
+    };
+    let mut call = Vec::new();
+    let message = rpc_msg { xid: 1, body: msg_body::CALL(body) };
+    message.pack(&mut call).expect("memory takes everything");
+    let args = MKDIR3args { where_, attributes: sattr3::default() };
+    args.pack(&mut call).expect("memory takes everything");
+    let mark = fragment_header::new(call.len() as u32, true).into_xdr_buf();
+    [&mark[..], &call].concat()
+}
