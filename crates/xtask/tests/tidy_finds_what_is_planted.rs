@@ -107,7 +107,8 @@ fn a_protocol_that_knows_an_engine() {
 #[test]
 fn a_pure_crate_that_reaches_a_reactor_through_another() {
     let planted = Planted::new("reactor");
-    planted.write("crates/helper/Cargo.toml", "[dependencies.tokio]\nversion = \"1\"\n");
+    let helper = "[package]\nname = \"helper\"\n[dependencies.tokio]\nversion = \"1\"\n";
+    planted.write("crates/a_helper/Cargo.toml", helper);
     planted.write("crates/vfs/Cargo.toml", "[build-dependencies]\nhelper.workspace = true\n");
     let findings = planted.findings();
     assert!(findings.contains("vfs must not depend on tokio through helper"), "{findings}");

@@ -11,8 +11,9 @@ use crate::{Failure, Result, command};
 /// Puts a file on the server with libnfs, and gets it back.
 pub(super) fn copy_there_and_back(server: &Server, folder: &Path) -> Result<String> {
     let port = server.port();
-    let address =
-        |path: &str| format!("nfs://127.0.0.1/{path}?version=3&nfsport={port}&mountport={port}");
+    let address = |path: &str| {
+        format!("nfs://127.0.0.1/volume/{path}?version=3&nfsport={port}&mountport={port}")
+    };
     let (there, back) = (folder.join("there"), folder.join("back"));
     let bytes = fs::read("/proc/self/exe").while_doing("our own program")?;
     fs::write(&there, &bytes).while_doing(there.display())?;

@@ -69,7 +69,11 @@ pub(super) fn guest(repository: &Repository, server: &Server, script: &str) -> G
     Guest {
         script: repository.guest_scripts().join(script),
         arguments: Vec::new(),
-        mount: Some(Mount { port: server.port(), export: "/".to_owned(), options: Vec::new() }),
+        mount: Some(Mount {
+            port: server.port(),
+            export: "/volume".to_owned(),
+            options: Vec::new(),
+        }),
         disk: None,
         share: None,
         time_limit: TIME_LIMIT,

@@ -17,6 +17,11 @@ const READY: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(60);
 /// The size of the volume.
 const SIZE: &str = "10G";
+/// The guest's root is root here, so that it can make devices and give files away.
+const CONFIGURATION: &str = r#"
+[exports.volume]
+clients = [{ network = "127.0.0.1", access = "rw", squash = "none" }]
+"#;
 
 /// A server of one volume.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ impl Server {
     /// Makes a volume in the folder `volume` and serves it.
     pub(super) fn create(binary: &Path, volume: &Path) -> Result<Server> {
         let port = free_port()?;
+        let configuration = volume.with_extension("toml");
+        fs::write(&configuration, CONFIGURATION).while_doing(configuration.display())?;
         let process = start(binary, volume, port, &["--create", SIZE])?;
         Ok(Server { binary: binary.to_owned(), volume: volume.to_owned(), port, process })
     }
@@ -78,12 +85,9 @@ impl Server {
         }
     }
 
-    /// The disk image: by far the largest file of the volume's folder.
-    pub(super) fn image(&self) -> Result<PathBuf> {
-        let entries = fs::read_dir(&self.volume).while_doing(self.volume.display())?;
-        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
-        paths.max_by_key(size).ok_or_else(|| Failure::new("the volume's folder is empty"))
+    /// The disk image.
+    pub(super) fn image(&self) -> PathBuf {
+        self.volume.join("disk.img")
     }
 }
 
@@ -102,6 +106,7 @@ fn start(binary: &Path, volume: &Path, port: u16, more: &[&str]) -> Result<Child
     let log = File::options().append(true).create(true).open(&log).while_doing(log.display())?;
     let mut serve = Command::new(binary);
     serve.arg("serve").arg(volume).args(["--listen", &format!("127.0.0.1:{port}")]).args(more);
+    serve.arg("--config").arg(volume.with_extension("toml"));
     serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut process = serve.spawn().while_doing("starting the server")?;
     let output = process.stdout.take().expect("standard output was asked for");

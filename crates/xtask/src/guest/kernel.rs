@@ -18,20 +18,20 @@ const MEMORY_MIB: u64 = 1024;
 
 /// The guest's first process.
 const INIT: &str = include_str!("init.sh");
-/// Why the kernel needs it is said in the file.
-const PTRACE_PADDING: &str = include_str!("ptrace_padding.c");
+/// Why the kernel and its network need it is said in the file.
+const PRELOAD: &str = include_str!("preload.c");
 
 /// Boots `guest` in a temporary folder that lives as long as it does.
 pub(super) fn boot(guest: &Guest) -> Result<Running> {
     setup::guest()?;
     let folder = TemporaryFolder::new("guest")?;
     write_init(folder.path(), &settings(guest, folder.path())?)?;
-    let padding = build_ptrace_padding(folder.path())?;
+    let preload = build_preload(folder.path())?;
     let console = fs::File::create(folder.path().join("console")).while_doing("the console")?;
 
     let mut kernel = Command::new(KERNEL);
     kernel.args(command_line(guest, folder.path())?);
-    kernel.env("LD_PRELOAD", padding).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(console);
+    kernel.env("LD_PRELOAD", preload).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(console);
     if shared_memory_suffices()? {
         // Without these the kernel keeps its memory in /dev/shm, which is memory in fact.
         kernel.env_remove("TMPDIR").env_remove("TMP").env_remove("TEMP");
@@ -127,10 +127,10 @@ fn load_order(list: &str, wanted: &[&str]) -> Vec<String> {
     order
 }
 
-fn build_ptrace_padding(folder: &Path) -> Result<PathBuf> {
-    let source = folder.join("ptrace_padding.c");
-    let library = folder.join("ptrace_padding.so");
-    fs::write(&source, PTRACE_PADDING).while_doing("ptrace_padding.c")?;
+fn build_preload(folder: &Path) -> Result<PathBuf> {
+    let source = folder.join("preload.c");
+    let library = folder.join("preload.so");
+    fs::write(&source, PRELOAD).while_doing("preload.c")?;
     command::run(
         Command::new("gcc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source),
     )?;

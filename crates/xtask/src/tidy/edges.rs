@@ -17,7 +17,7 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
     (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
     (&["ffs", "lfs", "shadow", "namespace"], &["nfs", "dispatch"], "an engine knows no protocol"),
-    (&["xtask"], &["server", "ffs", "nfs", "cli"], "it meets the product as a stranger would"),
+    (&["xtask"], &["duramen", "server", "ffs"], "it meets the product as a stranger would"),
 ];
 
 /// Who may depend, among our own crates, on these alone.
@@ -27,6 +27,8 @@ const ONLY: &[(&str, &[&str])] =
 /// What a crate's manifest names.
 #[derive(Debug, Default)]
 struct Needs {
+    /// The manifest.
+    path: String,
     /// Dependencies of the crate itself and of its build script, each with its line.
     built: Vec<(String, usize)>,
     /// Dependencies of its tests.
@@ -38,26 +40,26 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
     for name in tree.crates() {
         let path = format!("crates/{name}/Cargo.toml");
         let manifest = tree.file(&path).and_then(|file| file.text.as_deref()).unwrap_or_default();
-        crates.insert(name, needs(manifest));
+        crates.insert(package_name(manifest).unwrap_or(name), Needs { path, ..needs(manifest) });
     }
     for (name, needs) in &crates {
-        let path = format!("crates/{name}/Cargo.toml");
+        let path = &needs.path;
         for (need, line) in &needs.built {
             for (who, never, why) in NEVER.iter().filter(|(who, _, _)| who.contains(name)) {
                 let reached = never.iter().find(|never| reaches(&crates, need, never));
                 if let Some(never) = reached.filter(|_| !who.contains(&need.as_str())) {
-                    findings.add(&path, *line, edge(name, need, never, why));
+                    findings.add(path, *line, edge(name, need, never, why));
                 }
             }
             let only =
                 ONLY.iter().find(|(who, only)| who == name && !only.contains(&need.as_str()));
             if only.is_some() && crates.contains_key(need.as_str()) {
-                findings.add(&path, *line, edge(name, need, need, "it sits at the bottom"));
+                findings.add(path, *line, edge(name, need, need, "it sits at the bottom"));
             }
         }
         let server = needs.tested.iter().find(|(need, _)| need == "server");
         if let Some((_, line)) = server.filter(|_| PURE.contains(name)) {
-            findings.add(&path, *line, edge(name, "server", "server", "not even in its tests"));
+            findings.add(path, *line, edge(name, "server", "server", "not even in its tests"));
         }
     }
 }
@@ -71,6 +73,12 @@ fn edge(name: &str, need: &str, never: &str, why: &str) -> String {
 fn reaches(crates: &BTreeMap<&str, Needs>, from: &str, to: &str) -> bool {
     let built = crates.get(from).map(|needs| needs.built.as_slice()).unwrap_or_default();
     from == to || built.iter().any(|(need, _)| reaches(crates, need, to))
+}
+
+/// What the crate is called by those that need it: its folder may be called otherwise.
+fn package_name(manifest: &str) -> Option<&str> {
+    let mut lines = manifest.lines().skip_while(|line| line.trim() != "[package]");
+    lines.find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
 }
 
 /// The dependencies that a manifest names, in whatever of its ways.

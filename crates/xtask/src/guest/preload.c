@@ -1,20 +1,26 @@
 /*
- * Lets an older user-mode-linux run on a newer processor.
+ * Two C library functions as the guest needs them, preloaded into its kernel and its network.
  *
- * That kernel keeps a process's floating-point state in an area of fixed size, from before there
- * were AMX tiles, and hands it to the host with PTRACE_SETREGSET. A host whose processor has more
- * state refuses the short area with EFAULT, and the guest dies at its first process. This library,
- * preloaded, stands in for the C library's ptrace(): it fills such an area up with zeros to the
+ * ptrace() lets an older user-mode-linux run on a newer processor. That kernel keeps a process's
+ * floating-point state in an area of fixed size, from before there were AMX tiles, and hands it to
+ * the host with PTRACE_SETREGSET. A host whose processor has more state refuses the short area with
+ * EFAULT, and the guest dies at its first process. So such an area is filled up with zeros to the
  * size that the host wants. Zeros are right: the area's own header says which parts it holds, and
- * what it does not hold is in its initial state.
+ * what it does not hold is in its initial state. There is one buffer, because the kernel traces
+ * from one thread.
  *
- * There is one buffer, because the kernel traces from one thread.
+ * socket() makes slirp send at once. It passes a large request on in pieces, and without
+ * TCP_NODELAY each piece but the first waits until the server's kernel has acknowledged the one
+ * before, which that kernel puts off for 40 ms: the guest's every write would take that long.
  */
 #include <elf.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -77,4 +83,15 @@ long ptrace(enum __ptrace_request request, ...)
 		break;
 	}
 	return pass_on(request, process, address, data);
+}
+
+int socket(int domain, int type, int protocol)
+{
+	int made = syscall(SYS_socket, domain, type, protocol);
+	int yes = 1;
+
+	/* Fails on every other kind of socket, which is as good. */
+	if (made >= 0 && domain == AF_INET)
+		setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+	return made;
 }
