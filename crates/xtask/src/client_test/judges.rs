@@ -7,74 +7,109 @@ use std::time::Duration;
 
 use super::manifest::{self, Names};
 use super::report::Report;
+use super::scenarios;
 use super::server::Server;
-use super::{Plan, scenarios};
 use crate::failure::While;
 use crate::guest::{self, Guest};
 use crate::{Failure, Repository, Result, command, setup};
 
-/// The file of the shared folder that holds the tree as NFS shows it.
+/// The tree as NFS shows it, and as each reader of the disk sees it: files of the shared folder.
 const MOUNT: &str = "mount";
+const DRIVER: &str = "driver";
+const DISSECT: &str = "dissect";
+const SLEUTH_KIT: &str = "sleuthkit";
 /// The time limit for a guest that reads everything.
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
 
-/// Lists the whole mount into the folder `share`.
-pub(super) fn list_mount(repository: &Repository, server: &Server, share: &Path) -> Result<String> {
-    let mut guest = scenarios::guest(repository, server, "manifest.py");
-    guest.arguments = vec!["/mnt".to_owned(), format!("/run/share/{MOUNT}")];
-    guest.share = Some(share.to_owned());
-    guest.time_limit = TIME_LIMIT;
-    list(&guest)
+/// A disk, and the folder where the testimonies about it are collected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Evidence<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) image: &'a Path,
+    pub(super) share: &'a Path,
 }
 
-/// Shows the disk to every judge.
-pub(super) fn judge(
-    repository: &Repository,
-    image: &Path,
-    share: &Path,
-    plan: &Plan,
-    report: &mut Report,
-) {
-    check_every_invariant(repository, image, report);
-    report.step("the kernel's UFS driver", || {
-        let guest = Guest {
-            script: repository.guest_scripts().join("manifest.py"),
-            arguments: vec!["/run/ufs".to_owned(), "/run/share/driver".to_owned()],
+impl Evidence<'_> {
+    /// Lists the tree as a client sees it.
+    pub(super) fn list_mount(&self, server: &Server) -> Result<String> {
+        let mut guest = scenarios::guest(self.repository, server, "manifest.py");
+        guest.arguments = vec!["/mnt".to_owned(), format!("/run/share/{MOUNT}")];
+        guest.share = Some(self.share.to_owned());
+        guest.time_limit = TIME_LIMIT;
+        list(&guest)
+    }
+
+    /// Lists the tree as the kernel's UFS driver sees it on the disk.
+    pub(super) fn list_disk(&self) -> Result<String> {
+        list(&Guest {
+            script: self.repository.guest_scripts().join("manifest.py"),
+            arguments: vec!["/run/ufs".to_owned(), format!("/run/share/{DRIVER}")],
             mount: None,
-            disk: Some(image.to_owned()),
-            share: Some(share.to_owned()),
+            disk: Some(self.image.to_owned()),
+            share: Some(self.share.to_owned()),
             time_limit: TIME_LIMIT,
-        };
-        list(&guest)?;
-        compare(share, "driver", Names::Any)
-    });
-    report.step("dissect.ffs", || {
-        let mut reader = Command::new(setup::python(repository)?);
-        reader.arg("-B").arg(repository.judges().join("dissect_manifest.py"));
-        command::capture(reader.arg(image).arg(share.join("dissect")))?;
-        compare(share, "dissect", Names::Any)
-    });
-    report.step("the Sleuth Kit", || {
-        let mut reader = Command::new("/usr/bin/python3");
-        reader.arg("-B").arg(repository.judges().join("sleuthkit_manifest.py"));
-        reader.arg(image).arg(share.join("sleuthkit")).arg(if plan.full { "1" } else { "10" });
-        command::capture(&mut reader)?;
-        compare(share, "sleuthkit", Names::Plain)
-    });
-}
+        })
+    }
 
-/// The checker is reference material, which a stranger's clone does not have.
-fn check_every_invariant(repository: &Repository, image: &Path, report: &mut Report) {
-    let folder = repository.shared().map(|folder| folder.join("oracles/ufs2_verify.py"));
-    let Some(checker) = folder.filter(|checker| checker.is_file()) else {
-        println!("client test: every invariant: SKIPPED, the checker ufs2_verify.py is not here");
-        return;
-    };
-    report.step("every invariant", || {
-        let mut python = Command::new("/usr/bin/python3");
-        let verdict = command::capture(python.arg("-B").arg(checker).arg("--clean").arg(image))?;
-        Ok(verdict.lines().last().unwrap_or("no finding").to_owned())
-    });
+    /// Compares the two.
+    pub(super) fn compare_with_driver(&self) -> Result<String> {
+        self.compare(DRIVER, Names::Any)
+    }
+
+    /// The kernel's UFS driver reads everything.
+    pub(super) fn show_to_driver(&self, name: &str, report: &mut Report) {
+        report.step(name, || {
+            self.list_disk()?;
+            self.compare_with_driver()
+        });
+    }
+
+    /// The library dissect.ffs reads everything.
+    pub(super) fn show_to_dissect(&self, name: &str, report: &mut Report) {
+        report.step(name, || {
+            let mut reader = Command::new(setup::python(self.repository)?);
+            reader.arg("-B").arg(self.repository.judges().join("dissect_manifest.py"));
+            command::capture(reader.arg(self.image).arg(self.share.join(DISSECT)))?;
+            self.compare(DISSECT, Names::Any)
+        });
+    }
+
+    /// The Sleuth Kit lists everything, and reads one file in `every`.
+    pub(super) fn show_to_sleuth_kit(&self, name: &str, every: u32, report: &mut Report) {
+        report.step(name, || {
+            let mut reader = Command::new("/usr/bin/python3");
+            reader.arg("-B").arg(self.repository.judges().join("sleuthkit_manifest.py"));
+            reader.arg(self.image).arg(self.share.join(SLEUTH_KIT)).arg(every.to_string());
+            command::capture(&mut reader)?;
+            self.compare(SLEUTH_KIT, Names::Plain)
+        });
+    }
+
+    /// The checker of every invariant finds nothing. It is reference material, which a stranger's
+    /// clone does not have.
+    pub(super) fn show_to_checker(&self, name: &str, report: &mut Report) {
+        let checker = self.repository.shared().map(|shared| shared.join("oracles/ufs2_verify.py"));
+        let Some(checker) = checker.filter(|checker| checker.is_file()) else {
+            println!("client test: {name}: SKIPPED, the checker ufs2_verify.py is not here");
+            return;
+        };
+        report.step(name, || {
+            let mut python = Command::new("/usr/bin/python3");
+            python.arg("-B").arg(checker).arg("--clean").arg(self.image);
+            let verdict = command::capture(&mut python)?;
+            Ok(verdict.lines().last().unwrap_or("no finding").to_owned())
+        });
+    }
+
+    /// Compares a reader's testimony with that of the mount.
+    fn compare(&self, reader: &str, names: Names) -> Result<String> {
+        let read = |name: &str| fs::read_to_string(self.share.join(name)).while_doing(name);
+        let (differences, count) = manifest::differences(&read(MOUNT)?, &read(reader)?, names);
+        if differences.is_empty() {
+            return Ok(format!("sees the same {count} files as the client"));
+        }
+        Err(Failure::new(format!("it sees otherwise:\n    {}", differences.join("\n    "))))
+    }
 }
 
 fn list(guest: &Guest) -> Result<String> {
@@ -83,14 +118,4 @@ fn list(guest: &Guest) -> Result<String> {
         Some(did) if outcome.status == 0 => Ok(did.to_owned()),
         _ => Err(Failure::new(outcome.output)),
     }
-}
-
-/// Compares a manifest of the disk with that of the mount.
-fn compare(share: &Path, reader: &str, names: Names) -> Result<String> {
-    let read = |name: &str| fs::read_to_string(share.join(name)).while_doing(name);
-    let (differences, count) = manifest::differences(&read(MOUNT)?, &read(reader)?, names);
-    if differences.is_empty() {
-        return Ok(format!("sees the same {count} files as the client"));
-    }
-    Err(Failure::new(format!("it sees otherwise:\n    {}", differences.join("\n    "))))
 }

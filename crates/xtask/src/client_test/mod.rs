@@ -8,10 +8,12 @@
 //! 5. The [`judges`] read the disk: the kernel's own UFS driver, the Sleuth Kit, dissect.ffs and,
 //!    where it is at hand, a checker of every invariant of the format. Each must find the manifest
 //!    there, byte by byte.
+//! 6. The same in small for a [`foreign`] disk, made by a FreeBSD kernel.
 //!
 //! One test is one check of a script, or one judge. A scenario that cannot be carried out is a
 //! failed test.
 
+mod foreign;
 mod judges;
 mod libnfs;
 mod manifest;
@@ -20,10 +22,13 @@ mod scenarios;
 mod server;
 
 use std::fs;
+use std::path::Path;
 
+use judges::Evidence;
 use report::Report;
 use server::Server;
 
+use crate::failure::While;
 use crate::temporary::TemporaryFolder;
 use crate::{Repository, Result, Totals, setup};
 
@@ -42,20 +47,37 @@ pub struct Plan {
 pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
     setup::all(repository)?;
     let folder = TemporaryFolder::new("client-test")?;
-    let volume = folder.path().join("volume");
-    let share = folder.path().join("share");
-    fs::create_dir(&share).expect("the folder was just made, and is ours");
-
     let mut report = Report::new(plan.verbose);
     let binary = server::build(repository)?;
-    let mut server = Server::create(&binary, &volume)?;
-    for scenario in scenarios::chosen(plan)? {
-        scenario.run(repository, &mut server, plan, &mut report);
+    own_volume(repository, &binary, folder.path(), plan, &mut report)?;
+    if plan.scenarios.is_empty() {
+        foreign::test(repository, &binary, folder.path(), &mut report);
     }
-    report.step("libnfs", || libnfs::copy_there_and_back(&server, folder.path()));
-    report.step("manifest", || judges::list_mount(repository, &server, &share));
-    let image = server.image();
-    report.step("stop", || server.stop());
-    judges::judge(repository, &image, &share, plan, &mut report);
     Ok(report.totals())
+}
+
+/// Everything about a volume that we made.
+fn own_volume(
+    repository: &Repository,
+    binary: &Path,
+    folder: &Path,
+    plan: &Plan,
+    report: &mut Report,
+) -> Result<()> {
+    let share = folder.join("share");
+    fs::create_dir(&share).while_doing(share.display())?;
+    let mut server = Server::create(binary, &folder.join("volume"))?;
+    for scenario in scenarios::chosen(plan)? {
+        scenario.run(repository, &mut server, plan, report);
+    }
+    report.step("libnfs", || libnfs::copy_there_and_back(&server, folder));
+    let image = server.image();
+    let evidence = Evidence { repository, image: &image, share: &share };
+    report.step("manifest", || evidence.list_mount(&server));
+    report.step("stop", || server.stop());
+    evidence.show_to_checker("every invariant", report);
+    evidence.show_to_driver("the kernel's UFS driver", report);
+    evidence.show_to_dissect("dissect.ffs", report);
+    evidence.show_to_sleuth_kit("the Sleuth Kit", if plan.full { 1 } else { 10 }, report);
+    Ok(())
 }

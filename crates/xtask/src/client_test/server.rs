@@ -43,10 +43,19 @@ pub(super) fn build(repository: &Repository) -> Result<PathBuf> {
 impl Server {
     /// Makes a volume in the folder `volume` and serves it.
     pub(super) fn create(binary: &Path, volume: &Path) -> Result<Server> {
+        Server::new(binary, volume, &["--create", SIZE])
+    }
+
+    /// Serves the disk image `volume` as it is.
+    pub(super) fn open(binary: &Path, volume: &Path) -> Result<Server> {
+        Server::new(binary, volume, &[])
+    }
+
+    fn new(binary: &Path, volume: &Path, more: &[&str]) -> Result<Server> {
         let port = free_port()?;
         let configuration = volume.with_extension("toml");
         fs::write(&configuration, CONFIGURATION).while_doing(configuration.display())?;
-        let process = start(binary, volume, port, &["--create", SIZE])?;
+        let process = start(binary, volume, port, more)?;
         Ok(Server { binary: binary.to_owned(), volume: volume.to_owned(), port, process })
     }
 
