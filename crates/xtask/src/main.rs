@@ -38,6 +38,9 @@ struct ClientTest {
     /// Show what the guest prints while it runs
     #[arg(long)]
     verbose: bool,
+    /// Keep the volume and the server's log, and say where they are
+    #[arg(long)]
+    keep: bool,
     /// Run only the scenarios of these names (the disk is judged in any case)
     scenarios: Vec<String>,
 }
@@ -85,8 +88,8 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
         Chore::Setup => setup::all(repository).map(|()| ExitCode::SUCCESS),
         Chore::Test => test::run(repository).map(passed),
         Chore::Tidy => tidy::run(repository).map(passed),
-        Chore::ClientTest(ClientTest { full, verbose, scenarios }) => {
-            let plan = client_test::Plan { full, verbose, scenarios };
+        Chore::ClientTest(ClientTest { full, verbose, keep, scenarios }) => {
+            let plan = client_test::Plan { full, verbose, keep, scenarios };
             let totals = client_test::run(repository, &plan)?;
             println!("{totals}");
             Ok(passed(totals.failed == 0))

@@ -11,6 +11,7 @@ use crate::failure::While;
 #[derive(Debug)]
 pub(crate) struct TemporaryFolder {
     path: PathBuf,
+    kept: bool,
 }
 
 impl TemporaryFolder {
@@ -24,7 +25,13 @@ impl TemporaryFolder {
         // One of the same name can only be left over from a process that was killed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).while_doing(path.display())?;
-        Ok(TemporaryFolder { path })
+        Ok(TemporaryFolder { path, kept: false })
+    }
+
+    /// The same folder, to be left behind.
+    pub(crate) fn keep(mut self) -> TemporaryFolder {
+        self.kept = true;
+        self
     }
 
     /// Where it is.
@@ -35,6 +42,8 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
     }
 }

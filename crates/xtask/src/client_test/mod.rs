@@ -39,6 +39,8 @@ pub struct Plan {
     pub full: bool,
     /// Show what the guests print.
     pub verbose: bool,
+    /// Keep the volume, and say where it is.
+    pub keep: bool,
     /// The scenarios to run; all of them if this is empty.
     pub scenarios: Vec<String>,
 }
@@ -47,11 +49,18 @@ pub struct Plan {
 pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
     setup::all(repository)?;
     let folder = TemporaryFolder::new("client-test")?;
+    let folder = if plan.keep { folder.keep() } else { folder };
     let mut report = Report::new(plan.verbose);
     let binary = server::build(repository)?;
     own_volume(repository, &binary, folder.path(), plan, &mut report)?;
     if plan.scenarios.is_empty() {
         foreign::test(repository, &binary, folder.path(), &mut report);
+    }
+    if report.totals().failed > 0 {
+        println!("client test: the server's last words:\n{}", server::last_words(folder.path()));
+    }
+    if plan.keep {
+        println!("client test: the volume is in {}", folder.path().display());
     }
     Ok(report.totals())
 }

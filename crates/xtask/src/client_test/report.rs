@@ -16,6 +16,7 @@ pub(super) struct Report {
 /// What a script has said, line by line, in the language of `guest/checks.py`.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
+    aloud: bool,
     checks: Totals,
     complaints: Vec<String>,
     lines: Vec<String>,
@@ -47,12 +48,9 @@ impl Report {
     /// Carries out one step that runs a script, whose checks are the tests.
     pub(super) fn script(&mut self, name: &str, step: impl FnOnce(&mut Transcript) -> Result<i32>) {
         let start = clock::now();
-        let mut transcript = Transcript::default();
+        let mut transcript = Transcript { aloud: self.verbose, ..Transcript::default() };
         let ended = step(&mut transcript);
         let seconds = start.elapsed().as_secs_f64();
-        if self.verbose {
-            transcript.lines.iter().for_each(|line| println!("    {line}"));
-        }
         let failure = transcript.verdict(ended);
         self.totals += transcript.checks;
         self.totals += Totals { passed: 0, failed: u64::from(failure.is_some()) };
@@ -65,12 +63,7 @@ impl Report {
             println!("client test: {name}: {did}; {checks} checks ({seconds:.1} s)");
         } else {
             println!("client test: {name}: FAILED ({seconds:.1} s)");
-            transcript.complaints.iter().for_each(|line| println!("    {line}"));
-            if let Some(failure) = failure {
-                let first = transcript.lines.len().saturating_sub(LAST_LINES);
-                transcript.lines[first..].iter().for_each(|line| println!("    {line}"));
-                println!("    {failure}");
-            }
+            transcript.complain(failure);
         }
     }
 }
@@ -86,7 +79,20 @@ impl Transcript {
         } else if let Some(sentence) = line.strip_prefix("did: ") {
             self.did = Some(sentence.to_owned());
         }
+        if self.aloud {
+            println!("    {line}");
+        }
         self.lines.push(line.to_owned());
+    }
+
+    /// Tells what went wrong: the failed checks, and if that is not all, the last lines too.
+    fn complain(&self, failure: Option<Failure>) {
+        self.complaints.iter().for_each(|line| println!("    {line}"));
+        if let Some(failure) = failure {
+            let first = self.lines.len().saturating_sub(LAST_LINES);
+            self.lines[first..].iter().for_each(|line| println!("    {line}"));
+            println!("    {failure}");
+        }
     }
 
     /// What is wrong beyond the failed checks: a script that ended badly, or before its end.

@@ -15,6 +15,8 @@ use crate::{Failure, Repository, Result, clock, command};
 const READY: Duration = Duration::from_secs(60);
 /// How long the server may take to end when it is asked to.
 const STOP: Duration = Duration::from_secs(60);
+/// How many lines of its log to show when something failed.
+const LAST_WORDS: usize = 40;
 /// The size of the volume.
 const SIZE: &str = "10G";
 /// The guest's root is root here, so that it can make devices and give files away.
@@ -156,6 +158,13 @@ fn announce(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
         }
     });
     receiver
+}
+
+/// The last lines of the log of the server of our own volume, in the test's `folder`.
+pub(super) fn last_words(folder: &Path) -> String {
+    let log = fs::read_to_string(folder.join("volume.log")).unwrap_or_default();
+    let lines = log.lines().collect::<Vec<_>>();
+    lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
 }
 
 /// A port that nobody uses. It is one below those that the system gives to outgoing connections:
