@@ -300,12 +300,12 @@ fn overlaps(one: &Range<usize>, other: &Range<usize>) -> bool {
 }
 
 /// Bit `index` of a map, lowest bit of a byte first.
-pub fn bit_at(map: &[u8], index: usize) -> bool {
+pub(crate) fn bit_at(map: &[u8], index: usize) -> bool {
     map[index / 8] >> (index % 8) & 1 == 1
 }
 
 /// Sets bit `index` of a map.
-pub fn set_bit(map: &mut [u8], index: usize, value: bool) {
+pub(crate) fn set_bit(map: &mut [u8], index: usize, value: bool) {
     let mask = 1 << (index % 8);
     if value {
         map[index / 8] |= mask;

@@ -72,12 +72,7 @@ impl Home {
     ///
     /// # Errors
     /// [`FsError::Io`] when it cannot be read, [`FsError::Corrupt`] when it is no such block.
-    pub async fn load(
-        &self,
-        address: u64,
-        size: usize,
-        role: Role,
-    ) -> Result<Rc<Buffer>, FsError> {
+    pub async fn load(&self, address: u64, size: usize, role: Role) -> Result<Rc<Buffer>, FsError> {
         loop {
             if let Some(buffer) = self.cached(address) {
                 return if buffer.role() == role { Ok(buffer) } else { Err(FsError::Corrupt) };
@@ -200,7 +195,7 @@ impl Home {
 }
 
 /// Derives what follows from the maps of a group, and seals the block.
-pub fn seal_group(geometry: &Geometry, group: u64, block: &mut [u8], now_seconds: i64) {
+pub(crate) fn seal_group(geometry: &Geometry, group: u64, block: &mut [u8], now_seconds: i64) {
     derive::recompute_group(geometry, group, block);
     GroupHeader::of_mut(block).time.set(now_seconds);
     geometry.seal_group(block);

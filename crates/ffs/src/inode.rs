@@ -20,6 +20,7 @@ use std::rc::Rc;
 
 use runtime::sync::Lock;
 use vfs::{Attributes, FileKind, FsError, Ino, ObjectId, Sequence, Timestamp};
+use zerocopy::IntoBytes;
 
 use crate::buffer::{Buffer, Edit};
 use crate::dir_index::DirIndex;
@@ -31,8 +32,10 @@ use crate::pages::Pages;
 pub struct Volatile {
     /// The length that readers see.
     pub size: u64,
-    /// When the newest write came.
-    pub time: Timestamp,
+    /// When its content changed last.
+    pub mtime: Timestamp,
+    /// When anything of it changed last.
+    pub ctime: Timestamp,
 }
 
 /// See the module's prose.
@@ -109,6 +112,16 @@ impl Node {
         self.dinode.get()
     }
 
+    /// The inode with the times that readers see: what an Update starts from.
+    pub(crate) fn dinode_with_times(&self) -> Dinode {
+        let mut dinode = self.dinode.get();
+        if let Some(volatile) = self.volatile.get() {
+            dinode.set_modify_time(volatile.mtime);
+            dinode.set_change_time(volatile.ctime);
+        }
+        dinode
+    }
+
     /// The length that readers see, in bytes.
     pub fn size(&self) -> u64 {
         self.volatile.get().map_or(self.dinode.get().size.get(), |volatile| volatile.size)
@@ -133,8 +146,8 @@ impl Node {
             ino: Ino(self.ino),
             generation: self.generation,
             atime: dinode.access_time(),
-            mtime: volatile.map_or(dinode.modify_time(), |volatile| volatile.time),
-            ctime: volatile.map_or(dinode.change_time(), |volatile| volatile.time),
+            mtime: volatile.map_or(dinode.modify_time(), |volatile| volatile.mtime),
+            ctime: volatile.map_or(dinode.change_time(), |volatile| volatile.ctime),
         }
     }
 
@@ -160,13 +173,17 @@ impl Node {
 
     /// The edit that puts `dinode` into the inode block.
     pub(crate) fn edit(&self, dinode: &Dinode) -> (Rc<Buffer>, Edit) {
-        let new = Box::from(dinode.as_image().as_slice());
+        let new = Box::from(dinode.as_bytes());
         (self.buffer.clone(), Edit::Bytes { offset: self.offset, new })
     }
 
     /// Takes over what an Update left in the buffer.
     pub(crate) fn set_dinode(&self, dinode: Dinode) {
         self.dinode.set(dinode);
+        if let Some(volatile) = self.volatile.get() {
+            let (mtime, ctime) = (dinode.modify_time(), dinode.change_time());
+            self.volatile.set(Some(Volatile { mtime, ctime, ..volatile }));
+        }
     }
 
     /// Sets the access time without an Update: nobody waits for it, and a crash may lose it.

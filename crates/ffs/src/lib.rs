@@ -1,5 +1,43 @@
 //! FFS on disks in the UFS2 format of FreeBSD.
+//!
+//! Layers, from the bottom:
+//!
+//! * [`layout`] alone knows bytes; [`derive`] computes what follows from maps; [`mkfs`] makes disks.
+//! * `buffer` and `home`: metadata blocks in memory, each the current image plus the deltas that
+//!   are not durable yet, and the device below them.
+//! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
+//!   designs differ.
+//! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers, directory
+//!   chunks, data on its way.
+//! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
+//! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
+//! * [`mount`] and [`rebuild`]: opening, stopping, and coming back after a cut.
+//!
+//! The contract is that of [`namespace::Store`]: the verbs plan, `commit` applies, a receipt tells
+//! when it is on stable storage. The commit point is the policy's; see [`policy::sync`].
+//!
+//! Architecture invariant: no clock, randomness, task or device that was not handed in.
 
+mod alloc;
+mod buffer;
+mod data;
 pub mod derive;
+mod dir;
+mod dir_index;
+mod directory;
+mod engine;
+mod home;
+mod inode;
 pub mod layout;
+mod map;
 pub mod mkfs;
+pub mod mount;
+mod pages;
+pub mod policy;
+pub mod rebuild;
+mod size;
+mod store;
+mod update;
+
+pub use engine::Ffs;
+pub use mount::{OpenError, OpenOptions, Opened, ReadOnlyReason, open};

@@ -23,8 +23,10 @@ use std::rc::Rc;
 
 use crate::alloc::{Freed, Promise};
 use crate::buffer::{Buffer, Edit};
+use crate::dir_index::IndexChange;
 use crate::inode::Node;
 use crate::layout::Dinode;
+use zerocopy::IntoBytes;
 
 /// What a change means. Policies decide by this, and by nothing else, what must land before what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,24 +85,49 @@ pub struct Update {
     pub(crate) freed: Vec<Freed>,
     /// Buffers that come into being with this Update.
     pub(crate) fresh: Vec<Rc<Buffer>>,
+    /// Buffers that become longer when it is applied, and how long.
+    pub(crate) grown: Vec<(Rc<Buffer>, usize)>,
     /// Pointers of existing indirect blocks that this Update sets: (block, slot) to fragment.
     pub(crate) pointers: BTreeMap<(u64, usize), u64>,
+    /// What the name indexes of directories learn when it is applied.
+    pub(crate) index_changes: Vec<(Rc<Node>, IndexChange)>,
+    /// Files that begin (true) or end (false) with this Update.
+    pub(crate) lives: Vec<(Rc<Node>, bool)>,
+    /// Large files that lose their last name: freed in steps afterwards.
+    pub(crate) orphans: Vec<Rc<Node>>,
+    /// Files that end with UNSTABLE data: it ends with them.
+    pub(crate) discards: Vec<Rc<Node>>,
     working: BTreeMap<u64, Working>,
-    /// Whether the reserve for the superuser may be used.
-    pub(crate) privileged: bool,
+    pub(crate) budget: Budget,
+}
+
+/// Which space an Update may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// What is above the reserve.
+    User,
+    /// All of it.
+    Superuser,
+    /// What was set aside for it before: checked then.
+    Reserved,
 }
 
 impl Update {
-    /// An empty Update; `privileged` may use the space that is kept for the superuser.
-    pub fn new(privileged: bool) -> Self {
+    /// An empty Update that may take space from `budget`.
+    pub fn new(budget: Budget) -> Self {
         Self {
             items: Vec::new(),
             promises: Vec::new(),
             freed: Vec::new(),
             fresh: Vec::new(),
+            grown: Vec::new(),
             pointers: BTreeMap::new(),
+            index_changes: Vec::new(),
+            lives: Vec::new(),
+            orphans: Vec::new(),
+            discards: Vec::new(),
             working: BTreeMap::new(),
-            privileged,
+            budget,
         }
     }
 
@@ -125,6 +152,11 @@ impl Update {
     pub fn push_fresh(&mut self, intent: Intent, buffer: Rc<Buffer>) {
         self.push(intent, &buffer, Edit::Whole);
         self.fresh.push(buffer);
+    }
+
+    /// The buffer of a block that begins with this Update.
+    pub(crate) fn fresh(&self, address: u64) -> Option<&Rc<Buffer>> {
+        self.fresh.iter().find(|buffer| buffer.address() == address)
     }
 
     /// The inode as this Update will leave it.
@@ -155,7 +187,7 @@ impl Update {
     fn working(&mut self, node: &Rc<Node>) -> &mut Working {
         self.working.entry(node.ino).or_insert_with(|| Working {
             node: node.clone(),
-            dinode: node.dinode(),
+            dinode: node.dinode_with_times(),
             last_item: None,
         })
     }
@@ -184,8 +216,8 @@ impl Update {
 fn reseal(item: &mut Item, seal: &impl Fn(&mut Dinode)) {
     let Some((buffer, Edit::Bytes { new, .. })) = &mut item.change else { return };
     if buffer.role() == crate::buffer::Role::Inodes {
-        let mut dinode = Dinode::from_image(new);
+        let mut dinode = *Dinode::at(new, 0);
         seal(&mut dinode);
-        new.copy_from_slice(dinode.as_image());
+        new.copy_from_slice(dinode.as_bytes());
     }
 }

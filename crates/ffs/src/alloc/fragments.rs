@@ -1,0 +1,224 @@
+//! Finding blocks and runs of fragments.
+
+use vfs::FsError;
+
+use super::group::{Group, full_block};
+use super::{Allocator, Near, Run};
+use crate::buffer::Edit;
+use crate::layout::Geometry;
+use crate::update::{Budget, Intent, Update};
+
+impl Allocator {
+    /// Promises `count` fragments inside one block, as near as possible, and adds the taking of
+    /// their bits to `update`. Returns the address of the first.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]; I/O errors of reading a group.
+    pub(crate) async fn take(
+        &self,
+        update: &mut Update,
+        near: Near,
+        count: u64,
+    ) -> Result<u64, FsError> {
+        self.check_budget(update, count)?;
+        let geometry = self.geometry();
+        let (home, goal) = match near {
+            Near::Group(group) => (group, None),
+            Near::Fragment(fragment) if fragment < geometry.size => {
+                let group = geometry.group_of_fragment(fragment);
+                (group, Some((fragment - geometry.group_base(group)) as usize))
+            }
+            Near::Fragment(_) => (0, None),
+        };
+        // With room elsewhere a group that only has a partly used block is as good as a full one.
+        for step in 0..geometry.group_count {
+            let group = (home + step) % geometry.group_count;
+            let candidate = &self.groups[group as usize];
+            let has_some = |group: &Group| group.free_blocks > 0 || group.free_fragments > 0;
+            if !has_some(&candidate.borrow()) {
+                continue;
+            }
+            let buffer = self.group_buffer(group).await?;
+            let goal = goal.filter(|_| step == 0);
+            let found = candidate.borrow_mut().find(geometry, goal, count as usize);
+            if let Some(first) = found {
+                let run = Run::Fragments { group, first, count: count as usize };
+                update.promises.push(self.promise(run));
+                let map = geometry.maps.fragments.start;
+                let edit = Edit::Bits { map, first, count: count as usize, value: false };
+                update.push(Intent::MapTaken, &buffer, edit);
+                return Ok(geometry.group_base(group) + first as u64);
+            }
+        }
+        Err(FsError::NoSpace)
+    }
+
+    /// Promises the fragments behind a run, if they are free: `old` fragments at `first` become
+    /// `new`. Returns whether it could be done.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when the budget forbids it; I/O errors of reading a group.
+    pub(crate) async fn extend(
+        &self,
+        update: &mut Update,
+        first: u64,
+        old: u64,
+        new: u64,
+    ) -> Result<bool, FsError> {
+        let geometry = self.geometry();
+        if first % geometry.fragments_per_block + new > geometry.fragments_per_block {
+            return Ok(false);
+        }
+        self.check_budget(update, new - old)?;
+        let group = geometry.group_of_fragment(first);
+        let buffer = self.group_buffer(group).await?;
+        let start = (first + old - geometry.group_base(group)) as usize;
+        let count = (new - old) as usize;
+        let per_block = geometry.fragments_per_block as usize;
+        let bits = self.groups[group as usize].borrow().block_bits(geometry, start / per_block);
+        let wanted = ((1_u16 << count) - 1) << (start % per_block);
+        if u16::from(bits) & wanted != wanted {
+            return Ok(false);
+        }
+        let run = Run::Fragments { group, first: start, count };
+        update.promises.push(self.promise(run));
+        let map = geometry.maps.fragments.start;
+        update.push(
+            Intent::MapTaken,
+            &buffer,
+            Edit::Bits { map, first: start, count, value: false },
+        );
+        Ok(true)
+    }
+
+    fn check_budget(&self, update: &Update, count: u64) -> Result<(), FsError> {
+        let kept = match update.budget {
+            Budget::User => self.reserve(),
+            Budget::Superuser => 0,
+            Budget::Reserved => return Ok(()),
+        };
+        if self.free_space() - (count as i64) < kept { Err(FsError::NoSpace) } else { Ok(()) }
+    }
+
+    /// A group with more than the average of free blocks, after the group of `fragment`: where a
+    /// long file moves on to.
+    pub(crate) fn roomy_group(&self, fragment: u64) -> u64 {
+        let count = self.geometry().group_count;
+        let average = self.free_blocks.get() / count as i64;
+        let here = self.geometry().group_of_fragment(fragment);
+        (1..=count)
+            .map(|step| (here + step) % count)
+            .find(|&group| self.groups[group as usize].borrow().free_blocks >= average.max(1))
+            .unwrap_or(here)
+    }
+}
+
+impl Group {
+    /// A run of `count` fragments that may be allocated, as a group offset. The goal comes first;
+    /// then blocks behind it, or, for less than a block, blocks that are partly used already.
+    fn find(&mut self, geometry: &Geometry, goal: Option<usize>, count: usize) -> Option<usize> {
+        let per_block = geometry.fragments_per_block as usize;
+        if let Some(goal) = goal
+            && (count < per_block || goal.is_multiple_of(per_block))
+            && self.is_free(geometry, goal, count)
+        {
+            return Some(goal);
+        }
+        if count < per_block
+            && let Some(run) = self.find_in_used_block(geometry, goal, count)
+        {
+            return Some(run);
+        }
+        if let Some(block) = self.find_block(geometry, goal.map(|goal| goal / per_block)) {
+            return Some(block * per_block);
+        }
+        None
+    }
+
+    /// Whether a run is free and inside one block of the group.
+    fn is_free(&self, geometry: &Geometry, first: usize, count: usize) -> bool {
+        let per_block = geometry.fragments_per_block as usize;
+        let start = first % per_block;
+        let block = first / per_block;
+        let blocks = geometry.maps.fragments.len() * 8 / per_block;
+        if block >= blocks || start + count > per_block {
+            return false;
+        }
+        let wanted = (((1_u16 << count) - 1) << start) as u8;
+        self.block_bits(geometry, block) & wanted == wanted
+    }
+
+    fn find_block(&mut self, geometry: &Geometry, goal: Option<usize>) -> Option<usize> {
+        if self.free_blocks <= 0 {
+            return None;
+        }
+        let blocks = self.block_count(geometry);
+        let start = goal.unwrap_or(self.block_rotor).min(blocks - 1);
+        let full = full_block(geometry);
+        let found = (start..blocks)
+            .chain(0..start)
+            .find(|&block| self.block_bits(geometry, block) == full)?;
+        self.block_rotor = found;
+        Some(found)
+    }
+
+    fn find_in_used_block(
+        &mut self,
+        geometry: &Geometry,
+        goal: Option<usize>,
+        count: usize,
+    ) -> Option<usize> {
+        if self.free_fragments < count as i64 {
+            return None;
+        }
+        let per_block = geometry.fragments_per_block as usize;
+        let blocks = self.block_count(geometry);
+        let start = goal.map_or(self.fragment_rotor, |goal| goal / per_block).min(blocks - 1);
+        let full = full_block(geometry);
+        for block in (start..blocks).chain(0..start) {
+            let bits = self.block_bits(geometry, block);
+            if bits != 0
+                && bits != full
+                && let Some(first) = run_in_block(bits, per_block, count)
+            {
+                self.fragment_rotor = block;
+                return Some(block * per_block + first);
+            }
+        }
+        None
+    }
+
+    /// Blocks that the map describes, a cut one at the end included.
+    fn block_count(&self, geometry: &Geometry) -> usize {
+        let per_group = geometry.fragments_per_group as usize;
+        per_group.div_ceil(geometry.fragments_per_block as usize)
+    }
+}
+
+/// The shortest free run of at least `count` fragments in a block, so that longer ones stay whole.
+fn run_in_block(bits: u8, per_block: usize, count: usize) -> Option<usize> {
+    let mut best: Option<(usize, usize)> = None;
+    let mut start = 0;
+    while start < per_block {
+        let length = (bits >> start).trailing_ones() as usize;
+        if length >= count && best.is_none_or(|(_, shortest)| length < shortest) {
+            best = Some((start, length));
+        }
+        start += length + 1;
+    }
+    best.map(|(start, _)| start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_in_block;
+
+    #[test]
+    fn the_shortest_run_that_fits_is_taken() {
+        assert_eq!(run_in_block(0b0110_1111, 8, 2), Some(5));
+        assert_eq!(run_in_block(0b0110_1111, 8, 3), Some(0));
+        assert_eq!(run_in_block(0b0110_1111, 8, 5), None);
+        assert_eq!(run_in_block(0b1000, 4, 1), Some(3));
+        assert_eq!(run_in_block(0b1111_1111, 8, 8), Some(0));
+    }
+}

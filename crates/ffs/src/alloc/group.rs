@@ -1,0 +1,133 @@
+//! One cylinder group in memory: its buffer, what is held of it, and what may be allocated.
+
+use std::rc::Rc;
+
+use crate::buffer::{Buffer, bit_at, set_bit};
+use crate::layout::{Geometry, GroupHeader, Summary};
+
+/// See the module's prose; the invariants are those of [`super::Allocator`].
+pub(super) struct Group {
+    buffer: Option<Rc<Buffer>>,
+    /// Bits of fragments and inodes that are promised or not yet free; empty until needed.
+    held_fragments: Vec<u8>,
+    held_inodes: Vec<u8>,
+    /// What may be allocated.
+    pub(super) free_blocks: i64,
+    pub(super) free_fragments: i64,
+    pub(super) free_inodes: i64,
+    pub(super) directories: i64,
+    /// Where the last search for a whole block ended: a block in the group.
+    pub(super) block_rotor: usize,
+    /// Where the last search for fragments ended: a block in the group.
+    pub(super) fragment_rotor: usize,
+    /// Where the last search for an inode ended.
+    pub(super) inode_rotor: usize,
+}
+
+impl Group {
+    pub(super) fn new(row: &Summary) -> Self {
+        Self {
+            buffer: None,
+            held_fragments: Vec::new(),
+            held_inodes: Vec::new(),
+            free_blocks: row.free_blocks.get().into(),
+            free_fragments: row.free_fragments.get().into(),
+            free_inodes: row.free_inodes.get().into(),
+            directories: row.directories.get().into(),
+            block_rotor: 0,
+            fragment_rotor: 0,
+            inode_rotor: 0,
+        }
+    }
+
+    pub(super) fn buffer(&self) -> Option<Rc<Buffer>> {
+        self.buffer.clone()
+    }
+
+    pub(super) fn set_buffer(&mut self, buffer: Rc<Buffer>) {
+        self.buffer = Some(buffer);
+    }
+
+    fn loaded(&self) -> &Rc<Buffer> {
+        self.buffer.as_ref().expect("a group is loaded before anything of it is held")
+    }
+
+    pub(super) fn count_directory(&mut self, change: i64) {
+        self.directories += change;
+        let directories = self.directories as i32;
+        self.loaded().write_unordered(|image| {
+            GroupHeader::of_mut(image).counts.directories.set(directories);
+        });
+    }
+
+    /// The bits of one block that may be allocated, lowest fragment first.
+    pub(super) fn block_bits(&self, geometry: &Geometry, block: usize) -> u8 {
+        let image_bits =
+            self.loaded().read(|image| bits_of(geometry, geometry.maps.fragments_in(image), block));
+        let held = match self.held_fragments.is_empty() {
+            true => 0,
+            false => bits_of(geometry, &self.held_fragments, block),
+        };
+        image_bits & !held
+    }
+
+    /// Marks fragments as held or not; returns the change of free blocks and free fragments.
+    pub(super) fn hold_fragments(
+        &mut self,
+        geometry: &Geometry,
+        first: usize,
+        count: usize,
+        held: bool,
+    ) -> (i64, i64) {
+        if self.held_fragments.is_empty() {
+            self.held_fragments = vec![0; geometry.maps.fragments.len()];
+        }
+        let per_block = geometry.fragments_per_block as usize;
+        let block = first / per_block;
+        assert_eq!(block, (first + count - 1) / per_block, "a run stays inside a block");
+        let (old_blocks, old_fragments) = self.count(geometry, block);
+        for fragment in first..first + count {
+            assert_ne!(bit_at(&self.held_fragments, fragment), held, "held once, let go once");
+            set_bit(&mut self.held_fragments, fragment, held);
+        }
+        let (blocks, fragments) = self.count(geometry, block);
+        self.free_blocks += blocks - old_blocks;
+        self.free_fragments += fragments - old_fragments;
+        (blocks - old_blocks, fragments - old_fragments)
+    }
+
+    /// Marks an inode as held or not; returns the change of free inodes.
+    pub(super) fn hold_inode(&mut self, geometry: &Geometry, index: usize, held: bool) -> i64 {
+        if self.held_inodes.is_empty() {
+            self.held_inodes = vec![0; geometry.maps.inodes.len()];
+        }
+        assert_ne!(bit_at(&self.held_inodes, index), held, "held once, let go once");
+        let old = i64::from(self.is_inode_free(geometry, index));
+        set_bit(&mut self.held_inodes, index, held);
+        let change = i64::from(self.is_inode_free(geometry, index)) - old;
+        self.free_inodes += change;
+        change
+    }
+
+    pub(super) fn is_inode_free(&self, geometry: &Geometry, index: usize) -> bool {
+        let used = self.loaded().read(|image| bit_at(geometry.maps.inodes_in(image), index));
+        !used && (self.held_inodes.is_empty() || !bit_at(&self.held_inodes, index))
+    }
+
+    /// Free whole blocks (0 or 1) and free fragments of a block that is not free as a whole.
+    fn count(&self, geometry: &Geometry, block: usize) -> (i64, i64) {
+        let bits = self.block_bits(geometry, block);
+        if bits == full_block(geometry) { (1, 0) } else { (0, i64::from(bits.count_ones())) }
+    }
+}
+
+/// The bits of a block of which every fragment is free.
+pub(super) fn full_block(geometry: &Geometry) -> u8 {
+    (0xff_u16 >> (8 - geometry.fragments_per_block)) as u8
+}
+
+fn bits_of(geometry: &Geometry, map: &[u8], block: usize) -> u8 {
+    let per_block = geometry.fragments_per_block as usize;
+    let bit = block * per_block;
+    map[bit / 8] >> (bit % 8) & full_block(geometry)
+}

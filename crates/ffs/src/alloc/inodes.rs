@@ -1,0 +1,105 @@
+//! Finding inodes: directories apart from each other, files near their directory.
+
+use vfs::FsError;
+
+use super::{Allocator, Run};
+use crate::buffer::Edit;
+use crate::layout::{GroupHeader, ROOT_INODE};
+use crate::update::{Intent, Update};
+
+/// What a search for an inode ended with.
+pub(crate) enum FoundInode {
+    /// This one is promised.
+    Promised(u64),
+    /// The next block of inodes of this group has to be initialised first.
+    Uninitialised(u64),
+}
+
+impl Allocator {
+    /// Promises an inode near `parent` and adds the taking of its bit to `update`.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when there is none; I/O errors of reading a group.
+    pub(crate) async fn take_inode(
+        &self,
+        update: &mut Update,
+        parent: u64,
+        is_directory: bool,
+    ) -> Result<FoundInode, FsError> {
+        let geometry = self.geometry();
+        let home = if is_directory {
+            self.group_for_directory(parent)
+        } else {
+            geometry.group_of_inode(parent)
+        };
+        for step in 0..geometry.group_count {
+            let group = (home + step) % geometry.group_count;
+            if self.groups[group as usize].borrow().free_inodes <= 0 {
+                continue;
+            }
+            let buffer = self.group_buffer(group).await?;
+            let Some(index) = self.find_inode(group) else { continue };
+            let initialised = buffer.read(|image| GroupHeader::of(image).initialized_inodes.get());
+            if self.needs_inodes(group, initialised.into()) {
+                return Ok(FoundInode::Uninitialised(group));
+            }
+            update.promises.push(self.promise(Run::Inode { group, index }));
+            let map = geometry.maps.inodes.start;
+            update.push(
+                Intent::MapTaken,
+                &buffer,
+                Edit::Bits { map, first: index, count: 1, value: true },
+            );
+            return Ok(FoundInode::Promised(group * geometry.inodes_per_group + index as u64));
+        }
+        Err(FsError::NoSpace)
+    }
+
+    /// The next inode of a loaded group that may be allocated.
+    fn find_inode(&self, group: u64) -> Option<usize> {
+        let geometry = self.geometry();
+        let mut group = self.groups[group as usize].borrow_mut();
+        let count = geometry.inodes_per_group as usize;
+        let start = group.inode_rotor.min(count - 1);
+        let found =
+            (start..count).chain(0..start).find(|&index| group.is_inode_free(geometry, index))?;
+        group.inode_rotor = found;
+        Some(found)
+    }
+
+    /// Whether the next inode of a loaded group lies in its last initialised block, or behind.
+    pub(crate) fn needs_inodes(&self, group: u64, initialised: u64) -> bool {
+        let geometry = self.geometry();
+        let next = self.find_inode(group).map_or(0, |index| index as u64);
+        next + geometry.inodes_per_block > initialised && initialised < geometry.inodes_per_group
+    }
+
+    /// Directories below the root go where there are few, all others near their parent as long as
+    /// its group has its share of inodes and blocks left and not too many directories.
+    fn group_for_directory(&self, parent: u64) -> u64 {
+        let geometry = self.geometry();
+        let count = geometry.group_count;
+        let inodes = self.free_inodes.get() / count as i64;
+        let blocks = self.free_blocks.get() / count as i64;
+        let home = geometry.group_of_inode(parent);
+        let order = || (0..count).map(|step| (home + step) % count);
+        let group = |index: u64| self.groups[index as usize].borrow();
+        if parent == ROOT_INODE {
+            return order()
+                .filter(|&index| {
+                    group(index).free_inodes >= inodes && group(index).free_blocks >= blocks
+                })
+                .min_by_key(|&index| group(index).directories)
+                .unwrap_or(home);
+        }
+        let most = self.directories.get() / count as i64 + geometry.inodes_per_group as i64 / 16;
+        order()
+            .find(|&index| {
+                let group = group(index);
+                group.free_inodes > inodes / 2
+                    && group.free_blocks > blocks / 2
+                    && group.directories < most.max(1)
+            })
+            .unwrap_or(home)
+    }
+}

@@ -1,0 +1,279 @@
+//! Which fragments and inodes are taken next: the groups, and the map of promises.
+//!
+//! The maps in the group buffers say what Updates have done so far. Beside them each group keeps,
+//! in memory only, what is *held*: promised to an Update that is still being prepared, or given
+//! back by one that is not durable yet. What is free in the map and not held may be allocated.
+//!
+//! Invariants:
+//! 1. A fragment or inode is promised at most once; a promise that is dropped gives it back.
+//! 2. What an Update frees is held until that Update is durable: nothing is reused while a pointer
+//!    to it may still be on the disk.
+//! 3. The counts here are those of what may be allocated; the counts on disk are derived from the
+//!    maps when a group is written.
+//! 4. A group with anything held has its buffer in memory.
+//!
+//! Placement is that of FFS: directories are spread over the groups, files go near their
+//! directory, blocks of a file follow each other, and a long file moves on to another group before
+//! it fills one.
+
+mod fragments;
+mod group;
+mod inodes;
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use runtime::sync::Signal;
+use vfs::FsError;
+
+use crate::buffer::{Buffer, Edit, Role};
+use crate::home::Home;
+use crate::layout::{Geometry, Summary};
+use crate::update::{Intent, Update};
+use group::Group;
+
+pub(crate) use inodes::FoundInode;
+
+/// Where an allocation would like to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Near {
+    /// At this very fragment, or behind it.
+    Fragment(u64),
+    /// Anywhere in this group.
+    Group(u64),
+}
+
+/// A run of bits in one map of a group.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    Fragments { group: u64, first: usize, count: usize },
+    Inode { group: u64, index: usize },
+}
+
+/// Fragments or an inode that one Update will take (invariant 1).
+pub(crate) struct Promise {
+    run: Run,
+    allocator: Weak<Allocator>,
+    kept: Cell<bool>,
+}
+
+impl Promise {
+    /// The Update was applied: the map says it now.
+    pub(crate) fn keep(self) {
+        self.kept.set(true);
+        if let Some(allocator) = self.allocator.upgrade() {
+            allocator.settle_promise(self.run);
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if !self.kept.get()
+            && let Some(allocator) = self.allocator.upgrade()
+        {
+            allocator.release(self.run);
+        }
+    }
+}
+
+/// What an Update gave back; allocatable when it is durable (invariant 2).
+pub(crate) struct Freed(Run);
+
+/// See the module's prose.
+pub(crate) struct Allocator {
+    home: Rc<Home>,
+    groups: Vec<RefCell<Group>>,
+    free_blocks: Cell<i64>,
+    free_fragments: Cell<i64>,
+    free_inodes: Cell<i64>,
+    directories: Cell<i64>,
+    /// Whole blocks that UNSTABLE data will need.
+    reserved_blocks: Cell<i64>,
+    /// Told whenever something becomes allocatable.
+    pub released: Signal,
+    this: Weak<Allocator>,
+}
+
+impl Allocator {
+    /// The allocator of a volume whose summary rows are true.
+    pub(crate) fn new(home: Rc<Home>, rows: &[Summary]) -> Rc<Self> {
+        let groups: Vec<_> = rows.iter().map(|row| RefCell::new(Group::new(row))).collect();
+        let sum = |field: fn(&Summary) -> i32| rows.iter().map(|row| i64::from(field(row))).sum();
+        Rc::new_cyclic(|this| Self {
+            home,
+            groups,
+            free_blocks: Cell::new(sum(|row| row.free_blocks.get())),
+            free_fragments: Cell::new(sum(|row| row.free_fragments.get())),
+            free_inodes: Cell::new(sum(|row| row.free_inodes.get())),
+            directories: Cell::new(sum(|row| row.directories.get())),
+            reserved_blocks: Cell::new(0),
+            released: Signal::new(),
+            this: this.clone(),
+        })
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.home.geometry()
+    }
+
+    /// Fragments that may be allocated, by whoever may use the reserve.
+    pub(crate) fn free_space(&self) -> i64 {
+        let per_block = self.geometry().fragments_per_block as i64;
+        (self.free_blocks.get() - self.reserved_blocks.get()) * per_block
+            + self.free_fragments.get()
+    }
+
+    /// Fragments that are kept for the superuser.
+    pub(crate) fn reserve(&self) -> i64 {
+        (self.geometry().data_size * self.geometry().reserve_percent / 100) as i64
+    }
+
+    /// Inodes that may be allocated.
+    pub(crate) fn free_inodes(&self) -> i64 {
+        self.free_inodes.get()
+    }
+
+    /// Sets whole blocks aside for UNSTABLE data.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when they are not there.
+    pub(crate) fn reserve_blocks(&self, blocks: u64, privileged: bool) -> Result<(), FsError> {
+        let blocks = blocks as i64;
+        let space = blocks * self.geometry().fragments_per_block as i64;
+        let kept = if privileged { 0 } else { self.reserve() };
+        let whole = self.free_blocks.get() - self.reserved_blocks.get();
+        if blocks > 0 && (whole < blocks || self.free_space() - space < kept) {
+            return Err(FsError::NoSpace);
+        }
+        self.reserved_blocks.set(self.reserved_blocks.get() + blocks);
+        Ok(())
+    }
+
+    /// Gives back what [`Allocator::reserve_blocks`] set aside, used or not.
+    pub(crate) fn unreserve_blocks(&self, blocks: u64) {
+        self.reserved_blocks.set(self.reserved_blocks.get() - blocks as i64);
+        assert!(self.reserved_blocks.get() >= 0, "no more is given back than was set aside");
+    }
+
+    /// The buffer of a group, which stays in memory from now on.
+    pub(crate) async fn group_buffer(&self, group: u64) -> Result<Rc<Buffer>, FsError> {
+        if let Some(buffer) = self.groups[group as usize].borrow().buffer() {
+            return Ok(buffer);
+        }
+        let address = self.geometry().group_header_fragment(group);
+        let size = self.geometry().group_block_size as usize;
+        let buffer = self.home.load(address, size, Role::Group(group)).await?;
+        self.groups[group as usize].borrow_mut().set_buffer(buffer.clone());
+        Ok(buffer)
+    }
+
+    /// Gives fragments back with `update`.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when they are no data fragments or free already.
+    pub(crate) async fn give_back(
+        &self,
+        update: &mut Update,
+        first: u64,
+        count: u64,
+    ) -> Result<(), FsError> {
+        if !self.geometry().is_data_run(first, count) {
+            return Err(FsError::Corrupt);
+        }
+        let group = self.geometry().group_of_fragment(first);
+        let buffer = self.group_buffer(group).await?;
+        let first = (first - self.geometry().group_base(group)) as usize;
+        let count = count as usize;
+        let map = self.geometry().maps.fragments.start;
+        let free = |image: &[u8], bit| crate::buffer::bit_at(&image[map..], bit);
+        if buffer.read(|image| (first..first + count).any(|bit| free(image, bit))) {
+            return Err(FsError::Corrupt);
+        }
+        let edit = Edit::Bits { map, first, count, value: true };
+        update.push(Intent::MapGivenBack, &buffer, edit);
+        update.freed.push(Freed(Run::Fragments { group, first, count }));
+        Ok(())
+    }
+
+    /// Gives an inode back with `update`.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when it is free already.
+    pub(crate) async fn give_back_inode(
+        &self,
+        update: &mut Update,
+        ino: u64,
+    ) -> Result<(), FsError> {
+        let group = self.geometry().group_of_inode(ino);
+        let index = (ino % self.geometry().inodes_per_group) as usize;
+        let buffer = self.group_buffer(group).await?;
+        let map = self.geometry().maps.inodes.start;
+        if !buffer.read(|image| crate::buffer::bit_at(&image[map..], index)) {
+            return Err(FsError::Corrupt);
+        }
+        let edit = Edit::Bits { map, first: index, count: 1, value: false };
+        update.push(Intent::MapGivenBack, &buffer, edit);
+        update.freed.push(Freed(Run::Inode { group, index }));
+        Ok(())
+    }
+
+    /// An Update that frees this is about to be applied: hold it until it is durable.
+    pub(crate) fn hold_freed(&self, freed: &Freed) {
+        self.hold(freed.0);
+    }
+
+    /// The Update is durable: what it freed may be used again.
+    pub(crate) fn free(&self, freed: Freed) {
+        if let Run::Fragments { group, first, .. } = freed.0 {
+            self.home.forget(self.geometry().group_base(group) + first as u64);
+        }
+        self.release(freed.0);
+    }
+
+    /// A directory was made (1) or removed (-1) in the group of `ino`.
+    pub(crate) fn count_directory(&self, ino: u64, change: i64) {
+        let group = self.geometry().group_of_inode(ino) as usize;
+        self.directories.set(self.directories.get() + change);
+        self.groups[group].borrow_mut().count_directory(change);
+    }
+
+    fn promise(&self, run: Run) -> Promise {
+        self.hold(run);
+        Promise { run, allocator: self.this.clone(), kept: Cell::new(false) }
+    }
+
+    /// Takes a run out of what may be allocated, without touching the map. What the map calls used
+    /// may be held too: it is about to be freed.
+    fn hold(&self, run: Run) {
+        self.change_held(run, true);
+    }
+
+    /// The reverse of [`Allocator::hold`].
+    fn release(&self, run: Run) {
+        self.change_held(run, false);
+        self.released.notify();
+    }
+
+    /// A promise was applied: the map says used now, so nothing needs to be held.
+    fn settle_promise(&self, run: Run) {
+        self.change_held(run, false);
+    }
+
+    fn change_held(&self, run: Run, held: bool) {
+        let geometry = self.geometry();
+        match run {
+            Run::Fragments { group, first, count } => {
+                let mut group = self.groups[group as usize].borrow_mut();
+                let (blocks, fragments) = group.hold_fragments(geometry, first, count, held);
+                self.free_blocks.set(self.free_blocks.get() + blocks);
+                self.free_fragments.set(self.free_fragments.get() + fragments);
+            }
+            Run::Inode { group, index } => {
+                let change =
+                    self.groups[group as usize].borrow_mut().hold_inode(geometry, index, held);
+                self.free_inodes.set(self.free_inodes.get() + change);
+            }
+        }
+    }
+}

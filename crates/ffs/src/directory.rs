@@ -1,0 +1,434 @@
+//! Directories as names: looking up, listing, adding and dropping.
+//!
+//! What the chunks say is in [`crate::dir`], the names in memory are in [`crate::dir_index`]; here
+//! both are brought together with the buffers. All of it happens under the directory's lock, shared
+//! for looking and exclusive for changing.
+//!
+//! Invariants:
+//! 1. A chunk is initialised as empty, and that is on the disk, before the directory's size covers
+//!    it.
+//! 2. A run with pending deltas is not moved: growing waits until they are durable, so that no
+//!    entry is ever durable in a place that nothing points at.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use namespace::Listed;
+use vfs::{FsError, Name};
+
+use crate::alloc::Near;
+use crate::buffer::{Buffer, Edit, Role};
+use crate::dir;
+use crate::dir_index::{DirIndex, IndexChange, Slot};
+use crate::engine::Ffs;
+use crate::inode::Node;
+use crate::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, kind_bits, minimum_record_length};
+use crate::map::run_length;
+use crate::update::{Intent, Update};
+
+/// The largest directory, in bytes: what its cookies and FreeBSD can address.
+const MAX_DIRECTORY_SIZE: u64 = 0x7fff_ffff;
+
+impl Ffs {
+    /// The buffer with the directory's byte `offset`, and where it is in there.
+    async fn directory_buffer(
+        &self,
+        node: &Node,
+        offset: u64,
+    ) -> Result<(Rc<Buffer>, usize), FsError> {
+        let geometry = self.geometry();
+        let dinode = node.dinode();
+        let lbn = offset / geometry.block_size;
+        let address = self.map().find(&dinode, None, lbn).await?;
+        let run = run_length(geometry, dinode.size.get(), lbn);
+        if !geometry.is_data_run(address, run) {
+            return Err(FsError::Corrupt); // a hole, or a pointer into nowhere
+        }
+        let size = (run * geometry.fragment_size) as usize;
+        let buffer = self.home.load(address, size, Role::Directory).await?;
+        if buffer.size() < size {
+            return Err(FsError::Corrupt); // two files claim these fragments
+        }
+        Ok((buffer, (offset % geometry.block_size) as usize))
+    }
+
+    /// Reads the names of a directory unless they are in memory.
+    pub(crate) async fn load_directory(&self, node: &Rc<Node>) -> Result<(), FsError> {
+        if node.directory.borrow().is_some() {
+            return Ok(());
+        }
+        let index = self.scan_directory(node).await?;
+        node.directory.borrow_mut().get_or_insert(index);
+        Ok(())
+    }
+
+    async fn scan_directory(&self, node: &Rc<Node>) -> Result<DirIndex, FsError> {
+        let size = node.dinode().size.get();
+        let whole = size.is_multiple_of(CHUNK_SIZE as u64);
+        if size == 0 || !whole || size > MAX_DIRECTORY_SIZE {
+            return Err(FsError::Corrupt);
+        }
+        let mut index = DirIndex::new(0, size as usize / CHUNK_SIZE);
+        for start in (0..size).step_by(CHUNK_SIZE) {
+            let (buffer, at) = self.directory_buffer(node, start).await?;
+            buffer.read(|image| {
+                scan_chunk(&mut index, node.ino, start, &image[at..][..CHUNK_SIZE])
+            })?;
+        }
+        if index.parent == 0 { Err(FsError::Corrupt) } else { Ok(index) }
+    }
+
+    /// The inode behind a name.
+    pub(crate) async fn find_name(
+        &self,
+        node: &Rc<Node>,
+        name: &Name,
+    ) -> Result<Option<u64>, FsError> {
+        self.load_directory(node).await?;
+        let directory = node.directory.borrow();
+        let index = directory.as_ref().expect("just loaded, and under a lock");
+        Ok(match name.as_bytes() {
+            b"." => Some(node.ino),
+            b".." => Some(index.parent),
+            name => index.find(name).map(|slot| slot.ino),
+        })
+    }
+
+    /// Whether a directory has nothing but "." and "..".
+    pub(crate) async fn is_directory_empty(&self, node: &Rc<Node>) -> Result<bool, FsError> {
+        self.load_directory(node).await?;
+        Ok(node.directory.borrow().as_ref().is_none_or(DirIndex::is_empty))
+    }
+
+    /// The entries of the first chunk that has some behind `cookie`; none at the end. A cookie
+    /// stands behind its entry, so that an entry that is gone since is simply passed over.
+    pub(crate) async fn list_chunk(
+        &self,
+        node: &Rc<Node>,
+        cookie: u64,
+    ) -> Result<Vec<Listed>, FsError> {
+        let size = node.dinode().size.get();
+        let mut start = cookie - cookie % CHUNK_SIZE as u64;
+        while start < size {
+            let (buffer, at) = self.directory_buffer(node, start).await?;
+            let listed = buffer.read(|image| list(start, cookie, &image[at..][..CHUNK_SIZE]))?;
+            if !listed.is_empty() {
+                return Ok(listed);
+            }
+            start += CHUNK_SIZE as u64;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Adds a name for `target`. Under the exclusive lock; the name is not there.
+    pub(crate) async fn plan_add(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        name: &Name,
+        target: &Node,
+    ) -> Result<(), FsError> {
+        self.load_directory(node).await?;
+        let kind = kind_bits(target.kind);
+        let bytes = name.as_bytes();
+        let ghost = node.directory.borrow().as_ref().and_then(|index| index.ghost(bytes));
+        if let Some(offset) = ghost {
+            let (buffer, at) = self.directory_buffer(node, offset).await?;
+            let ino = target.ino as u32;
+            update.push(
+                Intent::EntryAdded,
+                &buffer,
+                Edit::Entry { offset: at, ino, kind, layout: Vec::new() },
+            );
+            let slot = Slot { offset, ino: target.ino };
+            let change = IndexChange::Returned { name: bytes.into(), slot };
+            update.index_changes.push((node.clone(), change));
+            return Ok(());
+        }
+        let needed = minimum_record_length(bytes.len());
+        let mut from = 0;
+        loop {
+            let chunk = {
+                let mut directory = node.directory.borrow_mut();
+                let index = directory.as_mut().expect("loaded above");
+                index.chunk_with_room(needed, from)
+            };
+            let Some(chunk) = chunk else { break };
+            if self.add_in_chunk(update, node, chunk, name, target).await? {
+                return Ok(());
+            }
+            from = chunk + 1;
+        }
+        let start = self.grow_directory(update, node).await?;
+        self.add_in_new_chunk(update, node, start, name, target)
+    }
+
+    /// Adds a name in a chunk, if it has room now.
+    async fn add_in_chunk(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        chunk: usize,
+        name: &Name,
+        target: &Node,
+    ) -> Result<bool, FsError> {
+        let start = (chunk * CHUNK_SIZE) as u64;
+        let (buffer, at) = self.directory_buffer(node, start).await?;
+        let pending =
+            |range: std::ops::Range<usize>| buffer.is_pending_at(at + range.start..at + range.end);
+        let placed = buffer
+            .read(|image| dir::place(&image[at..][..CHUNK_SIZE], name.as_bytes(), pending))
+            .map_err(|_| FsError::Corrupt)?;
+        let place = match placed {
+            Ok(place) => place,
+            Err(_) => return Ok(false), // room, but under a delta still
+        };
+        let layout = place.layout.into_iter().map(|(offset, bytes)| (at + offset, bytes)).collect();
+        update.push(
+            Intent::EntryAdded,
+            &buffer,
+            Edit::Entry {
+                offset: at + place.offset,
+                ino: target.ino as u32,
+                kind: kind_bits(target.kind),
+                layout,
+            },
+        );
+        let slot = Slot { offset: start + place.offset as u64, ino: target.ino };
+        let change = IndexChange::Added {
+            name: name.as_bytes().into(),
+            slot,
+            record_length: place.record_length,
+            slack: place.slack,
+        };
+        update.index_changes.push((node.clone(), change));
+        Ok(true)
+    }
+
+    /// Makes the directory a chunk longer; returns the buffer of it and where it begins, in the
+    /// buffer and in the directory.
+    async fn grow_directory(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+    ) -> Result<(Rc<Buffer>, usize, u64), FsError> {
+        let geometry = self.geometry();
+        let size = node.dinode().size.get();
+        let new_size = size + CHUNK_SIZE as u64;
+        if new_size > MAX_DIRECTORY_SIZE {
+            return Err(FsError::NoSpace);
+        }
+        let lbn = size / geometry.block_size;
+        let need = run_length(geometry, new_size, lbn);
+        let length = (need * geometry.fragment_size) as usize;
+        let at = (size % geometry.block_size) as usize;
+        let buffer = if at == 0 {
+            let near = self.near(update, node, lbn).await?;
+            let address = self.map().take(update, node, near, need).await?;
+            self.map().set(update, node, lbn, address).await?;
+            let mut image = vec![0; length];
+            image[..CHUNK_SIZE].copy_from_slice(&dir::empty_chunk());
+            let buffer = Buffer::new(address, Role::Directory, image);
+            update.push_fresh(Intent::BlockInitialised, buffer.clone());
+            buffer
+        } else {
+            let (old, _) = self.directory_buffer(node, size - CHUNK_SIZE as u64).await?;
+            self.lengthen_run(update, node, lbn, old, length, at).await?
+        };
+        update.change_inode(node, Intent::PointerSet, |dinode| dinode.size.set(new_size));
+        Ok((buffer, at, size))
+    }
+
+    /// Gives the run of block `lbn` room for a chunk at byte `at`: it has it, it can be made longer
+    /// in place, or it moves.
+    async fn lengthen_run(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        lbn: u64,
+        old: Rc<Buffer>,
+        length: usize,
+        at: usize,
+    ) -> Result<Rc<Buffer>, FsError> {
+        let geometry = self.geometry();
+        let fragments = |bytes: usize| bytes as u64 / geometry.fragment_size;
+        let (have, need) = (fragments(old.size()), fragments(length));
+        let chunk = Box::from(dir::empty_chunk().as_slice());
+        if have < need && !self.allocator.extend(update, old.address(), have, need).await? {
+            if let Some(pending) = old.pending_sequence() {
+                self.durable(pending).await?; // invariant 2
+            }
+            let near = Near::Fragment(old.address());
+            let address = self.map().take(update, node, near, need).await?;
+            let mut image = old.read(<[u8]>::to_vec);
+            image.resize(length, 0);
+            image[at..at + CHUNK_SIZE].copy_from_slice(&chunk);
+            let buffer = Buffer::new(address, Role::Directory, image);
+            update.push_fresh(Intent::BlockInitialised, buffer.clone());
+            self.map().set(update, node, lbn, address).await?;
+            self.map().give_back(update, node, old.address(), have).await?;
+            return Ok(buffer);
+        }
+        if have < need {
+            let more = crate::map::sectors(geometry, need - have);
+            update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
+            update.grown.push((old.clone(), length));
+        }
+        update.push(Intent::BlockInitialised, &old, Edit::Bytes { offset: at, new: chunk });
+        Ok(old)
+    }
+
+    fn add_in_new_chunk(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        (buffer, at, start): (Rc<Buffer>, usize, u64),
+        name: &Name,
+        target: &Node,
+    ) -> Result<(), FsError> {
+        let place = dir::place(&dir::empty_chunk(), name.as_bytes(), |_| false)
+            .map_err(|_| FsError::Corrupt)?
+            .map_err(|_| FsError::NameTooLong)?;
+        let layout = place.layout.into_iter().map(|(offset, bytes)| (at + offset, bytes)).collect();
+        let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
+        let edit = Edit::Entry { offset: at + place.offset, ino, kind, layout };
+        update.push(Intent::EntryAdded, &buffer, edit);
+        let slot = Slot { offset: start + place.offset as u64, ino: target.ino };
+        let added = IndexChange::Added {
+            name: name.as_bytes().into(),
+            slot,
+            record_length: place.record_length,
+            slack: place.slack,
+        };
+        update.index_changes.push((node.clone(), IndexChange::Grown));
+        update.index_changes.push((node.clone(), added));
+        Ok(())
+    }
+
+    /// Drops a name that is there. Under the exclusive lock.
+    pub(crate) async fn plan_drop(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        name: &Name,
+    ) -> Result<(), FsError> {
+        let slot = self.slot(node, name).await?;
+        let (buffer, at) = self.directory_buffer(node, slot.offset).await?;
+        let chunk = at - at % CHUNK_SIZE;
+        let slack = buffer.read(|image| {
+            dir::entries(&image[chunk..][..CHUNK_SIZE])
+                .map(|entries| dir::slack(&entries, Some(at - chunk)))
+                .map_err(|_| FsError::Corrupt)
+        })?;
+        let edit = Edit::Entry { offset: at, ino: 0, kind: 0, layout: Vec::new() };
+        update.push(Intent::EntryDropped, &buffer, edit);
+        let change = IndexChange::Dropped { name: name.as_bytes().into(), slack };
+        update.index_changes.push((node.clone(), change));
+        Ok(())
+    }
+
+    /// Makes a name that is there name `target`. Under the exclusive lock.
+    pub(crate) async fn plan_retarget(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        name: &Name,
+        target: &Node,
+    ) -> Result<(), FsError> {
+        let slot = self.slot(node, name).await?;
+        let (buffer, offset) = self.directory_buffer(node, slot.offset).await?;
+        let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
+        let edit = Edit::Entry { offset, ino, kind, layout: Vec::new() };
+        update.push(Intent::EntryAdded, &buffer, edit);
+        let change = IndexChange::Retargeted { name: name.as_bytes().into(), ino: target.ino };
+        update.index_changes.push((node.clone(), change));
+        Ok(())
+    }
+
+    /// Makes ".." of a directory name another parent. Under the exclusive lock.
+    pub(crate) async fn plan_parent(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        parent: &Node,
+    ) -> Result<(), FsError> {
+        self.load_directory(node).await?;
+        let (buffer, at) = self.directory_buffer(node, dir::DOT_DOT_OFFSET as u64).await?;
+        let (ino, kind) = (parent.ino as u32, kind_bits(parent.kind));
+        let edit = Edit::Entry { offset: at, ino, kind, layout: Vec::new() };
+        update.push(Intent::ParentRetargeted, &buffer, edit);
+        update.index_changes.push((node.clone(), IndexChange::Parent { ino: parent.ino }));
+        Ok(())
+    }
+
+    async fn slot(&self, node: &Rc<Node>, name: &Name) -> Result<Slot, FsError> {
+        self.load_directory(node).await?;
+        let directory = node.directory.borrow();
+        directory.as_ref().and_then(|index| index.find(name.as_bytes())).ok_or(FsError::NoEntry)
+    }
+
+    /// The body of a directory that begins with this Update: one fragment with one chunk.
+    pub(crate) async fn plan_body(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        parent: &Node,
+    ) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let near = Near::Group(geometry.group_of_inode(node.ino));
+        let run = run_length(geometry, CHUNK_SIZE as u64, 0);
+        let address = self.map().take(update, node, near, run).await?;
+        let mut image = vec![0; (run * geometry.fragment_size) as usize];
+        let chunk = dir::first_chunk(node.ino as u32, parent.ino as u32, kind_bits(node.kind));
+        image[..CHUNK_SIZE].copy_from_slice(&chunk);
+        let buffer = Buffer::new(address, Role::Directory, image);
+        update.push_fresh(Intent::BlockInitialised, buffer);
+        update.touch_inode(node, |dinode| {
+            dinode.size.set(CHUNK_SIZE as u64);
+            dinode.direct[0].set(address as i64);
+        });
+        let mut index = DirIndex::new(parent.ino, 1);
+        let room = CHUNK_SIZE - dir::DOT_DOT_OFFSET - minimum_record_length(2);
+        index.set_slack(0, room as u16);
+        *node.directory.borrow_mut() = Some(index);
+        Ok(())
+    }
+}
+
+/// Takes the names of one chunk into an index.
+fn scan_chunk(index: &mut DirIndex, ino: u64, start: u64, chunk: &[u8]) -> Result<(), FsError> {
+    let entries = dir::entries(chunk).map_err(|_| FsError::Corrupt)?;
+    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.is_live()) {
+        let target = u64::from(entry.ino);
+        let legal = match (start, place) {
+            (0, 0) => entry.name == b"." && target == ino,
+            (0, 1) => {
+                index.parent = target;
+                entry.name == b".." && entry.offset == dir::DOT_DOT_OFFSET
+            }
+            _ => {
+                let slot = Slot { offset: start + entry.offset as u64, ino: target };
+                !matches!(entry.name, b"." | b"..") && index.insert(entry.name, slot)
+            }
+        };
+        if !legal {
+            return Err(FsError::Corrupt);
+        }
+    }
+    index.set_slack(start as usize / CHUNK_SIZE, dir::slack(&entries, None));
+    Ok(())
+}
+
+/// The live entries of a chunk from byte `cookie` of the directory on.
+fn list(start: u64, cookie: u64, chunk: &[u8]) -> Result<Vec<Listed>, FsError> {
+    let entries = dir::entries(chunk).map_err(|_| FsError::Corrupt)?;
+    let live = entries.iter().filter(|entry| entry.is_live());
+    Ok(live
+        .filter(|entry| start + entry.offset as u64 >= cookie)
+        .map(|entry| Listed {
+            ino: entry.ino.into(),
+            name: Bytes::copy_from_slice(entry.name),
+            cookie: start + (entry.offset + ENTRY_HEADER_SIZE) as u64,
+        })
+        .collect())
+}

@@ -1,0 +1,381 @@
+//! The engine: inodes in memory, and the one place where an Update is applied.
+//!
+//! [`Ffs::commit`] is *apply and stage*: from its first line to its last nothing waits and nothing
+//! fails. Whatever could, has been done while the Update was prepared.
+//!
+//! Invariants:
+//! 1. Object locks are taken in the order of inode numbers; group buffers, promises and index
+//!    changes need no lock, since they are changed between two awaits.
+//! 2. What an Update frees goes back to the allocator when the Update is durable, in order.
+//! 3. A freed inode leaves its sequence behind until that is durable, so that the reply that says
+//!    *stale* waits for the removal that made it so.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+
+use futures::FutureExt;
+use runtime::Runtime;
+use runtime::sync::Semaphore;
+use vfs::{FsError, Ledger, ObjectId, Receipt, Sequence, Timestamp, Verifier};
+
+use crate::alloc::{Allocator, Freed};
+use crate::buffer::Role;
+use crate::home::Home;
+use crate::inode::Node;
+use crate::layout::{Dinode, Geometry, GroupHeader};
+use crate::map::Map;
+use crate::mount::OpenSuperblock;
+use crate::policy::{Policy, Staged};
+use crate::update::Update;
+
+/// Inodes kept in memory when nobody uses them.
+const IDLE_NODES: usize = 65_536;
+
+/// A UFS2 volume that is being served.
+pub struct Ffs {
+    pub(crate) home: Rc<Home>,
+    pub(crate) allocator: Rc<Allocator>,
+    pub(crate) policy: Rc<dyn Policy>,
+    pub(crate) ledger: Rc<dyn Ledger>,
+    pub(crate) runtime: Runtime,
+    pub(crate) read_only: bool,
+    /// What the superblock says, and what it is to say after a clean stop.
+    pub(crate) superblock: RefCell<OpenSuperblock>,
+    root: ObjectId,
+    /// Bytes of dirty pages that may wait in memory, and those that do.
+    pub(crate) dirty_limit: u64,
+    pub(crate) dirty_bytes: Cell<u64>,
+    pub(crate) dirty_nodes: RefCell<BTreeMap<u64, Rc<Node>>>,
+    verifier: Cell<Verifier>,
+    nodes: RefCell<BTreeMap<u64, Rc<Node>>>,
+    tick: Cell<u64>,
+    /// What to give back, and whose sequence to forget, when an Update is durable.
+    leaving: RefCell<VecDeque<Leaving>>,
+    /// Sequences of freed inodes (invariant 3).
+    gone: RefCell<BTreeMap<u64, Sequence>>,
+    closed: Cell<bool>,
+    /// Large files without a name that are being freed.
+    pub(crate) orphans: Cell<usize>,
+    /// One initialisation of inodes at a time.
+    pub(crate) inode_growth: Rc<Semaphore>,
+    this: Weak<Ffs>,
+}
+
+struct Leaving {
+    sequence: Sequence,
+    freed: Vec<Freed>,
+    inodes: Vec<u64>,
+}
+
+/// What an engine is made of; see [`crate::mount`].
+pub(crate) struct Parts {
+    pub home: Rc<Home>,
+    pub allocator: Rc<Allocator>,
+    pub policy: Rc<dyn Policy>,
+    pub ledger: Rc<dyn Ledger>,
+    pub runtime: Runtime,
+    pub read_only: bool,
+    pub dirty_limit: u64,
+    pub superblock: OpenSuperblock,
+    pub root: ObjectId,
+}
+
+impl Ffs {
+    pub(crate) fn new(parts: Parts) -> Rc<Self> {
+        let verifier = Verifier(parts.runtime.random.next_u64().to_be_bytes());
+        Rc::new_cyclic(|this| Self {
+            home: parts.home,
+            allocator: parts.allocator,
+            policy: parts.policy,
+            ledger: parts.ledger,
+            runtime: parts.runtime,
+            read_only: parts.read_only,
+            superblock: RefCell::new(parts.superblock),
+            root: parts.root,
+            dirty_limit: parts.dirty_limit,
+            dirty_bytes: Cell::new(0),
+            dirty_nodes: RefCell::default(),
+            verifier: Cell::new(verifier),
+            nodes: RefCell::default(),
+            tick: Cell::new(0),
+            leaving: RefCell::default(),
+            gone: RefCell::default(),
+            closed: Cell::new(false),
+            orphans: Cell::new(0),
+            inode_growth: Semaphore::new(1),
+            this: this.clone(),
+        })
+    }
+
+    /// A handle that outlives the call, for tasks.
+    pub(crate) fn handle(&self) -> Rc<Ffs> {
+        self.this.upgrade().expect("an engine lives in an Rc")
+    }
+
+    /// The root directory.
+    pub(crate) fn root_id(&self) -> ObjectId {
+        self.root
+    }
+
+    /// Where is what.
+    pub fn geometry(&self) -> &Geometry {
+        self.home.geometry()
+    }
+
+    pub(crate) fn map(&self) -> Map<'_> {
+        Map { home: &self.home, allocator: &self.allocator }
+    }
+
+    /// Changes with every boot and every lost write.
+    pub(crate) fn current_verifier(&self) -> Verifier {
+        self.verifier.get()
+    }
+
+    /// Data that was promised to no reply is lost: whoever compares verifiers must know.
+    pub(crate) fn rotate_verifier(&self) {
+        self.verifier.set(Verifier(self.runtime.random.next_u64().to_be_bytes()));
+    }
+
+    /// The time for stamps.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.runtime.clock.wall()
+    }
+
+    /// A receipt for everything up to `sequence`.
+    pub fn receipt(&self, sequence: Sequence) -> Receipt {
+        Receipt::new(self.ledger.clone(), sequence)
+    }
+
+    /// Waits until `sequence` is durable.
+    pub(crate) async fn durable(&self, sequence: Sequence) -> Result<(), FsError> {
+        Ok(self.receipt(sequence).wait().await?)
+    }
+
+    /// Nothing may follow; whether that was said before.
+    pub(crate) fn mark_closed(&self) -> bool {
+        self.closed.replace(true)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Waits until no large file is being freed any more.
+    pub(crate) async fn wait_for_orphans(&self) {
+        while self.orphans.get() > 0 && !self.policy.has_stopped() {
+            self.allocator.released.wait().await;
+        }
+    }
+
+    /// Refuses work on a volume that has stopped.
+    pub(crate) fn check_running(&self) -> Result<(), FsError> {
+        if self.policy.has_stopped() { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// The sequence that a removal of this inode left behind, if it is not durable yet.
+    pub(crate) fn gone_sequence(&self, ino: u64) -> Sequence {
+        self.gone.borrow().get(&ino).copied().unwrap_or_default()
+    }
+
+    /// The file that `id` names.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when there is no such file any more, [`FsError::Io`],
+    /// [`FsError::Corrupt`].
+    pub async fn node(&self, id: ObjectId) -> Result<Rc<Node>, FsError> {
+        let node = self.node_of(id.ino.0).await?;
+        if node.generation == id.generation { Ok(node) } else { Err(FsError::Stale) }
+    }
+
+    /// The file that has this number now.
+    ///
+    /// # Errors
+    /// As [`Ffs::node`].
+    pub async fn node_of(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+        if let Some(node) = self.cached_node(ino) {
+            return Ok(node);
+        }
+        let geometry = self.geometry();
+        if !geometry.is_inode(ino) {
+            return Err(FsError::Stale);
+        }
+        // Behind the initialised inodes the table holds anything; those bytes are not looked at.
+        let group = self.allocator.group_buffer(geometry.group_of_inode(ino)).await?;
+        let initialised = group.read(|image| GroupHeader::of(image).initialized_inodes.get());
+        if ino % geometry.inodes_per_group >= u64::from(initialised) {
+            return Err(FsError::Stale);
+        }
+        let position = geometry.inode_position(ino);
+        let size = geometry.block_size as usize;
+        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        if let Some(node) = self.cached_node(ino) {
+            return Ok(node); // somebody else was faster
+        }
+        let dinode = buffer.read(|image| *Dinode::at(image, position.offset));
+        if geometry.verify_inode(&dinode).is_err() {
+            return Err(FsError::Corrupt);
+        }
+        let node = Node::from_buffer(ino, buffer, position.offset)?;
+        self.adopt(&node);
+        Ok(node)
+    }
+
+    fn cached_node(&self, ino: u64) -> Option<Rc<Node>> {
+        let node = self.nodes.borrow().get(&ino).cloned()?;
+        self.tick.set(self.tick.get() + 1);
+        node.used.set(self.tick.get());
+        Some(node)
+    }
+
+    fn adopt(&self, node: &Rc<Node>) {
+        self.tick.set(self.tick.get() + 1);
+        node.used.set(self.tick.get());
+        let old = self.nodes.borrow_mut().insert(node.ino, node.clone());
+        assert!(old.is_none(), "one Node for inode {}", node.ino);
+        if self.nodes.borrow().len() > IDLE_NODES {
+            self.forget_idle_nodes();
+        }
+    }
+
+    /// Drops the least recently used half of the inodes that nobody needs.
+    fn forget_idle_nodes(&self) {
+        let mut nodes = self.nodes.borrow_mut();
+        let durable = self.policy.durable_through();
+        let mut idle: Vec<(u64, u64)> = nodes
+            .values()
+            .filter(|node| Rc::strong_count(node) == 1 && node.volatile.get().is_none())
+            .filter(|node| node.sequence() <= durable)
+            .map(|node| (node.used.get(), node.ino))
+            .collect();
+        idle.sort_unstable();
+        idle.truncate(IDLE_NODES / 2);
+        for (_, ino) in idle {
+            nodes.remove(&ino);
+        }
+    }
+
+    /// Seals an inode for the disk.
+    pub(crate) fn seal(&self) -> impl Fn(&mut Dinode) + use<> {
+        let geometry = self.home.geometry().clone();
+        move |dinode| geometry.seal_inode(dinode)
+    }
+
+    /// *Apply and stage*. Everything that readers see changes here, at once.
+    pub(crate) fn commit(&self, mut update: Update) -> Sequence {
+        if update.is_empty() {
+            return Sequence(0);
+        }
+        assert!(!self.read_only, "nothing is changed on a read-only volume");
+        let nodes = update.finish(self.seal());
+        let sequence = self.policy.next_sequence();
+        let ranks = self.policy.rank(&update.items);
+        for freed in &update.freed {
+            self.allocator.hold_freed(freed);
+        }
+        for buffer in &update.fresh {
+            self.home.install(buffer);
+        }
+        for (buffer, size) in &update.grown {
+            self.home.grown(size - buffer.size());
+            buffer.grow(*size);
+        }
+        let mut staged = Vec::with_capacity(update.items.len());
+        for (item, rank) in update.items.drain(..).zip(ranks) {
+            let buffer = item.change.map(|(buffer, edit)| {
+                buffer.apply(sequence, rank, edit);
+                buffer
+            });
+            staged.push(Staged { buffer, rank });
+        }
+        update.promises.drain(..).for_each(crate::alloc::Promise::keep);
+        for (node, dinode) in nodes {
+            node.set_dinode(dinode);
+            node.changed_by(sequence);
+        }
+        for (directory, change) in update.index_changes.drain(..) {
+            directory.changed_by(sequence);
+            if let Some(index) = directory.directory.borrow_mut().as_mut() {
+                index.apply(change);
+            }
+        }
+        update.discards.drain(..).for_each(|node| self.discard_pages(&node));
+        let ended = self.change_lives(&mut update, sequence);
+        self.policy.stage(sequence, staged);
+        if !update.freed.is_empty() || !ended.is_empty() {
+            let freed = std::mem::take(&mut update.freed);
+            self.leave(Leaving { sequence, freed, inodes: ended });
+        }
+        sequence
+    }
+
+    /// Files begin and end; returns the numbers of those that ended.
+    fn change_lives(&self, update: &mut Update, sequence: Sequence) -> Vec<u64> {
+        let mut ended = Vec::new();
+        for (node, begins) in update.lives.drain(..) {
+            if node.kind == vfs::FileKind::Directory {
+                self.allocator.count_directory(node.ino, if begins { 1 } else { -1 });
+            }
+            if begins {
+                self.adopt(&node);
+            } else {
+                node.die();
+                self.nodes.borrow_mut().remove(&node.ino);
+                self.gone.borrow_mut().insert(node.ino, sequence);
+                ended.push(node.ino);
+            }
+        }
+        ended
+    }
+
+    /// Queues what becomes free with `leaving.sequence`.
+    fn leave(&self, leaving: Leaving) {
+        let idle = self.leaving.borrow().is_empty();
+        self.leaving.borrow_mut().push_back(leaving);
+        if idle {
+            let this = self.handle();
+            self.runtime.tasks.spawn(async move { this.see_off().await }.boxed_local());
+        }
+    }
+
+    /// Gives back what durable Updates freed, in order, until none is left (invariant 2).
+    async fn see_off(self: Rc<Self>) {
+        loop {
+            let Some(sequence) = self.leaving.borrow().front().map(|first| first.sequence) else {
+                return;
+            };
+            if self.durable(sequence).await.is_err() {
+                return; // stopped: what is held stays held
+            }
+            let first = self.leaving.borrow_mut().pop_front();
+            let Some(first) = first else { return };
+            first.freed.into_iter().for_each(|freed| self.allocator.free(freed));
+            for ino in first.inodes {
+                let mut gone = self.gone.borrow_mut();
+                if gone.get(&ino).is_some_and(|&left| left <= sequence) {
+                    gone.remove(&ino);
+                }
+            }
+            self.allocator.released.notify();
+        }
+    }
+
+    /// Waits until more space may be free than now; false when nothing is on its way.
+    pub(crate) async fn wait_for_space(&self) -> bool {
+        if self.leaving.borrow().is_empty() || self.policy.has_stopped() {
+            return false;
+        }
+        let last = self.leaving.borrow().back().map(|last| last.sequence);
+        if let Some(last) = last {
+            // What is given back is given back when its sequence is durable, or just after.
+            let released = self.allocator.released.wait();
+            if self.durable(last).await.is_err() {
+                return false;
+            }
+            if !self.leaving.borrow().is_empty() {
+                released.await;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,373 @@
+//! From a block of a file to its place on the disk: direct pointers, and trees of indirect blocks.
+//!
+//! A file's first 12 blocks are pointed at by the inode; behind them come a tree of one level, one
+//! of two and one of three. Address 0 is a hole, anywhere. Only the last block of a file of at most
+//! 12 blocks may be shorter than a block: then it is a run of fragments.
+//!
+//! Invariants:
+//! 1. A pointer that is read is checked before it is followed: it names whole data blocks of this
+//!    disk, or the file is corrupt.
+//! 2. An indirect block that begins with an Update is filled before anything points at it.
+//! 3. Clearing goes from the end of the file to its start, so that a part of it is a shorter file.
+
+use std::rc::Rc;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use vfs::FsError;
+
+use crate::alloc::{Allocator, Near};
+use crate::buffer::{Buffer, Edit, Role};
+use crate::home::Home;
+use crate::inode::Node;
+use crate::layout::{DIRECT_POINTERS, Dinode, Geometry, INDIRECT_POINTERS, SECTOR_SIZE};
+use crate::update::{Intent, Update};
+
+/// Bytes of a pointer.
+const POINTER: usize = 8;
+const DIRECT: u64 = DIRECT_POINTERS as u64;
+
+/// Blocks of a file of `size` bytes.
+pub(crate) fn block_count(geometry: &Geometry, size: u64) -> u64 {
+    size.div_ceil(geometry.block_size)
+}
+
+/// Fragments that block `lbn` of a file of `size` bytes holds, if it is no hole.
+pub(crate) fn run_length(geometry: &Geometry, size: u64, lbn: u64) -> u64 {
+    let blocks = block_count(geometry, size);
+    let tail = size % geometry.block_size;
+    if blocks <= DIRECT && lbn + 1 == blocks && tail > 0 {
+        tail.div_ceil(geometry.fragment_size)
+    } else {
+        geometry.fragments_per_block
+    }
+}
+
+/// 512-byte sectors of a number of fragments.
+pub(crate) fn sectors(geometry: &Geometry, fragments: u64) -> u64 {
+    fragments * geometry.fragment_size / SECTOR_SIZE
+}
+
+/// The way to a block behind the direct ones: which tree, and the slot to take at each level.
+struct Path {
+    tree: usize,
+    slots: Vec<usize>,
+}
+
+fn path(geometry: &Geometry, lbn: u64) -> Result<Path, FsError> {
+    let fan = geometry.pointers_per_indirect;
+    let mut rest = lbn - DIRECT;
+    let mut span = fan;
+    for tree in 0..INDIRECT_POINTERS {
+        if rest < span {
+            let mut slots = Vec::with_capacity(tree + 1);
+            for _ in 0..=tree {
+                span /= fan;
+                slots.push((rest / span) as usize);
+                rest %= span;
+            }
+            return Ok(Path { tree, slots });
+        }
+        rest -= span;
+        span *= fan;
+    }
+    Err(FsError::FileTooLarge)
+}
+
+/// How many indirect blocks lie between an inode and a block of its file.
+pub(crate) fn depth(geometry: &Geometry, lbn: u64) -> Result<u64, FsError> {
+    if lbn < DIRECT { Ok(0) } else { path(geometry, lbn).map(|path| path.slots.len() as u64) }
+}
+
+fn pointer(image: &[u8], slot: usize) -> u64 {
+    let bytes = &image[slot * POINTER..][..POINTER];
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+/// Reads and sets the pointers of files.
+pub(crate) struct Map<'a> {
+    /// Where indirect blocks are read.
+    pub home: &'a Home,
+    /// Where new ones come from.
+    pub allocator: &'a Allocator,
+}
+
+/// What clearing left of a subtree.
+enum Left {
+    Nothing,
+    /// Everything from this block of the file on is gone.
+    Before(u64),
+}
+
+impl Map<'_> {
+    fn geometry(&self) -> &Geometry {
+        self.home.geometry()
+    }
+
+    /// The fragment at which block `lbn` begins; 0 for a hole. `update`'s own pointers count.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Io`], [`FsError::FileTooLarge`].
+    pub(crate) async fn find(
+        &self,
+        dinode: &Dinode,
+        update: Option<&Update>,
+        lbn: u64,
+    ) -> Result<u64, FsError> {
+        if lbn < DIRECT {
+            let address = dinode.direct[lbn as usize].get() as u64;
+            let whole = address == 0 || self.geometry().is_data_fragment(address);
+            return if whole { Ok(address) } else { Err(FsError::Corrupt) };
+        }
+        let path = path(self.geometry(), lbn)?;
+        let mut address = dinode.indirect[path.tree].get() as u64;
+        for slot in path.slots {
+            if address == 0 {
+                return Ok(0);
+            }
+            let buffer = self.indirect(update, address).await?;
+            address = Self::slot(update, &buffer, slot);
+        }
+        self.check_block(address)
+    }
+
+    /// Makes block `lbn` of `node` begin at `address`, with the indirect blocks that it takes. The
+    /// caller gives the inode its item.
+    ///
+    /// # Errors
+    /// As [`Map::find`], and [`FsError::NoSpace`].
+    pub(crate) async fn set(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        lbn: u64,
+        address: u64,
+    ) -> Result<(), FsError> {
+        if lbn < DIRECT {
+            update.touch_inode(node, |dinode| dinode.direct[lbn as usize].set(address as i64));
+            return Ok(());
+        }
+        let path = path(self.geometry(), lbn)?;
+        let mut parent: Option<(Rc<Buffer>, usize)> = None;
+        for &slot in &path.slots {
+            let here = match &parent {
+                None => update.dinode(node).indirect[path.tree].get() as u64,
+                Some((buffer, slot)) => Self::slot(Some(update), buffer, *slot),
+            };
+            let buffer = if here == 0 {
+                let buffer = self.new_indirect(update, node, address).await?;
+                let new = buffer.address();
+                Self::point(update, node, path.tree, parent.as_ref(), new);
+                buffer
+            } else {
+                self.indirect(Some(update), here).await?
+            };
+            parent = Some((buffer, slot));
+        }
+        Self::point(update, node, path.tree, parent.as_ref(), address);
+        Ok(())
+    }
+
+    /// Clears every block from `keep` on, from the end, giving back at most about `limit` blocks.
+    /// Returns the block from which on everything is gone: `keep` when all is done. The caller
+    /// gives the inode its item, with a size that fits.
+    ///
+    /// # Errors
+    /// As [`Map::find`].
+    pub(crate) async fn clear(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        keep: u64,
+        limit: u64,
+    ) -> Result<u64, FsError> {
+        let dinode = update.dinode(node);
+        let fan = self.geometry().pointers_per_indirect;
+        let mut limit = limit;
+        for tree in (0..INDIRECT_POINTERS).rev() {
+            let first = DIRECT + (1..=tree as u32).map(|level| fan.pow(level)).sum::<u64>();
+            let address = dinode.indirect[tree].get() as u64;
+            if address == 0 || first + fan.pow(tree as u32 + 1) <= keep {
+                continue;
+            }
+            let span = fan.pow(tree as u32);
+            let left =
+                self.clear_tree(update, node, address, span, first, keep, &mut limit).await?;
+            if let Left::Before(lbn) = left {
+                return Ok(lbn);
+            }
+            self.give_back(update, node, address, self.geometry().fragments_per_block).await?;
+            update.touch_inode(node, |dinode| dinode.indirect[tree].set(0));
+        }
+        let size = dinode.size.get();
+        for lbn in (keep..DIRECT).rev() {
+            let address = dinode.direct[lbn as usize].get() as u64;
+            if address != 0 {
+                let run = run_length(self.geometry(), size, lbn);
+                self.give_back(update, node, address, run).await?;
+                update.touch_inode(node, |dinode| dinode.direct[lbn as usize].set(0));
+            }
+        }
+        Ok(keep)
+    }
+
+    /// Gives fragments of a file back and counts them off.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Io`].
+    pub(crate) async fn give_back(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        address: u64,
+        count: u64,
+    ) -> Result<(), FsError> {
+        self.allocator.give_back(update, address, count).await?;
+        let sectors = sectors(self.geometry(), count);
+        update.touch_inode(node, |dinode| {
+            dinode.sectors.set(dinode.sectors.get().saturating_sub(sectors));
+        });
+        Ok(())
+    }
+
+    /// Takes fragments for a file and counts them.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::Io`].
+    pub(crate) async fn take(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        near: Near,
+        count: u64,
+    ) -> Result<u64, FsError> {
+        let address = self.allocator.take(update, near, count).await?;
+        let sectors = sectors(self.geometry(), count);
+        update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + sectors));
+        Ok(address)
+    }
+
+    /// Clears a tree of pointers whose slots each span `span` blocks of the file, the first of them
+    /// `first`. The tree's own block is the caller's to give back when nothing is left.
+    #[expect(clippy::too_many_arguments, reason = "the recursion's state, which nobody else holds")]
+    fn clear_tree<'a>(
+        &'a self,
+        update: &'a mut Update,
+        node: &'a Rc<Node>,
+        address: u64,
+        span: u64,
+        first: u64,
+        keep: u64,
+        limit: &'a mut u64,
+    ) -> LocalBoxFuture<'a, Result<Left, FsError>> {
+        async move {
+            let fan = self.geometry().pointers_per_indirect;
+            let buffer = self.indirect(Some(update), address).await?;
+            let mut cleared = fan as usize..fan as usize;
+            let mut left = Left::Nothing;
+            for slot in (0..fan as usize).rev() {
+                let lbn = first + slot as u64 * span;
+                if lbn + span <= keep {
+                    left = Left::Before(keep);
+                    break;
+                }
+                let child = Self::slot(Some(update), &buffer, slot);
+                if child != 0 {
+                    if *limit == 0 {
+                        left = Left::Before(lbn + span);
+                        break;
+                    }
+                    if span > 1 {
+                        let below = span / fan;
+                        let result =
+                            self.clear_tree(update, node, child, below, lbn, keep, limit).await?;
+                        if let Left::Before(_) = result {
+                            left = result;
+                            break;
+                        }
+                    }
+                    self.check_block(child)?;
+                    self.give_back(update, node, child, self.geometry().fragments_per_block)
+                        .await?;
+                    *limit = limit.saturating_sub(1);
+                }
+                cleared.start = slot;
+            }
+            if matches!(left, Left::Before(_)) && !cleared.is_empty() {
+                let new = vec![0; cleared.len() * POINTER].into();
+                let edit = Edit::Bytes { offset: cleared.start * POINTER, new };
+                update.push(Intent::PointerCleared, &buffer, edit);
+                for slot in cleared {
+                    update.pointers.insert((address, slot), 0);
+                }
+            }
+            Ok(left)
+        }
+        .boxed_local()
+    }
+
+    fn check_block(&self, address: u64) -> Result<u64, FsError> {
+        let geometry = self.geometry();
+        if address == 0 || geometry.is_data_run(address, geometry.fragments_per_block) {
+            Ok(address)
+        } else {
+            Err(FsError::Corrupt)
+        }
+    }
+
+    async fn indirect(&self, update: Option<&Update>, address: u64) -> Result<Rc<Buffer>, FsError> {
+        self.check_block(address)?;
+        if let Some(buffer) = update.and_then(|update| update.fresh(address)) {
+            return Ok(buffer.clone());
+        }
+        self.home.load(address, self.geometry().block_size as usize, Role::Indirect).await
+    }
+
+    /// A pointer as it will be after `update`.
+    fn slot(update: Option<&Update>, buffer: &Buffer, slot: usize) -> u64 {
+        let planned =
+            update.and_then(|update| update.pointers.get(&(buffer.address(), slot)).copied());
+        planned.unwrap_or_else(|| buffer.read(|image| pointer(image, slot)))
+    }
+
+    async fn new_indirect(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        near: u64,
+    ) -> Result<Rc<Buffer>, FsError> {
+        let count = self.geometry().fragments_per_block;
+        let address = self.take(update, node, Near::Fragment(near + count), count).await?;
+        let image = vec![0; self.geometry().block_size as usize];
+        let buffer = Buffer::new(address, Role::Indirect, image);
+        update.push_fresh(Intent::BlockInitialised, buffer.clone());
+        Ok(buffer)
+    }
+
+    /// Sets a pointer in an inode, in a block that begins with this Update, or in one that is there
+    /// already.
+    fn point(
+        update: &mut Update,
+        node: &Rc<Node>,
+        tree: usize,
+        parent: Option<&(Rc<Buffer>, usize)>,
+        address: u64,
+    ) {
+        let Some((buffer, slot)) = parent else {
+            update.touch_inode(node, |dinode| dinode.indirect[tree].set(address as i64));
+            return;
+        };
+        let new = address.to_le_bytes();
+        let offset = slot * POINTER;
+        if update.fresh(buffer.address()).is_some() {
+            buffer.write_unordered(|image| image[offset..][..POINTER].copy_from_slice(&new));
+        } else {
+            update.pointers.insert((buffer.address(), *slot), address);
+            update.push(
+                Intent::PointerSet,
+                buffer,
+                Edit::Bytes { offset, new: Box::from(new.as_slice()) },
+            );
+        }
+    }
+}

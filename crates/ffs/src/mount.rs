@@ -1,0 +1,407 @@
+//! Opening a volume and stopping it cleanly.
+//!
+//! # The mark
+//! A volume that we write bears our mark in the superblock's last-mount field:
+//! `duramen:POLICY:NONCE`, with *clean* 0 and NEEDSFSCK set, all in one write that is flushed before
+//! anything else is written. Whoever finds the mark knows that nobody else wrote the disk since:
+//! any other system's mount overwrites the field. A clean stop takes all of it back, in this order:
+//! everything home, group summaries and totals, a flush; then, again in one write, *clean* 1,
+//! NEEDSFSCK off and the old last-mount field.
+//!
+//! # What tears
+//! Both writes change only bytes of the first and of the third sector of the superblock. If one
+//! sector got there without the other, the mark is still there, or *clean* is 1 while NEEDSFSCK is
+//! set, which no other system leaves behind. Both mean: ours, rebuild. The totals in the second
+//! sector are written before, under the mark, and summed anew at every opening.
+//!
+//! # What opens how
+//! Clean disks open for writing unless they use something that we could not keep true. An unclean
+//! disk with our mark is rebuilt first. Any other unclean disk is refused: its own system, or a
+//! checker, has to look at it.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Durability};
+use futures::FutureExt;
+use runtime::{Runtime, Timestamp};
+use vfs::{FileKind, FsError, Ino, ObjectId};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::alloc::Allocator;
+use crate::engine::{Ffs, Parts};
+use crate::home::Home;
+use crate::inode::Node;
+use crate::layout::{
+    BadSuperblock, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM,
+    Summary, Superblock, flags,
+};
+use crate::policy::Policy;
+use crate::policy::sync::Sync;
+
+/// How to open a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Change nothing.
+    pub read_only: bool,
+    /// Bytes of memory for metadata and for UNSTABLE data, half each.
+    pub cache_bytes: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { read_only: false, cache_bytes: 256 << 20 }
+    }
+}
+
+/// Why a volume was not opened. Each sentence says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The superblock is none.
+    #[error("there is no UFS2 file system here: {0}")]
+    Superblock(#[from] BadSuperblock),
+    /// The disk failed.
+    #[error("the disk cannot be read or written: {0}")]
+    Device(#[from] block::IoError),
+    /// Not stopped cleanly by another system.
+    #[error(
+        "the volume was not stopped cleanly, and not by this server: let the system that used it \
+         last mount and unmount it, or check it with its fsck, then try again"
+    )]
+    UncleanForeign,
+    /// Not stopped cleanly by a policy of ours that is not built in.
+    #[error(
+        "the volume was not stopped cleanly under policy '{0}', which this version cannot recover: \
+         serve it with the version that served it last"
+    )]
+    UncleanPolicy(String),
+    /// Something on the disk is not as it can be.
+    #[error("the volume is damaged: {0}; check it with fsck_ffs before it is served again")]
+    Damaged(String),
+    /// Reading or writing the volume's metadata failed.
+    #[error("the volume cannot be opened: {0}")]
+    File(#[from] FsError),
+}
+
+/// Why a volume opened read-only that was asked to be writable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOnlyReason {
+    /// The device refuses writes.
+    Device,
+    /// It has a soft-updates journal.
+    Journal,
+    /// It is journalled below the file system.
+    GeomJournal,
+    /// It has snapshots.
+    Snapshots,
+    /// It uses access control lists or labels.
+    AccessControlLists,
+}
+
+impl std::fmt::Display for ReadOnlyReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Device => "the disk is write-protected",
+            Self::Journal => {
+                "it has a soft-updates journal, which would go stale; switch it off with \
+                 'tunefs -j disable' to serve the volume for writing"
+            }
+            Self::GeomJournal => {
+                "it is journalled by gjournal; switch that off with 'tunefs -J disable' to serve \
+                 the volume for writing"
+            }
+            Self::Snapshots => {
+                "it has snapshots, which writing would break; remove them on FreeBSD to serve the \
+                 volume for writing"
+            }
+            Self::AccessControlLists => {
+                "it uses access control lists or labels, which this server does not enforce; \
+                 switch them off with tunefs to serve the volume for writing"
+            }
+        })
+    }
+}
+
+/// A volume that is open.
+pub struct Opened {
+    /// The engine.
+    pub engine: Rc<Ffs>,
+    /// Why it is read-only although it was to be writable.
+    pub read_only: Option<ReadOnlyReason>,
+    /// What a rebuild found, if there was one.
+    pub rebuilt: Option<crate::rebuild::Report>,
+}
+
+/// The superblock of an open volume.
+pub(crate) struct OpenSuperblock {
+    /// All bytes that are written together.
+    block: Vec<u8>,
+    /// What the last-mount field said before our mark.
+    last_mount: Vec<u8>,
+}
+
+/// The longest old last-mount field that is put back: it must end in the first sector.
+const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
+
+impl OpenSuperblock {
+    fn superblock(&mut self) -> &mut Superblock {
+        let (superblock, _) =
+            Superblock::mut_from_prefix(&mut self.block).expect("the room of a superblock");
+        superblock
+    }
+
+    /// Writes it and waits until it is durable.
+    async fn write(
+        &mut self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+    ) -> Result<(), block::IoError> {
+        geometry.seal_superblock(&mut self.block);
+        let data = block::Buffer::copied(&self.block[..geometry.superblock_size as usize]);
+        device.write(SUPERBLOCK_ADDRESS, vec![data.freeze()], Durability::Plain).await?;
+        device.flush().await
+    }
+
+    fn mark(&mut self, policy: &str, nonce: u64, now: Timestamp) {
+        let superblock = self.superblock();
+        superblock.clean = 0;
+        superblock.flags.set(superblock.flags.get() | flags::NEEDS_FSCK);
+        superblock.time.set(now.seconds);
+        let mark = format!("{MARK}{policy}:{nonce:016x}");
+        superblock.last_mount.fill(0);
+        superblock.last_mount[..mark.len()].copy_from_slice(mark.as_bytes());
+    }
+
+    fn unmark(&mut self) {
+        let old = std::mem::take(&mut self.last_mount);
+        let superblock = self.superblock();
+        superblock.clean = 1;
+        superblock.flags.set(superblock.flags.get() & !flags::NEEDS_FSCK);
+        superblock.last_mount.fill(0);
+        superblock.last_mount[..old.len()].copy_from_slice(&old);
+    }
+}
+
+const MARK: &str = "duramen:";
+
+/// Who left the disk, and how.
+enum State {
+    Clean,
+    /// Ours, of this policy.
+    Marked(String),
+    /// Our write of the superblock was cut.
+    TornMark,
+    Foreign,
+}
+
+fn state(superblock: &Superblock) -> State {
+    let end = superblock.last_mount.iter().position(|&byte| byte == 0);
+    let last_mount = &superblock.last_mount[..end.unwrap_or(0)];
+    let flags = superblock.flags.get();
+    if superblock.clean == 1 && flags & (flags::UNCLEAN | flags::NEEDS_FSCK) == 0 {
+        return State::Clean;
+    }
+    let text = std::str::from_utf8(last_mount).unwrap_or_default();
+    if let Some(rest) = text.strip_prefix(MARK) {
+        return State::Marked(rest.split(':').next().unwrap_or_default().to_owned());
+    }
+    if superblock.clean == 1 && flags & flags::NEEDS_FSCK != 0 {
+        return State::TornMark;
+    }
+    State::Foreign
+}
+
+fn read_only_reason(superblock: &Superblock) -> Option<ReadOnlyReason> {
+    let flags = superblock.flags.get();
+    if flags & flags::SOFT_UPDATES_JOURNAL != 0 {
+        Some(ReadOnlyReason::Journal)
+    } else if flags & flags::GJOURNAL != 0 {
+        Some(ReadOnlyReason::GeomJournal)
+    } else if superblock.snapshots.iter().any(|ino| ino.get() != 0) {
+        Some(ReadOnlyReason::Snapshots)
+    } else if flags & (flags::POSIX_ACLS | flags::NFS4_ACLS | flags::MULTILABEL) != 0 {
+        Some(ReadOnlyReason::AccessControlLists)
+    } else {
+        None
+    }
+}
+
+/// Opens the volume on `device`. `progress` is told how far a rebuild is.
+///
+/// # Errors
+/// [`OpenError`]; then nothing was written, unless a rebuild was cut short by the disk, which the
+/// next opening repeats.
+pub async fn open(
+    device: Rc<dyn BlockDevice>,
+    runtime: Runtime,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(crate::rebuild::Progress),
+) -> Result<Opened, OpenError> {
+    let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
+    let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
+    let mut open = OpenSuperblock { block, last_mount: Vec::new() };
+    let geometry = Rc::new(Geometry::parse(open.superblock())?);
+    let mut reason = read_only_reason(open.superblock());
+    if device.geometry().read_only && !options.read_only {
+        reason = reason.or(Some(ReadOnlyReason::Device));
+    }
+    let read_only = options.read_only || reason.is_some();
+    let mut rebuilt = None;
+    match state(open.superblock()) {
+        State::Clean => {
+            if geometry.verify_superblock(&open.block).is_err() {
+                return Err(OpenError::Damaged("the superblock does not fit its hash".into()));
+            }
+            let old = &open.superblock().last_mount;
+            let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
+            open.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
+        }
+        State::Foreign if !read_only => return Err(OpenError::UncleanForeign),
+        State::Marked(policy) if policy != "sync" && !read_only => {
+            return Err(OpenError::UncleanPolicy(policy));
+        }
+        State::Marked(_) | State::TornMark if !read_only => {
+            let report = crate::rebuild::rebuild(&*device, &geometry, &runtime, progress).await?;
+            rebuilt = Some(report);
+        }
+        _ => {} // read-only: as it is
+    }
+    let home =
+        Home::new(device.clone(), geometry.clone(), runtime.clock.clone(), options.cache_bytes / 2);
+    let rows = summary_rows(&home).await?;
+    let allocator = Allocator::new(home.clone(), &rows);
+    let policy = Sync::new(home.clone(), runtime.clone());
+    let root = root(&home).await?;
+    if !read_only {
+        let nonce = runtime.random.next_u64();
+        open.mark(policy.name(), nonce, runtime.clock.wall());
+        open.write(&*device, &geometry).await?;
+    }
+    let engine = Ffs::new(Parts {
+        home,
+        allocator,
+        ledger: policy.clone(),
+        policy,
+        runtime,
+        read_only,
+        dirty_limit: options.cache_bytes as u64 / 2,
+        superblock: open,
+        root,
+    });
+    engine.start_housekeeping();
+    let read_only = reason.filter(|_| !options.read_only);
+    Ok(Opened { engine, read_only, rebuilt })
+}
+
+/// The counts of every group, from the summary area.
+async fn summary_rows(home: &Home) -> Result<Vec<Summary>, FsError> {
+    let geometry = home.geometry();
+    let size = (geometry.summary_fragments * geometry.fragment_size) as usize;
+    let area = home.read(geometry.summary_address, size).await?;
+    Ok(Summary::rows(&area)[..geometry.group_count as usize].to_vec())
+}
+
+async fn root(home: &Home) -> Result<ObjectId, OpenError> {
+    let geometry = home.geometry();
+    let position = geometry.inode_position(ROOT_INODE);
+    let block = home.read(position.fragment, geometry.block_size as usize).await?;
+    let dinode = *Dinode::at(&block, position.offset);
+    if dinode.kind() != Some(FileKind::Directory) || geometry.verify_inode(&dinode).is_err() {
+        return Err(OpenError::Damaged("the root directory is none".into()));
+    }
+    Ok(ObjectId { ino: Ino(ROOT_INODE), generation: dinode.generation.get() })
+}
+
+/// How often access times and old UNSTABLE data go to the disk.
+const HOUSEKEEPING: std::time::Duration = std::time::Duration::from_secs(5);
+
+impl Ffs {
+    /// Lands UNSTABLE data and writes access times now and then, for as long as the engine lives.
+    fn start_housekeeping(self: &Rc<Self>) {
+        if self.read_only {
+            return;
+        }
+        let engine = Rc::downgrade(self);
+        let clock = self.runtime.clock.clone();
+        let task = async move {
+            loop {
+                clock.sleep(HOUSEKEEPING).await;
+                let Some(engine) = engine.upgrade() else { return };
+                if engine.policy.has_stopped() || engine.is_closed() {
+                    return;
+                }
+                engine.land_everything().await;
+                let _ = engine.policy.settle().await; // a failure has stopped the volume
+            }
+        };
+        self.runtime.tasks.spawn(task.boxed_local());
+    }
+
+    /// Lands all UNSTABLE data; what cannot be landed is lost, and the verifier says so.
+    async fn land_everything(&self) {
+        let nodes: Vec<Rc<Node>> = self.dirty_nodes.borrow().values().cloned().collect();
+        for node in nodes {
+            let _alone = node.lock.exclusive().await;
+            let _ = self.land_range(&node, 0, u64::MAX).await;
+        }
+    }
+
+    /// Leaves the disk clean: see the module's prose.
+    pub(crate) async fn close(&self) -> Result<(), FsError> {
+        if self.read_only || self.mark_closed() {
+            return Ok(());
+        }
+        self.check_running()?;
+        self.land_everything().await;
+        self.wait_for_orphans().await;
+        self.policy.settle().await?;
+        let rows = self.true_rows().await?;
+        let io = |_| FsError::Io;
+        let geometry = self.home.geometry().clone();
+        let mut area = vec![0; (geometry.summary_fragments * geometry.fragment_size) as usize];
+        Summary::rows_mut(&mut area)[..rows.len()].copy_from_slice(&rows);
+        let area = block::Buffer::copied(&area).freeze();
+        self.home.write(geometry.summary_address, vec![area]).await.map_err(io)?;
+        let mut open = self.superblock.replace(OpenSuperblock::nothing());
+        open.set_totals(&rows);
+        let device = self.home.device().clone();
+        open.write(&*device, &geometry).await.map_err(io)?;
+        open.unmark();
+        let result = open.write(&*device, &geometry).await.map_err(io);
+        self.superblock.replace(open);
+        device.close().await.map_err(io)?;
+        result
+    }
+
+    /// The summary row of every group: of those in memory, from the maps.
+    async fn true_rows(&self) -> Result<Vec<Summary>, FsError> {
+        let mut rows = summary_rows(&self.home).await?;
+        let geometry = self.home.geometry();
+        for (group, row) in rows.iter_mut().enumerate() {
+            let address = geometry.group_header_fragment(group as u64);
+            if let Some(buffer) = self.home.cached(address) {
+                let mut copy = buffer.read(<[u8]>::to_vec);
+                *row = crate::derive::recompute_group(geometry, group as u64, &mut copy);
+                debug_assert_eq!(GroupHeader::of(&copy).counts, *row);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+impl OpenSuperblock {
+    fn nothing() -> Self {
+        Self { block: Vec::new(), last_mount: Vec::new() }
+    }
+
+    fn set_totals(&mut self, rows: &[Summary]) {
+        let sum = |field: fn(&Summary) -> i32| rows.iter().map(|row| i64::from(field(row))).sum();
+        let totals = &mut self.superblock().totals;
+        totals.as_mut_bytes().fill(0);
+        totals.directories.set(sum(|row: &Summary| row.directories.get()));
+        totals.free_blocks.set(sum(|row: &Summary| row.free_blocks.get()));
+        totals.free_inodes.set(sum(|row: &Summary| row.free_inodes.get()));
+        totals.free_fragments.set(sum(|row: &Summary| row.free_fragments.get()));
+        self.superblock().pending_sectors.set(0);
+        self.superblock().pending_inodes.set(0);
+    }
+}

@@ -1,0 +1,51 @@
+//! Data of a file that was written UNSTABLE and has no place on the disk yet.
+//!
+//! A page is one block of a file. It holds the block's bytes from its start; what is missing up to
+//! the end of the file is zero. A page is always dirty: when its data has landed it goes, and
+//! reads go to the device again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+/// One block of data.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The bytes from the block's start on; at most a block.
+    pub data: Bytes,
+    /// Whole blocks of disk that were set aside for it.
+    pub reserved: u64,
+}
+
+/// The dirty pages of a file by block number.
+#[derive(Debug, Default)]
+pub struct Pages {
+    pages: BTreeMap<u64, Page>,
+}
+
+impl Pages {
+    /// The page of a block.
+    pub fn get(&self, lbn: u64) -> Option<&Page> {
+        self.pages.get(&lbn)
+    }
+
+    /// Puts a page in place of the old one; the old one is given back.
+    pub fn insert(&mut self, lbn: u64, page: Page) -> Option<Page> {
+        self.pages.insert(lbn, page)
+    }
+
+    /// Takes a page out.
+    pub fn remove(&mut self, lbn: u64) -> Option<Page> {
+        self.pages.remove(&lbn)
+    }
+
+    /// Whether nothing is dirty.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Block numbers of the pages from `first` up to `end`, at most `limit`.
+    pub fn blocks(&self, first: u64, end: u64, limit: usize) -> Vec<u64> {
+        self.pages.range(first..end).take(limit).map(|(&lbn, _)| lbn).collect()
+    }
+}

@@ -1,0 +1,265 @@
+//! Making files longer, shorter, and gone.
+//!
+//! Shortening goes from the end in steps of bounded size, each an Update that leaves a smaller file
+//! with nothing behind its end. A file that has lost its last name is freed in the same Update if
+//! it is small; a larger one stays behind as an orphan, without a name and with link count 0, and
+//! is freed in steps. A crash in between leaves an inode that nothing names: the rebuild frees it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use vfs::{FileKind, FsError, Sequence};
+
+use crate::data::zeros;
+use crate::engine::Ffs;
+use crate::inode::Node;
+use crate::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
+use crate::map::{block_count, run_length};
+use crate::update::{Budget, Intent, Update};
+
+/// Blocks that one Update frees at most, about.
+const BLOCKS_PER_UPDATE: u64 = 1024;
+
+/// Whether the pointers of an inode are pointers: a short symbolic link has its target there, a
+/// device its number.
+pub(crate) fn has_blocks(kind: FileKind, dinode: &Dinode) -> bool {
+    match kind {
+        FileKind::Regular | FileKind::Directory => true,
+        FileKind::Symlink => dinode.size.get() >= INLINE_SYMLINK_SIZE as u64,
+        _ => false,
+    }
+}
+
+impl Ffs {
+    /// Makes a regular file `size` bytes long; `also` changes other attributes along with it. Under
+    /// the exclusive lock, with no dirty pages.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`].
+    pub(crate) async fn resize(
+        &self,
+        node: &Rc<Node>,
+        size: u64,
+        budget: Budget,
+        also: impl Fn(&mut Dinode),
+    ) -> Result<Sequence, FsError> {
+        if size >= node.dinode().size.get() {
+            self.lengthen(node, size, budget, also).await
+        } else {
+            self.shorten(node, size, also).await
+        }
+    }
+
+    async fn lengthen(
+        &self,
+        node: &Rc<Node>,
+        size: u64,
+        budget: Budget,
+        also: impl Fn(&mut Dinode),
+    ) -> Result<Sequence, FsError> {
+        let mut set = BTreeMap::new();
+        let blocks = block_count(self.geometry(), size);
+        // A file of more than 12 blocks may not end in a hole.
+        if blocks > DIRECT_POINTERS as u64 {
+            let last = blocks - 1;
+            let data = self.block_data(node, last).await?;
+            if self.map().find(&node.dinode(), None, last).await? == 0 {
+                set.insert(last, data);
+            }
+        }
+        let now = self.now();
+        let stamp = |dinode: &mut Dinode| {
+            dinode.set_modify_time(now);
+            dinode.set_change_time(now);
+            also(dinode);
+        };
+        self.land(node, set, size, budget, stamp).await
+    }
+
+    async fn shorten(
+        &self,
+        node: &Rc<Node>,
+        size: u64,
+        also: impl Fn(&mut Dinode),
+    ) -> Result<Sequence, FsError> {
+        let keep = block_count(self.geometry(), size);
+        loop {
+            let mut update = Update::new(Budget::Superuser);
+            let gone = self.map().clear(&mut update, node, keep, BLOCKS_PER_UPDATE).await?;
+            let now = self.now();
+            let step = if gone == keep { size } else { gone * self.geometry().block_size };
+            if gone == keep {
+                self.cut_tail(&mut update, node, size).await?;
+            }
+            update.change_inode(node, Intent::PointerCleared, |dinode| {
+                dinode.size.set(step);
+                dinode.set_modify_time(now);
+                dinode.set_change_time(now);
+            });
+            if gone == keep {
+                update.touch_inode(node, &also);
+            }
+            let sequence = self.commit(update);
+            if gone == keep {
+                self.clear_tail(node, size, sequence).await?;
+                return Ok(sequence);
+            }
+            self.durable(sequence).await?;
+        }
+    }
+
+    /// The new last block of a file that is cut to `size`: fragments behind it go; if it is a hole
+    /// where none may be, it is filled.
+    async fn cut_tail(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        size: u64,
+    ) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let Some(last) = block_count(geometry, size).checked_sub(1) else { return Ok(()) };
+        let dinode = update.dinode(node);
+        let address = self.map().find(&dinode, Some(update), last).await?;
+        let have = run_length(geometry, dinode.size.get(), last);
+        let need = run_length(geometry, size, last);
+        if address == 0 && last >= DIRECT_POINTERS as u64 {
+            let near = self.near(update, node, last).await?;
+            let new = self.map().take(update, node, near, need).await?;
+            self.map().set(update, node, last, new).await?;
+            let length = (need * geometry.fragment_size) as usize;
+            self.home.write(new, vec![zeros(length)]).await.map_err(|_| FsError::Io)?;
+            update.push_payload();
+        } else if address != 0 && need < have {
+            self.map().give_back(update, node, address + need, have - need).await?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes what stands behind the end in the last block, once the shorter size is durable: so
+    /// that a cut in between never shows zeros where data was.
+    async fn clear_tail(
+        &self,
+        node: &Rc<Node>,
+        size: u64,
+        sequence: Sequence,
+    ) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let Some(last) = block_count(geometry, size).checked_sub(1) else { return Ok(()) };
+        let used = size - last * geometry.block_size;
+        let whole = run_length(geometry, size, last) * geometry.fragment_size;
+        let address = self.map().find(&node.dinode(), None, last).await?;
+        if address == 0 || used == whole {
+            return Ok(());
+        }
+        self.durable(sequence).await?;
+        let first = used / geometry.fragment_size;
+        let start = address + first;
+        let keep = (used % geometry.fragment_size) as usize;
+        let mut pieces = Vec::new();
+        if keep > 0 {
+            let old = self.home.read(start, geometry.fragment_size as usize).await?.freeze();
+            pieces.push(old.slice(..keep));
+        }
+        let length = whole - first * geometry.fragment_size;
+        pieces.push(zeros(length as usize - keep));
+        self.home.write(start, pieces).await.map_err(|_| FsError::Io)
+    }
+
+    /// Frees a file that lost its last name: in this Update if it is small. Otherwise it is an
+    /// orphan from now on, and [`Ffs::free_orphan`] has to follow.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Io`].
+    pub(crate) async fn end_life(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+    ) -> Result<bool, FsError> {
+        let dinode = update.dinode(node);
+        let large = dinode.indirect.iter().any(|pointer| pointer.get() != 0);
+        if large && has_blocks(node.kind, &dinode) {
+            return Ok(false);
+        }
+        self.clear_inode(update, node).await?;
+        Ok(true)
+    }
+
+    /// The last step: everything that is left of a file goes back, its inode too.
+    async fn clear_inode(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let dinode = update.dinode(node);
+        if has_blocks(node.kind, &dinode) {
+            self.map().clear(update, node, 0, u64::MAX).await?;
+        }
+        let attributes = u64::from(dinode.attribute_size.get());
+        for (index, address) in dinode.attribute_blocks.iter().enumerate() {
+            let address = address.get() as u64;
+            if address != 0 {
+                let run = run_length(geometry, attributes, index as u64);
+                self.map().give_back(update, node, address, run).await?;
+            }
+        }
+        let generation = dinode.generation;
+        update.change_inode(node, Intent::PointerCleared, |dinode| {
+            *dinode = Dinode::zeroed();
+            dinode.generation = generation;
+        });
+        self.allocator.give_back_inode(update, node.ino).await?;
+        update.lives.push((node.clone(), false));
+        Ok(())
+    }
+
+    /// Frees an orphan in the background, step by step.
+    pub(crate) fn free_orphan(&self, node: Rc<Node>) {
+        let this = self.handle();
+        this.orphans.set(this.orphans.get() + 1);
+        let task = async move {
+            // A failure stops the volume or is damage; the rebuild or the checker ends the job.
+            let _ = this.free_in_steps(&node).await;
+            this.orphans.set(this.orphans.get() - 1);
+            this.allocator.released.notify();
+        };
+        self.runtime.tasks.spawn(task.boxed_local());
+    }
+
+    async fn free_in_steps(&self, node: &Rc<Node>) -> Result<(), FsError> {
+        let _alone = node.lock.exclusive().await;
+        let direct = DIRECT_POINTERS as u64;
+        loop {
+            let mut update = Update::new(Budget::Superuser);
+            let gone = self.map().clear(&mut update, node, direct, BLOCKS_PER_UPDATE).await?;
+            if gone == direct {
+                self.clear_inode(&mut update, node).await?;
+                self.commit(update);
+                return Ok(());
+            }
+            let size = gone * self.geometry().block_size;
+            update.change_inode(node, Intent::PointerCleared, |dinode| {
+                dinode.size.set(size.min(dinode.size.get()));
+            });
+            let sequence = self.commit(update);
+            self.durable(sequence).await?;
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] when it is none; [`FsError::Corrupt`], [`FsError::Io`].
+    pub(crate) async fn link_target(&self, node: &Rc<Node>) -> Result<Bytes, FsError> {
+        if node.kind != FileKind::Symlink {
+            return Err(FsError::Invalid);
+        }
+        let dinode = node.dinode();
+        let size = dinode.size.get() as usize;
+        if size < INLINE_SYMLINK_SIZE {
+            return Ok(Bytes::copy_from_slice(&dinode.inline_symlink_area()[..size]));
+        }
+        if size as u64 > self.geometry().block_size {
+            return Err(FsError::Corrupt);
+        }
+        self.block_data(node, 0).await
+    }
+}

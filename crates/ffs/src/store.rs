@@ -1,0 +1,428 @@
+//! The engine in the words of the namespace.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use namespace::{AttributeChange, Listed, NewFile, Object, Store};
+use runtime::sync::Lock;
+use vfs::{
+    Attributes, Credentials, FileKind, FsError, FsInfo, FsStat, MAX_NAME, Name, ObjectId, PathConf,
+    Receipt, Sequence, Stability, Timestamp, Verifier,
+};
+use zerocopy::little_endian::{I16, U16, U32};
+
+use crate::alloc::{FoundInode, Near};
+use crate::buffer::{Buffer, Edit, Role};
+use crate::data::zeros;
+use crate::engine::Ffs;
+use crate::inode::Node;
+use crate::layout::{Dinode, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, mode_of};
+use crate::map::{block_count, run_length};
+use crate::update::{Budget, Intent, Update};
+
+/// The longest target of a symbolic link that FreeBSD follows.
+const MAX_TARGET: usize = 1023;
+
+/// Mixed into the 64 bits of an exclusive create, so that neither zero nor a small counter in the
+/// field looks like one.
+const VERIFIER_MASK: u64 = 0xd0ca_5ead_0d1e_5afe;
+
+impl Object for Node {
+    fn id(&self) -> ObjectId {
+        Node::id(self)
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn attributes(&self) -> Attributes {
+        Node::attributes(self)
+    }
+
+    fn sequence(&self) -> Sequence {
+        Node::sequence(self)
+    }
+
+    fn is_dead(&self) -> bool {
+        Node::is_dead(self)
+    }
+
+    fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    fn has_verifier(&self, verifier: [u8; 8]) -> bool {
+        self.dinode().change.get() == encode_verifier(verifier)
+    }
+}
+
+fn encode_verifier(verifier: [u8; 8]) -> u64 {
+    u64::from_be_bytes(verifier) ^ VERIFIER_MASK
+}
+
+fn budget(who: &Credentials) -> Budget {
+    if who.is_root() { Budget::Superuser } else { Budget::User }
+}
+
+fn apply(change: &AttributeChange, kind: FileKind, dinode: &mut Dinode) {
+    if let Some(mode) = change.mode {
+        dinode.mode = U16::new(mode_of(kind, mode));
+    }
+    if let Some(uid) = change.uid {
+        dinode.uid = U32::new(uid);
+    }
+    if let Some(gid) = change.gid {
+        dinode.gid = U32::new(gid);
+    }
+    if let Some(time) = change.atime {
+        dinode.set_access_time(time);
+    }
+    if let Some(time) = change.mtime {
+        dinode.set_modify_time(time);
+    }
+    if let Some(time) = change.ctime {
+        dinode.set_change_time(time);
+    }
+}
+
+impl Store for Ffs {
+    type Node = Rc<Node>;
+    type Update = Update;
+
+    fn root(&self) -> ObjectId {
+        self.root_id()
+    }
+
+    fn verifier(&self) -> Verifier {
+        self.current_verifier()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn now(&self) -> Timestamp {
+        Ffs::now(self)
+    }
+
+    fn receipt(&self, sequence: Sequence) -> Receipt {
+        Ffs::receipt(self, sequence)
+    }
+
+    fn check_running(&self) -> Result<(), FsError> {
+        Ffs::check_running(self)
+    }
+
+    async fn node(&self, id: ObjectId) -> Result<Rc<Node>, FsError> {
+        Ffs::node(self, id).await
+    }
+
+    async fn node_of(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+        Ffs::node_of(self, ino).await
+    }
+
+    fn gone_sequence(&self, ino: u64) -> Sequence {
+        Ffs::gone_sequence(self, ino)
+    }
+
+    async fn find(&self, directory: &Rc<Node>, name: &Name) -> Result<Option<u64>, FsError> {
+        self.find_name(directory, name).await
+    }
+
+    async fn is_empty(&self, directory: &Rc<Node>) -> Result<bool, FsError> {
+        self.is_directory_empty(directory).await
+    }
+
+    async fn list(&self, directory: &Rc<Node>, cookie: u64) -> Result<Vec<Listed>, FsError> {
+        self.list_chunk(directory, cookie).await
+    }
+
+    fn begin(&self, who: &Credentials) -> Update {
+        Update::new(budget(who))
+    }
+
+    fn commit(&self, update: Update) -> Sequence {
+        let orphans = update.orphans.clone();
+        let sequence = Ffs::commit(self, update);
+        orphans.into_iter().for_each(|node| self.free_orphan(node));
+        sequence
+    }
+
+    async fn wait_for_space(&self) -> bool {
+        Ffs::wait_for_space(self).await
+    }
+
+    async fn make(
+        &self,
+        update: &mut Update,
+        parent: &Rc<Node>,
+        new: NewFile<'_>,
+    ) -> Result<Rc<Node>, FsError> {
+        let is_directory = new.kind == FileKind::Directory;
+        let ino = self.take_inode(update, parent.ino, is_directory).await?;
+        let node = self.new_node(ino, &new).await?;
+        if is_directory {
+            self.plan_body(update, &node, parent).await?;
+        }
+        if new.kind == FileKind::Symlink {
+            self.plan_target(update, &node, new.target).await?;
+        }
+        update.change_inode(&node, Intent::InodeInitialised, |_| ());
+        update.lives.push((node.clone(), true));
+        Ok(node)
+    }
+
+    fn add_link(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
+        let links = update.dinode(node).links.get();
+        if links as u32 >= MAX_LINKS {
+            return Err(FsError::TooManyLinks);
+        }
+        update.change_inode(node, Intent::LinkAdded, |dinode| dinode.links.set(links + 1));
+        Ok(())
+    }
+
+    fn drop_link(&self, update: &mut Update, node: &Rc<Node>) {
+        update.change_inode(node, Intent::LinkDropped, |dinode| {
+            dinode.links = I16::new((dinode.links.get() - 1).max(0));
+        });
+    }
+
+    async fn end(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
+        update.change_inode(node, Intent::LinkDropped, |dinode| dinode.links = I16::new(0));
+        update.discards.push(node.clone());
+        if !self.end_life(update, node).await? {
+            update.orphans.push(node.clone());
+        }
+        Ok(())
+    }
+
+    fn set_attributes(&self, update: &mut Update, node: &Rc<Node>, change: &AttributeChange) {
+        update.touch_inode(node, |dinode| apply(change, node.kind, dinode));
+    }
+
+    async fn add_entry(
+        &self,
+        update: &mut Update,
+        directory: &Rc<Node>,
+        name: &Name,
+        target: &Rc<Node>,
+    ) -> Result<(), FsError> {
+        self.plan_add(update, directory, name, target).await
+    }
+
+    async fn drop_entry(
+        &self,
+        update: &mut Update,
+        directory: &Rc<Node>,
+        name: &Name,
+    ) -> Result<(), FsError> {
+        self.plan_drop(update, directory, name).await
+    }
+
+    async fn retarget_entry(
+        &self,
+        update: &mut Update,
+        directory: &Rc<Node>,
+        name: &Name,
+        target: &Rc<Node>,
+    ) -> Result<(), FsError> {
+        self.plan_retarget(update, directory, name, target).await
+    }
+
+    async fn retarget_parent(
+        &self,
+        update: &mut Update,
+        directory: &Rc<Node>,
+        parent: &Rc<Node>,
+    ) -> Result<(), FsError> {
+        self.plan_parent(update, directory, parent).await
+    }
+
+    async fn read(
+        &self,
+        node: &Rc<Node>,
+        offset: u64,
+        count: u64,
+    ) -> Result<(Vec<Bytes>, bool), FsError> {
+        let data = self.read_data(node, offset, count).await?;
+        if !self.read_only && count > 0 {
+            node.touch_access_time(self.now(), self.seal());
+        }
+        Ok(data)
+    }
+
+    async fn write(
+        &self,
+        who: &Credentials,
+        node: &Rc<Node>,
+        offset: u64,
+        data: &[Bytes],
+        stability: Stability,
+    ) -> Result<Stability, FsError> {
+        self.write_data(node, offset, data, stability, who.is_root()).await
+    }
+
+    async fn resize(
+        &self,
+        who: &Credentials,
+        node: &Rc<Node>,
+        size: u64,
+        change: &AttributeChange,
+    ) -> Result<(), FsError> {
+        self.land_range(node, 0, u64::MAX).await?;
+        let also = |dinode: &mut Dinode| apply(change, node.kind, dinode);
+        Ffs::resize(self, node, size, budget(who), also).await?;
+        Ok(())
+    }
+
+    async fn land(&self, node: &Rc<Node>, offset: u64, count: u64) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let first = offset / geometry.block_size;
+        let end = match count {
+            0 => u64::MAX,
+            count => block_count(geometry, offset.saturating_add(count)),
+        };
+        self.land_range(node, first, end).await
+    }
+
+    async fn link_target(&self, node: &Rc<Node>) -> Result<Bytes, FsError> {
+        Ffs::link_target(self, node).await
+    }
+
+    fn max_target(&self) -> usize {
+        MAX_TARGET
+    }
+
+    fn fsstat(&self, who: &Credentials) -> FsStat {
+        let geometry = self.geometry();
+        let bytes = |fragments: i64| fragments.max(0) as u64 * geometry.fragment_size;
+        let free = self.allocator.free_space();
+        let kept = if who.is_root() { 0 } else { self.allocator.reserve() };
+        let free_files = self.allocator.free_inodes().max(0) as u64;
+        FsStat {
+            total_bytes: geometry.data_size * geometry.fragment_size,
+            free_bytes: bytes(free),
+            available_bytes: bytes(free - kept),
+            total_files: geometry.inode_count() - ROOT_INODE,
+            free_files,
+            available_files: free_files,
+        }
+    }
+
+    fn fsinfo(&self) -> FsInfo {
+        FsInfo {
+            max_file_size: self.geometry().max_file_size.min(i64::MAX as u64),
+            block_size: self.geometry().block_size as u32,
+            time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
+            read_only: self.read_only,
+        }
+    }
+
+    fn pathconf(&self) -> PathConf {
+        PathConf { link_max: MAX_LINKS, name_max: MAX_NAME as u32 }
+    }
+
+    async fn shutdown(&self) -> Result<(), FsError> {
+        self.close().await
+    }
+}
+
+impl Ffs {
+    /// Promises an inode near `parent`, initialising a further block of them where needed.
+    async fn take_inode(
+        &self,
+        update: &mut Update,
+        parent: u64,
+        is_directory: bool,
+    ) -> Result<u64, FsError> {
+        loop {
+            match self.allocator.take_inode(update, parent, is_directory).await? {
+                FoundInode::Promised(ino) => return Ok(ino),
+                FoundInode::Uninitialised(group) => self.initialise_inodes(group).await?,
+            }
+        }
+    }
+
+    /// Gives a group one more block of inodes, and waits until that is durable: from then on a name
+    /// may lead to any of them, with whatever Update it comes.
+    async fn initialise_inodes(&self, group: u64) -> Result<(), FsError> {
+        let _alone = self.inode_growth.acquire(1).await;
+        let geometry = self.geometry();
+        let header = self.allocator.group_buffer(group).await?;
+        let initialised = header.read(|image| GroupHeader::of(image).initialized_inodes.get());
+        if !self.allocator.needs_inodes(group, initialised.into()) {
+            return Ok(()); // somebody else was faster
+        }
+        let ino = group * geometry.inodes_per_group + u64::from(initialised);
+        let mut image = vec![0; geometry.block_size as usize];
+        for index in 0..geometry.inodes_per_block as usize {
+            let random = self.runtime.random.next_u64() as u32;
+            let offset = index * size_of::<Dinode>();
+            Dinode::at_mut(&mut image, offset).generation.set(random.max(1));
+        }
+        let address = geometry.inode_position(ino).fragment;
+        let mut update = Update::new(Budget::Superuser);
+        update.push_fresh(Intent::InodeBlockInitialised, Buffer::new(address, Role::Inodes, image));
+        let raised = initialised + geometry.inodes_per_block as u32;
+        let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
+        let new = Box::from(raised.to_le_bytes().as_slice());
+        update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
+        let sequence = Ffs::commit(self, update);
+        self.durable(sequence).await
+    }
+
+    /// A node for a promised inode: its generation raised, its times now.
+    async fn new_node(&self, ino: u64, new: &NewFile<'_>) -> Result<Rc<Node>, FsError> {
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        let size = geometry.block_size as usize;
+        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        let old = buffer.read(|image| *Dinode::at(image, position.offset));
+        let now = self.now();
+        let mut dinode = Dinode::zeroed();
+        dinode.generation.set(old.generation.get().wrapping_add(1).max(1));
+        dinode.mode.set(mode_of(new.kind, new.mode));
+        dinode.links.set(if new.kind == FileKind::Directory { 2 } else { 1 });
+        dinode.uid.set(new.uid);
+        dinode.gid.set(new.gid);
+        dinode.set_access_time(now);
+        dinode.set_modify_time(now);
+        dinode.set_change_time(now);
+        dinode.set_birth_time(now);
+        if matches!(new.kind, FileKind::BlockDevice | FileKind::CharacterDevice) {
+            dinode.set_device(new.device);
+        }
+        if let Some(verifier) = new.verifier {
+            dinode.change.set(encode_verifier(verifier));
+        }
+        Ok(Node::with_dinode(ino, buffer, position.offset, dinode, new.kind))
+    }
+
+    /// The target of a new symbolic link: in the inode if it is short, else in a block.
+    async fn plan_target(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        target: &[u8],
+    ) -> Result<(), FsError> {
+        let size = target.len() as u64;
+        update.touch_inode(node, |dinode| dinode.size.set(size));
+        if target.len() < INLINE_SYMLINK_SIZE {
+            update.touch_inode(node, |dinode| {
+                dinode.inline_symlink_area_mut()[..target.len()].copy_from_slice(target);
+            });
+            return Ok(());
+        }
+        let geometry = self.geometry();
+        let run = run_length(geometry, size, 0);
+        let near = Near::Group(geometry.group_of_inode(node.ino));
+        let address = self.map().take(update, node, near, run).await?;
+        update.touch_inode(node, |dinode| dinode.direct[0].set(address as i64));
+        let rest = (run * geometry.fragment_size) as usize - target.len();
+        let pieces = vec![Bytes::copy_from_slice(target), zeros(rest)];
+        self.home.write(address, pieces).await.map_err(|_| FsError::Io)?;
+        update.push_payload();
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! Making files: CREATE, MKDIR, SYMLINK, MKNOD, and LINK.
+//!
+//! A new file belongs to its maker and to the group of its directory, as in UFS.
+
+use vfs::{
+    CreateHow, Credentials, Device, FileKind, Found, FsError, Name, ObjectId, SetAttributes,
+};
+
+use crate::access::{self, EXECUTE, SET_GID, STICKY, WRITE};
+use crate::call::{Call, FIRST, SECOND};
+use crate::{AttributeChange, Namespace, NewFile, Object, Store};
+
+/// What kind of thing to make.
+#[derive(Clone, Copy)]
+pub(crate) enum Making<'a> {
+    Directory,
+    Symlink(&'a [u8]),
+    Special(FileKind, Device),
+}
+
+impl<S: Store> Namespace<S> {
+    pub(crate) async fn do_create(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        how: CreateHow,
+    ) -> Result<Found, FsError> {
+        let parent = self.open_directory(call, directory).await?;
+        call.about(FIRST, &parent);
+        self.check_writable()?;
+        if name.is_dot_or_dot_dot() {
+            return Err(FsError::Exists);
+        }
+        let attributes = match how {
+            CreateHow::Unchecked(attributes) | CreateHow::Guarded(attributes) => attributes,
+            CreateHow::Exclusive(_) => SetAttributes { mode: Some(0), ..Default::default() },
+        };
+        let held = parent.lock().exclusive().await;
+        access::check(who, &parent.attributes(), EXECUTE)?;
+        if let Some(existing) = self.find_under_lock(call, &parent, name).await? {
+            drop(held);
+            return self.create_existing(call, who, existing, how).await;
+        }
+        let verifier = match how {
+            CreateHow::Exclusive(verifier) => Some(verifier),
+            _ => None,
+        };
+        let mut new = new_file(who, &parent, FileKind::Regular, &attributes);
+        new.verifier = verifier;
+        let node = self.add(call, who, &parent, name, new).await?;
+        drop(held);
+        self.finish(call, who, &node, attributes).await
+    }
+
+    /// CREATE of a name that is there.
+    async fn create_existing(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        node: S::Node,
+        how: CreateHow,
+    ) -> Result<Found, FsError> {
+        let size = match how {
+            CreateHow::Guarded(_) => return Err(FsError::Exists),
+            CreateHow::Exclusive(verifier) => {
+                if node.kind() != FileKind::Regular || !node.has_verifier(verifier) {
+                    return Err(FsError::Exists);
+                }
+                None
+            }
+            CreateHow::Unchecked(attributes) => attributes.size,
+        };
+        match node.kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::Exists),
+        }
+        if size.is_some() {
+            let mut inner = Call::new();
+            let changes = SetAttributes { size, ..Default::default() };
+            let result = self.change_attributes(&mut inner, who, &node, changes, None).await;
+            call.saw(&node);
+            result?;
+        }
+        Ok(Found { id: node.id(), attributes: node.attributes() })
+    }
+
+    /// Sets what a new file could not be born with.
+    async fn finish(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        node: &S::Node,
+        attributes: SetAttributes,
+    ) -> Result<Found, FsError> {
+        let later = SetAttributes { mode: None, uid: None, gid: None, ..attributes };
+        let later = SetAttributes { size: later.size.filter(|&size| size > 0), ..later };
+        if later != SetAttributes::default() {
+            let mut inner = Call::new();
+            self.change_attributes(&mut inner, who, node, later, None).await?;
+        }
+        call.saw(node);
+        Ok(Found { id: node.id(), attributes: node.attributes() })
+    }
+
+    pub(crate) async fn do_make(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+        making: Making<'_>,
+        attributes: SetAttributes,
+    ) -> Result<Found, FsError> {
+        let parent = self.open_directory(call, directory).await?;
+        call.about(FIRST, &parent);
+        self.check_writable()?;
+        let (kind, device, target) = match making {
+            Making::Directory => (FileKind::Directory, Device::default(), &[][..]),
+            Making::Symlink(target) => (FileKind::Symlink, Device::default(), target),
+            Making::Special(kind, device) => (kind, device, &[][..]),
+        };
+        match kind {
+            FileKind::Symlink if target.is_empty() || target.contains(&0) => {
+                return Err(FsError::Invalid);
+            }
+            FileKind::Symlink if target.len() > self.store.max_target() => {
+                return Err(FsError::NameTooLong);
+            }
+            FileKind::BlockDevice | FileKind::CharacterDevice if !who.is_root() => {
+                return Err(FsError::NotOwner);
+            }
+            FileKind::Regular => return Err(FsError::BadType),
+            _ => {}
+        }
+        if name.is_dot_or_dot_dot() {
+            return Err(FsError::Exists);
+        }
+        let held = parent.lock().exclusive().await;
+        access::check(who, &parent.attributes(), EXECUTE)?;
+        if self.find_under_lock(call, &parent, name).await?.is_some() {
+            return Err(FsError::Exists);
+        }
+        let mut new = new_file(who, &parent, kind, &attributes);
+        new.device = device;
+        new.target = target;
+        let node = self.add(call, who, &parent, name, new).await?;
+        drop(held);
+        self.finish(call, who, &node, SetAttributes { size: None, ..attributes }).await
+    }
+
+    /// Makes a file under a name that is not there. Under the parent's lock.
+    async fn add(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        parent: &S::Node,
+        name: &Name,
+        new: NewFile<'_>,
+    ) -> Result<S::Node, FsError> {
+        access::check(who, &parent.attributes(), WRITE | EXECUTE)?;
+        loop {
+            match self.try_add(call, who, parent, name, new.clone()).await {
+                Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn try_add(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        parent: &S::Node,
+        name: &Name,
+        new: NewFile<'_>,
+    ) -> Result<S::Node, FsError> {
+        let mut update = self.store.begin(who);
+        if new.kind == FileKind::Directory {
+            self.store.add_link(&mut update, parent)?;
+        }
+        let node = self.store.make(&mut update, parent, new).await?;
+        self.store.add_entry(&mut update, parent, name, &node).await?;
+        self.entries_changed(&mut update, parent);
+        self.commit(call, update);
+        call.saw(&node);
+        Ok(node)
+    }
+
+    /// The times of a directory whose entries change.
+    pub(crate) fn entries_changed(&self, update: &mut S::Update, directory: &S::Node) {
+        let now = Some(self.store.now());
+        let change = AttributeChange { mtime: now, ctime: now, ..Default::default() };
+        self.store.set_attributes(update, directory, &change);
+    }
+
+    /// The time of a file whose link count or place changes.
+    pub(crate) fn links_changed(&self, update: &mut S::Update, node: &S::Node) {
+        let change = AttributeChange { ctime: Some(self.store.now()), ..Default::default() };
+        self.store.set_attributes(update, node, &change);
+    }
+
+    pub(crate) async fn do_link(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        id: ObjectId,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<(), FsError> {
+        let node = self.open(call, id).await?;
+        call.about(FIRST, &node);
+        let parent = self.open_directory(call, directory).await?;
+        call.about(SECOND, &parent);
+        self.check_writable()?;
+        if node.kind() == FileKind::Directory {
+            return Err(FsError::NotOwner);
+        }
+        if name.is_dot_or_dot_dot() {
+            return Err(FsError::Exists);
+        }
+        let _held = self.lock_all(call, &[&node, &parent]).await?;
+        access::check(who, &parent.attributes(), EXECUTE)?;
+        if self.store.find(&parent, name).await?.is_some() {
+            return Err(FsError::Exists);
+        }
+        access::check(who, &parent.attributes(), WRITE)?;
+        loop {
+            let mut update = self.store.begin(who);
+            self.store.add_link(&mut update, &node)?;
+            self.links_changed(&mut update, &node);
+            match self.store.add_entry(&mut update, &parent, name, &node).await {
+                Err(FsError::NoSpace) if self.store.wait_for_space().await => continue,
+                other => other?,
+            }
+            self.entries_changed(&mut update, &parent);
+            self.commit(call, update);
+            return Ok(());
+        }
+    }
+}
+
+/// A file of `who` in `parent`, with the mode that was asked for as far as `who` may set it.
+fn new_file<'a, N: Object>(
+    who: &Credentials,
+    parent: &N,
+    kind: FileKind,
+    attributes: &SetAttributes,
+) -> NewFile<'a> {
+    let parent = parent.attributes();
+    let gid = match attributes.gid {
+        Some(gid) if who.is_root() || who.in_group(gid) => gid,
+        _ => parent.gid,
+    };
+    let uid = match attributes.uid {
+        Some(uid) if who.is_root() => uid,
+        _ => who.uid,
+    };
+    let default = if kind == FileKind::Symlink { 0o777 } else { 0 };
+    let mut mode = attributes.mode.unwrap_or(default) & 0o7777;
+    if !who.is_root() {
+        if !who.in_group(gid) {
+            mode &= !SET_GID;
+        }
+        if kind != FileKind::Directory {
+            mode &= !STICKY;
+        }
+    }
+    NewFile { kind, mode, uid, gid, device: Device::default(), target: &[], verifier: None }
+}

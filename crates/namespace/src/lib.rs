@@ -1,0 +1,55 @@
+//! Directories, links and renames: the rules of a file system, written once for every engine.
+//!
+//! Layers, from the top: [`Namespace`] is a [`vfs::FileSystem`]; its verbs check who may do what
+//! (`access`), take locks (`locks`), and say in the words of a [`Store`] what has to change, inside
+//! one Update. The Store is an engine: it knows where names, inodes and data lie, and how a change
+//! becomes durable. The words carry intent (*a link was added*, *a name was dropped*), because an
+//! engine that orders or undoes changes has to know what they mean.
+//!
+//! Invariants:
+//! 1. Locks of objects are taken in the order of their numbers, all that an operation needs at once;
+//!    what was found by name before is looked up again under the locks.
+//! 2. A directory has one parent; the renames that could make a cycle are done one at a time.
+//! 3. Link counts never are too low: a count rises before the name appears, and falls after it went
+//!    (the items say so; the engine's policy keeps it).
+//! 4. Every answer waits for the newest change of every object that it looked at.
+//! 5. `before` and `after` of an answer enclose its own change and nothing else.
+//!
+//! What happens to a file without names is the Store's affair: it frees it, at once or in steps.
+
+mod access;
+mod call;
+mod create;
+mod data;
+mod file_system;
+mod list;
+mod locks;
+mod remove;
+mod rename;
+mod set;
+mod store;
+
+use std::rc::Rc;
+
+use runtime::sync::Lock;
+
+pub use store::{AttributeChange, Listed, NewFile, Object, Store};
+
+/// A file system over a [`Store`].
+pub struct Namespace<S: Store> {
+    store: Rc<S>,
+    /// Held alone by a rename that gives a directory another parent (invariant 2).
+    reparenting: Lock,
+}
+
+impl<S: Store> Namespace<S> {
+    /// The file system that `store` holds.
+    pub fn new(store: Rc<S>) -> Self {
+        Self { store, reparenting: Lock::default() }
+    }
+
+    /// The engine below.
+    pub fn store(&self) -> &Rc<S> {
+        &self.store
+    }
+}

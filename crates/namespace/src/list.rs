@@ -1,0 +1,79 @@
+//! LOOKUP and READDIR.
+
+use vfs::{Credentials, DirectoryEntry, Entries, Found, FsError, Ino, Name, ObjectId};
+
+use crate::access::{self, EXECUTE, READ};
+use crate::call::{Call, FIRST};
+use crate::{Listed, Namespace, Object, Store};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) async fn do_lookup(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<Found, FsError> {
+        let parent = self.open_directory(call, directory).await?;
+        call.about(FIRST, &parent);
+        access::check(who, &parent.attributes(), EXECUTE)?;
+        let node = self.peek(call, &parent, name).await?.ok_or(FsError::NoEntry)?;
+        Ok(Found { id: node.id(), attributes: node.attributes() })
+    }
+
+    pub(crate) async fn do_readdir(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        directory: ObjectId,
+        cookie: u64,
+        (attributes, accept): (bool, &mut dyn FnMut(&DirectoryEntry) -> bool),
+    ) -> Result<Entries, FsError> {
+        let parent = self.open_directory(call, directory).await?;
+        call.about(FIRST, &parent);
+        access::check(who, &parent.attributes(), READ)?;
+        let _shared = parent.lock().shared().await;
+        if parent.is_dead() {
+            call.saw_sequence(self.store.gone_sequence(directory.ino.0));
+            return Err(FsError::Stale);
+        }
+        let mut found = Entries::default();
+        let mut cookie = cookie;
+        loop {
+            let listed = self.store.list(&parent, cookie).await?;
+            if listed.is_empty() {
+                found.eof = true;
+                return Ok(found);
+            }
+            for entry in listed {
+                cookie = entry.cookie;
+                let entry = self.entry(call, entry, attributes).await;
+                if !accept(&entry) {
+                    return Ok(found);
+                }
+                found.entries.push(entry);
+            }
+        }
+    }
+
+    /// An entry with its attributes; without them, if its file cannot be read: the others can.
+    async fn entry(
+        &self,
+        call: &mut Call<S::Node>,
+        listed: Listed,
+        attributes: bool,
+    ) -> DirectoryEntry {
+        let Listed { ino, name, cookie } = listed;
+        let node = if attributes { self.store.node_of(ino).await.ok() } else { None };
+        if let Some(node) = &node {
+            call.saw(node);
+        }
+        let unknown = ObjectId { ino: Ino(ino), generation: 0 };
+        DirectoryEntry {
+            id: node.as_ref().map_or(unknown, Object::id),
+            name,
+            cookie,
+            attributes: node.as_ref().map(Object::attributes),
+        }
+    }
+}

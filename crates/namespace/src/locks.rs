@@ -1,0 +1,133 @@
+//! Taking locks: all that an operation needs at once, in the order of inode numbers.
+//!
+//! What a name names is known only after the directory was looked at, but its lock may have to be
+//! taken before the directory's. So an operation looks first, takes all locks, and looks again; if
+//! the answer is another one by then, it starts over.
+
+use runtime::sync::Permit;
+use vfs::{FileKind, FsError, Ino, Name, ObjectId};
+
+use crate::call::Call;
+use crate::{Namespace, Object, Store};
+
+/// Locks that are held.
+pub(crate) type Held = Vec<Permit>;
+
+impl<S: Store> Namespace<S> {
+    /// The file that `id` names; when it is gone, the answer waits for what removed it.
+    pub(crate) async fn open(
+        &self,
+        call: &mut Call<S::Node>,
+        id: ObjectId,
+    ) -> Result<S::Node, FsError> {
+        self.store.check_running()?;
+        let node = self.store.node(id).await;
+        match &node {
+            Ok(node) => call.saw(node),
+            Err(_) => call.saw_sequence(self.store.gone_sequence(id.ino.0)),
+        }
+        node
+    }
+
+    /// As [`Namespace::open`], of a directory.
+    pub(crate) async fn open_directory(
+        &self,
+        call: &mut Call<S::Node>,
+        id: ObjectId,
+    ) -> Result<S::Node, FsError> {
+        let node = self.open(call, id).await?;
+        match node.kind() {
+            FileKind::Directory => Ok(node),
+            _ => Err(FsError::NotDirectory),
+        }
+    }
+
+    /// [`FsError::ReadOnly`] on a volume that may not be changed.
+    pub(crate) fn check_writable(&self) -> Result<(), FsError> {
+        if self.store.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Takes the exclusive locks of all `nodes`; [`FsError::Stale`] if one of them was freed
+    /// meanwhile.
+    pub(crate) async fn lock_all(
+        &self,
+        call: &mut Call<S::Node>,
+        nodes: &[&S::Node],
+    ) -> Result<Held, FsError> {
+        let mut order: Vec<&S::Node> = nodes.to_vec();
+        order.sort_by_key(|node| node.id().ino);
+        order.dedup_by_key(|node| node.id().ino);
+        let mut held = Vec::with_capacity(order.len());
+        for node in &order {
+            held.push(node.lock().exclusive().await);
+        }
+        for node in order {
+            call.saw(node);
+            if node.is_dead() {
+                call.saw_sequence(self.store.gone_sequence(node.id().ino.0));
+                return Err(FsError::Stale);
+            }
+        }
+        Ok(held)
+    }
+
+    /// What a name names now. Takes the directory's lock for as long as it looks.
+    pub(crate) async fn peek(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: &S::Node,
+        name: &Name,
+    ) -> Result<Option<S::Node>, FsError> {
+        let _shared = directory.lock().shared().await;
+        self.find_under_lock(call, directory, name).await
+    }
+
+    /// What a name names now, under the directory's lock.
+    pub(crate) async fn find_under_lock(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: &S::Node,
+        name: &Name,
+    ) -> Result<Option<S::Node>, FsError> {
+        call.saw(directory);
+        if directory.is_dead() {
+            call.saw_sequence(self.store.gone_sequence(directory.id().ino.0));
+            return Err(FsError::Stale);
+        }
+        let Some(ino) = self.store.find(directory, name).await? else { return Ok(None) };
+        let node = self.store.node_of(ino).await.map_err(|error| match error {
+            FsError::Stale => FsError::Corrupt, // a name without a file
+            other => other,
+        })?;
+        call.saw(&node);
+        Ok(Some(node))
+    }
+
+    /// The files that names in directories name, with all of them and the directories locked.
+    pub(crate) async fn lock_names<const N: usize>(
+        &self,
+        call: &mut Call<S::Node>,
+        names: [(&S::Node, &Name); N],
+    ) -> Result<([Option<S::Node>; N], Held), FsError> {
+        loop {
+            let mut found = [const { None }; N];
+            for (slot, (directory, name)) in found.iter_mut().zip(names) {
+                *slot = self.peek(call, directory, name).await?;
+            }
+            let directories = names.iter().map(|(directory, _)| *directory);
+            let all: Vec<&S::Node> = directories.chain(found.iter().flatten()).collect();
+            let held = match self.lock_all(call, &all).await {
+                Err(FsError::Stale) if !names.iter().any(|(node, _)| node.is_dead()) => continue,
+                other => other?,
+            };
+            let mut same = true;
+            for (slot, (directory, name)) in found.iter().zip(names) {
+                let now = self.store.find(directory, name).await?;
+                same &= now.map(Ino) == slot.as_ref().map(|node| node.id().ino);
+            }
+            if same {
+                return Ok((found, held));
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Taking names away: REMOVE and RMDIR.
+
+use vfs::{Credentials, FileKind, FsError, Name, ObjectId};
+
+use crate::access::{self, EXECUTE, WRITE};
+use crate::call::{Call, FIRST};
+use crate::{Namespace, Object, Store};
+
+impl<S: Store> Namespace<S> {
+    pub(crate) async fn do_remove(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<(), FsError> {
+        let parent = self.open_directory(call, directory).await?;
+        call.about(FIRST, &parent);
+        self.check_writable()?;
+        if name.is_dot_or_dot_dot() {
+            return Err(FsError::Invalid);
+        }
+        access::check(who, &parent.attributes(), EXECUTE)?;
+        let ([node], _held) = self.lock_names(call, [(&parent, name)]).await?;
+        let node = node.ok_or(FsError::NoEntry)?;
+        self.check_removal(who, &parent, &node)?;
+        if node.kind() == FileKind::Directory {
+            return Err(FsError::IsDirectory);
+        }
+        let mut update = self.store.begin(who);
+        self.store.drop_entry(&mut update, &parent, name).await?;
+        self.drop_name(&mut update, &node).await?;
+        self.entries_changed(&mut update, &parent);
+        self.commit(call, update);
+        Ok(())
+    }
+
+    pub(crate) async fn do_rmdir(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        directory: ObjectId,
+        name: &Name,
+    ) -> Result<(), FsError> {
+        let parent = self.open_directory(call, directory).await?;
+        call.about(FIRST, &parent);
+        self.check_writable()?;
+        match name.as_bytes() {
+            b"." => return Err(FsError::Invalid),
+            b".." => return Err(FsError::NotEmpty),
+            _ => {}
+        }
+        access::check(who, &parent.attributes(), EXECUTE)?;
+        let ([node], _held) = self.lock_names(call, [(&parent, name)]).await?;
+        let node = node.ok_or(FsError::NoEntry)?;
+        self.check_removal(who, &parent, &node)?;
+        if node.kind() != FileKind::Directory {
+            return Err(FsError::NotDirectory);
+        }
+        if !self.store.is_empty(&node).await? {
+            return Err(FsError::NotEmpty);
+        }
+        let mut update = self.store.begin(who);
+        self.store.drop_entry(&mut update, &parent, name).await?;
+        self.store.end(&mut update, &node).await?;
+        self.store.drop_link(&mut update, &parent);
+        self.entries_changed(&mut update, &parent);
+        self.commit(call, update);
+        Ok(())
+    }
+
+    /// Whether `who` may take the name of `node` out of `parent`.
+    pub(crate) fn check_removal(
+        &self,
+        who: &Credentials,
+        parent: &S::Node,
+        node: &S::Node,
+    ) -> Result<(), FsError> {
+        let directory = parent.attributes();
+        access::check(who, &directory, WRITE | EXECUTE)?;
+        access::check_sticky(who, &directory, &node.attributes())
+    }
+
+    /// One name less for something that is no directory.
+    pub(crate) async fn drop_name(
+        &self,
+        update: &mut S::Update,
+        node: &S::Node,
+    ) -> Result<(), FsError> {
+        if node.attributes().nlink <= 1 {
+            return self.store.end(update, node).await;
+        }
+        self.store.drop_link(update, node);
+        self.links_changed(update, node);
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! RENAME: one Update that moves a name and may end what the new name named.
+//!
+//! The order that the items ask for: the file's count and a new parent's count rise; the new name
+//! appears; ".." follows; the old name goes; the counts fall; what was replaced is given back. A
+//! policy that writes in this order may leave both names after a cut, never none.
+
+use vfs::{Credentials, FileKind, FsError, Name, ObjectId};
+
+use crate::access::{self, EXECUTE, WRITE};
+use crate::call::{Call, FIRST, SECOND};
+use crate::{Namespace, Object, Store};
+
+/// Everything that a rename has found, locked.
+struct Move<'a, N> {
+    from: &'a N,
+    from_name: &'a Name,
+    to: &'a N,
+    to_name: &'a Name,
+    node: &'a N,
+    /// What has the new name now.
+    target: Option<&'a N>,
+}
+
+impl<N: Object> Move<'_, N> {
+    /// Whether a directory gets another parent.
+    fn reparents(&self) -> bool {
+        self.node.kind() == FileKind::Directory && self.from.id() != self.to.id()
+    }
+
+    fn replaces_directory(&self) -> bool {
+        self.target.is_some_and(|target| target.kind() == FileKind::Directory)
+    }
+}
+
+impl<S: Store> Namespace<S> {
+    pub(crate) async fn do_rename(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        (from, from_name): (ObjectId, &Name),
+        (to, to_name): (ObjectId, &Name),
+    ) -> Result<(), FsError> {
+        let from = self.open_directory(call, from).await?;
+        call.about(FIRST, &from);
+        let to = self.open_directory(call, to).await?;
+        call.about(SECOND, &to);
+        self.check_writable()?;
+        if from_name.is_dot_or_dot_dot() || to_name.is_dot_or_dot_dot() {
+            return Err(FsError::Invalid);
+        }
+        access::check(who, &from.attributes(), EXECUTE)?;
+        access::check(who, &to.attributes(), EXECUTE)?;
+        // Whether a directory changes its parent is known only after looking, so look twice.
+        let moving = self.peek(call, &from, from_name).await?.ok_or(FsError::NoEntry)?;
+        let alone = if moving.kind() == FileKind::Directory && from.id() != to.id() {
+            let alone = self.reparenting.exclusive().await;
+            self.check_not_below(call, &to, &moving).await?;
+            Some(alone)
+        } else {
+            None
+        };
+        let names = [(&from, from_name), (&to, to_name)];
+        let ([node, target], _held) = self.lock_names(call, names).await?;
+        let node = node.ok_or(FsError::NoEntry)?;
+        let plan =
+            Move { from: &from, from_name, to: &to, to_name, node: &node, target: target.as_ref() };
+        if plan.reparents() && (alone.is_none() || node.id() != moving.id()) {
+            return Err(FsError::NoEntry); // the name was replaced while we looked: as if before us
+        }
+        self.check_rename(who, &plan).await?;
+        if target.as_ref().is_some_and(|target| target.id() == node.id()) {
+            return Ok(()); // two names of one file: both stay
+        }
+        loop {
+            match self.try_rename(call, who, &plan).await {
+                Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// [`FsError::Invalid`] when `directory` is `node` or lies below it.
+    async fn check_not_below(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: &S::Node,
+        node: &S::Node,
+    ) -> Result<(), FsError> {
+        let parent_name = Name::parse(b"..")?;
+        let root = self.store.root();
+        let mut here = directory.clone();
+        while here.id() != node.id() {
+            if here.id() == root {
+                return Ok(());
+            }
+            here = self.peek(call, &here, &parent_name).await?.ok_or(FsError::Corrupt)?;
+        }
+        Err(FsError::Invalid)
+    }
+
+    async fn check_rename(
+        &self,
+        who: &Credentials,
+        plan: &Move<'_, S::Node>,
+    ) -> Result<(), FsError> {
+        self.check_removal(who, plan.from, plan.node)?;
+        access::check(who, &plan.to.attributes(), WRITE | EXECUTE)?;
+        let is_directory = plan.node.kind() == FileKind::Directory;
+        if let Some(target) = plan.target {
+            access::check_sticky(who, &plan.to.attributes(), &target.attributes())?;
+            match (is_directory, target.kind() == FileKind::Directory) {
+                (true, false) => return Err(FsError::NotDirectory),
+                (false, true) => return Err(FsError::IsDirectory),
+                (true, true) if target.id() != plan.node.id() => {
+                    if !self.store.is_empty(target).await? {
+                        return Err(FsError::NotEmpty);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if plan.reparents() {
+            access::check(who, &plan.node.attributes(), WRITE)?; // its ".." changes
+        }
+        Ok(())
+    }
+
+    async fn try_rename(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        plan: &Move<'_, S::Node>,
+    ) -> Result<(), FsError> {
+        let store = &self.store;
+        let mut update = store.begin(who);
+        store.add_link(&mut update, plan.node)?;
+        // A directory that replaces another leaves the count of the new parent as it is.
+        if plan.reparents() && !plan.replaces_directory() {
+            store.add_link(&mut update, plan.to)?;
+        }
+        match plan.target {
+            Some(_) => {
+                store.retarget_entry(&mut update, plan.to, plan.to_name, plan.node).await?;
+            }
+            None => store.add_entry(&mut update, plan.to, plan.to_name, plan.node).await?,
+        }
+        if plan.reparents() {
+            store.retarget_parent(&mut update, plan.node, plan.to).await?;
+        }
+        store.drop_entry(&mut update, plan.from, plan.from_name).await?;
+        store.drop_link(&mut update, plan.node);
+        self.links_changed(&mut update, plan.node);
+        if plan.reparents() || (plan.replaces_directory() && plan.from.id() == plan.to.id()) {
+            store.drop_link(&mut update, plan.from);
+        }
+        if let Some(target) = plan.target {
+            match target.kind() {
+                FileKind::Directory => store.end(&mut update, target).await?,
+                _ => self.drop_name(&mut update, target).await?,
+            }
+        }
+        self.entries_changed(&mut update, plan.from);
+        self.entries_changed(&mut update, plan.to);
+        self.commit(call, update);
+        Ok(())
+    }
+}

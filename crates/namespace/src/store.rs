@@ -1,0 +1,244 @@
+//! What the namespace asks of an engine.
+
+#![expect(async_fn_in_trait, reason = "engines live on one thread; no future here is sent")]
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use runtime::sync::Lock;
+use vfs::{
+    Attributes, Credentials, Device, FileKind, FsError, FsInfo, FsStat, Name, ObjectId, PathConf,
+    Receipt, Sequence, Stability, Timestamp, Verifier,
+};
+
+/// A file as the namespace sees it.
+pub trait Object {
+    /// Its name for ever.
+    fn id(&self) -> ObjectId;
+    /// What it is.
+    fn kind(&self) -> FileKind;
+    /// Its attributes now.
+    fn attributes(&self) -> Attributes;
+    /// The newest change of it.
+    fn sequence(&self) -> Sequence;
+    /// Whether it was freed.
+    fn is_dead(&self) -> bool;
+    /// Guards it: shared to look at content, exclusive to change anything.
+    fn lock(&self) -> &Lock;
+    /// The 64 bits with which it was created exclusively, if they are known.
+    fn has_verifier(&self, verifier: [u8; 8]) -> bool;
+}
+
+impl<T: Object> Object for Rc<T> {
+    fn id(&self) -> ObjectId {
+        (**self).id()
+    }
+
+    fn kind(&self) -> FileKind {
+        (**self).kind()
+    }
+
+    fn attributes(&self) -> Attributes {
+        (**self).attributes()
+    }
+
+    fn sequence(&self) -> Sequence {
+        (**self).sequence()
+    }
+
+    fn is_dead(&self) -> bool {
+        (**self).is_dead()
+    }
+
+    fn lock(&self) -> &Lock {
+        (**self).lock()
+    }
+
+    fn has_verifier(&self, verifier: [u8; 8]) -> bool {
+        (**self).has_verifier(verifier)
+    }
+}
+
+/// A file that is about to be made.
+#[derive(Clone, Debug)]
+pub struct NewFile<'a> {
+    /// What it is.
+    pub kind: FileKind,
+    /// The low 12 bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// For device files.
+    pub device: Device,
+    /// For symbolic links.
+    pub target: &'a [u8],
+    /// For exclusive creation.
+    pub verifier: Option<[u8; 8]>,
+}
+
+/// Attributes to set, checked and resolved.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttributeChange {
+    /// The low 12 bits.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last read.
+    pub atime: Option<Timestamp>,
+    /// Last change of content.
+    pub mtime: Option<Timestamp>,
+    /// Last change of anything.
+    pub ctime: Option<Timestamp>,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The file's number.
+    pub ino: u64,
+    /// Its name.
+    pub name: Bytes,
+    /// Where to go on after it.
+    pub cookie: u64,
+}
+
+/// An engine.
+///
+/// The verbs that take an Update only plan: nothing that anybody else can see changes before
+/// [`Store::commit`], and an Update that is dropped leaves no trace. They may wait and may fail;
+/// `commit` does neither. Callers hold the locks of the objects that they name.
+pub trait Store: 'static {
+    /// A file. Cheap to clone; a clone is the same file.
+    type Node: Object + Clone;
+    /// Changes that happen together.
+    type Update;
+
+    /// The root directory.
+    fn root(&self) -> ObjectId;
+    /// Changes with every boot and every lost write.
+    fn verifier(&self) -> Verifier;
+    /// Whether nothing may be changed.
+    fn is_read_only(&self) -> bool;
+    /// The time for stamps.
+    fn now(&self) -> Timestamp;
+    /// A receipt for everything up to `sequence`.
+    fn receipt(&self, sequence: Sequence) -> Receipt;
+    /// [`FsError::Io`] when the volume has stopped.
+    fn check_running(&self) -> Result<(), FsError>;
+
+    /// The file that `id` names; [`FsError::Stale`] when it is gone.
+    async fn node(&self, id: ObjectId) -> Result<Self::Node, FsError>;
+    /// The file that has this number now.
+    async fn node_of(&self, ino: u64) -> Result<Self::Node, FsError>;
+    /// What the removal of this number left behind, if that is not durable yet.
+    fn gone_sequence(&self, ino: u64) -> Sequence;
+
+    /// The inode behind a name; "." and ".." are names.
+    async fn find(&self, directory: &Self::Node, name: &Name) -> Result<Option<u64>, FsError>;
+    /// Whether a directory has only "." and "..".
+    async fn is_empty(&self, directory: &Self::Node) -> Result<bool, FsError>;
+    /// Some entries behind `cookie`, at least one unless it is the end.
+    async fn list(&self, directory: &Self::Node, cookie: u64) -> Result<Vec<Listed>, FsError>;
+
+    /// An Update on behalf of `who`.
+    fn begin(&self, who: &Credentials) -> Self::Update;
+    /// Applies an Update at once and stages it.
+    fn commit(&self, update: Self::Update) -> Sequence;
+    /// Waits for space that is about to become free; false when there is none.
+    async fn wait_for_space(&self) -> bool;
+
+    /// A new file with link count 1 (a directory: 2, and its body) near `parent`.
+    async fn make(
+        &self,
+        update: &mut Self::Update,
+        parent: &Self::Node,
+        new: NewFile<'_>,
+    ) -> Result<Self::Node, FsError>;
+    /// One link more; [`FsError::TooManyLinks`] at the limit.
+    fn add_link(&self, update: &mut Self::Update, node: &Self::Node) -> Result<(), FsError>;
+    /// One link less, of a file that keeps at least one.
+    fn drop_link(&self, update: &mut Self::Update, node: &Self::Node);
+    /// The last link goes (a directory: both), and the file with it, now or soon.
+    async fn end(&self, update: &mut Self::Update, node: &Self::Node) -> Result<(), FsError>;
+    /// Changes attributes.
+    fn set_attributes(
+        &self,
+        update: &mut Self::Update,
+        node: &Self::Node,
+        change: &AttributeChange,
+    );
+    /// A name that is not there appears.
+    async fn add_entry(
+        &self,
+        update: &mut Self::Update,
+        directory: &Self::Node,
+        name: &Name,
+        target: &Self::Node,
+    ) -> Result<(), FsError>;
+    /// A name goes.
+    async fn drop_entry(
+        &self,
+        update: &mut Self::Update,
+        directory: &Self::Node,
+        name: &Name,
+    ) -> Result<(), FsError>;
+    /// A name that is there names another file.
+    async fn retarget_entry(
+        &self,
+        update: &mut Self::Update,
+        directory: &Self::Node,
+        name: &Name,
+        target: &Self::Node,
+    ) -> Result<(), FsError>;
+    /// ".." of a directory names another parent.
+    async fn retarget_parent(
+        &self,
+        update: &mut Self::Update,
+        directory: &Self::Node,
+        parent: &Self::Node,
+    ) -> Result<(), FsError>;
+
+    /// At most `count` bytes, and whether they end at the end of the file.
+    async fn read(
+        &self,
+        node: &Self::Node,
+        offset: u64,
+        count: u64,
+    ) -> Result<(Vec<Bytes>, bool), FsError>;
+    /// Writes; returns how durable it will be when the file's sequence is.
+    async fn write(
+        &self,
+        who: &Credentials,
+        node: &Self::Node,
+        offset: u64,
+        data: &[Bytes],
+        stability: Stability,
+    ) -> Result<Stability, FsError>;
+    /// Makes a file longer or shorter and changes attributes along with it.
+    async fn resize(
+        &self,
+        who: &Credentials,
+        node: &Self::Node,
+        size: u64,
+        change: &AttributeChange,
+    ) -> Result<(), FsError>;
+    /// Lands UNSTABLE data of a range; to the end when `count` is 0.
+    async fn land(&self, node: &Self::Node, offset: u64, count: u64) -> Result<(), FsError>;
+    /// The target of a symbolic link.
+    async fn link_target(&self, node: &Self::Node) -> Result<Bytes, FsError>;
+
+    /// The longest target of a symbolic link, in bytes.
+    fn max_target(&self) -> usize;
+    /// How full it is, for `who`.
+    fn fsstat(&self, who: &Credentials) -> FsStat;
+    /// Fixed limits.
+    fn fsinfo(&self) -> FsInfo;
+    /// Limits of names.
+    fn pathconf(&self) -> PathConf;
+    /// Writes everything home and leaves the disk clean.
+    async fn shutdown(&self) -> Result<(), FsError>;
+}
