@@ -119,11 +119,10 @@ impl<'a> Decoder<'a> {
     /// [`DecodeError::TooLong`] over the limit, [`DecodeError::Short`] over the record's end.
     pub fn opaque(&mut self, limit: usize) -> Result<&'a [u8], DecodeError> {
         let length = self.length(limit)?;
-        let taken = padded(length); // no overflow: a length has 32 bits, or is within the limit
-        if taken > self.rest.len() {
+        if length > self.rest.len() || padded(length) > self.rest.len() {
             return Err(DecodeError::Short); // invariant 1
         }
-        let (field, rest) = self.rest.split_at(taken);
+        let (field, rest) = self.rest.split_at(padded(length));
         self.rest = rest;
         Ok(&field[..length]) // invariant 3: the padding is not looked at
     }
@@ -165,5 +164,67 @@ impl<'a> Decoder<'a> {
     fn length(&mut self, limit: usize) -> Result<usize, DecodeError> {
         let length = self.u32()? as usize;
         if length > limit { Err(DecodeError::TooLong { length, limit }) } else { Ok(length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record whose head ends with a number and the length of its payload.
+    fn parts(length: u32, payload: &'static [u8]) -> (Bytes, Bytes) {
+        let head = [[0, 0, 0, 9], length.to_be_bytes()].concat();
+        (head.into(), Bytes::from_static(payload))
+    }
+
+    #[test]
+    fn a_placed_payload_is_taken_by_reference_and_ends_the_record() {
+        let (head, payload) = parts(5, b"hello");
+        let mut from = Decoder::of_parts(&head, Some(&payload));
+        assert_eq!(from.remaining(), (&head[..], &payload[..]));
+        assert_eq!(from.u32(), Ok(9));
+        assert_eq!(from.payload(5).map(|taken| taken.as_ptr()), Ok(payload.as_ptr()));
+        assert_eq!(from.finish(), Ok(()));
+    }
+
+    #[test]
+    fn a_placed_payload_has_the_length_that_the_head_says() {
+        for length in [4, 6] {
+            let (head, payload) = parts(length, b"hello");
+            let mut from = Decoder::of_parts(&head, Some(&payload));
+            assert_eq!(from.u32(), Ok(9));
+            assert_eq!(from.payload(100), Err(DecodeError::Short));
+        }
+    }
+
+    #[test]
+    fn a_placed_payload_is_not_taken_before_the_head_ends() {
+        let payload = Bytes::from_static(b"hello");
+        let head = Bytes::from_static(&[0, 0, 0, 5, 0, 0, 0, 5]);
+        let mut from = Decoder::of_parts(&head, Some(&payload));
+        assert_eq!(from.payload(100), Err(DecodeError::Short));
+    }
+
+    #[test]
+    fn a_placed_payload_that_nobody_takes_is_trailing() {
+        let payload = Bytes::from_static(b"hello");
+        let head = Bytes::new();
+        let from = Decoder::of_parts(&head, Some(&payload));
+        assert_eq!(from.finish(), Err(DecodeError::Trailing(5)));
+    }
+
+    #[test]
+    fn padding_must_be_there_and_may_hold_anything() {
+        let field = [0, 0, 0, 1, 7, 0xff, 0xff, 0xff];
+        assert_eq!(Decoder::new(&field).opaque(1), Ok(&[7][..]));
+        assert_eq!(Decoder::new(&field[..7]).opaque(1), Err(DecodeError::Short));
+    }
+
+    #[test]
+    fn the_longest_length_there_is_overflows_nothing() {
+        let field = [0xff; 4];
+        assert_eq!(Decoder::new(&field).opaque(usize::MAX), Err(DecodeError::Short));
+        let error = DecodeError::TooLong { length: 0xffff_ffff, limit: 64 };
+        assert_eq!(Decoder::new(&field).opaque(64), Err(error));
     }
 }

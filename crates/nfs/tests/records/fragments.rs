@@ -1,7 +1,8 @@
 //! A record may come in any number of fragments.
 
 use nfs::nfs3::Procedure;
-use nfs::record::RecordError;
+use nfs::record::{Counters, RecordError};
+use nfs::xdr::DecodeError;
 
 use crate::{call, decode_write, feed, fragmented, joined, other, payload, reader, whole, write};
 
@@ -28,6 +29,8 @@ fn a_payload_in_fragments_is_placed() {
             let records = feed(&mut reader, &stream, read).expect("no error");
             assert!(records[0].payload.is_some());
             assert!(decode_write(&records[0]).expect("a WRITE").data == payload);
+            let Counters { copied_payload, placed_payload, .. } = reader.counters();
+            assert_eq!(copied_payload + placed_payload, 100_001);
         }
     }
 }
@@ -54,17 +57,41 @@ fn many_records_come_out_of_one_read() {
     assert_eq!(feed(&mut reader(), &stream, usize::MAX).expect("no error").len(), 100);
 }
 
+/// Feeds a large WRITE of which `end` comes in a fragment of its own.
+fn cut(start: &[u8], end: &[u8]) -> Result<usize, RecordError> {
+    let mut stream = whole(start);
+    stream[0] = 0; // not the last fragment
+    stream.extend(whole(end));
+    feed(&mut reader(), &stream, usize::MAX).map(|records| records.len())
+}
+
 #[test]
 fn fragments_that_end_before_or_after_the_payload_are_an_error() {
     let record = write(&payload(40_000));
     let (start, end) = record.split_at(100);
-    let cut = |end: &[u8]| {
-        let mut stream = whole(start);
-        stream[0] = 0; // no longer the last fragment
-        stream.extend(whole(end));
-        feed(&mut reader(), &stream, usize::MAX).map(|records| records.len())
-    };
-    assert_eq!(cut(end), Ok(1));
-    assert_eq!(cut(&end[4..]), Err(RecordError::PayloadMismatch));
-    assert_eq!(cut(&[end, &[0; 4]].concat()), Err(RecordError::PayloadMismatch));
+    assert_eq!(cut(start, end), Ok(1));
+    assert_eq!(cut(start, &end[4..]), Err(RecordError::PayloadMismatch));
+    assert_eq!(cut(start, &[end, &[0; 4]].concat()), Err(RecordError::PayloadMismatch));
+}
+
+#[test]
+fn padding_that_is_missing_is_an_error() {
+    let record = write(&payload(40_001));
+    let (start, end) = record.split_at(100);
+    assert_eq!(cut(start, end), Ok(1));
+    for missing in 1..=3 {
+        let end = &end[..end.len() - missing];
+        assert_eq!(cut(start, end), Err(RecordError::PayloadMismatch));
+    }
+}
+
+#[test]
+fn a_first_fragment_that_goes_on_behind_the_payload_is_garbage() {
+    let record = write(&payload(40_000));
+    let mut stream = whole(&[&record[..], &[0; 4]].concat());
+    stream[0] = 0; // not the last fragment
+    stream.extend(whole(&[0; 4]));
+    let records = feed(&mut reader(), &stream, usize::MAX).expect("no error");
+    assert!(records[0].payload.is_none());
+    assert_eq!(decode_write(&records[0]).err(), Some(DecodeError::Trailing(8)));
 }

@@ -40,8 +40,8 @@ fn a_payload_over_the_limit_is_refused_when_its_first_fragment_shows_it() {
 fn a_long_record_that_is_no_write_is_refused() {
     let longest = other((64 << 10) - 4 - 40);
     assert_eq!(feed(&mut reader(), &whole(&longest), 9999).map(|records| records.len()), Ok(1));
-    let longer = other((64 << 10) - 40);
-    let error = RecordError::TooLong { length: 64 << 10, limit: (64 << 10) - 4 };
+    let longer = other((64 << 10) - 4 - 40 + 1);
+    let error = RecordError::TooLong { length: (64 << 10) - 3, limit: (64 << 10) - 4 };
     assert_eq!(feed(&mut reader(), &whole(&longer), 9999).err(), Some(error));
 }
 

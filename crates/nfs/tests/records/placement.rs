@@ -1,9 +1,10 @@
 //! Large WRITE payload ends at a page boundary, and is copied at most as far as it was staged.
 
-use nfs::record::Counters;
-use nfs::xdr::DecodeError;
+use nfs::record::{Counters, HEADER_ROOM};
+use nfs::rpc::PROGRAM_NFS;
+use nfs::xdr::{DecodeError, Encoder};
 
-use crate::{WRITE_HEAD, decode_write, feed, payload, reader, whole, write};
+use crate::{WRITE_HEAD, bytes, decode_write, feed, payload, reader, whole, write};
 
 const PAGE: usize = 4096;
 
@@ -68,6 +69,28 @@ fn small_payload_is_copied_once_and_shares_the_memory_of_its_record() {
     assert!(data == payload);
     assert_eq!(data.as_ptr(), records[0].head[WRITE_HEAD..].as_ptr());
     assert_eq!(reader.counters().staged, records[0].head.len() as u64);
+}
+
+#[test]
+fn the_longest_header_there_can_be_is_recognised() {
+    let (mut reader, payload) = (reader(), payload(32 << 10));
+    let mut record = Encoder::with_capacity(HEADER_ROOM);
+    for word in [0x1234, 0, 2, PROGRAM_NFS, 3, 7, 0] {
+        record.u32(word);
+    }
+    record.opaque(&[1; 400]); // credential
+    record.u32(0);
+    record.opaque(&[2; 400]); // verifier
+    record.opaque(&[3; 64]); // handle
+    for word in [0, 0, 32 << 10, 0, 32 << 10] {
+        record.u32(word);
+    }
+    let head = bytes(record);
+    assert!(head.len() + 3 <= HEADER_ROOM);
+    let stream = whole(&[&head, &payload[..]].concat());
+    let records = feed(&mut reader, &stream, 9999).expect("no error");
+    assert!(records[0].payload.is_some());
+    assert!(decode_write(&records[0]).expect("a WRITE").data == payload);
 }
 
 #[test]
