@@ -277,9 +277,8 @@ impl Ffs {
 
     /// A file has ended: its UNSTABLE data ends with it.
     pub(crate) fn discard_pages(&self, node: &Node) {
-        for lbn in node.pages.borrow().blocks(0, u64::MAX, usize::MAX) {
-            self.drop_page(node, lbn);
-        }
+        let blocks = node.pages.borrow().blocks(0, u64::MAX, usize::MAX);
+        blocks.into_iter().for_each(|lbn| self.drop_page(node, lbn));
         self.settle_volatile(node);
     }
 

@@ -224,3 +224,61 @@ pub(crate) fn findings(disk: &MemoryDisk, name: &str) -> Option<String> {
         Err(error) => skip(&format!("python3 cannot be run: {error}")),
     }
 }
+
+/// Time that stands still and tasks of a pool on this thread: a world in which only the work moves.
+pub(crate) struct World {
+    pool: RefCell<futures::executor::LocalPool>,
+    runtime: runtime::Runtime,
+}
+
+struct StillClock(Cell<u64>);
+
+impl runtime::Clock for StillClock {
+    fn now(&self) -> runtime::Instant {
+        runtime::Instant(self.0.get())
+    }
+
+    fn wall(&self) -> runtime::Timestamp {
+        self.0.set(self.0.get() + 1);
+        runtime::Timestamp { seconds: 1_800_000_000, nanoseconds: self.0.get() as u32 }
+    }
+
+    fn sleep(
+        &self,
+        _duration: std::time::Duration,
+    ) -> futures::future::LocalBoxFuture<'static, ()> {
+        Box::pin(futures::future::pending())
+    }
+}
+
+struct Pool(futures::executor::LocalSpawner);
+
+impl runtime::Spawn for Pool {
+    fn spawn(&self, task: futures::future::LocalBoxFuture<'static, ()>) {
+        use futures::task::LocalSpawn;
+        self.0.spawn_local_obj(task.into()).expect("the pool lives");
+    }
+}
+
+impl World {
+    /// A world from a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        let pool = futures::executor::LocalPool::new();
+        let runtime = runtime::Runtime {
+            clock: Rc::new(StillClock(Cell::new(0))),
+            random: Rc::new(Seeded::new(seed)),
+            tasks: Rc::new(Pool(pool.spawner())),
+        };
+        Self { pool: RefCell::new(pool), runtime }
+    }
+
+    /// What an engine needs of it.
+    pub(crate) fn runtime(&self) -> runtime::Runtime {
+        self.runtime.clone()
+    }
+
+    /// Runs a future, and the tasks beside it, until it ends.
+    pub(crate) fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.pool.borrow_mut().run_until(future)
+    }
+}
