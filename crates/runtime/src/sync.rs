@@ -29,7 +29,7 @@ impl Signal {
 
     /// Completes at the first [`Signal::notify`] after this call (not after the first poll).
     pub fn wait(&self) -> SignalWait<'_> {
-        SignalWait { signal: self, round: self.round.get() }
+        SignalWait { signal: self, round: self.round.get(), noted: None }
     }
 
     /// Wakes all who wait now.
@@ -45,16 +45,22 @@ impl Signal {
 pub struct SignalWait<'a> {
     signal: &'a Signal,
     round: u64,
+    /// Whom the signal will wake for this wait: whoever looks often is noted once.
+    noted: Option<Waker>,
 }
 
 impl Future for SignalWait<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.signal.round.get() != self.round {
             return Poll::Ready(());
         }
-        self.signal.waiters.borrow_mut().push(context.waker().clone());
+        let waker = context.waker();
+        if !self.noted.as_ref().is_some_and(|noted| noted.will_wake(waker)) {
+            self.signal.waiters.borrow_mut().push(waker.clone());
+            self.noted = Some(waker.clone());
+        }
         Poll::Pending
     }
 }
@@ -87,6 +93,10 @@ impl Semaphore {
     /// Takes `amount` tokens, at most the capacity: a larger wish is granted when all are free.
     pub async fn acquire(self: &Rc<Self>, amount: u64) -> Permit {
         let amount = amount.min(self.capacity);
+        if self.queue.borrow().is_empty() && amount <= self.available.get() {
+            self.available.set(self.available.get() - amount);
+            return Permit { semaphore: self.clone(), amount };
+        }
         let turn = Rc::new(Turn {
             amount,
             granted: Cell::new(false),
@@ -247,6 +257,17 @@ mod tests {
         drop(writer);
         drop(waiting);
         assert!(lock.is_free());
+    }
+
+    #[test]
+    fn a_wait_that_is_looked_at_often_is_noted_once() {
+        let signal = Signal::new();
+        let mut wait = signal.wait();
+        for _ in 0..100 {
+            let waker = futures::task::noop_waker();
+            assert!(wait.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+        }
+        assert_eq!(signal.waiters.borrow().len(), 1);
     }
 
     #[test]
