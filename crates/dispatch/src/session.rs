@@ -79,15 +79,18 @@ struct Plan {
 
 impl Plan {
     fn of(record: &Record) -> Self {
-        let refused = Self { may_change: false, reply_bytes: 0 };
-        let Ok(call) = rpc::Call::decode(record) else { return refused };
+        let short = Self { may_change: false, reply_bytes: 0 };
+        let Ok(call) = rpc::Call::decode(record) else { return short };
         if call.program == rpc::PROGRAM_MOUNT {
             let is_long = call.procedure == mount::Procedure::Dump as u32;
-            return Self { reply_bytes: if is_long { MAX_TRANSFER } else { 0 }, ..refused };
+            return Self { reply_bytes: if is_long { MAX_TRANSFER } else { 0 }, ..short };
         }
-        let Some(procedure) = Procedure::from_number(call.procedure) else { return refused };
+        let Some(procedure) = Procedure::from_number(call.procedure) else { return short };
         if procedure == Procedure::Commit || is_remembered(procedure) {
-            return Self { may_change: true, ..refused };
+            return Self { may_change: true, ..short };
+        }
+        if !matches!(procedure, Procedure::Read | Procedure::Readdir | Procedure::Readdirplus) {
+            return short;
         }
         let reply_bytes = match Arguments::decode(procedure, call.arguments) {
             Ok(Arguments::Read(args)) => args.count.min(MAX_TRANSFER),
@@ -95,6 +98,6 @@ impl Plan {
             Ok(Arguments::Readdirplus(args)) => listing_size(args.maxcount),
             _ => 0,
         };
-        Self { reply_bytes, ..refused }
+        Self { reply_bytes, ..short }
     }
 }

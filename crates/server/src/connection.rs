@@ -29,6 +29,7 @@ use futures::stream::FuturesUnordered;
 use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
 use runtime::Clock;
 use runtime::sync::Permit;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::outgoing::Outgoing;
@@ -169,20 +170,20 @@ impl Connection {
 
     /// Reads once, straight to where the bytes belong.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            let stream = self.stream.as_ref().expect(OPEN);
-            ready!(stream.poll_read_ready(context))?;
-            let mut targets = self.reader.targets().map(IoSliceMut::new);
-            match stream.try_read_vectored(&mut targets) {
-                Ok(length) => {
-                    self.reader.advance(length);
-                    self.moved += length as u64;
-                    return Poll::Ready(Ok(length));
-                }
-                Err(error) if would_block(&error) => {}
-                Err(error) => return Poll::Ready(Err(error)),
+        let stream = self.stream.as_mut().expect(OPEN);
+        let targets = self.reader.targets();
+        let length = match targets {
+            // tokio sees from a short read that there is no more, and saves the next one.
+            [target, []] => {
+                let mut target = ReadBuf::new(target);
+                ready!(Pin::new(stream).poll_read(context, &mut target))?;
+                target.filled().len()
             }
-        }
+            targets => ready!(poll_read_vectored(stream, context, targets))?,
+        };
+        self.reader.advance(length);
+        self.moved += length as u64;
+        Poll::Ready(Ok(length))
     }
 
     /// Gathers the replies that are ready. Says whether there were any.
@@ -262,143 +263,24 @@ impl Future for Connection {
     }
 }
 
+fn poll_read_vectored(
+    stream: &TcpStream,
+    context: &mut Context<'_>,
+    targets: [&mut [u8]; 2],
+) -> Poll<io::Result<usize>> {
+    let mut targets = targets.map(IoSliceMut::new);
+    loop {
+        ready!(stream.poll_read_ready(context))?;
+        match stream.try_read_vectored(&mut targets) {
+            Err(error) if would_block(&error) => {}
+            read => return Poll::Ready(read),
+        }
+    }
+}
+
 fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::Cell;
-
-    use dispatch::{Dispatcher, Exports, Volumes, Window};
-    use runtime::sync::Signal;
-    use runtime::{Instant, Runtime, Timestamp};
-    use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
-
-    /// A clock on which all sleeps end together, whenever the test says so.
-    #[derive(Default)]
-    struct Alarm {
-        rings: Rc<Signal>,
-        sleepers: Cell<usize>,
-    }
-
-    impl Clock for Alarm {
-        fn now(&self) -> Instant {
-            Instant(0)
-        }
-
-        fn wall(&self) -> Timestamp {
-            Timestamp::default()
-        }
-
-        fn sleep(&self, _: Duration) -> LocalBoxFuture<'static, ()> {
-            self.sleepers.set(self.sleepers.get() + 1);
-            let rings = self.rings.clone();
-            async move { rings.wait().await }.boxed_local()
-        }
-    }
-
-    async fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("it listens");
-        let client = TcpStream::connect(address).await.expect("it accepts");
-        (client, listener.accept().await.expect("a client").0)
-    }
-
-    /// A connection that serves no volume, its peer, and its clock.
-    fn with_connection<F: Future<Output = ()>>(
-        test: impl FnOnce(Connection, TcpStream, Rc<Alarm>) -> F,
-    ) {
-        let outcome = crate::reactor::block_on(|runtime| async move {
-            let alarm = Rc::new(Alarm::default());
-            let runtime = Runtime { clock: alarm.clone(), ..runtime };
-            let volumes = Volumes::new(Vec::new()).expect("no volumes");
-            let (window, limits) = (Window::default(), dispatch::Limits::default());
-            let dispatcher = Dispatcher::new(runtime, volumes, Exports::default(), window, limits);
-            let (peer, stream) = pair().await;
-            let session = dispatcher.connect([127, 0, 0, 1].into());
-            let never = std::future::pending().boxed_local();
-            test(Connection::new(stream, session, alarm.clone(), 4, never), peer, alarm).await;
-        });
-        outcome.expect("a reactor");
-    }
-
-    /// Lets the connection go on until `reached`, or until it ends.
-    async fn drive(
-        connection: &mut Connection,
-        reached: impl Fn(&Connection) -> bool,
-    ) -> Option<Result<TcpStream, ConnectionError>> {
-        std::future::poll_fn(|context| match connection.poll_unpin(context) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending if reached(connection) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        })
-        .await
-    }
-
-    /// The start of a WRITE of 100,000 bytes.
-    fn write_header() -> Vec<u8> {
-        let call = [1, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 0, 0, 0, 100_000, 2, 100_000];
-        let mark = 1 << 31 | (call.len() * 4 + 100_000) as u32;
-        [mark].iter().chain(&call).flat_map(|word: &u32| word.to_be_bytes()).collect()
-    }
-
-    #[test]
-    fn a_peer_that_stops_within_a_large_record_is_disconnected_when_it_was_waited_for() {
-        with_connection(async |mut connection, mut peer, alarm| {
-            peer.write_all(&write_header()).await.expect("sent");
-            drive(&mut connection, |_| alarm.sleepers.get() == 1).await;
-            let before = connection.moved;
-            peer.write_all(&[0; 100]).await.expect("sent");
-            drive(&mut connection, |connection| connection.moved > before).await;
-            alarm.rings.notify(); // it has moved meanwhile: it is waited for once more
-            assert!(drive(&mut connection, |_| alarm.sleepers.get() == 2).await.is_none());
-            alarm.rings.notify();
-            let ended = drive(&mut connection, |_| false).await.expect("it has ended");
-            assert!(matches!(ended, Err(ConnectionError::Stalled)), "{ended:?}");
-        });
-    }
-
-    #[test]
-    fn a_peer_that_takes_no_replies_is_not_read_from_and_in_the_end_disconnected() {
-        with_connection(async |mut connection, peer, alarm| {
-            // NULL calls whose replies nobody reads, until the connection reads no more of them.
-            let null = [1 << 31 | 40u32, 1, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
-            let calls = null.map(u32::to_be_bytes).concat().repeat(1_000);
-            let sent = Cell::new(0);
-            let send = || {
-                let from = sent.get() % calls.len();
-                let length = peer.try_write(&calls[from..]);
-                length.map(|length| sent.set(sent.get() + length)).is_err()
-            };
-            while connection.may_read() {
-                let full = |connection: &Connection| send() || !connection.may_read();
-                drive(&mut connection, full).await;
-            }
-            assert_eq!(connection.calls.len() + connection.outgoing.replies(), 4);
-            let mut rings = 0;
-            let ended = loop {
-                rings += 1;
-                let asleep = |_: &Connection| alarm.sleepers.get() == rings;
-                if let Some(ended) = drive(&mut connection, asleep).await {
-                    break ended;
-                }
-                alarm.rings.notify();
-            };
-            assert!(matches!(ended, Err(ConnectionError::Stalled)), "{ended:?}");
-        });
-    }
-
-    #[test]
-    fn a_peer_that_only_stays_is_left_alone() {
-        with_connection(async |mut connection, peer, alarm| {
-            drive(&mut connection, |_| true).await;
-            assert_eq!(alarm.sleepers.get(), 0);
-            drop(peer);
-            let ended = drive(&mut connection, |_| false).await.expect("it has ended");
-            assert!(ended.is_ok());
-        });
-    }
-}
+mod tests;

@@ -16,9 +16,10 @@ use dispatch::{Dispatcher, Exports, Volume, Volumes, VolumesError};
 use futures::FutureExt;
 use futures::future::{Either, join_all, select};
 use runtime::Runtime;
-use runtime::sync::{Semaphore, Signal};
+use runtime::sync::Semaphore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
 use vfs::FsError;
 
 use crate::config::{Config, ConfigError};
@@ -98,27 +99,24 @@ pub struct ServerHandle {
     file: Option<PathBuf>,
 }
 
-/// Is thrown once and stays so.
+/// Is thrown once and stays so. (Of tokio, since it is looked at whenever a connection wakes, and
+/// a [`runtime::sync::Signal`] takes note of every look.)
 #[derive(Default)]
-struct Switch {
-    thrown: Cell<bool>,
-    changed: Signal,
-}
+struct Switch(watch::Sender<bool>);
 
 impl Switch {
     fn throw(&self) {
-        self.thrown.set(true);
-        self.changed.notify();
+        self.0.send_replace(true);
     }
 
     /// Completes when it is thrown, or at once when it is already.
-    async fn wait(self: Rc<Self>) {
-        loop {
-            let changed = self.changed.wait();
-            if self.thrown.get() {
-                return;
+    fn wait(&self) -> impl Future<Output = ()> + 'static {
+        let mut thrown = self.0.subscribe();
+        async move {
+            // A switch that is gone was not thrown, and nobody is left to throw it.
+            if thrown.wait_for(|&thrown| thrown).await.is_err() {
+                std::future::pending().await
             }
-            changed.await;
         }
     }
 }
@@ -185,7 +183,7 @@ impl Server {
     pub async fn run(self) -> Result<(), ServeError> {
         let connections = Connections::new(&self);
         let accept = self.listeners.iter().map(|listener| connections.accept(listener));
-        select(join_all(accept).boxed_local(), self.stop.clone().wait().boxed_local()).await;
+        select(join_all(accept).boxed_local(), self.stop.wait().boxed_local()).await;
         self.unregister().await;
         drop(self.listeners);
         connections.drain(&self.runtime).await;
@@ -316,9 +314,9 @@ impl Connections {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr) -> impl Future<Output = ()> + 'static {
-        let stop = self.stop.clone().wait().boxed_local();
+        let stop = self.stop.wait().boxed_local();
         let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
-        let (max_calls, abandon) = (self.max_calls, self.abandon.clone());
+        let (max_calls, abandon) = (self.max_calls, self.abandon.wait().boxed_local());
         async move {
             // Replies are gathered already; one that waits for an acknowledgement helps nobody.
             if let Err(error) = stream.set_nodelay(true) {
@@ -327,7 +325,7 @@ impl Connections {
             }
             tracing::debug!(%peer, "connected");
             let connection = Connection::new(stream, session, clock, max_calls, stop);
-            let served = select(connection, abandon.wait().boxed_local()).await;
+            let served = select(connection, abandon).await;
             match served {
                 Either::Left((Ok(stream), _)) => linger(stream).await,
                 Either::Left((Err(error), _)) => {
