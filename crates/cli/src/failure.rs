@@ -74,6 +74,25 @@ pub(crate) enum Failure {
         /// The operating system's reason.
         source: io::Error,
     },
+    /// The volume cannot be opened.
+    #[error("{}: {source}", path.display())]
+    Engine {
+        /// Which volume.
+        path: PathBuf,
+        /// Why not, and what to do.
+        source: ffs::OpenError,
+    },
+    /// A path in a volume.
+    #[error("{path}: {source}")]
+    InVolume {
+        /// The path, as it was given.
+        path: String,
+        /// The file system's reason.
+        source: vfs::FsError,
+    },
+    /// The server cannot start, or ended badly.
+    #[error(transparent)]
+    Serve(#[from] server::ServeError),
     /// The operating system gave no event queue.
     #[error("cannot start: {0}")]
     Start(io::Error),

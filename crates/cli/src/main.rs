@@ -12,10 +12,13 @@
 //! overwritten without `--force`, and a command that fails removes what it had created. A pipe
 //! whose reader has had enough is no failure.
 
+mod browse;
 mod calendar;
+mod engine;
 mod failure;
 mod info;
 mod mkfs;
+mod serve;
 mod signature;
 mod size;
 mod volume;
@@ -26,6 +29,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+use runtime::Runtime;
 
 /// An NFS file server that answers only when the data is on stable storage.
 #[derive(Debug, Parser)]
@@ -43,7 +47,9 @@ A VOLUME is one of:
 
 Examples:
   duramen mkfs data --size 100G      make a volume in the new folder 'data'
+  duramen serve data                 serve it on 127.0.0.1:2049
   duramen info data                  look at it
+  duramen ls -l data /home           look into it
   duramen info --json freebsd.img    look at a disk image that FreeBSD made
   duramen mkfs /dev/sdb1             make a file system on a device
 
@@ -56,6 +62,13 @@ enum Command {
     Mkfs(mkfs::MkfsArguments),
     /// Shows what a volume is and how it is
     Info(info::InfoArguments),
+    /// Lists a directory of a volume that nobody serves
+    Ls(browse::LsArguments),
+    /// Writes a file of a volume that nobody serves to standard output
+    Cat(browse::CatArguments),
+    /// Serves volumes over NFS, version 3, until SIGTERM or SIGINT
+    #[command(after_long_help = SERVE_HELP)]
+    Serve(serve::ServeArguments),
 }
 
 const MKFS_HELP: &str = "\
@@ -69,6 +82,16 @@ Examples:
   duramen mkfs data --size 100G
   duramen mkfs disk.img --bare --size 4G --block-size 16K --fragment-size 2K
   duramen mkfs /dev/sdb1 --label backup";
+
+const SERVE_HELP: &str = "\
+When it serves, it says 'ready:' and how to mount each volume. SIGTERM or SIGINT ends it in good
+order and leaves every volume clean; SIGHUP reads the exports of the configuration anew. After a
+crash just start it again: it repairs what was cut off. RUST_LOG=debug makes it talkative.
+
+Examples:
+  duramen serve data
+  duramen serve data --create 100G --listen 0.0.0.0:2049 --config duramen.toml
+  duramen serve /dev/sdb1 disks/archive.img";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -89,5 +112,22 @@ fn run(command: &Command, output: &mut dyn Write) -> Result<(), Failure> {
     match command {
         Command::Mkfs(arguments) => mkfs::run(arguments, output),
         Command::Info(arguments) => info::run(arguments, output),
+        Command::Ls(arguments) => {
+            in_reactor(|runtime| async move { browse::list(arguments, output, &runtime).await })
+        }
+        Command::Cat(arguments) => {
+            in_reactor(
+                |runtime| async move { browse::concatenate(arguments, output, &runtime).await },
+            )
+        }
+        Command::Serve(arguments) => serve::run(arguments),
     }
+}
+
+/// Runs what needs the engine, and with it a reactor.
+fn in_reactor<F>(work: impl FnOnce(Runtime) -> F) -> Result<(), Failure>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    server::reactor::block_on(work).map_err(Failure::Start)?
 }

@@ -16,6 +16,9 @@ use crate::volume::{
     DISK_NAME, PolicyName, SETTINGS_NAME, Settings, parent, sync_folder, write_settings,
 };
 
+const DEFAULT_BLOCK_SIZE: u64 = 32_768;
+const DEFAULT_RESERVE: u64 = 8;
+
 /// The arguments of `duramen mkfs`.
 #[derive(Args, Debug)]
 pub(crate) struct MkfsArguments {
@@ -28,7 +31,7 @@ pub(crate) struct MkfsArguments {
     #[arg(long, value_enum, conflicts_with = "bare")]
     pub(crate) policy: Option<PolicyName>,
     /// Bytes in a block: 4K, 8K, 16K, 32K or 64K
-    #[arg(long, value_parser = parse_size, default_value = "32K")]
+    #[arg(long, value_parser = parse_size, default_value_t = DEFAULT_BLOCK_SIZE)]
     pub(crate) block_size: u64,
     /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it
     /// [default: 1/8, but at least 512 bytes and a sector of the disk]
@@ -38,7 +41,7 @@ pub(crate) struct MkfsArguments {
     #[arg(long, value_parser = parse_size)]
     pub(crate) bytes_per_inode: Option<u64>,
     /// Percent of the space that only root may fill
-    #[arg(long, value_name = "PERCENT", default_value_t = 8)]
+    #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT_RESERVE)]
     pub(crate) reserve: u64,
     /// A name for the file system: up to 31 letters, digits, '-' and '_'
     #[arg(long, default_value = "")]
@@ -71,6 +74,27 @@ pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(
         geometry.group_count,
         geometry.inode_count() - 3, // the first two never are files, the third is the root
     )?;
+    Ok(())
+}
+
+/// Makes a volume of this size in a new folder, as `mkfs` does when it is told nothing else.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
+    let arguments = MkfsArguments {
+        volume: volume.to_owned(),
+        size: Some(size),
+        policy: None,
+        block_size: DEFAULT_BLOCK_SIZE,
+        fragment_size: None,
+        bytes_per_inode: None,
+        reserve: DEFAULT_RESERVE,
+        label: String::new(),
+        bare: false,
+        force: false,
+    };
+    make_folder(&arguments)?;
     Ok(())
 }
 

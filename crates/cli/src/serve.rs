@@ -1,0 +1,145 @@
+//! `duramen serve`: serves volumes over NFS until it is told to stop.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use block::file::Access;
+use clap::Args;
+use runtime::Runtime;
+use server::config::Listen;
+use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Volume as Served, reactor};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use vfs::FileSystem;
+
+use crate::engine::{OpenVolume, open_volume};
+use crate::failure::Failure;
+use crate::mkfs;
+use crate::size::parse_size;
+use crate::volume::Volume;
+
+/// The arguments of `duramen serve`.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArguments {
+    /// Which volumes: see 'duramen --help'. Each is served under the last part of its path, without
+    /// '.img': 'disks/data' and 'disks/data.img' become '/data'
+    #[arg(required = true, value_name = "VOLUME")]
+    pub(crate) volumes: Vec<PathBuf>,
+    /// Address and port to listen on; may be repeated [default: 127.0.0.1:2049]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Read this configuration file: who may use which volume, limits and more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Make each volume that does not exist yet, of this size
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) create: Option<u64>,
+}
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// [`Failure`] when a volume cannot be opened, an address not be used, or the end was not clean.
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+    log_to_standard_error();
+    let settings = read_settings(arguments)?;
+    if let Some(size) = arguments.create {
+        for path in arguments.volumes.iter().filter(|path| !path.exists()) {
+            mkfs::create(path, size)?;
+        }
+    }
+    let serving = reactor::block_on(|runtime| serve(arguments, settings, runtime));
+    serving.map_err(Failure::Start)?
+}
+
+async fn serve(
+    arguments: &ServeArguments,
+    settings: Settings,
+    runtime: Runtime,
+) -> Result<(), Failure> {
+    let mut opened = Vec::new();
+    let served = open_and_serve(arguments, settings, &runtime, &mut opened).await;
+    if !matches!(served, Err(Failure::Serve(ServeError::Interrupted))) {
+        // A server that did not even start leaves its volumes clean, too. Those that it has shut
+        // down are not hurt by being told again.
+        for file_system in opened {
+            let _ = file_system.shutdown().await;
+        }
+    }
+    served
+}
+
+async fn open_and_serve(
+    arguments: &ServeArguments,
+    settings: Settings,
+    runtime: &Runtime,
+    opened: &mut Vec<Rc<dyn FileSystem>>,
+) -> Result<(), Failure> {
+    let cache_bytes = usize::try_from(settings.config.cache.0).unwrap_or(usize::MAX);
+    let mut volumes = Vec::new();
+    for path in &arguments.volumes {
+        let volume = Volume::find(path)?;
+        let name = export_name(path)?;
+        let OpenVolume { id, file_system } =
+            open_volume(&volume, Access::ReadWrite, cache_bytes, runtime).await?;
+        opened.push(file_system.clone());
+        volumes.push(Served { name, fsid: Fsid(id), file_system });
+    }
+    Ok(server::serve(runtime, volumes, settings, announce).await?)
+}
+
+/// What the server has to say while it runs goes to standard error; `RUST_LOG` says how much.
+fn log_to_standard_error() {
+    let filter =
+        EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+    tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter).init();
+}
+
+/// The configuration, as far as the command line does not know better.
+fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
+    let file = arguments.config.clone();
+    let mut config = match &file {
+        Some(path) => Config::read(path).map_err(server::ServeError::from)?,
+        None => Config::default(),
+    };
+    if !arguments.listen.is_empty() {
+        config.listen = Listen(arguments.listen.clone());
+    }
+    Ok(Settings { config, file })
+}
+
+/// The last part of a path, without the `.img` of an image.
+fn export_name(path: &Path) -> Result<String, Failure> {
+    // A path such as '.' has its name elsewhere.
+    let whole = fs::canonicalize(path).map_err(|source| Failure::File {
+        verb: "find",
+        path: path.to_owned(),
+        source,
+    })?;
+    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_default();
+    Ok(name.strip_suffix(".img").unwrap_or(&name).to_owned())
+}
+
+/// Tells whoever started the server that it serves, and how to mount it. The first word of the
+/// first line is `ready`, for programs that wait for it.
+fn announce(ready: &ReadyInfo) {
+    let mut text = String::from("ready:");
+    for volume in &ready.volumes {
+        for address in &ready.addresses {
+            text.push_str(&format!(" {address}/{volume}"));
+        }
+    }
+    text.push('\n');
+    for line in ready.mount_lines() {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    let mut output = io::stdout().lock();
+    // Nobody needs to read it: a server whose output is closed serves as well.
+    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+}
