@@ -6,7 +6,8 @@ use std::rc::Rc;
 use vfs::{Credentials, FsError, ObjectId};
 
 use crate::refused::Refused;
-use crate::{Exports, Handle, Volume, Volumes};
+use crate::volume::Served;
+use crate::{Exports, Handle, Volumes};
 
 /// A caller, with the rules that hold for his call.
 pub(crate) struct Caller {
@@ -19,7 +20,7 @@ pub(crate) struct Caller {
 
 /// A file, and as whom the caller reaches it.
 pub(crate) struct Target {
-    pub(crate) volume: Rc<Volume>,
+    pub(crate) volume: Rc<Served>,
     pub(crate) id: ObjectId,
     pub(crate) who: Credentials,
     pub(crate) writable: bool,
@@ -61,7 +62,7 @@ impl Caller {
     }
 
     /// A file of a volume, if the rules admit the caller to the volume.
-    pub(crate) fn enter(&self, volume: &Rc<Volume>, id: ObjectId) -> Option<Target> {
+    pub(crate) fn enter(&self, volume: &Rc<Served>, id: ObjectId) -> Option<Target> {
         let rule = self.exports.rule(&volume.name, self.client)?;
         Some(Target {
             volume: volume.clone(),

@@ -17,8 +17,8 @@ use nfs::mount::{Arguments, Export, ExportList, MntOk, Mount, MountList, Status}
 use nfs::nfs3::Handle;
 use vfs::{FileKind, FsError, Lost, Name, ObjectId};
 
-use crate::Reply;
 use crate::caller::{Caller, Target};
+use crate::{Reply, Volume};
 
 /// The most mounts that are remembered.
 const MAX_REMEMBERED: usize = 1024;
@@ -130,7 +130,7 @@ fn exports(caller: &Caller) -> ExportList {
         let rules = caller.exports.of(volume).rules().iter();
         rules.map(|rule| Bytes::from(rule.network.to_string())).collect()
     };
-    let export = |volume: &std::rc::Rc<crate::Volume>| Export {
+    let export = |volume: &Volume| Export {
         path: Bytes::from(format!("/{}", volume.name)),
         groups: groups(&volume.name),
     };

@@ -45,7 +45,7 @@ pub(crate) fn status(error: FsError) -> Status {
         FsError::NotSupported => Status::NotSupported,
         FsError::TooSmall => Status::TooSmall,
         FsError::BadType => Status::BadType,
-        // The protocol has no word for damage. The log of the server has: see `nfs3::outcome`.
+        // The protocol has no word for damage. The log of the server has one.
         FsError::Corrupt => Status::Io,
     }
 }

@@ -1,5 +1,7 @@
 //! The volumes that are served, by name and by number.
 
+use std::cell::Cell;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use vfs::{FileSystem, Name, ObjectId};
@@ -29,6 +31,37 @@ impl Volume {
     }
 }
 
+/// A volume with what was said of it in the log. Trouble is said once, not once for every call.
+pub(crate) struct Served {
+    volume: Volume,
+    is_lost: Cell<bool>,
+    is_damaged: Cell<bool>,
+}
+
+impl Served {
+    /// Takes note that the volume has stopped.
+    pub(crate) fn note_lost(&self) {
+        if !self.is_lost.replace(true) {
+            tracing::error!(volume = self.name, "the volume has stopped: its disk failed");
+        }
+    }
+
+    /// Takes note that a call met damage.
+    pub(crate) fn note_damage(&self) {
+        if !self.is_damaged.replace(true) {
+            tracing::error!(volume = self.name, "there is damage on the disk: check it");
+        }
+    }
+}
+
+impl Deref for Served {
+    type Target = Volume;
+
+    fn deref(&self) -> &Volume {
+        &self.volume
+    }
+}
+
 /// Volumes that cannot be served together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VolumesError {
@@ -44,7 +77,7 @@ pub enum VolumesError {
 }
 
 /// All volumes of a server. There are few, so they are looked for one after the other.
-pub struct Volumes(Vec<Rc<Volume>>);
+pub struct Volumes(Vec<Rc<Served>>);
 
 impl Volumes {
     /// Checks that every volume can be told from the others.
@@ -67,21 +100,25 @@ impl Volumes {
                 }
             }
         }
-        Ok(Self(volumes.into_iter().map(Rc::new).collect()))
+        let served = |volume| {
+            let (is_lost, is_damaged) = (Cell::new(false), Cell::new(false));
+            Rc::new(Served { volume, is_lost, is_damaged })
+        };
+        Ok(Self(volumes.into_iter().map(served).collect()))
     }
 
     /// The volume of this number.
-    pub fn by_fsid(&self, fsid: Fsid) -> Option<&Rc<Volume>> {
+    pub(crate) fn by_fsid(&self, fsid: Fsid) -> Option<&Rc<Served>> {
         self.0.iter().find(|volume| volume.fsid == fsid)
     }
 
     /// The volume of this name.
-    pub fn by_name(&self, name: &[u8]) -> Option<&Rc<Volume>> {
+    pub(crate) fn by_name(&self, name: &[u8]) -> Option<&Rc<Served>> {
         self.0.iter().find(|volume| volume.name.as_bytes() == name)
     }
 
     /// All of them, in the order of the start.
-    pub fn iter(&self) -> impl Iterator<Item = &Rc<Volume>> {
-        self.0.iter()
+    pub fn iter(&self) -> impl Iterator<Item = &Volume> {
+        self.0.iter().map(|served| &served.volume)
     }
 }

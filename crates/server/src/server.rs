@@ -233,7 +233,7 @@ impl ServerHandle {
 /// was meant would be open to this machine instead.
 fn exports(config: &Config, volumes: &Volumes) -> Result<Exports, ConfigError> {
     let exports = config.exports()?;
-    let unknown = exports.named().find(|name| volumes.by_name(name.as_bytes()).is_none());
+    let unknown = exports.named().find(|name| volumes.iter().all(|volume| volume.name != *name));
     if let Some(volume) = unknown {
         let served: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
         let (volume, served) = (volume.to_owned(), served.join(", "));

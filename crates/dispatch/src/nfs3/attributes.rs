@@ -5,7 +5,7 @@ use nfs::nfs3::results::AccessOk;
 use nfs::nfs3::{Attributes, PostOp, Wcc};
 use vfs::Access;
 
-use super::{Answered, convert, failure, lost, open};
+use super::{Answered, convert, failure, open};
 use crate::caller::Caller;
 
 /// The rights that change something, which a read-only export denies.
@@ -14,7 +14,7 @@ const CHANGING: u32 = Access::MODIFY | Access::EXTEND | Access::DELETE;
 pub(super) async fn getattr(caller: &Caller, args: GetattrArgs<'_>) -> Answered<Attributes, ()> {
     let target = caller.object(args.object)?;
     let sealed = target.volume.file_system.getattr(target.id).await;
-    let answer = sealed.open().await.inspect_err(|_| lost(&target.volume))?;
+    let answer = sealed.open().await.inspect_err(|_| target.volume.note_lost())?;
     Ok(answer.map(|result| match result {
         Ok(attributes) => Ok(convert::attributes(target.volume.fsid, &attributes)),
         Err(error) => Err(failure(&target.volume, error, ())),

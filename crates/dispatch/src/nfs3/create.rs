@@ -8,6 +8,7 @@ use vfs::{Answer, Device, FileKind, Found, FsError, Sealed};
 use super::{Answered, convert, open};
 use crate::Volume;
 use crate::caller::{Caller, Target};
+use crate::volume::Served;
 
 pub(super) async fn create(caller: &Caller, args: CreateArgs<'_>) -> Answered<CreateOk, Wcc> {
     let directory = caller.object_to_change(args.location.directory)?;
@@ -53,7 +54,7 @@ pub(super) async fn mknod(caller: &Caller, args: MknodArgs<'_>) -> Answered<Crea
     made(volume, volume.file_system.mknod(who, *id, &name, kind, device, set).await).await
 }
 
-async fn made(volume: &Volume, sealed: Sealed<Answer<Found, vfs::Wcc>>) -> Answered<CreateOk, Wcc> {
+async fn made(volume: &Served, sealed: Sealed<Answer<Found, vfs::Wcc>>) -> Answered<CreateOk, Wcc> {
     let wcc = |about| convert::wcc(volume.fsid, about);
     let granted = |found: Found, about| CreateOk {
         object: Some(wire_handle(volume, found.id)),

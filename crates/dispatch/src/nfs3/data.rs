@@ -46,7 +46,8 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
     if args.offset.checked_add(count.into()).is_none() {
         return Err(FsError::FileTooLarge.into());
     }
-    let pieces = vec![args.data.slice(..count as usize)];
+    let data = args.data.slice(..count as usize);
+    let pieces = if data.is_empty() { Vec::new() } else { vec![data] };
     let stability = convert::stability(args.stable);
     let file_system = &target.volume.file_system;
     let sealed = file_system.write(&target.who, target.id, args.offset, pieces, stability).await;

@@ -18,9 +18,10 @@ use nfs::nfs3::{Arguments, Failure, Outcome};
 use nfs::xdr::Encode;
 use vfs::{Answer, Durable, FsError, Sealed};
 
+use crate::Reply;
 use crate::caller::Caller;
 use crate::refused::{Refused, status};
-use crate::{Reply, Volume};
+use crate::volume::Served;
 
 pub(crate) use directory::listing_size;
 
@@ -67,12 +68,12 @@ fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> 
 
 /// Opens an answer: `granted` makes the results, `about` the attributes of a refusal.
 async fn open<T, W, U, V>(
-    volume: &Volume,
+    volume: &Served,
     sealed: Sealed<Answer<T, W>>,
     granted: impl FnOnce(T, W) -> U,
     about: impl FnOnce(W) -> V,
 ) -> Answered<U, V> {
-    let answer = sealed.open().await.inspect_err(|_| lost(volume))?;
+    let answer = sealed.open().await.inspect_err(|_| volume.note_lost())?;
     Ok(answer.map(|answer| match answer.result {
         Ok(result) => Ok(granted(result, answer.about)),
         Err(error) => Err(failure(volume, error, about(answer.about))),
@@ -80,13 +81,9 @@ async fn open<T, W, U, V>(
 }
 
 /// A refusal of the file system. Damage is said in the log, since the protocol cannot say it.
-fn failure<W>(volume: &Volume, error: FsError, about: W) -> Failure<W> {
+fn failure<W>(volume: &Served, error: FsError, about: W) -> Failure<W> {
     if error == FsError::Corrupt {
-        tracing::error!(volume = volume.name, "damage was found on the disk: run a check");
+        volume.note_damage();
     }
     Failure { status: status(error), about }
-}
-
-fn lost(volume: &Volume) {
-    tracing::error!(volume = volume.name, "the volume has stopped: a write to its disk failed");
 }

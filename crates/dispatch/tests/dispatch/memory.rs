@@ -118,6 +118,9 @@ pub(crate) struct MemoryFileSystem {
 
 const ROOT: u64 = 2;
 
+/// The largest file, in bytes.
+const MAX_SIZE: u64 = 1 << 24;
+
 impl MemoryFileSystem {
     /// An empty volume whose root everybody may write.
     pub(crate) fn new() -> Rc<Self> {
@@ -322,6 +325,7 @@ impl State {
         attributes.uid = changes.uid.unwrap_or(attributes.uid);
         attributes.gid = changes.gid.unwrap_or(attributes.gid);
         if let (Some(size), Body::File(data)) = (changes.size, &mut node.body) {
+            let size = size.min(MAX_SIZE);
             data.resize(size as usize, 0);
             attributes.size = size;
         }
@@ -397,6 +401,10 @@ impl State {
     }
 
     fn write(&mut self, id: ObjectId, offset: u64, data: &[Bytes]) -> Result<u32, FsError> {
+        let length: usize = data.iter().map(Bytes::len).sum();
+        if offset.saturating_add(length as u64) > MAX_SIZE {
+            return Err(FsError::FileTooLarge);
+        }
         let file = self.file(id)?;
         let mut at = offset as usize;
         let start = at;
@@ -727,7 +735,7 @@ impl FileSystem for MemoryFileSystem {
         self.about(id, |state| {
             state.node(id)?;
             Ok(FsInfo {
-                max_file_size: 1 << 40,
+                max_file_size: MAX_SIZE,
                 block_size: 32_768,
                 time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
                 read_only: false,
