@@ -331,7 +331,7 @@ impl Ffs {
             also(dinode);
         });
         if moved {
-            update.change_inode(node, Intent::PointerSet, |_| ());
+            update.change_inode(node, Intent::SizeSet, |_| ());
         }
         Ok(self.commit(update))
     }

@@ -235,7 +235,7 @@ impl Ffs {
             let (old, _) = self.directory_buffer(node, size - CHUNK_SIZE as u64).await?;
             self.lengthen_run(update, node, lbn, old, length, at).await?
         };
-        update.change_inode(node, Intent::PointerSet, |dinode| dinode.size.set(new_size));
+        update.change_inode(node, Intent::SizeSet, |dinode| dinode.size.set(new_size));
         Ok((buffer, at, size))
     }
 

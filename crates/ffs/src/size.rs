@@ -90,10 +90,8 @@ impl Ffs {
             let gone = self.map().clear(&mut update, node, keep, BLOCKS_PER_UPDATE).await?;
             let now = self.now();
             let step = if gone == keep { size } else { gone * self.geometry().block_size };
-            if gone == keep {
-                self.cut_tail(&mut update, node, size).await?;
-            }
-            update.change_inode(node, Intent::PointerCleared, |dinode| {
+            self.cut_tail(&mut update, node, step).await?;
+            update.change_inode(node, Intent::SizeCleared, |dinode| {
                 dinode.size.set(step);
                 dinode.set_modify_time(now);
                 dinode.set_change_time(now);
@@ -202,7 +200,7 @@ impl Ffs {
             }
         }
         let generation = dinode.generation;
-        update.change_inode(node, Intent::PointerCleared, |dinode| {
+        update.change_inode(node, Intent::SizeCleared, |dinode| {
             *dinode = Dinode::zeroed();
             dinode.generation = generation;
         });
@@ -236,7 +234,7 @@ impl Ffs {
                 return Ok(());
             }
             let size = gone * self.geometry().block_size;
-            update.change_inode(node, Intent::PointerCleared, |dinode| {
+            update.change_inode(node, Intent::SizeCleared, |dinode| {
                 dinode.size.set(size.min(dinode.size.get()));
             });
             let sequence = self.commit(update);

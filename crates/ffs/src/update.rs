@@ -47,8 +47,10 @@ pub enum Intent {
     LinkAdded,
     /// Attributes or times changed.
     AttributesSet,
-    /// A pointer in an inode or indirect block appeared or moved, with size and block count.
+    /// A pointer in an indirect block appeared or moved.
     PointerSet,
+    /// An inode's own pointers appeared or moved, with its size and block count.
+    SizeSet,
     /// A name appeared in a directory, or names another file now.
     EntryAdded,
     /// A directory that moved names its new parent.
@@ -57,7 +59,9 @@ pub enum Intent {
     EntryDropped,
     /// A link count fell after its name went.
     LinkDropped,
-    /// Pointers and size are gone or smaller; of a dead file, everything.
+    /// An inode's size and pointers are smaller; of a dead file, everything is gone.
+    SizeCleared,
+    /// Pointers in an indirect block are gone, behind the end of the file.
     PointerCleared,
     /// Bits of inodes or fragments are free again.
     MapGivenBack,

@@ -3,250 +3,12 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use bytes::Bytes;
+use common::volume::{Actor, fresh, reopen};
 use common::{MemoryDisk, Seeded, World, findings};
-use ffs::mkfs::{MkfsOptions, mkfs};
-use ffs::{Ffs, OpenOptions, open};
+use ffs::mkfs::MkfsOptions;
 use futures::future::join_all;
-use namespace::Namespace;
-use runtime::{Random, Timestamp};
-use vfs::{CreateHow, Credentials, FileSystem, FsError, Name, ObjectId, SetAttributes, Stability};
-
-const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
-
-/// A new volume that is open.
-async fn fresh(world: &World, size: u64, options: &MkfsOptions) -> (Rc<MemoryDisk>, Volume) {
-    let disk = Rc::new(MemoryDisk::new(size));
-    mkfs(&*disk, options, &Seeded::new(7), NOW).await.expect("the disk holds it");
-    let volume = reopen(world, &disk).await;
-    (disk, volume)
-}
-
-async fn reopen(world: &World, disk: &Rc<MemoryDisk>) -> Volume {
-    let opened = open(disk.clone(), world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
-    let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(opened.read_only, None);
-    Volume { files: Namespace::new(opened.engine), root: Credentials::root() }
-}
-
-struct Volume {
-    files: Namespace<Ffs>,
-    root: Credentials,
-}
-
-fn name(text: &str) -> Name {
-    Name::parse(text.as_bytes()).expect("a legal name")
-}
-
-/// Verbs without ceremony: the answer proper, once it is durable.
-impl Volume {
-    async fn mkdir(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
-        let mode = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
-        let sealed = self.files.mkdir(&self.root, parent, &name(text), mode).await;
-        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
-    }
-
-    async fn create(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
-        let how = CreateHow::Guarded(SetAttributes { mode: Some(0o644), ..Default::default() });
-        let sealed = self.files.create(&self.root, parent, &name(text), how).await;
-        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
-    }
-
-    async fn write(
-        &self,
-        id: ObjectId,
-        offset: u64,
-        data: Vec<u8>,
-        stability: Stability,
-    ) -> Result<(), FsError> {
-        let pieces = vec![Bytes::from(data)];
-        let sealed = self.files.write(&self.root, id, offset, pieces, stability).await;
-        sealed.open().await.expect("running").into_inner().result.map(|_| ())
-    }
-
-    async fn resize(&self, id: ObjectId, size: u64) -> Result<(), FsError> {
-        let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };
-        let sealed = self.files.setattr(&self.root, id, changes, None).await;
-        sealed.open().await.expect("running").into_inner().result
-    }
-
-    async fn remove(&self, parent: ObjectId, text: &str) -> Result<(), FsError> {
-        let sealed = self.files.remove(&self.root, parent, &name(text)).await;
-        sealed.open().await.expect("running").into_inner().result
-    }
-
-    async fn rmdir(&self, parent: ObjectId, text: &str) -> Result<(), FsError> {
-        let sealed = self.files.rmdir(&self.root, parent, &name(text)).await;
-        sealed.open().await.expect("running").into_inner().result
-    }
-
-    async fn rename(&self, from: (ObjectId, &str), to: (ObjectId, &str)) -> Result<(), FsError> {
-        let (old, new) = (name(from.1), name(to.1));
-        let sealed = self.files.rename(&self.root, from.0, &old, to.0, &new).await;
-        sealed.open().await.expect("running").into_inner().result
-    }
-
-    async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
-        let mut all = Vec::new();
-        loop {
-            let at = all.len() as u64;
-            let sealed = self.files.read(&self.root, id, at, 100_000).await;
-            let read = sealed.open().await.expect("running").into_inner().result?;
-            all.extend(read.data.concat());
-            if read.eof {
-                return Ok(all);
-            }
-        }
-    }
-
-    async fn lookup(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
-        let sealed = self.files.lookup(&self.root, parent, &name(text)).await;
-        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
-    }
-
-    async fn list(&self, directory: ObjectId) -> Vec<String> {
-        let mut names = Vec::new();
-        let mut cookie = 0;
-        loop {
-            let mut left = 7;
-            let mut accept = |_: &vfs::DirectoryEntry| {
-                left -= 1;
-                left > 0
-            };
-            let sealed = self.files.readdir(&self.root, directory, cookie, true, &mut accept).await;
-            let listed = sealed.open().await.expect("running").into_inner().result.expect("lists");
-            for entry in listed.entries {
-                cookie = entry.cookie;
-                names.push(String::from_utf8_lossy(&entry.name).into_owned());
-            }
-            if listed.eof {
-                return names;
-            }
-        }
-    }
-}
-
-/// One actor in a directory of its own, with the content that every file of it should have.
-struct Actor<'a> {
-    volume: &'a Volume,
-    directory: ObjectId,
-    chance: Seeded,
-    files: BTreeMap<String, Vec<u8>>,
-}
-
-impl Actor<'_> {
-    fn below(&self, limit: u64) -> u64 {
-        self.chance.next_u64() % limit
-    }
-
-    fn some_file(&self) -> Option<String> {
-        let count = self.files.len() as u64;
-        (count > 0).then(|| {
-            let index = self.below(count) as usize;
-            self.files.keys().nth(index).expect("in range").clone()
-        })
-    }
-
-    fn stability(&self) -> Stability {
-        match self.below(3) {
-            0 => Stability::Unstable,
-            1 => Stability::DataSync,
-            _ => Stability::FileSync,
-        }
-    }
-
-    async fn step(&mut self, largest: u64) {
-        match self.below(10) {
-            0..=2 => self.create().await,
-            3..=5 => self.write(largest).await,
-            6 => self.resize(largest).await,
-            7 => self.remove().await,
-            8 => self.rename().await,
-            _ => self.check().await,
-        }
-    }
-
-    async fn create(&mut self) {
-        let text = format!("{:x}", self.below(1 << 20)).repeat(1 + self.below(12) as usize);
-        let made = self.volume.create(self.directory, &text).await;
-        if self.files.contains_key(&text) {
-            assert_eq!(made, Err(FsError::Exists));
-        } else {
-            made.expect("there is room");
-            self.files.insert(text, Vec::new());
-        }
-    }
-
-    async fn write(&mut self, largest: u64) {
-        let Some(text) = self.some_file() else { return };
-        let id = self.volume.lookup(self.directory, &text).await.expect("it is there");
-        let limit = if self.below(4) == 0 { largest } else { largest / 20 };
-        let offset = self.below(limit);
-        let data: Vec<u8> = (0..self.below(limit) + 1).map(|i| (i ^ offset) as u8 | 1).collect();
-        let stability = self.stability();
-        self.volume.write(id, offset, data.clone(), stability).await.expect("there is room");
-        let content = self.files.get_mut(&text).expect("chosen from it");
-        let end = offset as usize + data.len();
-        if content.len() < end {
-            content.resize(end, 0);
-        }
-        content[offset as usize..end].copy_from_slice(&data);
-    }
-
-    async fn resize(&mut self, largest: u64) {
-        let Some(text) = self.some_file() else { return };
-        let id = self.volume.lookup(self.directory, &text).await.expect("it is there");
-        let size = self.below(largest);
-        self.volume.resize(id, size).await.expect("there is room");
-        self.files.get_mut(&text).expect("chosen from it").resize(size as usize, 0);
-    }
-
-    async fn remove(&mut self) {
-        let Some(text) = self.some_file() else { return };
-        self.volume.remove(self.directory, &text).await.expect("it is there");
-        self.files.remove(&text);
-    }
-
-    async fn rename(&mut self) {
-        let (Some(from), Some(over)) = (self.some_file(), self.some_file()) else { return };
-        let to = if self.below(2) == 0 { over } else { format!("moved-{}", self.below(1000)) };
-        let names = ((self.directory, &*from), (self.directory, &*to));
-        self.volume.rename(names.0, names.1).await.expect("both may be there");
-        if from != to {
-            let content = self.files.remove(&from).expect("chosen from it");
-            self.files.insert(to, content);
-        }
-    }
-
-    async fn check(&mut self) {
-        let Some(text) = self.some_file() else { return };
-        let id = self.volume.lookup(self.directory, &text).await.expect("it is there");
-        let content = self.volume.read(id).await.expect("it can be read");
-        assert!(content == self.files[&text], "{text}: {} bytes", content.len());
-    }
-
-    async fn check_all(&self) {
-        let mut names = self.volume.list(self.directory).await;
-        names.sort();
-        let mut expected: Vec<_> = self.files.keys().cloned().collect();
-        expected.extend([".".to_owned(), "..".to_owned()]);
-        expected.sort();
-        assert_eq!(names, expected);
-        for (text, content) in &self.files {
-            let id = self.volume.lookup(self.directory, text).await.expect("it is there");
-            let found = self.volume.read(id).await.expect("it can be read");
-            assert!(found == *content, "{text}: {} and {} bytes", found.len(), content.len());
-        }
-    }
-
-    async fn clear(&mut self) {
-        while self.some_file().is_some() {
-            self.remove().await;
-        }
-    }
-}
+use vfs::FileSystem;
 
 /// Several actors churn side by side; the volume is stopped, judged, opened and read again, emptied
 /// and judged once more.
@@ -261,7 +23,8 @@ fn churn(label: &str, options: &MkfsOptions, size: u64, largest: u64, steps: usi
             async move {
                 let directory = volume.mkdir(root, &format!("actor-{index}")).await.expect("new");
                 let chance = Seeded::new(100 + index);
-                let mut actor = Actor { volume, directory, chance, files: BTreeMap::new() };
+                let mut actor =
+                    Actor { volume, directory, chance, files: BTreeMap::new(), stable: false };
                 for _ in 0..steps {
                     actor.step(largest).await;
                 }
@@ -278,7 +41,7 @@ fn churn(label: &str, options: &MkfsOptions, size: u64, largest: u64, steps: usi
             let text = format!("actor-{index}");
             let directory = volume.lookup(root, &text).await.expect("it was kept");
             let chance = Seeded::new(index as u64);
-            let mut actor = Actor { volume: &volume, directory, chance, files };
+            let mut actor = Actor { volume: &volume, directory, chance, files, stable: false };
             actor.check_all().await;
             actor.clear().await;
             volume.rmdir(root, &text).await.expect("it is empty");

@@ -111,12 +111,11 @@ impl<S: Store> Namespace<S> {
             match (is_directory, target.kind() == FileKind::Directory) {
                 (true, false) => return Err(FsError::NotDirectory),
                 (false, true) => return Err(FsError::IsDirectory),
-                (true, true) if target.id() != plan.node.id() => {
-                    if !self.store.is_empty(target).await? {
-                        return Err(FsError::NotEmpty);
-                    }
-                }
                 _ => {}
+            }
+            let other = is_directory && target.id() != plan.node.id();
+            if other && !self.store.is_empty(target).await? {
+                return Err(FsError::NotEmpty);
             }
         }
         if plan.reparents() {

@@ -57,6 +57,10 @@ pub trait Policy: Ledger {
 pub fn is_constructive(intent: Intent) -> bool {
     !matches!(
         intent,
-        Intent::EntryDropped | Intent::LinkDropped | Intent::PointerCleared | Intent::MapGivenBack
+        Intent::EntryDropped
+            | Intent::LinkDropped
+            | Intent::SizeCleared
+            | Intent::PointerCleared
+            | Intent::MapGivenBack
     )
 }

@@ -6,8 +6,11 @@
 //! ever waits for company.
 //!
 //! Ranks: 0 bits taken, payload, blocks of inodes; 1 blocks and inodes initialised, links added;
-//! 2 pointers and names appear; 3 '..' of a moved directory; 4 names go; 5 links and pointers go;
-//! 6 bits given back. A create takes three flushes, a remove of a small file three.
+//! 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them, '..' of a moved
+//! directory; 4 names go; 5 links go, files become shorter; 6 pointers behind their end go; 7 bits
+//! given back. So what a cut leaves of a write or a truncation is the old file or the new one, and
+//! perhaps pointers behind its end. A create takes three flushes, as does the removal of a small
+//! file.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last rank completes
 //! (`Sync::advance`). Before that, a crash may show any rank-ordered part of it.
@@ -39,7 +42,7 @@ use crate::buffer::{Buffer, Delta};
 use crate::home::Home;
 use crate::update::{Intent, Item};
 
-const RANKS: usize = 7;
+const RANKS: usize = 8;
 /// The first rank that takes something away.
 const DESTRUCTIVE: usize = 4;
 
@@ -202,10 +205,11 @@ impl Sync {
             | Intent::InodeInitialised
             | Intent::LinkAdded => 1,
             Intent::PointerSet | Intent::EntryAdded => 2,
-            Intent::ParentRetargeted => 3,
+            Intent::SizeSet | Intent::ParentRetargeted => 3,
             Intent::EntryDropped => 4,
-            Intent::LinkDropped | Intent::PointerCleared => 5,
-            Intent::MapGivenBack => 6,
+            Intent::LinkDropped | Intent::SizeCleared => 5,
+            Intent::PointerCleared => 6,
+            Intent::MapGivenBack => 7,
             Intent::AttributesSet => return None, // joins the others, see `rank`
         })
     }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
+pub(crate) mod volume;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
@@ -80,6 +82,18 @@ impl MemoryDisk {
     pub(crate) fn read_only(size: u64) -> Self {
         let mut disk = Self::new(size);
         disk.geometry.read_only = true;
+        disk
+    }
+
+    /// All that is on the disk now.
+    pub(crate) fn snapshot(&self) -> BTreeMap<u64, Vec<u8>> {
+        self.pages.borrow().clone()
+    }
+
+    /// A disk with this content.
+    pub(crate) fn from_snapshot(size: u64, pages: &BTreeMap<u64, Vec<u8>>) -> Self {
+        let disk = Self::new(size);
+        *disk.pages.borrow_mut() = pages.clone();
         disk
     }
 
