@@ -41,7 +41,8 @@ pub enum OpenError {
     #[error("there is no file or device named {}", .0.display())]
     NotFound(PathBuf),
     /// Creating would have overwritten something.
-    #[error("{} exists already and is not overwritten; remove it or choose another name", .0.display())]
+    #[error("{} exists already and is not overwritten; remove it or choose another name",
+        .0.display())]
     AlreadyExists(PathBuf),
     /// The operating system does not let us, or the medium is write-protected.
     #[error("no permission to open {} for {}; it may belong to another user or be write-protected",

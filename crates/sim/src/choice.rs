@@ -1,0 +1,219 @@
+//! One of the many ways in which the pending writes of a disk can meet the end of the power.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::{Image, Platter, Prng, SECTOR_SIZE};
+
+/// Up to this many pending writes every subset is tried.
+const SUBSETS_MAX: usize = 10;
+/// Beyond it, this many random subsets beside the systematic ones.
+const RANDOM_SUBSETS: usize = 256;
+/// Up to this many sectors a write is torn at every sector boundary.
+const TORN_EVERYWHERE_MAX: usize = 8;
+
+/// A set of sectors of one write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sectors(Vec<bool>);
+
+impl Sectors {
+    /// None of `total` sectors.
+    pub fn none(total: usize) -> Self {
+        Self(vec![false; total])
+    }
+
+    /// All of `total` sectors.
+    pub fn all(total: usize) -> Self {
+        Self(vec![true; total])
+    }
+
+    /// The first `count` of `total` sectors.
+    pub fn first(count: usize, total: usize) -> Self {
+        Self((0..total).map(|index| index < count).collect())
+    }
+
+    /// All of `total` sectors but the first `count`.
+    pub fn but_first(count: usize, total: usize) -> Self {
+        Self((0..total).map(|index| index >= count).collect())
+    }
+
+    /// Each of `total` sectors with an even chance.
+    pub fn random(total: usize, prng: &mut Prng) -> Self {
+        Self((0..total).map(|_| prng.chance(1, 2)).collect())
+    }
+
+    /// Whether the sector at `index` belongs to the set.
+    pub fn contains(&self, index: usize) -> bool {
+        self.0.get(index).copied().unwrap_or(false)
+    }
+
+    /// Those that belong to both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self((0..self.0.len()).map(|index| self.0[index] && other.contains(index)).collect())
+    }
+
+    /// How many belong to it.
+    pub fn count(&self) -> usize {
+        self.0.iter().filter(|&&survives| survives).count()
+    }
+}
+
+/// What becomes of a pending write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// No trace of it.
+    Lost,
+    /// All of it is there.
+    Whole,
+    /// These sectors of it are there.
+    Torn(Sectors),
+}
+
+/// A fate for every pending write of a [`Platter`], in its order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Choice(Vec<Fate>);
+
+impl Choice {
+    /// The choice of these fates.
+    pub fn new(fates: Vec<Fate>) -> Self {
+        Self(fates)
+    }
+
+    /// The fates.
+    pub fn fates(&self) -> &[Fate] {
+        &self.0
+    }
+
+    /// All subsets of the pending writes, each write lost or whole.
+    ///
+    /// # Panics
+    /// With more than 20 pending writes, for nobody waits for the end of that.
+    pub fn subsets(platter: &Platter) -> impl Iterator<Item = Self> + use<> {
+        let count = platter.pending().count();
+        assert!(count <= 20, "{count} pending writes have too many subsets");
+        (0..1_u32 << count).map(move |subset| Self::of(count, |index| subset >> index & 1 == 1))
+    }
+
+    /// The choices that are worth trying, none twice and in a fixed order: all subsets, or of many
+    /// pending writes the prefixes, those that lose or keep at most two, and some at random; and
+    /// every write torn in every likely shape, while of the others the earlier, all or none
+    /// survive.
+    pub fn explore(platter: &Platter, prng: &mut Prng) -> Vec<Self> {
+        let sectors: Vec<usize> = platter.pending().map(|written| written.sector_count()).collect();
+        let mut choices = BTreeSet::new();
+        if sectors.len() <= SUBSETS_MAX {
+            choices.extend(Self::subsets(platter));
+        } else {
+            add_likely_subsets(sectors.len(), prng, &mut choices);
+        }
+        for (torn, &total) in sectors.iter().enumerate() {
+            for shape in shapes(total, prng) {
+                let contexts: [fn(usize, usize) -> bool; 3] =
+                    [|index, torn| index < torn, |_, _| true, |_, _| false];
+                for survives in contexts {
+                    let mut choice = Self::of(sectors.len(), |index| survives(index, torn));
+                    choice.0[torn] = Fate::Torn(shape.clone());
+                    choices.insert(choice);
+                }
+            }
+        }
+        choices.into_iter().collect()
+    }
+
+    /// One choice at random. All lost, all whole and a plain prefix are likely; else every write
+    /// has its own luck.
+    pub fn random(platter: &Platter, prng: &mut Prng) -> Self {
+        let sectors: Vec<usize> = platter.pending().map(|written| written.sector_count()).collect();
+        match prng.below(8) {
+            0 => Self::of(sectors.len(), |_| false),
+            1 => Self::of(sectors.len(), |_| true),
+            2 | 3 => {
+                let end = prng.index(sectors.len() + 1);
+                Self::of(sectors.len(), |index| index < end)
+            }
+            _ => Self(sectors.into_iter().map(|total| Fate::random(total, prng)).collect()),
+        }
+    }
+
+    fn of(count: usize, survives: impl Fn(usize) -> bool) -> Self {
+        let fate = |index| if survives(index) { Fate::Whole } else { Fate::Lost };
+        Self((0..count).map(fate).collect())
+    }
+}
+
+impl Fate {
+    /// Any fate of a write of so many sectors.
+    pub fn random(sectors: usize, prng: &mut Prng) -> Self {
+        match prng.below(8) {
+            0..3 => Fate::Lost,
+            3..6 => Fate::Whole,
+            6 => Fate::Torn(Sectors::first(prng.index(sectors + 1), sectors)),
+            _ => Fate::Torn(Sectors::random(sectors, prng)),
+        }
+    }
+
+    /// Puts on `image` what survives of `data` at `offset`.
+    pub(crate) fn apply(&self, image: &mut Image, offset: u64, data: &[u8]) {
+        match self {
+            Fate::Lost => {}
+            Fate::Whole => image.write(offset, data),
+            Fate::Torn(survive) => {
+                for (index, sector) in data.chunks(SECTOR_SIZE).enumerate() {
+                    if survive.contains(index) {
+                        image.write(offset + (index * SECTOR_SIZE) as u64, sector);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn add_likely_subsets(count: usize, prng: &mut Prng, choices: &mut BTreeSet<Choice>) {
+    for end in 0..=count {
+        choices.insert(Choice::of(count, |index| index < end));
+    }
+    for one in 0..count {
+        for two in one..count {
+            choices.insert(Choice::of(count, |index| index == one || index == two));
+            choices.insert(Choice::of(count, |index| index != one && index != two));
+        }
+    }
+    for _ in 0..RANDOM_SUBSETS {
+        let subset = Sectors::random(count, prng);
+        choices.insert(Choice::of(count, |index| subset.contains(index)));
+    }
+}
+
+/// The ways in which a write of so many sectors is likely to be torn.
+fn shapes(sectors: usize, prng: &mut Prng) -> Vec<Sectors> {
+    if sectors < 2 {
+        return Vec::new();
+    }
+    let cuts = match sectors <= TORN_EVERYWHERE_MAX {
+        true => (1..sectors).collect(),
+        false => vec![1, sectors / 2, sectors - 1],
+    };
+    let first = cuts.iter().map(|&cut| Sectors::first(cut, sectors));
+    let last = cuts.iter().map(|&cut| Sectors::but_first(cut, sectors));
+    first.chain(last).chain([Sectors::random(sectors, prng)]).collect()
+}
+
+/// For the line that tells how to repeat a failure: `1 0 [1100]` is one whole write, one lost and
+/// one torn.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fate) in self.0.iter().enumerate() {
+            let space = if index > 0 { " " } else { "" };
+            match fate {
+                Fate::Lost => write!(f, "{space}0")?,
+                Fate::Whole => write!(f, "{space}1")?,
+                Fate::Torn(sectors) => {
+                    let bits: String =
+                        sectors.0.iter().map(|&bit| if bit { '1' } else { '0' }).collect();
+                    write!(f, "{space}[{bits}]")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

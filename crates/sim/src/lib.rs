@@ -1,0 +1,68 @@
+//! A small world in which everything that happens follows from a seed: tasks, time, chance, disks.
+//!
+//! Engines are written against [`runtime::Runtime`] and [`block::BlockDevice`]; here are both,
+//! without an operating system below. A thousand runs take a second, and a run that fails is
+//! repeated by its seed to the last event.
+//!
+//! # Layers
+//! * [`Prng`] and [`Digest`]: chance, and the running hash by which two runs are compared.
+//! * [`Executor`]: one thread, a clock that counts nanoseconds and moves only when nothing else
+//!   can, and tasks that are picked at random.
+//! * [`Image`]: the bytes of a disk, cheap to copy. [`Platter`]: which of the writes are surely on
+//!   it, and which may be lost when the power goes. [`Choice`]: one way for them to be lost.
+//! * [`Disk`]: a block device with a volatile cache, latencies, faults and counters.
+//!   [`Trace`]: all that happened to it, so that the power can be cut afterwards at every event.
+//!
+//! # The fault model
+//! It is the contract of [`block`], taken at its worst. When the power goes, a completed plain
+//! write that no later flush covers, and every write still in flight, may be there, not be there,
+//! or be torn at sectors of 512 bytes, each on its own. A failed write leaves any mixture of old
+//! and new. A failed flush leaves the writes that it should have covered uncertain for good: a
+//! later flush that succeeds says nothing about them, as in the kernels that we have to live with.
+//!
+//! Architecture invariant: this crate knows `block` and `runtime` alone, so that every crate above
+//! can be tested with it. It is not a file system's test suite; those stand beside the engines.
+//!
+//! # An example
+//! Run something, cut the power, and look at what is left:
+//! ```
+//! use block::{BlockDevice, Buffer, Durability};
+//! use sim::{Disk, Executor, Image, Prng};
+//!
+//! let executor = Executor::new(42);
+//! let disk = Disk::new(&executor, Image::zeroed(1 << 20));
+//! executor.block_on(async {
+//!     disk.write(0, vec![vec![7; 4096].into()], Durability::Plain).await.unwrap();
+//!     disk.flush().await.unwrap();
+//!     disk.write(0, vec![vec![8; 4096].into()], Durability::Plain).await.unwrap();
+//! });
+//! executor.crash(); // drops every task; whatever was in flight stays unfinished
+//! let image = disk.crash(&mut Prng::new(1));
+//!
+//! let reopened = Disk::new(&executor, image);
+//! let sector = executor.block_on(reopened.read(0, Buffer::zeroed(512))).unwrap();
+//! assert!(sector[0] == 7 || sector[0] == 8);
+//! ```
+
+mod choice;
+mod digest;
+mod disk;
+mod executor;
+mod faults;
+mod image;
+mod options;
+mod platter;
+mod prng;
+mod trace;
+mod world;
+
+pub use choice::{Choice, Fate, Sectors};
+pub use digest::Digest;
+pub use disk::Disk;
+pub use executor::Executor;
+pub use faults::Persistence;
+pub use image::Image;
+pub use options::{Counters, Latency, Options};
+pub use platter::{Honesty, Platter, SECTOR_SIZE, Stage, Written};
+pub use prng::Prng;
+pub use trace::{Event, Mark, Trace, Traced};

@@ -1,0 +1,245 @@
+//! Which writes are surely on the medium, and which may be gone when the power goes.
+//!
+//! A write is *in flight*, then *completed*, then *durable*: at once if it was written through,
+//! else when a flush completes that was issued after the write had completed.
+//!
+//! Invariants:
+//! 1. Completed writes take effect in the order of completion, for that is what a reader saw;
+//!    those in flight follow in the order of issue. An image is the base and then every write of
+//!    that sequence that survives. A durable write can therefore lie behind a pending one that it
+//!    overwrites, and is never undone by it.
+//! 2. The base has absorbed the longest durable beginning of the sequence.
+//! 3. A write whose flush failed is stranded: it can survive, but no later flush promises it.
+
+use std::collections::BTreeMap;
+
+use block::Durability;
+use bytes::Bytes;
+
+use crate::choice::{Choice, Fate, Sectors};
+use crate::{Event, Image};
+
+/// What a medium writes at once: a write is torn only between these.
+pub const SECTOR_SIZE: usize = 512;
+
+/// Whether a device does what it reports. The other two are for canaries: a harness that does not
+/// notice them finds nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Honesty {
+    /// It does.
+    #[default]
+    Honest,
+    /// A flush completes and does nothing.
+    IgnoresFlush,
+    /// A through write is a plain one.
+    IgnoresThrough,
+}
+
+/// How far a write has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Issued, and not answered.
+    InFlight,
+    /// Answered, and still in a volatile cache.
+    Completed,
+    /// On stable storage.
+    Durable,
+}
+
+/// A write that the base has not absorbed.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its number among the writes of its disk.
+    pub id: u64,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// What.
+    pub data: Bytes,
+    /// What was asked for.
+    pub durability: Durability,
+    /// How far it has come.
+    pub stage: Stage,
+    /// Its number among the completions.
+    completion: u64,
+    /// Invariant 3.
+    stranded: bool,
+    /// Of a failed write, the sectors that it changed all the same.
+    changed: Option<Sectors>,
+}
+
+/// A medium at one moment: what it surely holds and what it may hold.
+#[derive(Clone, Debug)]
+pub struct Platter {
+    base: Image,
+    settled: Vec<Written>,
+    in_flight: Vec<Written>,
+    completions: u64,
+    /// Flushes under way, and the last completion that each covers.
+    flushes: BTreeMap<u64, u64>,
+    honesty: Honesty,
+}
+
+impl Platter {
+    /// A medium that holds `image` for sure.
+    pub fn new(image: Image, honesty: Honesty) -> Self {
+        Self {
+            base: image,
+            settled: Vec::new(),
+            in_flight: Vec::new(),
+            completions: 0,
+            flushes: BTreeMap::new(),
+            honesty,
+        }
+    }
+
+    /// The writes that may be lost, in the order of a [`Choice`].
+    pub fn pending(&self) -> impl Iterator<Item = &Written> {
+        self.writes().filter(|written| written.stage != Stage::Durable)
+    }
+
+    /// What is left when the pending writes meet their fates.
+    ///
+    /// # Panics
+    /// When there are more or fewer fates than pending writes.
+    pub fn image(&self, choice: &Choice) -> Image {
+        let mut fates = choice.fates().iter();
+        let image = self.image_with(|_| {
+            fates.next().expect("a choice has a fate for every pending write").clone()
+        });
+        assert!(fates.next().is_none(), "a choice has no more fates than there are pending writes");
+        image
+    }
+
+    /// What is left when `chooser` decides about each pending write.
+    pub fn image_with(&self, mut chooser: impl FnMut(&Written) -> Fate) -> Image {
+        let mut image = self.base.clone();
+        for written in self.writes() {
+            match written.stage {
+                Stage::Durable => written.apply(&mut image, &Fate::Whole),
+                _ => written.apply(&mut image, &chooser(written)),
+            }
+        }
+        image
+    }
+
+    /// What is left when nothing survives that need not.
+    pub fn durable_image(&self) -> Image {
+        self.image_with(|_| Fate::Lost)
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match event {
+            Event::WriteIssued { write, offset, data, durability } => {
+                self.in_flight.push(Written::new(*write, *offset, data.clone(), *durability));
+            }
+            Event::WriteCompleted { write } => self.complete(*write),
+            Event::WriteFailed { write, left } => self.fail(*write, left),
+            Event::FlushIssued { flush } => {
+                self.flushes.insert(*flush, self.completions);
+            }
+            Event::FlushCompleted { flush } => self.flushed(*flush),
+            Event::FlushFailed { flush } => self.strand(*flush),
+            Event::Mark(_) => {}
+        }
+    }
+
+    fn writes(&self) -> impl Iterator<Item = &Written> {
+        self.settled.iter().chain(&self.in_flight) // invariant 1
+    }
+
+    fn complete(&mut self, write: u64) {
+        let mut written = self.take_in_flight(write);
+        let through = written.durability == Durability::Through;
+        written.stage = match through && self.honesty != Honesty::IgnoresThrough {
+            true => Stage::Durable,
+            false => Stage::Completed,
+        };
+        self.settle(written);
+        self.absorb();
+    }
+
+    /// What a failed write has changed stays uncertain until it is overwritten.
+    fn fail(&mut self, write: u64, left: &Fate) {
+        let mut written = self.take_in_flight(write);
+        let changed = written.sectors_of(left);
+        if changed.count() > 0 {
+            written.stage = Stage::Completed;
+            written.stranded = true;
+            written.changed = Some(changed);
+            self.settle(written);
+        }
+    }
+
+    fn take_in_flight(&mut self, write: u64) -> Written {
+        let index = self.in_flight.iter().position(|written| written.id == write);
+        self.in_flight.remove(index.expect("only a write in flight is answered, and only once"))
+    }
+
+    fn settle(&mut self, mut written: Written) {
+        self.completions += 1;
+        written.completion = self.completions;
+        self.settled.push(written);
+    }
+
+    /// The writes that a flush covers and that nothing has stranded.
+    fn covered(&mut self, flush: u64) -> impl Iterator<Item = &mut Written> {
+        let last = self.flushes.remove(&flush).expect("only a flush under way is answered");
+        self.settled.iter_mut().filter(move |written| {
+            written.completion <= last && written.stage == Stage::Completed && !written.stranded
+        })
+    }
+
+    fn flushed(&mut self, flush: u64) {
+        let lies = self.honesty == Honesty::IgnoresFlush;
+        for written in self.covered(flush) {
+            if !lies {
+                written.stage = Stage::Durable;
+            }
+        }
+        self.absorb();
+    }
+
+    fn strand(&mut self, flush: u64) {
+        self.covered(flush).for_each(|written| written.stranded = true); // invariant 3
+    }
+
+    /// Restores invariant 2.
+    fn absorb(&mut self) {
+        let durable = |written: &&Written| written.stage == Stage::Durable;
+        let count = self.settled.iter().take_while(durable).count();
+        for written in self.settled.drain(..count) {
+            written.apply(&mut self.base, &Fate::Whole);
+        }
+    }
+}
+
+impl Written {
+    fn new(id: u64, offset: u64, data: Bytes, durability: Durability) -> Self {
+        let stage = Stage::InFlight;
+        let (completion, stranded, changed) = (0, false, None);
+        Self { id, offset, data, durability, stage, completion, stranded, changed }
+    }
+
+    /// How many sectors it covers.
+    pub fn sector_count(&self) -> usize {
+        self.data.len() / SECTOR_SIZE
+    }
+
+    fn sectors_of(&self, fate: &Fate) -> Sectors {
+        match fate {
+            Fate::Lost => Sectors::none(self.sector_count()),
+            Fate::Whole => Sectors::all(self.sector_count()),
+            Fate::Torn(sectors) => sectors.clone(),
+        }
+    }
+
+    fn apply(&self, image: &mut Image, fate: &Fate) {
+        match &self.changed {
+            None => fate.apply(image, self.offset, &self.data),
+            Some(changed) => {
+                let both = Fate::Torn(changed.intersection(&self.sectors_of(fate)));
+                both.apply(image, self.offset, &self.data);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! All that happened to a disk, so that the power can be cut afterwards at every event.
+
+use block::Durability;
+use bytes::Bytes;
+use runtime::Instant;
+
+use crate::{Digest, Fate, Image, Platter, Written};
+
+/// Something that happened to a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A write (or a discard that changes something) was given to the disk.
+    WriteIssued {
+        /// Its number.
+        write: u64,
+        /// Where, in bytes.
+        offset: u64,
+        /// What.
+        data: Bytes,
+        /// What was asked for.
+        durability: Durability,
+    },
+    /// It was answered with success.
+    WriteCompleted {
+        /// The number of the write.
+        write: u64,
+    },
+    /// It was answered with an error.
+    WriteFailed {
+        /// The number of the write.
+        write: u64,
+        /// What it has changed all the same.
+        left: Fate,
+    },
+    /// A flush was given to the disk.
+    FlushIssued {
+        /// Its number.
+        flush: u64,
+    },
+    /// It was answered with success.
+    FlushCompleted {
+        /// The number of the flush.
+        flush: u64,
+    },
+    /// It was answered with an error.
+    FlushFailed {
+        /// The number of the flush.
+        flush: u64,
+    },
+    /// A test left a mark, for instance that a reply has gone out.
+    Mark(Mark),
+}
+
+/// What a test wants to find again in a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+impl From<u64> for Mark {
+    fn from(number: u64) -> Self {
+        Mark::Number(number)
+    }
+}
+
+impl From<&str> for Mark {
+    fn from(text: &str) -> Self {
+        Mark::Text(text.to_owned())
+    }
+}
+
+/// An event with its place among all events of its world, those of other disks included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// Grows over all disks of a world: cut several disks before the same number.
+    pub serial: u64,
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub event: Event,
+}
+
+/// What happened to one disk since it was recorded.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    start: Platter,
+    events: Vec<Traced>,
+}
+
+impl Trace {
+    pub(crate) fn new(start: Platter) -> Self {
+        Self { start, events: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, traced: Traced) {
+        self.events.push(traced);
+    }
+
+    /// The events. Position `n` is the moment after the first `n` of them.
+    pub fn events(&self) -> &[Traced] {
+        &self.events
+    }
+
+    /// The medium at a position.
+    ///
+    /// # Panics
+    /// When there are fewer events.
+    pub fn platter_at(&self, position: usize) -> Platter {
+        let mut platter = self.start.clone();
+        self.events[..position].iter().for_each(|traced| platter.apply(&traced.event));
+        platter
+    }
+
+    /// The medium at every position from 0 to the number of events, at the cost of one walk.
+    pub fn cuts(&self) -> impl Iterator<Item = (usize, Platter)> {
+        let mut platter = self.start.clone();
+        (0..=self.events.len()).map(move |position| {
+            if let Some(last) = position.checked_sub(1) {
+                platter.apply(&self.events[last].event);
+            }
+            (position, platter.clone())
+        })
+    }
+
+    /// A possible image after the power went at a position: durable writes are there, and
+    /// `chooser` decides about each pending one.
+    pub fn image_after(&self, position: usize, chooser: impl FnMut(&Written) -> Fate) -> Image {
+        self.platter_at(position).image_with(chooser)
+    }
+
+    /// The marks before a position, the oldest first: what had been promised by then.
+    pub fn marks_before(&self, position: usize) -> impl Iterator<Item = &Mark> {
+        self.events[..position].iter().filter_map(|traced| match &traced.event {
+            Event::Mark(mark) => Some(mark),
+            _ => None,
+        })
+    }
+
+    /// The position before the first event with this serial or a later one.
+    pub fn position_of(&self, serial: u64) -> usize {
+        self.events.partition_point(|traced| traced.serial < serial)
+    }
+}
+
+impl Event {
+    pub(crate) fn add_to(&self, digest: &mut Digest) {
+        let numbers = match self {
+            Event::WriteIssued { write, offset, data, durability } => {
+                digest.add_bytes(data);
+                [1, *write, *offset ^ (*durability as u64) << 63]
+            }
+            Event::WriteCompleted { write } => [2, *write, 0],
+            Event::WriteFailed { write, .. } => [3, *write, 0],
+            Event::FlushIssued { flush } => [4, *flush, 0],
+            Event::FlushCompleted { flush } => [5, *flush, 0],
+            Event::FlushFailed { flush } => [6, *flush, 0],
+            Event::Mark(Mark::Number(number)) => [7, *number, 0],
+            Event::Mark(Mark::Text(text)) => {
+                digest.add_bytes(text.as_bytes());
+                [8, 0, 0]
+            }
+        };
+        numbers.into_iter().for_each(|number| digest.add(number));
+    }
+}

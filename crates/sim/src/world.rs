@@ -1,0 +1,380 @@
+//! What tasks and disks share: the clock, the events to come, the tasks that are ready, chance.
+//!
+//! Invariants:
+//! 1. Whatever is decided here is decided by the seed. The streams of chance of the scheduler, of
+//!    the engines and of the devices are separate, so that one more number drawn by an engine
+//!    does not reshuffle the disks.
+//! 2. The clock moves only when no task is ready and no event is due, and never back.
+//! 3. No borrow is held while foreign code runs: a task, an event or a destructor may call
+//!    anything here.
+//! 4. A crash ends an epoch. What belongs to an earlier epoch has no power: it changes nothing.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering as Memory};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use runtime::{Clock, Instant, Random, Spawn, Timestamp};
+
+use crate::{Digest, Prng};
+
+/// Where the calendar stands at the start: 2026-01-01T00:00:00Z.
+const CALENDAR_START_SECONDS: i64 = 1_767_225_600;
+
+/// So many polls without the clock moving are not work but a loop.
+const POLLS_PER_INSTANT_MAX: u64 = 10_000_000;
+
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    now: Cell<u64>,
+    epoch: Cell<u64>,
+    serial: Cell<u64>,
+    polls_in_this_instant: Cell<u64>,
+    scheduling: RefCell<Prng>,
+    engines: RefCell<Prng>,
+    devices: RefCell<Prng>,
+    digest: RefCell<Digest>,
+    events: RefCell<BinaryHeap<Reverse<Scheduled>>>,
+    tasks: RefCell<BTreeMap<u64, Task>>,
+    next_task: Cell<u64>,
+    ready: Arc<Mutex<Vec<u64>>>,
+    /// Set while a crash drops everything.
+    off: Cell<bool>,
+}
+
+struct Task {
+    future: LocalBoxFuture<'static, ()>,
+    waker: Arc<TaskWaker>,
+}
+
+/// What happens at a time. Events of the same time happen in random order.
+struct Scheduled {
+    at: u64,
+    tie: u64,
+    serial: u64,
+    event: Event,
+}
+
+enum Event {
+    /// A timer; one that is no longer waited for does not move the clock.
+    Timer(Weak<Timer>),
+    /// A device's doing, which nobody can cancel but a crash.
+    Call(Box<dyn FnOnce()>),
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Rc<Self> {
+        let mut root = Prng::new(seed);
+        Rc::new(Self {
+            seed,
+            now: Cell::new(0),
+            epoch: Cell::new(0),
+            serial: Cell::new(0),
+            polls_in_this_instant: Cell::new(0),
+            scheduling: RefCell::new(root.fork()),
+            engines: RefCell::new(root.fork()),
+            devices: RefCell::new(root.fork()),
+            digest: RefCell::new(Digest::new(seed)),
+            events: RefCell::default(),
+            tasks: RefCell::default(),
+            next_task: Cell::new(0),
+            ready: Arc::default(),
+            off: Cell::new(false),
+        })
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.get()
+    }
+
+    pub(crate) fn has_power(&self, epoch: u64) -> bool {
+        !self.off.get() && epoch == self.epoch.get() // invariant 4
+    }
+
+    pub(crate) fn fork_for_device(&self) -> Prng {
+        self.devices.borrow_mut().fork()
+    }
+
+    /// Adds to the digest of the run.
+    pub(crate) fn record(&self, action: impl FnOnce(&mut Digest)) {
+        action(&mut self.digest.borrow_mut());
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest.borrow().value()
+    }
+
+    /// A number larger than all before.
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.serial.set(self.serial.get() + 1);
+        self.serial.get()
+    }
+
+    /// Does `call` when `delay_ns` have passed.
+    pub(crate) fn after(&self, delay_ns: u64, call: impl FnOnce() + 'static) {
+        self.schedule(delay_ns, Event::Call(Box::new(call)));
+    }
+
+    fn schedule(&self, delay_ns: u64, event: Event) {
+        if self.off.get() {
+            return;
+        }
+        let at = self.now.get().saturating_add(delay_ns);
+        let tie = self.scheduling.borrow_mut().next_u64();
+        let serial = self.next_serial();
+        self.events.borrow_mut().push(Reverse(Scheduled { at, tie, serial, event }));
+    }
+
+    /// Counts as a task, ready at once, what somebody outside polls when [`World::next`] names it.
+    pub(crate) fn enter(&self) -> Arc<TaskWaker> {
+        let waker = self.new_waker();
+        waker.wake_by_ref();
+        waker
+    }
+
+    fn new_waker(&self) -> Arc<TaskWaker> {
+        let id = self.next_task.get();
+        self.next_task.set(id + 1);
+        Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: self.ready.clone() })
+    }
+
+    /// The number of the task to poll next, after moving the clock if need be. `None` if nothing
+    /// can happen any more, or not before `deadline_ns`.
+    pub(crate) fn next(&self, deadline_ns: u64) -> Option<u64> {
+        loop {
+            while let Some(event) = self.due(self.now.get()) {
+                event.happen();
+            }
+            if let Some(id) = self.pick() {
+                self.count_poll();
+                self.record(|digest| digest.add(id));
+                return Some(id);
+            }
+            let at = self.next_event_at().filter(|&at| at <= deadline_ns)?;
+            assert!(at >= self.now.get(), "invariant 2");
+            self.move_clock(at);
+        }
+    }
+
+    pub(crate) fn move_clock(&self, at: u64) {
+        self.now.set(at);
+        self.polls_in_this_instant.set(0);
+        self.record(|digest| digest.add(at));
+    }
+
+    fn count_poll(&self) {
+        let polls = self.polls_in_this_instant.get() + 1;
+        self.polls_in_this_instant.set(polls);
+        assert!(
+            polls <= POLLS_PER_INSTANT_MAX,
+            "livelock under seed {}: tasks wake each other and the clock stands at {} ns",
+            self.seed,
+            self.now.get(),
+        );
+    }
+
+    /// Takes a random one of the tasks that are ready.
+    fn pick(&self) -> Option<u64> {
+        let mut ready = self.ready.lock().expect("nothing panics while it holds this");
+        if ready.is_empty() {
+            return None;
+        }
+        let index = self.scheduling.borrow_mut().index(ready.len());
+        Some(ready.swap_remove(index))
+    }
+
+    fn due(&self, now: u64) -> Option<Event> {
+        let mut events = self.events.borrow_mut();
+        events.peek().filter(|Reverse(first)| first.at <= now)?;
+        events.pop().map(|Reverse(first)| first.event)
+    }
+
+    fn next_event_at(&self) -> Option<u64> {
+        let mut events = self.events.borrow_mut();
+        while let Some(Reverse(first)) = events.peek() {
+            if !first.event.is_abandoned() {
+                return Some(first.at);
+            }
+            events.pop();
+        }
+        None
+    }
+
+    /// Polls a spawned task. It may have ended since it was woken.
+    pub(crate) fn poll_task(&self, id: u64) {
+        let Some(mut task) = self.tasks.borrow_mut().remove(&id) else { return };
+        let epoch = self.epoch.get();
+        let waker = task.waker.start_poll();
+        let pending = task.future.poll_unpin(&mut Context::from_waker(&waker)).is_pending();
+        if pending && self.has_power(epoch) {
+            self.tasks.borrow_mut().insert(id, task);
+        }
+    }
+
+    pub(crate) fn tasks_waiting(&self) -> usize {
+        self.tasks.borrow().len()
+    }
+
+    /// The power goes: no task and no event of this epoch will ever run again.
+    pub(crate) fn crash(&self) {
+        self.off.set(true);
+        drop(self.tasks.take()); // invariant 3: taken first, dropped without a borrow
+        drop(self.events.take());
+        self.ready.lock().expect("nothing panics while it holds this").clear();
+        self.epoch.set(self.epoch.get() + 1);
+        self.off.set(false);
+        self.record(|digest| digest.add(u64::MAX));
+    }
+
+    /// Lets go of everything without running any destructor: for the way out of a panic, where a
+    /// second one would hide the first.
+    pub(crate) fn forget(&self) {
+        std::mem::forget(self.tasks.take());
+        std::mem::forget(self.events.take());
+    }
+}
+
+impl Event {
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Event::Timer(timer) if timer.strong_count() == 0)
+    }
+
+    fn happen(self) {
+        match self {
+            Event::Timer(timer) => {
+                if let Some(timer) = timer.upgrade() {
+                    timer.fire();
+                }
+            }
+            Event::Call(call) => call(),
+        }
+    }
+}
+
+impl Clock for World {
+    fn now(&self) -> Instant {
+        Instant(self.now.get())
+    }
+
+    fn wall(&self) -> Timestamp {
+        let now = self.now.get();
+        let seconds = CALENDAR_START_SECONDS.saturating_add_unsigned(now / 1_000_000_000);
+        Timestamp { seconds, nanoseconds: (now % 1_000_000_000) as u32 }
+    }
+
+    fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
+        let timer = Rc::new(Timer::default());
+        let delay_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.schedule(delay_ns, Event::Timer(Rc::downgrade(&timer)));
+        Sleep(timer).boxed_local()
+    }
+}
+
+impl Random for World {
+    fn next_u64(&self) -> u64 {
+        let value = self.engines.borrow_mut().next_u64();
+        self.record(|digest| digest.add(value));
+        value
+    }
+}
+
+impl Spawn for World {
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        if self.off.get() {
+            return; // a destructor during a crash: there is nobody left to run it
+        }
+        let waker = self.new_waker();
+        self.tasks.borrow_mut().insert(waker.id, Task { future: task, waker: waker.clone() });
+        waker.wake();
+    }
+}
+
+/// Puts a task among those that are ready, once until it is polled.
+pub(crate) struct TaskWaker {
+    pub(crate) id: u64,
+    queued: AtomicBool,
+    ready: Arc<Mutex<Vec<u64>>>,
+}
+
+impl TaskWaker {
+    /// From here on the task can be woken anew.
+    pub(crate) fn start_poll(self: &Arc<Self>) -> Waker {
+        self.queued.store(false, Memory::Relaxed);
+        self.clone().into()
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Memory::Relaxed) {
+            self.ready.lock().expect("nothing panics while it holds this").push(self.id);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Timer {
+    fired: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Timer {
+    fn fire(&self) {
+        self.fired.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+struct Sleep(Rc<Timer>);
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.0.fired.get() {
+            return Poll::Ready(());
+        }
+        *self.0.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Scheduled {
+    fn key(&self) -> (u64, u64, u64) {
+        (self.at, self.tie, self.serial)
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
