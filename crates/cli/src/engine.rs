@@ -4,7 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use block::file::{Access, FileDevice};
-use ffs::rebuild::Progress;
+use ffs::rebuild::{Progress, Report};
 use ffs::{OpenOptions, Opened};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
@@ -65,11 +65,11 @@ fn report(path: &Path, opened: &Opened) {
     if let Some(reason) = opened.read_only {
         eprintln!("duramen: {path} can only be read: {reason}");
     }
-    if let Some(rebuilt) = &opened.rebuilt {
-        let freed = rebuilt.freed_inodes;
+    if let Some(found) = &opened.rebuilt {
+        let Report { files, freed_inodes, .. } = found;
         eprintln!(
-            "duramen: {path} was not stopped cleanly and is repaired; {freed} files that \
-                   nothing named were freed"
+            "duramen: {path} was cut off and is repaired: {files} files are kept, {freed_inodes} \
+             that had no name any more are freed"
         );
     }
 }

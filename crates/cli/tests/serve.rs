@@ -58,6 +58,12 @@ impl Serving {
         self.process.wait().expect("it is our child")
     }
 
+    /// Ends it without a chance to do anything.
+    fn kill(mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it is our child");
+    }
+
     /// A client, and the handle of the root of a volume.
     fn mount(&self, name: &str) -> (Nfs3Client<Stream>, nfs_fh3) {
         let user = auth_unix { machinename: Opaque::borrowed(b"test"), ..auth_unix::default() };
@@ -118,6 +124,21 @@ fn what_was_written_over_nfs_is_in_the_volume() {
     let serving = Serving::start(&[&volume], &["--create", "64M"]);
     put(&serving, "data", "letter", b"dear friend");
     assert!(serving.stop().success());
+    assert_eq!(on("cat", &volume, &["letter"]).good(), "dear friend");
+    assert_clean(&volume.join("disk.img"));
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    serving.kill();
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "answer", b"dear you");
+    assert!(serving.stop().success());
+    assert_eq!(on("ls", &volume, &[]).good(), "answer\nletter\n");
     assert_eq!(on("cat", &volume, &["letter"]).good(), "dear friend");
     assert_clean(&volume.join("disk.img"));
 }
