@@ -52,7 +52,9 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
     let folder = if plan.keep { folder.keep() } else { folder };
     let mut report = Report::new(plan.verbose);
     let binary = server::build(repository)?;
-    own_volume(repository, &binary, folder.path(), plan, &mut report)?;
+    if let Err(failure) = own_volume(repository, &binary, folder.path(), plan, &mut report) {
+        report.step("the rest", || Err(failure));
+    }
     if plan.scenarios.is_empty() {
         foreign::test(repository, &binary, folder.path(), &mut report);
     }
@@ -78,6 +80,7 @@ fn own_volume(
     let mut server = Server::create(binary, &folder.join("volume"))?;
     for scenario in scenarios::chosen(plan)? {
         scenario.run(repository, &mut server, plan, report);
+        server.must_be_alive()?;
     }
     report.step("libnfs", || libnfs::copy_there_and_back(&server, folder));
     let image = server.image();

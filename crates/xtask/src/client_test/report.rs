@@ -82,7 +82,9 @@ impl Transcript {
         if self.aloud {
             println!("    {line}");
         }
-        self.lines.push(line.to_owned());
+        if !line.starts_with("progress ") {
+            self.lines.push(line.to_owned());
+        }
     }
 
     /// Tells what went wrong: the failed checks, and if that is not all, the last lines too.

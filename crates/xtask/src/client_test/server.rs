@@ -74,6 +74,14 @@ impl Server {
         Ok(())
     }
 
+    /// Fails if the process has ended without being asked to.
+    pub(super) fn must_be_alive(&mut self) -> Result<()> {
+        match self.process.try_wait().while_doing("asking after the server")? {
+            None => Ok(()),
+            Some(status) => Err(Failure::new(format!("the server is gone: {status}"))),
+        }
+    }
+
     /// Asks the process to end, and waits until it has ended well.
     pub(super) fn stop(&mut self) -> Result<String> {
         let number = self.process.id().to_string();

@@ -18,7 +18,7 @@ use crate::temporary::TemporaryFolder;
 use crate::{Failure, Result, clock, command};
 
 /// How much of the kernel's console to show when a guest fails.
-const CONSOLE_LINES: usize = 40;
+const CONSOLE_LINES: usize = 12;
 /// How long a guest may take to power off after its script has closed its output.
 const POWER_OFF: Duration = Duration::from_secs(20);
 
