@@ -93,6 +93,18 @@ fn a_new_stamp_does_not_make_a_new_call_but_another_user_or_client_does() {
 }
 
 #[test]
+fn a_client_is_the_same_over_ipv4_and_over_an_ipv6_socket() {
+    let mut house = House::new();
+    let root = house.mount(&local(), "/data").expect("a mount");
+    house.create(&local(), &root, "file");
+    let args = REMOVE3args { object: at(&root, "file") };
+    for address in ["127.0.0.1", "::ffff:127.0.0.1"] {
+        let sent = house.send(&Client::root(address), 9, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
+        assert_eq!(refusal(sent.reply::<REMOVE3res>()), nfsstat3::NFS3_OK, "{address}");
+    }
+}
+
+#[test]
 fn a_repetition_of_a_running_call_gets_the_same_answer_and_runs_nothing() {
     let mut house = House::new();
     let root = house.mount(&local(), "/data").expect("a mount");

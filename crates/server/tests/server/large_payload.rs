@@ -6,7 +6,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::house::{Client, House, at, call, fragments, with_default};
+use crate::house::{Client, House, at, call, fragments, record, with_default};
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index / 251 + index) as u8).collect()
@@ -65,6 +65,23 @@ fn large_data_in_fragments_arrives_whole() {
         let args = READ3args { file, offset: 0, count: 1 << 20 };
         let read = client.read(&args).await.expect("a reply").unwrap();
         assert!(*read.data == *data);
+    });
+}
+
+#[test]
+fn large_data_tells_calls_of_the_same_number_apart() {
+    with_default(async |house: House| {
+        let (mut client, root) = house.mounted().await;
+        let file = make(&mut client, &root, 0).await;
+        let before = house.data.executed();
+        let mut data = pattern(100_000);
+        for last in [1, 1, 2] {
+            data[99_999] = last;
+            let mut raw = house.raw().await;
+            raw.send(&record(4, NFS_PROGRAM::NFSPROC3_WRITE, &write(&file, 0, &data))).await;
+            raw.results::<WRITE3res>(4).await.unwrap();
+        }
+        assert_eq!(house.data.executed(), before + 2);
     });
 }
 
