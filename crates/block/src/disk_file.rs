@@ -130,6 +130,10 @@ impl DiskFile {
         Ok(Self { file, geometry, is_device: false })
     }
 
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Size and sectors.
     pub fn geometry(&self) -> Geometry {
         self.geometry
@@ -159,7 +163,7 @@ impl DiskFile {
     /// Puts every completed write on stable storage.
     pub fn flush(&self) -> Result<(), IoError> {
         let result = self.file.sync_data(); // invariant 2: no second attempt
-        result.map_err(|error| IoError::from_os(Verb::Flush, 0, self.geometry.size, &error))
+        result.map_err(|error| IoError::from_os(Verb::Flush, 0, 0, &error))
     }
 
     /// Gives a range back to the medium, if it can take it.

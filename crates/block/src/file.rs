@@ -1,64 +1,62 @@
 //! The plain device: every verb is done when the call returns. For tools, and the last resort of
 //! a server that has neither io_uring nor threads to spare: it stalls its reactor on every flush.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 
 pub use crate::disk_file::{Access, DiskFile, OpenError};
-use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
+use crate::held::Holder;
+use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
 
 /// A [`DiskFile`] behind the [`BlockDevice`] trait. Its futures are ready from the start.
-pub struct FileDevice {
-    geometry: Geometry,
-    /// Empty once the device is closed; the lock goes with it.
-    file: RefCell<Option<Rc<DiskFile>>>,
-}
+pub struct FileDevice(Holder);
 
 impl FileDevice {
     /// Takes over an opened disk.
     pub fn new(file: DiskFile) -> Self {
-        Self { geometry: file.geometry(), file: RefCell::new(Some(Rc::new(file))) }
+        Self(Holder::new(file))
     }
 
-    fn with<T: 'static>(
+    fn perform<T: 'static>(
         &self,
         verb: Verb,
+        offset: u64,
+        length: u64,
         action: impl FnOnce(&DiskFile) -> Result<T, IoError>,
     ) -> Io<T> {
-        let file = self.file.borrow().clone();
-        let result = file.ok_or_else(|| IoError::closed(verb)).and_then(|file| action(&file));
+        let result = self.0.share(verb, offset, length).and_then(|file| action(&file));
         ready(result).boxed_local()
     }
 }
 
 impl BlockDevice for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.0.geometry()
     }
 
     fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
-        self.with(Verb::Read, |file| file.read(offset, &mut buffer).map(|()| buffer))
+        self.perform(Verb::Read, offset, buffer.len() as u64, |file| {
+            file.read(offset, &mut buffer).map(|()| buffer)
+        })
     }
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
-        self.with(Verb::Write, |file| file.write(offset, &data, durability))
+        self.perform(Verb::Write, offset, length_of(&data), |file| {
+            file.write(offset, &data, durability)
+        })
     }
 
     fn flush(&self) -> Io<()> {
-        self.with(Verb::Flush, DiskFile::flush)
+        self.perform(Verb::Flush, 0, 0, DiskFile::flush)
     }
 
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
-        self.with(Verb::Discard, |file| file.discard(offset, length))
+        self.perform(Verb::Discard, offset, length, |file| file.discard(offset, length))
     }
 
     fn close(&self) -> Io<()> {
-        self.file.take();
-        ready(Ok(())).boxed_local()
+        self.0.close()
     }
 }
 

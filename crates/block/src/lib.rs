@@ -19,13 +19,26 @@
 //! read-only device with `ReadOnlyFilesystem`, any verb after close with `NotConnected`; none of
 //! these reaches the medium.
 //!
+//! # Layers
+//! [`file::DiskFile`] opens, locks and measures an image file or a raw device. Three devices stand
+//! on it, and differ in who makes the calls: [`uring::UringDevice`] the kernel, by io_uring;
+//! [`threads::ThreadsDevice`] a few threads, where io_uring is forbidden, as it is in many
+//! containers; [`file::FileDevice`] the caller itself.
+//!
+//! I/O is buffered for now: what is read and written goes through the kernel's page cache as well.
+//! O_DIRECT, which saves that copy and the detour of a buffered write through a kernel thread,
+//! needs every piece of a write to be aligned in memory, and comes with the layer that sees to it.
+//!
 //! Verbs for tests (cutting the power, injecting faults, recording) live in wrappers, not in the
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.
 
 mod buffer;
 mod disk_file;
 pub mod file;
+mod held;
 mod system;
+pub mod threads;
+pub mod uring;
 
 pub use buffer::{ALIGNMENT, Buffer};
 
@@ -96,7 +109,7 @@ pub enum Verb {
 
 /// A device did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{verb:?} of {length} bytes at byte {offset}: {}", self.reason())]
+#[error("{}: {}", self.attempt(), self.reason())]
 pub struct IoError {
     /// What was asked.
     pub verb: Verb,
@@ -127,6 +140,14 @@ impl IoError {
         Self::new(verb, 0, 0, ErrorKind::NotConnected)
     }
 
+    fn attempt(&self) -> String {
+        let Self { verb, offset, length, .. } = self;
+        match verb {
+            Verb::Flush => "Flush".to_owned(),
+            _ => format!("{verb:?} of {length} bytes at byte {offset}"),
+        }
+    }
+
     fn reason(&self) -> String {
         match self.code {
             Some(code) => io::Error::from_raw_os_error(code).to_string(),
@@ -155,4 +176,19 @@ pub trait BlockDevice {
 
     /// Waits for what is in flight and lets go of the device. Does not flush.
     fn close(&self) -> Io<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_was_tried_and_why_it_failed() {
+        let broken = io::Error::from_raw_os_error(libc::EIO);
+        let read = IoError::from_os(Verb::Read, 4096, 512, &broken);
+        assert!(read.to_string().starts_with("Read of 512 bytes at byte 4096: Input/output error"));
+        let flush = IoError::from_os(Verb::Flush, 0, 0, &broken);
+        assert!(flush.to_string().starts_with("Flush: Input/output error"));
+        assert_eq!(IoError::closed(Verb::Flush).to_string(), "Flush: not connected");
+    }
 }

@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io::{Error, IoSlice, Result};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 /// The kernel takes no more slices than this in one call.
 pub(crate) const SLICES_MAX: usize = libc::UIO_MAXIOV as usize;
@@ -70,6 +70,16 @@ pub(crate) fn sector_sizes(file: &File) -> Result<(u32, u32)> {
     // SAFETY: BLKPBSZGET writes one unsigned int, which is ours alone.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKPBSZGET, &raw mut physical) })?;
     Ok((logical.unsigned_abs(), physical))
+}
+
+/// A counter of the kernel's that can be waited for, for the completions of a ring. Reading it
+/// never blocks.
+pub(crate) fn event_counter() -> Result<File> {
+    // SAFETY: no memory is passed.
+    let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    check(descriptor)?;
+    // SAFETY: the descriptor was made just now, is open, and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
 fn check(result: libc::c_int) -> Result<()> {

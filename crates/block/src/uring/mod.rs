@@ -1,0 +1,219 @@
+//! The fast device: the kernel makes the calls, and many of them go out with one system call.
+//!
+//! A [`Ring`] belongs to one reactor and is shared by its devices. A call on a device only puts an
+//! operation into the ring's backlog. The reactor
+//! * calls [`Ring::submit`] when it has run everything that was ready, so that all operations of
+//!   that round go out together;
+//! * waits, beside its sockets, for [`Ring::event_fd`] to become readable, and then calls
+//!   [`Ring::reap`], which wakes the futures whose operations are done.
+//!
+//! A reactor that never comes back to `submit` waits for ever; `submit` with nothing to do costs
+//! no system call. Tools without a reactor call [`Ring::wait`].
+//!
+//! # Invariants
+//! 1. From the moment an operation is in the ring until its completion has been taken out, its
+//!    memory lives in `operations` and is touched by the kernel alone. Dropping a future drops the
+//!    wish to know, never the memory; dropping the ring waits for the kernel.
+//! 2. There are never more operations in the ring than its completion queue has room for, so no
+//!    completion overflows. The others wait in the backlog, first come, first served.
+//! 3. No borrow is held while a future is woken.
+//!
+//! # What is deliberately absent
+//! A kernel thread that polls for submissions: with as many threads as cores it takes the core that
+//! the reactor needs. Deferred task work: the event counter would no longer tell of completions by
+//! itself. The order of completions: the kernel gives none, and [`crate::BlockDevice`] promises
+//! none.
+
+mod device;
+mod operation;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::rc::Rc;
+
+use io_uring::{IoUring, Probe, opcode};
+
+pub use device::UringDevice;
+use operation::{Operation, Progress};
+
+/// Room for submissions; the kernel makes twice as much for completions.
+const ENTRIES: u32 = 256;
+
+/// Whether this kernel, and whoever confines this process, let us use io_uring.
+pub fn is_available() -> bool {
+    Ring::new().is_ok()
+}
+
+/// The queues that one reactor shares with the kernel. See the module.
+pub struct Ring {
+    /// Readable when there is something to reap.
+    event: File,
+    state: RefCell<State>,
+}
+
+struct State {
+    queues: IoUring,
+    /// Everything that has not been answered, by its number (invariant 1).
+    operations: BTreeMap<u64, Operation>,
+    /// Those of them that the kernel does not know yet.
+    backlog: VecDeque<u64>,
+    /// How many it does know.
+    submitted: usize,
+    next: u64,
+}
+
+impl Ring {
+    /// A ring with nothing in it.
+    ///
+    /// # Errors
+    /// The operating system's; `PermissionDenied` or `Unsupported` where io_uring is forbidden or
+    /// too old.
+    pub fn new() -> io::Result<Rc<Self>> {
+        let queues = IoUring::new(ENTRIES)?;
+        let mut probe = Probe::new();
+        queues.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Read::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
+        ];
+        if !needed.iter().all(|&code| probe.is_supported(code)) {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        let event = crate::system::event_counter()?;
+        queues.submitter().register_eventfd(event.as_raw_fd())?;
+        let state = State {
+            queues,
+            operations: BTreeMap::new(),
+            backlog: VecDeque::new(),
+            submitted: 0,
+            next: 0,
+        };
+        Ok(Rc::new(Self { event, state: RefCell::new(state) }))
+    }
+
+    /// Readable when [`Ring::reap`] has something to do.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// How many operations have not been answered.
+    pub fn in_flight(&self) -> usize {
+        self.state.borrow().operations.len()
+    }
+
+    /// Gives the kernel everything that waits and fits, with one system call if all goes well.
+    ///
+    /// # Errors
+    /// The operating system's, when it takes nothing more; what waits stays where it is.
+    pub fn submit(&self) -> io::Result<()> {
+        self.state.borrow_mut().submit()
+    }
+
+    /// Answers everything that is done and says how many that were. Goes on with what was done
+    /// only in part, or had no room so far.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
+    pub fn reap(&self) -> io::Result<usize> {
+        self.clear_event(); // first, so that a completion that comes later is announced again
+        let finished = self.state.borrow_mut().take_finished();
+        let count = finished.len();
+        for (operation, result) in finished {
+            operation.answer(result); // invariant 3
+        }
+        let mut state = self.state.borrow_mut();
+        if !state.backlog.is_empty() {
+            state.submit()?;
+        }
+        Ok(count)
+    }
+
+    /// Submits, blocks until something is done if anything is under way, and reaps.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
+    pub fn wait(&self) -> io::Result<usize> {
+        self.submit()?;
+        let under_way = self.state.borrow().submitted > 0;
+        if under_way {
+            ignore_interruption(self.state.borrow().queues.submit_and_wait(1))?;
+        }
+        self.reap()
+    }
+
+    fn start(&self, operation: Operation) {
+        let state = &mut *self.state.borrow_mut();
+        state.operations.insert(state.next, operation);
+        state.backlog.push_back(state.next);
+        state.next += 1;
+    }
+
+    fn clear_event(&self) {
+        // It fails only when there is nothing to clear.
+        let _ = (&self.event).read(&mut [0; 8]);
+    }
+}
+
+impl State {
+    fn submit(&mut self) -> io::Result<()> {
+        loop {
+            self.fill();
+            if self.queues.submission().is_empty() {
+                return Ok(());
+            }
+            ignore_interruption(self.queues.submit())?;
+        }
+    }
+
+    /// Moves operations from the backlog into the submission queue.
+    fn fill(&mut self) {
+        let room = self.queues.params().cq_entries() as usize;
+        let mut submission = self.queues.submission();
+        while self.submitted < room && !submission.is_full() {
+            let Some(number) = self.backlog.pop_front() else { return };
+            let operation = self.operations.get_mut(&number).expect("invariant 1");
+            operation.push(&mut submission, number);
+            self.submitted += 1; // invariant 2
+        }
+    }
+
+    fn take_finished(&mut self) -> Vec<(Operation, io::Result<()>)> {
+        let mut finished = Vec::new();
+        for completion in self.queues.completion() {
+            self.submitted -= 1;
+            let number = completion.user_data();
+            let operation = self.operations.get_mut(&number).expect("invariant 1");
+            match operation.advance(completion.result()) {
+                Progress::Again => self.backlog.push_back(number),
+                Progress::Done(result) => {
+                    let operation = self.operations.remove(&number).expect("seen just now");
+                    finished.push((operation, result));
+                }
+            }
+        }
+        finished
+    }
+}
+
+fn ignore_interruption(result: io::Result<usize>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.in_flight() > 0 {
+            if self.wait().is_err() {
+                // The kernel may still write into that memory: it must never be used again.
+                std::mem::forget(std::mem::take(&mut self.state.get_mut().operations));
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! One operation: its memory, what the kernel is told about it, and what becomes of the result.
+
+#![allow(unsafe_code)]
+
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use futures::channel::oneshot;
+use io_uring::squeue::{Entry, SubmissionQueue};
+use io_uring::{opcode, types};
+
+use crate::held::Held;
+use crate::system::SLICES_MAX;
+use crate::{Buffer, IoError, Verb};
+
+/// The kernel moves less than two gibibytes at once; more is continued.
+const READ_MAX: usize = 1 << 30;
+
+type Answer<T> = oneshot::Sender<std::result::Result<T, IoError>>;
+
+/// What is to be done, and the memory for it.
+pub(super) enum Work {
+    Read { buffer: Buffer, answer: Answer<Buffer> },
+    Write { data: Vec<Bytes>, through: bool, answer: Answer<()> },
+    Flush { answer: Answer<()> },
+    Discard { answer: Answer<()> },
+}
+
+pub(super) struct Operation {
+    file: Arc<Held>,
+    offset: u64,
+    length: u64,
+    /// Bytes that are done.
+    done: usize,
+    work: Work,
+    /// The pieces of a write as the kernel reads them, while it may.
+    slices: Vec<libc::iovec>,
+}
+
+/// What a completion means.
+pub(super) enum Progress {
+    /// Only a part is done: submit it again.
+    Again,
+    /// It is done, or has failed.
+    Done(Result<()>),
+}
+
+impl Operation {
+    pub(super) fn new(file: Arc<Held>, offset: u64, length: u64, work: Work) -> Self {
+        Self { file, offset, length, done: 0, work, slices: Vec::new() }
+    }
+
+    /// Puts what is left to do into the submission queue, which has room. The operation must then
+    /// stay alive until its completion has been taken out.
+    pub(super) fn push(&mut self, submission: &mut SubmissionQueue<'_>, number: u64) {
+        let entry = self.entry().user_data(number);
+        // SAFETY: the entry points into `buffer`, `data` and `slices`, all on the heap and owned
+        // by this operation; moving the operation does not move them. The ring keeps it in its
+        // table until the completion has been taken out (invariant 1 of the ring), and until then
+        // nobody reads or changes those bytes or slices. The descriptor is open, as `file` is
+        // held.
+        let pushed = unsafe { submission.push(&entry) };
+        pushed.expect("the ring fills the queue only while it has room");
+    }
+
+    fn entry(&mut self) -> Entry {
+        let file = types::Fd(self.file.file().as_raw_fd());
+        let position = self.offset + self.done as u64;
+        match &mut self.work {
+            Work::Read { buffer, .. } => {
+                let rest = &mut buffer[self.done..];
+                let length = rest.len().min(READ_MAX) as u32;
+                opcode::Read::new(file, rest.as_mut_ptr(), length).offset(position).build()
+            }
+            Work::Write { data, through, .. } => {
+                self.slices =
+                    data.iter().filter(|piece| piece.has_remaining()).map(slice).collect();
+                let count = self.slices.len().min(SLICES_MAX) as u32;
+                let flags = if *through { libc::RWF_DSYNC } else { 0 };
+                opcode::Writev::new(file, self.slices.as_ptr(), count)
+                    .offset(position)
+                    .rw_flags(flags)
+                    .build()
+            }
+            Work::Flush { .. } => {
+                opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build()
+            }
+            Work::Discard { .. } => {
+                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                opcode::Fallocate::new(file, self.length).offset(self.offset).mode(mode).build()
+            }
+        }
+    }
+
+    /// Takes the kernel's answer: a number of bytes, or an error below zero.
+    pub(super) fn advance(&mut self, result: i32) -> Progress {
+        let error = (result < 0).then(|| Error::from_raw_os_error(-result));
+        match (&mut self.work, error) {
+            // Nothing was done: the kernel was disturbed, or wants us to come again.
+            (_, Some(error))
+                if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) =>
+            {
+                Progress::Again
+            }
+            (Work::Discard { .. }, Some(error)) if error.kind() == ErrorKind::Unsupported => {
+                Progress::Done(Ok(())) // a hint that the medium cannot take
+            }
+            (_, Some(error)) => Progress::Done(Err(error)),
+            (Work::Flush { .. } | Work::Discard { .. }, None) => Progress::Done(Ok(())),
+            (Work::Read { .. }, None) if result == 0 => failed(ErrorKind::UnexpectedEof),
+            (Work::Write { .. }, None) if result == 0 => failed(ErrorKind::WriteZero),
+            (Work::Read { .. }, None) => self.moved(result as usize),
+            (Work::Write { data, .. }, None) => {
+                drop_front(data, result as usize);
+                self.moved(result as usize)
+            }
+        }
+    }
+
+    fn moved(&mut self, count: usize) -> Progress {
+        self.done += count;
+        assert!(self.done as u64 <= self.length, "the kernel moves no more than it is told to");
+        if self.done as u64 == self.length { Progress::Done(Ok(())) } else { Progress::Again }
+    }
+
+    /// Tells whoever still waits. The disk is let go of before, so that who has the answer and
+    /// drops the device can open the disk again.
+    pub(super) fn answer(self, result: Result<()>) {
+        let Self { file, offset, length, work, .. } = self;
+        drop(file);
+        let verb = work.verb();
+        let result = result.map_err(|error| IoError::from_os(verb, offset, length, &error));
+        match work {
+            Work::Read { buffer, answer } => drop(answer.send(result.map(|()| buffer))),
+            Work::Write { answer, .. } | Work::Flush { answer } | Work::Discard { answer } => {
+                let _ = answer.send(result);
+            }
+        }
+    }
+}
+
+impl Work {
+    fn verb(&self) -> Verb {
+        match self {
+            Work::Read { .. } => Verb::Read,
+            Work::Write { .. } => Verb::Write,
+            Work::Flush { .. } => Verb::Flush,
+            Work::Discard { .. } => Verb::Discard,
+        }
+    }
+}
+
+fn failed(kind: ErrorKind) -> Progress {
+    Progress::Done(Err(kind.into()))
+}
+
+/// The kernel only reads from it, whatever the type says.
+fn slice(piece: &Bytes) -> libc::iovec {
+    libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() }
+}
+
+/// Takes the bytes that have been written off the front of the pieces.
+fn drop_front(data: &mut [Bytes], mut count: usize) {
+    for piece in data {
+        let part = count.min(piece.len());
+        piece.advance(part);
+        count -= part;
+    }
+}
