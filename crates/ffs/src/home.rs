@@ -22,7 +22,7 @@ use vfs::FsError;
 
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::derive;
-use crate::layout::{GROUP_MAGIC, Geometry, GroupHeader};
+use crate::layout::{Geometry, GroupHeader};
 
 /// See the module's prose.
 pub struct Home {
@@ -186,11 +186,7 @@ impl Home {
     }
 
     fn verify_group(&self, group: u64, image: &[u8]) -> Result<(), FsError> {
-        let header = GroupHeader::of(image);
-        let known = header.magic.get() == GROUP_MAGIC
-            && u64::from(header.index.get()) == group
-            && self.geometry.verify_group(image).is_ok();
-        if known { Ok(()) } else { Err(FsError::Corrupt) }
+        derive::check_group(&self.geometry, group, image).map_err(|_| FsError::Corrupt)
     }
 }
 

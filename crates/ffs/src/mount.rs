@@ -345,15 +345,26 @@ impl Ffs {
         }
     }
 
+    /// Waits until everything that was asked for is done: UNSTABLE data landed, files without names
+    /// freed, all of it durable.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when the volume has stopped.
+    pub async fn quiesce(&self) -> Result<(), FsError> {
+        self.land_everything().await;
+        self.wait_for_orphans().await;
+        self.policy.settle().await?;
+        while self.wait_for_space().await {}
+        self.check_running()
+    }
+
     /// Leaves the disk clean: see the module's prose.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         if self.read_only || self.mark_closed() {
             return Ok(());
         }
         self.check_running()?;
-        self.land_everything().await;
-        self.wait_for_orphans().await;
-        self.policy.settle().await?;
+        self.quiesce().await?;
         let rows = self.true_rows().await?;
         let io = |_| FsError::Io;
         let geometry = self.home.geometry().clone();

@@ -94,7 +94,7 @@ impl Access {
 /// One entry of a directory.
 #[derive(Clone, Debug)]
 pub struct DirectoryEntry {
-    /// Which file.
+    /// Which file; without attributes, only its number is known and the generation is 0.
     pub id: ObjectId,
     /// Its name.
     pub name: Bytes,

@@ -53,6 +53,11 @@ pub(crate) fn name(text: &str) -> Name {
 
 /// Verbs without ceremony: the answer proper, once it is durable.
 impl Volume {
+    /// Waits until what was removed is free again.
+    pub(crate) async fn settle(&self) {
+        self.files.store().quiesce().await.expect("running");
+    }
+
     pub(crate) async fn mkdir(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
         let mode = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
         let sealed = self.files.mkdir(&self.root, parent, &name(text), mode).await;
