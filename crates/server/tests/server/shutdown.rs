@@ -1,6 +1,10 @@
 //! The end in good order.
 
-use nfs3_types::nfs3::{GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, sattr3};
+use std::time::Duration;
+
+use nfs3_types::nfs3::{
+    GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, READ3args, sattr3,
+};
 
 use crate::house::{House, at, record, with_default};
 
@@ -37,6 +41,50 @@ fn an_idle_connection_is_closed_at_the_stop() {
         house.handle.stop();
         house.running.await.expect("no panic").expect("a good end");
         assert!(raw.reply().await.is_none());
+    });
+}
+
+#[test]
+fn replies_that_a_peer_is_slow_to_take_are_still_delivered() {
+    with_default(async |house: House| {
+        let (mut client, root) = house.mounted().await;
+        let file = crate::large_payload::make(&mut client, &root, 1 << 20).await;
+        let args = READ3args { file, offset: 0, count: 1 << 20 };
+        let mut raw = house.raw().await;
+        for xid in 0..20 {
+            raw.send(&record(xid, NFS_PROGRAM::NFSPROC3_READ, &args)).await;
+        }
+        raw.reply().await.expect("the first");
+        house.handle.stop();
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!house.running.is_finished(), "replies are on their way");
+        while raw.reply().await.is_some() {}
+        house.running.await.expect("no panic").expect("a good end");
+    });
+}
+
+#[test]
+fn a_change_whose_client_is_gone_ends_before_its_volume_does() {
+    with_default(async |house: House| {
+        let (_client, root) = house.mounted().await;
+        house.data.gate().close();
+        let args = MKDIR3args { where_: at(&root, "made"), attributes: sattr3::default() };
+        let mut raw = house.raw().await;
+        raw.send(&record(1, NFS_PROGRAM::NFSPROC3_MKDIR, &args)).await;
+        while house.data.executed() == 0 {
+            tokio::task::yield_now().await;
+        }
+        raw.stream.set_zero_linger().expect("a socket");
+        drop(raw); // with a reset: the server's side ends too, if it has the time to notice
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        house.handle.stop();
+        tokio::time::sleep(Duration::from_millis(700)).await; // longer than connections linger
+        assert!(!house.data.stopped() && !house.running.is_finished());
+        house.data.gate().open();
+        house.running.await.expect("no panic").expect("a good end");
+        assert!(house.data.stopped());
     });
 }
 
