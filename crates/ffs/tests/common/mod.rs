@@ -85,18 +85,6 @@ impl MemoryDisk {
         disk
     }
 
-    /// All that is on the disk now.
-    pub(crate) fn snapshot(&self) -> BTreeMap<u64, Vec<u8>> {
-        self.pages.borrow().clone()
-    }
-
-    /// A disk with this content.
-    pub(crate) fn from_snapshot(size: u64, pages: &BTreeMap<u64, Vec<u8>>) -> Self {
-        let disk = Self::new(size);
-        *disk.pages.borrow_mut() = pages.clone();
-        disk
-    }
-
     /// All that happened so far, in order.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.events.borrow().clone()
@@ -219,16 +207,22 @@ impl Random for Seeded {
 /// Asks the independent checker whether a disk is a clean UFS2 file system: `None` when there is no
 /// checker here, an empty text when it has nothing to say.
 pub(crate) fn findings(disk: &MemoryDisk, name: &str) -> Option<String> {
+    findings_in(name, |path| disk.save(path))
+}
+
+/// The same of a disk that `save` puts into a file.
+pub(crate) fn findings_in(name: &str, save: impl FnOnce(&Path)) -> Option<String> {
     let checker = shared("oracles/ufs2_verify.py")?;
     let image = std::env::temp_dir().join(format!("ffs-{}-{name}.img", std::process::id()));
-    disk.save(&image);
+    save(&image);
     let run = Command::new("python3").arg(checker).arg("--clean").arg(&image).output();
     let _ = std::fs::remove_file(&image);
     match run {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(text.contains("clean, 0 errors"), "{text}");
-            Some(text.lines().filter(|line| line.starts_with("note")).collect())
+            let notes: Vec<_> = text.lines().filter(|line| line.starts_with("note")).collect();
+            Some(notes.join("\n"))
         }
         Ok(output) => Some(format!(
             "{}{}",

@@ -28,15 +28,15 @@ pub(crate) async fn fresh(
 }
 
 pub(crate) async fn reopen(world: &World, disk: &Rc<MemoryDisk>) -> Volume {
-    try_open(world, disk).await.unwrap_or_else(|error| panic!("{error}")).0
+    try_open(world.runtime(), disk.clone()).await.unwrap_or_else(|error| panic!("{error}")).0
 }
 
 /// Opens a volume for writing; what the rebuild did, if there was one.
 pub(crate) async fn try_open(
-    world: &World,
-    disk: &Rc<MemoryDisk>,
+    runtime: runtime::Runtime,
+    disk: Rc<dyn block::BlockDevice>,
 ) -> Result<(Volume, Option<ffs::rebuild::Report>), ffs::OpenError> {
-    let opened = open(disk.clone(), world.runtime(), &OpenOptions::default(), &mut |_| ()).await?;
+    let opened = open(disk, runtime, &OpenOptions::default(), &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
     let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
     Ok((volume, opened.rebuilt))
@@ -126,7 +126,7 @@ impl Volume {
         sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
     }
 
-    pub(crate) async fn list(&self, directory: ObjectId) -> Vec<String> {
+    pub(crate) async fn list(&self, directory: ObjectId) -> Result<Vec<String>, FsError> {
         let mut names = Vec::new();
         let mut cookie = 0;
         loop {
@@ -136,13 +136,13 @@ impl Volume {
                 left > 0
             };
             let sealed = self.files.readdir(&self.root, directory, cookie, true, &mut accept).await;
-            let listed = sealed.open().await.expect("running").into_inner().result.expect("lists");
+            let listed = sealed.open().await.expect("running").into_inner().result?;
             for entry in listed.entries {
                 cookie = entry.cookie;
                 names.push(String::from_utf8_lossy(&entry.name).into_owned());
             }
             if listed.eof {
-                return names;
+                return Ok(names);
             }
         }
     }
@@ -251,7 +251,7 @@ impl Actor<'_> {
     }
 
     pub(crate) async fn check_all(&self) {
-        let mut names = self.volume.list(self.directory).await;
+        let mut names = self.volume.list(self.directory).await.expect("it can be listed");
         names.sort();
         let mut expected: Vec<_> = self.files.keys().cloned().collect();
         expected.extend([".".to_owned(), "..".to_owned()]);
