@@ -6,7 +6,8 @@
 //! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
 //! - `rpcbind`: making the ports known, where that is wanted;
 //! - [`config`]: the file `duramen.toml`;
-//! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines.
+//! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines;
+//! - [`disks`]: devices whose calls do not block the reactor.
 //!
 //! # Contract
 //! Everything runs on the one thread that called [`reactor::block_on`]: volumes are opened there,
@@ -18,6 +19,7 @@
 
 pub mod config;
 mod connection;
+pub mod disks;
 mod outgoing;
 pub mod reactor;
 mod ready;

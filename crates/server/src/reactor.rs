@@ -3,6 +3,7 @@
 //! One thread runs everything: sockets, engines, devices. A second reactor would serve other
 //! volumes on a thread of its own; nothing is shared between them.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,14 +13,30 @@ use futures::future::LocalBoxFuture;
 use runtime::{Clock, Instant, Random, Runtime, Spawn, Timestamp};
 use tokio::task::LocalSet;
 
+thread_local! {
+    /// What this thread's reactor does before it waits.
+    static BEFORE_WAITING: RefCell<Vec<Box<dyn Fn()>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Runs `main` on this thread until it ends, with all tasks that it starts. What still runs then
 /// is dropped.
 ///
 /// # Errors
 /// The operating system's, when it gives no event queue.
 pub fn block_on<F: Future>(main: impl FnOnce(Runtime) -> F) -> std::io::Result<F::Output> {
-    let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(LocalSet::new().block_on(&reactor, async { main(production()).await }))
+    let reactor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(|| BEFORE_WAITING.with_borrow(|all| all.iter().for_each(|work| work())))
+        .build()?;
+    let output = LocalSet::new().block_on(&reactor, async { main(production()).await });
+    BEFORE_WAITING.take();
+    Ok(output)
+}
+
+/// Does `work` whenever this thread's reactor has run all that was ready. It must not call this
+/// function.
+pub(crate) fn before_waiting(work: impl Fn() + 'static) {
+    BEFORE_WAITING.with_borrow_mut(|all| all.push(Box::new(work)));
 }
 
 /// The runtime of the reactor that polls the caller.
