@@ -6,9 +6,8 @@
 //! becomes durable. The words carry intent (*a link was added*, *a name was dropped*), because an
 //! engine that orders or undoes changes has to know what they mean.
 //!
-//! Invariants:
-//! 1. Locks of objects are taken in the order of their numbers, all that an operation needs at once;
-//!    what was found by name before is looked up again under the locks.
+//! Invariants: 1. Locks of objects are taken in the order of their numbers, all that an operation
+//! needs at once; what was found by name before is looked up again under the locks.
 //! 2. A directory has one parent; the renames that could make a cycle are done one at a time.
 //! 3. Link counts never are too low: a count rises before the name appears, and falls after it went
 //!    (the items say so; the engine's policy keeps it).
