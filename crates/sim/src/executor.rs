@@ -174,6 +174,23 @@ mod tests {
     }
 
     #[test]
+    fn tasks_that_are_ready_run_in_any_order() {
+        let mut orders = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let executor = Executor::new(seed);
+            let order = Rc::new(RefCell::new(Vec::new()));
+            for number in 0..3 {
+                let order = order.clone();
+                let task = async move { order.borrow_mut().push(number) };
+                executor.runtime().tasks.spawn(task.boxed_local());
+            }
+            while executor.step() {}
+            orders.insert(order.take());
+        }
+        assert_eq!(orders.len(), 6);
+    }
+
+    #[test]
     fn time_passes_only_by_waiting_and_to_the_nanosecond() {
         let executor = Executor::new(0);
         let clock = executor.runtime().clock;
