@@ -10,13 +10,15 @@
 //!
 //! # Contract
 //! The owner of a connection makes a session of it ([`Dispatcher::connect`]). Before it reads a
-//! record it takes memory for it ([`Session::request_memory`]), and then it calls [`Session::call`],
-//! for as many records at a time as it likes, and sends each [`Reply`]. Dropping the futures is how
-//! a connection that was lost is abandoned: what has begun to change something still ends.
+//! record it takes memory for it ([`Session::request_memory`]), and then it calls
+//! [`Session::call`], for as many records at a time as it likes, and sends each [`Reply`]. Dropping
+//! the futures is how a connection that was lost is abandoned: what has begun to change something
+//! still ends.
 //!
 //! No reply is encoded before what it says is on stable storage: verbs answer with a
-//! [`vfs::Sealed`] value, and the encoder takes a [`vfs::Durable`] one, which only the receipt of the
-//! disk can make. When the receipt says that the volume was lost, the reply is a bare NFS3ERR_IO.
+//! [`vfs::Sealed`] value, and the encoder takes a [`vfs::Durable`] one, which only the receipt of
+//! the disk can make. When the receipt says that the volume was lost, the reply is a bare
+//! NFS3ERR_IO.
 //!
 //! Architecture invariant: runs the same in production and under the simulator. No socket, no
 //! clock but [`runtime::Clock`], no task but of [`runtime::Spawn`], nothing of any disk layout.

@@ -12,6 +12,9 @@
 //!    replies) and does nothing for [`PATIENCE`] is disconnected: else a few such peers could hold
 //!    all memory for ever. The client connects anew and repeats its calls.
 //!
+//! Besides, a connection holds the 64 KiB in which its calls arrive; the limit of connections
+//! bounds them.
+//!
 //! When the peer has sent its last byte, calls are still answered; when the connection breaks, they
 //! are dropped, and `dispatch` sees to it that what has begun to change something ends.
 

@@ -1,9 +1,9 @@
 //! The disks of a reactor: devices whose calls never block it.
 //!
 //! With io_uring, what the tasks of one round ask of the disks goes to the kernel in one system
-//! call, when the reactor has run all that was ready and is about to wait. What is done is announced
-//! by an event counter that the reactor waits for beside its sockets. Where io_uring is forbidden, a
-//! few threads make the calls instead.
+//! call, when the reactor has run all that was ready and is about to wait. What is done is
+//! announced by an event counter that the reactor waits for beside its sockets. Where io_uring is
+//! forbidden, a few threads make the calls instead.
 
 use std::io;
 use std::num::NonZeroUsize;

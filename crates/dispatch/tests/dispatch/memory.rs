@@ -2,7 +2,8 @@
 //!
 //! It keeps the contract of `vfs::FileSystem` as far as these tests look, and it is easy to watch
 //! and to hold up: [`MemoryFileSystem::executed`] counts what was carried out, and its [`Gate`]
-//! keeps every receipt back until the test opens it, or loses it. The tests of the server use it too.
+//! keeps every receipt back until the test opens it, or loses it. The tests of the server use it
+//! too.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
