@@ -2,11 +2,11 @@
 //!
 //! # The mark
 //! A volume that we write bears our mark in the superblock's last-mount field:
-//! `duramen:POLICY:NONCE`, with *clean* 0 and NEEDSFSCK set, all in one write that is flushed before
-//! anything else is written. Whoever finds the mark knows that nobody else wrote the disk since:
-//! any other system's mount overwrites the field. A clean stop takes all of it back, in this order:
-//! everything home, group summaries and totals, a flush; then, again in one write, *clean* 1,
-//! NEEDSFSCK off and the old last-mount field.
+//! `duramen:POLICY:NONCE`, with *clean* 0 and NEEDSFSCK set, all in one write that is flushed
+//! before anything else is written. Whoever finds the mark knows that nobody else wrote the disk
+//! since: any other system's mount overwrites the field. A clean stop takes all of it back, in this
+//! order: everything home, group summaries and totals, a flush; then, again in one write, *clean*
+//! 1, NEEDSFSCK off and the old last-mount field.
 //!
 //! # What tears
 //! Both writes change only bytes of the first and of the third sector of the superblock. If one
@@ -28,12 +28,13 @@ use vfs::{FileKind, FsError, Ino, ObjectId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::alloc::Allocator;
+use crate::buffer::Role;
 use crate::engine::{Ffs, Parts};
 use crate::home::Home;
 use crate::inode::Node;
 use crate::layout::{
-    BadSuperblock, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM,
-    Summary, Superblock, flags,
+    BadSuperblock, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS,
+    SUPERBLOCK_ROOM, Summary, Superblock, flags,
 };
 use crate::policy::Policy;
 use crate::policy::sync::Sync;
@@ -87,6 +88,8 @@ pub enum OpenError {
 pub enum ReadOnlyReason {
     /// The device refuses writes.
     Device,
+    /// It is big-endian.
+    ByteOrder,
     /// It has a soft-updates journal.
     Journal,
     /// It is journalled below the file system.
@@ -101,6 +104,10 @@ impl std::fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Device => "the disk is write-protected",
+            Self::ByteOrder => {
+                "it is big-endian, written on a machine of the other byte order; to serve its files \
+                 for writing, copy them to a volume of this server"
+            }
             Self::Journal => {
                 "it has a soft-updates journal, which would go stale; switch it off with \
                  'tunefs -j disable' to serve the volume for writing"
@@ -210,9 +217,11 @@ fn state(superblock: &Superblock) -> State {
     State::Foreign
 }
 
-fn read_only_reason(superblock: &Superblock) -> Option<ReadOnlyReason> {
+fn read_only_reason(geometry: &Geometry, superblock: &Superblock) -> Option<ReadOnlyReason> {
     let flags = superblock.flags.get();
-    if flags & flags::SOFT_UPDATES_JOURNAL != 0 {
+    if geometry.byte_order == ByteOrder::Big {
+        Some(ReadOnlyReason::ByteOrder)
+    } else if flags & flags::SOFT_UPDATES_JOURNAL != 0 {
         Some(ReadOnlyReason::Journal)
     } else if flags & flags::GJOURNAL != 0 {
         Some(ReadOnlyReason::GeomJournal)
@@ -239,8 +248,8 @@ pub async fn open(
     let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
     let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
     let mut open = OpenSuperblock { block, last_mount: Vec::new() };
-    let geometry = Rc::new(Geometry::parse(open.superblock())?);
-    let mut reason = read_only_reason(open.superblock());
+    let geometry = Rc::new(Geometry::parse_any_order(&mut open.block)?);
+    let mut reason = read_only_reason(&geometry, open.superblock());
     if device.geometry().read_only && !options.read_only {
         reason = reason.or(Some(ReadOnlyReason::Device));
     }
@@ -296,15 +305,17 @@ pub async fn open(
 async fn summary_rows(home: &Home) -> Result<Vec<Summary>, FsError> {
     let geometry = home.geometry();
     let size = (geometry.summary_fragments * geometry.fragment_size) as usize;
-    let area = home.read(geometry.summary_address, size).await?;
+    let mut area = home.read(geometry.summary_address, size).await?;
+    geometry.turn_summary(&mut area);
     Ok(Summary::rows(&area)[..geometry.group_count as usize].to_vec())
 }
 
 async fn root(home: &Home) -> Result<ObjectId, OpenError> {
     let geometry = home.geometry();
     let position = geometry.inode_position(ROOT_INODE);
-    let block = home.read(position.fragment, geometry.block_size as usize).await?;
-    let dinode = *Dinode::at(&block, position.offset);
+    let size = geometry.block_size as usize;
+    let buffer = home.load(position.fragment, size, Role::Inodes).await?;
+    let dinode = buffer.read(|image| *Dinode::at(image, position.offset));
     if dinode.kind() != Some(FileKind::Directory) || geometry.verify_inode(&dinode).is_err() {
         return Err(OpenError::Damaged("the root directory is none".into()));
     }
@@ -330,7 +341,9 @@ impl Ffs {
                     return;
                 }
                 engine.land_everything().await;
-                let _ = engine.policy.settle().await; // a failure has stopped the volume
+                if !engine.home.dirty_buffers().is_empty() {
+                    let _ = engine.policy.settle().await; // a failure has stopped the volume
+                }
             }
         };
         self.runtime.tasks.spawn(task.boxed_local());

@@ -50,31 +50,42 @@ impl<S: Store> Namespace<S> {
         }
         access::check(who, &from.attributes(), EXECUTE)?;
         access::check(who, &to.attributes(), EXECUTE)?;
-        // Whether a directory changes its parent is known only after looking, so look twice.
-        let moving = self.peek(call, &from, from_name).await?.ok_or(FsError::NoEntry)?;
+        while !self.rename_once(call, who, (&from, from_name), (&to, to_name)).await? {}
+        Ok(())
+    }
+
+    /// Whether a directory changes its parent is known only after looking, and then one more lock is
+    /// needed: so look, lock, and look again. False when what was found was replaced meanwhile.
+    async fn rename_once(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        (from, from_name): (&S::Node, &Name),
+        (to, to_name): (&S::Node, &Name),
+    ) -> Result<bool, FsError> {
+        let moving = self.peek(call, from, from_name).await?.ok_or(FsError::NoEntry)?;
         let alone = if moving.kind() == FileKind::Directory && from.id() != to.id() {
             let alone = self.reparenting.exclusive().await;
-            self.check_not_below(call, &to, &moving).await?;
+            self.check_not_below(call, to, &moving).await?;
             Some(alone)
         } else {
             None
         };
-        let names = [(&from, from_name), (&to, to_name)];
+        let names = [(from, from_name), (to, to_name)];
         let ([node, target], _held) = self.lock_names(call, names).await?;
         let node = node.ok_or(FsError::NoEntry)?;
-        let plan =
-            Move { from: &from, from_name, to: &to, to_name, node: &node, target: target.as_ref() };
+        let plan = Move { from, from_name, to, to_name, node: &node, target: target.as_ref() };
         if plan.reparents() && (alone.is_none() || node.id() != moving.id()) {
-            return Err(FsError::NoEntry); // the name was replaced while we looked: as if before us
+            return Ok(false);
         }
         self.check_rename(who, &plan).await?;
         if target.as_ref().is_some_and(|target| target.id() == node.id()) {
-            return Ok(()); // two names of one file: both stay
+            return Ok(true); // two names of one file: both stay
         }
         loop {
             match self.try_rename(call, who, &plan).await {
                 Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
-                other => return other,
+                other => return other.map(|()| true),
             }
         }
     }

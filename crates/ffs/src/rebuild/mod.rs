@@ -103,6 +103,8 @@ struct Rebuild<'a> {
     initialised: Vec<u64>,
     /// A bit for each fragment that a file holds.
     held: Vec<u8>,
+    /// The block of inodes that was read last, by its fragment: files are visited in order.
+    inode_block: Option<(u64, Vec<u8>)>,
 }
 
 /// Rebuilds the volume on `device`. Afterwards its maps, summary area and link counts are true; its
@@ -126,6 +128,7 @@ pub async fn rebuild(
         inodes: BTreeMap::new(),
         initialised: Vec::new(),
         held: vec![0; geometry.size.div_ceil(8) as usize],
+        inode_block: None,
     };
     rebuild.read_inodes().await?;
     rebuild.walk_tree().await?;
@@ -144,10 +147,15 @@ impl Rebuild<'_> {
         Ok(bytes.to_vec())
     }
 
-    async fn dinode(&self, ino: u64) -> Result<Dinode, OpenError> {
+    async fn dinode(&mut self, ino: u64) -> Result<Dinode, OpenError> {
         let position = self.geometry.inode_position(ino);
-        let block = self.read(position.fragment, self.geometry.block_size as usize).await?;
-        Ok(*Dinode::at(&block, position.offset))
+        let block = match self.inode_block.take() {
+            Some((fragment, block)) if fragment == position.fragment => block,
+            _ => self.read(position.fragment, self.geometry.block_size as usize).await?,
+        };
+        let dinode = *Dinode::at(&block, position.offset);
+        self.inode_block = Some((position.fragment, block));
+        Ok(dinode)
     }
 
     /// Puts an inode back, sealed.
@@ -156,6 +164,7 @@ impl Rebuild<'_> {
         self.geometry.seal_inode(&mut dinode);
         let position = self.geometry.inode_position(ino);
         let byte = self.geometry.byte_address(position.fragment) + position.offset as u64;
+        self.inode_block = None; // it shows the old one
         self.repairs.put(self.device, byte, dinode.as_bytes()).await
     }
 

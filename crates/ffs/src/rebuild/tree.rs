@@ -124,7 +124,7 @@ impl Rebuild<'_> {
     }
 
     /// The live entries of a directory.
-    async fn directory_entries(&self, ino: u64) -> Result<Vec<Entry>, OpenError> {
+    async fn directory_entries(&mut self, ino: u64) -> Result<Vec<Entry>, OpenError> {
         let broken = |offset| damaged(format!("directory {ino} is broken at byte {offset}"));
         let dinode = self.dinode(ino).await?;
         let size = dinode.size.get();
