@@ -8,7 +8,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use block::file::Access;
+use block::BlockDevice;
+use block::file::{Access, FileDevice};
 use clap::Args;
 use runtime::Runtime;
 use vfs::{
@@ -134,7 +135,8 @@ struct Browser {
 impl Browser {
     async fn open(volume: &Path, runtime: &Runtime) -> Result<Self, Failure> {
         let volume = Volume::find(volume)?;
-        let opened = open_volume(&volume, Access::ReadOnly, CACHE_BYTES, runtime).await?;
+        let device = |disk| -> Rc<dyn BlockDevice> { Rc::new(FileDevice::new(disk)) };
+        let opened = open_volume(&volume, Access::ReadOnly, device, CACHE_BYTES, runtime).await?;
         Ok(Self { file_system: opened.file_system, who: Credentials::root() })
     }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use block::file::{Access, FileDevice};
+use block::BlockDevice;
+use block::file::{Access, DiskFile};
 use ffs::rebuild::{Progress, Report};
 use ffs::{OpenOptions, Opened};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,13 +23,14 @@ pub(crate) struct OpenVolume {
     pub(crate) file_system: Rc<dyn FileSystem>,
 }
 
-/// Opens a volume; one that was cut off is repaired first, with a progress bar for whoever watches.
+/// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with a progress bar for whoever watches.
 ///
 /// # Errors
 /// [`Failure`] when it cannot be opened that way.
 pub(crate) async fn open_volume(
     volume: &Volume,
     access: Access,
+    device: impl FnOnce(DiskFile) -> Rc<dyn BlockDevice>,
     cache_bytes: usize,
     runtime: &Runtime,
 ) -> Result<OpenVolume, Failure> {
@@ -37,14 +39,13 @@ pub(crate) async fn open_volume(
     let Superblock { superblock, .. } = read_superblock(&disk, &volume.disk_path)?;
     let [second, random] = superblock.id.map(|half| u64::from(half.get()));
 
-    let device = Rc::new(FileDevice::new(disk));
     let options = OpenOptions { read_only: access == Access::ReadOnly, cache_bytes };
     let bar = repair_bar(path);
     let mut show = |progress: Progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
-    let opened = ffs::open(device, runtime.clone(), &options, &mut show).await;
+    let opened = ffs::open(device(disk), runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
     let opened = opened.map_err(|source| Failure::Engine { path: path.clone(), source })?;
     report(path, &opened);

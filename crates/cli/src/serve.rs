@@ -10,6 +10,7 @@ use block::file::Access;
 use clap::Args;
 use runtime::Runtime;
 use server::config::Listen;
+use server::disks::Disks;
 use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Volume as Served, reactor};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -80,12 +81,14 @@ async fn open_and_serve(
     opened: &mut Vec<Rc<dyn FileSystem>>,
 ) -> Result<(), Failure> {
     let cache_bytes = usize::try_from(settings.config.cache.0).unwrap_or(usize::MAX);
+    let disks = Disks::new().map_err(Failure::Start)?;
     let mut volumes = Vec::new();
     for path in &arguments.volumes {
         let volume = Volume::find(path)?;
         let name = export_name(path)?;
+        let device = |disk| disks.device(disk);
         let OpenVolume { id, file_system } =
-            open_volume(&volume, Access::ReadWrite, cache_bytes, runtime).await?;
+            open_volume(&volume, Access::ReadWrite, device, cache_bytes, runtime).await?;
         opened.push(file_system.clone());
         volumes.push(Served { name, fsid: Fsid(id), file_system });
     }
