@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use block::file::Access;
 use clap::Args;
-use ffs::layout::flags;
+use ffs::layout::{ByteOrder, flags};
 use serde::Serialize;
 
 use crate::calendar::show_time;
@@ -34,6 +34,7 @@ struct Info {
     size: u64,
     block_size: u64,
     fragment_size: u64,
+    byte_order: &'static str,
     groups: u64,
     free: u64,
     reserved: u64,
@@ -87,6 +88,10 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
         size: geometry.byte_address(geometry.size),
         block_size: geometry.block_size,
         fragment_size: geometry.fragment_size,
+        byte_order: match geometry.byte_order {
+            ByteOrder::Little => "little-endian",
+            ByteOrder::Big => "big-endian",
+        },
         groups: geometry.group_count,
         free: geometry.byte_address(fragments.min(geometry.size)),
         reserved: geometry.byte_address(geometry.data_size * geometry.reserve_percent / 100),
@@ -142,6 +147,7 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
     };
     let hash =
         if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
+    let read_only = if info.byte_order == "big-endian" { " (it can only be read)" } else { "" };
     let policy = match info.policy {
         Some(policy) => format!("{policy:?}").to_lowercase(),
         None => "the default: a bare disk says nothing of it".into(),
@@ -160,6 +166,7 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
         ("blocks", show_size(info.block_size)),
         ("fragments", show_size(info.fragment_size)),
         ("groups", info.groups.to_string()),
+        ("byte order", format!("{}{read_only}", info.byte_order)),
         ("check hashes", format!("{}{hash}", list(&info.check_hashes))),
         ("flags", list(&info.flags)),
         ("last mounted at", or_none(&info.last_mounted_at)),

@@ -153,8 +153,8 @@ pub(crate) fn read_superblock(disk: &DiskFile, path: &Path) -> Result<FileSystem
     let mut bytes = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
     disk.read(SUPERBLOCK_ADDRESS, &mut bytes)
         .map_err(|source| Failure::Device { path: path.to_owned(), source })?;
+    let geometry = Geometry::parse_any_order(&mut bytes).map_err(bad)?;
     let (superblock, _) = Superblock::read_from_prefix(&bytes).expect("the room holds one");
-    let geometry = Geometry::parse(&superblock).map_err(bad)?;
     let hash = geometry.verify_superblock(&bytes);
     Ok(FileSystem { superblock, geometry, hash })
 }

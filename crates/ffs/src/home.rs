@@ -83,9 +83,15 @@ impl Home {
             self.loaded.wait().await;
         }
         let _loading = Loading { home: self, address };
-        let image = self.read(address, size).await?;
-        if let Role::Group(group) = role {
-            self.verify_group(group, &image)?;
+        let mut image = self.read(address, size).await?;
+        match role {
+            Role::Group(group) => {
+                self.geometry.turn_group(&mut image);
+                self.verify_group(group, &image)?;
+            }
+            Role::Inodes => self.geometry.turn_inodes(&mut image),
+            Role::Directory => self.geometry.turn_directory(&mut image),
+            Role::Indirect => self.geometry.turn_indirect(&mut image),
         }
         let buffer = Buffer::new(address, role, image.to_vec());
         self.install(&buffer);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::I32;
 
-use super::{INODE_SIZE, ROOT_INODE};
+use super::{ByteOrder, INODE_SIZE, ROOT_INODE};
 
 /// The shape of one file system, checked once by [`Geometry::parse`] and true from then on.
 ///
@@ -14,6 +14,8 @@ use super::{INODE_SIZE, ROOT_INODE};
 /// a group, an *address* counts them from the start of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
+    /// The order in which numbers lie on the disk; in memory they are little-endian.
+    pub byte_order: ByteOrder,
     /// Bytes in a block: a power of 2, 4096 to 65536.
     pub block_size: u64,
     /// Bytes in a fragment: a power of 2, at least 512.

@@ -13,10 +13,10 @@
 //! numbered through all groups, so that a number alone says where its 256 bytes lie.
 //!
 //! Here are the structures as they lie on disk, little-endian and without alignment, and
-//! [`Geometry`], the checked answer to "where is what". A disk of the other byte order is refused,
-//! as FreeBSD refuses it on such a machine. Nothing here does I/O, and nothing here knows what a
-//! change of one structure means for another: counts that follow from maps are in
-//! [`crate::derive`].
+//! [`Geometry`], the checked answer to "where is what". What a machine of the other byte order wrote
+//! is turned into them right behind the read, and is never written. Nothing here does I/O, and
+//! nothing here knows what a change of one structure means for another: counts that follow from
+//! maps are in [`crate::derive`].
 //!
 //! Invariants:
 //! 1. Every structure has the size and the offsets of the format; the compiler checks them.
@@ -40,6 +40,7 @@ mod hash;
 mod inode;
 mod parse;
 mod superblock;
+mod swap;
 
 pub use directory::*;
 pub use geometry::*;
@@ -48,3 +49,4 @@ pub use hash::*;
 pub use inode::*;
 pub use parse::*;
 pub use superblock::*;
+pub use swap::*;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::geometry::{Geometry, GroupMaps};
 use super::superblock::*;
-use super::{DIRECT_POINTERS, INLINE_SYMLINK_SIZE, INODE_SIZE, hashes};
+use super::{ByteOrder, DIRECT_POINTERS, INLINE_SYMLINK_SIZE, INODE_SIZE, hashes};
 
 /// Why a superblock is not one that we can work with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +18,8 @@ pub enum BadSuperblock {
         /// What stands in the place of the magic number.
         found: u32,
     },
-    /// The disk was written on a machine of the other byte order.
-    #[error("this UFS2 file system is big-endian; only little-endian ones can be used")]
+    /// It is big-endian, which [`Geometry::parse_any_order`] understands.
+    #[error("this UFS2 superblock is big-endian, where only a little-endian one can be used")]
     BigEndian,
     /// The older format.
     #[error("this is a UFS1 file system; only UFS2 can be used")]
@@ -107,7 +107,7 @@ struct Groups {
 }
 
 impl Geometry {
-    /// Checks every field of a superblock that anything depends on.
+    /// Checks every field of a little-endian superblock that anything depends on.
     ///
     /// # Errors
     /// [`BadSuperblock`] names the first field that is wrong.
@@ -251,6 +251,7 @@ fn assemble(s: &Superblock, units: &Units, groups: &Groups) -> Checked<Geometry>
 
     let kept = if s.flags.get() & flags::CHECK_HASHES != 0 { s.check_hashes.get() } else { 0 };
     Ok(Geometry {
+        byte_order: ByteOrder::Little,
         block_size: units.block,
         fragment_size: units.fragment,
         fragments_per_block: units.per_block,
