@@ -10,14 +10,16 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
+use common::Seeded;
+use common::cutting::{
+    Cut, acknowledged, acknowledgement, after_cut, cuts, judge, random_cuts, sizes,
+};
 use common::volume::{Actor, Volume, try_open};
-use common::{Seeded, findings_in};
 use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
 use runtime::Timestamp;
-use sim::{Choice, Disk, Executor, Honesty, Image, Mark, Options, Platter, Prng, Trace};
+use sim::{Disk, Executor, Honesty, Image, Options, Trace};
 use vfs::{FileSystem, FsError, ObjectId};
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -62,7 +64,7 @@ fn record(seed: u64, options: &MkfsOptions, size: u64, steps: u64, honesty: Hone
                 let mut states = vec![Files::new()];
                 for step in 1..=steps {
                     actor.step(120_000).await;
-                    disk.mark(Mark::Number(index << 32 | step));
+                    disk.mark(acknowledgement(index, step as usize));
                     states.push(actor.files.clone());
                 }
                 History { directory, states }
@@ -71,13 +73,6 @@ fn record(seed: u64, options: &MkfsOptions, size: u64, steps: u64, honesty: Hone
         let histories = histories.await;
         Run { trace: disk.trace(), histories }
     })
-}
-
-/// A disk that a cut left, under a new executor.
-fn after_cut(seed: u64, image: Image) -> (Executor, Rc<Disk>) {
-    let executor = Executor::new(seed);
-    let disk = Disk::new(&executor, image);
-    (executor, disk)
 }
 
 /// What is in a directory now.
@@ -117,36 +112,14 @@ fn describe(found: &Files, before: &Files, after: &Files) -> String {
     format!("\nfound {:?}\nbefore {:?}\nafter {:?}", sizes(found), sizes(before), sizes(after))
 }
 
-fn is_tail_note(line: &str) -> bool {
-    line.starts_with("note") && line.contains("non-zero bytes after the end of data")
-}
-
-/// Where the power is cut.
-struct Cut {
-    position: usize,
-    seed: u64,
-    platter: Platter,
-}
-
-impl Cut {
-    fn label(&self) -> String {
-        format!("cut after {} events with seed {}", self.position, self.seed)
-    }
-}
-
 /// Opens what a cut left and compares it with what was acknowledged; says what is wrong.
 fn check_cut(run: &Run, cut: &Cut, judged: bool) -> Result<(), String> {
-    let mut prng = Prng::new(cut.seed);
-    let mut image = cut.platter.image(&Choice::random(&cut.platter, &mut prng));
-    if prng.chance(1, 4) {
-        image = cut_recovery(image, &mut prng)?;
-    }
-    let (executor, disk) = after_cut(cut.seed, image);
+    let (executor, disk) = after_cut(cut.seed, cut.image()?);
     executor.block_on(async {
         let opened = try_open(executor.runtime(), disk.clone()).await;
         let (volume, _) = opened.map_err(|error| error.to_string())?;
         for (index, history) in run.histories.iter().enumerate() {
-            let step = acknowledged(run, cut.position, index as u64);
+            let step = acknowledged(&run.trace, cut.position, index as u64);
             let before = &history.states[step];
             let after = history.states.get(step + 1).unwrap_or(before);
             let found = files_of(&volume, history.directory).await;
@@ -157,69 +130,16 @@ fn check_cut(run: &Run, cut: &Cut, judged: bool) -> Result<(), String> {
         }
         volume.files.shutdown().await.map_err(|error| error.to_string())
     })?;
-    if !judged {
-        return Ok(());
-    }
-    // A cut after a truncation may leave bytes behind the end of a file: legal, and noted.
-    let save = |path: &std::path::Path| disk.contents().save(path).expect("a temporary file");
-    let findings = findings_in(&format!("cut-{}", cut.seed), save).unwrap_or_default();
-    let errors: Vec<_> = findings.lines().filter(|line| !is_tail_note(line)).collect();
-    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
-}
-
-/// The power goes again while the volume is being brought back.
-fn cut_recovery(image: Image, prng: &mut Prng) -> Result<Image, String> {
-    let (executor, disk) = after_cut(prng.next_u64(), image);
-    disk.start_trace();
-    let opened = executor.block_on(try_open(executor.runtime(), disk.clone()));
-    opened.map_err(|error| format!("before the second cut: {error}"))?;
-    let trace = disk.trace();
-    let platter = trace.platter_at(prng.index(trace.events().len() + 1));
-    Ok(platter.image(&Choice::random(&platter, prng)))
-}
-
-/// How many operations of an actor were acknowledged before a position.
-fn acknowledged(run: &Run, position: usize, actor: u64) -> usize {
-    let steps = run.trace.marks_before(position).filter_map(|mark| match mark {
-        Mark::Number(number) if number >> 32 == actor => Some((number & 0xffff_ffff) as usize),
-        _ => None,
-    });
-    steps.max().unwrap_or(0)
-}
-
-/// Random cuts of one run, in the order of their positions.
-fn random_cuts(run: &Run, seed: u64, count: u64) -> Vec<Cut> {
-    let mut prng = Prng::new(seed);
-    let mut wanted: BTreeMap<usize, u64> = BTreeMap::new();
-    for _ in 0..count {
-        *wanted.entry(prng.index(run.trace.events().len() + 1)).or_default() += 1;
-    }
-    let mut cuts = Vec::new();
-    for (position, platter) in run.trace.cuts() {
-        for _ in 0..wanted.get(&position).copied().unwrap_or(0) {
-            let seed = seed * 1_000_003 + cuts.len() as u64;
-            cuts.push(Cut { position, seed, platter: platter.clone() });
-        }
-    }
-    cuts
+    if judged { judge(&disk, &format!("cut-{}", cut.seed)) } else { Ok(()) }
 }
 
 fn cut_at_random(seed: u64, options: &MkfsOptions, size: u64) {
     let run = record(seed, options, size, 60, Honesty::Honest);
-    for (index, cut) in random_cuts(&run, seed, cuts()).iter().enumerate() {
+    for (index, cut) in random_cuts(&run.trace, seed, cuts(100)).iter().enumerate() {
         if let Err(wrong) = check_cut(&run, cut, index % 20 == 0) {
             panic!("{}: {wrong}", cut.label());
         }
     }
-}
-
-fn sizes(block_size: u64, fragment_size: u64) -> MkfsOptions {
-    MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
-}
-
-/// How many cuts each test makes: more with `DURAMEN_CUTS`.
-fn cuts() -> u64 {
-    std::env::var("DURAMEN_CUTS").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
 }
 
 #[test]
@@ -240,7 +160,7 @@ fn acknowledged_operations_survive_in_default_blocks() {
 #[test]
 fn a_disk_that_ignores_flushes_is_found_out() {
     let run = record(5, &sizes(4096, 512), 8 << 20, 20, Honesty::IgnoresFlush);
-    let cuts = random_cuts(&run, 5, 40);
+    let cuts = random_cuts(&run.trace, 5, 40);
     let wrong = cuts.iter().filter(|cut| check_cut(&run, cut, false).is_err()).count();
     assert!(wrong > 0, "a harness that finds nothing wrong here finds nothing");
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
+pub(crate) mod cutting;
+pub(crate) mod tree;
 pub(crate) mod volume;
 
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,98 @@
+//! What a file may hold after a cut.
+
+use std::rc::Rc;
+
+/// A disk tears writes between these.
+const SECTOR: usize = 512;
+
+/// The contents that a file may show: the newest last. There is more than one while UNSTABLE
+/// data waits, or while a write is under way; then each sector may be as in any of them.
+#[derive(Clone)]
+pub(crate) struct Content {
+    versions: Vec<Rc<Vec<u8>>>,
+}
+
+impl Content {
+    pub(crate) fn empty() -> Self {
+        Self { versions: vec![Rc::default()] }
+    }
+
+    /// What readers see.
+    pub(crate) fn newest(&self) -> &Rc<Vec<u8>> {
+        self.versions.last().expect("never without one")
+    }
+
+    /// After an UNSTABLE write: all before is still possible.
+    pub(crate) fn write_unstable(&mut self, offset: usize, data: &[u8]) {
+        self.versions.push(Rc::new(written(self.newest(), offset, data)));
+    }
+
+    /// After a stable write: whatever else is possible, these bytes are there.
+    pub(crate) fn write_stable(&mut self, offset: usize, data: &[u8]) {
+        for version in &mut self.versions {
+            *version = Rc::new(written(version, offset, data));
+        }
+    }
+
+    /// While a stable write is under way. A file that has become longer has all of it.
+    pub(crate) fn while_writing(&self, offset: usize, data: &[u8]) -> Self {
+        let mut under_way = self.clone();
+        let mut after = self.clone();
+        after.write_stable(offset, data);
+        if let [old] = &self.versions[..] {
+            let mut new = after.newest().to_vec();
+            new.truncate(old.len());
+            after.versions = vec![Rc::new(new)];
+        }
+        under_way.versions.append(&mut after.versions);
+        under_way
+    }
+
+    /// After COMMIT.
+    pub(crate) fn settle(&mut self) {
+        self.versions.drain(..self.versions.len() - 1);
+    }
+
+    pub(crate) fn resize(&mut self, size: usize) {
+        self.settle();
+        let mut newest = self.newest().to_vec();
+        newest.resize(size, 0);
+        self.versions = vec![Rc::new(newest)];
+    }
+
+    /// Both at once: when it is not known how far several operations have come.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.versions.extend(other.versions.iter().cloned());
+    }
+
+    /// Whether `found` may be what is left.
+    pub(crate) fn allows(&self, found: &[u8]) -> bool {
+        if let [only] = &self.versions[..] {
+            return found == only.as_slice();
+        }
+        let lengths = self.versions.iter().map(|version| version.len());
+        let (least, most) =
+            (lengths.clone().min().unwrap_or(0), lengths.clone().max().unwrap_or(0));
+        // UNSTABLE data lands by blocks: then the file ends with a block, or where it should.
+        let whole = found.len().is_multiple_of(SECTOR) && (least..=most).contains(&found.len());
+        let long_enough = whole || lengths.clone().any(|length| length == found.len());
+        long_enough
+            && found.chunks(SECTOR).enumerate().all(|(index, sector)| {
+                self.versions.iter().any(|version| shows(version, index * SECTOR, sector))
+            })
+    }
+}
+
+fn written(old: &[u8], offset: usize, data: &[u8]) -> Vec<u8> {
+    let mut new = old.to_vec();
+    new.resize(new.len().max(offset + data.len()), 0);
+    new[offset..offset + data.len()].copy_from_slice(data);
+    new
+}
+
+/// Whether `version`, with zeros behind its end, has `sector` at `offset`.
+fn shows(version: &[u8], offset: usize, sector: &[u8]) -> bool {
+    let rest = version.get(offset..).unwrap_or_default();
+    let (there, behind) = sector.split_at(sector.len().min(rest.len()));
+    *there == rest[..there.len()] && behind.iter().all(|&byte| byte == 0)
+}
