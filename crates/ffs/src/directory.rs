@@ -30,16 +30,23 @@ use crate::update::{Intent, Update};
 const MAX_DIRECTORY_SIZE: u64 = 0x7fff_ffff;
 
 impl Ffs {
-    /// The buffer with the directory's byte `offset`, and where it is in there.
+    /// The buffer with the directory's byte `offset`, and where it is in there. A run that `update`
+    /// has moved is found where it will be: a rename may add a name there before it drops one.
     async fn directory_buffer(
         &self,
+        update: Option<&Update>,
         node: &Node,
         offset: u64,
     ) -> Result<(Rc<Buffer>, usize), FsError> {
         let geometry = self.geometry();
         let dinode = node.dinode();
         let lbn = offset / geometry.block_size;
-        let address = self.map().find(&dinode, None, lbn).await?;
+        let at = (offset % geometry.block_size) as usize;
+        let planned = update.map_or(dinode, |update| update.dinode(node));
+        let address = self.map().find(&planned, update, lbn).await?;
+        if let Some(buffer) = update.and_then(|update| update.fresh(address)) {
+            return Ok((buffer.clone(), at));
+        }
         let run = run_length(geometry, dinode.size.get(), lbn);
         if !geometry.is_data_run(address, run) {
             return Err(FsError::Corrupt); // a hole, or a pointer into nowhere
@@ -49,7 +56,7 @@ impl Ffs {
         if buffer.size() < size {
             return Err(FsError::Corrupt); // two files claim these fragments
         }
-        Ok((buffer, (offset % geometry.block_size) as usize))
+        Ok((buffer, at))
     }
 
     /// Reads the names of a directory unless they are in memory.
@@ -70,7 +77,7 @@ impl Ffs {
         }
         let mut index = DirIndex::new(0, size as usize / CHUNK_SIZE);
         for start in (0..size).step_by(CHUNK_SIZE) {
-            let (buffer, at) = self.directory_buffer(node, start).await?;
+            let (buffer, at) = self.directory_buffer(None, node, start).await?;
             buffer.read(|image| {
                 scan_chunk(&mut index, node.ino, start, &image[at..][..CHUNK_SIZE])
             })?;
@@ -110,7 +117,7 @@ impl Ffs {
         let size = node.dinode().size.get();
         let mut start = cookie - cookie % CHUNK_SIZE as u64;
         while start < size {
-            let (buffer, at) = self.directory_buffer(node, start).await?;
+            let (buffer, at) = self.directory_buffer(None, node, start).await?;
             let listed = buffer.read(|image| list(start, cookie, &image[at..][..CHUNK_SIZE]))?;
             if !listed.is_empty() {
                 return Ok(listed);
@@ -133,7 +140,7 @@ impl Ffs {
         let bytes = name.as_bytes();
         let ghost = node.directory.borrow().as_ref().and_then(|index| index.ghost(bytes));
         if let Some(offset) = ghost {
-            let (buffer, at) = self.directory_buffer(node, offset).await?;
+            let (buffer, at) = self.directory_buffer(Some(update), node, offset).await?;
             let ino = target.ino as u32;
             update.push(
                 Intent::EntryAdded,
@@ -173,7 +180,7 @@ impl Ffs {
         target: &Node,
     ) -> Result<bool, FsError> {
         let start = (chunk * CHUNK_SIZE) as u64;
-        let (buffer, at) = self.directory_buffer(node, start).await?;
+        let (buffer, at) = self.directory_buffer(Some(update), node, start).await?;
         let pending =
             |range: std::ops::Range<usize>| buffer.is_pending_at(at + range.start..at + range.end);
         let placed = buffer
@@ -232,7 +239,7 @@ impl Ffs {
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
             buffer
         } else {
-            let (old, _) = self.directory_buffer(node, size - CHUNK_SIZE as u64).await?;
+            let (old, _) = self.directory_buffer(Some(update), node, size - CHUNK_SIZE as u64).await?;
             self.lengthen_run(update, node, lbn, old, length, at).await?
         };
         update.change_inode(node, Intent::SizeSet, |dinode| dinode.size.set(new_size));
@@ -313,7 +320,7 @@ impl Ffs {
         name: &Name,
     ) -> Result<(), FsError> {
         let slot = self.slot(node, name).await?;
-        let (buffer, at) = self.directory_buffer(node, slot.offset).await?;
+        let (buffer, at) = self.directory_buffer(Some(update), node, slot.offset).await?;
         let chunk = at - at % CHUNK_SIZE;
         let slack = buffer.read(|image| {
             dir::entries(&image[chunk..][..CHUNK_SIZE])
@@ -336,7 +343,7 @@ impl Ffs {
         target: &Node,
     ) -> Result<(), FsError> {
         let slot = self.slot(node, name).await?;
-        let (buffer, offset) = self.directory_buffer(node, slot.offset).await?;
+        let (buffer, offset) = self.directory_buffer(Some(update), node, slot.offset).await?;
         let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
         let edit = Edit::Entry { offset, ino, kind, layout: Vec::new() };
         update.push(Intent::EntryAdded, &buffer, edit);
@@ -353,10 +360,13 @@ impl Ffs {
         parent: &Node,
     ) -> Result<(), FsError> {
         self.load_directory(node).await?;
-        let (buffer, at) = self.directory_buffer(node, dir::DOT_DOT_OFFSET as u64).await?;
+        let (buffer, at) = self.directory_buffer(Some(update), node, dir::DOT_DOT_OFFSET as u64).await?;
         let (ino, kind) = (parent.ino as u32, kind_bits(parent.kind));
         let edit = Edit::Entry { offset: at, ino, kind, layout: Vec::new() };
         update.push(Intent::ParentRetargeted, &buffer, edit);
+        // The depth that FreeBSD notes to place new directories; 0 says that it is not known. Those
+        // of the directories below go stale: nothing but placement asks for them.
+        update.touch_inode(node, |dinode| dinode.free_link.set(0));
         update.index_changes.push((node.clone(), IndexChange::Parent { ino: parent.ino }));
         Ok(())
     }
