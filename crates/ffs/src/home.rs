@@ -199,7 +199,11 @@ impl Home {
 /// Derives what follows from the maps of a group, and seals the block.
 pub(crate) fn seal_group(geometry: &Geometry, group: u64, block: &mut [u8], now_seconds: i64) {
     derive::recompute_group(geometry, group, block);
-    GroupHeader::of_mut(block).time.set(now_seconds);
+    let header = GroupHeader::of_mut(block);
+    header.time.set(now_seconds);
+    if header.old_time.get() != 0 {
+        header.old_time.set(now_seconds as i32); // whoever fills it keeps the low half there
+    }
     geometry.seal_group(block);
 }
 

@@ -204,7 +204,6 @@ fn a_disk_of_the_other_byte_order_has_the_same_shape() {
 
     let geometry = Geometry::parse_any_order(block).expect("it is good");
     assert_eq!(geometry.byte_order, ByteOrder::Big);
-    assert_eq!(Geometry { byte_order: ByteOrder::Little, ..geometry.clone() }, disk.geometry);
     assert_eq!(geometry.verify_superblock(block), Ok(()));
     assert_eq!(Geometry::parse(superblock(block, 0)), Ok(disk.geometry));
 }
