@@ -157,12 +157,16 @@ impl Ffs {
         let blocks = offset / block_size..block_count(self.geometry(), end);
         let mut pages = Vec::new();
         let mut reserved = Reservation { engine: self, blocks: 0 };
+        let landed = node.dinode().size.get();
+        // The first write behind the end also pays for an old last block that has to grow.
+        let mut tail = u64::from(end > landed && node.size() <= landed);
         for lbn in blocks.clone() {
             let start = (lbn * block_size).max(offset);
             let stop = ((lbn + 1) * block_size).min(end);
             let new = (start - offset) as usize..(stop - offset) as usize;
             let bytes = self.merge(node, lbn, start % block_size, data, new).await?;
-            let need = self.page_reservation(node, lbn).await?;
+            let follows = lbn > blocks.start;
+            let need = self.page_reservation(node, lbn, follows).await? + std::mem::take(&mut tail);
             reserved.add(need, privileged)?;
             pages.push((lbn, Page { data: bytes, reserved: need }));
         }
@@ -208,23 +212,28 @@ impl Ffs {
         Ok(merged.freeze())
     }
 
-    /// Whole blocks to set aside so that landing this page cannot meet a full disk: its own, those
-    /// that lead to it, and one for an old last block that has to grow.
-    async fn page_reservation(&self, node: &Rc<Node>, lbn: u64) -> Result<u64, FsError> {
+    /// Whole blocks to set aside so that landing this page cannot meet a full disk: its own and
+    /// those that lead to it, unless the page before it, which it `follows`, pays for these. A
+    /// block that is there is overwritten where it is, and needs none.
+    async fn page_reservation(
+        &self,
+        node: &Rc<Node>,
+        lbn: u64,
+        follows: bool,
+    ) -> Result<u64, FsError> {
         if node.pages.borrow().get(lbn).is_some() {
             return Ok(0);
         }
-        let tail = u64::from(node.pages.borrow().is_empty());
         if self.map().find(&node.dinode(), None, lbn).await? != 0 {
-            return Ok(tail);
+            return Ok(0);
         }
         let geometry = self.geometry();
         let levels = depth(geometry, lbn)?;
-        let has_neighbour = lbn > 0 && node.pages.borrow().get(lbn - 1).is_some();
+        let has_neighbour = follows || lbn > 0 && node.pages.borrow().get(lbn - 1).is_some();
         let begins = lbn >= DIRECT_POINTERS as u64
             && (lbn - DIRECT_POINTERS as u64).is_multiple_of(geometry.pointers_per_indirect);
         let leading = if has_neighbour && !begins { 0 } else { levels };
-        Ok(1 + leading + tail)
+        Ok(1 + leading)
     }
 
     fn put_page(&self, node: &Node, lbn: u64, mut page: Page) {
