@@ -47,6 +47,20 @@ fn symbolic_links_are_followed() {
 }
 
 #[test]
+fn a_disk_of_the_other_byte_order_is_read_alike() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let (Some(little), Some(big)) = (freebsd_disk("little", &folder), freebsd_disk("big", &other))
+    else {
+        return;
+    };
+    for (command, path) in
+        [("ls", "/"), ("ls", "dir1/dir2/dir3"), ("cat", "link1"), ("cat", "long-link")]
+    {
+        assert_eq!(on(command, &little, &[path]).good(), on(command, &big, &[path]).good());
+    }
+}
+
+#[test]
 fn a_disk_that_is_looked_at_does_not_change() {
     let folder = Folder::new();
     let Some(image) = freebsd_disk("little", &folder) else { return };

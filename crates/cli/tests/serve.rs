@@ -8,14 +8,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use common::{Folder, assert_clean, duramen, on};
+use common::{Folder, assert_clean, duramen, freebsd_disk, on};
 use futures::executor::block_on;
 use nfs3_client::io::{AsyncRead, AsyncWrite};
 use nfs3_client::{MountClient, Nfs3Client};
 use nfs3_types::mount::dirpath;
 use nfs3_types::nfs3::{
-    CREATE3args, Nfs3Result, READ3args, WRITE3args, createhow3, diropargs3, nfs_fh3, sattr3,
-    stable_how,
+    CREATE3args, LOOKUP3args, Nfs3Result, READ3args, WRITE3args, createhow3, diropargs3, nfs_fh3,
+    nfsstat3, sattr3, stable_how,
 };
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::Opaque;
@@ -141,6 +141,29 @@ fn what_was_acknowledged_survives_a_kill() {
     assert_eq!(on("ls", &volume, &[]).good(), "answer\nletter\n");
     assert_eq!(on("cat", &volume, &["letter"]).good(), "dear friend");
     assert_clean(&volume.join("disk.img"));
+}
+
+#[test]
+fn a_disk_of_the_other_byte_order_is_served_but_not_written() {
+    let folder = Folder::new();
+    let Some(image) = freebsd_disk("big", &folder) else { return };
+    let before = fs::read(&image).expect("it is there");
+    let serving = Serving::start(&[&image], &[]);
+    let (mut client, root) = serving.mount("freebsd");
+    let place = |name: &'static str| diropargs3 { dir: root.clone(), name: name.as_bytes().into() };
+    let found = block_on(client.lookup(&LOOKUP3args { what: place("file1") })).expect("a reply");
+    let read = READ3args { file: good(found).object, offset: 0, count: 100 };
+    let read = good(block_on(client.read(&read)).expect("a reply"));
+    assert_eq!(&*read.data, b"This is a simple file.\n");
+
+    let how = createhow3::GUARDED(sattr3::default());
+    let new = CREATE3args { where_: place("new"), how };
+    match block_on(client.create(&new)).expect("a reply") {
+        Nfs3Result::Err((status, _)) => assert_eq!(status, nfsstat3::NFS3ERR_ROFS),
+        Nfs3Result::Ok(_) => panic!("it was made"),
+    }
+    assert!(serving.stop().success());
+    assert!(fs::read(&image).expect("it is there") == before, "it has changed");
 }
 
 #[test]

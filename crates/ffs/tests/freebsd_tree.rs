@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use common::volume::{Volume, reopen};
 use common::{MemoryDisk, World, findings, freebsd_disk};
+use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::{OpenOptions, ReadOnlyReason, open};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use namespace::Namespace;
-use vfs::{Attributes, Credentials, FileKind, FileSystem, FsStat, ObjectId, Stability};
+use vfs::{Attributes, Credentials, FileKind, FileSystem, FsError, FsStat, ObjectId, Stability};
 
 fn disk_of(bytes: &[u8]) -> Rc<MemoryDisk> {
     let disk = MemoryDisk::new(bytes.len() as u64);
@@ -136,6 +137,27 @@ fn both_byte_orders_show_the_same_files() {
             assert!(other[sparse].1.iter().any(|&byte| byte != 0), "{sparse} has data");
         }
         assert_eq!(stat(&little).await, stat(&big).await);
+    });
+}
+
+#[test]
+fn damage_is_found_on_a_disk_of_the_other_byte_order_too() {
+    let Some(mut bytes) = freebsd_disk("big") else { return };
+    let block = &mut bytes.clone()[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
+    let geometry = Geometry::parse_any_order(block).expect("it is good");
+    let world = World::new(1);
+    world.run(async {
+        let (volume, _) = open_to_write(&world, &disk_of(&bytes)).await;
+        let file = volume.lookup(volume.files.root(), "file1").await.expect("it is there");
+        let position = geometry.inode_position(file.ino.0);
+        // The least significant byte of its length.
+        let length = geometry.byte_address(position.fragment) as usize + position.offset + 23;
+        assert_eq!(bytes[length], 23);
+        bytes[length] = 24;
+        let (volume, _) = open_to_write(&world, &disk_of(&bytes)).await;
+        let refused = volume.lookup(volume.files.root(), "file1").await;
+        assert_eq!(refused, Err(FsError::Corrupt));
+        volume.lookup(volume.files.root(), "file3").await.expect("it lies beside the damage");
     });
 }
 
