@@ -239,7 +239,8 @@ impl Ffs {
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
             buffer
         } else {
-            let (old, _) = self.directory_buffer(Some(update), node, size - CHUNK_SIZE as u64).await?;
+            let (old, _) =
+                self.directory_buffer(Some(update), node, size - CHUNK_SIZE as u64).await?;
             self.lengthen_run(update, node, lbn, old, length, at).await?
         };
         update.change_inode(node, Intent::SizeSet, |dinode| dinode.size.set(new_size));
@@ -346,7 +347,7 @@ impl Ffs {
         let (buffer, offset) = self.directory_buffer(Some(update), node, slot.offset).await?;
         let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
         let edit = Edit::Entry { offset, ino, kind, layout: Vec::new() };
-        update.push(Intent::EntryAdded, &buffer, edit);
+        update.push(Intent::EntryRetargeted, &buffer, edit);
         let change = IndexChange::Retargeted { name: name.as_bytes().into(), ino: target.ino };
         update.index_changes.push((node.clone(), change));
         Ok(())
@@ -360,7 +361,8 @@ impl Ffs {
         parent: &Node,
     ) -> Result<(), FsError> {
         self.load_directory(node).await?;
-        let (buffer, at) = self.directory_buffer(Some(update), node, dir::DOT_DOT_OFFSET as u64).await?;
+        let (buffer, at) =
+            self.directory_buffer(Some(update), node, dir::DOT_DOT_OFFSET as u64).await?;
         let (ino, kind) = (parent.ino as u32, kind_bits(parent.kind));
         let edit = Edit::Entry { offset: at, ino, kind, layout: Vec::new() };
         update.push(Intent::ParentRetargeted, &buffer, edit);

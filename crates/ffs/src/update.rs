@@ -51,8 +51,10 @@ pub enum Intent {
     PointerSet,
     /// An inode's own pointers appeared or moved, with its size and block count.
     SizeSet,
-    /// A name appeared in a directory, or names another file now.
+    /// A name appeared in a directory.
     EntryAdded,
+    /// A name names another file now.
+    EntryRetargeted,
     /// A directory that moved names its new parent.
     ParentRetargeted,
     /// A name is gone.

@@ -53,7 +53,7 @@ pub trait Policy: Ledger {
     fn name(&self) -> &'static str;
 }
 
-/// Whether a change only makes things appear, so that nothing is lost when it lands alone.
+/// Whether a change makes things appear or replaces one by another, and takes nothing away by itself.
 pub fn is_constructive(intent: Intent) -> bool {
     !matches!(
         intent,

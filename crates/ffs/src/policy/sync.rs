@@ -6,9 +6,9 @@
 //! ever waits for company.
 //!
 //! Ranks: 0 bits taken, payload, blocks of inodes; 1 blocks and inodes initialised, links added;
-//! 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them, '..' of a moved
-//! directory; 4 names go; 5 links go, files become shorter; 6 pointers behind their end go; 7 bits
-//! given back. So what a cut leaves of a write or a truncation is the old file or the new one, and
+//! 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them; 4 names name another
+//! file, '..' of a moved directory; 5 names go; 6 links go, files become shorter; 7 pointers behind
+//! their end go; 8 bits given back. So what a cut leaves of a write or a truncation is the old file or the new one, and
 //! perhaps pointers behind its end. A create takes three flushes, as does the removal of a small
 //! file.
 //!
@@ -17,9 +17,11 @@
 //!
 //! Invariants:
 //! 1. A delta lands only when all items of its Update with lower ranks are durable.
-//! 2. A destructive delta (rank 4 and up) lands only when every earlier Update has nothing
-//!    constructive left to land: a name never goes before the name that replaces it, even if that
-//!    came with another Update, has appeared.
+//! 2. A delta that replaces or takes away (rank 4 and up) lands only when every earlier Update is
+//!    *revealed*, all of it up to rank 4 durable. So a name never goes, and is never taken over,
+//!    before the name that replaces it, even if that came with another Update, has appeared. And
+//!    where '..' of a directory points, there is a path from the root: a rebuild that believes
+//!    '..' never makes a loop of directories that changed places one after the other.
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
 //! 5. After the first failed write or flush nothing is ever reported durable again.
@@ -42,9 +44,11 @@ use crate::buffer::{Buffer, Delta};
 use crate::home::Home;
 use crate::update::{Intent, Item};
 
-const RANKS: usize = 8;
+const RANKS: usize = 9;
+/// The first rank that replaces something: from it on, earlier Updates are waited for.
+const REPLACING: usize = 4;
 /// The first rank that takes something away.
-const DESTRUCTIVE: usize = 4;
+const DESTRUCTIVE: usize = 5;
 
 /// An Update of which something is not durable yet: how many items of each rank.
 struct Flight {
@@ -164,7 +168,7 @@ impl Sync {
         let mut all_revealed = true;
         let mut reached = BTreeMap::new();
         for (&sequence, flight) in flights.iter() {
-            let limit = if all_revealed { RANKS } else { DESTRUCTIVE - 1 }; // invariant 2
+            let limit = if all_revealed { RANKS } else { REPLACING - 1 }; // invariant 2
             reached.insert(sequence, flight.current().min(limit));
             all_revealed &= flight.is_revealed();
         }
@@ -205,11 +209,12 @@ impl Sync {
             | Intent::InodeInitialised
             | Intent::LinkAdded => 1,
             Intent::PointerSet | Intent::EntryAdded => 2,
-            Intent::SizeSet | Intent::ParentRetargeted => 3,
-            Intent::EntryDropped => 4,
-            Intent::LinkDropped | Intent::SizeCleared => 5,
-            Intent::PointerCleared => 6,
-            Intent::MapGivenBack => 7,
+            Intent::SizeSet => 3,
+            Intent::EntryRetargeted | Intent::ParentRetargeted => 4,
+            Intent::EntryDropped => 5,
+            Intent::LinkDropped | Intent::SizeCleared => 6,
+            Intent::PointerCleared => 7,
+            Intent::MapGivenBack => 8,
             Intent::AttributesSet => return None, // joins the others, see `rank`
         })
     }
@@ -224,7 +229,7 @@ impl Policy for Sync {
         // Attributes need no order: they go with the last flush that is needed anyway, but not
         // with the bits that are given back, which nobody waits to see.
         let last = items.iter().filter_map(|item| Self::rank_of(item.intent)).max().unwrap_or(0);
-        let free = last.min(5);
+        let free = last.min(6);
         let ranks = items.iter().map(|item| Self::rank_of(item.intent).unwrap_or(free));
         let ranks: Vec<u8> = ranks.collect();
         debug_assert!(items.iter().zip(&ranks).all(|(item, &rank)| {
