@@ -2,13 +2,14 @@
 //!
 //! Layers, from the bottom:
 //!
-//! * [`layout`] alone knows bytes; [`derive`] computes what follows from maps; [`mkfs`] makes
+//! * [`layout`] alone knows bytes; [`mod@derive`] computes what follows from maps; [`mkfs`] makes
 //!   disks.
 //! * `buffer` and `home`: metadata blocks in memory, each the current image plus the deltas that
 //!   are not durable yet, and the device below them.
 //! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
-//!   designs differ. * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block
-//!   pointers, directory chunks, data on its way.
+//!   designs differ.
+//! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers, directory
+//!   chunks, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`] and [`rebuild`]: opening, stopping, and coming back after a cut.
@@ -33,6 +34,8 @@ mod map;
 pub mod mkfs;
 pub mod mount;
 mod pages;
+#[doc(hidden)]
+pub mod planted;
 pub mod policy;
 pub mod rebuild;
 mod size;
