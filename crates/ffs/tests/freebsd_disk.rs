@@ -9,7 +9,7 @@ use ffs::layout::{
     SUPERBLOCK_ROOM, Summary, Superblock,
 };
 use vfs::FileKind;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 struct Disk {
     bytes: Vec<u8>,
@@ -206,6 +206,28 @@ fn a_disk_of_the_other_byte_order_has_the_same_shape() {
     assert_eq!(geometry.byte_order, ByteOrder::Big);
     assert_eq!(geometry.verify_superblock(block), Ok(()));
     assert_eq!(Geometry::parse(superblock(block, 0)), Ok(disk.geometry));
+}
+
+#[test]
+fn a_superblock_of_the_other_byte_order_says_the_same_in_every_field() {
+    let (Some(disk), Some(mut bytes)) = (Disk::open(), common::freebsd_disk("big")) else { return };
+    let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
+    Geometry::parse_any_order(block).expect("it is good");
+    let mut turned = *superblock(block, 0);
+    let little = superblock(&disk.bytes, SUPERBLOCK_ADDRESS);
+    let minutes = |one: i64, other: i64| (one - other).abs() / 60;
+    assert!(minutes(turned.time.get(), little.time.get()) < 60);
+    assert!(minutes(turned.mount_time.get(), little.mount_time.get()) < 60);
+    assert!(minutes(turned.id[0].get().into(), little.id[0].get().into()) < 60);
+    // These differ from disk to disk.
+    turned.time = little.time;
+    turned.mount_time = little.mount_time;
+    turned.id = little.id;
+    turned.last_mount = little.last_mount;
+    turned.check_hash = little.check_hash;
+    let (turned, little) = (turned.as_bytes(), little.as_bytes());
+    let different: Vec<usize> = (0..little.len()).filter(|&at| turned[at] != little[at]).collect();
+    assert_eq!(different, []);
 }
 
 #[test]

@@ -38,53 +38,64 @@ struct Numbers {
     width: usize,
 }
 
-const fn numbers(start: usize, end: usize, width: usize) -> Numbers {
-    assert!((end - start).is_multiple_of(width));
+const fn numbers(width: usize, start: usize, end: usize) -> Numbers {
+    assert!((end - start).is_multiple_of(width), "whole numbers");
     Numbers { place: start..end, width }
 }
 
-const SUPERBLOCK: [Numbers; 11] = [
-    numbers(0, offset_of!(Superblock, modified), 4),
-    numbers(offset_of!(Superblock, system_id), offset_of!(Superblock, reserved_720), 8),
-    numbers(offset_of!(Superblock, group_rotor), offset_of!(Superblock, in_core), 4),
-    numbers(
-        offset_of!(Superblock, max_extent_size),
-        offset_of!(Superblock, unreferenced_inodes),
-        4,
-    ),
-    numbers(offset_of!(Superblock, unreferenced_inodes), offset_of!(Superblock, pending_inodes), 8),
-    numbers(offset_of!(Superblock, pending_inodes), offset_of!(Superblock, mount_time), 4),
-    numbers(offset_of!(Superblock, mount_time), offset_of!(Superblock, journal_free_list), 8),
-    numbers(offset_of!(Superblock, journal_free_list), offset_of!(Superblock, max_file_size), 4),
-    numbers(offset_of!(Superblock, max_file_size), offset_of!(Superblock, state), 8),
-    numbers(offset_of!(Superblock, state), offset_of!(Superblock, reserved_1356), 4),
-    numbers(offset_of!(Superblock, magic), size_of::<Superblock>(), 4),
-];
+/// The numbers of a structure by their width in bytes: from one field up to, and without, another,
+/// or a field alone.
+macro_rules! numbers {
+    ($structure:ident { $($width:literal: $first:ident $(.. $end:ident)?),+ $(,)? }) => {
+        [$(numbers(
+            $width,
+            offset_of!($structure, $first),
+            numbers!(@end $structure, $width, $first $(, $end)?),
+        ),)+]
+    };
+    (@end $structure:ident, $width:literal, $first:ident) => {
+        offset_of!($structure, $first) + $width
+    };
+    (@end $structure:ident, $width:literal, $first:ident, $end:ident) => {
+        offset_of!($structure, $end)
+    };
+}
 
-const GROUP_HEADER: [Numbers; 4] = [
-    numbers(0, offset_of!(GroupHeader, old_cylinders), 4),
-    numbers(offset_of!(GroupHeader, old_cylinders), offset_of!(GroupHeader, fragments), 2),
-    numbers(offset_of!(GroupHeader, fragments), offset_of!(GroupHeader, time), 4),
-    numbers(offset_of!(GroupHeader, time), offset_of!(GroupHeader, reserved_144), 8),
-];
+const SUPERBLOCK: [Numbers; 11] = numbers!(Superblock {
+    4: reserved_0..modified,
+    8: system_id,
+    4: group_rotor,
+    4: max_extent_size,
+    8: unreferenced_inodes..pending_inodes,
+    4: pending_inodes..mount_time,
+    8: mount_time,
+    4: journal_free_list..max_file_size,
+    8: max_file_size..state,
+    4: state,
+    4: magic,
+});
 
-const INODE: [Numbers; 7] = [
-    numbers(0, offset_of!(Dinode, uid), 2),
-    numbers(offset_of!(Dinode, uid), offset_of!(Dinode, size), 4),
-    numbers(offset_of!(Dinode, size), offset_of!(Dinode, mtime_nanoseconds), 8),
-    numbers(offset_of!(Dinode, mtime_nanoseconds), offset_of!(Dinode, attribute_blocks), 4),
-    numbers(offset_of!(Dinode, attribute_blocks), offset_of!(Dinode, direct), 8),
-    numbers(offset_of!(Dinode, change), offset_of!(Dinode, free_link), 8),
-    numbers(offset_of!(Dinode, free_link), offset_of!(Dinode, spare), 4),
-];
+const GROUP_HEADER: [Numbers; 4] = numbers!(GroupHeader {
+    4: reserved_0..old_cylinders,
+    2: old_cylinders..fragments,
+    4: fragments..time,
+    8: time,
+});
+
+const INODE: [Numbers; 7] = numbers!(Dinode {
+    2: mode..uid,
+    4: uid..size,
+    8: size..mtime_nanoseconds,
+    4: mtime_nanoseconds..attribute_blocks,
+    8: attribute_blocks..direct,
+    8: change,
+    4: free_link..spare,
+});
 
 /// The pointers of an inode, or its device number.
-const POINTERS: [Numbers; 1] = [numbers(offset_of!(Dinode, direct), offset_of!(Dinode, change), 8)];
+const POINTERS: [Numbers; 1] = numbers!(Dinode { 8: direct..change });
 
-const ENTRY_HEADER: [Numbers; 2] = [
-    numbers(offset_of!(EntryHeader, inode), offset_of!(EntryHeader, record_length), 4),
-    numbers(offset_of!(EntryHeader, record_length), offset_of!(EntryHeader, kind), 2),
-];
+const ENTRY_HEADER: [Numbers; 2] = numbers!(EntryHeader { 4: inode, 2: record_length });
 
 fn turn(bytes: &mut [u8], structure: &[Numbers]) {
     for Numbers { place, width } in structure {
