@@ -8,8 +8,8 @@
 //!   are not durable yet, and the device below them.
 //! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
 //!   designs differ.
-//! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers, directory
-//!   chunks, data on its way.
+//! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers,
+//!   directory chunks, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`] and [`rebuild`]: opening, stopping, and coming back after a cut.
