@@ -55,4 +55,5 @@ mod listing;
 mod mounting;
 mod refusals;
 mod rename;
+mod together;
 mod user;
