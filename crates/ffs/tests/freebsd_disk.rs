@@ -6,8 +6,9 @@ use ffs::derive::{self, BadGroup, bits};
 use ffs::layout::{
     BadSuperblock, ByteOrder, Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE,
     RECOVERY_RECORD_ADDRESS, ROOT_INODE, RecoveryRecord, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC,
-    SUPERBLOCK_ROOM, Summary, Superblock,
+    SUPERBLOCK_ROOM, Summary, Superblock, mode_of,
 };
+use runtime::Random;
 use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -260,6 +261,48 @@ fn group_blocks_of_the_other_byte_order_pass_the_same_checks() {
         geometry.turn_group(&mut damaged);
         let refused = derive::check_group(&geometry, group, &damaged);
         assert!(matches!(refused, Err(BadGroup::Hash { .. })), "{refused:?}");
+    }
+}
+
+/// The shape of the big-endian disk.
+fn big_geometry() -> Option<Geometry> {
+    let mut bytes = common::freebsd_disk("big")?;
+    let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
+    Some(Geometry::parse_any_order(block).expect("it is good"))
+}
+
+#[test]
+fn device_numbers_are_turned_and_short_targets_are_not() {
+    let Some(geometry) = big_geometry() else { return };
+    let mut block = [0_u8; 512];
+    let (device, link) = block.split_at_mut(256);
+    device[..2].copy_from_slice(&mode_of(FileKind::BlockDevice, 0o640).to_be_bytes());
+    device[112..120].copy_from_slice(&0x1234_u64.to_be_bytes());
+    link[..2].copy_from_slice(&mode_of(FileKind::Symlink, 0o777).to_be_bytes());
+    link[16..24].copy_from_slice(&9_u64.to_be_bytes());
+    link[112..121].copy_from_slice(b"somewhere");
+    geometry.turn_inodes(&mut block);
+
+    let (device, link) = (Dinode::at(&block, 0), Dinode::at(&block, 256));
+    assert_eq!(device.device(), vfs::Device { major: 0x12, minor: 0x34 });
+    assert_eq!(device.permissions(), 0o640);
+    assert_eq!(link.kind(), Some(FileKind::Symlink));
+    assert!(link.inline_symlink_area().starts_with(b"somewhere\0"));
+}
+
+#[test]
+fn no_bytes_are_too_bad_to_be_turned() {
+    let Some(geometry) = big_geometry() else { return };
+    let chance = common::Seeded::new(9);
+    for _ in 0..2000 {
+        let mut block: Vec<u8> = (0..1024).map(|_| chance.next_u64() as u8).collect();
+        // Record lengths are small, so that the walk through a chunk does not end at once.
+        for word in block.chunks_exact_mut(4) {
+            (word[0], word[1]) = (0, word[1] & 0x3c);
+        }
+        for turn in [Geometry::turn_directory, Geometry::turn_inodes, Geometry::turn_indirect] {
+            turn(&geometry, &mut block.clone());
+        }
     }
 }
 
