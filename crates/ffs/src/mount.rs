@@ -105,8 +105,8 @@ impl std::fmt::Display for ReadOnlyReason {
         f.write_str(match self {
             Self::Device => "the disk is write-protected",
             Self::ByteOrder => {
-                "it is big-endian, written on a machine of the other byte order; to serve its files \
-                 for writing, copy them to a volume of this server"
+                "it is big-endian, written on a machine of the other byte order; to write to its \
+                 files, copy them to a volume of this server"
             }
             Self::Journal => {
                 "it has a soft-updates journal, which would go stale; switch it off with \

@@ -13,9 +13,9 @@
 //! numbered through all groups, so that a number alone says where its 256 bytes lie.
 //!
 //! Here are the structures as they lie on disk, little-endian and without alignment, and
-//! [`Geometry`], the checked answer to "where is what". What a machine of the other byte order wrote
-//! is turned into them right behind the read, and is never written. Nothing here does I/O, and
-//! nothing here knows what a change of one structure means for another: counts that follow from
+//! [`Geometry`], the checked answer to "where is what". What a machine of the other byte order
+//! wrote is turned into them right behind the read, and is never written. Nothing here does I/O,
+//! and nothing here knows what a change of one structure means for another: counts that follow from
 //! maps are in [`crate::derive`].
 //!
 //! Invariants:
