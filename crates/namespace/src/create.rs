@@ -37,21 +37,27 @@ impl<S: Store> Namespace<S> {
             CreateHow::Unchecked(attributes) | CreateHow::Guarded(attributes) => attributes,
             CreateHow::Exclusive(_) => SetAttributes { mode: Some(0), ..Default::default() },
         };
-        let held = parent.lock().exclusive().await;
-        access::check(who, &parent.attributes(), EXECUTE)?;
-        if let Some(existing) = self.find_under_lock(call, &parent, name).await? {
-            drop(held);
-            return self.create_existing(call, who, existing, how).await;
+        if attributes.size.is_some_and(|size| size > self.store.fsinfo().max_file_size) {
+            return Err(FsError::FileTooLarge); // now, for later there would be a file
         }
-        let verifier = match how {
-            CreateHow::Exclusive(verifier) => Some(verifier),
-            _ => None,
-        };
-        let mut new = new_file(who, &parent, FileKind::Regular, &attributes);
-        new.verifier = verifier;
-        let node = self.add(call, who, &parent, name, new).await?;
-        drop(held);
-        self.finish(call, who, &node, attributes).await
+        loop {
+            let held = parent.lock().exclusive().await;
+            access::check(who, &parent.attributes(), EXECUTE)?;
+            if let Some(existing) = self.find_under_lock(call, &parent, name).await? {
+                drop(held);
+                match self.create_existing(call, who, existing, how).await {
+                    Err(FsError::Stale) => continue, // removed meanwhile: look again
+                    other => return other,
+                }
+            }
+            let mut new = new_file(who, &parent, FileKind::Regular, &attributes);
+            if let CreateHow::Exclusive(verifier) = how {
+                new.verifier = Some(verifier);
+            }
+            let node = self.add(call, who, &parent, name, new).await?;
+            drop(held);
+            return self.finish(call, who, &node, attributes).await;
+        }
     }
 
     /// CREATE of a name that is there.
@@ -99,7 +105,10 @@ impl<S: Store> Namespace<S> {
         let later = SetAttributes { size: later.size.filter(|&size| size > 0), ..later };
         if later != SetAttributes::default() {
             let mut inner = Call::new();
-            self.change_attributes(&mut inner, who, node, later, None).await?;
+            match self.change_attributes(&mut inner, who, node, later, None).await {
+                Ok(()) | Err(FsError::Stale) => {} // it was made, even if somebody removed it since
+                Err(error) => return Err(error),
+            }
         }
         call.saw(node);
         Ok(Found { id: node.id(), attributes: node.attributes() })
