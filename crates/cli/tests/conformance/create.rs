@@ -239,3 +239,17 @@ fn a_new_file_belongs_to_its_maker_and_to_the_group_of_its_directory() {
         assert_eq!(found.mode, 0o4644); // neither of a foreign group nor sticky
     });
 }
+
+#[test]
+fn a_create_that_is_refused_leaves_no_file() {
+    with_volume(async |house: House| {
+        let mut root = house.superuser().await;
+        let top = root.root.clone();
+        let largest = root.fsinfo(&top).await.unwrap().maxfilesize;
+        for how in [createhow3::GUARDED, createhow3::UNCHECKED] {
+            let made = root.create(&top, "file", how(size(largest + 1))).await;
+            assert_eq!(made, Err(NFS3ERR_FBIG));
+        }
+        assert_eq!(root.names(&top).await, [""; 0]);
+    });
+}

@@ -5,7 +5,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
 use crate::house::{House, with_volume};
-use crate::user::User;
+use crate::user::{User, size};
 
 async fn users(house: &House, count: usize) -> Vec<User> {
     join_all((0..count).map(|_| house.superuser())).await
@@ -146,5 +146,29 @@ fn who_writes_side_by_side_does_not_lose_the_others_bytes() {
         let (found, eof) = all[0].read(file, 0, 1 << 20).await.unwrap();
         let expected: Vec<u8> = (0..180_000).map(|i| b'A' + (i / 1000 % 6) as u8).collect();
         assert!(found == expected && eof);
+    });
+}
+
+/// Who opens a file with O_CREAT and O_TRUNC gets one, whatever others remove meanwhile.
+#[test]
+fn an_unchecked_create_and_a_remove_side_by_side_both_find_what_they_need() {
+    with_volume(async |house: House| {
+        let mut all = users(&house, 6).await;
+        let top = all[0].root.clone();
+        let (top, name) = (&top, "name");
+        let walks = all.iter_mut().enumerate().map(async |(number, user)| {
+            for step in 0..100 {
+                if number % 3 == 2 {
+                    let removed = user.remove(top, name).await.err();
+                    assert!(matches!(removed, None | Some(NFS3ERR_NOENT)), "{removed:?}");
+                } else {
+                    let how = createhow3::UNCHECKED(size(step % 2 * 1000));
+                    let file = user.create(top, name, how).await.expect("it is made or cut");
+                    // Holds the file for a while, so that others have to wait for it.
+                    let _ = user.put(&file, 0, &[7; 20_000]).await;
+                }
+            }
+        });
+        join_all(walks).await;
     });
 }
