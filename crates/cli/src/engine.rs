@@ -23,7 +23,8 @@ pub(crate) struct OpenVolume {
     pub(crate) file_system: Rc<dyn FileSystem>,
 }
 
-/// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with a progress bar for whoever watches.
+/// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
+/// a progress bar for whoever watches.
 ///
 /// # Errors
 /// [`Failure`] when it cannot be opened that way.

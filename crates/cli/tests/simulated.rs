@@ -1,5 +1,5 @@
-//! The whole server in one simulated world: bytes of a call go in at the dispatcher, and a disk that
-//! loses power lies at the bottom. In between is what is served in production, unchanged.
+//! The whole server in one simulated world: bytes of a call go in at the dispatcher, and a disk
+//! that loses power lies at the bottom. In between is what is served in production, unchanged.
 //!
 //! A client makes files, writes some of them UNSTABLE, and keeps the handles. The power goes at a
 //! random moment; the server comes back on what is left; the client uses its handles again.

@@ -54,8 +54,8 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
-    /// Whether a directory changes its parent is known only after looking, and then one more lock is
-    /// needed: so look, lock, and look again. False when what was found was replaced meanwhile.
+    /// Whether a directory changes its parent is known only after looking, and then one more lock
+    /// is needed: so look, lock, and look again. False when what was found was replaced meanwhile.
     async fn rename_once(
         &self,
         call: &mut Call<S::Node>,

@@ -53,7 +53,8 @@ pub trait Policy: Ledger {
     fn name(&self) -> &'static str;
 }
 
-/// Whether a change makes things appear or replaces one by another, and takes nothing away by itself.
+/// Whether a change makes things appear or replaces one by another, and takes nothing away by
+/// itself.
 pub fn is_constructive(intent: Intent) -> bool {
     !matches!(
         intent,
