@@ -150,6 +150,7 @@ fn devices_keep_their_numbers() {
             let found = root.getattr(&file).await.unwrap();
             assert_eq!((found.type_, found.rdev, found.mode), (kind, rdev, 0o600));
         }
+        house.judge().await;
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
@@ -53,6 +54,11 @@ impl MemoryDisk {
     /// Changes bytes behind everybody's back.
     pub(crate) fn put(&self, offset: u64, bytes: &[u8]) {
         self.bytes.borrow_mut()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Copies it to a file.
+    pub(crate) fn save(&self, path: &Path) {
+        std::fs::write(path, &*self.bytes.borrow()).expect("there is room");
     }
 
     fn check(&self, verb: Verb, request: &Request<'_>) -> Result<(), IoError> {

@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use vfs::FileSystem;
 
+use crate::common::{Folder, assert_clean};
 use crate::disk::MemoryDisk;
 use crate::user::User;
 
@@ -99,11 +100,24 @@ impl House {
 
     /// The same, with something done to the disk in between.
     pub(crate) async fn restart_after(&mut self, change: impl FnOnce(&MemoryDisk)) {
+        self.stop().await;
+        change(&self.disk);
+        self.serving = serve(&self.runtime, &self.disk).await;
+    }
+
+    async fn stop(&mut self) {
         self.serving.handle.stop();
         let ended = (&mut self.serving.running).await.expect("it does not panic");
         ended.expect("a clean end");
-        change(&self.disk);
-        self.serving = serve(&self.runtime, &self.disk).await;
+    }
+
+    /// Stops the server and lets the independent checker judge the disk, where there is a checker.
+    pub(crate) async fn judge(mut self) {
+        self.stop().await;
+        let folder = Folder::new();
+        let image = folder.path("disk.img");
+        self.disk.save(&image);
+        assert_clean(&image);
     }
 
     /// Cuts the power: another server, of the disk as it is now. The old one knows nothing of it.

@@ -43,6 +43,8 @@
 //! either, since UFS2 supports all that the protocol asks for.
 
 mod attributes;
+#[path = "../common/mod.rs"]
+mod common;
 mod create;
 mod data;
 mod disk;

@@ -123,6 +123,7 @@ fn renames_in_all_directions_end_and_lose_nothing() {
             assert_eq!(inner, 3);
             house.cut().await;
         }
+        house.judge().await;
     });
 }
 
@@ -146,6 +147,7 @@ fn who_writes_side_by_side_does_not_lose_the_others_bytes() {
         let (found, eof) = all[0].read(file, 0, 1 << 20).await.unwrap();
         let expected: Vec<u8> = (0..180_000).map(|i| b'A' + (i / 1000 % 6) as u8).collect();
         assert!(found == expected && eof);
+        house.judge().await;
     });
 }
 
@@ -170,5 +172,6 @@ fn an_unchecked_create_and_a_remove_side_by_side_both_find_what_they_need() {
             }
         });
         join_all(walks).await;
+        house.judge().await;
     });
 }
