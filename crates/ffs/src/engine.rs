@@ -26,6 +26,7 @@ use crate::inode::Node;
 use crate::layout::{Dinode, Geometry, GroupHeader};
 use crate::map::Map;
 use crate::mount::OpenSuperblock;
+use crate::planted::{Bug, is_planted};
 use crate::policy::{Policy, Staged};
 use crate::update::Update;
 
@@ -270,6 +271,9 @@ impl Ffs {
         let nodes = update.finish(self.seal());
         let sequence = self.policy.next_sequence();
         let ranks = self.policy.rank(&update.items);
+        if is_planted(Bug::EarlyReuse) {
+            update.freed.retain(|freed| self.allocator.holds_metadata(freed));
+        }
         for freed in &update.freed {
             self.allocator.hold_freed(freed);
         }

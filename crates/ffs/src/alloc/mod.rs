@@ -223,6 +223,16 @@ impl Allocator {
         self.hold(freed.0);
     }
 
+    /// Whether a buffer may have something left to write there, or an inode is freed.
+    pub(crate) fn holds_metadata(&self, freed: &Freed) -> bool {
+        match freed.0 {
+            Run::Inode { .. } => true,
+            Run::Fragments { group, first, .. } => {
+                self.home.cached(self.geometry().group_base(group) + first as u64).is_some()
+            }
+        }
+    }
+
     /// The Update is durable: what it freed may be used again.
     pub(crate) fn free(&self, freed: Freed) {
         if let Run::Fragments { group, first, .. } = freed.0 {

@@ -8,9 +8,9 @@
 //! Ranks: 0 bits taken, payload, blocks of inodes; 1 blocks and inodes initialised, links added;
 //! 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them; 4 names name another
 //! file, '..' of a moved directory; 5 names go; 6 links go, files become shorter; 7 pointers behind
-//! their end go; 8 bits given back. So what a cut leaves of a write or a truncation is the old file or the new one, and
-//! perhaps pointers behind its end. A create takes three flushes, as does the removal of a small
-//! file.
+//! their end go; 8 bits given back. So what a cut leaves of a write or a truncation is the old file
+//! or the new one, and perhaps pointers behind its end. A create takes three flushes, as does the
+//! removal of a small file.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last rank completes
 //! (`Sync::advance`). Before that, a crash may show any rank-ordered part of it.
@@ -42,6 +42,7 @@ use vfs::{Ledger, Lost, Sequence};
 use super::{Policy, Staged, is_constructive};
 use crate::buffer::{Buffer, Delta};
 use crate::home::Home;
+use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Item};
 
 const RANKS: usize = 9;
@@ -152,6 +153,9 @@ impl Sync {
         for result in join_all(writes).await {
             result?;
         }
+        if is_planted(Bug::EarlyReceipts) {
+            self.advance(&written, self.next.get());
+        }
         let covered = self.next.get(); // payload of everything staged so far has been written
         self.home.flush().await?;
         self.advance(&written, covered);
@@ -168,6 +172,7 @@ impl Sync {
         let mut all_revealed = true;
         let mut reached = BTreeMap::new();
         for (&sequence, flight) in flights.iter() {
+            all_revealed |= is_planted(Bug::EarlyDrops);
             let limit = if all_revealed { RANKS } else { REPLACING - 1 }; // invariant 2
             reached.insert(sequence, flight.current().min(limit));
             all_revealed &= flight.is_revealed();
@@ -226,6 +231,9 @@ impl Policy for Sync {
     }
 
     fn rank(&self, items: &[Item]) -> Vec<u8> {
+        if is_planted(Bug::EqualRanks) {
+            return vec![0; items.len()];
+        }
         // Attributes need no order: they go with the last flush that is needed anyway, but not
         // with the bits that are given back, which nobody waits to see.
         let last = items.iter().filter_map(|item| Self::rank_of(item.intent)).max().unwrap_or(0);
@@ -244,6 +252,9 @@ impl Policy for Sync {
         self.next.set(sequence.0 + 1);
         let mut flight = Flight { remaining: [0; RANKS], payload: false };
         for item in items {
+            if item.buffer.is_none() && is_planted(Bug::UnflushedPayload) {
+                continue;
+            }
             flight.remaining[usize::from(item.rank)] += 1;
             match item.buffer {
                 Some(buffer) => {

@@ -10,11 +10,13 @@ const SECTOR: usize = 512;
 #[derive(Clone)]
 pub(crate) struct Content {
     versions: Vec<Rc<Vec<u8>>>,
+    /// Whether some of it is UNSTABLE: then blocks land in any order, with holes between them.
+    unstable: bool,
 }
 
 impl Content {
     pub(crate) fn empty() -> Self {
-        Self { versions: vec![Rc::default()] }
+        Self { versions: vec![Rc::default()], unstable: false }
     }
 
     /// What readers see.
@@ -24,6 +26,7 @@ impl Content {
 
     /// After an UNSTABLE write: all before is still possible.
     pub(crate) fn write_unstable(&mut self, offset: usize, data: &[u8]) {
+        self.unstable = true;
         self.versions.push(Rc::new(written(self.newest(), offset, data)));
     }
 
@@ -50,6 +53,7 @@ impl Content {
 
     /// After COMMIT.
     pub(crate) fn settle(&mut self) {
+        self.unstable = false;
         self.versions.drain(..self.versions.len() - 1);
     }
 
@@ -62,6 +66,7 @@ impl Content {
 
     /// Both at once: when it is not known how far several operations have come.
     pub(crate) fn join(&mut self, other: &Self) {
+        self.unstable |= other.unstable;
         self.versions.extend(other.versions.iter().cloned());
     }
 
@@ -74,12 +79,22 @@ impl Content {
         let (least, most) =
             (lengths.clone().min().unwrap_or(0), lengths.clone().max().unwrap_or(0));
         // UNSTABLE data lands by blocks: then the file ends with a block, or where it should.
-        let whole = found.len().is_multiple_of(SECTOR) && (least..=most).contains(&found.len());
+        let whole = self.unstable
+            && found.len().is_multiple_of(SECTOR)
+            && (least..=most).contains(&found.len());
         let long_enough = whole || lengths.clone().any(|length| length == found.len());
         long_enough
             && found.chunks(SECTOR).enumerate().all(|(index, sector)| {
-                self.versions.iter().any(|version| shows(version, index * SECTOR, sector))
+                self.versions.iter().any(|version| self.shows(version, index * SECTOR, sector))
             })
+    }
+
+    /// Whether `version` has `sector` at `offset`; where holes may be, with zeros behind its end.
+    fn shows(&self, version: &[u8], offset: usize, sector: &[u8]) -> bool {
+        let rest = version.get(offset..).unwrap_or_default();
+        let (there, behind) = sector.split_at(sector.len().min(rest.len()));
+        let hole = self.unstable && behind.iter().all(|&byte| byte == 0);
+        *there == rest[..there.len()] && (hole || behind.is_empty())
     }
 }
 
@@ -88,11 +103,4 @@ fn written(old: &[u8], offset: usize, data: &[u8]) -> Vec<u8> {
     new.resize(new.len().max(offset + data.len()), 0);
     new[offset..offset + data.len()].copy_from_slice(data);
     new
-}
-
-/// Whether `version`, with zeros behind its end, has `sector` at `offset`.
-fn shows(version: &[u8], offset: usize, sector: &[u8]) -> bool {
-    let rest = version.get(offset..).unwrap_or_default();
-    let (there, behind) = sector.split_at(sector.len().min(rest.len()));
-    *there == rest[..there.len()] && behind.iter().all(|&byte| byte == 0)
 }

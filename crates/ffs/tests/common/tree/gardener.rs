@@ -260,6 +260,7 @@ impl Gardener<'_> {
             0 => (block * (12 + block / 8) + self.below(block), 1 + self.below(2 * block)),
             1..=5 => (self.below(20 * block), 1 + self.below(6 * block)),
             6..=9 => (self.below(2 * block), 1 + self.below(block)),
+            10..=14 => (0, 1 + self.below(200)),
             _ => (0, 1 + self.below(1500)),
         }
     }

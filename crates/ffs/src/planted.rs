@@ -1,0 +1,38 @@
+//! Bugs that tests plant, to show that they would be found.
+//!
+//! Without the feature `planted-bugs` none can be planted, and nothing of this remains.
+
+use std::cell::Cell;
+
+/// A rule of the engine that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Everything of an Update lands in one round.
+    EqualRanks,
+    /// Names go, or are taken over, without a look at earlier Updates.
+    EarlyDrops,
+    /// Fragments that file data has left are taken again at once.
+    EarlyReuse,
+    /// Pointers may land in the same round as the data behind them.
+    UnflushedPayload,
+    /// Receipts come when everything is written, and not yet flushed.
+    EarlyReceipts,
+    /// Deltas of one field land in any order.
+    UnorderedFields,
+    /// A name that comes back takes any slot, so that it may stand twice.
+    WanderingNames,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Plants a bug in all engines of this thread, or removes it.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+pub(crate) fn is_planted(bug: Bug) -> bool {
+    cfg!(feature = "planted-bugs") && PLANTED.get() == Some(bug)
+}

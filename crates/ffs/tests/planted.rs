@@ -1,0 +1,59 @@
+//! Breaking a rule of the engine is noticed: each planted bug is found by some cut of a few runs.
+
+mod common;
+
+use common::cutting::sizes;
+use common::tree::run::{Setting, record};
+use ffs::planted::{Bug, plant};
+use sim::Honesty;
+
+/// Looks for `bug`, first in a run that shows it soon.
+fn is_found(bug: Bug, first: u64) {
+    let setting =
+        Setting { options: sizes(4096, 512), size: 16 << 20, steps: 40, honesty: Honesty::Honest };
+    for seed in first..first + 20 {
+        plant(Some(bug));
+        let run = record(seed, &setting);
+        plant(None);
+        if let Some(wrong) = run.first_wrong(seed, 150, false) {
+            println!("{bug:?} in run {seed}: {wrong}");
+            return;
+        }
+    }
+    panic!("{bug:?} is not found");
+}
+
+#[test]
+fn equal_ranks_are_found() {
+    is_found(Bug::EqualRanks, 1);
+}
+
+#[test]
+fn names_that_go_early_are_found() {
+    is_found(Bug::EarlyDrops, 1);
+}
+
+#[test]
+fn fragments_that_are_reused_early_are_found() {
+    is_found(Bug::EarlyReuse, 1);
+}
+
+#[test]
+fn pointers_before_their_payload_are_found() {
+    is_found(Bug::UnflushedPayload, 1);
+}
+
+#[test]
+fn receipts_before_the_flush_are_found() {
+    is_found(Bug::EarlyReceipts, 1);
+}
+
+#[test]
+fn fields_that_land_out_of_order_are_found() {
+    is_found(Bug::UnorderedFields, 1);
+}
+
+#[test]
+fn names_that_stand_twice_are_found() {
+    is_found(Bug::WanderingNames, 1);
+}
