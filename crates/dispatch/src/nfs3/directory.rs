@@ -63,9 +63,10 @@ pub(super) async fn readdirplus(
     let file_system = &volume.file_system;
     let sealed = file_system.readdir(who, *id, args.cookie, true, &mut accept).await;
     let post_op = |about| convert::post_op(volume.fsid, about);
+    // Without attributes the generation is unknown, too: such a handle would be stale for ever.
     let plus = |listed: DirectoryEntry| EntryPlus {
         attributes: post_op(listed.attributes),
-        handle: Some(wire_handle(volume, listed.id)),
+        handle: listed.attributes.map(|_| wire_handle(volume, listed.id)),
         entry: entry(listed),
     };
     let granted = |listed: Entries, about| ReaddirplusOk {
