@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
+use crate::disk::Request;
 use crate::house::{House, with_volume};
-use crate::user::{User, assert_same};
+use crate::user::{User, assert_same, owner};
 
 const START: (u64, cookieverf3) = (0, cookieverf3([0; 8]));
 
@@ -200,5 +201,34 @@ fn cookies_hold_when_the_server_comes_back() {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 102);
+    });
+}
+
+/// A handle without a generation would be stale for ever, and clients keep what they are given.
+#[test]
+fn a_file_that_cannot_be_read_is_listed_by_its_name_alone() {
+    with_volume(async |mut house: House| {
+        let mut user = house.superuser().await;
+        let top = user.root.clone();
+        user.file(&top, "good", 0o644).await.unwrap();
+        let directory = user.mkdir(&top, "scratched", 0o755).await.unwrap();
+        user.setattr(&directory, owner(0xfeed_beef, 0)).await.unwrap();
+        house.restart().await; // so that nothing of it is in memory
+        let place = house.disk.find(&0xfeed_beef_u32.to_le_bytes());
+        house.disk.fail_when(move |request| match request {
+            Request::Read(offset, length) => (*offset..offset + *length as u64).contains(&place),
+            _ => false,
+        });
+        let mut user = house.superuser().await;
+        let listed = user.readdirplus(&top, START, (8192, 8192)).await.expect("it lists");
+        for entry in &listed.reply.entries.0 {
+            let known = text(&entry.name) != "scratched";
+            assert_eq!(entry.name_attributes.is_some(), known, "{entry:?}");
+            assert_eq!(entry.name_handle.is_some(), known, "{entry:?}");
+        }
+        assert_eq!(listed.reply.entries.0.len(), 4);
+        house.disk.heal();
+        let listed = user.readdirplus(&top, START, (8192, 8192)).await.expect("it lists");
+        assert!(listed.reply.entries.0.iter().all(|entry| entry.name_handle.is_some()));
     });
 }
