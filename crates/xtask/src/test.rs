@@ -16,7 +16,10 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("format", || check(repository, &["fmt", "--all", "--check"]));
     let lint = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     totals += step("lint", || check(repository, &lint));
-    totals += step("unit and integration tests", || cargo_test(repository));
+    let tests = ["test", "--workspace", "--no-fail-fast"];
+    totals += step("unit and integration tests", || cargo_test(repository, &tests));
+    let planted = ["test", "--package", "ffs", "--features", "planted-bugs", "--test", "planted"];
+    totals += step("planted bugs are found", || cargo_test(repository, &planted));
     totals += step("the real client", || client_test::run(repository, &Plan::default()));
     println!("{totals}");
     Ok(totals.failed == 0)
@@ -44,9 +47,9 @@ fn check(repository: &Repository, arguments: &[&str]) -> Result<Totals> {
     command::run(&mut cargo(repository, arguments)).map(|()| Totals::default())
 }
 
-fn cargo_test(repository: &Repository) -> Result<Totals> {
+fn cargo_test(repository: &Repository, arguments: &[&str]) -> Result<Totals> {
     let mut totals = Totals::default();
-    let mut cargo = cargo(repository, &["test", "--workspace", "--no-fail-fast"]);
+    let mut cargo = cargo(repository, arguments);
     let passed = command::watch(&mut cargo, |line| {
         totals += Totals::from_cargo_line(line).unwrap_or_default();
     })?;
