@@ -1,7 +1,7 @@
 //! Recording what the actors do, and comparing what a cut leaves.
 //!
-//! Three actors work each in a directory of its own, in one that they share, and in the root. A
-//! fourth moves the shared directory about meanwhile.
+//! Four actors work each in a directory of its own, in one that they share, and in the root. A
+//! fifth moves the shared directory about meanwhile.
 
 use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
@@ -115,7 +115,8 @@ async fn plan(volume: &Volume, seed: u64, block_size: u64) -> Vec<Gardener<'_>> 
 
 impl Run {
     /// Opens what a cut left and compares it with what was acknowledged; says what is wrong. With
-    /// `judged`, the independent checker looks at the disk too, before and after it was emptied.
+    /// `judged`, the independent checker looks at the disk too: of two such cuts one is emptied
+    /// before, and the other judged as it was found.
     pub(crate) fn check(&self, cut: &Cut, judged: bool) -> Result<(), String> {
         let (executor, disk) = after_cut(cut.seed, cut.image()?);
         executor.block_on(async {
@@ -126,7 +127,9 @@ impl Run {
                 let step = acknowledged(&self.trace, cut.position, index as u64);
                 history.check(step, &found)?;
             }
-            use_and_empty(&volume, &found).await?;
+            if !judged || (cut.seed / 20).is_multiple_of(2) {
+                use_and_empty(&volume, &found).await?;
+            }
             volume.files.shutdown().await.map_err(|error| error.to_string())
         })?;
         if judged { judge(&disk, &format!("tree-{}", cut.seed)) } else { Ok(()) }
