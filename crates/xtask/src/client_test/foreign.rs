@@ -1,7 +1,7 @@
-//! A disk that another system made: served as it is, changed, and still a good disk.
+//! Disks that another system made: served as they are, changed, and still good disks.
 //!
-//! The disk was written by a FreeBSD kernel and is reference material, which a stranger's clone
-//! does not have.
+//! They were written by FreeBSD kernels, one of each byte order, and are reference material, which
+//! a stranger's clone does not have. The one of the other byte order can only be read.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,20 +14,61 @@ use super::server::Server;
 use crate::failure::While;
 use crate::{Failure, Repository, Result, guest};
 
-const PACKED: &str = "images/freebsd14-little-endian.img.xz";
+const OUR_ORDER: &str = "images/freebsd14-little-endian.img.xz";
+const OTHER_ORDER: &str = "images/freebsd14-big-endian.img.xz";
 
-/// Serves a copy of the disk from `folder`.
+/// Serves copies of the disks from `folder`.
 pub(super) fn test(repository: &Repository, binary: &Path, folder: &Path, report: &mut Report) {
-    let packed = repository.shared().map(|shared| shared.join(PACKED));
-    let Some(packed) = packed.filter(|packed| packed.is_file()) else {
-        println!("client test: foreign disk: SKIPPED, the image {PACKED} is not here");
-        return;
-    };
+    for (packed, test) in [(OUR_ORDER, use_it as Test), (OTHER_ORDER, read_it as Test)] {
+        let found = repository.shared().map(|shared| shared.join(packed));
+        match found.filter(|found| found.is_file()) {
+            Some(found) => test(repository, binary, &found, folder, report),
+            None => println!("client test: foreign disk: SKIPPED, {packed} is not here"),
+        }
+    }
+}
+
+type Test = fn(&Repository, &Path, &Path, &Path, &mut Report);
+
+/// Reads the disk; not a byte of it may change.
+fn read_it(
+    repository: &Repository,
+    binary: &Path,
+    packed: &Path,
+    folder: &Path,
+    report: &mut Report,
+) {
+    let folder = folder.join("other-order");
+    let image = folder.join("volume.img");
+    report.step("foreign disk of the other byte order", || {
+        fs::create_dir(&folder).while_doing(folder.display())?;
+        unpack(packed, &image)?;
+        let before = fs::read(&image).while_doing(image.display())?;
+        let evidence = Evidence { repository, image: &image, share: &folder };
+        evidence.list_disk()?;
+        let mut server = Server::open(binary, &image)?;
+        evidence.list_mount(&server)?;
+        server.stop()?;
+        if fs::read(&image).while_doing(image.display())? != before {
+            return Err(Failure::new("reading it has changed it"));
+        }
+        evidence.compare_with_driver()
+    });
+}
+
+/// Reads the disk, changes it, and shows it to the judges.
+fn use_it(
+    repository: &Repository,
+    binary: &Path,
+    packed: &Path,
+    folder: &Path,
+    report: &mut Report,
+) {
     let image = folder.join("volume.img");
     let share = folder.join("foreign");
     let mut served = None;
     report.step("foreign disk as it was", || {
-        unpack(&packed, &image)?;
+        unpack(packed, &image)?;
         fs::create_dir(&share).while_doing(share.display())?;
         let evidence = Evidence { repository, image: &image, share: &share };
         evidence.list_disk()?;
