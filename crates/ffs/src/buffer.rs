@@ -23,6 +23,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use vfs::Sequence;
 
+use crate::derive::bits;
+
 use crate::planted::{Bug, is_planted};
 
 /// What a buffer holds, which decides what has to be derived when it is written.
@@ -99,7 +101,7 @@ impl Undo {
             Undo::Bytes { offset, old } => copy[*offset..offset + old.len()].copy_from_slice(old),
             Undo::Bits { map, first, count, old } => {
                 for bit in *first..first + count {
-                    set_bit(&mut copy[*map..], bit, *old);
+                    bits::put(&mut copy[*map..], bit as u64, *old);
                 }
             }
             Undo::Entry { offset, ino, kind } => set_entry(copy, *offset, *ino, *kind),
@@ -197,8 +199,8 @@ impl Buffer {
             }
             Edit::Bits { map, first, count, value } => {
                 for bit in first..first + count {
-                    assert_ne!(bit_at(&image[map..], bit), value, "map bit {bit} changes");
-                    set_bit(&mut image[map..], bit, value);
+                    assert_ne!(bits::is_set(&image[map..], bit as u64), value, "bit {bit} changes");
+                    bits::put(&mut image[map..], bit as u64, value);
                 }
                 Undo::Bits { map, first, count, old: !value }
             }
@@ -300,21 +302,6 @@ fn set_entry(image: &mut [u8], offset: usize, ino: u32, kind: u8) {
 
 fn overlaps(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
-}
-
-/// Bit `index` of a map, lowest bit of a byte first.
-pub(crate) fn bit_at(map: &[u8], index: usize) -> bool {
-    map[index / 8] >> (index % 8) & 1 == 1
-}
-
-/// Sets bit `index` of a map.
-pub(crate) fn set_bit(map: &mut [u8], index: usize, value: bool) {
-    let mask = 1 << (index % 8);
-    if value {
-        map[index / 8] |= mask;
-    } else {
-        map[index / 8] &= !mask;
-    }
 }
 
 #[cfg(test)]

@@ -137,17 +137,11 @@ impl Ffs {
         target: &Node,
     ) -> Result<(), FsError> {
         self.load_directory(node).await?;
-        let kind = kind_bits(target.kind);
         let bytes = name.as_bytes();
         let ghost = node.directory.borrow().as_ref().and_then(|index| index.ghost(bytes));
         if let Some(offset) = ghost.filter(|_| !is_planted(Bug::WanderingNames)) {
             let (buffer, at) = self.directory_buffer(Some(update), node, offset).await?;
-            let ino = target.ino as u32;
-            update.push(
-                Intent::EntryAdded,
-                &buffer,
-                Edit::Entry { offset: at, ino, kind, layout: Vec::new() },
-            );
+            update.push(Intent::EntryAdded, &buffer, retarget(at, target));
             let slot = Slot { offset, ino: target.ino };
             let change = IndexChange::Returned { name: bytes.into(), slot };
             update.index_changes.push((node.clone(), change));
@@ -167,8 +161,13 @@ impl Ffs {
             }
             from = chunk + 1;
         }
-        let start = self.grow_directory(update, node).await?;
-        self.add_in_new_chunk(update, node, start, name, target)
+        let chunk = self.grow_directory(update, node).await?;
+        update.index_changes.push((node.clone(), IndexChange::Grown));
+        let place = dir::place(&dir::empty_chunk(), bytes, |_| false)
+            .map_err(|_| FsError::Corrupt)?
+            .map_err(|_| FsError::NameTooLong)?;
+        put(update, node, chunk, place, name, target);
+        Ok(())
     }
 
     /// Adds a name in a chunk, if it has room now.
@@ -191,35 +190,12 @@ impl Ffs {
             Ok(place) => place,
             Err(_) => return Ok(false), // room, but under a delta still
         };
-        let layout = place.layout.into_iter().map(|(offset, bytes)| (at + offset, bytes)).collect();
-        update.push(
-            Intent::EntryAdded,
-            &buffer,
-            Edit::Entry {
-                offset: at + place.offset,
-                ino: target.ino as u32,
-                kind: kind_bits(target.kind),
-                layout,
-            },
-        );
-        let slot = Slot { offset: start + place.offset as u64, ino: target.ino };
-        let change = IndexChange::Added {
-            name: name.as_bytes().into(),
-            slot,
-            record_length: place.record_length,
-            slack: place.slack,
-        };
-        update.index_changes.push((node.clone(), change));
+        put(update, node, Chunk { buffer, at, start }, place, name, target);
         Ok(true)
     }
 
-    /// Makes the directory a chunk longer; returns the buffer of it and where it begins, in the
-    /// buffer and in the directory.
-    async fn grow_directory(
-        &self,
-        update: &mut Update,
-        node: &Rc<Node>,
-    ) -> Result<(Rc<Buffer>, usize, u64), FsError> {
+    /// Makes the directory a chunk longer.
+    async fn grow_directory(&self, update: &mut Update, node: &Rc<Node>) -> Result<Chunk, FsError> {
         let geometry = self.geometry();
         let size = node.dinode().size.get();
         let new_size = size + CHUNK_SIZE as u64;
@@ -245,7 +221,7 @@ impl Ffs {
             self.lengthen_run(update, node, lbn, old, length, at).await?
         };
         update.change_inode(node, Intent::SizeSet, |dinode| dinode.size.set(new_size));
-        Ok((buffer, at, size))
+        Ok(Chunk { buffer, at, start: size })
     }
 
     /// Gives the run of block `lbn` room for a chunk at byte `at`: it has it, it can be made longer
@@ -287,33 +263,6 @@ impl Ffs {
         Ok(old)
     }
 
-    fn add_in_new_chunk(
-        &self,
-        update: &mut Update,
-        node: &Rc<Node>,
-        (buffer, at, start): (Rc<Buffer>, usize, u64),
-        name: &Name,
-        target: &Node,
-    ) -> Result<(), FsError> {
-        let place = dir::place(&dir::empty_chunk(), name.as_bytes(), |_| false)
-            .map_err(|_| FsError::Corrupt)?
-            .map_err(|_| FsError::NameTooLong)?;
-        let layout = place.layout.into_iter().map(|(offset, bytes)| (at + offset, bytes)).collect();
-        let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
-        let edit = Edit::Entry { offset: at + place.offset, ino, kind, layout };
-        update.push(Intent::EntryAdded, &buffer, edit);
-        let slot = Slot { offset: start + place.offset as u64, ino: target.ino };
-        let added = IndexChange::Added {
-            name: name.as_bytes().into(),
-            slot,
-            record_length: place.record_length,
-            slack: place.slack,
-        };
-        update.index_changes.push((node.clone(), IndexChange::Grown));
-        update.index_changes.push((node.clone(), added));
-        Ok(())
-    }
-
     /// Drops a name that is there. Under the exclusive lock.
     pub(crate) async fn plan_drop(
         &self,
@@ -346,9 +295,7 @@ impl Ffs {
     ) -> Result<(), FsError> {
         let slot = self.slot(node, name).await?;
         let (buffer, offset) = self.directory_buffer(Some(update), node, slot.offset).await?;
-        let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
-        let edit = Edit::Entry { offset, ino, kind, layout: Vec::new() };
-        update.push(Intent::EntryRetargeted, &buffer, edit);
+        update.push(Intent::EntryRetargeted, &buffer, retarget(offset, target));
         let change = IndexChange::Retargeted { name: name.as_bytes().into(), ino: target.ino };
         update.index_changes.push((node.clone(), change));
         Ok(())
@@ -364,9 +311,7 @@ impl Ffs {
         self.load_directory(node).await?;
         let (buffer, at) =
             self.directory_buffer(Some(update), node, dir::DOT_DOT_OFFSET as u64).await?;
-        let (ino, kind) = (parent.ino as u32, kind_bits(parent.kind));
-        let edit = Edit::Entry { offset: at, ino, kind, layout: Vec::new() };
-        update.push(Intent::ParentRetargeted, &buffer, edit);
+        update.push(Intent::ParentRetargeted, &buffer, retarget(at, parent));
         // The depth that FreeBSD notes to place new directories; 0 says that it is not known. Those
         // of the directories below go stale: nothing but placement asks for them.
         update.touch_inode(node, |dinode| dinode.free_link.set(0));
@@ -406,6 +351,42 @@ impl Ffs {
         *node.directory.borrow_mut() = Some(index);
         Ok(())
     }
+}
+
+/// A chunk of a directory: where it is in a buffer, and in the directory.
+struct Chunk {
+    buffer: Rc<Buffer>,
+    at: usize,
+    start: u64,
+}
+
+/// Plans a new entry in a chunk.
+fn put(
+    update: &mut Update,
+    node: &Rc<Node>,
+    chunk: Chunk,
+    place: dir::Place,
+    name: &Name,
+    target: &Node,
+) {
+    let at = chunk.at;
+    let layout = place.layout.into_iter().map(|(offset, bytes)| (at + offset, bytes)).collect();
+    let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
+    let edit = Edit::Entry { offset: at + place.offset, ino, kind, layout };
+    update.push(Intent::EntryAdded, &chunk.buffer, edit);
+    let change = IndexChange::Added {
+        name: name.as_bytes().into(),
+        slot: Slot { offset: chunk.start + place.offset as u64, ino: target.ino },
+        record_length: place.record_length,
+        slack: place.slack,
+    };
+    update.index_changes.push((node.clone(), change));
+}
+
+/// Makes the entry at `offset` of a buffer name `target`.
+fn retarget(offset: usize, target: &Node) -> Edit {
+    let (ino, kind) = (target.ino as u32, kind_bits(target.kind));
+    Edit::Entry { offset, ino, kind, layout: Vec::new() }
 }
 
 /// Takes the names of one chunk into an index.

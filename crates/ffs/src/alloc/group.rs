@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use crate::buffer::{Buffer, bit_at, set_bit};
+use crate::buffer::Buffer;
+use crate::derive::bits;
 use crate::layout::{Geometry, GroupHeader, Summary};
 
 /// See the module's prose; the invariants are those of [`super::Allocator`].
@@ -87,8 +88,10 @@ impl Group {
         assert_eq!(block, (first + count - 1) / per_block, "a run stays inside a block");
         let (old_blocks, old_fragments) = self.count(geometry, block);
         for fragment in first..first + count {
-            assert_ne!(bit_at(&self.held_fragments, fragment), held, "held once, let go once");
-            set_bit(&mut self.held_fragments, fragment, held);
+            let bit = fragment as u64;
+            let was = bits::is_set(&self.held_fragments, bit);
+            assert_ne!(was, held, "held once, let go once");
+            bits::put(&mut self.held_fragments, bit, held);
         }
         let (blocks, fragments) = self.count(geometry, block);
         self.free_blocks += blocks - old_blocks;
@@ -101,17 +104,19 @@ impl Group {
         if self.held_inodes.is_empty() {
             self.held_inodes = vec![0; geometry.maps.inodes.len()];
         }
-        assert_ne!(bit_at(&self.held_inodes, index), held, "held once, let go once");
+        let was = bits::is_set(&self.held_inodes, index as u64);
+        assert_ne!(was, held, "held once, let go once");
         let old = i64::from(self.is_inode_free(geometry, index));
-        set_bit(&mut self.held_inodes, index, held);
+        bits::put(&mut self.held_inodes, index as u64, held);
         let change = i64::from(self.is_inode_free(geometry, index)) - old;
         self.free_inodes += change;
         change
     }
 
     pub(super) fn is_inode_free(&self, geometry: &Geometry, index: usize) -> bool {
-        let used = self.loaded().read(|image| bit_at(geometry.maps.inodes_in(image), index));
-        !used && (self.held_inodes.is_empty() || !bit_at(&self.held_inodes, index))
+        let bit = index as u64;
+        let used = self.loaded().read(|image| bits::is_set(geometry.maps.inodes_in(image), bit));
+        !used && (self.held_inodes.is_empty() || !bits::is_set(&self.held_inodes, bit))
     }
 
     /// Free whole blocks (0 or 1) and free fragments of a block that is not free as a whole.

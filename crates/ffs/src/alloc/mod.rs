@@ -27,6 +27,7 @@ use runtime::sync::Signal;
 use vfs::FsError;
 
 use crate::buffer::{Buffer, Edit, Role};
+use crate::derive::bits;
 use crate::home::Home;
 use crate::layout::{Geometry, Summary};
 use crate::update::{Intent, Update};
@@ -186,7 +187,7 @@ impl Allocator {
         let first = (first - self.geometry().group_base(group)) as usize;
         let count = count as usize;
         let map = self.geometry().maps.fragments.start;
-        let free = |image: &[u8], bit| crate::buffer::bit_at(&image[map..], bit);
+        let free = |image: &[u8], bit: usize| bits::is_set(&image[map..], bit as u64);
         if buffer.read(|image| (first..first + count).any(|bit| free(image, bit))) {
             return Err(FsError::Corrupt);
         }
@@ -209,7 +210,7 @@ impl Allocator {
         let index = (ino % self.geometry().inodes_per_group) as usize;
         let buffer = self.group_buffer(group).await?;
         let map = self.geometry().maps.inodes.start;
-        if !buffer.read(|image| crate::buffer::bit_at(&image[map..], index)) {
+        if !buffer.read(|image| bits::is_set(&image[map..], index as u64)) {
             return Err(FsError::Corrupt);
         }
         let edit = Edit::Bits { map, first: index, count: 1, value: false };

@@ -17,6 +17,11 @@ pub fn clear(map: &mut [u8], index: u64) {
     map[(index / 8) as usize] &= !(1 << (index % 8));
 }
 
+/// Gives bit `index` a value.
+pub fn put(map: &mut [u8], index: u64, value: bool) {
+    if value { set(map, index) } else { clear(map, index) }
+}
+
 /// Sets a range of bits.
 pub fn set_range(map: &mut [u8], range: Range<u64>) {
     for_bytes(map, range, |byte, mask| *byte |= mask);
