@@ -57,7 +57,7 @@ pub struct Ffs {
     gone: RefCell<BTreeMap<u64, Sequence>>,
     closed: Cell<bool>,
     /// Large files without a name that are being freed.
-    pub(crate) orphans: Cell<usize>,
+    pub(crate) orphans: RefCell<BTreeMap<u64, Rc<Node>>>,
     /// One initialisation of inodes at a time.
     pub(crate) inode_growth: Rc<Semaphore>,
     this: Weak<Ffs>,
@@ -103,7 +103,7 @@ impl Ffs {
             leaving: RefCell::default(),
             gone: RefCell::default(),
             closed: Cell::new(false),
-            orphans: Cell::new(0),
+            orphans: RefCell::default(),
             inode_growth: Semaphore::new(1),
             this: this.clone(),
         })
@@ -164,7 +164,7 @@ impl Ffs {
 
     /// Waits until no large file is being freed any more.
     pub(crate) async fn wait_for_orphans(&self) {
-        while self.orphans.get() > 0 && !self.policy.has_stopped() {
+        while !self.orphans.borrow().is_empty() && !self.policy.has_stopped() {
             self.allocator.released.wait().await;
         }
     }
@@ -366,18 +366,22 @@ impl Ffs {
 
     /// Waits until more space may be free than now; false when nothing is on its way.
     pub(crate) async fn wait_for_space(&self) -> bool {
-        if self.leaving.borrow().is_empty() || self.policy.has_stopped() {
+        if self.policy.has_stopped() {
             return false;
         }
+        let released = self.allocator.released.wait();
         let last = self.leaving.borrow().back().map(|last| last.sequence);
-        if let Some(last) = last {
+        match last {
+            None if self.orphans.borrow().is_empty() => return false,
+            None => released.await,
             // What is given back is given back when its sequence is durable, or just after.
-            let released = self.allocator.released.wait();
-            if self.durable(last).await.is_err() {
-                return false;
-            }
-            if !self.leaving.borrow().is_empty() {
-                released.await;
+            Some(last) => {
+                if self.durable(last).await.is_err() {
+                    return false;
+                }
+                if !self.leaving.borrow().is_empty() {
+                    released.await;
+                }
             }
         }
         true

@@ -212,11 +212,11 @@ impl Ffs {
     /// Frees an orphan in the background, step by step.
     pub(crate) fn free_orphan(&self, node: Rc<Node>) {
         let this = self.handle();
-        this.orphans.set(this.orphans.get() + 1);
+        self.orphans.borrow_mut().insert(node.ino, node.clone());
         let task = async move {
             // A failure stops the volume or is damage; the rebuild or the checker ends the job.
             let _ = this.free_in_steps(&node).await;
-            this.orphans.set(this.orphans.get() - 1);
+            this.orphans.borrow_mut().remove(&node.ino);
             this.allocator.released.notify();
         };
         self.runtime.tasks.spawn(task.boxed_local());

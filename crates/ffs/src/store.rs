@@ -16,7 +16,9 @@ use crate::buffer::{Buffer, Edit, Role};
 use crate::data::zeros;
 use crate::engine::Ffs;
 use crate::inode::Node;
-use crate::layout::{Dinode, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, mode_of};
+use crate::layout::{
+    Dinode, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
+};
 use crate::map::{block_count, run_length};
 use crate::update::{Budget, Intent, Update};
 
@@ -297,9 +299,16 @@ impl Store for Ffs {
     fn fsstat(&self, who: &Credentials) -> FsStat {
         let geometry = self.geometry();
         let bytes = |fragments: i64| fragments.max(0) as u64 * geometry.fragment_size;
-        let free = self.allocator.free_space();
+        // What an answered removal gave back counts as free, though it may take a moment until it
+        // can be used: whoever asks just after it expects that.
+        let (fragments, inodes) = self.allocator.leaving();
+        let orphans = self.orphans.borrow();
+        let orphaned = orphans.values().map(|node| node.dinode().sectors.get()).sum::<u64>();
+        let orphaned = (orphaned * SECTOR_SIZE / geometry.fragment_size) as i64;
+        let free = self.allocator.free_space() + fragments + orphaned;
+        let free_files = self.allocator.free_inodes() + inodes + orphans.len() as i64;
+        let free_files = free_files.max(0) as u64;
         let kept = if who.is_root() { 0 } else { self.allocator.reserve() };
-        let free_files = self.allocator.free_inodes().max(0) as u64;
         FsStat {
             total_bytes: geometry.data_size * geometry.fragment_size,
             free_bytes: bytes(free),

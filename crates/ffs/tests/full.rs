@@ -104,3 +104,21 @@ fn users_leave_the_reserve_to_the_superuser() {
         volume.write(id, 0, vec![7; 65_536], Stability::FileSync).await.expect("room for root");
     });
 }
+
+#[test]
+fn an_answered_removal_counts_as_free_at_once() {
+    let world = World::new(8);
+    world.run(async {
+        let (_disk, volume) = fresh(&world, 16 << 20, &sizes(4096, 512)).await;
+        let root = volume.files.root();
+        let before = space(&volume).await;
+        for size in [100, 40_000, 3_000_000] {
+            let id = volume.create(root, "filler").await.expect("room");
+            volume.write(id, 0, vec![7; size], Stability::FileSync).await.expect("room");
+            let during = space(&volume).await;
+            assert!(before.0 - during.0 >= size as u64 && before.1 - during.1 == 1);
+            volume.remove(root, "filler").await.expect("it was made");
+            assert_eq!(space(&volume).await, before, "{size} bytes");
+        }
+    });
+}

@@ -89,6 +89,9 @@ pub(crate) struct Allocator {
     free_fragments: Cell<i64>,
     free_inodes: Cell<i64>,
     directories: Cell<i64>,
+    /// Fragments and inodes that were given back and are still held.
+    leaving_fragments: Cell<i64>,
+    leaving_inodes: Cell<i64>,
     /// Whole blocks that UNSTABLE data will need.
     reserved_blocks: Cell<i64>,
     /// Told whenever something becomes allocatable.
@@ -108,6 +111,8 @@ impl Allocator {
             free_fragments: Cell::new(sum(|row| row.free_fragments.get())),
             free_inodes: Cell::new(sum(|row| row.free_inodes.get())),
             directories: Cell::new(sum(|row| row.directories.get())),
+            leaving_fragments: Cell::new(0),
+            leaving_inodes: Cell::new(0),
             reserved_blocks: Cell::new(0),
             released: Signal::new(),
             this: this.clone(),
@@ -128,6 +133,21 @@ impl Allocator {
     /// Fragments that are kept for the superuser.
     pub(crate) fn reserve(&self) -> i64 {
         (self.geometry().data_size * self.geometry().reserve_percent / 100) as i64
+    }
+
+    /// Fragments and inodes that are free for whoever asks how full the volume is, and may be
+    /// allocated in a moment.
+    pub(crate) fn leaving(&self) -> (i64, i64) {
+        (self.leaving_fragments.get(), self.leaving_inodes.get())
+    }
+
+    fn count_leaving(&self, run: Run, sign: i64) {
+        match run {
+            Run::Fragments { count, .. } => {
+                self.leaving_fragments.set(self.leaving_fragments.get() + sign * count as i64);
+            }
+            Run::Inode { .. } => self.leaving_inodes.set(self.leaving_inodes.get() + sign),
+        }
     }
 
     /// Inodes that may be allocated.
@@ -221,6 +241,7 @@ impl Allocator {
 
     /// An Update that frees this is about to be applied: hold it until it is durable.
     pub(crate) fn hold_freed(&self, freed: &Freed) {
+        self.count_leaving(freed.0, 1);
         self.hold(freed.0);
     }
 
@@ -239,6 +260,7 @@ impl Allocator {
         if let Run::Fragments { group, first, .. } = freed.0 {
             self.home.forget(self.geometry().group_base(group) + first as u64);
         }
+        self.count_leaving(freed.0, -1);
         self.release(freed.0);
     }
 
