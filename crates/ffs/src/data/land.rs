@@ -1,0 +1,237 @@
+//! Landing: pages get their place on the disk, and the file points at them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use block::Io;
+use bytes::Bytes;
+use futures::future::join_all;
+use vfs::{FsError, Sequence};
+
+use super::zeros;
+use crate::alloc::Near;
+use crate::engine::Ffs;
+use crate::inode::Node;
+use crate::map::{block_count, run_length};
+use crate::update::{Budget, Intent, Update};
+
+/// Pages that land with one Update, so that Updates stay bounded.
+const PAGES_PER_UPDATE: usize = 128;
+
+impl Ffs {
+    /// Lands the dirty pages of blocks `first` up to `end`. Under the exclusive lock.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when data was lost: those pages are gone, and the verifier is another.
+    pub(crate) async fn land_range(
+        &self,
+        node: &Rc<Node>,
+        first: u64,
+        end: u64,
+    ) -> Result<(), FsError> {
+        loop {
+            let blocks = node.pages.borrow().blocks(first, end, PAGES_PER_UPDATE);
+            let Some(&last) = blocks.last() else { break };
+            let volatile = node.volatile.get().expect("dirty pages have their size and time");
+            let size = ((last + 1) * self.geometry().block_size)
+                .min(volatile.size)
+                .max(node.dinode().size.get());
+            let set = blocks
+                .iter()
+                .filter_map(|&lbn| Some((lbn, node.pages.borrow().get(lbn)?.data.clone())))
+                .collect();
+            let landed = self.land(node, set, size, Budget::Reserved, |_| ()).await;
+            blocks.iter().for_each(|&lbn| self.drop_page(node, lbn));
+            self.settle_volatile(node);
+            if let Err(error) = landed {
+                self.rotate_verifier();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// A file has ended: its UNSTABLE data ends with it.
+    pub(crate) fn discard_pages(&self, node: &Node) {
+        let blocks = node.pages.borrow().blocks(0, u64::MAX, usize::MAX);
+        blocks.into_iter().for_each(|lbn| self.drop_page(node, lbn));
+        self.settle_volatile(node);
+    }
+
+    fn settle_volatile(&self, node: &Node) {
+        if node.pages.borrow().is_empty() {
+            node.volatile.set(None);
+            self.dirty_nodes.borrow_mut().remove(&node.ino);
+        }
+    }
+
+    /// Writes whole blocks of data, makes the file point at them and be `size` bytes long, all in
+    /// one Update. Never shortens a file.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`]; then nothing changed but,
+    /// perhaps, the bytes of blocks that were overwritten.
+    pub(crate) async fn land(
+        &self,
+        node: &Rc<Node>,
+        mut set: BTreeMap<u64, Bytes>,
+        size: u64,
+        budget: Budget,
+        also: impl FnOnce(&mut crate::layout::Dinode),
+    ) -> Result<Sequence, FsError> {
+        let mut update = Update::new(budget);
+        let old = node.dinode();
+        let old_size = old.size.get();
+        if size > old_size {
+            self.add_tail(node, &mut set, old_size, size).await?;
+        }
+        let mut payload = Payload::default();
+        for (&lbn, data) in &set {
+            let address = self.place(&mut update, node, lbn, old_size, size).await?;
+            let length = run_length(self.geometry(), size, lbn) * self.geometry().fragment_size;
+            payload.add(self.geometry().fragment_size, address, data, length as usize);
+        }
+        if !set.is_empty() {
+            for result in join_all(payload.write(self)).await {
+                result.map_err(|_| FsError::Io)?;
+            }
+            update.push_payload();
+        }
+        let moved = {
+            let new = update.dinode(node);
+            let indirect = update.items.iter().any(|item| item.intent == Intent::PointerSet);
+            size != old_size || indirect || new.sectors != old.sectors || new.direct != old.direct
+        };
+        update.touch_inode(node, |dinode| {
+            dinode.size.set(size);
+            also(dinode);
+        });
+        if moved {
+            update.change_inode(node, Intent::SizeSet, |_| ());
+        }
+        Ok(self.commit(update))
+    }
+
+    /// A file that grows writes its old last block anew if that has to become longer, or ends
+    /// within a fragment (invariant 2).
+    async fn add_tail(
+        &self,
+        node: &Rc<Node>,
+        set: &mut BTreeMap<u64, Bytes>,
+        old_size: u64,
+        size: u64,
+    ) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let Some(tail) = block_count(geometry, old_size).checked_sub(1) else { return Ok(()) };
+        let grows = run_length(geometry, size, tail) > run_length(geometry, old_size, tail);
+        let ragged = !old_size.is_multiple_of(geometry.fragment_size);
+        let hole = self.map().find(&node.dinode(), None, tail).await? == 0;
+        if !hole && (grows || ragged) && !set.contains_key(&tail) {
+            // An unlanded page of the tail would do as well, but would land before its time.
+            let start = tail * geometry.block_size;
+            let (data, _) = self.read_landed(node, start, old_size - start).await?;
+            set.insert(tail, data);
+        }
+        Ok(())
+    }
+
+    /// What has landed of a block, past any page of it.
+    async fn read_landed(
+        &self,
+        node: &Rc<Node>,
+        start: u64,
+        count: u64,
+    ) -> Result<(Bytes, u64), FsError> {
+        let lbn = start / self.geometry().block_size;
+        let address = self.map().find(&node.dinode(), None, lbn).await?;
+        let size = (count as usize).next_multiple_of(self.geometry().fragment_size as usize);
+        let data = self.home.read(address, size).await?.freeze();
+        Ok((data.slice(..count as usize), address))
+    }
+
+    /// Where block `lbn` goes when the file grows from `old_size` to `size`: where it is, longer in
+    /// place, or somewhere new.
+    async fn place(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        lbn: u64,
+        old_size: u64,
+        size: u64,
+    ) -> Result<u64, FsError> {
+        let geometry = self.geometry();
+        let map = self.map();
+        let need = run_length(geometry, size, lbn);
+        let here = map.find(&update.dinode(node), Some(update), lbn).await?;
+        if here != 0 {
+            let have = run_length(geometry, old_size, lbn);
+            if lbn >= block_count(geometry, old_size) || have >= need {
+                return Ok(here);
+            }
+            if self.allocator.extend(update, here, have, need).await? {
+                let more = crate::map::sectors(geometry, need - have);
+                update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
+                return Ok(here);
+            }
+            let new = map.take(update, node, Near::Fragment(here), need).await?;
+            map.set(update, node, lbn, new).await?;
+            map.give_back(update, node, here, have).await?;
+            return Ok(new);
+        }
+        let near = self.near(update, node, lbn).await?;
+        let new = map.take(update, node, near, need).await?;
+        map.set(update, node, lbn, new).await?;
+        Ok(new)
+    }
+
+    /// Behind the block before, unless the file has had its share of the group.
+    pub(crate) async fn near(
+        &self,
+        update: &Update,
+        node: &Rc<Node>,
+        lbn: u64,
+    ) -> Result<Near, FsError> {
+        let geometry = self.geometry();
+        let home = Near::Group(geometry.group_of_inode(node.ino));
+        if lbn == 0 {
+            return Ok(home);
+        }
+        let before = self.map().find(&update.dinode(node), Some(update), lbn - 1).await?;
+        if lbn.is_multiple_of(geometry.max_blocks_per_group) {
+            let last =
+                if before == 0 { geometry.inode_position(node.ino).fragment } else { before };
+            return Ok(Near::Group(self.allocator.roomy_group(last)));
+        }
+        let behind = before + geometry.fragments_per_block;
+        Ok(if before == 0 { home } else { Near::Fragment(behind) })
+    }
+}
+
+/// Writes of data, joined where they meet on the disk.
+#[derive(Default)]
+struct Payload {
+    /// Address, pieces, and the fragment behind the last.
+    runs: Vec<(u64, Vec<Bytes>, u64)>,
+}
+
+impl Payload {
+    fn add(&mut self, fragment_size: u64, address: u64, data: &Bytes, length: usize) {
+        let mut pieces = vec![data.slice(..data.len().min(length))];
+        if data.len() < length {
+            pieces.push(zeros(length - data.len()));
+        }
+        let end = address + length as u64 / fragment_size;
+        match self.runs.last_mut() {
+            Some((_, before, behind)) if *behind == address => {
+                before.append(&mut pieces);
+                *behind = end;
+            }
+            _ => self.runs.push((address, pieces, end)),
+        }
+    }
+
+    fn write(self, engine: &Ffs) -> Vec<Io<()>> {
+        let write = |(address, pieces, _)| engine.home.write(address, pieces);
+        self.runs.into_iter().map(write).collect()
+    }
+}

@@ -1,0 +1,65 @@
+//! File data: reading it, keeping UNSTABLE writes as pages, and landing pages on the disk.
+//!
+//! Landing is the only way in which data reaches a file. It takes the fragments that are missing,
+//! writes the payload, and only when the device has it all is the Update staged that points at
+//! it; the policy flushes before any pointer goes out. An overwrite goes to where the old data is,
+//! in parallel with nothing: its Update follows it.
+//!
+//! Invariants (all under the file's lock):
+//! 1. The size on disk covers only data that has landed, or holes.
+//! 2. Whenever a file grows, the rest of its old last block is written anew: what lay on the disk
+//!    behind the old end never shows.
+//! 3. A page goes when its data has landed, or when its data was lost; then the verifier changes.
+
+mod land;
+mod read;
+mod write;
+
+use bytes::Bytes;
+
+/// A stretch of several pieces: by reference if it lies in one, else copied together.
+fn gather(data: &[Bytes], start: usize, length: usize) -> Bytes {
+    let pieces = slices(data, start, length);
+    match <[Bytes; 1]>::try_from(pieces) {
+        Ok([piece]) => piece,
+        Err(pieces) => {
+            let mut buffer = block::Buffer::zeroed(length);
+            let mut at = 0;
+            for piece in pieces {
+                buffer[at..at + piece.len()].copy_from_slice(&piece);
+                at += piece.len();
+            }
+            buffer.freeze()
+        }
+    }
+}
+
+/// The parts of several pieces that make up a stretch of them.
+fn slices(data: &[Bytes], start: usize, length: usize) -> Vec<Bytes> {
+    let mut skip = start;
+    let mut left = length;
+    let mut parts = Vec::new();
+    for piece in data {
+        if skip >= piece.len() {
+            skip -= piece.len();
+            continue;
+        }
+        let take = (piece.len() - skip).min(left);
+        if take > 0 {
+            parts.push(piece.slice(skip..skip + take));
+        }
+        left -= take;
+        skip = 0;
+    }
+    parts
+}
+
+/// Zero bytes, shared.
+pub(crate) fn zeros(length: usize) -> Bytes {
+    static ZEROS: [u8; 65_536] = [0; 65_536];
+    if length <= ZEROS.len() {
+        Bytes::from_static(&ZEROS[..length])
+    } else {
+        block::Buffer::zeroed(length).freeze()
+    }
+}
