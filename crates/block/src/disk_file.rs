@@ -15,6 +15,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -85,7 +86,21 @@ pub struct DiskFile {
 impl DiskFile {
     /// Opens an existing image file or raw device and locks it. A file whose size is not a
     /// multiple of the logical sector is used up to the last whole sector.
+    ///
+    /// A disk that is in use is asked for a little while before it is refused: what a killed
+    /// server had under way in the kernel keeps its lock for some milliseconds after its death, and
+    /// who starts it again at once should not be turned away.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+        for _ in 0..PATIENCE {
+            match Self::open_now(path, access) {
+                Err(OpenError::Locked(_) | OpenError::Busy(_)) => pause(),
+                other => return other,
+            }
+        }
+        Self::open_now(path, access)
+    }
+
+    fn open_now(path: &Path, access: Access) -> Result<Self, OpenError> {
         let failed = |error| classify(path, access, error);
         // Looked at before opening, because opening a pipe would wait for its other end.
         let file_type = std::fs::metadata(path).map_err(failed)?.file_type();
@@ -210,7 +225,17 @@ impl DiskFile {
     }
 }
 
-/// Invariant 1. The lock goes with the last descriptor, so a killed server leaves none behind.
+/// How often a disk that is in use is asked for again, [`PAUSE`] apart: for a second in all.
+const PATIENCE: usize = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[expect(clippy::disallowed_methods, reason = "a disk is opened before anything runs")]
+fn pause() {
+    std::thread::sleep(PAUSE);
+}
+
+/// Invariant 1. The lock goes with the last descriptor: also with the server that is killed, as
+/// soon as the kernel has ended what it had under way.
 fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
     let result = match access {
         Access::ReadOnly => file.try_lock_shared(),
@@ -350,6 +375,19 @@ mod tests {
         let _two = DiskFile::open(&path, Access::ReadOnly).expect("another reader");
         let writer = DiskFile::open(&path, Access::ReadWrite);
         assert!(matches!(writer, Err(OpenError::Locked(_))));
+    }
+
+    #[test]
+    fn a_lock_that_goes_in_a_moment_turns_nobody_away() {
+        let scratch = Scratch::new("lingering");
+        let path = scratch.path("disk");
+        let writer = DiskFile::create(&path, 4096).expect("a new disk");
+        let killed = std::thread::spawn(move || {
+            pause();
+            drop(writer);
+        });
+        DiskFile::open(&path, Access::ReadWrite).expect("the lock goes meanwhile");
+        killed.join().expect("it ends");
     }
 
     #[test]
