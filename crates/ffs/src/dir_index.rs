@@ -85,16 +85,6 @@ impl DirIndex {
         self.names.is_empty()
     }
 
-    /// How many names there are.
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Chunks of the directory.
-    pub fn chunks(&self) -> usize {
-        self.slack.len()
-    }
-
     /// Takes in a live entry while scanning; false when the name is there already.
     pub fn insert(&mut self, name: &[u8], slot: Slot) -> bool {
         self.names.insert(name.into(), slot).is_none()

@@ -42,7 +42,7 @@ pub struct Ffs {
     pub(crate) runtime: Runtime,
     pub(crate) read_only: bool,
     /// What the superblock says, and what it is to say after a clean stop.
-    pub(crate) superblock: RefCell<OpenSuperblock>,
+    pub(crate) superblock: RefCell<Option<OpenSuperblock>>,
     root: ObjectId,
     /// Bytes of dirty pages that may wait in memory, and those that do.
     pub(crate) dirty_limit: u64,
@@ -55,7 +55,6 @@ pub struct Ffs {
     leaving: RefCell<VecDeque<Leaving>>,
     /// Sequences of freed inodes (invariant 3).
     gone: RefCell<BTreeMap<u64, Sequence>>,
-    closed: Cell<bool>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, Rc<Node>>>,
     /// One initialisation of inodes at a time.
@@ -92,7 +91,7 @@ impl Ffs {
             ledger: parts.ledger,
             runtime: parts.runtime,
             read_only: parts.read_only,
-            superblock: RefCell::new(parts.superblock),
+            superblock: RefCell::new(Some(parts.superblock)),
             root: parts.root,
             dirty_limit: parts.dirty_limit,
             dirty_bytes: Cell::new(0),
@@ -102,7 +101,6 @@ impl Ffs {
             tick: Cell::new(0),
             leaving: RefCell::default(),
             gone: RefCell::default(),
-            closed: Cell::new(false),
             orphans: RefCell::default(),
             inode_growth: Semaphore::new(1),
             this: this.clone(),
@@ -153,13 +151,9 @@ impl Ffs {
         Ok(self.receipt(sequence).wait().await?)
     }
 
-    /// Nothing may follow; whether that was said before.
-    pub(crate) fn mark_closed(&self) -> bool {
-        self.closed.replace(true)
-    }
-
+    /// Whether the volume was stopped, or began to be.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.get()
+        self.superblock.borrow().is_none()
     }
 
     /// Waits until no large file is being freed any more.

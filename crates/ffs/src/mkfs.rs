@@ -27,13 +27,13 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use runtime::{Random, Timestamp};
 use vfs::FileKind;
 use zerocopy::IntoBytes;
-use zerocopy::little_endian::{I32, I64, U32};
+use zerocopy::little_endian::U32;
 
 use crate::derive::{self, bits};
 use crate::layout::{
     CHUNK_SIZE, Dinode, EntryHeader, Geometry, GroupHeader, RECOVERY_RECORD_ADDRESS, ROOT_INODE,
     RecoveryRecord, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Summary,
-    Superblock, kind_bits, minimum_record_length, mode_of,
+    Superblock, Totals, kind_bits, minimum_record_length, mode_of,
 };
 
 pub use plan::{Plan, plan};
@@ -313,14 +313,7 @@ impl Maker<'_> {
 
     /// Sums the rows up in the superblock.
     fn add_totals(&mut self, rows: &[Summary]) {
-        let sum = |count: fn(&Summary) -> I32| {
-            I64::new(rows.iter().map(|row| i64::from(count(row).get())).sum())
-        };
-        let totals = &mut self.superblock.totals;
-        totals.directories = sum(|row| row.directories);
-        totals.free_blocks = sum(|row| row.free_blocks);
-        totals.free_inodes = sum(|row| row.free_inodes);
-        totals.free_fragments = sum(|row| row.free_fragments);
+        self.superblock.totals = Totals::of(rows);
     }
 }
 

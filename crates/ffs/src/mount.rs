@@ -25,7 +25,7 @@ use block::{BlockDevice, Durability};
 use futures::FutureExt;
 use runtime::{Runtime, Timestamp};
 use vfs::{FileKind, FsError, Ino, ObjectId};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
@@ -34,7 +34,7 @@ use crate::home::Home;
 use crate::inode::Node;
 use crate::layout::{
     BadSuperblock, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS,
-    SUPERBLOCK_ROOM, Summary, Superblock, flags,
+    SUPERBLOCK_ROOM, Summary, Superblock, Totals, flags,
 };
 use crate::policy::Policy;
 use crate::policy::sync::Sync;
@@ -373,9 +373,10 @@ impl Ffs {
 
     /// Leaves the disk clean: see the module's prose.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
-        if self.read_only || self.mark_closed() {
+        if self.read_only {
             return Ok(());
         }
+        let Some(mut open) = self.superblock.take() else { return Ok(()) };
         self.check_running()?;
         self.quiesce().await?;
         let rows = self.true_rows().await?;
@@ -385,13 +386,11 @@ impl Ffs {
         Summary::rows_mut(&mut area)[..rows.len()].copy_from_slice(&rows);
         let area = block::Buffer::copied(&area).freeze();
         self.home.write(geometry.summary_address, vec![area]).await.map_err(io)?;
-        let mut open = self.superblock.replace(OpenSuperblock::nothing());
         open.set_totals(&rows);
         let device = self.home.device().clone();
         open.write(&*device, &geometry).await.map_err(io)?;
         open.unmark();
         let result = open.write(&*device, &geometry).await.map_err(io);
-        self.superblock.replace(open);
         device.close().await.map_err(io)?;
         result
     }
@@ -413,18 +412,8 @@ impl Ffs {
 }
 
 impl OpenSuperblock {
-    fn nothing() -> Self {
-        Self { block: Vec::new(), last_mount: Vec::new() }
-    }
-
     fn set_totals(&mut self, rows: &[Summary]) {
-        let sum = |field: fn(&Summary) -> i32| rows.iter().map(|row| i64::from(field(row))).sum();
-        let totals = &mut self.superblock().totals;
-        totals.as_mut_bytes().fill(0);
-        totals.directories.set(sum(|row: &Summary| row.directories.get()));
-        totals.free_blocks.set(sum(|row: &Summary| row.free_blocks.get()));
-        totals.free_inodes.set(sum(|row: &Summary| row.free_inodes.get()));
-        totals.free_fragments.set(sum(|row: &Summary| row.free_fragments.get()));
+        self.superblock().totals = Totals::of(rows);
         self.superblock().pending_sectors.set(0);
         self.superblock().pending_inodes.set(0);
     }

@@ -29,7 +29,7 @@ use vfs::FsError;
 use crate::buffer::{Buffer, Edit, Role};
 use crate::derive::bits;
 use crate::home::Home;
-use crate::layout::{Geometry, Summary};
+use crate::layout::{Geometry, Summary, Totals};
 use crate::update::{Intent, Update};
 use group::Group;
 
@@ -103,14 +103,14 @@ impl Allocator {
     /// The allocator of a volume whose summary rows are true.
     pub(crate) fn new(home: Rc<Home>, rows: &[Summary]) -> Rc<Self> {
         let groups: Vec<_> = rows.iter().map(|row| RefCell::new(Group::new(row))).collect();
-        let sum = |field: fn(&Summary) -> i32| rows.iter().map(|row| i64::from(field(row))).sum();
+        let totals = Totals::of(rows);
         Rc::new_cyclic(|this| Self {
             home,
             groups,
-            free_blocks: Cell::new(sum(|row| row.free_blocks.get())),
-            free_fragments: Cell::new(sum(|row| row.free_fragments.get())),
-            free_inodes: Cell::new(sum(|row| row.free_inodes.get())),
-            directories: Cell::new(sum(|row| row.directories.get())),
+            free_blocks: Cell::new(totals.free_blocks.get()),
+            free_fragments: Cell::new(totals.free_fragments.get()),
+            free_inodes: Cell::new(totals.free_inodes.get()),
+            directories: Cell::new(totals.directories.get()),
             leaving_fragments: Cell::new(0),
             leaving_inodes: Cell::new(0),
             reserved_blocks: Cell::new(0),

@@ -131,25 +131,10 @@ impl GroupMaps {
         &mut block[self.fragments.clone()]
     }
 
-    /// The cluster sums in a group block: element `k - 1` counts runs of `k` blocks, the last one
-    /// all the longer runs too.
-    pub fn cluster_sums_in<'a>(&self, block: &'a [u8]) -> &'a [I32] {
-        <[I32]>::ref_from_bytes(&block[self.cluster_sums.clone()]).expect("whole numbers")
-    }
-
-    /// The cluster sums, to change them.
+    /// The cluster sums in a group block, to change them: element `k - 1` counts runs of `k`
+    /// blocks, the last one all the longer runs too.
     pub fn cluster_sums_in_mut<'a>(&self, block: &'a mut [u8]) -> &'a mut [I32] {
         <[I32]>::mut_from_bytes(&mut block[self.cluster_sums.clone()]).expect("whole numbers")
-    }
-
-    /// The cluster map in a group block.
-    pub fn clusters_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
-        &block[self.clusters.clone()]
-    }
-
-    /// The cluster map, to change it.
-    pub fn clusters_in_mut<'a>(&self, block: &'a mut [u8]) -> &'a mut [u8] {
-        &mut block[self.clusters.clone()]
     }
 
     /// What the header says of the maps: `(inode map, fragment map, cluster sums, cluster map,
@@ -248,11 +233,6 @@ impl Geometry {
     /// The group that a fragment is in.
     pub fn group_of_fragment(&self, fragment: u64) -> u64 {
         fragment / self.fragments_per_group
-    }
-
-    /// Address of the block that a fragment is in.
-    pub fn block_of_fragment(&self, fragment: u64) -> u64 {
-        fragment - fragment % self.fragments_per_block
     }
 
     /// Where an inode lies.

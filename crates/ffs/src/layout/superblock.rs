@@ -3,6 +3,8 @@
 use zerocopy::little_endian::{I32, I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::Summary;
+
 /// The primary superblock starts at this byte of the disk. FreeBSD knows other places; since
 /// version 13 it refuses UFS2 in any of them, and so do we.
 pub const SUPERBLOCK_ADDRESS: u64 = 65_536;
@@ -266,6 +268,23 @@ offsets!(Totals, 64, {
     directories: 0, free_blocks: 8, free_inodes: 16, free_fragments: 24, free_clusters: 32,
     reserved: 40,
 });
+
+impl Totals {
+    /// The totals of these groups: what is not counted is 0.
+    pub fn of(rows: &[Summary]) -> Self {
+        let sum = |count: fn(&Summary) -> I32| {
+            I64::new(rows.iter().map(|row| i64::from(count(row).get())).sum())
+        };
+        Self {
+            directories: sum(|row| row.directories),
+            free_blocks: sum(|row| row.free_blocks),
+            free_inodes: sum(|row| row.free_inodes),
+            free_fragments: sum(|row| row.free_fragments),
+            free_clusters: I64::ZERO,
+            reserved: [0; 24],
+        }
+    }
+}
 
 /// Enough to find the backups when the primary superblock is gone. Stands in the 20 bytes before
 /// it; optional.

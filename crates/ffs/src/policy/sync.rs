@@ -50,6 +50,8 @@ const RANKS: usize = 9;
 const REPLACING: usize = 4;
 /// The first rank that takes something away.
 const DESTRUCTIVE: usize = 5;
+/// The last rank that somebody may see: what follows is behind the end of files, or free.
+const LAST_SEEN: u8 = 6;
 
 /// An Update of which something is not durable yet: how many items of each rank.
 struct Flight {
@@ -235,9 +237,9 @@ impl Policy for Sync {
             return vec![0; items.len()];
         }
         // Attributes need no order: they go with the last flush that is needed anyway, but not
-        // with the bits that are given back, which nobody waits to see.
+        // with what nobody waits to see.
         let last = items.iter().filter_map(|item| Self::rank_of(item.intent)).max().unwrap_or(0);
-        let free = last.min(6);
+        let free = last.min(LAST_SEEN);
         let ranks = items.iter().map(|item| Self::rank_of(item.intent).unwrap_or(free));
         let ranks: Vec<u8> = ranks.collect();
         debug_assert!(items.iter().zip(&ranks).all(|(item, &rank)| {
