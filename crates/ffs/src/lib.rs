@@ -21,6 +21,7 @@
 
 mod alloc;
 mod buffer;
+pub mod check;
 mod data;
 pub mod derive;
 mod dir;

@@ -1,0 +1,166 @@
+//! The disk as it will be: what is on it, and over it every repair that has been decided.
+//!
+//! A check reads through the overlay and puts its repairs into it, so that a later pass, or the
+//! whole next round, sees the disk as if it were repaired. Nothing reaches the disk before
+//! [`Overlay::write`]; a check that only looks never calls it.
+//!
+//! # Stages
+//! What is written goes out in two stages with a flush between: first blocks that nothing on the
+//! disk points at, then all else. So a cut never leaves a pointer to a block that was not filled.
+//! No other order is needed, because no repair needs two sectors to change together: each stage
+//! may be cut anywhere, and a new check of what is left comes to the same disk.
+
+use std::collections::BTreeMap;
+
+use block::{BlockDevice, Buffer, Durability, IoError};
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+/// What the disk writes at once.
+const SECTOR: u64 = 512;
+/// Writes under way at once.
+const WRITES_IN_FLIGHT: usize = 64;
+/// The most bytes in one write.
+const LONGEST_WRITE: usize = 1 << 20;
+
+/// When a sector is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// It lies in a block that nothing on the disk points at.
+    Fresh,
+    /// It is in use.
+    InPlace,
+}
+
+struct Sector {
+    stage: Stage,
+    content: Box<[u8]>,
+}
+
+/// The disk with repairs over it.
+pub(super) struct Overlay<'a> {
+    device: &'a dyn BlockDevice,
+    sectors: BTreeMap<u64, Sector>,
+}
+
+impl<'a> Overlay<'a> {
+    pub(super) fn new(device: &'a dyn BlockDevice) -> Self {
+        Self { device, sectors: BTreeMap::new() }
+    }
+
+    /// Bytes of the disk.
+    pub(super) fn size(&self) -> u64 {
+        self.device.geometry().size
+    }
+
+    /// Whether there is anything to write.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sectors.is_empty()
+    }
+
+    /// Reads whole sectors.
+    pub(super) async fn read(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
+        let mut buffer = self.device.read(address, Buffer::zeroed(length)).await?;
+        self.show(address, &mut buffer);
+        Ok(buffer)
+    }
+
+    /// Shows in `bytes`, read from byte `address`, what has been decided.
+    fn show(&self, address: u64, bytes: &mut [u8]) {
+        let end = address + bytes.len() as u64;
+        let first = address - address % SECTOR;
+        for (&start, sector) in self.sectors.range(first..end) {
+            let from = start.max(address);
+            let to = (start + SECTOR).min(end);
+            bytes[(from - address) as usize..(to - address) as usize]
+                .copy_from_slice(&sector.content[(from - start) as usize..(to - start) as usize]);
+        }
+    }
+
+    /// Decides that `bytes` shall stand at byte `address`.
+    pub(super) async fn put(&mut self, address: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let start = address - address % SECTOR;
+        let end = (address + bytes.len() as u64).next_multiple_of(SECTOR);
+        let mut whole = self.read_sectors(start, end).await?;
+        let offset = (address - start) as usize;
+        whole[offset..offset + bytes.len()].copy_from_slice(bytes);
+        for (index, content) in whole.chunks_exact(SECTOR as usize).enumerate() {
+            let sector = start + index as u64 * SECTOR;
+            let stage = self.sectors.get(&sector).map_or(Stage::InPlace, |known| known.stage);
+            self.sectors.insert(sector, Sector { stage, content: content.into() });
+        }
+        Ok(())
+    }
+
+    /// Fills a block that nothing on the disk points at.
+    pub(super) fn put_fresh(&mut self, address: u64, bytes: &[u8]) {
+        assert!(address.is_multiple_of(SECTOR), "blocks are whole sectors");
+        for (index, content) in bytes.chunks_exact(SECTOR as usize).enumerate() {
+            let sector = Sector { stage: Stage::Fresh, content: content.into() };
+            self.sectors.insert(address + index as u64 * SECTOR, sector);
+        }
+    }
+
+    /// Reads from one 512-byte boundary to another, whatever the device's sectors are.
+    async fn read_sectors(&self, start: u64, end: u64) -> Result<Vec<u8>, IoError> {
+        let unit = self.unit();
+        let first = start - start % unit;
+        let length = (end.next_multiple_of(unit) - first) as usize;
+        let bytes = self.read(first, length).await?;
+        let offset = (start - first) as usize;
+        Ok(bytes[offset..offset + (end - start) as usize].to_vec())
+    }
+
+    fn unit(&self) -> u64 {
+        u64::from(self.device.geometry().logical_sector_size).max(SECTOR)
+    }
+
+    /// Writes everything, durably: the fresh blocks, a flush, all else, a flush.
+    pub(super) async fn write(&mut self) -> Result<(), IoError> {
+        for stage in [Stage::Fresh, Stage::InPlace] {
+            let starts = self.runs(stage);
+            if starts.is_empty() {
+                continue;
+            }
+            stream::iter(starts)
+                .map(|(start, length)| self.write_run(stage, start, length))
+                .buffer_unordered(WRITES_IN_FLIGHT)
+                .try_collect::<()>()
+                .await?;
+            self.device.flush().await?;
+        }
+        self.sectors.clear();
+        Ok(())
+    }
+
+    /// The runs of neighbouring sectors of a stage, widened to whole sectors of the device.
+    fn runs(&self, stage: Stage) -> Vec<(u64, usize)> {
+        let unit = self.unit();
+        let mut runs: Vec<(u64, usize)> = Vec::new();
+        for (&sector, _) in self.sectors.iter().filter(|(_, known)| known.stage == stage) {
+            let start = sector - sector % unit;
+            match runs.last_mut() {
+                Some((first, length)) if start < *first + *length as u64 => {}
+                Some((first, length))
+                    if start == *first + *length as u64 && *length < LONGEST_WRITE =>
+                {
+                    *length += unit as usize;
+                }
+                _ => runs.push((start, unit as usize)),
+            }
+        }
+        runs
+    }
+
+    async fn write_run(&self, stage: Stage, start: u64, length: usize) -> Result<(), IoError> {
+        let mut bytes = self.device.read(start, Buffer::zeroed(length)).await?;
+        let range = start..start + length as u64;
+        for (&sector, known) in self.sectors.range(range) {
+            // A wider sector of the device may hold one of a later stage: that one waits.
+            if known.stage <= stage {
+                let at = (sector - start) as usize;
+                bytes[at..at + SECTOR as usize].copy_from_slice(&known.content);
+            }
+        }
+        self.device.write(start, vec![bytes.freeze()], Durability::Plain).await
+    }
+}
