@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::rebuild::{Progress, Report};
+use ffs::check::{Progress, Report};
 use ffs::{OpenOptions, Opened};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
@@ -68,9 +68,9 @@ fn report(path: &Path, opened: &Opened) {
         eprintln!("duramen: {path} can only be read: {reason}");
     }
     if let Some(found) = &opened.rebuilt {
-        let Report { files, freed_inodes, .. } = found;
+        let Report { files, freed, .. } = found;
         eprintln!(
-            "duramen: {path} was cut off and is repaired: {files} files are kept, {freed_inodes} \
+            "duramen: {path} was cut off and is repaired: {files} files are kept, {freed} \
              that had no name any more are freed"
         );
     }

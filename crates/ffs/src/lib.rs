@@ -12,7 +12,7 @@
 //!   directory chunks, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
-//! * [`mount`] and [`rebuild`]: opening, stopping, and coming back after a cut.
+//! * [`mount`] and [`check`]: opening, stopping, coming back after a cut, and repairing damage.
 //!
 //! The contract is that of [`namespace::Store`]: the verbs plan, `commit` applies, a receipt tells
 //! when it is on stable storage. The commit point is the policy's; see [`policy::sync`].
@@ -38,7 +38,6 @@ mod pages;
 #[doc(hidden)]
 pub mod planted;
 pub mod policy;
-pub mod rebuild;
 mod size;
 mod store;
 mod update;

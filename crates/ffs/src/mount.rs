@@ -66,9 +66,14 @@ pub enum OpenError {
     /// Not stopped cleanly by another system.
     #[error(
         "the volume was not stopped cleanly, and not by this server: let the system that used it \
-         last mount and unmount it, or check it with its fsck, then try again"
+         last mount and unmount it, or repair it with 'duramen fsck --repair'"
     )]
     UncleanForeign,
+    /// A check was cut off while it repaired.
+    #[error(
+        "a repair of the volume was cut off; run 'duramen fsck --repair' again before it is served"
+    )]
+    UnfinishedCheck,
     /// Not stopped cleanly by a policy of ours that is not built in.
     #[error(
         "the volume was not stopped cleanly under policy '{0}', which this version cannot recover: \
@@ -76,7 +81,7 @@ pub enum OpenError {
     )]
     UncleanPolicy(String),
     /// Something on the disk is not as it can be.
-    #[error("the volume is damaged: {0}; check it with fsck_ffs before it is served again")]
+    #[error("the volume is damaged: {0}; repair it with 'duramen fsck --repair'")]
     Damaged(String),
     /// Reading or writing the volume's metadata failed.
     #[error("the volume cannot be opened: {0}")]
@@ -135,7 +140,7 @@ pub struct Opened {
     /// Why it is read-only although it was to be writable.
     pub read_only: Option<ReadOnlyReason>,
     /// What a rebuild found, if there was one.
-    pub rebuilt: Option<crate::rebuild::Report>,
+    pub rebuilt: Option<crate::check::Report>,
 }
 
 /// The superblock of an open volume.
@@ -243,7 +248,7 @@ pub async fn open(
     device: Rc<dyn BlockDevice>,
     runtime: Runtime,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(crate::rebuild::Progress),
+    progress: &mut dyn FnMut(crate::check::Progress),
 ) -> Result<Opened, OpenError> {
     let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
     let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
@@ -265,11 +270,16 @@ pub async fn open(
             open.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
         }
         State::Foreign if !read_only => return Err(OpenError::UncleanForeign),
+        State::Marked(policy) if policy == crate::check::MARK && !read_only => {
+            return Err(OpenError::UnfinishedCheck);
+        }
         State::Marked(policy) if policy != "sync" && !read_only => {
             return Err(OpenError::UncleanPolicy(policy));
         }
         State::Marked(_) | State::TornMark if !read_only => {
-            let report = crate::rebuild::rebuild(&*device, &geometry, &runtime, progress).await?;
+            let block = &open.block;
+            let report =
+                crate::check::recover(&*device, &geometry, &runtime, block, progress).await?;
             rebuilt = Some(report);
         }
         _ => {} // read-only: as it is

@@ -41,14 +41,42 @@
 //! 4. A fragment that any file claimed, in any round, is never given to another during the check.
 //! 5. Memory grows with the maps, the allocated inodes and the directories, never with a file.
 
+mod attributes;
+mod blocks;
+mod chunk;
+mod contest;
+mod directories;
+mod fields;
 mod finding;
+mod groups;
+mod inodes;
+mod links;
+mod lost_found;
+mod maps;
 mod overlay;
+mod path;
+mod root;
+mod run;
+mod table;
+mod tree;
 
-use block::{BlockDevice, IoError};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::layout::BadSuperblock;
+use block::IoError;
+use runtime::Timestamp;
+
+use crate::layout::{BadSuperblock, Geometry};
+use contest::Claim;
+use directories::{Directory, Mismatch};
+use overlay::Overlay;
+use table::Table;
 
 pub use finding::{FINDINGS_KEPT, Finding, Findings, Invariant, Place, Severity};
+pub use run::check;
+pub(crate) use run::recover;
+
+/// What a superblock is marked with while repairs are written, in the place of a policy's name.
+pub(crate) const MARK: &str = "fsck";
 
 /// How a check is to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,16 +235,58 @@ impl Log {
     }
 }
 
-/// Checks the volume on `device`, and repairs it if `options` say so.
-///
-/// # Errors
-/// [`CheckError`].
-pub async fn check(
-    device: &dyn BlockDevice,
-    runtime: &runtime::Runtime,
-    options: &CheckOptions,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Report, CheckError> {
-    let _ = (device, runtime, options, progress);
-    Ok(Report::default())
+/// What files without names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Orphans {
+    /// It has not been decided yet.
+    Undecided,
+    /// What a cut left of an operation that was not acknowledged: they are freed.
+    Free,
+    /// Files that lost their names: they get new ones.
+    Reconnect,
+}
+
+/// A check under way.
+struct Checker<'a> {
+    disk: Overlay<'a>,
+    geometry: Geometry,
+    /// The superblock as it should be, and whether it differs from the disk's.
+    superblock: Vec<u8>,
+    superblock_changed: bool,
+    log: Log,
+    progress: &'a mut dyn FnMut(Progress),
+    now: Timestamp,
+    /// Whether to look at what a rebuild after a cut has no need to know.
+    thorough: bool,
+    /// Whether the volume was cut off under policy `sync`.
+    was_cut: bool,
+
+    // What holds for all rounds.
+    round: u32,
+    orphans: Orphans,
+    /// Every fragment that any file ever claimed.
+    claimed: Vec<u8>,
+    /// Where the next fresh block is looked for.
+    next_fresh: u64,
+    /// Inodes with which something was wrong.
+    doubted: BTreeSet<u64>,
+    freed: u64,
+    reconnected: u64,
+
+    // What a round finds out.
+    /// Initialised inodes of each group.
+    initialised: Vec<u64>,
+    table: Table,
+    /// A bit for each fragment that a file holds.
+    held: Vec<u8>,
+    /// A bit for each that several claim.
+    contested: Option<Vec<u8>>,
+    claims: Vec<Claim>,
+    directories: BTreeMap<u64, Directory>,
+    /// Directories without a first block.
+    headless: Vec<u64>,
+    mismatches: Vec<Mismatch>,
+    /// Directories that an entry named, in the order of the entries.
+    named: Vec<u64>,
+    directories_read: u64,
 }

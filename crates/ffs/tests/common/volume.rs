@@ -35,7 +35,7 @@ pub(crate) async fn reopen(world: &World, disk: &Rc<MemoryDisk>) -> Volume {
 pub(crate) async fn try_open(
     runtime: runtime::Runtime,
     disk: Rc<dyn block::BlockDevice>,
-) -> Result<(Volume, Option<ffs::rebuild::Report>), ffs::OpenError> {
+) -> Result<(Volume, Option<ffs::check::Report>), ffs::OpenError> {
     let opened = open(disk, runtime, &OpenOptions::default(), &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
     let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };

@@ -1,0 +1,484 @@
+//! Every pointer of a batch of files, level by level, each level in the order of the disk.
+//!
+//! A walk begins with the pointers of the inodes, then reads all their indirect blocks with many
+//! reads under way, then those below, and so on: three levels at most. What is done with a pointer
+//! is the walk's [`Purpose`].
+//!
+//! An indirect block of which half of the pointers and more are none is no indirect block: it is
+//! dropped with all that it says. A single bad pointer is cleared.
+//!
+//! What keeps a walk finite: a block that is claimed a second time is not entered, so that every
+//! block of the disk is entered once.
+
+use futures::stream::{self, StreamExt};
+use zerocopy::IntoBytes;
+
+use super::Severity::{Loss, Repairable};
+use super::contest::Claim;
+use super::fields::{blocks_of, is_hole};
+use super::{CheckError, Checker, Invariant, Place};
+use crate::derive::bits;
+use crate::layout::{DIRECT_POINTERS, Dinode, INDIRECT_POINTERS, SECTOR_SIZE};
+use crate::map::{block_count, run_length};
+use crate::size::has_blocks;
+
+/// Reads under way at once.
+pub(super) const READS_IN_FLIGHT: usize = 64;
+const POINTER: u64 = 8;
+const DIRECT: u64 = DIRECT_POINTERS as u64;
+
+/// What a walk does with what it meets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Mend pointers, and claim the fragments behind them.
+    Claim,
+    /// Gather the claims of fragments that several files claim.
+    Contest,
+    /// Give all fragments back: the file is freed.
+    Release,
+}
+
+/// What a pointer points at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Data,
+    Indirect,
+    Attribute,
+}
+
+/// Where a pointer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// In the inode: a direct one, or behind those the root of a tree.
+    Inode(usize),
+    /// In the inode: an extended attribute's.
+    Attribute(usize),
+    /// In an indirect block, at this byte of the disk.
+    Disk(u64),
+}
+
+/// A pointer of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pointer {
+    pub(super) ino: u64,
+    pub(super) role: Role,
+    pub(super) slot: Slot,
+    /// The first block of the file that it leads to.
+    pub(super) lbn: u64,
+    pub(super) address: u64,
+    pub(super) run: u64,
+    /// How many of its neighbours in the file are its neighbours on the disk.
+    pub(super) neighbours: u32,
+}
+
+/// A file under way.
+pub(super) struct Walk {
+    pub(super) ino: u64,
+    pub(super) dinode: Dinode,
+    /// The fragments that it holds.
+    pub(super) held: u64,
+    /// The last block that it has, and how many blocks of data.
+    pub(super) last: Option<u64>,
+    pub(super) data_blocks: u64,
+    /// Of a directory: where its blocks lie, by number.
+    pub(super) blocks: Vec<(u64, u64)>,
+}
+
+impl Walk {
+    pub(super) fn new(ino: u64, dinode: Dinode) -> Self {
+        Self { ino, dinode, held: 0, last: None, data_blocks: 0, blocks: Vec::new() }
+    }
+}
+
+/// An indirect block that is to be read.
+#[derive(Clone, Copy)]
+struct Branch {
+    /// Which walk of the batch.
+    walk: usize,
+    address: u64,
+    /// Where the pointer to it stands.
+    slot: Slot,
+    /// Blocks of the file that one of its pointers covers.
+    span: u64,
+    /// The first block of the file that it covers.
+    first: u64,
+}
+
+impl Checker<'_> {
+    /// Walks a batch of files.
+    ///
+    /// # Errors
+    /// [`CheckError::Device`].
+    pub(super) async fn walk(
+        &mut self,
+        batch: &mut [Walk],
+        purpose: Purpose,
+    ) -> Result<(), CheckError> {
+        let mut level = Vec::new();
+        for (index, walk) in batch.iter_mut().enumerate() {
+            self.walk_attributes(walk, purpose);
+            if walk.dinode.kind().is_some_and(|kind| has_blocks(kind, &walk.dinode)) {
+                self.walk_direct(walk, purpose);
+                self.walk_roots(walk, index, purpose, &mut level);
+            }
+        }
+        while !level.is_empty() {
+            level.sort_by_key(|branch| branch.address);
+            let mut below = Vec::new();
+            // A part of the level at a time: the images are in memory.
+            for part in level.chunks(READS_IN_FLIGHT) {
+                for (branch, image) in self.read_branches(part).await? {
+                    self.enter(batch, branch, &image, purpose, &mut below).await?;
+                }
+            }
+            level = below;
+        }
+        Ok(())
+    }
+
+    async fn read_branches(&self, part: &[Branch]) -> Result<Vec<(Branch, Vec<u64>)>, CheckError> {
+        let size = self.geometry.block_size as usize;
+        let reads = stream::iter(part.to_vec()).map(|branch| async move {
+            let byte = self.geometry.byte_address(branch.address);
+            let mut image = self.disk.read(byte, size).await?;
+            self.geometry.turn_indirect(&mut image);
+            let pointers = image.chunks_exact(POINTER as usize);
+            let pointers =
+                pointers.map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+            Ok((branch, pointers.collect()))
+        });
+        let read: Vec<Result<_, block::IoError>> = reads.buffered(READS_IN_FLIGHT).collect().await;
+        Ok(read.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    fn walk_attributes(&mut self, walk: &mut Walk, purpose: Purpose) {
+        let size = u64::from(walk.dinode.attribute_size.get());
+        for index in 0..walk.dinode.attribute_blocks.len() {
+            let address = walk.dinode.attribute_blocks[index].get() as u64;
+            if address == 0 {
+                continue;
+            }
+            let run = run_length(&self.geometry, size, index as u64);
+            let slot = Slot::Attribute(index);
+            let (role, lbn) = (Role::Attribute, index as u64);
+            let pointer = Pointer { ino: walk.ino, role, slot, lbn, address, run, neighbours: 0 };
+            let behind = index as u64 >= block_count(&self.geometry, size);
+            if !self.is_sound(&pointer, behind) {
+                self.clear_in(walk, &pointer, behind, purpose);
+                continue;
+            }
+            self.meet(walk, &pointer, purpose);
+        }
+    }
+
+    fn walk_direct(&mut self, walk: &mut Walk, purpose: Purpose) {
+        let size = walk.dinode.size.get();
+        let count = blocks_of(&self.geometry, &walk.dinode);
+        for lbn in 0..DIRECT_POINTERS {
+            let address = walk.dinode.direct[lbn].get() as u64;
+            if is_hole(&walk.dinode, address) {
+                continue;
+            }
+            let slot = Slot::Inode(lbn);
+            let run = run_length(&self.geometry, size, lbn as u64);
+            let around = &walk.dinode.direct;
+            let before = lbn.checked_sub(1).map_or(0, |before| around[before].get() as u64);
+            let after = around.get(lbn + 1).map_or(0, |after| after.get() as u64);
+            let pointer = Pointer {
+                ino: walk.ino,
+                role: Role::Data,
+                slot,
+                lbn: lbn as u64,
+                address,
+                run,
+                neighbours: self.neighbours(before, address, after),
+            };
+            let behind = lbn as u64 >= count;
+            if !self.is_sound(&pointer, behind) {
+                self.clear_in(walk, &pointer, behind, purpose);
+                continue;
+            }
+            self.meet(walk, &pointer, purpose);
+        }
+    }
+
+    fn walk_roots(
+        &mut self,
+        walk: &mut Walk,
+        index: usize,
+        purpose: Purpose,
+        level: &mut Vec<Branch>,
+    ) {
+        let count = blocks_of(&self.geometry, &walk.dinode);
+        let fan = self.geometry.pointers_per_indirect;
+        let mut first = DIRECT;
+        for tree in 0..INDIRECT_POINTERS {
+            let span = fan.pow(tree as u32);
+            let address = walk.dinode.indirect[tree].get() as u64;
+            let slot = Slot::Inode(DIRECT_POINTERS + tree);
+            if !is_hole(&walk.dinode, address) {
+                let pointer = self.indirect_pointer(walk.ino, slot, first, address);
+                let behind = first >= count;
+                if !self.is_sound(&pointer, behind) {
+                    self.clear_in(walk, &pointer, behind, purpose);
+                } else if self.meet(walk, &pointer, purpose) {
+                    level.push(Branch { walk: index, address, slot, span, first });
+                }
+            }
+            first += span * fan;
+        }
+    }
+
+    fn indirect_pointer(&self, ino: u64, slot: Slot, lbn: u64, address: u64) -> Pointer {
+        let run = self.geometry.fragments_per_block;
+        Pointer { ino, role: Role::Indirect, slot, lbn, address, run, neighbours: 0 }
+    }
+
+    fn neighbours(&self, before: u64, address: u64, after: u64) -> u32 {
+        let block = self.geometry.fragments_per_block;
+        u32::from(before != 0 && before.checked_add(block) == Some(address))
+            + u32::from(after != 0 && address.checked_add(block) == Some(after))
+    }
+
+    /// Takes what an indirect block says.
+    async fn enter(
+        &mut self,
+        batch: &mut [Walk],
+        branch: Branch,
+        image: &[u64],
+        purpose: Purpose,
+        below: &mut Vec<Branch>,
+    ) -> Result<(), CheckError> {
+        let walk = &mut batch[branch.walk];
+        if purpose == Purpose::Claim && self.is_gone_wild(walk, image) {
+            return self.drop_branch(walk, branch, image).await;
+        }
+        let count = blocks_of(&self.geometry, &walk.dinode);
+        let fan = self.geometry.pointers_per_indirect;
+        for (index, &address) in image.iter().enumerate() {
+            if is_hole(&walk.dinode, address) {
+                continue;
+            }
+            let byte = self.geometry.byte_address(branch.address) + index as u64 * POINTER;
+            let slot = Slot::Disk(byte);
+            let lbn = branch.first + index as u64 * branch.span;
+            let mut pointer = self.indirect_pointer(walk.ino, slot, lbn, address);
+            if branch.span == 1 {
+                pointer.role = Role::Data;
+                let before = index.checked_sub(1).map_or(0, |before| image[before]);
+                let after = image.get(index + 1).copied().unwrap_or(0);
+                pointer.neighbours = self.neighbours(before, address, after);
+            }
+            let behind = lbn >= count;
+            if !self.is_sound(&pointer, behind) {
+                if self.blame(&pointer, behind, purpose, Invariant::IndirectPointers) {
+                    self.disk.put(byte, &[0; POINTER as usize]).await?;
+                }
+                continue;
+            }
+            if self.meet(walk, &pointer, purpose) && branch.span > 1 {
+                let span = branch.span / fan;
+                below.push(Branch { walk: branch.walk, address, slot, span, first: lbn });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a block that is pointed at as an indirect one holds something else.
+    fn is_gone_wild(&self, walk: &Walk, image: &[u64]) -> bool {
+        let used = image.iter().filter(|&&address| !is_hole(&walk.dinode, address));
+        let (mut all, mut wild) = (0, 0);
+        for &address in used {
+            all += 1;
+            let run = self.geometry.fragments_per_block;
+            wild += u64::from(!self.geometry.is_data_run(address, run));
+        }
+        wild > 2 && wild * 2 >= all
+    }
+
+    async fn drop_branch(
+        &mut self,
+        walk: &mut Walk,
+        branch: Branch,
+        image: &[u64],
+    ) -> Result<(), CheckError> {
+        let place = Place::inode(walk.ino).block(branch.first).fragment(branch.address);
+        let found = format!("a block of which {} words are no pointers", image.len());
+        let repair = "dropped the block, and what lay behind it";
+        if !self.log.find(
+            Invariant::IndirectPointers,
+            Loss,
+            place,
+            found,
+            "an indirect block",
+            repair,
+        ) {
+            return Ok(());
+        }
+        self.doubted.insert(walk.ino);
+        match branch.slot {
+            Slot::Inode(index) => walk.dinode.indirect[index - DIRECT_POINTERS].set(0),
+            Slot::Disk(byte) => self.disk.put(byte, &[0; POINTER as usize]).await?,
+            Slot::Attribute(_) => unreachable!("attributes have no indirect blocks"),
+        }
+        let run = self.geometry.fragments_per_block;
+        walk.held -= run;
+        let range = branch.address..branch.address + run;
+        bits::clear_range(&mut self.held, range);
+        Ok(())
+    }
+
+    /// Whether a pointer may be followed.
+    fn is_sound(&self, pointer: &Pointer, behind: bool) -> bool {
+        !behind && self.geometry.is_data_run(pointer.address, pointer.run)
+    }
+
+    /// Notes what is wrong with a pointer that must not be followed. Says whether to clear it.
+    fn blame(
+        &mut self,
+        pointer: &Pointer,
+        behind: bool,
+        purpose: Purpose,
+        invariant: Invariant,
+    ) -> bool {
+        if purpose != Purpose::Claim {
+            return false;
+        }
+        let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
+        if behind {
+            let repair = "cleared the pointer";
+            let invariant = Invariant::PointersBehindEnd;
+            return self.log.find(invariant, Repairable, place, "a block", "none", repair);
+        }
+        self.doubted.insert(pointer.ino);
+        let expected = "data fragments of this disk";
+        let found = format!("{} fragments from {}", pointer.run, pointer.address as i64);
+        self.log.find(invariant, Loss, place, found, expected, "made it a hole")
+    }
+
+    /// The same for a pointer in the inode, which is cleared at once.
+    fn clear_in(&mut self, walk: &mut Walk, pointer: &Pointer, behind: bool, purpose: Purpose) {
+        if !self.blame(pointer, behind, purpose, Invariant::InodePointers) {
+            return;
+        }
+        match pointer.slot {
+            Slot::Inode(index) if index < DIRECT_POINTERS => walk.dinode.direct[index].set(0),
+            Slot::Inode(index) => walk.dinode.indirect[index - DIRECT_POINTERS].set(0),
+            Slot::Attribute(index) => walk.dinode.attribute_blocks[index].set(0),
+            Slot::Disk(_) => unreachable!("it stands in the inode"),
+        }
+    }
+
+    /// Does with a sound pointer what the walk is for. Says whether what is below may be entered.
+    fn meet(&mut self, walk: &mut Walk, pointer: &Pointer, purpose: Purpose) -> bool {
+        let range = pointer.address..pointer.address + pointer.run;
+        match purpose {
+            Purpose::Claim => {
+                walk.held += pointer.run;
+                if pointer.role == Role::Data {
+                    walk.last = walk.last.max(Some(pointer.lbn));
+                    walk.data_blocks += 1;
+                    if walk.dinode.kind() == Some(vfs::FileKind::Directory) {
+                        walk.blocks.push((pointer.lbn, pointer.address));
+                    }
+                }
+                self.claim(range)
+            }
+            Purpose::Contest => {
+                let contested = self.is_contested(range);
+                if contested {
+                    self.claims.push(Claim::new(*pointer, &walk.dinode));
+                }
+                !contested
+            }
+            Purpose::Release => {
+                bits::clear_range(&mut self.held, range);
+                true
+            }
+        }
+    }
+
+    /// Claims fragments; whether nobody else had.
+    fn claim(&mut self, range: std::ops::Range<u64>) -> bool {
+        let alone = bits::none_set(&self.held, range.clone());
+        if !alone {
+            let contested = self.contested.get_or_insert_with(|| vec![0; self.held.len()]);
+            for fragment in range.clone() {
+                if bits::is_set(&self.held, fragment) {
+                    bits::set(contested, fragment);
+                }
+            }
+        }
+        bits::set_range(&mut self.held, range.clone());
+        bits::set_range(&mut self.claimed, range);
+        alone
+    }
+
+    fn is_contested(&self, range: std::ops::Range<u64>) -> bool {
+        self.contested.as_ref().is_some_and(|contested| !bits::none_set(contested, range))
+    }
+
+    /// What follows for the inode from the blocks that were found.
+    pub(super) fn settle_walk(&mut self, walk: &mut Walk) {
+        let Some(kind) = walk.dinode.kind() else { return };
+        if has_blocks(kind, &walk.dinode) {
+            self.settle_end(walk, kind);
+        }
+        let sectors = walk.held * self.geometry.fragment_size / SECTOR_SIZE;
+        let found = walk.dinode.sectors.get();
+        let place = Place::inode(walk.ino);
+        let invariant = Invariant::BlockCount;
+        if found != sectors && self.log.find(invariant, Repairable, place, found, sectors, "set it")
+        {
+            walk.dinode.sectors.set(sectors);
+        }
+    }
+
+    /// A file that reaches behind its direct blocks ends in a block; a long target has its block.
+    fn settle_end(&mut self, walk: &mut Walk, kind: vfs::FileKind) {
+        let count = blocks_of(&self.geometry, &walk.dinode);
+        let place = Place::inode(walk.ino);
+        if kind == vfs::FileKind::Symlink && walk.data_blocks == 0 {
+            let repair = "made it a link to '?'";
+            let expected = "a block with the target";
+            if self.log.find(Invariant::SymlinkTarget, Loss, place, "none", expected, repair) {
+                walk.dinode.size.set(1);
+                walk.dinode.inline_symlink_area_mut().fill(0);
+                walk.dinode.inline_symlink_area_mut()[0] = b'?';
+            }
+            return;
+        }
+        let blocks = walk.last.map_or(0, |last| last + 1);
+        if kind == vfs::FileKind::Directory || count <= DIRECT || blocks >= count {
+            return;
+        }
+        let wanted = blocks.max(DIRECT) * self.geometry.block_size;
+        let found = format!("{} bytes, and a hole at the end", walk.dinode.size.get());
+        let expected = format!("{wanted} bytes");
+        let repair = "cut the hole off";
+        if self.log.find(Invariant::LastBlock, Loss, place, found, expected, repair) {
+            walk.dinode.size.set(wanted);
+        }
+    }
+
+    /// Puts an inode back, sealed.
+    pub(super) async fn put_inode(
+        &mut self,
+        ino: u64,
+        dinode: &mut Dinode,
+    ) -> Result<(), CheckError> {
+        self.geometry.seal_inode(dinode);
+        let position = self.geometry.inode_position(ino);
+        let byte = self.geometry.byte_address(position.fragment) + position.offset as u64;
+        Ok(self.disk.put(byte, dinode.as_bytes()).await?)
+    }
+
+    /// Reads one inode.
+    pub(super) async fn read_inode(&self, ino: u64) -> Result<Dinode, CheckError> {
+        let position = self.geometry.inode_position(ino);
+        let byte = self.geometry.byte_address(position.fragment);
+        let mut block = self.disk.read(byte, self.geometry.block_size as usize).await?;
+        self.geometry.turn_inodes(&mut block);
+        Ok(*Dinode::at(&block, position.offset))
+    }
+}

@@ -1,0 +1,204 @@
+//! Fragments that are claimed twice: who keeps them.
+//!
+//! All claims on them are gathered and weighed. What speaks for a claim: nothing else was wrong with
+//! the inode; the block fits what it is claimed as (a directory's first block names its owner, an
+//! indirect block holds pointers); its neighbours in the file are its neighbours on the disk; the
+//! file's inode is in the same group. The heavier claim keeps the block, the other file gets a hole.
+//!
+//! Where two weigh the same, one of them is right and nobody can say which. Then the one keeps the
+//! block and the other gets a copy, so that the file that was right is as it was; both are listed.
+
+use std::cmp::Reverse;
+
+use vfs::FileKind;
+
+use super::Severity::Loss;
+use super::blocks::{Pointer, Role, Slot};
+use super::{CheckError, Checker, Invariant, Place, chunk};
+use crate::derive::bits;
+use crate::layout::{CHUNK_SIZE, DIRECT_POINTERS, Dinode};
+
+/// A claim on fragments that somebody else claims as well.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pointer: Pointer,
+    kind: Option<FileKind>,
+    weight: i32,
+}
+
+impl Claim {
+    pub(super) fn new(pointer: Pointer, dinode: &Dinode) -> Self {
+        Self { pointer, kind: dinode.kind(), weight: 0 }
+    }
+
+    fn range(&self) -> std::ops::Range<u64> {
+        self.pointer.address..self.pointer.address + self.pointer.run
+    }
+}
+
+/// What becomes of a pointer that lost.
+enum Verdict {
+    Hole,
+    Copy(u64),
+}
+
+impl Checker<'_> {
+    /// Settles all contests; whether there were any that were settled.
+    ///
+    /// # Errors
+    /// [`CheckError::Device`].
+    pub(super) async fn settle_contests(&mut self) -> Result<bool, CheckError> {
+        if self.contested.is_none() {
+            return Ok(false);
+        }
+        self.gather_claims().await?;
+        let mut claims = std::mem::take(&mut self.claims);
+        for claim in &mut claims {
+            claim.weight = self.weigh(claim).await?;
+        }
+        claims.sort_by_key(|claim| (Reverse(claim.weight), claim.pointer.ino, claim.pointer.lbn));
+        let mut kept: Vec<Claim> = Vec::new();
+        let mut taken = vec![0; self.held.len()];
+        let mut settled = false;
+        for claim in claims {
+            if bits::none_set(&taken, claim.range()) {
+                bits::set_range(&mut taken, claim.range());
+                kept.push(claim);
+                continue;
+            }
+            let winner = kept.iter().find(|kept| overlap(&kept.range(), &claim.range()));
+            let winner = winner.expect("its fragments are taken").clone();
+            settled |= self.lose(&claim, &winner).await?;
+        }
+        Ok(settled)
+    }
+
+    async fn weigh(&self, claim: &Claim) -> Result<i32, CheckError> {
+        let pointer = &claim.pointer;
+        let mut weight = pointer.neighbours as i32;
+        if self.doubted.contains(&pointer.ino) {
+            weight -= 4;
+        }
+        let group = self.geometry.group_of_fragment(pointer.address);
+        weight += i32::from(group == self.geometry.group_of_inode(pointer.ino));
+        let directory = claim.kind == Some(FileKind::Directory);
+        if pointer.role == Role::Indirect || directory && pointer.role == Role::Data {
+            let byte = self.geometry.byte_address(pointer.address);
+            let bytes = (pointer.run * self.geometry.fragment_size) as usize;
+            let content = self.disk.read(byte, bytes).await?;
+            weight += match pointer.role {
+                Role::Indirect => self.looks_indirect(&content),
+                _ => looks_like_directory(pointer, &content),
+            };
+        }
+        Ok(weight)
+    }
+
+    /// How much a block looks like an indirect one.
+    fn looks_indirect(&self, content: &[u8]) -> i32 {
+        let pointers = content.chunks_exact(8);
+        let used = pointers
+            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+            .filter(|&address| address != 0);
+        let run = self.geometry.fragments_per_block;
+        let (mut good, mut bad) = (0, 0);
+        for address in used {
+            if self.geometry.is_data_run(address, run) { good += 1 } else { bad += 1 }
+        }
+        if bad > 0 { -4 } else { i32::from(good > 0) * 3 }
+    }
+
+    /// Takes the block away from a claim.
+    async fn lose(&mut self, claim: &Claim, winner: &Claim) -> Result<bool, CheckError> {
+        let pointer = claim.pointer;
+        let tie = claim.weight == winner.weight
+            && pointer.role == Role::Data
+            && claim.kind != Some(FileKind::Directory);
+        let copy = if tie { self.fresh(pointer.run) } else { None };
+        let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
+        let found = format!("a block that inode {} claims as well", winner.pointer.ino);
+        let expected = "a block of its own";
+        let repair = match copy {
+            Some(_) => "gave it a copy; one of the two files holds what is not its own",
+            None => "left it to the other, whose claim is better",
+        };
+        if !self.log.find(Invariant::Duplicate, Loss, place, found, expected, repair) {
+            return Ok(false);
+        }
+        self.doubted.insert(pointer.ino);
+        let verdict = match copy {
+            None => Verdict::Hole,
+            Some(address) => {
+                let bytes = (pointer.run * self.geometry.fragment_size) as usize;
+                let from = self.geometry.byte_address(pointer.address);
+                let content = self.disk.read(from, bytes).await?;
+                self.disk.put_fresh(self.geometry.byte_address(address), &content);
+                Verdict::Copy(address)
+            }
+        };
+        self.point_elsewhere(&pointer, verdict).await?;
+        Ok(true)
+    }
+
+    async fn point_elsewhere(
+        &mut self,
+        pointer: &Pointer,
+        verdict: Verdict,
+    ) -> Result<(), CheckError> {
+        let address = match verdict {
+            Verdict::Hole => 0,
+            Verdict::Copy(address) => address,
+        };
+        if let Slot::Disk(byte) = pointer.slot {
+            return Ok(self.disk.put(byte, &address.to_le_bytes()).await?);
+        }
+        let mut dinode = self.read_inode(pointer.ino).await?;
+        let field = match pointer.slot {
+            Slot::Inode(index) if index < DIRECT_POINTERS => &mut dinode.direct[index],
+            Slot::Inode(index) => &mut dinode.indirect[index - DIRECT_POINTERS],
+            Slot::Attribute(index) => &mut dinode.attribute_blocks[index],
+            Slot::Disk(_) => unreachable!("it was put above"),
+        };
+        field.set(address as i64);
+        self.put_inode(pointer.ino, &mut dinode).await
+    }
+
+    /// Finds a run of fragments that nobody ever claimed, for a block of the repair's own.
+    pub(super) fn fresh(&mut self, run: u64) -> Option<u64> {
+        let block = self.geometry.fragments_per_block;
+        while self.next_fresh + run <= self.geometry.size {
+            let first = self.next_fresh;
+            self.next_fresh += block;
+            let range = first..first + run;
+            if self.geometry.is_data_run(first, run)
+                && bits::none_set(&self.held, range.clone())
+                && bits::none_set(&self.claimed, range.clone())
+            {
+                bits::set_range(&mut self.held, range.clone());
+                bits::set_range(&mut self.claimed, range);
+                return Some(first);
+            }
+        }
+        None
+    }
+}
+
+fn overlap(one: &std::ops::Range<u64>, other: &std::ops::Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// How much a block looks like one of this directory.
+fn looks_like_directory(pointer: &Pointer, content: &[u8]) -> i32 {
+    let any = |_: u64, _: u8| true;
+    let whole =
+        content.chunks_exact(CHUNK_SIZE).all(|bytes| chunk::mend(bytes, &any).problems.is_empty());
+    if !whole {
+        return -4;
+    }
+    if pointer.lbn > 0 {
+        return 2;
+    }
+    let first = chunk::entries(&content[..CHUNK_SIZE]);
+    let own = first.first().is_some_and(|dot| dot.name == b"." && dot.ino == pointer.ino);
+    if own { 8 } else { -4 }
+}

@@ -1,0 +1,431 @@
+//! Every chunk of every directory: from the root down, each level in the order of the disk, and then
+//! what does not hang from the root.
+//!
+//! A directory whose first chunk does not begin with a "." that names it may be no directory: it is
+//! looked at last, when every entry is known, because an entry bears the type of what it names. If
+//! that says a file, it becomes one again and its bytes stay; else its chunks are mended.
+
+use std::collections::BTreeSet;
+
+use futures::stream::{self, StreamExt};
+use vfs::FileKind;
+
+use super::Severity::{Loss, Repairable};
+use super::blocks::READS_IN_FLIGHT;
+use super::chunk::{self, Entry, Problem};
+use super::{CheckError, Checker, Invariant, Orphans, Phase, Place, fields};
+use crate::dir::DOT_DOT_OFFSET;
+use crate::layout::{
+    CHUNK_SIZE, ROOT_INODE, WHITEOUT_INODE, WHITEOUT_TYPE, kind_bits, kind_of_bits,
+};
+use crate::map::run_length;
+
+/// Where the type byte stands in an entry.
+const KIND_OFFSET: u64 = 6;
+
+/// A name of a directory: in which directory, and at which byte of the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    pub(super) parent: u64,
+    pub(super) byte: u64,
+}
+
+/// A directory.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) size: u64,
+    /// How far below the root it says it is; 0 when it does not say.
+    pub(super) depth: u32,
+    /// Where its blocks lie.
+    pub(super) blocks: Box<[u64]>,
+    /// What its ".." names, and at which byte of the disk; 0 when it has none.
+    pub(super) dot_dot: u64,
+    pub(super) dot_dot_byte: u64,
+    pub(super) names: Vec<Name>,
+    /// How many entries it has, without its dots.
+    pub(super) entries: u64,
+}
+
+impl Directory {
+    pub(super) fn new(size: u64, depth: u32, blocks: Box<[u64]>) -> Self {
+        Self { size, depth, blocks, dot_dot: 0, dot_dot_byte: 0, names: Vec::new(), entries: 0 }
+    }
+}
+
+/// An entry whose type is not that of the inode that it names.
+pub(super) struct Mismatch {
+    directory: u64,
+    byte: u64,
+    name: Vec<u8>,
+    ino: u64,
+    kind: u8,
+}
+
+/// A block of a directory.
+#[derive(Clone, Copy)]
+struct Part {
+    ino: u64,
+    lbn: u64,
+    address: u64,
+    bytes: usize,
+}
+
+/// The directory whose blocks are being read.
+#[derive(Default)]
+struct Reading {
+    ino: u64,
+    /// Its first block says that it is none.
+    doubtful: bool,
+    names: BTreeSet<Vec<u8>>,
+}
+
+impl Checker<'_> {
+    /// Reads the directories: those that hang from the root, level by level, and then, unless they
+    /// are what a cut left, all others. Whether an inode turned out to be of another type, so that
+    /// the round has to begin again.
+    ///
+    /// # Errors
+    /// [`CheckError::Device`].
+    pub(super) async fn read_directories(&mut self) -> Result<bool, CheckError> {
+        let mut seen = BTreeSet::new();
+        if self.read_below(BTreeSet::from([ROOT_INODE]), &mut seen).await? {
+            return Ok(true);
+        }
+        let rest: BTreeSet<u64> =
+            self.directories.keys().copied().filter(|ino| !seen.contains(ino)).collect();
+        self.decide_orphans();
+        if self.orphans == Orphans::Free {
+            return Ok(false);
+        }
+        self.read_below(rest, &mut seen).await
+    }
+
+    /// Reads directories and all that hangs from them.
+    async fn read_below(
+        &mut self,
+        mut level: BTreeSet<u64>,
+        seen: &mut BTreeSet<u64>,
+    ) -> Result<bool, CheckError> {
+        while !level.is_empty() {
+            let mut doubtful = BTreeSet::new();
+            while !level.is_empty() {
+                seen.extend(&level);
+                let parts = self.directory_parts(&level);
+                self.read_parts(&parts, Some(&mut doubtful)).await?;
+                level = self.newly_named(seen);
+            }
+            let mismatches = std::mem::take(&mut self.mismatches);
+            if self.settle_types(&mismatches, &doubtful).await? {
+                return Ok(true);
+            }
+            let late = self.directory_parts(&doubtful);
+            self.read_parts(&late, None).await?;
+            level = self.newly_named(seen);
+        }
+        let mismatches = std::mem::take(&mut self.mismatches);
+        self.settle_types(&mismatches, &BTreeSet::new()).await
+    }
+
+    /// The directories that were named since this was asked last, and have not been read.
+    fn newly_named(&mut self, seen: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let named = std::mem::take(&mut self.named);
+        named.into_iter().filter(|ino| !seen.contains(ino)).collect()
+    }
+
+    /// The blocks of some directories: those of one together, the directories as they lie.
+    fn directory_parts(&self, which: &BTreeSet<u64>) -> Vec<Part> {
+        let mut order: Vec<(u64, u64)> = which
+            .iter()
+            .filter_map(|&ino| Some((*self.directories.get(&ino)?.blocks.first()?, ino)))
+            .collect();
+        order.sort_unstable();
+        let mut parts = Vec::new();
+        for (_, ino) in order {
+            let directory = &self.directories[&ino];
+            for (lbn, &address) in (0..).zip(&directory.blocks) {
+                let start = lbn * self.geometry.block_size;
+                let run = run_length(&self.geometry, directory.size, lbn);
+                let held = run * self.geometry.fragment_size;
+                let bytes = held.min(directory.size.saturating_sub(start)) as usize;
+                parts.push(Part { ino, lbn, address, bytes });
+            }
+        }
+        parts
+    }
+
+    /// Reads parts. With a place to note directories that may be none, those are left alone.
+    async fn read_parts(
+        &mut self,
+        parts: &[Part],
+        mut doubtful: Option<&mut BTreeSet<u64>>,
+    ) -> Result<(), CheckError> {
+        let total = self.directories.len() as u64;
+        let mut reading = Reading::default();
+        for few in parts.chunks(READS_IN_FLIGHT) {
+            for (part, content) in self.read_few(few).await? {
+                if part.lbn == 0 {
+                    let own = begins_with_dot(&content, part.ino);
+                    let doubtful = match &mut doubtful {
+                        Some(list) => !own && list.insert(part.ino),
+                        None => false,
+                    };
+                    reading = Reading { ino: part.ino, doubtful, ..Reading::default() };
+                    self.directories_read += u64::from(!doubtful);
+                }
+                if !reading.doubtful {
+                    self.take_part(part, &content, &mut reading).await?;
+                }
+            }
+            self.tell(Phase::Directories, self.directories_read, total);
+        }
+        Ok(())
+    }
+
+    async fn read_few(&self, parts: &[Part]) -> Result<Vec<(Part, block::Buffer)>, CheckError> {
+        let reads = stream::iter(parts.to_vec()).map(|part| async move {
+            let whole = part.bytes.next_multiple_of(self.geometry.fragment_size as usize);
+            let byte = self.geometry.byte_address(part.address);
+            let mut content = self.disk.read(byte, whole).await?;
+            self.geometry.turn_directory(&mut content[..part.bytes]);
+            Ok((part, content))
+        });
+        let read: Vec<Result<_, block::IoError>> = reads.buffered(READS_IN_FLIGHT).collect().await;
+        Ok(read.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    async fn take_part(
+        &mut self,
+        part: Part,
+        content: &[u8],
+        reading: &mut Reading,
+    ) -> Result<(), CheckError> {
+        for offset in (0..part.bytes).step_by(CHUNK_SIZE) {
+            let byte = self.geometry.byte_address(part.address) + offset as u64;
+            let start = part.lbn * self.geometry.block_size + offset as u64;
+            let mut bytes: [u8; CHUNK_SIZE] =
+                content[offset..offset + CHUNK_SIZE].try_into().expect("a chunk");
+            if self.mend_chunk(part.ino, start, &mut bytes) {
+                self.disk.put(byte, &bytes).await?;
+            }
+            if start == 0 && self.mend_dots(part.ino, &mut bytes) {
+                self.disk.put(byte, &bytes).await?;
+            }
+            for entry in chunk::entries(&bytes) {
+                self.take_entry(start, byte, entry, reading).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a chunk whole; whether it changed.
+    fn mend_chunk(&mut self, ino: u64, start: u64, bytes: &mut [u8; CHUNK_SIZE]) -> bool {
+        let table = &self.table;
+        let fits = |ino: u64, kind: u8| table.kind(ino).map(kind_bits) == Some(kind);
+        let mended = chunk::mend(bytes, &fits);
+        let mut wanted = false;
+        for problem in &mended.problems {
+            let (invariant, at, found, repair) = match problem {
+                Problem::Chain(at) => {
+                    let repair = "closed the gap; names in it may be lost";
+                    (Invariant::Chunk, at, "a length that leads nowhere", repair)
+                }
+                Problem::Name(at) => (
+                    Invariant::EntryName,
+                    at,
+                    "a name with bytes that no name can have",
+                    "gave it the nearest name that can be one",
+                ),
+            };
+            let place = Place::inode(ino).offset(start + *at as u64);
+            let severity = if matches!(problem, Problem::Chain(_)) { Loss } else { Repairable };
+            let expected = "an entry";
+            wanted |= self.log.find(invariant, severity, place, found, expected, repair);
+        }
+        if wanted {
+            *bytes = mended.bytes;
+        }
+        wanted
+    }
+
+    /// Makes the first two entries "." and ".."; whether the chunk changed.
+    fn mend_dots(&mut self, ino: u64, bytes: &mut [u8; CHUNK_SIZE]) -> bool {
+        let directory = kind_bits(FileKind::Directory);
+        let entries = chunk::entries(bytes);
+        let is = |entry: Option<&Entry>, offset, name: &[u8]| {
+            entry.is_some_and(|entry| {
+                entry.offset == offset && entry.name == name && entry.kind == directory
+            })
+        };
+        let dot = is(entries.first(), 0, b".") && entries[0].ino == ino;
+        let dot_dot = is(entries.get(1), DOT_DOT_OFFSET, b"..");
+        if dot && dot_dot {
+            return false;
+        }
+        let known = |entry: &&Entry| {
+            entry.name == b".." && self.table.kind(entry.ino) == Some(FileKind::Directory)
+        };
+        let parent = entries.iter().find(known).map_or(ROOT_INODE, |entry| entry.ino);
+        let named = |entry: &Entry| entry.name != b"." && entry.name != b"..";
+        let others: Vec<Entry> = entries.iter().filter(|entry| named(entry)).cloned().collect();
+        let (made, placed) = chunk::with_dots(ino, parent, directory, &others);
+        let severity = if placed < others.len() { Loss } else { Repairable };
+        let found = format!("{} in front", if dot { "no '..'" } else { "no '.'" });
+        let place = Place::inode(ino).offset(0);
+        let repair = "made room for both, in front of as many names as fit";
+        let wanted = self.log.find(Invariant::Dots, severity, place, found, "'.' and '..'", repair);
+        if wanted {
+            *bytes = made;
+        }
+        wanted
+    }
+
+    async fn take_entry(
+        &mut self,
+        start: u64,
+        chunk_byte: u64,
+        entry: Entry,
+        reading: &mut Reading,
+    ) -> Result<(), CheckError> {
+        let ino = reading.ino;
+        let byte = chunk_byte + entry.offset as u64;
+        let at = start + entry.offset as u64;
+        let place = || Place::inode(ino).offset(at).named(printable(&entry.name));
+        let front = start == 0 && entry.offset <= DOT_DOT_OFFSET;
+        if front && entry.name == b".." {
+            let directory = self.directories.get_mut(&ino).expect("it is being read");
+            (directory.dot_dot, directory.dot_dot_byte) = (entry.ino, byte);
+            return Ok(());
+        }
+        if front && entry.name == b"." {
+            return Ok(());
+        }
+        if entry.name == b"." || entry.name == b".." {
+            let repair = "took the entry away";
+            let expected = "only in front";
+            if self.log.find(Invariant::Dots, Repairable, place(), "again", expected, repair) {
+                self.drop_entry(byte).await?;
+            }
+            return Ok(());
+        }
+        if !reading.names.insert(entry.name.clone()) {
+            let repair = "took the second one away";
+            let invariant = Invariant::DuplicateName;
+            if self.log.find(invariant, Loss, place(), "the name again", "once", repair) {
+                return self.drop_entry(byte).await;
+            }
+        }
+        let whiteout = entry.ino == WHITEOUT_INODE && entry.kind == WHITEOUT_TYPE;
+        if whiteout {
+            return Ok(());
+        }
+        let Some(slot) = self.table.get_mut(entry.ino) else {
+            let found = format!("inode {}, which is free", entry.ino);
+            let repair = "took the entry away";
+            let invariant = Invariant::EntryTarget;
+            if self.log.find(invariant, Loss, place(), found, "a file", repair) {
+                self.drop_entry(byte).await?;
+            }
+            return Ok(());
+        };
+        if kind_of_bits(entry.kind) != Some(slot.kind) {
+            self.mismatches.push(Mismatch {
+                directory: ino,
+                byte,
+                name: entry.name.clone(),
+                ino: entry.ino,
+                kind: entry.kind,
+            });
+        }
+        slot.parent = ino as u32;
+        self.directories.get_mut(&ino).expect("it is being read").entries += 1;
+        if slot.kind == FileKind::Directory {
+            let name = Name { parent: ino, byte };
+            let directory = self.directories.get_mut(&entry.ino).expect("the table says so");
+            directory.names.push(name);
+            self.named.push(entry.ino);
+        } else {
+            slot.names += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes an entry away: its room stays its own.
+    pub(super) async fn drop_entry(&mut self, byte: u64) -> Result<(), CheckError> {
+        self.disk.put(byte, &0_u32.to_le_bytes()).await?;
+        Ok(self.disk.put(byte + KIND_OFFSET, &[0]).await?)
+    }
+
+    /// Settles which of the two is right where an entry and its inode differ in type. Whether an
+    /// inode changed.
+    async fn settle_types(
+        &mut self,
+        mismatches: &[Mismatch],
+        doubtful: &BTreeSet<u64>,
+    ) -> Result<bool, CheckError> {
+        let mut retyped = false;
+        for mismatch in mismatches {
+            let Some(actual) = self.table.kind(mismatch.ino) else { continue };
+            let stated = kind_of_bits(mismatch.kind);
+            let no_directory = doubtful.contains(&mismatch.ino) && stated.is_some();
+            let directory = stated == Some(FileKind::Directory)
+                && actual != FileKind::Directory
+                && self.is_directory_inside(mismatch.ino).await?;
+            if directory || no_directory {
+                let wanted = if directory { Some(FileKind::Directory) } else { stated };
+                retyped |= self.retype(mismatch.ino, actual, wanted.expect("it is one")).await?;
+                continue;
+            }
+            let name = printable(&mismatch.name);
+            let place = Place::inode(mismatch.directory).named(name);
+            let (found, expected) = (mismatch.kind, kind_bits(actual));
+            let repair = "gave the entry the type of its file";
+            let invariant = Invariant::EntryType;
+            if self.log.find(invariant, Repairable, place, found, expected, repair) {
+                self.disk.put(mismatch.byte + KIND_OFFSET, &[expected]).await?;
+            }
+        }
+        Ok(retyped)
+    }
+
+    async fn retype(
+        &mut self,
+        ino: u64,
+        actual: FileKind,
+        wanted: FileKind,
+    ) -> Result<bool, CheckError> {
+        let (found, expected) = (format!("{actual:?}"), format!("{wanted:?}"));
+        let repair = "gave it the type that its name and its content say";
+        let place = Place::inode(ino);
+        if !self.log.find(Invariant::InodeType, Repairable, place, found, expected, repair) {
+            return Ok(false);
+        }
+        let mut dinode = self.read_inode(ino).await?;
+        fields::set_kind(&mut dinode, wanted);
+        self.put_inode(ino, &mut dinode).await?;
+        Ok(true)
+    }
+
+    /// Whether the first block of an inode begins with a "." that names it.
+    pub(super) async fn is_directory_inside(&self, ino: u64) -> Result<bool, CheckError> {
+        let dinode = self.read_inode(ino).await?;
+        let address = dinode.direct[0].get() as u64;
+        if !self.geometry.is_data_fragment(address) {
+            return Ok(false);
+        }
+        let size = self.geometry.fragment_size as usize;
+        let mut content = self.disk.read(self.geometry.byte_address(address), size).await?;
+        self.geometry.turn_directory(&mut content);
+        Ok(begins_with_dot(&content, ino))
+    }
+}
+
+/// Whether a block begins with a "." that names this inode.
+fn begins_with_dot(content: &[u8], ino: u64) -> bool {
+    let first = chunk::entries(&content[..CHUNK_SIZE]);
+    first.first().is_some_and(|dot| dot.offset == 0 && dot.name == b"." && dot.ino == ino)
+}
+
+/// A name as people can read it.
+pub(super) fn printable(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
+}

@@ -1,0 +1,285 @@
+//! Every inode, in the order of the disk, and every pointer that hangs from it.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt};
+use vfs::FileKind;
+use zerocopy::IntoBytes;
+
+use super::Severity::{Loss, Repairable};
+use super::blocks::{Purpose, Walk};
+use super::directories::Directory;
+use super::{CheckError, Checker, Invariant, Phase, Place, attributes, chunk, fields};
+use crate::layout::{Dinode, FLAG_SNAPSHOT, INODE_SIZE, Superblock};
+use crate::map::{block_count, run_length};
+
+/// Bytes of inodes that are read at once, and how many such reads are under way.
+const PIECE: u64 = 128 << 10;
+const PIECES_IN_FLIGHT: usize = 8;
+
+/// Some inodes that lie side by side.
+#[derive(Clone, Copy)]
+struct Piece {
+    first: u64,
+    count: u64,
+}
+
+impl Checker<'_> {
+    pub(super) async fn read_inodes(&mut self) -> Result<(), CheckError> {
+        self.check_snapshot_list();
+        let groups = self.geometry.group_count;
+        for group in 0..groups {
+            for pieces in self.pieces(group).chunks(PIECES_IN_FLIGHT) {
+                for (piece, table) in self.read_pieces(pieces).await? {
+                    self.take_piece(piece, &table, Purpose::Claim).await?;
+                }
+            }
+            self.tell(Phase::Inodes, group + 1, groups);
+        }
+        Ok(())
+    }
+
+    /// Walks all files again, to gather who claims what several claim.
+    pub(super) async fn gather_claims(&mut self) -> Result<(), CheckError> {
+        for group in 0..self.geometry.group_count {
+            for pieces in self.pieces(group).chunks(PIECES_IN_FLIGHT) {
+                for (piece, table) in self.read_pieces(pieces).await? {
+                    self.take_piece(piece, &table, Purpose::Contest).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pieces(&self, group: u64) -> Vec<Piece> {
+        let base = group * self.geometry.inodes_per_group;
+        let initialised = self.initialised[group as usize];
+        let step = (PIECE / INODE_SIZE).max(self.geometry.inodes_per_block);
+        let firsts = (0..initialised).step_by(step as usize);
+        firsts
+            .map(|first| Piece { first: base + first, count: step.min(initialised - first) })
+            .collect()
+    }
+
+    async fn read_pieces(
+        &self,
+        pieces: &[Piece],
+    ) -> Result<Vec<(Piece, block::Buffer)>, CheckError> {
+        let reads = stream::iter(pieces.to_vec()).map(|piece| async move {
+            let fragment = self.geometry.inode_position(piece.first).fragment;
+            let byte = self.geometry.byte_address(fragment);
+            let mut table = self.disk.read(byte, (piece.count * INODE_SIZE) as usize).await?;
+            self.geometry.turn_inodes(&mut table);
+            Ok((piece, table))
+        });
+        let read: Vec<Result<_, block::IoError>> = reads.buffered(PIECES_IN_FLIGHT).collect().await;
+        Ok(read.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    async fn take_piece(
+        &mut self,
+        piece: Piece,
+        table: &[u8],
+        purpose: Purpose,
+    ) -> Result<(), CheckError> {
+        let mut batch = Vec::new();
+        let mut before = BTreeMap::new();
+        for index in 0..piece.count {
+            let old = Dinode::at(table, (index * INODE_SIZE) as usize);
+            if untouched(old) {
+                continue;
+            }
+            let ino = piece.first + index;
+            let mut dinode = *old;
+            if purpose == Purpose::Claim {
+                let found = self.log.findings.total();
+                fields::mend(&self.geometry, ino, &mut dinode, &mut self.log);
+                self.check_snapshot_flag(ino, &mut dinode);
+                self.check_attributes(ino, &mut dinode).await?;
+                if self.log.findings.total() > found {
+                    self.doubted.insert(ino);
+                }
+                before.insert(ino, *old);
+            }
+            batch.push(Walk::new(ino, dinode));
+        }
+        // What is free and was mended is put back without a walk.
+        self.walk(&mut batch, purpose).await?;
+        if purpose == Purpose::Claim {
+            for walk in batch {
+                let old = before.remove(&walk.ino).expect("it was noted above");
+                self.take_walk(walk, &old).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_walk(&mut self, mut walk: Walk, old: &Dinode) -> Result<(), CheckError> {
+        let kind = if walk.dinode.is_free() { None } else { walk.dinode.kind() };
+        if kind.is_some() {
+            self.settle_walk(&mut walk);
+        }
+        if kind == Some(FileKind::Directory) {
+            self.settle_directory_blocks(&mut walk);
+        }
+        let resealed = !walk.dinode.is_free()
+            && self.geometry.verify_inode(&walk.dinode).is_err()
+            && self.log.without != Some(Invariant::InodeHash);
+        if walk.dinode.as_bytes() != old.as_bytes() || resealed {
+            let mut dinode = walk.dinode;
+            self.put_inode(walk.ino, &mut dinode).await?;
+        }
+        if let Some(kind) = kind {
+            self.table.insert(walk.ino, kind, walk.dinode.links.get());
+            if kind == FileKind::Directory {
+                let blocks = walk.blocks.iter().map(|&(_, address)| address).collect();
+                let size = walk.dinode.size.get();
+                let depth = walk.dinode.free_link.get();
+                self.directories.insert(walk.ino, Directory::new(size, depth, blocks));
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory has no holes. One in front is filled with a chunk for its dots; at any other it
+    /// is cut off, and the files that were named behind it are found again as files without names.
+    fn settle_directory_blocks(&mut self, walk: &mut Walk) {
+        walk.blocks.sort_unstable();
+        let count = block_count(&self.geometry, walk.dinode.size.get());
+        let whole = walk.blocks.iter().map(|&(lbn, _)| lbn).eq(0..count);
+        if whole {
+            return;
+        }
+        let present = walk.blocks.iter().enumerate();
+        let first = present.take_while(|&(index, &(lbn, _))| lbn == index as u64).count() as u64;
+        let place = Place::inode(walk.ino).block(first);
+        let found = format!("{} of {count} blocks", walk.blocks.len());
+        let repair =
+            if first == 0 { "gave it a new first block" } else { "cut it off at the first hole" };
+        if !self.log.find(Invariant::DirectoryHole, Loss, place, found, "all", repair) {
+            // Later passes need what is there: the blocks before the hole.
+            walk.blocks.truncate(first as usize);
+            return;
+        }
+        self.doubted.insert(walk.ino);
+        walk.blocks.truncate(first as usize);
+        if first == 0 {
+            // Which fragments are free is known when every inode has been seen.
+            self.headless.push(walk.ino);
+        } else {
+            walk.dinode.size.set(first * self.geometry.block_size);
+        }
+    }
+
+    /// Gives directories without a first block a new one; whether there were any.
+    pub(super) async fn fill_first_blocks(&mut self) -> Result<bool, CheckError> {
+        let headless = std::mem::take(&mut self.headless);
+        for &ino in &headless {
+            let mut dinode = self.read_inode(ino).await?;
+            let run = run_length(&self.geometry, dinode.size.get(), 0);
+            match self.fresh(run) {
+                Some(address) => {
+                    let bytes = (run * self.geometry.fragment_size) as usize;
+                    let byte = self.geometry.byte_address(address);
+                    self.disk.put_fresh(byte, &chunk::empty_chunks(bytes));
+                    dinode.direct[0].set(address as i64);
+                }
+                // A full disk: it is freed, and what it named is found again.
+                None => fields::clear(&mut dinode),
+            }
+            self.put_inode(ino, &mut dinode).await?;
+        }
+        Ok(!headless.is_empty())
+    }
+
+    /// Extended attributes: in their blocks, and whole records. Bad ones are dropped together.
+    async fn check_attributes(&mut self, ino: u64, dinode: &mut Dinode) -> Result<(), CheckError> {
+        let size = u64::from(dinode.attribute_size.get());
+        if dinode.is_free() || size == 0 && dinode.attribute_blocks.iter().all(|a| a.get() == 0) {
+            return Ok(());
+        }
+        let Err(wrong) = attributes::check(&self.disk, &self.geometry, dinode).await? else {
+            return Ok(());
+        };
+        let place = Place::inode(ino).named("extended attributes");
+        let repair = "dropped them";
+        if self.log.find(Invariant::Attributes, Loss, place, wrong, "whole records", repair) {
+            dinode.attribute_size.set(0);
+            dinode.attribute_blocks.iter_mut().for_each(|address| address.set(0));
+        }
+        Ok(())
+    }
+
+    fn snapshots(&self) -> Vec<u64> {
+        let superblock = superblock(&self.superblock);
+        superblock.snapshots.iter().map(|ino| u64::from(ino.get())).collect()
+    }
+
+    fn check_snapshot_list(&mut self) {
+        let list = self.snapshots();
+        let used = list.iter().take_while(|&&ino| ino != 0).count();
+        let packed = list[used..].iter().all(|&ino| ino == 0);
+        let legal = list[..used].iter().all(|&ino| self.geometry.is_inode(ino));
+        if packed && legal {
+            return;
+        }
+        let (place, expected) = (Place::field("fs_snapinum"), "inodes, one behind the other");
+        let found = format!("{list:?}");
+        let repair = "dropped those that are none";
+        if self.log.find(Invariant::Snapshots, Repairable, place, found, expected, repair) {
+            let kept = list.into_iter().filter(|&ino| self.geometry.is_inode(ino)).collect();
+            self.set_snapshots(kept);
+        }
+    }
+
+    fn set_snapshots(&mut self, list: Vec<u64>) {
+        let superblock = superblock_mut(&mut self.superblock);
+        for (index, field) in superblock.snapshots.iter_mut().enumerate() {
+            field.set(list.get(index).copied().unwrap_or(0) as u32);
+        }
+        self.superblock_changed = true;
+    }
+
+    /// A file bears the flag of a snapshot if, and only if, the superblock lists it.
+    fn check_snapshot_flag(&mut self, ino: u64, dinode: &mut Dinode) {
+        let flagged = !dinode.is_free() && dinode.flags.get() & FLAG_SNAPSHOT != 0;
+        let list = self.snapshots();
+        let listed = list.contains(&ino);
+        let regular = dinode.kind() == Some(FileKind::Regular);
+        if flagged == listed && (regular || !flagged) {
+            return;
+        }
+        let place = Place::inode(ino);
+        let (found, expected) = ((flagged, listed), "both or neither, of a regular file");
+        let found = format!("flag {}, listed {}", found.0, found.1);
+        let repair = "took it for no snapshot";
+        if !self.log.find(Invariant::Snapshots, Repairable, place, found, expected, repair) {
+            return;
+        }
+        dinode.flags.set(dinode.flags.get() & !FLAG_SNAPSHOT);
+        if listed {
+            self.set_snapshots(list.into_iter().filter(|&one| one != ino && one != 0).collect());
+        }
+    }
+}
+
+/// Whether every byte is zero: an inode that was never used.
+fn untouched(dinode: &Dinode) -> bool {
+    dinode.is_free() && {
+        let mut rest = *dinode;
+        rest.generation.set(0);
+        rest.as_bytes().iter().all(|&byte| byte == 0)
+    }
+}
+
+pub(super) fn superblock(block: &[u8]) -> &Superblock {
+    use zerocopy::FromBytes;
+    let (superblock, _) = Superblock::ref_from_prefix(block).expect("the room of a superblock");
+    superblock
+}
+
+pub(super) fn superblock_mut(block: &mut [u8]) -> &mut Superblock {
+    use zerocopy::FromBytes;
+    let (superblock, _) = Superblock::mut_from_prefix(block).expect("the room of a superblock");
+    superblock
+}

@@ -1,0 +1,52 @@
+//! The root: without it nothing hangs together.
+
+use vfs::FileKind;
+
+use super::Severity::{Loss, Repairable};
+use super::chunk;
+use super::{CheckError, Checker, Invariant, Place, fields};
+use crate::dir;
+use crate::layout::{CHUNK_SIZE, ROOT_INODE, kind_bits};
+
+impl Checker<'_> {
+    /// Makes inode 2 a directory. Whether it changed.
+    ///
+    /// # Errors
+    /// [`CheckError::Device`].
+    pub(super) async fn settle_root(&mut self) -> Result<bool, CheckError> {
+        let kind = self.table.kind(ROOT_INODE);
+        if kind == Some(FileKind::Directory) {
+            return Ok(false);
+        }
+        let found = kind.map_or("a free inode".to_owned(), |kind| format!("{kind:?}"));
+        let place = Place::inode(ROOT_INODE);
+        let invariant = Invariant::Root;
+        if kind.is_some() && self.is_directory_inside(ROOT_INODE).await? {
+            let repair = "made it a directory again";
+            if self.log.find(invariant, Repairable, place, found, "a directory", repair) {
+                let mut dinode = self.read_inode(ROOT_INODE).await?;
+                fields::set_kind(&mut dinode, FileKind::Directory);
+                self.put_inode(ROOT_INODE, &mut dinode).await?;
+                return Ok(true);
+            }
+            return Ok(false);
+        }
+        let Some(fresh) = self.fresh(self.geometry.fragments_per_block) else {
+            self.log.leave(invariant, Loss, place, found, "a directory, and room for one");
+            return Ok(false);
+        };
+        let repair = "made a new root; what the old one named is in lost+found";
+        if !self.log.find(invariant, Loss, place, found, "a directory", repair) {
+            return Ok(false);
+        }
+        let mut content = chunk::empty_chunks(self.geometry.block_size as usize);
+        let root = ROOT_INODE as u32;
+        let first = dir::first_chunk(root, root, kind_bits(FileKind::Directory));
+        content[..CHUNK_SIZE].copy_from_slice(&first);
+        self.disk.put_fresh(self.geometry.byte_address(fresh), &content);
+        let mut dinode = self.new_directory(ROOT_INODE, fresh).await?;
+        dinode.mode.set(crate::layout::mode_of(FileKind::Directory, 0o755));
+        self.put_inode(ROOT_INODE, &mut dinode).await?;
+        Ok(true)
+    }
+}
