@@ -193,11 +193,7 @@ impl Checker<'_> {
         }
         let base = geometry.group_base(group);
         let map = geometry.maps.fragments_in_mut(block);
-        for offset in 0..geometry.group_size_fragments(group) {
-            if bits::is_set(&self.held, base + offset) {
-                bits::clear(map, offset);
-            }
-        }
+        bits::clear_all(map, &self.held, base, geometry.group_size_fragments(group));
         GroupHeader::of_mut(block).counts.directories.set(directories);
     }
 

@@ -5,15 +5,18 @@
 //! [`Overlay::write`]; a check that only looks never calls it.
 //!
 //! # Stages
-//! What is written goes out in two stages with a flush between: first blocks that nothing on the
-//! disk points at, then all else. So a cut never leaves a pointer to a block that was not filled.
-//! No other order is needed, because no repair needs two sectors to change together: each stage
-//! may be cut anywhere, and a new check of what is left comes to the same disk.
+//! What is written goes out in stages with a flush between: first blocks that nothing on the disk
+//! points at, then all else, and last the superblock, which says that the disk is well. So a cut
+//! never leaves a pointer to a block that was not filled. No other order is needed, because no
+//! repair needs two sectors to change together: each stage may be cut anywhere, and a new check of
+//! what is left comes to the same disk.
 
 use std::collections::BTreeMap;
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 use futures::stream::{self, StreamExt, TryStreamExt};
+
+use crate::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 
 /// What the disk writes at once.
 const SECTOR: u64 = 512;
@@ -29,6 +32,14 @@ pub(super) enum Stage {
     Fresh,
     /// It is in use.
     InPlace,
+    /// It belongs to the superblock.
+    Superblock,
+}
+
+/// The stage of a sector on the disk.
+fn stage_of(sector: u64) -> Stage {
+    let superblock = SUPERBLOCK_ADDRESS..SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM;
+    if superblock.contains(&sector) { Stage::Superblock } else { Stage::InPlace }
 }
 
 struct Sector {
@@ -85,7 +96,7 @@ impl<'a> Overlay<'a> {
         whole[offset..offset + bytes.len()].copy_from_slice(bytes);
         for (index, content) in whole.chunks_exact(SECTOR as usize).enumerate() {
             let sector = start + index as u64 * SECTOR;
-            let stage = self.sectors.get(&sector).map_or(Stage::InPlace, |known| known.stage);
+            let stage = self.sectors.get(&sector).map_or(stage_of(sector), |known| known.stage);
             self.sectors.insert(sector, Sector { stage, content: content.into() });
         }
         Ok(())
@@ -114,9 +125,9 @@ impl<'a> Overlay<'a> {
         u64::from(self.device.geometry().logical_sector_size).max(SECTOR)
     }
 
-    /// Writes everything, durably: the fresh blocks, a flush, all else, a flush.
+    /// Writes everything, durably: the stages, a flush behind each.
     pub(super) async fn write(&mut self) -> Result<(), IoError> {
-        for stage in [Stage::Fresh, Stage::InPlace] {
+        for stage in [Stage::Fresh, Stage::InPlace, Stage::Superblock] {
             let starts = self.runs(stage);
             if starts.is_empty() {
                 continue;

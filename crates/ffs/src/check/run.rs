@@ -9,6 +9,7 @@ use super::overlay::Overlay;
 use super::table::Table;
 use super::{CheckError, CheckOptions, Checker, Log, Orphans, Phase, Progress, Report, Severity};
 use crate::OpenError;
+use crate::derive::bits;
 use crate::layout::Geometry;
 
 /// More rounds than any damage should take.
@@ -149,22 +150,14 @@ impl<'a> Checker<'a> {
     }
 
     fn into_report(self) -> Report {
-        let held = (0..self.geometry.group_count).map(|group| self.held_in(group)).sum();
         Report {
             files: self.table.iter().count() as u64,
             directories: self.directories.len() as u64,
-            held_fragments: held,
+            held_fragments: bits::count_ones(&self.held),
             freed: self.freed,
             reconnected: self.reconnected,
             repaired: false,
             findings: self.log.findings,
         }
-    }
-
-    fn held_in(&self, group: u64) -> u64 {
-        let base = self.geometry.group_base(group);
-        let end = base + self.geometry.group_size_fragments(group);
-        (base..end).filter(|&fragment| crate::derive::bits::is_set(&self.held, fragment)).count()
-            as u64
     }
 }

@@ -42,6 +42,21 @@ pub fn none_set(map: &[u8], range: Range<u64>) -> bool {
     masks(range).all(|(index, mask)| map[index] & mask == 0)
 }
 
+/// Clears the first `count` bits of a map where those of `others` are set that begin at `first`.
+pub fn clear_all(map: &mut [u8], others: &[u8], first: u64, count: u64) {
+    if !first.is_multiple_of(8) {
+        let set = (0..count).filter(|index| is_set(others, first + index));
+        return set.for_each(|index| clear(map, index));
+    }
+    let others = &others[(first / 8) as usize..];
+    let whole = (count / 8) as usize;
+    for (byte, other) in map[..whole].iter_mut().zip(others) {
+        *byte &= !other;
+    }
+    let rest = count / 8 * 8..count;
+    rest.filter(|&index| is_set(others, index)).for_each(|index| clear(map, index));
+}
+
 /// How many bits are set.
 pub fn count_ones(map: &[u8]) -> u64 {
     words(map).map(|word| u64::from(word.count_ones())).sum()
@@ -108,6 +123,13 @@ mod tests {
                 none_set(&map, range.clone()),
                 !range.clone().any(|index| is_set(&map, index))
             );
+            let others: Vec<u8> = map.iter().map(|byte| byte.rotate_left(3)).collect();
+            let (mut fast, mut slow) = (map.clone(), map.clone());
+            clear_all(&mut fast, &others, a / 2, b.saturating_sub(a / 2));
+            (0..b.saturating_sub(a / 2))
+                .filter(|index| is_set(&others, a / 2 + index))
+                .for_each(|index| clear(&mut slow, index));
+            prop_assert_eq!(fast, slow);
             let ones = (0..map.len() as u64 * 8).filter(|&index| is_set(&map, index)).count();
             prop_assert_eq!(count_ones(&map), ones as u64);
         }
