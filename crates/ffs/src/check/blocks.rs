@@ -36,6 +36,8 @@ pub(super) enum Purpose {
     Contest,
     /// Give all fragments back: the file is freed.
     Release,
+    /// Read all data.
+    Data,
 }
 
 /// What a pointer points at.
@@ -130,9 +132,11 @@ impl Checker<'_> {
                 for (branch, image) in self.read_branches(part).await? {
                     self.enter(batch, branch, &image, purpose, &mut below).await?;
                 }
+                self.read_data().await;
             }
             level = below;
         }
+        self.read_data().await;
         Ok(())
     }
 
@@ -390,6 +394,12 @@ impl Checker<'_> {
                     self.claims.push(Claim::new(*pointer, &walk.dinode));
                 }
                 !contested
+            }
+            Purpose::Data => {
+                if pointer.role != Role::Indirect {
+                    self.data.push(*pointer);
+                }
+                true
             }
             Purpose::Release => {
                 bits::clear_range(&mut self.held, range);

@@ -165,6 +165,8 @@ invariants! {
         "From every directory the way up ends at the root.";
     Unreachable, "tree.unreachable", true,
         "Every file has a name in a directory that hangs from the root.";
+    Data, "data.readable", false,
+        "Every block of a file can be read.";
     Depth, "tree.depth", true,
         "A directory that notes its depth notes the right one.";
 }

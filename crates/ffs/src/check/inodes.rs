@@ -27,26 +27,28 @@ struct Piece {
 impl Checker<'_> {
     pub(super) async fn read_inodes(&mut self) -> Result<(), CheckError> {
         self.check_snapshot_list();
-        let groups = self.geometry.group_count;
-        for group in 0..groups {
-            for pieces in self.pieces(group).chunks(PIECES_IN_FLIGHT) {
-                for (piece, table) in self.read_pieces(pieces).await? {
-                    self.take_piece(piece, &table, Purpose::Claim).await?;
-                }
-            }
-            self.tell(Phase::Inodes, group + 1, groups);
-        }
-        Ok(())
+        self.take_inodes(Purpose::Claim, Phase::Inodes).await
     }
 
     /// Walks all files again, to gather who claims what several claim.
     pub(super) async fn gather_claims(&mut self) -> Result<(), CheckError> {
-        for group in 0..self.geometry.group_count {
+        self.take_inodes(Purpose::Contest, Phase::Inodes).await
+    }
+
+    /// Takes every initialised inode, for a purpose.
+    pub(super) async fn take_inodes(
+        &mut self,
+        purpose: Purpose,
+        phase: Phase,
+    ) -> Result<(), CheckError> {
+        let groups = self.geometry.group_count;
+        for group in 0..groups {
             for pieces in self.pieces(group).chunks(PIECES_IN_FLIGHT) {
                 for (piece, table) in self.read_pieces(pieces).await? {
-                    self.take_piece(piece, &table, Purpose::Contest).await?;
+                    self.take_piece(piece, &table, purpose).await?;
                 }
             }
+            self.tell(phase, group + 1, groups);
         }
         Ok(())
     }

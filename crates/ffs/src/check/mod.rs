@@ -14,6 +14,7 @@
 //! 6. `links`: link counts.
 //! 7. `maps`: every group block and the summary area against what follows from the files.
 //! 8. `copies`: the superblock's backups.
+//! 9. `data`, when asked for: every block of every file, once the rest is well.
 //!
 //! # Rounds
 //! A pass puts its repairs into the `overlay`, through which every later pass reads. When all are
@@ -45,6 +46,7 @@ mod attributes;
 mod blocks;
 mod chunk;
 mod contest;
+mod data;
 mod directories;
 mod fields;
 mod finding;
@@ -66,6 +68,7 @@ use block::IoError;
 use runtime::Timestamp;
 
 use crate::layout::{BadSuperblock, Geometry};
+use blocks::Pointer;
 use contest::Claim;
 use directories::{Directory, Mismatch};
 use overlay::Overlay;
@@ -289,4 +292,6 @@ struct Checker<'a> {
     /// Directories that an entry named, in the order of the entries.
     named: Vec<u64>,
     directories_read: u64,
+    /// Blocks that are to be read.
+    data: Vec<Pointer>,
 }

@@ -111,6 +111,7 @@ impl<'a> Checker<'a> {
             mismatches: Vec::new(),
             named: Vec::new(),
             directories_read: 0,
+            data: Vec::new(),
             geometry,
         }
     }
