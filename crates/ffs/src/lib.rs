@@ -32,6 +32,7 @@ mod home;
 mod inode;
 pub mod layout;
 mod map;
+mod mark;
 pub mod mkfs;
 pub mod mount;
 mod pages;

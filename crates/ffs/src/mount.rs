@@ -25,7 +25,6 @@ use block::{BlockDevice, Durability};
 use futures::FutureExt;
 use runtime::{Runtime, Timestamp};
 use vfs::{FileKind, FsError, Ino, ObjectId};
-use zerocopy::FromBytes;
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
@@ -36,6 +35,7 @@ use crate::layout::{
     BadSuperblock, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS,
     SUPERBLOCK_ROOM, Summary, Superblock, Totals, flags,
 };
+use crate::mark::{self, Mark};
 use crate::policy::Policy;
 use crate::policy::sync::Sync;
 
@@ -156,9 +156,7 @@ const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount
 
 impl OpenSuperblock {
     fn superblock(&mut self) -> &mut Superblock {
-        let (superblock, _) =
-            Superblock::mut_from_prefix(&mut self.block).expect("the room of a superblock");
-        superblock
+        Superblock::of_mut(&mut self.block)
     }
 
     /// Writes it and waits until it is durable.
@@ -175,12 +173,8 @@ impl OpenSuperblock {
 
     fn mark(&mut self, policy: &str, nonce: u64, now: Timestamp) {
         let superblock = self.superblock();
-        superblock.clean = 0;
-        superblock.flags.set(superblock.flags.get() | flags::NEEDS_FSCK);
         superblock.time.set(now.seconds);
-        let mark = format!("{MARK}{policy}:{nonce:016x}");
-        superblock.last_mount.fill(0);
-        superblock.last_mount[..mark.len()].copy_from_slice(mark.as_bytes());
+        mark::put(superblock, policy, nonce);
     }
 
     fn unmark(&mut self) {
@@ -191,35 +185,6 @@ impl OpenSuperblock {
         superblock.last_mount.fill(0);
         superblock.last_mount[..old.len()].copy_from_slice(&old);
     }
-}
-
-const MARK: &str = "duramen:";
-
-/// Who left the disk, and how.
-enum State {
-    Clean,
-    /// Ours, of this policy.
-    Marked(String),
-    /// Our write of the superblock was cut.
-    TornMark,
-    Foreign,
-}
-
-fn state(superblock: &Superblock) -> State {
-    let end = superblock.last_mount.iter().position(|&byte| byte == 0);
-    let last_mount = &superblock.last_mount[..end.unwrap_or(0)];
-    let flags = superblock.flags.get();
-    if superblock.clean == 1 && flags & (flags::UNCLEAN | flags::NEEDS_FSCK) == 0 {
-        return State::Clean;
-    }
-    let text = std::str::from_utf8(last_mount).unwrap_or_default();
-    if let Some(rest) = text.strip_prefix(MARK) {
-        return State::Marked(rest.split(':').next().unwrap_or_default().to_owned());
-    }
-    if superblock.clean == 1 && flags & flags::NEEDS_FSCK != 0 {
-        return State::TornMark;
-    }
-    State::Foreign
 }
 
 fn read_only_reason(geometry: &Geometry, superblock: &Superblock) -> Option<ReadOnlyReason> {
@@ -260,8 +225,8 @@ pub async fn open(
     }
     let read_only = options.read_only || reason.is_some();
     let mut rebuilt = None;
-    match state(open.superblock()) {
-        State::Clean => {
+    match Mark::of(open.superblock()) {
+        Mark::Clean => {
             if geometry.verify_superblock(&open.block).is_err() {
                 return Err(OpenError::Damaged("the superblock does not fit its hash".into()));
             }
@@ -269,14 +234,12 @@ pub async fn open(
             let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
             open.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
         }
-        State::Foreign if !read_only => return Err(OpenError::UncleanForeign),
-        State::Marked(policy) if policy == crate::check::MARK && !read_only => {
-            return Err(OpenError::UnfinishedCheck);
-        }
-        State::Marked(policy) if policy != "sync" && !read_only => {
+        Mark::Foreign if !read_only => return Err(OpenError::UncleanForeign),
+        Mark::Check if !read_only => return Err(OpenError::UnfinishedCheck),
+        Mark::Policy(policy) if policy != "sync" && !read_only => {
             return Err(OpenError::UncleanPolicy(policy));
         }
-        State::Marked(_) | State::TornMark if !read_only => {
+        Mark::Policy(_) | Mark::Torn if !read_only => {
             let block = &open.block;
             let report =
                 crate::check::recover(&*device, &geometry, &runtime, block, progress).await?;

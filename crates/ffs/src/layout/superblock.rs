@@ -43,6 +43,8 @@ pub mod flags {
     pub const CHECK_HASHES: u32 = 0x200;
     /// Freed blocks are told to the device.
     pub const TRIM: u32 = 0x400;
+    /// All bits that mean something, and the mark that they stand here and not in the old place.
+    pub const KNOWN: u32 = 0x7ff;
 }
 
 /// The bits of [`Superblock::check_hashes`].
@@ -268,6 +270,26 @@ offsets!(Totals, 64, {
     directories: 0, free_blocks: 8, free_inodes: 16, free_fragments: 24, free_clusters: 32,
     reserved: 40,
 });
+
+impl Superblock {
+    /// The superblock at the front of its room.
+    ///
+    /// # Panics
+    /// When `block` is shorter than a superblock: a buffer of the wrong size is our own bug.
+    pub fn of(block: &[u8]) -> &Self {
+        let (superblock, _) = Self::ref_from_prefix(block).expect("the room of a superblock");
+        superblock
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Panics
+    /// As [`Superblock::of`].
+    pub fn of_mut(block: &mut [u8]) -> &mut Self {
+        let (superblock, _) = Self::mut_from_prefix(block).expect("the room of a superblock");
+        superblock
+    }
+}
 
 impl Totals {
     /// The totals of these groups: what is not counted is 0.

@@ -1,0 +1,89 @@
+//! The mark by which a volume says that we have it, or had it when the power went.
+//!
+//! It stands in the superblock's last-mount field: `duramen:OWNER:NONCE`, with *clean* 0 and
+//! NEEDSFSCK set. The owner is a policy, or the checker. Any other system's mount overwrites the
+//! field, so whoever finds the mark knows that nobody else wrote the disk since. When it is set and
+//! when it is taken back: see [`crate::mount`] and [`crate::check`].
+
+use crate::layout::{Superblock, flags};
+
+const PREFIX: &str = "duramen:";
+/// The owner that is no policy.
+pub(crate) const CHECK: &str = "fsck";
+
+/// Who had a volume last, as its superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nobody has it: it was stopped cleanly.
+    Clean,
+    /// We, under this policy.
+    Policy(String),
+    /// Our checker, in the middle of its repairs.
+    Check,
+    /// We: a write that sets the mark or takes it back was cut. No other system leaves *clean* 1
+    /// together with NEEDSFSCK behind.
+    Torn,
+    /// Somebody else, who did not stop it cleanly.
+    Foreign,
+}
+
+impl Mark {
+    /// What a superblock says.
+    pub(crate) fn of(superblock: &Superblock) -> Self {
+        let flags = superblock.flags.get();
+        if superblock.clean == 1 && flags & (flags::UNCLEAN | flags::NEEDS_FSCK) == 0 {
+            return Self::Clean;
+        }
+        match owner(superblock) {
+            Some(CHECK) => Self::Check,
+            Some(policy) => Self::Policy(policy.to_owned()),
+            None if superblock.clean == 1 && flags & flags::NEEDS_FSCK != 0 => Self::Torn,
+            None => Self::Foreign,
+        }
+    }
+}
+
+/// Whose mark the last-mount field bears, if any.
+pub(crate) fn owner(superblock: &Superblock) -> Option<&str> {
+    let end = superblock.last_mount.iter().position(|&byte| byte == 0)?;
+    let text = std::str::from_utf8(&superblock.last_mount[..end]).ok()?;
+    text.strip_prefix(PREFIX)?.split(':').next()
+}
+
+/// Puts a mark on a superblock.
+pub(crate) fn put(superblock: &mut Superblock, owner: &str, nonce: u64) {
+    superblock.clean = 0;
+    superblock.flags.set(superblock.flags.get() | flags::NEEDS_FSCK);
+    let mark = format!("{PREFIX}{owner}:{nonce:016x}");
+    superblock.last_mount.fill(0);
+    superblock.last_mount[..mark.len()].copy_from_slice(mark.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn a_mark_says_who_put_it() {
+        let mut superblock = Superblock::new_zeroed();
+        assert_eq!(Mark::of(&superblock), Mark::Foreign);
+        superblock.clean = 1;
+        assert_eq!(Mark::of(&superblock), Mark::Clean);
+        put(&mut superblock, "sync", 7);
+        assert_eq!(Mark::of(&superblock), Mark::Policy("sync".to_owned()));
+        assert!(superblock.last_mount.starts_with(b"duramen:sync:0000000000000007\0"));
+        put(&mut superblock, CHECK, 7);
+        assert_eq!(Mark::of(&superblock), Mark::Check);
+    }
+
+    #[test]
+    fn a_clean_volume_that_needs_a_check_was_torn() {
+        let mut superblock = Superblock::new_zeroed();
+        superblock.clean = 1;
+        superblock.flags.set(flags::NEEDS_FSCK);
+        assert_eq!(Mark::of(&superblock), Mark::Torn);
+        superblock.flags.set(flags::UNCLEAN);
+        assert_eq!(Mark::of(&superblock), Mark::Foreign);
+    }
+}
