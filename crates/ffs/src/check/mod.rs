@@ -46,6 +46,7 @@ mod attributes;
 mod blocks;
 mod chunk;
 mod contest;
+mod copies;
 mod data;
 mod directories;
 mod fields;
@@ -59,6 +60,7 @@ mod overlay;
 mod path;
 mod root;
 mod run;
+mod superblock;
 mod table;
 mod tree;
 
@@ -77,9 +79,6 @@ use table::Table;
 pub use finding::{FINDINGS_KEPT, Finding, Findings, Invariant, Place, Severity};
 pub use run::check;
 pub(crate) use run::recover;
-
-/// What a superblock is marked with while repairs are written, in the place of a policy's name.
-pub(crate) const MARK: &str = "fsck";
 
 /// How a check is to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

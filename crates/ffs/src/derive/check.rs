@@ -59,9 +59,14 @@ pub fn check_group(geometry: &Geometry, group: u64, block: &[u8]) -> Result<(), 
     check_maps(geometry, group, block)
 }
 
-fn check_fields(geometry: &Geometry, group: u64, header: &GroupHeader) -> Result<(), BadGroup> {
+/// Each field that follows from the geometry: its name, what it is, and what it should be.
+fn fixed_fields(
+    geometry: &Geometry,
+    group: u64,
+    header: &GroupHeader,
+) -> [(&'static str, u32, u32); 10] {
     let fixed = fixed_header(geometry, group);
-    for (field, found, expected) in [
+    [
         ("cg_magic", header.magic, fixed.magic),
         ("cg_cgx", header.index, fixed.index),
         ("cg_ndblk", header.fragments, fixed.fragments),
@@ -72,13 +77,25 @@ fn check_fields(geometry: &Geometry, group: u64, header: &GroupHeader) -> Result
         ("cg_clusteroff", header.cluster_map_offset, fixed.cluster_map_offset),
         ("cg_nclusterblks", header.cluster_blocks, fixed.cluster_blocks),
         ("cg_niblk", header.inodes, fixed.inodes),
-    ] {
-        let (found, expected) = (found.get(), expected.get());
+    ]
+    .map(|(field, found, expected)| (field, found.get(), expected.get()))
+}
+
+/// How many of the fixed fields of a header fit a geometry, and how many there are.
+pub(crate) fn count_fitting(geometry: &Geometry, group: u64, header: &GroupHeader) -> (u64, u64) {
+    let fields = fixed_fields(geometry, group, header);
+    let fitting = fields.iter().filter(|(_, found, expected)| found == expected).count();
+    (fitting as u64, fields.len() as u64)
+}
+
+fn check_fields(geometry: &Geometry, group: u64, header: &GroupHeader) -> Result<(), BadGroup> {
+    for (field, found, expected) in fixed_fields(geometry, group, header) {
         if found != expected {
             return Err(BadGroup::Field { group, field, found, expected });
         }
     }
-    let (fragments, inodes) = (fixed.fragments.get(), fixed.inodes.get());
+    let fragments = geometry.group_size_fragments(group) as u32;
+    let inodes = geometry.inodes_per_group as u32;
     for (field, found, expected) in [
         ("cg_rotor", header.block_rotor.get(), fragments - 1),
         ("cg_frotor", header.fragment_rotor.get(), fragments - 1),

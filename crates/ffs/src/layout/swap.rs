@@ -3,7 +3,8 @@
 //!
 //! UFS2 has no byte order of its own: a disk is in that of the machine that wrote it. The rest of
 //! this project knows little-endian structures only. A big-endian disk becomes one of them block by
-//! block, behind every read of metadata; it is never written.
+//! block, behind every read of metadata; it is never written. A check that only looks may turn a
+//! superblock copy back, to see the disk as it should be.
 //!
 //! A check hash covers the bytes as they lie on the disk, and stands there in the disk's order. So
 //! it is compared before the numbers are turned; if it fits, the turned structure is sealed anew,
@@ -119,16 +120,34 @@ impl Geometry {
         let magic = offset_of!(Superblock, magic);
         let big = block[magic..].starts_with(&SUPERBLOCK_MAGIC.to_be_bytes());
         if !big {
-            return Self::parse(superblock(block));
+            return Self::parse(Superblock::of(block));
         }
         let raw = block.to_vec();
         turn(block, &SUPERBLOCK);
-        let geometry = Self { byte_order: ByteOrder::Big, ..Self::parse(superblock(block))? };
+        let geometry = Self { byte_order: ByteOrder::Big, ..Self::parse(Superblock::of(block))? };
         let hashed = &raw[..geometry.superblock_size as usize];
         if fits(hashed, offset_of!(Superblock, check_hash)) {
             geometry.seal_superblock(block);
         }
         Ok(geometry)
+    }
+
+    /// A superblock copy as it lies on the disk, sealed.
+    ///
+    /// # Panics
+    /// When `block` is shorter than [`Geometry::superblock_size`].
+    pub(crate) fn superblock_on_disk(&self, block: &[u8]) -> Vec<u8> {
+        let mut copy = block[..self.superblock_size as usize].to_vec();
+        self.seal_superblock(&mut copy);
+        if self.byte_order == ByteOrder::Big {
+            turn_superblock(&mut copy);
+            if self.superblock_hashes {
+                let field = offset_of!(Superblock, check_hash);
+                let hash = super::check_hash(&copy, field).to_be_bytes();
+                copy[field..field + hash.len()].copy_from_slice(&hash);
+            }
+        }
+        copy
     }
 
     /// Makes a group block that was just read little-endian.
@@ -208,9 +227,13 @@ fn turn_chunk(chunk: &mut [u8]) {
     }
 }
 
-fn superblock(block: &[u8]) -> &Superblock {
-    let (superblock, _) = Superblock::ref_from_prefix(block).expect("the room of a superblock");
-    superblock
+/// Turns a superblock copy around as it is, whatever its numbers are; the check hash too, so that
+/// it does not fit then.
+///
+/// # Panics
+/// When `block` is shorter than a superblock.
+pub(crate) fn turn_superblock(block: &mut [u8]) {
+    turn(block, &SUPERBLOCK);
 }
 
 /// Whether the big-endian hash at `field` fits the bytes around it.

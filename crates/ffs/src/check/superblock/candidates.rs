@@ -1,0 +1,333 @@
+//! Finds the copies of the superblock that can be used.
+//!
+//! A copy counts when it stands where its own file system has one, when that file system fits the
+//! disk, and when it parses; for that alone, settings out of their range and a few derived fields
+//! are put right in a working copy. So a superblock inside a file, say of a disk image, never
+//! counts.
+
+use std::collections::BTreeSet;
+
+use zerocopy::FromBytes;
+
+use super::fields::{SETTINGS, derived, field, static_fields};
+use crate::check::CheckError;
+use crate::check::overlay::Overlay;
+use crate::layout::{
+    BadSuperblock, ByteOrder, Expected, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
+    SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, check_hash,
+    turn_superblock,
+};
+
+/// The primary and the backup of the first group lie in here, whatever the sizes of blocks are.
+const HEAD: u64 = 256 << 10;
+/// The whole disk is read in pieces of this size.
+const PIECE: u64 = 1 << 20;
+/// Whoever reads an aligned piece of this size reads whole sectors.
+const ALIGNMENT: u64 = 4096;
+/// A copy with more derived fields wrong is garbage, not a damaged copy.
+pub(super) const WRONG_FIELDS: usize = 4;
+
+/// A copy of the superblock that can be used.
+pub(super) struct Copy {
+    /// Its byte address.
+    pub(super) place: u64,
+    /// As it lies on the disk.
+    pub(super) raw: Vec<u8>,
+    /// Little-endian, and mended as far as was needed to parse it.
+    pub(super) block: Vec<u8>,
+    pub(super) geometry: Geometry,
+    /// How many of its static fields had to be mended.
+    pub(super) mended: usize,
+    /// Whether it fits its check hash, where it bears one.
+    pub(super) fits_hash: bool,
+}
+
+/// All that was found.
+pub(super) struct Gathered {
+    /// The room of the primary, as it lies on the disk.
+    pub(super) primary: Vec<u8>,
+    /// Why the primary is not among the copies.
+    pub(super) refused: Option<BadSuperblock>,
+    /// The recovery record, little-endian, where there is one.
+    pub(super) record: Option<RecoveryRecord>,
+    /// The primary, if it can be used, then the others.
+    pub(super) copies: Vec<Copy>,
+}
+
+/// Reads bytes from anywhere; nothing when they are not on the disk.
+pub(in crate::check) async fn read_at(
+    disk: &Overlay<'_>,
+    address: u64,
+    length: usize,
+) -> Result<Option<Vec<u8>>, CheckError> {
+    let Some(end) = address.checked_add(length as u64).filter(|&end| end <= disk.size()) else {
+        return Ok(None);
+    };
+    let first = address - address % ALIGNMENT;
+    let last = end.next_multiple_of(ALIGNMENT).min(disk.size());
+    let bytes = disk.read(first, (last - first) as usize).await?;
+    let offset = (address - first) as usize;
+    Ok(Some(bytes[offset..offset + length].to_vec()))
+}
+
+/// The byte order of a superblock, by its magic number.
+pub(super) fn order_of(raw: &[u8]) -> Option<ByteOrder> {
+    let magic = Superblock::of(raw).magic.get();
+    if magic == SUPERBLOCK_MAGIC {
+        Some(ByteOrder::Little)
+    } else {
+        (magic.swap_bytes() == SUPERBLOCK_MAGIC).then_some(ByteOrder::Big)
+    }
+}
+
+/// A superblock as it lies on the disk, made little-endian.
+pub(in crate::check) fn little_endian(raw: &[u8], order: ByteOrder) -> Vec<u8> {
+    let mut block = raw.to_vec();
+    if order == ByteOrder::Big {
+        turn_superblock(&mut block);
+    }
+    block
+}
+
+/// Parses a little-endian superblock that lies on the disk in this order.
+pub(in crate::check) fn parse(block: &[u8], order: ByteOrder) -> Result<Geometry, BadSuperblock> {
+    let mut geometry = Geometry::parse(Superblock::of(block))?;
+    geometry.byte_order = order;
+    Ok(geometry)
+}
+
+/// Whether a superblock as it lies on the disk fits the check hash that stands in it.
+pub(in crate::check) fn fits_hash(raw: &[u8], geometry: &Geometry) -> bool {
+    let bytes = &raw[..geometry.superblock_size as usize];
+    let stored = Superblock::of(bytes).check_hash.get();
+    let stored = match geometry.byte_order {
+        ByteOrder::Little => stored,
+        ByteOrder::Big => stored.swap_bytes(),
+    };
+    stored == check_hash(bytes, std::mem::offset_of!(Superblock, check_hash))
+}
+
+impl Copy {
+    /// Judges what lies at `place`.
+    pub(super) fn judge(raw: Vec<u8>, place: u64, disk_size: u64) -> Result<Self, BadSuperblock> {
+        let Some(order) = order_of(&raw) else {
+            Geometry::parse(Superblock::of(&raw))?;
+            return Err(BadSuperblock::Missing { found: Superblock::of(&raw).magic.get() });
+        };
+        let found = little_endian(&raw, order);
+        let (block, mended) = mended_to_parse(&found);
+        let geometry = parse(&block, order)?;
+        if mended > WRONG_FIELDS {
+            Geometry::parse(Superblock::of(&found))?;
+        }
+        check_place(&geometry, Superblock::of(&block), place, disk_size)?;
+        let fits_hash = !geometry.superblock_hashes || fits_hash(&raw, &geometry);
+        Ok(Self { place, raw, block, geometry, mended, fits_hash })
+    }
+}
+
+/// Puts right what keeps a superblock from being parsed, and counts the static fields among it.
+fn mended_to_parse(found: &[u8]) -> (Vec<u8>, usize) {
+    let mut block = found.to_vec();
+    if let Some(good) = derived(Superblock::of(&block)) {
+        *Superblock::of_mut(&mut block) = good;
+    }
+    for setting in SETTINGS {
+        if !(setting.is_legal)(Superblock::of(&block)) {
+            let value = (setting.default)(Superblock::of(&block));
+            field(setting.name).set(&mut block, value);
+        }
+    }
+    let mended = static_fields().filter(|field| field.get(&block) != field.get(found)).count();
+    (block, mended)
+}
+
+/// Whether a superblock can stand here.
+fn check_place(
+    geometry: &Geometry,
+    superblock: &Superblock,
+    place: u64,
+    disk_size: u64,
+) -> Result<(), BadSuperblock> {
+    let refused = |field, found: i128, rule| {
+        Err(BadSuperblock::Field { field, found, expected: Expected::Rule(rule) })
+    };
+    if geometry.byte_address(geometry.size) > disk_size {
+        return refused("fs_size", geometry.size.into(), "a file system that fits the disk");
+    }
+    if place == SUPERBLOCK_ADDRESS {
+        return Ok(());
+    }
+    let own = superblock.own_address.get();
+    if ![0, SUPERBLOCK_ADDRESS as i64, place as i64].contains(&own) {
+        return refused("fs_sblockactualloc", own.into(), "its own place");
+    }
+    let group = geometry.group_of_fragment(place / geometry.fragment_size);
+    let is_backup = group < geometry.group_count
+        && geometry.byte_address(geometry.backup_superblock_fragment(group)) == place;
+    if is_backup {
+        Ok(())
+    } else {
+        refused("fs_sblkno", superblock.backup_offset.get().into(), "a place for backups")
+    }
+}
+
+/// The first, the second, the middle and the last of so many groups.
+pub(super) fn sample(groups: u64) -> BTreeSet<u64> {
+    [0, 1, groups / 2, groups.saturating_sub(1)].into_iter().filter(|&g| g < groups).collect()
+}
+
+/// Where backups may lie: numbers from the disk, of which nothing is known.
+struct Hint {
+    fragment_size: i64,
+    backup_offset: i64,
+    fragments_per_group: i64,
+    groups: u64,
+}
+
+impl Hint {
+    fn of(s: &Superblock) -> Self {
+        Self {
+            fragment_size: s.fragment_size.get().into(),
+            backup_offset: s.backup_offset.get().into(),
+            fragments_per_group: s.fragments_per_group.get().into(),
+            groups: s.group_count.get().into(),
+        }
+    }
+
+    fn of_record(record: &RecoveryRecord) -> Self {
+        let shift = u32::try_from(record.sector_shift.get()).unwrap_or(u32::MAX);
+        Self {
+            fragment_size: 512_i64.checked_shl(shift).filter(|_| shift < 16).unwrap_or(0),
+            backup_offset: record.backup_offset.get().into(),
+            fragments_per_group: record.fragments_per_group.get().into(),
+            groups: record.group_count.get().into(),
+        }
+    }
+
+    fn places(&self) -> Vec<u64> {
+        let place = |group: u64| {
+            let base = i64::try_from(group).ok()?.checked_mul(self.fragments_per_group)?;
+            let address = base.checked_add(self.backup_offset)?.checked_mul(self.fragment_size)?;
+            let address = u64::try_from(address).ok()?;
+            address.is_multiple_of(SECTOR_SIZE).then_some(address)
+        };
+        sample(self.groups).into_iter().filter_map(place).collect()
+    }
+}
+
+/// Looks for copies wherever there may be some; on the whole disk when `full` says so and there are
+/// none elsewhere.
+pub(super) async fn gather(disk: &Overlay<'_>, full: bool) -> Result<Gathered, CheckError> {
+    let length = (HEAD + SUPERBLOCK_ROOM).min(disk.size());
+    let head = read_at(disk, 0, length as usize).await?.unwrap_or_default();
+    let start = SUPERBLOCK_ADDRESS as usize;
+    let Some(primary) = head.get(start..start + SUPERBLOCK_ROOM as usize) else {
+        return Err(BadSuperblock::Missing { found: 0 }.into());
+    };
+    let mut search = Search { disk, tried: BTreeSet::new(), copies: Vec::new() };
+    let refused = search.judge(primary.to_vec(), SUPERBLOCK_ADDRESS).err();
+    let mut hints = Vec::new();
+    if let Some(order) = order_of(primary) {
+        hints.push(Hint::of(Superblock::of(&little_endian(primary, order))));
+    }
+    let record = recovery_record(&head[RECOVERY_RECORD_ADDRESS as usize..start]);
+    hints.extend(record.as_ref().map(Hint::of_record));
+    search.look_through(&head, 0).await?;
+    search.follow(hints).await?;
+    if search.copies.is_empty() && full {
+        search.look_everywhere().await?;
+    }
+    let copies = search.copies;
+    Ok(Gathered { primary: primary.to_vec(), refused, record, copies })
+}
+
+/// The recovery record, little-endian.
+fn recovery_record(bytes: &[u8]) -> Option<RecoveryRecord> {
+    let mut record = RecoveryRecord::read_from_bytes(bytes).ok()?;
+    if record.magic.get().swap_bytes() == SUPERBLOCK_MAGIC {
+        record = turned(&record);
+    }
+    (record.magic.get() == SUPERBLOCK_MAGIC).then_some(record)
+}
+
+/// A recovery record of the other byte order.
+pub(in crate::check) fn turned(record: &RecoveryRecord) -> RecoveryRecord {
+    RecoveryRecord {
+        magic: record.magic.get().swap_bytes().into(),
+        sector_shift: record.sector_shift.get().swap_bytes().into(),
+        backup_offset: record.backup_offset.get().swap_bytes().into(),
+        fragments_per_group: record.fragments_per_group.get().swap_bytes().into(),
+        group_count: record.group_count.get().swap_bytes().into(),
+    }
+}
+
+struct Search<'a, 'd> {
+    disk: &'a Overlay<'d>,
+    tried: BTreeSet<u64>,
+    copies: Vec<Copy>,
+}
+
+impl Search<'_, '_> {
+    fn judge(&mut self, raw: Vec<u8>, place: u64) -> Result<(), BadSuperblock> {
+        self.tried.insert(place);
+        let copy = Copy::judge(raw, place, self.disk.size())?;
+        self.copies.push(copy);
+        Ok(())
+    }
+
+    /// Reads a place and judges it, once.
+    async fn try_place(&mut self, place: u64) -> Result<(), CheckError> {
+        if self.tried.contains(&place) {
+            return Ok(());
+        }
+        self.tried.insert(place);
+        if let Some(raw) = read_at(self.disk, place, SUPERBLOCK_ROOM as usize).await? {
+            let _ = self.judge(raw, place); // what is no copy is of no interest here
+        }
+        Ok(())
+    }
+
+    /// Tries every place of which the magic number stands in `bytes`, which lie at `address`.
+    async fn look_through(&mut self, bytes: &[u8], address: u64) -> Result<(), CheckError> {
+        let field = std::mem::offset_of!(Superblock, magic) as u64;
+        let (before, within) = (field - field % SECTOR_SIZE, (field % SECTOR_SIZE) as usize);
+        for (index, sector) in bytes.chunks_exact(SECTOR_SIZE as usize).enumerate() {
+            let magic = &sector[within..within + size_of::<u32>()];
+            if magic == SUPERBLOCK_MAGIC.to_le_bytes() || magic == SUPERBLOCK_MAGIC.to_be_bytes() {
+                let sector = address + index as u64 * SECTOR_SIZE;
+                if let Some(place) = sector.checked_sub(before) {
+                    self.try_place(place).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries where the hints point, and then where the copies say that there are others.
+    async fn follow(&mut self, hints: Vec<Hint>) -> Result<(), CheckError> {
+        for place in hints.iter().flat_map(Hint::places) {
+            self.try_place(place).await?;
+        }
+        let mut asked = 0;
+        while asked < self.copies.len() {
+            for place in Hint::of(Superblock::of(&self.copies[asked].block)).places() {
+                self.try_place(place).await?;
+            }
+            asked += 1;
+        }
+        Ok(())
+    }
+
+    /// Reads the disk until there is a copy.
+    async fn look_everywhere(&mut self) -> Result<(), CheckError> {
+        let mut address = 0;
+        while address < self.disk.size() && self.copies.is_empty() {
+            let length = PIECE.min(self.disk.size() - address);
+            let bytes = self.disk.read(address, length as usize).await?;
+            self.look_through(&bytes, address).await?;
+            address += length;
+        }
+        self.follow(Vec::new()).await
+    }
+}

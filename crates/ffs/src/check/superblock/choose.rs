@@ -1,0 +1,106 @@
+//! Decides which of several file systems is the one on the disk.
+//!
+//! Copies that agree in their shape speak with one voice. What the groups say counts first, because
+//! a shape that is not that of the disk does not fit them; then how many copies agree; and if that
+//! does not decide, a primary that fits its hash is believed.
+
+use super::candidates::{Copy, Gathered};
+use super::evidence;
+use super::fields::{Class, FIELDS};
+use crate::check::CheckError;
+use crate::check::overlay::Overlay;
+use crate::layout::{BadSuperblock, ByteOrder, RecoveryRecord, SUPERBLOCK_ADDRESS, Superblock};
+
+/// The copies that describe the file system on the disk, the most trustworthy first.
+pub(super) struct Chosen<'a> {
+    pub(super) copies: Vec<&'a Copy>,
+}
+
+impl<'a> Chosen<'a> {
+    /// The copy that stands for all.
+    pub(super) fn best(&self) -> &'a Copy {
+        self.copies[0]
+    }
+}
+
+impl Copy {
+    fn is_primary(&self) -> bool {
+        self.place == SUPERBLOCK_ADDRESS
+    }
+
+    /// Nothing about it is wrong.
+    fn is_sound(&self) -> bool {
+        self.fits_hash && self.mended == 0
+    }
+
+    /// What no mount changes and nothing else determines.
+    fn shape(&self) -> (bool, Vec<i128>) {
+        let shape = FIELDS.iter().filter(|field| field.class == Class::Shape);
+        let values = shape.map(|field| field.get(&self.block)).collect();
+        (self.geometry.byte_order == ByteOrder::Big, values)
+    }
+
+    fn votes(&self) -> u64 {
+        match (self.is_sound(), self.is_primary()) {
+            (true, true) => 3,
+            (true, false) => 2,
+            (false, _) => 1,
+        }
+    }
+}
+
+/// A recovery record that describes the file system speaks like a backup.
+fn record_votes(record: Option<&RecoveryRecord>, block: &[u8]) -> u64 {
+    let s = Superblock::of(block);
+    let agrees = record.is_some_and(|record| {
+        record.sector_shift == s.sector_shift
+            && record.backup_offset == s.backup_offset
+            && record.fragments_per_group == s.fragments_per_group
+            && record.group_count == s.group_count
+    });
+    if agrees { 2 } else { 0 }
+}
+
+/// Evidence, votes, and whether a primary that can be trusted is among the copies: in this order.
+type Rank = (u64, u64, bool);
+
+/// Decides.
+pub(super) async fn choose<'a>(
+    disk: &Overlay<'_>,
+    gathered: &'a Gathered,
+) -> Result<Chosen<'a>, CheckError> {
+    let mut parties: Vec<(_, Vec<&Copy>)> = Vec::new();
+    for copy in &gathered.copies {
+        let shape = copy.shape();
+        match parties.iter_mut().find(|(known, _)| *known == shape) {
+            Some((_, members)) => members.push(copy),
+            None => parties.push((shape, vec![copy])),
+        }
+    }
+    let alone = parties.len() == 1;
+    let mut best: Option<(Rank, Vec<&Copy>)> = None;
+    for (_, members) in parties {
+        let trusted = members.iter().any(|copy| copy.is_primary() && copy.is_sound());
+        let evidence = if alone && trusted {
+            evidence::Evidence { score: 0, fits: true } // nothing to decide: save the reads
+        } else {
+            evidence::weigh(disk, &members[0].geometry).await?
+        };
+        if !(evidence.fits || trusted || members.len() > 1) {
+            continue; // a single copy that nothing on the disk speaks for
+        }
+        let record = record_votes(gathered.record.as_ref(), &members[0].block);
+        let votes = record + members.iter().map(|copy| copy.votes()).sum::<u64>();
+        let rank = (evidence.score, votes, trusted);
+        if best.as_ref().is_none_or(|(known, _)| rank > *known) {
+            best = Some((rank, members));
+        }
+    }
+    let Some((_, mut copies)) = best else {
+        let found = Superblock::of(&gathered.primary).magic.get();
+        let refused = gathered.refused.clone();
+        return Err(refused.unwrap_or(BadSuperblock::Missing { found }).into());
+    };
+    copies.sort_by_key(|copy| (!copy.is_sound(), copy.place));
+    Ok(Chosen { copies })
+}

@@ -1,0 +1,216 @@
+//! Pass 1: which file system this is, and what its superblock should be.
+//!
+//! # How it is found
+//! `candidates` gathers the copies of the superblock that can be used: the primary, and backups
+//! wherever the recovery record, the front of the disk, or another copy points at. `choose` decides
+//! which of the file systems that they describe is the one on the disk; a primary that fits its
+//! check hash can be overruled by the groups and by the other copies. Then `mend` makes the primary
+//! what it should be:
+//!
+//! 1. Does it not fit its hash, and does putting *one* word of a copy in its place make it fit,
+//!    then that word is the damage, and everything else is as it was.
+//! 2. Fields that no mount changes become those of the file system that was chosen. A primary in
+//!    which more than a few of them are wrong is replaced by a copy as a whole.
+//! 3. Settings, flags, spare bytes and the clean state are judged field by field.
+//!
+//! # What is not judged
+//! * Any legal value of a setting, a time, a label or a hint is as good as another. Of the label
+//!   and the last mount point not even the bytes behind the first NUL are looked at.
+//! * Totals and the list of snapshots: passes 7 and 3 know what they should be.
+//! * `in_core`, `old_totals`, `old_inode_format`: other systems leave there what they like.
+//!
+//! Invariant: what comes out parses, and its geometry is the one given beside it.
+
+#![cfg_attr(not(test), expect(dead_code, reason = "the passes are not called yet"))]
+
+pub(super) mod candidates;
+mod choose;
+mod evidence;
+pub(super) mod fields;
+mod mend;
+#[cfg(test)]
+mod tests;
+
+use super::overlay::Overlay;
+use super::{CheckError, Invariant, Log, Place, Severity};
+use crate::layout::{BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, Superblock};
+use candidates::{Copy, Gathered, WRONG_FIELDS, fits_hash, little_endian};
+use choose::{Chosen, choose};
+use fields::{Class, field_at, spare_ranges, static_fields};
+use mend::Mender;
+
+pub(super) use crate::mark::Mark;
+
+/// What the superblock should be.
+pub(super) struct Found {
+    pub(super) geometry: Geometry,
+    /// All bytes of its room, little-endian, mended, and not sealed yet.
+    pub(super) block: Vec<u8>,
+    /// Who had the volume last, as the superblock on the disk said before this check.
+    pub(super) mark: Mark,
+}
+
+/// Finds the superblock, and says what is wrong with the one at its place. Puts nothing there.
+///
+/// # Errors
+/// [`CheckError::Superblock`] when there is none, and no copy that could take its place.
+pub(super) async fn find(
+    disk: &Overlay<'_>,
+    log: &mut Log,
+    full: bool,
+) -> Result<Found, CheckError> {
+    let gathered = candidates::gather(disk, full).await?;
+    let chosen = choose(disk, &gathered).await?;
+    let (base, mark) = base(&gathered, &chosen, log)?;
+    let mut mender = Mender { disk, log, chosen: &chosen, block: base.block };
+    mender.settings();
+    mender.derived()?;
+    mender.spare()?;
+    mender.state();
+    mender.flags(base.fits_hash).await?;
+    let geometry = mender.geometry()?;
+    if geometry.superblock_hashes && !base.fits_hash && !base.explained {
+        let (found, expected) = ("another", "that of its bytes");
+        let place = Place::field("fs_ckhash");
+        log_repairable(mender.log, Invariant::SuperblockHash, place, found, expected);
+    }
+    Ok(Found { geometry, block: mender.block, mark })
+}
+
+fn log_repairable(
+    log: &mut Log,
+    invariant: Invariant,
+    place: Place,
+    found: impl ToString,
+    expected: impl ToString,
+) -> bool {
+    log.find(invariant, Severity::Repairable, place, found, expected, "written anew")
+}
+
+/// What is to be mended.
+struct Base {
+    /// Little-endian.
+    block: Vec<u8>,
+    /// Whether the check hash that stands in it fits what lies on the disk.
+    fits_hash: bool,
+    /// Whether it is known why it does not.
+    explained: bool,
+}
+
+/// The primary with the shape of the file system, or a copy of it.
+fn base(
+    gathered: &Gathered,
+    chosen: &Chosen<'_>,
+    log: &mut Log,
+) -> Result<(Base, Mark), CheckError> {
+    let best = chosen.best();
+    let order = best.geometry.byte_order;
+    let block = little_endian(&gathered.primary, order);
+    let wrong = static_fields().filter(|field| field.get(&block) != field.get(&best.block));
+    if wrong.count() > WRONG_FIELDS {
+        let block = replaced(gathered, best, log)?;
+        let base = Base { block, fits_hash: best.fits_hash, explained: true };
+        return Ok((base, Mark::Foreign)); // nobody can say who had it
+    }
+    let kept = chosen.copies.iter().any(|copy| copy.geometry.superblock_hashes);
+    let (mut fits_hash, mut explained) = (fits_hash(&gathered.primary, &best.geometry), !kept);
+    let mut block = block;
+    if kept
+        && !fits_hash
+        && let Some(undone) = undone(&gathered.primary, chosen)
+    {
+        let right = little_endian(&undone, order);
+        explained = true;
+        if find_word(&block, &right, &best.geometry, log) {
+            (block, fits_hash) = (right, true);
+        }
+    }
+    let mark = Mark::of(Superblock::of(&block));
+    take_shape(&mut block, &best.block, log);
+    Ok((Base { block, fits_hash, explained }, mark))
+}
+
+/// A copy that takes the place of the primary.
+fn replaced(gathered: &Gathered, copy: &Copy, log: &mut Log) -> Result<Vec<u8>, CheckError> {
+    let reason = gathered
+        .refused
+        .clone()
+        .unwrap_or(BadSuperblock::Missing { found: Superblock::of(&gathered.primary).magic.get() });
+    let place = Place::default().fragment(copy.place / copy.geometry.fragment_size);
+    let expected = format!("the file system of which a copy lies at byte {}", copy.place);
+    let repair = "replaced by the copy";
+    let severity = Severity::Repairable;
+    let fields = Invariant::SuperblockFields;
+    if !log.find(fields, severity, place, &reason, expected, repair) {
+        return Err(reason.into());
+    }
+    let mut block = copy.block.clone();
+    Superblock::of_mut(&mut block).own_address.set(SUPERBLOCK_ADDRESS as i64);
+    let end = copy.geometry.superblock_size as usize;
+    block[end..].copy_from_slice(&gathered.primary[end..]); // whatever is there
+    Ok(block)
+}
+
+/// The primary with one word of a copy in it, when that makes it fit its hash.
+fn undone(primary: &[u8], chosen: &Chosen<'_>) -> Option<Vec<u8>> {
+    const WORD: usize = size_of::<u32>();
+    let hashed = |copy: &&&Copy| copy.fits_hash && copy.geometry.superblock_hashes;
+    for copy in chosen.copies.iter().filter(hashed) {
+        let size = copy.geometry.superblock_size as usize;
+        for offset in (0..size).step_by(WORD) {
+            let word = offset..offset + WORD;
+            if primary[word.clone()] == copy.raw[word.clone()] {
+                continue;
+            }
+            let mut undone = primary.to_vec();
+            undone[word.clone()].copy_from_slice(&copy.raw[word]);
+            if fits_hash(&undone, &copy.geometry) {
+                return Some(undone);
+            }
+        }
+    }
+    None
+}
+
+/// Notes the one word in which a superblock differs from what it should be.
+fn find_word(block: &[u8], right: &[u8], geometry: &Geometry, log: &mut Log) -> bool {
+    let differs = block.iter().zip(right).position(|(found, expected)| found != expected);
+    let offset = differs.expect("a word was put right");
+    let field = field_at(right, offset);
+    let is_spare = spare_ranges(right, geometry).iter().any(|range| range.contains(&offset));
+    let invariant = match field.map(|field| field.class) {
+        Some(Class::Shape) => Invariant::SuperblockFields,
+        Some(Class::Derived | Class::Zero) => Invariant::SuperblockDerived,
+        Some(Class::Flags) => Invariant::Flags,
+        None if is_spare => Invariant::SuperblockSpare,
+        _ => Invariant::SuperblockHash,
+    };
+    let repair = "taken from a copy: the check hash fits then";
+    let severity = Severity::Repairable;
+    if let Some(field) = field {
+        let place = Place::field(field.name);
+        let (found, expected) = (field.get(block), field.get(right));
+        return log.find(invariant, severity, place, found, expected, repair);
+    }
+    let place = Place::default().offset(offset as u64);
+    let (found, expected) = (block[offset], right[offset]);
+    log.find(invariant, severity, place, found, expected, repair)
+}
+
+/// Gives the primary the shape of the file system that was chosen.
+fn take_shape(block: &mut [u8], right: &[u8], log: &mut Log) {
+    for field in static_fields() {
+        let (found, expected) = (field.get(block), field.get(right));
+        if found == expected {
+            continue;
+        }
+        let invariant = match field.class {
+            Class::Derived => Invariant::SuperblockDerived,
+            _ => Invariant::SuperblockFields,
+        };
+        let place = Place::field(field.name);
+        if log_repairable(log, invariant, place, found, expected) {
+            field.set(block, expected);
+        }
+    }
+}
