@@ -236,7 +236,7 @@ pub async fn open(
         }
         Mark::Foreign if !read_only => return Err(OpenError::UncleanForeign),
         Mark::Check if !read_only => return Err(OpenError::UnfinishedCheck),
-        Mark::Policy(policy) if policy != "sync" && !read_only => {
+        Mark::Policy(policy) if policy != Sync::NAME && !read_only => {
             return Err(OpenError::UncleanPolicy(policy));
         }
         Mark::Policy(_) | Mark::Torn if !read_only => {

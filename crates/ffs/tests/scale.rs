@@ -1,8 +1,8 @@
 //! A terabyte with many files: a check reads each piece of metadata once, many at a time.
 //!
-//! `DURAMEN_FILES` says how many files there are, and `DURAMEN_IMAGE` where the disk is to be saved,
-//! sparsely, for a check by the program:
-//! `DURAMEN_FILES=1000000 DURAMEN_IMAGE=big.img cargo test --release -p ffs --test scale`
+//! `DURAMEN_FILES` says how many files there are, and `DURAMEN_IMAGE` where the disk is to be
+//! saved, sparsely, for a check by the program: `DURAMEN_FILES=1000000 DURAMEN_IMAGE=big.img cargo
+//! test --release -p ffs --test scale`
 
 mod common;
 

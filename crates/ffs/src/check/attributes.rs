@@ -1,7 +1,8 @@
 //! Extended attributes: records in one or two blocks of an inode's own.
 //!
-//! Each record is a multiple of 8 bytes: its length in 4, the namespace, the bytes of padding behind
-//! the content, the bytes of the name, the name; zeros up to a multiple of 8; content; padding.
+//! Each record is a multiple of 8 bytes: its length in 4, the namespace, the bytes of padding
+//! behind the content, the bytes of the name, the name; zeros up to a multiple of 8; content;
+//! padding.
 
 use super::CheckError;
 use super::overlay::Overlay;

@@ -1,9 +1,9 @@
 //! One directory chunk: what can be saved of it when it is broken.
 //!
-//! The entries of a chunk form a chain of lengths. Where it breaks, it may go on behind: at the next
-//! place from which a chain of entries, each naming a file of its type, ends exactly at the end of
-//! the chunk. What lies between belongs to the entry at the break, if that still makes sense, or to
-//! the one before it.
+//! The entries of a chunk form a chain of lengths. Where it breaks, it may go on behind: at the
+//! next place from which a chain of entries, each naming a file of its type, ends exactly at the
+//! end of the chunk. What lies between belongs to the entry at the break, if that still makes
+//! sense, or to the one before it.
 //!
 //! Names are mended rather than dropped: the NUL behind a name tells its length anew, and what no
 //! name may hold becomes `_`.

@@ -1,9 +1,10 @@
 //! Fragments that are claimed twice: who keeps them.
 //!
-//! All claims on them are gathered and weighed. What speaks for a claim: nothing else was wrong with
-//! the inode; the block fits what it is claimed as (a directory's first block names its owner, an
-//! indirect block holds pointers); its neighbours in the file are its neighbours on the disk; the
-//! file's inode is in the same group. The heavier claim keeps the block, the other file gets a hole.
+//! All claims on them are gathered and weighed. What speaks for a claim: nothing else was wrong
+//! with the inode; the block fits what it is claimed as (a directory's first block names its owner,
+//! an indirect block holds pointers); its neighbours in the file are its neighbours on the disk;
+//! the file's inode is in the same group. The heavier claim keeps the block, the other file gets a
+//! hole.
 //!
 //! Where two weigh the same, one of them is right and nobody can say which. Then the one keeps the
 //! block and the other gets a copy, so that the file that was right is as it was; both are listed.

@@ -5,8 +5,6 @@
 //! counts, times, settings and the mount point of a copy may be those of long ago. What a copy must
 //! have is the shape of the file system: then it can take the place of the primary.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the passes are not called yet"))]
-
 use futures::stream::{self, StreamExt};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};

@@ -1,5 +1,5 @@
-//! Every chunk of every directory: from the root down, each level in the order of the disk, and then
-//! what does not hang from the root.
+//! Every chunk of every directory: from the root down, each level in the order of the disk, and
+//! then what does not hang from the root.
 //!
 //! A directory whose first chunk does not begin with a "." that names it may be no directory: it is
 //! looked at last, when every entry is known, because an entry bears the type of what it names. If

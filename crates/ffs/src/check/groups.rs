@@ -1,8 +1,8 @@
 //! How many inodes of every group mean anything.
 //!
-//! A group's header says so, and its inode map bears it out: nothing behind the limit is used. Where
-//! the header is none, or the two contradict each other, the inode table itself is asked: the limit
-//! is behind the last block in which an inode makes perfect sense.
+//! A group's header says so, and its inode map bears it out: nothing behind the limit is used.
+//! Where the header is none, or the two contradict each other, the inode table itself is asked: the
+//! limit is behind the last block in which an inode makes perfect sense.
 
 use futures::stream::{self, StreamExt};
 

@@ -213,7 +213,7 @@ impl Checker<'_> {
     }
 
     fn snapshots(&self) -> Vec<u64> {
-        let superblock = superblock(&self.superblock);
+        let superblock = Superblock::of(&self.superblock);
         superblock.snapshots.iter().map(|ino| u64::from(ino.get())).collect()
     }
 
@@ -235,11 +235,10 @@ impl Checker<'_> {
     }
 
     fn set_snapshots(&mut self, list: Vec<u64>) {
-        let superblock = superblock_mut(&mut self.superblock);
+        let superblock = Superblock::of_mut(&mut self.superblock);
         for (index, field) in superblock.snapshots.iter_mut().enumerate() {
             field.set(list.get(index).copied().unwrap_or(0) as u32);
         }
-        self.superblock_changed = true;
     }
 
     /// A file bears the flag of a snapshot if, and only if, the superblock lists it.
@@ -272,16 +271,4 @@ fn untouched(dinode: &Dinode) -> bool {
         rest.generation.set(0);
         rest.as_bytes().iter().all(|&byte| byte == 0)
     }
-}
-
-pub(super) fn superblock(block: &[u8]) -> &Superblock {
-    use zerocopy::FromBytes;
-    let (superblock, _) = Superblock::ref_from_prefix(block).expect("the room of a superblock");
-    superblock
-}
-
-pub(super) fn superblock_mut(block: &mut [u8]) -> &mut Superblock {
-    use zerocopy::FromBytes;
-    let (superblock, _) = Superblock::mut_from_prefix(block).expect("the room of a superblock");
-    superblock
 }

@@ -9,10 +9,9 @@ use zerocopy::IntoBytes;
 
 use super::Severity::Repairable;
 use super::blocks::READS_IN_FLIGHT;
-use super::inodes::superblock_mut;
 use super::{CheckError, Checker, Invariant, Phase, Place};
 use crate::derive::{self, bits};
-use crate::layout::{GROUP_MAGIC, Geometry, GroupHeader, ROOT_INODE, Summary, Totals};
+use crate::layout::{GROUP_MAGIC, Geometry, GroupHeader, ROOT_INODE, Summary, Superblock, Totals};
 
 /// A part of a group block, and the invariant that it is under.
 struct Section {
@@ -235,7 +234,7 @@ impl Checker<'_> {
 
     fn check_totals(&mut self, rows: &[Summary]) {
         let totals = Totals::of(rows);
-        let superblock = superblock_mut(&mut self.superblock);
+        let superblock = Superblock::of_mut(&mut self.superblock);
         if superblock.totals.as_bytes() == totals.as_bytes() {
             return;
         }
@@ -245,7 +244,6 @@ impl Checker<'_> {
         let invariant = Invariant::Totals;
         if self.log.find(invariant, Repairable, place, found, expected, "set them") {
             superblock.totals = totals;
-            self.superblock_changed = true;
         }
     }
 }

@@ -230,8 +230,7 @@ impl Log {
         let (found, expected) = (found.to_string(), expected.to_string());
         let finding =
             Finding { invariant, severity, place, path: None, found, expected, repair: None };
-        let known = self.findings.list.iter().any(|known| *known == finding);
-        if !known {
+        if !self.findings.list.contains(&finding) {
             self.findings.add(finding);
         }
     }
@@ -252,9 +251,8 @@ enum Orphans {
 struct Checker<'a> {
     disk: Overlay<'a>,
     geometry: Geometry,
-    /// The superblock as it should be, and whether it differs from the disk's.
+    /// The superblock as it should be.
     superblock: Vec<u8>,
-    superblock_changed: bool,
     log: Log,
     progress: &'a mut dyn FnMut(Progress),
     now: Timestamp,

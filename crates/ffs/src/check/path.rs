@@ -41,11 +41,12 @@ impl Checker<'_> {
             if parent == 0 || parts.len() > DEEPEST {
                 return Ok(None);
             }
-            if !names.contains_key(&(parent, at)) {
-                let name = self.name_in(parent, at).await?;
-                names.insert((parent, at), name);
-            }
-            parts.push(names[&(parent, at)].clone());
+            let name = match names.get(&(parent, at)) {
+                Some(name) => name.clone(),
+                None => self.name_in(parent, at).await?,
+            };
+            names.insert((parent, at), name.clone());
+            parts.push(name);
             at = parent;
         }
         parts.reverse();

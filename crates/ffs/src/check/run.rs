@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use block::BlockDevice;
+use block::{BlockDevice, Durability};
 use runtime::Runtime;
 
 use super::overlay::Overlay;
+use super::superblock::{self, Mark};
 use super::table::Table;
-use super::{CheckError, CheckOptions, Checker, Log, Orphans, Phase, Progress, Report, Severity};
-use crate::OpenError;
+use super::{
+    CheckError, CheckOptions, Checker, Log, Orphans, Phase, Progress, Report, Severity, copies,
+};
 use crate::derive::bits;
-use crate::layout::Geometry;
+use crate::layout::{ByteOrder, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
+use crate::policy::sync::Sync;
+use crate::{OpenError, mark};
 
 /// More rounds than any damage should take.
 const ROUNDS: u32 = 16;
@@ -25,26 +29,38 @@ pub async fn check(
     options: &CheckOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, CheckError> {
-    let room = block::Buffer::zeroed(crate::layout::SUPERBLOCK_ROOM as usize);
-    let mut block = device.read(crate::layout::SUPERBLOCK_ADDRESS, room).await?.to_vec();
-    let geometry = Geometry::parse_any_order(&mut block)?;
-    let mut checker = Checker::new(device, geometry, block, runtime, progress);
-    checker.log = Log::new(options.without);
+    let mut log = Log::new(options.without);
+    let disk = Overlay::new(device);
+    let found = superblock::find(&disk, &mut log, options.full).await?;
+    let mut checker = Checker::new(disk, found.geometry, found.block, runtime, progress);
+    checker.log = log;
     checker.thorough = true;
-    while checker.round().await? {
-        if checker.round >= ROUNDS {
-            return Err(CheckError::NoEnd { rounds: ROUNDS });
+    checker.was_cut = match found.mark {
+        Mark::Policy(policy) => policy == Sync::NAME,
+        Mark::Torn => true,
+        Mark::Clean | Mark::Check | Mark::Foreign => false,
+    };
+    // What is put over a disk of the other byte order could not be read again.
+    let rounds = if checker.geometry.byte_order == ByteOrder::Little { ROUNDS } else { 1 };
+    while checker.round(options).await? && rounds > 1 {
+        if checker.round >= rounds {
+            return Err(CheckError::NoEnd { rounds });
         }
     }
-    checker.name_findings().await?;
-    if options.repair && !checker.disk.is_empty() {
-        checker.disk.write().await?;
+    if options.full {
+        checker.read_all_data().await?;
     }
-    Ok(checker.into_report())
+    checker.name_findings().await?;
+    let repaired = options.repair && !checker.disk.is_empty();
+    if repaired {
+        checker.may_be_repaired(device)?;
+        checker.write_repairs(device, runtime).await?;
+    }
+    Ok(Report { repaired, ..checker.into_report() })
 }
 
-/// Brings a volume back that was cut under policy `sync`. Afterwards its maps, summary area and link
-/// counts are true; its superblock is as it was.
+/// Brings a volume back that was cut under policy `sync`. Afterwards its maps, summary area and
+/// link counts are true; its superblock is as it was.
 ///
 /// # Errors
 /// [`OpenError::Damaged`] for what no cut can leave, before anything was written;
@@ -57,9 +73,10 @@ pub(crate) async fn recover(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, OpenError> {
     let superblock = superblock.to_vec();
-    let mut checker = Checker::new(device, geometry.clone(), superblock, runtime, progress);
+    let disk = Overlay::new(device);
+    let mut checker = Checker::new(disk, geometry.clone(), superblock, runtime, progress);
     checker.was_cut = true;
-    checker.round().await.map_err(|error| match error {
+    checker.passes().await.map_err(|error| match error {
         CheckError::Device(error) => OpenError::Device(error),
         other => OpenError::Damaged(other.to_string()),
     })?;
@@ -78,7 +95,7 @@ pub(crate) async fn recover(
 
 impl<'a> Checker<'a> {
     fn new(
-        device: &'a dyn BlockDevice,
+        disk: Overlay<'a>,
         geometry: Geometry,
         superblock: Vec<u8>,
         runtime: &Runtime,
@@ -86,9 +103,8 @@ impl<'a> Checker<'a> {
     ) -> Self {
         let bits = geometry.size.div_ceil(8) as usize;
         Self {
-            disk: Overlay::new(device),
+            disk,
             superblock,
-            superblock_changed: false,
             log: Log::new(None),
             progress,
             now: runtime.clock.wall(),
@@ -116,10 +132,28 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Runs all passes once. Whether anything was found.
-    async fn round(&mut self) -> Result<bool, CheckError> {
+    /// Runs everything once. Whether anything was found.
+    async fn round(&mut self, options: &CheckOptions) -> Result<bool, CheckError> {
         self.round += 1;
-        self.log.in_round = 0;
+        if self.round > 1 {
+            self.log.in_round = 0;
+            let found = superblock::find(&self.disk, &mut self.log, options.full).await?;
+            (self.geometry, self.superblock) = (found.geometry, found.block);
+            self.claimed.resize(self.geometry.size.div_ceil(8) as usize, 0);
+        }
+        if self.passes().await? {
+            let (geometry, block) = (&self.geometry, &self.superblock);
+            copies::check_copies(&mut self.disk, geometry, block, &mut self.log).await?;
+        }
+        if self.log.in_round > 0 {
+            self.put_superblock().await?;
+        }
+        Ok(self.log.in_round > 0)
+    }
+
+    /// Runs the passes over inodes, directories and maps once. Whether they came to their end:
+    /// after some repairs only a new round can tell what holds.
+    async fn passes(&mut self) -> Result<bool, CheckError> {
         self.initialised.clear();
         self.table = Table::new(self.geometry.inode_count(), self.geometry.inodes_per_block);
         self.held = vec![0; self.geometry.size.div_ceil(8) as usize];
@@ -139,11 +173,57 @@ impl<'a> Checker<'a> {
             || self.read_directories().await?
             || self.settle_tree().await?;
         if changed {
-            return Ok(true);
+            return Ok(false);
         }
         self.settle_links().await?;
         self.check_maps().await?;
-        Ok(self.log.in_round > 0)
+        Ok(true)
+    }
+
+    /// Puts the superblock over the disk, as it should be.
+    async fn put_superblock(&mut self) -> Result<(), CheckError> {
+        let new = self.geometry.superblock_on_disk(&self.superblock);
+        let old = self.disk.read(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize).await?;
+        if old[..new.len()] != new[..] {
+            self.disk.put(SUPERBLOCK_ADDRESS, &new).await?;
+        }
+        Ok(())
+    }
+
+    /// Some disks can only be looked at.
+    fn may_be_repaired(&self, device: &dyn BlockDevice) -> Result<(), CheckError> {
+        let snapshots = Superblock::of(&self.superblock).snapshots;
+        let reason = if device.geometry().read_only {
+            "the disk is write-protected"
+        } else if self.geometry.byte_order == ByteOrder::Big {
+            "it is big-endian, and only its own system can write it"
+        } else if snapshots.iter().any(|ino| ino.get() != 0) {
+            "it has snapshots, which repairs would spoil; remove them on FreeBSD first"
+        } else {
+            return Ok(());
+        };
+        Err(CheckError::NotRepairable(reason))
+    }
+
+    /// Writes what was decided: see the module's prose.
+    async fn write_repairs(
+        &mut self,
+        device: &dyn BlockDevice,
+        runtime: &Runtime,
+    ) -> Result<(), CheckError> {
+        let size = self.geometry.superblock_size as usize;
+        let mut marked = self.superblock.clone();
+        mark::put(Superblock::of_mut(&mut marked), mark::CHECK, runtime.random.next_u64());
+        self.geometry.seal_superblock(&mut marked);
+        let marked = block::Buffer::copied(&marked[..size]).freeze();
+        device.write(SUPERBLOCK_ADDRESS, vec![marked], Durability::Plain).await?;
+        device.flush().await?;
+
+        Superblock::of_mut(&mut self.superblock).time.set(self.now.seconds);
+        self.geometry.seal_superblock(&mut self.superblock);
+        // All of it: the mark stands where it does not differ from what was there before.
+        self.disk.put(SUPERBLOCK_ADDRESS, &self.superblock[..size]).await?;
+        Ok(self.disk.write().await?) // the commit point is its last stage
     }
 
     pub(super) fn tell(&mut self, phase: Phase, done: u64, total: u64) {

@@ -90,6 +90,9 @@ pub struct Sync {
 }
 
 impl Sync {
+    /// What volumes under this policy are marked with.
+    pub const NAME: &str = "sync";
+
     /// A policy that writes to `home`.
     pub fn new(home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
@@ -292,7 +295,7 @@ impl Policy for Sync {
     }
 
     fn name(&self) -> &'static str {
-        "sync"
+        Self::NAME
     }
 }
 

@@ -21,8 +21,6 @@
 //!
 //! Invariant: what comes out parses, and its geometry is the one given beside it.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the passes are not called yet"))]
-
 pub(super) mod candidates;
 mod choose;
 mod evidence;
