@@ -4,9 +4,14 @@
 //! 1. A call holds its turn and its memory until it has ended, not until somebody stops waiting.
 //! 2. A call of the set in [`is_remembered`] is executed only while it holds its slot in the reply
 //!    cache.
+//! 3. Calls that have not arrived in full hold at most three quarters of the memory for requests.
+//!    What they hold comes back when their senders like, or are given up; the rest comes back as
+//!    fast as calls are answered. So a call that is there never waits for a peer that sends
+//!    another one slowly.
 //!
 //! Bounds make callers wait and never fail. They cannot wait for each other in a circle: memory for
-//! requests is taken first, then memory for replies, then the turn; who has a turn waits for the
+//! requests is taken first (the share of those that arrive before all), then memory for replies,
+//! then the turn; who has a turn waits for the
 //! disk alone, and memory for replies comes back from a socket that takes bytes or is given up.
 
 use std::cell::RefCell;
@@ -43,6 +48,8 @@ pub struct Dispatcher {
     limits: Limits,
     pub(crate) turns: Rc<Semaphore>,
     pub(crate) request_memory: Rc<Semaphore>,
+    /// What calls may hold of it that have not arrived in full (invariant 3).
+    pub(crate) arriving_memory: Rc<Semaphore>,
     pub(crate) reply_memory: Rc<Semaphore>,
 }
 
@@ -63,6 +70,7 @@ impl Dispatcher {
             limits,
             turns: Semaphore::new(limits.calls.into()),
             request_memory: Semaphore::new(limits.request_memory),
+            arriving_memory: Semaphore::new(limits.request_memory / 4 * 3),
             reply_memory: Semaphore::new(limits.reply_memory),
             runtime,
         })

@@ -10,7 +10,8 @@
 //!
 //! # Contract
 //! The owner of a connection makes a session of it ([`Dispatcher::connect`]). Before it reads a
-//! record it takes memory for it ([`Session::request_memory`]), and then it calls
+//! record it takes memory for it ([`Session::request_memory`], or [`Session::arriving_memory`] when
+//! the record has only begun), and then it calls
 //! [`Session::call`], for as many records at a time as it likes, and sends each [`Reply`]. Dropping
 //! the futures is how a connection that was lost is abandoned: what has begun to change something
 //! still ends.
@@ -42,7 +43,7 @@ pub use handle::{HANDLE_SIZE, Handle};
 pub use limits::{Limits, MAX_TRANSFER};
 pub use reply::Reply;
 pub use reply_cache::{Counters, ReplyCache, Window};
-pub use session::Session;
+pub use session::{Arriving, Session};
 pub use volume::{Fsid, Volume, Volumes, VolumesError};
 
 use reply_cache::{Begin, Key};

@@ -24,6 +24,19 @@ pub struct Session {
     reply_memory: Rc<Semaphore>,
 }
 
+/// Memory of a call that is still arriving.
+pub struct Arriving {
+    memory: Permit,
+    _share: Permit,
+}
+
+impl Arriving {
+    /// The call is there: what is left is its memory.
+    pub fn arrived(self) -> Permit {
+        self.memory
+    }
+}
+
 impl Session {
     pub(crate) fn new(dispatcher: Rc<Dispatcher>, client: IpAddr) -> Rc<Self> {
         let client = client.to_canonical();
@@ -31,10 +44,28 @@ impl Session {
         Rc::new(Self { dispatcher, client, reply_memory })
     }
 
-    /// Memory for a call of `bytes`, to be taken before it is read. First come, first served among
-    /// all connections.
+    /// Memory for a call of `bytes` that has arrived, to be taken before it is copied. First come,
+    /// first served among all connections.
     pub async fn request_memory(&self, bytes: usize) -> Permit {
         self.dispatcher.request_memory.acquire(bytes as u64).await
+    }
+
+    /// Memory for a call of `bytes` that is still arriving, to be taken before the rest is read.
+    /// Others wait for it as long as the peer likes, so the owner of the connection must have an
+    /// end to his patience: see [`Session::arriving_line`].
+    pub async fn arriving_memory(&self, bytes: usize) -> Arriving {
+        let share = self.dispatcher.arriving_memory.acquire(bytes as u64).await;
+        Arriving { memory: self.request_memory(bytes).await, _share: share }
+    }
+
+    /// Who waits for memory that the peer gives back by sending the rest of a call.
+    pub fn arriving_line(&self) -> &Semaphore {
+        &self.dispatcher.arriving_memory
+    }
+
+    /// Who waits for memory that the peer gives back by taking its replies.
+    pub fn reply_line(&self) -> &Semaphore {
+        &self.dispatcher.reply_memory
     }
 
     /// Answers a call: `None` where there is nothing to answer.

@@ -70,9 +70,13 @@ pub struct Semaphore {
     available: Cell<u64>,
     capacity: u64,
     queue: RefCell<VecDeque<Rc<Turn>>>,
+    /// Requests that ever had to wait.
+    queued: Cell<u64>,
 }
 
 struct Turn {
+    /// Requests that had to wait before this one.
+    number: u64,
     amount: u64,
     granted: Cell<bool>,
     gone: Cell<bool>,
@@ -82,12 +86,29 @@ struct Turn {
 impl Semaphore {
     /// A semaphore with `capacity` tokens, all of them free.
     pub fn new(capacity: u64) -> Rc<Self> {
-        Rc::new(Self { available: Cell::new(capacity), capacity, queue: RefCell::default() })
+        Rc::new(Self {
+            available: Cell::new(capacity),
+            capacity,
+            queue: RefCell::default(),
+            queued: Cell::new(0),
+        })
     }
 
     /// Tokens that nobody holds.
     pub fn available(&self) -> u64 {
         self.available.get()
+    }
+
+    /// A mark of this moment, for [`Semaphore::keeps_waiting_since`].
+    pub fn mark(&self) -> u64 {
+        self.queued.get()
+    }
+
+    /// Whether somebody who waited at the time of `mark` still does. Whoever holds tokens and has
+    /// a clock sees from it how long he has kept others waiting.
+    pub fn keeps_waiting_since(&self, mark: u64) -> bool {
+        // Turns are granted in order, so the first is who has waited longest.
+        self.queue.borrow().front().is_some_and(|first| first.number < mark)
     }
 
     /// Takes `amount` tokens, at most the capacity: a larger wish is granted when all are free.
@@ -98,6 +119,7 @@ impl Semaphore {
             return Permit { semaphore: self.clone(), amount };
         }
         let turn = Rc::new(Turn {
+            number: self.queued.replace(self.queued.get() + 1),
             amount,
             granted: Cell::new(false),
             gone: Cell::new(false),
@@ -257,6 +279,26 @@ mod tests {
         drop(writer);
         drop(waiting);
         assert!(lock.is_free());
+    }
+
+    #[test]
+    fn who_keeps_waiting_is_told_from_who_has_just_come() {
+        let tokens = Semaphore::new(1);
+        let held = block_on(tokens.acquire(1));
+        let before = tokens.mark();
+        let mut first = Box::pin(tokens.acquire(1));
+        let mut second = Box::pin(tokens.acquire(1));
+        assert!(first.as_mut().now_or_never().is_none());
+        assert!(!tokens.keeps_waiting_since(before), "it came later");
+        let between = tokens.mark();
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(tokens.keeps_waiting_since(between));
+        drop(held);
+        assert!(!tokens.keeps_waiting_since(between), "the first has had its turn");
+        let both = tokens.mark();
+        assert!(tokens.keeps_waiting_since(both), "the second has not");
+        drop(second);
+        assert!(!tokens.keeps_waiting_since(both), "it has gone away");
     }
 
     #[test]

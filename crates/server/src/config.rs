@@ -274,7 +274,7 @@ impl Config {
             ("limits.connections", limits.connections as u64, 1),
             ("limits.calls", limits.calls.into(), 1),
             ("limits.calls_per_connection", limits.calls_per_connection.into(), 1),
-            ("limits.request_memory", limits.request_memory.0, record),
+            ("limits.request_memory", limits.request_memory.0, 2 * record),
             ("limits.reply_memory", limits.reply_memory.0, record),
         ] {
             if value < least {
@@ -388,7 +388,8 @@ mod tests {
             ("[exports.a]\nclients = [{ network = \"x\", access = \"rw\" }]", "\"10.0.0.0/8\""),
             ("[exports.a]\nclients = [{ network = \"::1\", access = \"w\" }]", "`ro` or `rw`"),
             ("[exports.a]\nclients = [{ network = \"::1\" }]", "access"),
-            ("[limits]\nrequest_memory = 4096", "at least 1048576"),
+            ("[limits]\nrequest_memory = 4096", "at least 2097152"),
+            ("[limits]\nreply_memory = 4096", "at least 1048576"),
             ("listen = []", "at least one address"),
         ] {
             let error = parse(text).expect_err(text);

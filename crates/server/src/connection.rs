@@ -9,8 +9,8 @@
 //!    holds it back. How much data its replies hold is bounded by its [`Session`].
 //! 2. Memory for a record is taken before its payload is read, and goes with the call.
 //! 3. A peer that owes us something (the rest of a record that holds memory, or to take its
-//!    replies) and does nothing for [`PATIENCE`] is disconnected: else a few such peers could hold
-//!    all memory for ever. The client connects anew and repeats its calls.
+//!    replies) is disconnected when [`Patience`] with it has ended: else a few such peers could
+//!    hold all memory for ever. The client connects anew and repeats its calls.
 //!
 //! Besides, a connection holds the 64 KiB in which its calls arrive; the limit of connections
 //! bounds them.
@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use dispatch::{Reply, Session};
+use dispatch::{Arriving, Reply, Session};
 use futures::StreamExt;
 use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
@@ -36,9 +36,14 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::outgoing::Outgoing;
+use crate::patience::{Debt, GivenUp, Patience};
 
-/// How long a peer may owe us something without a sign of life.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a peer is looked at that owes us the rest of a record.
+const RECORD_BEAT: Duration = Duration::from_secs(1);
+
+/// How often a peer is looked at that owes us to take its replies. A kernel lets us write again
+/// when a third of a full buffer is free, which takes a slow line some time.
+const REPLY_BEAT: Duration = Duration::from_secs(3);
 
 const OPEN: &str = "the stream is taken out at the end, and a future is not polled after it";
 
@@ -52,15 +57,14 @@ pub(crate) enum ConnectionError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// See invariant 3.
-    #[error("the peer did nothing for {} s while it was waited for", PATIENCE.as_secs())]
-    Stalled,
+    #[error(transparent)]
+    GivenUp(#[from] GivenUp),
 }
 
 /// A connection that is served. Completes when all is answered, and gives the stream back.
 pub(crate) struct Connection {
     stream: Option<TcpStream>,
     session: Rc<Session>,
-    clock: Rc<dyn Clock>,
     max_calls: usize,
     reader: RecordReader,
     /// Memory that the record in front waits for, or has.
@@ -69,21 +73,36 @@ pub(crate) struct Connection {
     reading: Option<LocalBoxFuture<'static, ()>>,
     calls: FuturesUnordered<LocalBoxFuture<'static, Option<Reply>>>,
     outgoing: Outgoing,
-    /// Bytes in either direction, to see whether the peer lives.
-    moved: u64,
-    watch: Option<Watch>,
+    /// Bytes that the peer has sent, and patience with it while it owes more.
+    received: u64,
+    record_patience: Patience,
+    /// Bytes that the peer has taken, and patience with it while it should take more.
+    sent: u64,
+    reply_patience: Patience,
 }
 
 enum Memory {
     None,
-    Wanted(LocalBoxFuture<'static, Permit>),
-    Held(Permit),
+    Wanted(LocalBoxFuture<'static, Granted>),
+    Held(Granted),
 }
 
-/// A time at which `moved` must have grown.
-struct Watch {
-    moved: u64,
-    end: LocalBoxFuture<'static, ()>,
+/// Memory for a record.
+enum Granted {
+    /// That has arrived.
+    Arrived(Permit),
+    /// Of which the peer owes us the rest.
+    Arriving(Arriving),
+}
+
+impl Granted {
+    /// The memory, now that the record is there.
+    fn arrived(self) -> Permit {
+        match self {
+            Self::Arrived(memory) => memory,
+            Self::Arriving(arriving) => arriving.arrived(),
+        }
+    }
 }
 
 impl Connection {
@@ -99,15 +118,16 @@ impl Connection {
         Self {
             stream: Some(stream),
             session,
-            clock,
             max_calls,
             reader: RecordReader::new(Limits::default()),
             memory: Memory::None,
             reading: Some(stop),
             calls: FuturesUnordered::new(),
             outgoing: Outgoing::default(),
-            moved: 0,
-            watch: None,
+            received: 0,
+            record_patience: Patience::new(clock.clone(), RECORD_BEAT),
+            sent: 0,
+            reply_patience: Patience::new(clock, REPLY_BEAT),
         }
     }
 
@@ -156,8 +176,13 @@ impl Connection {
                     }
                 }
                 Progress::NeedsMemory(bytes) => {
-                    let session = self.session.clone();
-                    let wanted = async move { session.request_memory(bytes).await };
+                    let (session, is_complete) = (self.session.clone(), self.reader.is_complete());
+                    let wanted = async move {
+                        match is_complete {
+                            true => Granted::Arrived(session.request_memory(bytes).await),
+                            false => Granted::Arriving(session.arriving_memory(bytes).await),
+                        }
+                    };
                     self.memory = Memory::Wanted(wanted.boxed_local());
                 }
                 Progress::Record(record) => {
@@ -165,7 +190,7 @@ impl Connection {
                     else {
                         panic!("invariant 2: the reader was granted memory for every record")
                     };
-                    return Poll::Ready(Ok(Some((record, memory))));
+                    return Poll::Ready(Ok(Some((record, memory.arrived()))));
                 }
             }
         }
@@ -185,7 +210,7 @@ impl Connection {
             targets => ready!(poll_read_vectored(stream, context, targets))?,
         };
         self.reader.advance(length);
-        self.moved += length as u64;
+        self.received += length as u64;
         Poll::Ready(Ok(length))
     }
 
@@ -213,7 +238,7 @@ impl Connection {
             match self.outgoing.write(|pieces| stream.try_write_vectored(pieces)) {
                 Ok(length) => {
                     any = true;
-                    self.moved += length as u64;
+                    self.sent += length as u64;
                 }
                 Err(error) if would_block(&error) => {}
                 Err(error) => return Err(error),
@@ -223,24 +248,17 @@ impl Connection {
     }
 
     /// Invariant 3.
-    fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
-        let owes_record = matches!(self.memory, Memory::Held(_)) && self.may_read();
-        if !owes_record && self.outgoing.is_empty() {
-            self.watch = None;
-            return Ok(());
-        }
-        loop {
-            let (clock, moved) = (&self.clock, self.moved);
-            let begin = || Watch { moved, end: clock.sleep(PATIENCE) };
-            let watch = self.watch.get_or_insert_with(begin);
-            if watch.end.poll_unpin(context).is_pending() {
-                return Ok(());
-            }
-            if watch.moved == moved {
-                return Err(ConnectionError::Stalled);
-            }
-            self.watch = None;
-        }
+    fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), GivenUp> {
+        // Who may not send more for now owes nothing.
+        let owes_record =
+            matches!(self.memory, Memory::Held(Granted::Arriving(_))) && self.may_read();
+        let line = self.session.arriving_line();
+        let debt = owes_record.then_some(Debt { moved: self.received, holds_memory: true, line });
+        self.record_patience.poll(context, debt)?;
+        let (holds_memory, line) = (self.outgoing.holds_memory(), self.session.reply_line());
+        let owes_taking = !self.outgoing.is_empty();
+        let debt = owes_taking.then_some(Debt { moved: self.sent, holds_memory, line });
+        self.reply_patience.poll(context, debt)
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`serve`]: a server from its start to its end, with signals;
 //! - [`Server`]: listeners and connections, without signals, for whoever brings his own;
 //! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
+//! - `patience`: how long a client may keep us, and through us others, waiting;
 //! - `rpcbind`: making the ports known, where that is wanted;
 //! - [`config`]: the file `duramen.toml`;
 //! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines;
@@ -21,6 +22,7 @@ pub mod config;
 mod connection;
 pub mod disks;
 mod outgoing;
+mod patience;
 pub mod reactor;
 mod ready;
 mod rpcbind;

@@ -15,6 +15,8 @@ const PIECES: usize = 256;
 pub(crate) struct Outgoing {
     pieces: VecDeque<Piece>,
     replies: usize,
+    /// Those of them that hold memory.
+    holding: usize,
 }
 
 struct Piece {
@@ -25,7 +27,7 @@ struct Piece {
 
 /// The end of a reply, with the memory that goes back when it was sent.
 struct Last {
-    _memory: Option<[Permit; 2]>,
+    memory: Option<[Permit; 2]>,
 }
 
 impl Outgoing {
@@ -37,14 +39,20 @@ impl Outgoing {
 
     fn push_segments(&mut self, segments: Vec<Bytes>, memory: Option<[Permit; 2]>) {
         self.replies += 1;
+        self.holding += usize::from(memory.is_some());
         self.pieces.extend(segments.into_iter().map(|data| Piece { data, last: None }));
         let end = self.pieces.back_mut().expect("a reply has at least a header");
-        end.last = Some(Last { _memory: memory });
+        end.last = Some(Last { memory });
     }
 
     /// Replies that are not sent to their end.
     pub(crate) fn replies(&self) -> usize {
         self.replies
+    }
+
+    /// Whether some of them hold memory that others may wait for.
+    pub(crate) fn holds_memory(&self) -> bool {
+        self.holding > 0
     }
 
     /// Whether everything is sent.
@@ -76,8 +84,9 @@ impl Outgoing {
             && piece.data.len() <= length
         {
             length -= piece.data.len();
-            let ended = self.pieces.pop_front().is_some_and(|piece| piece.last.is_some());
-            self.replies -= usize::from(ended);
+            let last = self.pieces.pop_front().and_then(|piece| piece.last);
+            self.replies -= usize::from(last.is_some());
+            self.holding -= usize::from(last.is_some_and(|last| last.memory.is_some()));
         }
         if let Some(piece) = self.pieces.front_mut() {
             piece.data.advance(length);
@@ -136,7 +145,9 @@ mod tests {
         outgoing.push_segments(vec![Bytes::from_static(b"abcd")], Some([take(), take()]));
         outgoing.write(|_| Ok(3)).expect("it takes bytes");
         assert_eq!(tokens.available(), 8);
+        assert!(outgoing.holds_memory());
         outgoing.write(|_| Ok(1)).expect("it takes bytes");
         assert_eq!(tokens.available(), 10);
+        assert!(!outgoing.holds_memory());
     }
 }

@@ -80,6 +80,23 @@ fn data_that_was_read_holds_memory_until_its_reply_is_gone() {
 }
 
 #[test]
+fn a_call_that_is_there_never_waits_for_calls_that_arrive() {
+    let house =
+        House::with(Exports::default(), Limits { request_memory: 1_000, ..Limits::default() });
+    let [one, other] = [1, 2].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
+    let arriving = one.arriving_memory(750).now_or_never().expect("it is free");
+    let mut next = one.arriving_memory(1).boxed_local();
+    assert!(next.as_mut().now_or_never().is_none(), "a quarter is not for those that arrive");
+    let there = other.request_memory(250).now_or_never().expect("it is for those that are there");
+    drop(there);
+    let arrived = arriving.arrived();
+    assert!(next.as_mut().now_or_never().is_some(), "what has arrived is counted with those");
+    assert!(other.request_memory(251).now_or_never().is_none(), "and holds its memory");
+    drop(arrived);
+    assert!(other.request_memory(251).now_or_never().is_some());
+}
+
+#[test]
 fn memory_for_requests_is_given_in_the_order_of_asking() {
     let limits = Limits { request_memory: 1_000, ..Limits::default() };
     let house = House::with(Exports::default(), limits);

@@ -12,6 +12,8 @@
 //!    [`grant`](RecordReader::grant). The bytes go back when the record is dropped. A budget must
 //!    hold the longest record at least; a peer that is granted memory for a large WRITE and then
 //!    sends it slowly holds it for so long, which only the owner's clock can end.
+//!    [`is_complete`](RecordReader::is_complete) tells such memory from that of a record that is
+//!    there.
 //! 4. [`Progress::Record`]: handle it. [`Record::memory`] says again how much was granted.
 //!
 //! # Where bytes go
@@ -251,6 +253,12 @@ impl RecordReader {
         }
     }
 
+    /// Whether all of the record in front has arrived. To be asked with
+    /// [`Progress::NeedsMemory`]: if not, the peer decides how long the memory will be held.
+    pub fn is_complete(&self) -> bool {
+        self.fragment.last && self.fragment.remaining == 0
+    }
+
     /// Says whether the stream may end here.
     ///
     /// # Errors
@@ -280,11 +288,6 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Whether all of the record has arrived.
-    fn complete(&self) -> bool {
-        self.fragment.last && self.fragment.remaining == 0
-    }
-
     /// What to do when the fragment's bytes are used up: wait for more of it, or go on to the next.
     fn wait(&self) -> Option<Progress> {
         (self.fragment.remaining > 0).then_some(Progress::NeedsBytes)
@@ -310,7 +313,7 @@ impl RecordReader {
             return Ok(None);
         }
         match peek(self.staging.record()) {
-            Peek::Undecided if !self.complete() => Ok(self.wait()),
+            Peek::Undecided if !self.is_complete() => Ok(self.wait()),
             Peek::Write(shape) if self.is_placed(shape) => self.ask_for_placing(shape),
             _ => {
                 self.assembly = Assembly::Staged;
@@ -351,7 +354,7 @@ impl RecordReader {
         self.counters.copied_payload += copied as u64;
         self.staging.skip(length);
         self.fragment.remaining -= length;
-        if !self.complete() {
+        if !self.is_complete() {
             self.assembly = Assembly::Placed(placed);
             return Ok(self.wait());
         }
@@ -368,7 +371,7 @@ impl RecordReader {
             return Err(RecordError::TooLong { length: self.fragment.announced, limit });
         }
         self.keep();
-        if !self.complete() {
+        if !self.is_complete() {
             return Ok(self.wait());
         }
         if self.memory != Memory::Granted {

@@ -1,0 +1,116 @@
+//! How long a peer may owe us something, by a clock that is handed in.
+//!
+//! A peer owes us the rest of a call that it has begun, or to take its replies. What it owes may
+//! hold memory that all connections share, and then others wait. There are two rules:
+//!
+//! 1. A peer that moves nothing for [`PATIENCE`] is given up.
+//! 2. While somebody waits for the memory that the debt holds, and has waited for a whole beat, a
+//!    peer that moves less than [`LEAST`] in a beat is given up.
+//!
+//! Rule 1 alone would let a peer hold memory for ever with one byte a minute, and a few dozen of
+//! them hold all of it. Rule 2 costs nobody anything for as long as there is memory: a slow line is
+//! no crime. A full house alone does not set it off either: calls that are answered give their
+//! memory back, the line moves on, and nobody stays in it for a beat.
+//!
+//! A client that was given up connects anew, repeats its calls, and waits in line like all others.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use runtime::Clock;
+use runtime::sync::Semaphore;
+
+/// How long a peer may owe us something without a sign of life.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The fewest bytes in a beat from a peer for whose memory others wait.
+pub(crate) const LEAST: u64 = 64 << 10;
+
+/// What a peer owes.
+pub(crate) struct Debt<'a> {
+    /// Bytes that it has moved towards this kind of debt, since the connection began.
+    pub(crate) moved: u64,
+    /// Whether it holds memory that others may wait for,
+    pub(crate) holds_memory: bool,
+    /// and their line.
+    pub(crate) line: &'a Semaphore,
+}
+
+/// Why a peer is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GivenUp {
+    /// Rule 1.
+    #[error("the peer did nothing for {} s while it was waited for", PATIENCE.as_secs())]
+    Idle,
+    /// Rule 2.
+    #[error("the peer was slow while others waited for the memory that it held")]
+    Slow,
+}
+
+/// The patience with one kind of debt of one peer.
+pub(crate) struct Patience {
+    clock: Rc<dyn Clock>,
+    beat: Duration,
+    watch: Option<Watch>,
+}
+
+/// One beat.
+struct Watch {
+    /// What had been moved at its start,
+    moved: u64,
+    /// who was in line then,
+    mark: u64,
+    /// and for how long nothing had been moved.
+    idle: Duration,
+    end: LocalBoxFuture<'static, ()>,
+}
+
+impl Patience {
+    /// Patience that looks at a debt once in a beat.
+    pub(crate) fn new(clock: Rc<dyn Clock>, beat: Duration) -> Self {
+        Self { clock, beat, watch: None }
+    }
+
+    /// Looks at what is owed now, and sees to it that the task is woken to look again.
+    ///
+    /// # Errors
+    /// [`GivenUp`], by the rules.
+    pub(crate) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        debt: Option<Debt<'_>>,
+    ) -> Result<(), GivenUp> {
+        let Some(debt) = debt else {
+            self.watch = None;
+            return Ok(());
+        };
+        loop {
+            let Some(watch) = &mut self.watch else {
+                self.begin(&debt, Duration::ZERO);
+                continue;
+            };
+            let Poll::Ready(()) = watch.end.poll_unpin(context) else { return Ok(()) };
+            let moved = debt.moved - watch.moved;
+            let idle = if moved == 0 { watch.idle + self.beat } else { Duration::ZERO };
+            if idle >= PATIENCE {
+                return Err(GivenUp::Idle);
+            }
+            let keeps_waiting = debt.holds_memory && debt.line.keeps_waiting_since(watch.mark);
+            if keeps_waiting && moved < LEAST {
+                return Err(GivenUp::Slow);
+            }
+            self.begin(&debt, idle);
+        }
+    }
+
+    fn begin(&mut self, debt: &Debt<'_>, idle: Duration) {
+        let (moved, mark) = (debt.moved, debt.line.mark());
+        self.watch = Some(Watch { moved, mark, idle, end: self.clock.sleep(self.beat) });
+    }
+}
+
+#[cfg(test)]
+mod tests;
