@@ -48,6 +48,10 @@ const FRUGAL_READ: usize = 512;
 /// After how many records that are no large WRITE reads are long again.
 const FRUGAL_RECORDS: u8 = 8;
 
+/// How many fragments of a record may be empty without being its last. A record may have some, and
+/// endlessly many would be endless work for nothing.
+const EMPTY_FRAGMENTS: u32 = 1024;
+
 /// Sizes that bound a reader, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -88,6 +92,9 @@ pub enum RecordError {
         /// What it may say.
         limit: usize,
     },
+    /// Marks without anything between them.
+    #[error("a record with more than {EMPTY_FRAGMENTS} empty fragments")]
+    EmptyFragments,
     /// A large WRITE whose payload is not what the record's end says.
     #[error("a WRITE whose payload does not end with its record")]
     PayloadMismatch,
@@ -116,6 +123,8 @@ struct Fragment {
     last: bool,
     /// The lengths of the record's fragments up to this one.
     announced: usize,
+    /// How many of them were empty.
+    empty: u32,
 }
 
 /// Whether the record in front may have memory.
@@ -284,7 +293,12 @@ impl RecordReader {
         if announced > self.limits.record {
             return Err(RecordError::TooLong { length: announced, limit: self.limits.record });
         }
-        self.fragment = Fragment { remaining, last: mark & LAST != 0, announced };
+        let last = mark & LAST != 0;
+        let empty = self.fragment.empty + u32::from(remaining == 0 && !last);
+        if empty > EMPTY_FRAGMENTS {
+            return Err(RecordError::EmptyFragments);
+        }
+        self.fragment = Fragment { remaining, last, announced, empty };
         Ok(())
     }
 

@@ -28,6 +28,25 @@ fn fragments_that_add_up_over_the_limit_are_refused() {
 }
 
 #[test]
+fn empty_fragments_without_end_are_refused() {
+    let call = other(100);
+    for (empty, expected) in [(1024, Ok(1)), (1025, Err(RecordError::EmptyFragments))] {
+        for read in [3, usize::MAX] {
+            let stream = [vec![0; 4 * empty], whole(&call)].concat();
+            // The count begins anew with each record.
+            let mut reader = reader();
+            for _ in 0..3 {
+                let records = feed(&mut reader, &stream, read).map(|records| records.len());
+                assert_eq!(records, expected, "{empty}");
+                if records.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_payload_over_the_limit_is_refused_when_its_first_fragment_shows_it() {
     let mut stream = whole(&write(&payload(40_000)));
     stream[0] = 0; // not the last fragment
