@@ -13,7 +13,7 @@
 //! ]
 //!
 //! [limits]
-//! connections = 1024
+//! connections = 1024           # more: who has been quiet for 5 s and longest makes room
 //! calls = 4096                 # under way at once
 //! calls_per_connection = 256
 //! request_memory = "64 MiB"

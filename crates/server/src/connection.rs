@@ -37,6 +37,7 @@ use tokio::net::TcpStream;
 
 use crate::outgoing::Outgoing;
 use crate::patience::{Debt, GivenUp, Patience};
+use crate::places::Guest;
 
 /// How often a peer is looked at that owes us the rest of a record.
 const RECORD_BEAT: Duration = Duration::from_secs(1);
@@ -79,6 +80,8 @@ pub(crate) struct Connection {
     /// Bytes that the peer has taken, and patience with it while it should take more.
     sent: u64,
     reply_patience: Patience,
+    /// Whoever wants to know whether the peer is quiet.
+    guest: Option<Rc<Guest>>,
 }
 
 enum Memory {
@@ -128,7 +131,13 @@ impl Connection {
             record_patience: Patience::new(clock.clone(), RECORD_BEAT),
             sent: 0,
             reply_patience: Patience::new(clock, REPLY_BEAT),
+            guest: None,
         }
+    }
+
+    /// The same, with its peer as a guest.
+    pub(crate) fn noted_by(self, guest: Rc<Guest>) -> Self {
+        Self { guest: Some(guest), ..self }
     }
 
     /// Invariant 1.
@@ -247,6 +256,11 @@ impl Connection {
         Ok(any)
     }
 
+    /// Whether nothing that the peer has asked is left for us to do.
+    fn is_quiet(&self) -> bool {
+        self.calls.is_empty() && !matches!(self.memory, Memory::Wanted(_))
+    }
+
     /// Invariant 3.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), GivenUp> {
         // Who may not send more for now owes nothing.
@@ -267,9 +281,11 @@ impl Future for Connection {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        let mut was_quiet = true;
         loop {
             this.poll_records(context)?;
             let answered = this.poll_calls(context);
+            was_quiet &= !answered;
             let written = this.poll_write(context)?;
             // What was answered or written may let in another call (invariant 1).
             if !(answered || written) || !this.may_read() {
@@ -278,6 +294,9 @@ impl Future for Connection {
         }
         if this.reading.is_none() && this.calls.is_empty() && this.outgoing.is_empty() {
             return Poll::Ready(Ok(this.stream.take().expect(OPEN)));
+        }
+        if let Some(guest) = &this.guest {
+            guest.note(this.is_quiet(), was_quiet);
         }
         this.poll_patience(context)?;
         Poll::Pending

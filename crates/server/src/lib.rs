@@ -5,6 +5,7 @@
 //! - [`Server`]: listeners and connections, without signals, for whoever brings his own;
 //! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
 //! - `patience`: how long a client may keep us, and through us others, waiting;
+//! - `places`: how many connections there are, and which one goes when another is wanted;
 //! - `rpcbind`: making the ports known, where that is wanted;
 //! - [`config`]: the file `duramen.toml`;
 //! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines;
@@ -23,6 +24,7 @@ mod connection;
 pub mod disks;
 mod outgoing;
 mod patience;
+mod places;
 pub mod reactor;
 mod ready;
 mod rpcbind;

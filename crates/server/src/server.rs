@@ -5,7 +5,6 @@
 //! calls. What was read is answered, [`GRACE`] is given to peers to take their replies, calls that
 //! still run (a disk may be slow) run to their end, and every volume is shut down.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +15,6 @@ use dispatch::{Dispatcher, Exports, Volume, Volumes, VolumesError};
 use futures::FutureExt;
 use futures::future::{Either, join_all, select};
 use runtime::Runtime;
-use runtime::sync::Semaphore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
@@ -24,6 +22,7 @@ use vfs::FsError;
 
 use crate::config::{Config, ConfigError};
 use crate::connection::Connection;
+use crate::places::{Guest, Places};
 use crate::ready::ReadyInfo;
 use crate::rpcbind;
 
@@ -266,40 +265,33 @@ struct Connections {
     runtime: Runtime,
     dispatcher: Rc<Dispatcher>,
     stop: Rc<Switch>,
-    places: Rc<Semaphore>,
-    max: u64,
+    places: Rc<Places>,
     max_calls: usize,
     /// Completes when those that are left must go.
     abandon: Rc<Switch>,
-    warned: Cell<bool>,
 }
 
 impl Connections {
     fn new(server: &Server) -> Self {
         let limits = &server.settings.config.limits;
-        let max = limits.connections as u64;
+        let clock = server.runtime.clock.clone();
         Self {
             runtime: server.runtime.clone(),
             dispatcher: server.dispatcher.clone(),
             stop: server.stop.clone(),
-            places: Semaphore::new(max),
-            max,
+            places: Places::new(clock, limits.connections as u64),
             max_calls: limits.calls_per_connection as usize,
             abandon: Rc::default(),
-            warned: Cell::new(false),
         }
     }
 
-    /// Accepts for ever. With all places taken, further clients wait in the kernel.
+    /// Accepts for ever. With all places taken, one client waits here and the others in the kernel.
     async fn accept(&self, listener: &TcpListener) {
         loop {
-            if self.places.available() == 0 && !self.warned.replace(true) {
-                tracing::warn!(limit = self.max, "all connections are in use: further ones wait");
-            }
-            let place = self.places.acquire(1).await;
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let connection = self.serve(stream, peer);
+                    let place = self.places.enter().await;
+                    let connection = self.serve(stream, peer, place.guest().clone());
                     tokio::task::spawn_local(async move {
                         connection.await;
                         drop(place);
@@ -313,8 +305,15 @@ impl Connections {
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr) -> impl Future<Output = ()> + 'static {
-        let stop = self.stop.wait().boxed_local();
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        guest: Rc<Guest>,
+    ) -> impl Future<Output = ()> + 'static {
+        let (asked, stop) = (guest.clone(), self.stop.wait().boxed_local());
+        let asked = async move { asked.asked_to_leave().await };
+        let stop = select(stop, asked.boxed_local()).map(drop).boxed_local();
         let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
         let (max_calls, abandon) = (self.max_calls, self.abandon.wait().boxed_local());
         async move {
@@ -325,6 +324,7 @@ impl Connections {
             }
             tracing::debug!(%peer, "connected");
             let connection = Connection::new(stream, session, clock, max_calls, stop);
+            let connection = connection.noted_by(guest);
             let served = select(connection, abandon).await;
             match served {
                 Either::Left((Ok(stream), _)) => linger(stream).await,
@@ -341,7 +341,7 @@ impl Connections {
 
     /// Waits until all connections are over, or [`GRACE`] has passed.
     async fn drain(&self, runtime: &Runtime) {
-        let all = self.places.acquire(self.max).boxed_local();
+        let all = self.places.all_free().boxed_local();
         if let Either::Right((_, all)) = select(all, runtime.clock.sleep(GRACE)).await {
             self.abandon.throw();
             all.await;

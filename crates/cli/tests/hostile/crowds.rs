@@ -33,3 +33,26 @@ fn a_thousand_connections_are_all_served() {
     drop(crowd);
     server.stop(neighbour);
 }
+
+/// They hold all places. Who comes later is let in when they have been quiet for some seconds, and
+/// they find their connections closed.
+#[test]
+fn peers_that_only_connect_shut_nobody_out() {
+    let server = Server::start_with("limits.connections = 50");
+    let mut crowd: Vec<Peer> = (0..50).map(|_| server.peer()).collect();
+    let mut neighbour = server.neighbour();
+    neighbour.is_served();
+    let args = GETATTR3args { object: server.mounted().1 };
+    let mut served = 0;
+    for peer in &mut crowd {
+        let (_, record) = peer.record(nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &args);
+        // Those that were closed take no call.
+        if std::io::Write::write_all(&mut peer.stream, &record).is_ok() && peer.answer().is_some() {
+            served += 1;
+        }
+    }
+    assert!((40..50).contains(&served), "{served} of 50 were left alone");
+    server.assert_bounded(Load { connections: 51, calls: 50, tokens: 2 << 20 });
+    drop(crowd);
+    server.stop(neighbour);
+}

@@ -49,7 +49,7 @@ pub(crate) struct Server {
 impl Server {
     /// As it is by default, but for less memory and a rule that admits 127.0.0.1 alone.
     pub(crate) fn start() -> Self {
-        Self::start_with("")
+        Self::start_with("limits.connections = 1100")
     }
 
     /// The same with another line in the configuration.
@@ -60,7 +60,6 @@ impl Server {
             "cache = {CACHE}\n\
              exports.data.clients = [{client}]\n\
              exports.other.clients = [{client}]\n\
-             limits.connections = 1100\n\
              limits.request_memory = {REQUEST_MEMORY}\n\
              limits.reply_memory = {REPLY_MEMORY}\n\
              reply_cache.memory = {REPLY_CACHE}\n\

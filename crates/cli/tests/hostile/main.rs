@@ -28,6 +28,7 @@
 //! | scenario | answer | file |
 //! |---|---|---|
 //! | 1,000 connections, idle and then not | all served | `crowds` |
+//! | connections in all places | some make room, the others are served | `crowds` |
 //! | 100,000 calls before the first reply is read | all answered, when they are read | `arrears` |
 //! | calls that trickle | answered | `stalls` |
 //! | 200 large calls that stall | disconnected when others wait for memory | `stalls` |
