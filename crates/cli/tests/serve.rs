@@ -3,119 +3,14 @@
 mod common;
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::net::TcpListener;
 
+use common::serving::{Serving, good, put};
 use common::{Folder, assert_clean, duramen, freebsd_disk, on};
 use futures::executor::block_on;
-use nfs3_client::io::{AsyncRead, AsyncWrite};
-use nfs3_client::{MountClient, Nfs3Client};
-use nfs3_types::mount::dirpath;
 use nfs3_types::nfs3::{
-    CREATE3args, LOOKUP3args, Nfs3Result, READ3args, WRITE3args, createhow3, diropargs3, nfs_fh3,
-    nfsstat3, sattr3, stable_how,
+    CREATE3args, LOOKUP3args, Nfs3Result, READ3args, createhow3, diropargs3, nfsstat3, sattr3,
 };
-use nfs3_types::rpc::{auth_unix, opaque_auth};
-use nfs3_types::xdr_codec::Opaque;
-
-/// A server that says it is ready.
-struct Serving {
-    process: Child,
-    /// The first line that it printed.
-    ready: String,
-}
-
-impl Serving {
-    /// Serves volumes on a port of the system's choice.
-    fn start(volumes: &[&Path], more: &[&str]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_duramen"))
-            .arg("serve")
-            .args(volumes)
-            .args(["--listen", "127.0.0.1:0"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program was just built");
-        let output = process.stdout.take().expect("it was asked for");
-        let mut ready = String::new();
-        BufReader::new(output).read_line(&mut ready).expect("text");
-        assert!(ready.starts_with("ready: "), "{ready:?}");
-        Self { process, ready }
-    }
-
-    fn address(&self) -> SocketAddr {
-        let first = self.ready.split([' ', '/']).nth(1).expect("an address behind 'ready:'");
-        first.parse().expect("an address")
-    }
-
-    /// Asks it to end.
-    fn stop(mut self) -> ExitStatus {
-        let number = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &number]).status();
-        assert!(sent.expect("kill is there").success());
-        self.process.wait().expect("it is our child")
-    }
-
-    /// Ends it without a chance to do anything.
-    fn kill(mut self) {
-        self.process.kill().expect("it runs");
-        self.process.wait().expect("it is our child");
-    }
-
-    /// A client, and the handle of the root of a volume.
-    fn mount(&self, name: &str) -> (Nfs3Client<Stream>, nfs_fh3) {
-        let user = auth_unix { machinename: Opaque::borrowed(b"test"), ..auth_unix::default() };
-        let connect = || Stream(TcpStream::connect(self.address()).expect("it accepts"));
-        let (credential, none) = (opaque_auth::auth_unix(&user), opaque_auth::default());
-        let mut mount = MountClient::new_with_auth(connect(), credential.clone(), none.clone());
-        let path = format!("/{name}");
-        let mounted = block_on(mount.mnt(dirpath(Opaque::borrowed(path.as_bytes()))));
-        let handle = mounted.expect("it is exported").fhandle.0.to_vec();
-        let root = nfs_fh3 { data: Opaque::owned(handle) };
-        (Nfs3Client::new_with_auth(connect(), credential, none), root)
-    }
-}
-
-/// A plain socket for the client, which wants to await: nothing else runs in this thread.
-struct Stream(TcpStream);
-
-impl AsyncRead for Stream {
-    async fn async_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl AsyncWrite for Stream {
-    async fn async_write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.0.write(buffer)
-    }
-}
-
-fn good<T, E: std::fmt::Debug>(result: Nfs3Result<T, E>) -> T {
-    match result {
-        Nfs3Result::Ok(value) => value,
-        Nfs3Result::Err((status, _)) => panic!("{status:?}"),
-    }
-}
-
-/// Makes a file over NFS, with this in it.
-fn put(serving: &Serving, volume: &str, name: &str, data: &[u8]) {
-    let (mut client, root) = serving.mount(volume);
-    let place = diropargs3 { dir: root, name: name.as_bytes().into() };
-    let how = createhow3::GUARDED(sattr3::default());
-    let made = block_on(client.create(&CREATE3args { where_: place, how })).expect("a reply");
-    let write = WRITE3args {
-        file: good(made).obj.unwrap(),
-        offset: 0,
-        count: data.len() as u32,
-        stable: stable_how::FILE_SYNC,
-        data: Opaque::borrowed(data),
-    };
-    let written = good(block_on(client.write(&write)).expect("a reply"));
-    assert_eq!(written.count as usize, data.len());
-}
 
 #[test]
 fn what_was_written_over_nfs_is_in_the_volume() {

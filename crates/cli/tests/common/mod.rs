@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
+pub(crate) mod serving;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
