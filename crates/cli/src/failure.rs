@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ffs::layout::BadSuperblock;
+
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -41,12 +43,12 @@ pub(crate) enum Failure {
         source: block::IoError,
     },
     /// The disk holds no file system that we can use.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), superblock_advice(source))]
     Superblock {
         /// Which disk.
         path: PathBuf,
         /// Why not.
-        source: ffs::layout::BadSuperblock,
+        source: BadSuperblock,
     },
     /// No file system could be made.
     #[error("cannot make a file system on {}: {source}", path.display())]
@@ -99,6 +101,16 @@ pub(crate) enum Failure {
     /// Standard output.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+}
+
+/// What can be done about a superblock that is none: the disk may hold copies of a good one.
+fn superblock_advice(bad: &BadSuperblock) -> &'static str {
+    match bad {
+        BadSuperblock::Missing { .. } | BadSuperblock::Field { .. } => {
+            "; if there was a file system, 'duramen fsck' looks for a copy of its superblock"
+        }
+        BadSuperblock::BigEndian | BadSuperblock::Ufs1 | BadSuperblock::Unfinished => "",
+    }
 }
 
 impl Failure {

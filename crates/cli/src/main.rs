@@ -8,14 +8,15 @@
 //!
 //! # Contract
 //! What was asked for goes to standard output, all else to standard error. Exit codes: 0 when all
-//! went well, 1 when it did not, 2 when the command line makes no sense. Nothing that exists is
-//! overwritten without `--force`, and a command that fails removes what it had created. A pipe
-//! whose reader has had enough is no failure.
+//! went well, 1 when it did not, 2 when the command line makes no sense; `fsck` has those of
+//! fsck(8). Nothing that exists is overwritten without `--force`, and a command that fails removes
+//! what it had created. A pipe whose reader has had enough is no failure.
 
 mod browse;
 mod calendar;
 mod engine;
 mod failure;
+mod fsck;
 mod info;
 mod mkfs;
 mod serve;
@@ -52,8 +53,10 @@ Examples:
   duramen ls -l data /home           look into it
   duramen info --json freebsd.img    look at a disk image that FreeBSD made
   duramen mkfs /dev/sdb1             make a file system on a device
+  duramen fsck data --repair         check it, and repair what is wrong
 
-Exit codes: 0 all went well; 1 something failed; 2 the command line makes no sense.";
+Exit codes: 0 all went well; 1 something failed; 2 the command line makes no sense. Those of fsck
+are others: 'duramen fsck --help' tells them.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -66,6 +69,9 @@ enum Command {
     Ls(browse::LsArguments),
     /// Writes a file of a volume that nobody serves to standard output
     Cat(browse::CatArguments),
+    /// Checks a volume that nobody serves, and repairs it if asked to
+    #[command(after_long_help = fsck::HELP)]
+    Fsck(fsck::FsckArguments),
     /// Serves volumes over NFS, version 3, until SIGTERM or SIGINT
     #[command(after_long_help = SERVE_HELP)]
     Serve(serve::ServeArguments),
@@ -94,10 +100,41 @@ Examples:
   duramen serve /dev/sdb1 disks/archive.img";
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let mut output = io::stdout().lock();
-    let result = run(&arguments.command, &mut output).and_then(|()| Ok(output.flush()?));
-    match result {
+    match Arguments::try_parse() {
+        Ok(arguments) => run(&arguments.command, &mut io::stdout().lock()),
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Says what is wrong with the command line, or gives the help that it asks for.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // Nobody is there to be told that nothing could be told.
+    let _ = error.print();
+    // No option of ours stands before the command, so the first word is one, or none is.
+    let is_fsck = std::env::args_os().nth(1).is_some_and(|word| word == "fsck");
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if is_fsck => ExitCode::from(fsck::USAGE_EXIT_CODE),
+        _ => ExitCode::from(2),
+    }
+}
+
+fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
+    let result = match command {
+        Command::Mkfs(arguments) => mkfs::run(arguments, output),
+        Command::Info(arguments) => info::run(arguments, output),
+        Command::Ls(arguments) => in_reactor(|runtime| {
+            let output = &mut *output;
+            async move { browse::list(arguments, output, &runtime).await }
+        }),
+        Command::Cat(arguments) => in_reactor(|runtime| {
+            let output = &mut *output;
+            async move { browse::concatenate(arguments, output, &runtime).await }
+        }),
+        Command::Fsck(arguments) => return fsck::run(arguments, output),
+        Command::Serve(arguments) => serve::run(arguments),
+    };
+    match result.and_then(|()| Ok(output.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
@@ -105,22 +142,6 @@ fn main() -> ExitCode {
             }
             failure.exit_code()
         }
-    }
-}
-
-fn run(command: &Command, output: &mut dyn Write) -> Result<(), Failure> {
-    match command {
-        Command::Mkfs(arguments) => mkfs::run(arguments, output),
-        Command::Info(arguments) => info::run(arguments, output),
-        Command::Ls(arguments) => {
-            in_reactor(|runtime| async move { browse::list(arguments, output, &runtime).await })
-        }
-        Command::Cat(arguments) => {
-            in_reactor(
-                |runtime| async move { browse::concatenate(arguments, output, &runtime).await },
-            )
-        }
-        Command::Serve(arguments) => serve::run(arguments),
     }
 }
 

@@ -1,0 +1,313 @@
+//! What people read: a line for each finding, what there is in all, and what to do next.
+//!
+//! A disk on which one thing is wrong a million times should not hide the other that is wrong once:
+//! of each invariant only the first lines are shown. What was lost is always shown in full, because
+//! nothing else will ever tell it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+use ffs::check::{Finding, Findings, Invariant, Report, Severity};
+
+use super::Done;
+use super::outcome::Outcome;
+use crate::size::show_size;
+
+/// So many lines are shown of an invariant.
+const LINES: u64 = 20;
+
+pub(super) fn write(
+    volume: &Path,
+    repair: bool,
+    done: &Done,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let report = &done.report;
+    let findings = &report.findings;
+    if findings.total() > 0 {
+        list(findings, report.repaired, output)?;
+        writeln!(output)?;
+    }
+    let name = plain(&volume.display().to_string());
+    writeln!(output, "{name}: {}", held(done))?;
+    for line in nameless(report) {
+        writeln!(output, "{line}")?;
+    }
+    if findings.total() > 0 {
+        writeln!(output, "found: {}", by_severity(findings))?;
+    }
+    writeln!(output, "{}", result(&name, repair, report))
+}
+
+/// The findings in their order, and how many of each invariant are not among them.
+fn list(findings: &Findings, written: bool, output: &mut dyn Write) -> io::Result<()> {
+    let mut shown: BTreeMap<Invariant, u64> = BTreeMap::new();
+    // Losses are not counted against the limit: they would use it up.
+    let mut limited: BTreeMap<Invariant, u64> = BTreeMap::new();
+    for finding in &findings.list {
+        let lines = limited.entry(finding.invariant).or_default();
+        let is_loss = finding.severity == Severity::Loss;
+        if !is_loss && *lines >= LINES {
+            continue;
+        }
+        *lines += u64::from(!is_loss);
+        *shown.entry(finding.invariant).or_default() += 1;
+        writeln!(output, "{}; {}", plain(&finding.to_string()), fate(finding, written))?;
+    }
+    for (invariant, count) in &findings.counts {
+        let more = count - shown.get(invariant).copied().unwrap_or(0);
+        if more > 0 {
+            writeln!(output, "... and {more} more of {}", invariant.name())?;
+        }
+    }
+    Ok(())
+}
+
+/// What becomes, or would become, of a finding.
+fn fate(finding: &Finding, written: bool) -> String {
+    match finding.repair {
+        Some(repair) if written => format!("repaired: {repair}"),
+        Some(repair) => format!("would be repaired: {repair}"),
+        None => "left".to_owned(),
+    }
+}
+
+/// What the volume holds.
+fn held(done: &Done) -> String {
+    let Report { files, directories, held_fragments, .. } = done.report;
+    let space = match done.held_bytes() {
+        Some(bytes) => show_size(bytes),
+        None => counted(held_fragments, "fragment"),
+    };
+    format!("{}, {directories} of them directories, hold {space}", counted(files, "file"))
+}
+
+/// What became of files without a name.
+fn nameless(report: &Report) -> Vec<String> {
+    let Report { freed, reconnected, repaired, .. } = *report;
+    let what = |count, done: &str, planned: &str| {
+        let files = counted(count, "file");
+        let fate = if repaired { done } else { planned };
+        (count > 0).then(|| format!("{files} without a name: {fate}"))
+    };
+    [
+        what(freed, "freed", "to be freed"),
+        what(reconnected, "put into lost+found", "to be put into lost+found"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// How many findings there are of each severity, the worst first.
+fn by_severity(findings: &Findings) -> String {
+    let mut counts: BTreeMap<Severity, u64> = BTreeMap::new();
+    for finding in &findings.list {
+        *counts.entry(finding.severity).or_default() += 1;
+    }
+    let mut parts: Vec<String> = counts
+        .iter()
+        .rev()
+        .map(|(severity, count)| match severity {
+            Severity::Note => counted(*count, "note"),
+            Severity::Repairable => format!("{count} repairable"),
+            Severity::Loss => plural(*count, "loss", "losses"),
+        })
+        .collect();
+    let unseen = findings.total() - findings.list.len() as u64;
+    if unseen > 0 {
+        parts.push(format!("{unseen} more that were only counted"));
+    }
+    parts.join(", ")
+}
+
+/// What it comes to, and what to do next.
+fn result(name: &str, repair: bool, report: &Report) -> String {
+    let findings = &report.findings;
+    match Outcome::of(report) {
+        Outcome::Clean => "nothing is wrong".to_owned(),
+        Outcome::Repaired => {
+            let lost = match findings.worst {
+                Some(Severity::Loss) => "; what could not be kept is listed above as 'loss'",
+                _ => "",
+            };
+            format!("all that was wrong is repaired{lost}; 'duramen serve {name}' serves it again")
+        }
+        Outcome::Left if report.repaired => {
+            "what can be repaired is repaired; what is 'left' above is still wrong: copy what you \
+             need to a new volume"
+                .to_owned()
+        }
+        Outcome::Left if repair => {
+            "nothing was written, because what is 'left' above cannot be repaired: copy what you \
+             need to a new volume"
+                .to_owned()
+        }
+        Outcome::Left => {
+            let cause = if findings.damaged {
+                "something is damaged"
+            } else {
+                "nothing is damaged, but something is as a cut of the power leaves it"
+            };
+            let what = if findings.unrepairable { "what can be repaired" } else { "it" };
+            format!("{cause}; nothing was written: 'duramen fsck --repair {name}' repairs {what}")
+        }
+        Outcome::Failed => unreachable!("a report is that of a check that came to its end"),
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    plural(count, what, &format!("{what}s"))
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Text as a terminal can show it and nobody is misled by it: names on a damaged disk may hold
+/// anything. Bytes that are no UTF-8 have been escaped before they came to be text.
+fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() || turns_text_around(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// Whether a letter makes what stands behind it appear in front.
+fn turns_text_around(letter: char) -> bool {
+    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ffs::check::Place;
+    use std::time::Duration;
+
+    fn finding(invariant: Invariant, severity: Severity, ino: u64) -> Finding {
+        Finding {
+            invariant,
+            severity,
+            place: Place { ino: Some(ino), ..Place::default() },
+            path: Some("/a".to_owned()),
+            found: "3".to_owned(),
+            expected: "1".to_owned(),
+            repair: Some("set"),
+        }
+    }
+
+    fn report(list: Vec<Finding>) -> Report {
+        let mut findings = Findings::default();
+        for finding in list {
+            *findings.counts.entry(finding.invariant).or_default() += 1;
+            findings.worst = findings.worst.max(Some(finding.severity));
+            findings.unrepairable |= finding.repair.is_none();
+            findings.damaged |= !finding.invariant.may_be_cut();
+            findings.list.push(finding);
+        }
+        Report { findings, files: 2, directories: 1, held_fragments: 3, ..Report::default() }
+    }
+
+    fn told(repair: bool, report: Report) -> String {
+        let done = Done { report, fragment_size: Some(4096), took: Duration::ZERO };
+        let mut output = Vec::new();
+        write(Path::new("data"), repair, &done, &mut output).expect("memory takes everything");
+        String::from_utf8(output).expect("text")
+    }
+
+    #[test]
+    fn a_volume_that_is_well_takes_two_lines() {
+        let expected = "data: 2 files, 1 of them directories, hold 12 KiB\nnothing is wrong\n";
+        assert_eq!(told(false, report(Vec::new())), expected);
+        assert_eq!(told(true, report(Vec::new())), expected);
+    }
+
+    #[test]
+    fn a_finding_goes_on_with_what_becomes_of_it() {
+        let found = finding(Invariant::LinkCount, Severity::Repairable, 7);
+        let line = "repairable: inode.links: inode 7 (/a): found 3, expected 1; ";
+        let said = told(false, report(vec![found.clone()]));
+        assert!(said.starts_with(&format!("{line}would be repaired: set\n")), "{said}");
+        assert!(said.contains("'duramen fsck --repair data' repairs it"), "{said}");
+
+        let repaired = Report { repaired: true, ..report(vec![found.clone()]) };
+        let said = told(true, repaired);
+        assert!(said.starts_with(&format!("{line}repaired: set\n")), "{said}");
+        assert!(said.contains("'duramen serve data'"), "{said}");
+
+        let said = told(true, report(vec![Finding { repair: None, ..found }]));
+        assert!(said.starts_with(&format!("{line}left\n")), "{said}");
+        assert!(said.contains("nothing was written, because"), "{said}");
+    }
+
+    #[test]
+    fn the_first_lines_of_an_invariant_are_shown_and_the_rest_is_counted() {
+        let many = (0..1254)
+            .map(|ino| finding(Invariant::EntryTarget, Severity::Repairable, ino))
+            .chain([finding(Invariant::LinkCount, Severity::Repairable, 9999)]);
+        let said = told(false, report(many.collect()));
+        assert_eq!(said.lines().filter(|line| line.contains("dir.target: inode")).count(), 20);
+        assert!(said.contains("\n... and 1234 more of dir.target\n"), "{said}");
+        assert!(said.contains("inode.links: inode 9999"), "{said}");
+        assert!(!said.contains("more of inode.links"), "{said}");
+    }
+
+    #[test]
+    fn losses_are_shown_in_full_and_hide_nothing_else() {
+        let losses = (0..300).map(|ino| finding(Invariant::EntryTarget, Severity::Loss, ino));
+        let last = finding(Invariant::EntryTarget, Severity::Repairable, 9999);
+        let said = told(false, report(losses.chain([last]).collect()));
+        assert_eq!(said.lines().filter(|line| line.starts_with("loss: ")).count(), 300);
+        assert!(said.contains("inode 9999") && !said.contains("more of"), "{said}");
+        assert!(said.contains("found: 300 losses, 1 repairable\n"), "{said}");
+    }
+
+    #[test]
+    fn findings_that_were_not_kept_are_counted() {
+        let mut report = report(vec![finding(Invariant::LinkCount, Severity::Repairable, 7)]);
+        report.findings.counts.insert(Invariant::LinkCount, 5);
+        let said = told(false, report);
+        assert!(said.contains("... and 4 more of inode.links"), "{said}");
+        assert!(said.contains("found: 1 repairable, 4 more that were only counted"), "{said}");
+    }
+
+    #[test]
+    fn what_became_of_nameless_files_depends_on_whether_it_was_written() {
+        let report = Report { freed: 1, reconnected: 2, ..report(Vec::new()) };
+        let said = told(false, report.clone());
+        assert!(said.contains("1 file without a name: to be freed\n"), "{said}");
+        assert!(said.contains("2 files without a name: to be put into lost+found"), "{said}");
+        let said = told(true, Report { repaired: true, ..report });
+        assert!(said.contains("1 file without a name: freed\n"), "{said}");
+        assert!(said.contains("2 files without a name: put into lost+found\n"), "{said}");
+    }
+
+    #[test]
+    fn what_a_cut_leaves_is_not_called_damage() {
+        let cut = finding(Invariant::LinkCount, Severity::Repairable, 7);
+        assert!(told(false, report(vec![cut.clone()])).contains("nothing is damaged"));
+        let damage = finding(Invariant::EntryTarget, Severity::Repairable, 7);
+        assert!(told(false, report(vec![cut, damage])).contains("something is damaged"));
+    }
+
+    #[test]
+    fn names_cannot_play_with_the_terminal() {
+        let mut found = finding(Invariant::LinkCount, Severity::Repairable, 7);
+        found.path = Some("/\u{1b}[2J\n\u{202e}é".to_owned());
+        let said = told(false, report(vec![found]));
+        assert!(said.contains(r"(/\u{1b}[2J\n\u{202e}é)"), "{said}");
+    }
+
+    #[test]
+    fn without_a_superblock_space_is_told_in_fragments() {
+        let (report, took) = (report(Vec::new()), Duration::ZERO);
+        let done = Done { report, fragment_size: None, took };
+        assert_eq!(held(&done), "2 files, 1 of them directories, hold 3 fragments");
+    }
+}
