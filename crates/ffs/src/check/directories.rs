@@ -425,7 +425,10 @@ fn begins_with_dot(content: &[u8], ino: u64) -> bool {
     first.first().is_some_and(|dot| dot.offset == 0 && dot.name == b"." && dot.ino == ino)
 }
 
-/// A name as people can read it.
+/// A name as people can read it: what is no text, or steers a terminal, is escaped.
 pub(super) fn printable(name: &[u8]) -> String {
-    name.escape_ascii().to_string()
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ => name.escape_ascii().to_string(),
+    }
 }

@@ -273,13 +273,13 @@ impl fmt::Display for Finding {
     }
 }
 
-/// So many findings are kept one by one; all are counted.
+/// So many findings are kept one by one, and of losses all; the others are counted.
 pub const FINDINGS_KEPT: usize = 100_000;
 
 /// Everything that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The first [`FINDINGS_KEPT`], in the order in which they were found.
+    /// The first [`FINDINGS_KEPT`] and every loss, in the order in which they were found.
     pub list: Vec<Finding>,
     /// How many there were of each invariant.
     pub counts: BTreeMap<Invariant, u64>,
@@ -297,7 +297,7 @@ impl Findings {
         self.worst = self.worst.max(Some(finding.severity));
         self.unrepairable |= finding.repair.is_none() && finding.severity > Severity::Note;
         self.damaged |= !finding.invariant.may_be_cut() && finding.severity > Severity::Note;
-        if self.list.len() < FINDINGS_KEPT {
+        if self.list.len() < FINDINGS_KEPT || finding.severity == Severity::Loss {
             self.list.push(finding);
         }
     }

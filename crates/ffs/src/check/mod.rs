@@ -142,8 +142,8 @@ pub struct Report {
     pub files: u64,
     /// Directories among them.
     pub directories: u64,
-    /// Fragments that files hold.
-    pub held_fragments: u64,
+    /// Bytes that files hold.
+    pub held_bytes: u64,
     /// Files that had no name and were freed.
     pub freed: u64,
     /// Files that had no name and got one in `lost+found`.

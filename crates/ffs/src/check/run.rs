@@ -234,7 +234,7 @@ impl<'a> Checker<'a> {
         Report {
             files: self.table.iter().count() as u64,
             directories: self.directories.len() as u64,
-            held_fragments: bits::count_ones(&self.held),
+            held_bytes: bits::count_ones(&self.held) * self.geometry.fragment_size,
             freed: self.freed,
             reconnected: self.reconnected,
             repaired: false,

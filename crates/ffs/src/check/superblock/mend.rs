@@ -194,7 +194,12 @@ impl Mender<'_, '_> {
 
     /// The volume was stopped cleanly, and nothing waits to be freed.
     pub(super) fn state(&mut self) {
-        let note = (Invariant::State, Severity::Note);
+        // What our own server left, it brings back by itself; all else nobody may write to.
+        let severity = match self.mark {
+            Mark::Clean | Mark::Policy(_) | Mark::Torn => Severity::Note,
+            Mark::Check | Mark::Foreign => Severity::Repairable,
+        };
+        let note = (Invariant::State, severity);
         let mut stopped = false;
         if Superblock::of(&self.block).clean != 1 {
             stopped |= self.set(note, "fs_clean", 1, 1);

@@ -60,7 +60,7 @@ pub(super) async fn find(
     let gathered = candidates::gather(disk, full).await?;
     let chosen = choose(disk, &gathered).await?;
     let (base, mark) = base(&gathered, &chosen, log)?;
-    let mut mender = Mender { disk, log, chosen: &chosen, block: base.block };
+    let mut mender = Mender { disk, log, chosen: &chosen, block: base.block, mark: &mark };
     mender.settings();
     mender.derived()?;
     mender.spare()?;
