@@ -126,7 +126,15 @@ fn by_severity(findings: &Findings) -> String {
 fn result(name: &str, repair: bool, report: &Report) -> String {
     let findings = &report.findings;
     match Outcome::of(report) {
-        Outcome::Clean => "nothing is wrong".to_owned(),
+        Outcome::Clean if findings.count(Invariant::State) == 0 => "nothing is wrong".to_owned(),
+        // No damage; but without the mark of a clean stop, not everybody would use it.
+        Outcome::Clean if report.repaired => {
+            "nothing is wrong, and the volume is marked as stopped cleanly".to_owned()
+        }
+        Outcome::Clean => format!(
+            "nothing is wrong, but the volume was not stopped cleanly: 'duramen fsck --repair \
+             {name}' marks it as if it had been"
+        ),
         Outcome::Repaired => {
             let lost = match findings.worst {
                 Some(Severity::Loss) => "; what could not be kept is listed above as 'loss'",
@@ -286,6 +294,15 @@ mod tests {
         let said = told(true, Report { repaired: true, ..report });
         assert!(said.contains("1 file without a name: freed\n"), "{said}");
         assert!(said.contains("2 files without a name: put into lost+found\n"), "{said}");
+    }
+
+    #[test]
+    fn a_volume_that_was_not_stopped_cleanly_is_not_simply_well() {
+        let report = report(vec![finding(Invariant::State, Severity::Note, 7)]);
+        let said = told(false, report.clone());
+        assert!(said.contains("but the volume was not stopped cleanly: 'duramen fsck"), "{said}");
+        let said = told(true, Report { repaired: true, ..report });
+        assert!(said.ends_with("is marked as stopped cleanly\n"), "{said}");
     }
 
     #[test]
