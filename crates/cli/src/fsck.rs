@@ -23,11 +23,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use block::BlockDevice;
 use block::file::Access;
-use block::{BlockDevice, Buffer};
 use clap::Args;
 use ffs::check::{CheckOptions, Report, check};
-use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
@@ -74,16 +73,7 @@ pub(crate) struct FsckArguments {
 /// What was done, for whoever tells it.
 struct Done {
     report: Report,
-    /// Bytes in a fragment, as far as the superblock tells.
-    fragment_size: Option<u64>,
     took: Duration,
-}
-
-impl Done {
-    /// What files hold, in bytes.
-    fn held_bytes(&self) -> Option<u64> {
-        self.fragment_size?.checked_mul(self.report.held_fragments)
-    }
 }
 
 /// A check of one volume, as it was asked for and as it went.
@@ -156,19 +146,11 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     watch.end();
     let report = report.map_err(|error| Unchecked::Check(arguments.volume.clone(), error))?;
     let took = runtime.clock.now().since(start);
-    Ok(Done { report, fragment_size: fragment_size(&*device).await, took })
+    Ok(Done { report, took })
 }
 
 /// Opens the disk of a volume, whatever is on it.
 fn open_disk(volume: &Path, access: Access) -> Result<std::rc::Rc<dyn BlockDevice>, Failure> {
     let disk = Volume::find(volume)?.open(access)?;
     Ok(Disks::new().map_err(Failure::Start)?.device(disk))
-}
-
-/// Bytes in a fragment. Asked for after the check: a repaired disk has a superblock, and only one
-/// that was looked at may have none.
-async fn fragment_size(device: &dyn BlockDevice) -> Option<u64> {
-    let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
-    let mut bytes = device.read(SUPERBLOCK_ADDRESS, room).await.ok()?;
-    Geometry::parse_any_order(&mut bytes).ok().map(|geometry| geometry.fragment_size)
 }

@@ -31,7 +31,7 @@ enum Rest<'a> {
 struct Told<'a> {
     files: u64,
     directories: u64,
-    held_bytes: Option<u64>,
+    held_bytes: u64,
     freed: u64,
     reconnected: u64,
     findings: Vec<Item<'a>>,
@@ -79,7 +79,7 @@ fn told(done: &Done) -> Told<'_> {
     Told {
         files: report.files,
         directories: report.directories,
-        held_bytes: done.held_bytes(),
+        held_bytes: done.report.held_bytes,
         freed: report.freed,
         reconnected: report.reconnected,
         findings: findings.list.iter().map(|finding| item(finding, report.repaired)).collect(),
@@ -132,8 +132,8 @@ mod tests {
             worst: Some(Severity::Loss),
             ..Findings::default()
         };
-        let report = Report { findings, held_fragments: 3, repaired, ..Report::default() };
-        let done = Done { report, fragment_size: Some(4096), took: Duration::from_millis(1500) };
+        let report = Report { findings, held_bytes: 12_288, repaired, ..Report::default() };
+        let done = Done { report, took: Duration::from_millis(1500) };
         let run = Run { volume: Path::new("data"), repair: repaired, result: Ok(done) };
         let mut output = Vec::new();
         write(&run, &mut output).expect("memory takes everything");

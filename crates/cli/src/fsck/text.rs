@@ -75,11 +75,8 @@ fn fate(finding: &Finding, written: bool) -> String {
 
 /// What the volume holds.
 fn held(done: &Done) -> String {
-    let Report { files, directories, held_fragments, .. } = done.report;
-    let space = match done.held_bytes() {
-        Some(bytes) => show_size(bytes),
-        None => counted(held_fragments, "fragment"),
-    };
+    let Report { files, directories, held_bytes, .. } = done.report;
+    let space = show_size(held_bytes);
     format!("{}, {directories} of them directories, hold {space}", counted(files, "file"))
 }
 
@@ -219,11 +216,11 @@ mod tests {
             findings.damaged |= !finding.invariant.may_be_cut();
             findings.list.push(finding);
         }
-        Report { findings, files: 2, directories: 1, held_fragments: 3, ..Report::default() }
+        Report { findings, files: 2, directories: 1, held_bytes: 12_288, ..Report::default() }
     }
 
     fn told(repair: bool, report: Report) -> String {
-        let done = Done { report, fragment_size: Some(4096), took: Duration::ZERO };
+        let done = Done { report, took: Duration::ZERO };
         let mut output = Vec::new();
         write(Path::new("data"), repair, &done, &mut output).expect("memory takes everything");
         String::from_utf8(output).expect("text")
@@ -319,12 +316,5 @@ mod tests {
         found.path = Some("/\u{1b}[2J\n\u{202e}é".to_owned());
         let said = told(false, report(vec![found]));
         assert!(said.contains(r"(/\u{1b}[2J\n\u{202e}é)"), "{said}");
-    }
-
-    #[test]
-    fn without_a_superblock_space_is_told_in_fragments() {
-        let (report, took) = (report(Vec::new()), Duration::ZERO);
-        let done = Done { report, fragment_size: None, took };
-        assert_eq!(held(&done), "2 files, 1 of them directories, hold 3 fragments");
     }
 }

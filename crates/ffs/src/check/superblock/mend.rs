@@ -7,7 +7,7 @@ use super::fields::{Class, FIELDS, SETTINGS, field, spare_ranges};
 use crate::check::overlay::Overlay;
 use crate::check::{CheckError, Invariant, Log, Place, Severity};
 use crate::layout::{Geometry, SUPERBLOCK_ADDRESS, Superblock, flags as bits, hashes as kinds};
-use crate::mark;
+use crate::mark::{self, Mark};
 
 /// FreeBSD's kernel counts up to 8 bytes more than the maps of a group fill ...
 const HEADER_PADDING: u64 = 8;
@@ -19,6 +19,8 @@ pub(super) struct Mender<'a, 'd> {
     pub(super) disk: &'a Overlay<'d>,
     pub(super) log: &'a mut Log,
     pub(super) chosen: &'a Chosen<'a>,
+    /// Who had the volume last.
+    pub(super) mark: &'a Mark,
     /// Little-endian.
     pub(super) block: Vec<u8>,
 }
