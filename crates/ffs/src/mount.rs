@@ -11,8 +11,8 @@
 //! # What tears
 //! Both writes change only bytes of the first and of the third sector of the superblock. If one
 //! sector got there without the other, the mark is still there, or *clean* is 1 while NEEDSFSCK is
-//! set, which no other system leaves behind. Both mean: ours, rebuild. The totals in the second
-//! sector are written before, under the mark, and summed anew at every opening.
+//! set, which no other system leaves behind. Both mean: ours, to be brought back. The totals in the
+//! second sector are written before, under the mark, and summed anew at every opening.
 //!
 //! # What opens how
 //! Clean disks open for writing unless they use something that we could not keep true. An unclean
@@ -139,7 +139,7 @@ pub struct Opened {
     pub engine: Rc<Ffs>,
     /// Why it is read-only although it was to be writable.
     pub read_only: Option<ReadOnlyReason>,
-    /// What a rebuild found, if there was one.
+    /// What bringing it back after a cut found, if that was needed.
     pub rebuilt: Option<crate::check::Report>,
 }
 
@@ -204,10 +204,10 @@ fn read_only_reason(geometry: &Geometry, superblock: &Superblock) -> Option<Read
     }
 }
 
-/// Opens the volume on `device`. `progress` is told how far a rebuild is.
+/// Opens the volume on `device`. `progress` is told how far a check after a cut is.
 ///
 /// # Errors
-/// [`OpenError`]; then nothing was written, unless a rebuild was cut short by the disk, which the
+/// [`OpenError`]; then nothing was written, unless repairs were cut short by the disk, which the
 /// next opening repeats.
 pub async fn open(
     device: Rc<dyn BlockDevice>,

@@ -3,7 +3,7 @@
 //! Shortening goes from the end in steps of bounded size, each an Update that leaves a smaller file
 //! with nothing behind its end. A file that has lost its last name is freed in the same Update if
 //! it is small; a larger one stays behind as an orphan, without a name and with link count 0, and
-//! is freed in steps. A crash in between leaves an inode that nothing names: the rebuild frees it.
+//! is freed in steps. A crash in between leaves an inode that nothing names: the return frees it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -214,7 +214,7 @@ impl Ffs {
         let this = self.handle();
         self.orphans.borrow_mut().insert(node.ino, node.clone());
         let task = async move {
-            // A failure stops the volume or is damage; the rebuild or the checker ends the job.
+            // A failure stops the volume or is damage; the checker ends the job.
             let _ = this.free_in_steps(&node).await;
             this.orphans.borrow_mut().remove(&node.ino);
             this.allocator.released.notify();

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use common::volume::fresh;
 use common::{MemoryDisk, World};
 use ffs::check::{CheckOptions, check};
+use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
 
@@ -79,6 +80,7 @@ fn a_terabyte_is_checked_in_one_pass_over_its_metadata() {
     let world = World::new(1);
     let (disk, metadata) = world.run(async {
         let (disk, volume) = fresh(&world, TERABYTE, &MkfsOptions::default()).await;
+        disk.forget_events();
         let root = volume.files.root();
         for first in (0..files).step_by(FILES_IN_DIRECTORY as usize) {
             let directory = volume.mkdir(root, &format!("d{first}")).await.expect("new");
@@ -91,9 +93,13 @@ fn a_terabyte_is_checked_in_one_pass_over_its_metadata() {
             }
         }
         volume.files.shutdown().await.expect("it stops");
-        // A group block and a superblock copy a group, inodes, and 4 KiB a directory chunk's block.
-        let groups = TERABYTE / (600 << 20);
-        (disk, groups * 3 * (40 << 10) + files * 2 * 256 + (2 << 30) / 64)
+        // Of each group, its block twice and a copy of the superblock; inodes, whole blocks of
+        // them; and some 32 bytes a name, in blocks that are half full.
+        let superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
+        let geometry = Geometry::parse_any_order(&mut superblock.clone()).expect("it was made");
+        let group = 2 * geometry.group_block_size + SUPERBLOCK_ROOM;
+        let block = geometry.block_size;
+        (disk, geometry.group_count * (group + block) + files * (256 + 64) + 64 * block)
     });
     if let Ok(path) = std::env::var("DURAMEN_IMAGE") {
         disk.save(&PathBuf::from(path));

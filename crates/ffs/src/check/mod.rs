@@ -1,6 +1,6 @@
 //! The checker: finds what is wrong with a disk, and repairs it.
 //!
-//! One piece of code does all judging: `duramen fsck`, the rebuild at `serve` after a cut, and the
+//! One piece of code does all judging: `duramen fsck`, the return after a cut at `serve`, and the
 //! tests that cut the power. They differ in [`Repair`] alone.
 //!
 //! # Passes
@@ -256,7 +256,7 @@ struct Checker<'a> {
     log: Log,
     progress: &'a mut dyn FnMut(Progress),
     now: Timestamp,
-    /// Whether to look at what a rebuild after a cut has no need to know.
+    /// Whether to look at what a return after a cut has no need to know.
     thorough: bool,
     /// Whether the volume was cut off under policy `sync`.
     was_cut: bool,

@@ -2,7 +2,7 @@
 //!
 //! | policy | a delta may land when | at commit | after a crash |
 //! |---|---|---|---|
-//! | `sync` | its rank is reached | rank by rank, a flush between | rebuild, then serve |
+//! | `sync` | its rank is reached | rank by rank, a flush between | check, then serve |
 //! | `log` | its entry is durable | one log write and flush for all that wait | replay |
 //! | `softdep` | what it depends on is durable | push the chain of dependencies | serve, reclaim |
 //! | `fastfsck` | its marks are durable and its rank is reached | as `sync` | check what was busy |

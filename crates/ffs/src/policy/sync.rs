@@ -20,7 +20,7 @@
 //! 2. A delta that replaces or takes away (rank 4 and up) lands only when every earlier Update is
 //!    *revealed*, all of it up to rank 4 durable. So a name never goes, and is never taken over,
 //!    before the name that replaces it, even if that came with another Update, has appeared. And
-//!    where '..' of a directory points, there is a path from the root: a rebuild that believes
+//!    where '..' of a directory points, there is a path from the root: a check that believes
 //!    '..' never makes a loop of directories that changed places one after the other.
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.

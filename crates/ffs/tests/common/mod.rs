@@ -58,6 +58,7 @@ pub(crate) struct MemoryDisk {
     geometry: block::Geometry,
     pages: Rc<RefCell<BTreeMap<u64, Vec<u8>>>>,
     events: Rc<RefCell<Vec<Event>>>,
+    forgets: Rc<Cell<bool>>,
 }
 
 const PAGE: u64 = 4096;
@@ -71,7 +72,7 @@ impl MemoryDisk {
             physical_sector_size: 512,
             read_only: false,
         };
-        Self { geometry, pages: Rc::default(), events: Rc::default() }
+        Self { geometry, pages: Rc::default(), events: Rc::default(), forgets: Rc::default() }
     }
 
     /// The same with other sectors.
@@ -91,6 +92,12 @@ impl MemoryDisk {
     /// All that happened so far, in order.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.events.borrow().clone()
+    }
+
+    /// Remembers no more of what happens: for loads whose history would not fit into memory.
+    pub(crate) fn forget_events(&self) {
+        self.forgets.set(true);
+        self.events.borrow_mut().clear();
     }
 
     /// Bytes from an offset on.
@@ -163,9 +170,12 @@ impl BlockDevice for MemoryDisk {
         assert!((bytes.len() as u64).is_multiple_of(sector), "a write of {} bytes", bytes.len());
         assert!(offset + bytes.len() as u64 <= self.geometry.size, "written beyond the end");
         let (pages, events) = (self.pages.clone(), self.events.clone());
+        let forgets = self.forgets.get();
         Box::pin(async move {
             copy_in(&mut pages.borrow_mut(), offset, &bytes);
-            events.borrow_mut().push(Event::Write(offset, bytes));
+            if !forgets {
+                events.borrow_mut().push(Event::Write(offset, bytes));
+            }
             Ok(())
         })
     }
