@@ -243,15 +243,13 @@ impl Ffs {
             if let Some(pending) = old.pending_sequence() {
                 self.durable(pending).await?; // invariant 2
             }
-            let near = Near::Fragment(old.address());
-            let address = self.map().take(update, node, near, need).await?;
+            let place = (old.address(), have);
+            let address = self.map().exchange(update, node, lbn, place, need).await?;
             let mut image = old.read(<[u8]>::to_vec);
             image.resize(length, 0);
             image[at..at + CHUNK_SIZE].copy_from_slice(&chunk);
             let buffer = Buffer::new(address, Role::Directory, image);
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
-            self.map().set(update, node, lbn, address).await?;
-            self.map().give_back(update, node, old.address(), have).await?;
             return Ok(buffer);
         }
         if have < need {

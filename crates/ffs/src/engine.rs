@@ -48,6 +48,8 @@ pub struct Ffs {
     pub(crate) dirty_limit: u64,
     pub(crate) dirty_bytes: Cell<u64>,
     pub(crate) dirty_nodes: RefCell<BTreeMap<u64, Rc<Node>>>,
+    /// Calls that are landing data now.
+    pub(crate) landings: Cell<u64>,
     verifier: Cell<Verifier>,
     nodes: RefCell<BTreeMap<u64, Rc<Node>>>,
     tick: Cell<u64>,
@@ -96,6 +98,7 @@ impl Ffs {
             dirty_limit: parts.dirty_limit,
             dirty_bytes: Cell::new(0),
             dirty_nodes: RefCell::default(),
+            landings: Cell::new(0),
             verifier: Cell::new(verifier),
             nodes: RefCell::default(),
             tick: Cell::new(0),
@@ -366,7 +369,7 @@ impl Ffs {
         let released = self.allocator.released.wait();
         let last = self.leaving.borrow().back().map(|last| last.sequence);
         match last {
-            None if self.orphans.borrow().is_empty() => return false,
+            None if self.orphans.borrow().is_empty() && self.landings.get() == 0 => return false,
             None => released.await,
             // What is given back is given back when its sequence is durable, or just after.
             Some(last) => {

@@ -241,6 +241,37 @@ impl Map<'_> {
         near: Near,
         count: u64,
     ) -> Result<u64, FsError> {
+        self.allocator.check_budget(update, count)?;
+        self.take_unchecked(update, node, near, count).await
+    }
+
+    /// Gives block `lbn` a run of `new` fragments in place of the `old` ones at `address`, which
+    /// are given back: only what is more counts against the budget. Returns the new address.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`].
+    pub(crate) async fn exchange(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        lbn: u64,
+        (address, old): (u64, u64),
+        new: u64,
+    ) -> Result<u64, FsError> {
+        self.allocator.check_budget(update, new - old)?;
+        let moved = self.take_unchecked(update, node, Near::Fragment(address), new).await?;
+        self.set(update, node, lbn, moved).await?;
+        self.give_back(update, node, address, old).await?;
+        Ok(moved)
+    }
+
+    async fn take_unchecked(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        near: Near,
+        count: u64,
+    ) -> Result<u64, FsError> {
         let address = self.allocator.take(update, near, count).await?;
         let sectors = sectors(self.geometry(), count);
         update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + sectors));

@@ -21,6 +21,14 @@ pub enum Bug {
     UnorderedFields,
     /// A name that comes back takes any slot, so that it may stand twice.
     WanderingNames,
+    /// Of each run of fragments that is given back, the last one stays taken.
+    LeakedFragments,
+    /// A user is refused the last fragment above the reserve.
+    EarlyRefusals,
+    /// A user may take one fragment of the reserve.
+    SmallReserve,
+    /// Blocks that are set aside for UNSTABLE data are taken by others.
+    BrokenPromises,
 }
 
 thread_local! {

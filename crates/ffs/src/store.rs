@@ -152,7 +152,7 @@ impl Store for Ffs {
     }
 
     async fn wait_for_space(&self) -> bool {
-        Ffs::wait_for_space(self).await
+        Ffs::wait_for_space(self).await || self.land_idle().await
     }
 
     async fn make(

@@ -3,9 +3,12 @@
 
 mod common;
 
-use common::volume::{Volume, fresh};
+use common::volume::{Volume, fresh, try_open};
 use common::{World, findings};
-use ffs::mkfs::MkfsOptions;
+use ffs::mkfs::{MkfsOptions, mkfs};
+use futures::future::join_all;
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image};
 use vfs::{Credentials, FileSystem, FsError, ObjectId, Stability};
 
 fn sizes(block_size: u64, fragment_size: u64) -> MkfsOptions {
@@ -119,6 +122,32 @@ fn an_answered_removal_counts_as_free_at_once() {
             assert!(before.0 - during.0 >= size as u64 && before.1 - during.1 == 1);
             volume.remove(root, "filler").await.expect("it was made");
             assert_eq!(space(&volume).await, before, "{size} bytes");
+        }
+    });
+}
+
+#[test]
+fn what_fits_side_by_side_is_not_refused_for_being_counted_twice() {
+    let executor = Executor::new(11);
+    let disk = Disk::new(&executor, Image::zeroed(8 << 20));
+    executor.block_on(async {
+        let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(4096, 512), &*random, now).await.expect("the disk holds it");
+        let opened = try_open(executor.runtime(), disk.clone()).await;
+        let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
+        let root = volume.files.root();
+        let mut files = Vec::new();
+        for index in 0..12 {
+            files.push(volume.create(root, &index.to_string()).await.expect("room"));
+        }
+        // All that is free, but a few blocks for each file that lead to its data.
+        let length = space(&volume).await.0 / 12 - 3 * 4096;
+        let writes = files
+            .iter()
+            .map(|&id| volume.write(id, 0, vec![7; length as usize], Stability::FileSync));
+        for written in join_all(writes).await {
+            assert_eq!(written, Ok(()));
         }
     });
 }

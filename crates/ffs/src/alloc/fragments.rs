@@ -10,7 +10,8 @@ use crate::update::{Budget, Intent, Update};
 
 impl Allocator {
     /// Promises `count` fragments inside one block, as near as possible, and adds the taking of
-    /// their bits to `update`. Returns the address of the first.
+    /// their bits to `update`. Returns the address of the first. Whether the budget allows it is
+    /// [`Allocator::check_budget`]'s to say; whole blocks that are set aside are left alone here.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; I/O errors of reading a group.
@@ -20,8 +21,8 @@ impl Allocator {
         near: Near,
         count: u64,
     ) -> Result<u64, FsError> {
-        self.check_budget(update, count)?;
         let geometry = self.geometry();
+        let may_break = update.budget == Budget::Reserved || self.has_whole_block();
         let (home, goal) = match near {
             Near::Group(group) => (group, None),
             Near::Fragment(fragment) if fragment < geometry.size => {
@@ -40,7 +41,7 @@ impl Allocator {
             }
             let buffer = self.group_buffer(group).await?;
             let goal = goal.filter(|_| step == 0);
-            let found = candidate.borrow_mut().find(geometry, goal, count as usize);
+            let found = candidate.borrow_mut().find(geometry, goal, count as usize, may_break);
             if let Some(first) = found {
                 let run = Run::Fragments { group, first, count: count as usize };
                 update.promises.push(self.promise(run));
@@ -91,13 +92,13 @@ impl Allocator {
         Ok(true)
     }
 
-    fn check_budget(&self, update: &Update, count: u64) -> Result<(), FsError> {
-        let kept = match update.budget {
-            Budget::User => self.reserve(),
-            Budget::Superuser => 0,
-            Budget::Reserved => return Ok(()),
-        };
-        if self.free_space() - (count as i64) < kept { Err(FsError::NoSpace) } else { Ok(()) }
+    /// Whether `update` may make the volume fuller by `count` fragments: a user leaves the reserve.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    pub(crate) fn check_budget(&self, update: &Update, count: u64) -> Result<(), FsError> {
+        let is_over = self.free_space() - (count as i64) < self.reserve();
+        if update.budget == Budget::User && is_over { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
     /// A group with more than the average of free blocks, after the group of `fragment`: where a
@@ -116,11 +117,19 @@ impl Allocator {
 impl Group {
     /// A run of `count` fragments that may be allocated, as a group offset. The goal comes first;
     /// then blocks behind it, or, for less than a block, blocks that are partly used already.
-    fn find(&mut self, geometry: &Geometry, goal: Option<usize>, count: usize) -> Option<usize> {
+    /// Without `may_break` a block that is free as a whole stays so.
+    fn find(
+        &mut self,
+        geometry: &Geometry,
+        goal: Option<usize>,
+        count: usize,
+        may_break: bool,
+    ) -> Option<usize> {
         let per_block = geometry.fragments_per_block as usize;
         if let Some(goal) = goal
             && (count < per_block || goal.is_multiple_of(per_block))
             && self.is_free(geometry, goal, count)
+            && (may_break || self.block_bits(geometry, goal / per_block) != full_block(geometry))
         {
             return Some(goal);
         }
@@ -129,10 +138,11 @@ impl Group {
         {
             return Some(run);
         }
-        if let Some(block) = self.find_block(geometry, goal.map(|goal| goal / per_block)) {
-            return Some(block * per_block);
+        if !may_break {
+            return None;
         }
-        None
+        let block = self.find_block(geometry, goal.map(|goal| goal / per_block))?;
+        Some(block * per_block)
     }
 
     /// Whether a run is free and inside one block of the group.

@@ -30,6 +30,7 @@ use crate::buffer::{Buffer, Edit, Role};
 use crate::derive::bits;
 use crate::home::Home;
 use crate::layout::{Geometry, Summary, Totals};
+use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Update};
 use group::Group;
 
@@ -73,7 +74,9 @@ impl Drop for Promise {
         if !self.kept.get()
             && let Some(allocator) = self.allocator.upgrade()
         {
-            allocator.release(self.run);
+            // Nobody is told: who waits for space waits for others to give it back, and would only
+            // try again, fail again, and tell the next.
+            allocator.change_held(self.run, false);
         }
     }
 }
@@ -132,7 +135,8 @@ impl Allocator {
 
     /// Fragments that are kept for the superuser.
     pub(crate) fn reserve(&self) -> i64 {
-        (self.geometry().data_size * self.geometry().reserve_percent / 100) as i64
+        let kept = (self.geometry().data_size * self.geometry().reserve_percent / 100) as i64;
+        kept + i64::from(is_planted(Bug::EarlyRefusals)) - i64::from(is_planted(Bug::SmallReserve))
     }
 
     /// Fragments and inodes that are free for whoever asks how full the volume is, and may be
@@ -171,6 +175,11 @@ impl Allocator {
         Ok(())
     }
 
+    /// Whether a block is free as a whole that is not set aside.
+    fn has_whole_block(&self) -> bool {
+        self.free_blocks.get() > self.reserved_blocks.get() || is_planted(Bug::BrokenPromises)
+    }
+
     /// Gives back what [`Allocator::reserve_blocks`] set aside, used or not.
     pub(crate) fn unreserve_blocks(&self, blocks: u64) {
         self.reserved_blocks.set(self.reserved_blocks.get() - blocks as i64);
@@ -202,6 +211,7 @@ impl Allocator {
         if !self.geometry().is_data_run(first, count) {
             return Err(FsError::Corrupt);
         }
+        let count = if is_planted(Bug::LeakedFragments) { (count - 1).max(1) } else { count };
         let group = self.geometry().group_of_fragment(first);
         let buffer = self.group_buffer(group).await?;
         let first = (first - self.geometry().group_base(group)) as usize;

@@ -32,6 +32,7 @@ impl Ffs {
         loop {
             let blocks = node.pages.borrow().blocks(first, end, PAGES_PER_UPDATE);
             let Some(&last) = blocks.last() else { break };
+            let _landing = self.begin_landing();
             let volatile = node.volatile.get().expect("dirty pages have their size and time");
             let size = ((last + 1) * self.geometry().block_size)
                 .min(volatile.size)
@@ -49,6 +50,28 @@ impl Ffs {
             }
         }
         Ok(())
+    }
+
+    /// Lands the UNSTABLE data of all files that nobody works on: what was set aside for it beyond
+    /// its need is free then. Returns whether there was any.
+    pub(crate) async fn land_idle(&self) -> bool {
+        let nodes: Vec<Rc<Node>> = self.dirty_nodes.borrow().values().cloned().collect();
+        let mut landed = false;
+        for node in nodes {
+            if node.lock.is_free() && !self.policy.has_stopped() {
+                let _alone = node.lock.exclusive().await;
+                // What cannot be landed is lost, and the verifier says so.
+                let _ = self.land_range(&node, 0, u64::MAX).await;
+                landed = true;
+            }
+        }
+        landed
+    }
+
+    /// Notes that space may be counted twice for a moment, as set aside and as taken.
+    pub(crate) fn begin_landing(&self) -> Landing<'_> {
+        self.landings.set(self.landings.get() + 1);
+        Landing(self)
     }
 
     /// A file has ended: its UNSTABLE data ends with it.
@@ -173,10 +196,7 @@ impl Ffs {
                 update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
                 return Ok(here);
             }
-            let new = map.take(update, node, Near::Fragment(here), need).await?;
-            map.set(update, node, lbn, new).await?;
-            map.give_back(update, node, here, have).await?;
-            return Ok(new);
+            return map.exchange(update, node, lbn, (here, have), need).await;
         }
         let near = self.near(update, node, lbn).await?;
         let new = map.take(update, node, near, need).await?;
@@ -204,6 +224,16 @@ impl Ffs {
         }
         let behind = before + geometry.fragments_per_block;
         Ok(if before == 0 { home } else { Near::Fragment(behind) })
+    }
+}
+
+/// See [`Ffs::begin_landing`]. Whoever has one waits for the device alone, never for space.
+pub(crate) struct Landing<'a>(&'a Ffs);
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        self.0.landings.set(self.0.landings.get() - 1);
+        self.0.allocator.released.notify();
     }
 }
 

@@ -5,6 +5,10 @@
 //! it; the policy flushes before any pointer goes out. An overwrite goes to where the old data is,
 //! in parallel with nothing: its Update follows it.
 //!
+//! A page has whole blocks set aside for the worst case, so that landing it never meets a full
+//! disk. Where that much is not free, a write lands at once instead, with exactly what it takes:
+//! it is refused only if its data has no room.
+//!
 //! Invariants (all under the file's lock):
 //! 1. The size on disk covers only data that has landed, or holes.
 //! 2. Whenever a file grows, the rest of its old last block is written anew: what lay on the disk

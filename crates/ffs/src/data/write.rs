@@ -1,5 +1,7 @@
 //! Writing: pieces of a call become pages, by reference where a piece covers a block.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -8,13 +10,15 @@ use vfs::{FsError, Stability};
 use super::{gather, slices};
 use crate::engine::Ffs;
 use crate::inode::{Node, Volatile};
-use crate::layout::DIRECT_POINTERS;
-use crate::map::{block_count, depth};
+use crate::layout::{DIRECT_POINTERS, Dinode};
+use crate::map::depth;
 use crate::pages::Page;
+use crate::update::Budget;
 
 impl Ffs {
-    /// Takes the pieces of `data` into pages and, unless UNSTABLE will do, lands them. Under the
-    /// exclusive lock. Returns how durable they are.
+    /// Takes the pieces of `data` into pages and, unless UNSTABLE will do, lands them. Where there
+    /// is no room for the most that pages may need, writes through. Under the exclusive lock.
+    /// Returns how durable they are.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] before anything changed; [`FsError::Io`] when the data was lost.
@@ -26,38 +30,73 @@ impl Ffs {
         stability: Stability,
         privileged: bool,
     ) -> Result<Stability, FsError> {
-        let length: usize = data.iter().map(Bytes::len).sum();
-        let end = offset + length as u64;
-        let block_size = self.geometry().block_size;
-        let blocks = offset / block_size..block_count(self.geometry(), end);
-        let mut pages = Vec::new();
-        let mut reserved = Reservation { engine: self, blocks: 0 };
-        let landed = node.dinode().size.get();
-        // The first write behind the end also pays for an old last block that has to grow.
-        let mut tail = u64::from(end > landed && node.size() <= landed);
-        for lbn in blocks.clone() {
-            let start = (lbn * block_size).max(offset);
-            let stop = ((lbn + 1) * block_size).min(end);
-            let new = (start - offset) as usize..(stop - offset) as usize;
-            let bytes = self.merge(node, lbn, start % block_size, data, new).await?;
-            let follows = lbn > blocks.start;
-            let need = self.page_reservation(node, lbn, follows).await? + std::mem::take(&mut tail);
-            reserved.add(need, privileged)?;
-            pages.push((lbn, Page { data: bytes, reserved: need }));
-        }
-        reserved.blocks = 0; // the pages own it now
+        let stretch = Stretch::new(self.geometry().block_size, offset, data);
+        let pages = match self.make_pages(node, &stretch, privileged).await {
+            Err(FsError::NoSpace) => return self.write_through(node, &stretch, privileged).await,
+            pages => pages?,
+        };
+        // Nothing was awaited since the blocks were set aside.
         for (lbn, page) in pages {
             self.put_page(node, lbn, page);
         }
-        let size = node.size().max(end);
+        let size = node.size().max(stretch.end);
         let now = self.now();
         node.volatile.set(Some(Volatile { size, mtime: now, ctime: now }));
         self.dirty_nodes.borrow_mut().insert(node.ino, node.clone());
         if stability == Stability::Unstable && self.dirty_bytes.get() <= self.dirty_limit {
             return Ok(Stability::Unstable);
         }
-        self.land_range(node, blocks.start, blocks.end).await?;
+        self.land_range(node, stretch.blocks.start, stretch.blocks.end).await?;
         Ok(stability.max(Stability::FileSync))
+    }
+
+    /// The pages of a write, with blocks set aside for them, which is done last.
+    async fn make_pages(
+        &self,
+        node: &Rc<Node>,
+        stretch: &Stretch<'_>,
+        privileged: bool,
+    ) -> Result<Vec<(u64, Page)>, FsError> {
+        let mut pages = Vec::new();
+        let landed = node.dinode().size.get();
+        // The first write behind the end also pays for an old last block that has to grow.
+        let mut tail = u64::from(stretch.end > landed && node.size() <= landed);
+        for lbn in stretch.blocks.clone() {
+            let data = self.merge(node, lbn, stretch).await?;
+            let follows = lbn > stretch.blocks.start;
+            let need = self.page_reservation(node, lbn, follows).await? + std::mem::take(&mut tail);
+            pages.push((lbn, Page { data, reserved: need }));
+        }
+        let all = pages.iter().map(|(_, page)| page.reserved).sum();
+        self.allocator.reserve_blocks(all, privileged)?;
+        Ok(pages)
+    }
+
+    /// Writes without pages, on a volume that is nearly full: takes what the data needs, to the
+    /// fragment, where pages would have to set whole blocks aside for the worst case.
+    async fn write_through(
+        &self,
+        node: &Rc<Node>,
+        stretch: &Stretch<'_>,
+        privileged: bool,
+    ) -> Result<Stability, FsError> {
+        self.land_range(node, 0, u64::MAX).await?;
+        let mut set = BTreeMap::new();
+        for lbn in stretch.blocks.clone() {
+            set.insert(lbn, self.merge(node, lbn, stretch).await?);
+        }
+        let size = node.size().max(stretch.end);
+        let budget = if privileged { Budget::Superuser } else { Budget::User };
+        let now = self.now();
+        let stamp = |dinode: &mut Dinode| {
+            dinode.set_modify_time(now);
+            dinode.set_change_time(now);
+        };
+        let landed = self.land(node, set, size, budget, stamp).await;
+        if landed == Err(FsError::Io) {
+            self.rotate_verifier(); // UNSTABLE data may have stood there
+        }
+        landed.map(|_| Stability::FileSync)
     }
 
     /// The content of a block after a write into it. A block that is covered by one piece is taken
@@ -66,12 +105,10 @@ impl Ffs {
         &self,
         node: &Rc<Node>,
         lbn: u64,
-        start: u64,
-        data: &[Bytes],
-        new: std::ops::Range<usize>,
+        stretch: &Stretch<'_>,
     ) -> Result<Bytes, FsError> {
-        let start = start as usize;
-        let end = start + new.len();
+        let (start, new) = stretch.part(lbn);
+        let (end, data) = (start + new.len(), stretch.data);
         let visible = node.size().saturating_sub(lbn * self.geometry().block_size);
         if start == 0 && end as u64 >= visible.min(self.geometry().block_size) {
             return Ok(gather(data, new.start, new.len()));
@@ -128,22 +165,28 @@ impl Ffs {
     }
 }
 
-/// Blocks that were set aside and are given back unless somebody takes them over.
-struct Reservation<'a> {
-    engine: &'a Ffs,
-    blocks: u64,
+/// Where the data of one call goes.
+struct Stretch<'a> {
+    block_size: u64,
+    offset: u64,
+    end: u64,
+    blocks: Range<u64>,
+    data: &'a [Bytes],
 }
 
-impl Reservation<'_> {
-    fn add(&mut self, blocks: u64, privileged: bool) -> Result<(), FsError> {
-        self.engine.allocator.reserve_blocks(blocks, privileged)?;
-        self.blocks += blocks;
-        Ok(())
+impl<'a> Stretch<'a> {
+    fn new(block_size: u64, offset: u64, data: &'a [Bytes]) -> Self {
+        let length: usize = data.iter().map(Bytes::len).sum();
+        let end = offset + length as u64;
+        let blocks = offset / block_size..end.div_ceil(block_size);
+        Self { block_size, offset, end, blocks, data }
     }
-}
 
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        self.engine.allocator.unreserve_blocks(self.blocks);
+    /// Where the data begins in a block, and which part of the data that is.
+    fn part(&self, lbn: u64) -> (usize, Range<usize>) {
+        let start = (lbn * self.block_size).max(self.offset);
+        let stop = ((lbn + 1) * self.block_size).min(self.end);
+        let part = (start - self.offset) as usize..(stop - self.offset) as usize;
+        ((start % self.block_size) as usize, part)
     }
 }
