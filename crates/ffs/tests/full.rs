@@ -3,13 +3,13 @@
 
 mod common;
 
-use common::volume::{Volume, fresh, try_open};
+use common::volume::{Volume, fresh, name, try_open};
 use common::{World, findings};
 use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
-use vfs::{Credentials, FileSystem, FsError, ObjectId, Stability};
+use vfs::{CreateHow, Credentials, FileSystem, FsError, ObjectId, SetAttributes, Stability};
 
 fn sizes(block_size: u64, fragment_size: u64) -> MkfsOptions {
     MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
@@ -124,6 +124,37 @@ fn an_answered_removal_counts_as_free_at_once() {
             assert_eq!(space(&volume).await, before, "{size} bytes");
         }
     });
+}
+
+#[test]
+fn a_file_that_cannot_be_born_with_its_length_is_not_born() {
+    let world = World::new(9);
+    world.run(async {
+        let (_disk, volume) = fresh(&world, 6 << 20, &sizes(4096, 512)).await;
+        let root = volume.files.root();
+        fill(&volume, root, 200_000, Stability::FileSync).await;
+        fill_rest(&volume, root).await;
+        volume.settle().await;
+        let before = (volume.list(root).await.expect("it can be listed"), space(&volume).await);
+        let attributes = SetAttributes { size: Some(1 << 20), ..SetAttributes::default() };
+        let hows = [CreateHow::Guarded(attributes), CreateHow::Unchecked(attributes)];
+        for how in hows {
+            let sealed = volume.files.create(&volume.root, root, &name("long"), how).await;
+            let refused = sealed.open().await.expect("running").into_inner().result;
+            assert_eq!(refused.err(), Some(FsError::NoSpace));
+            let now = (volume.list(root).await.expect("it can be listed"), space(&volume).await);
+            assert_eq!(now, before);
+        }
+    });
+}
+
+/// Writes to one file block by block until there is none.
+async fn fill_rest(volume: &Volume, root: ObjectId) {
+    let id = volume.lookup(root, "file-0").await.expect("it was made");
+    let mut end = 200_704;
+    while volume.write(id, end, vec![1; 4096], Stability::FileSync).await.is_ok() {
+        end += 4096;
+    }
 }
 
 #[test]

@@ -56,8 +56,35 @@ impl<S: Store> Namespace<S> {
             }
             let node = self.add(call, who, &parent, name, new).await?;
             drop(held);
-            return self.finish(call, who, &node, attributes).await;
+            let finished = self.finish(call, who, &node, attributes).await;
+            if finished == Err(FsError::NoSpace) {
+                self.unmake(call, who, &parent, name, &node).await?;
+            }
+            return finished;
         }
+    }
+
+    /// Takes back a new file that cannot be as long as was asked for, unless somebody did already.
+    async fn unmake(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        parent: &S::Node,
+        name: &Name,
+        node: &S::Node,
+    ) -> Result<(), FsError> {
+        let ([found], _held) = match self.lock_names(call, [(parent, name)]).await {
+            Err(FsError::Stale) => return Ok(()), // the directory is gone, and the name with it
+            locked => locked?,
+        };
+        if found.is_some_and(|found| found.id() == node.id()) {
+            let mut update = self.store.begin(who);
+            self.store.drop_entry(&mut update, parent, name).await?;
+            self.drop_name(&mut update, node).await?;
+            self.entries_changed(&mut update, parent);
+            self.commit(call, update);
+        }
+        Ok(())
     }
 
     /// CREATE of a name that is there.
