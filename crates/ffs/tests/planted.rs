@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use common::cutting::sizes;
+use common::fill::round::Rounds;
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
 use sim::Honesty;
@@ -56,4 +59,38 @@ fn fields_that_land_out_of_order_are_found() {
 #[test]
 fn names_that_stand_twice_are_found() {
     is_found(Bug::WanderingNames, 1);
+}
+
+/// Looks for `bug` in rounds of filling and emptying, which it must end with these words.
+fn is_found_when_full(bug: Bug, said: &str) {
+    plant(Some(bug));
+    let options = sizes(4096, 512);
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        let mut volume = Rounds::new(&format!("{bug:?}"), 1, 1 << 20, &options);
+        (0..14).for_each(|_| volume.next());
+    }));
+    plant(None);
+    let wrong = found.expect_err("the bug is not found");
+    let text = wrong.downcast_ref::<String>().expect("an assertion with a text");
+    assert!(text.contains(said), "{bug:?} is found in another way: {text}");
+}
+
+#[test]
+fn leaked_fragments_are_found() {
+    is_found_when_full(Bug::LeakedFragments, "what was removed counts as free at once");
+}
+
+#[test]
+fn refusals_that_come_early_are_found() {
+    is_found_when_full(Bug::EarlyRefusals, "was refused");
+}
+
+#[test]
+fn a_reserve_that_is_too_small_is_found() {
+    is_found_when_full(Bug::SmallReserve, "to be kept");
+}
+
+#[test]
+fn blocks_that_are_promised_twice_are_found() {
+    is_found_when_full(Bug::BrokenPromises, "the size of"); // UNSTABLE data is lost
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 pub(crate) mod cutting;
+pub(crate) mod fill;
 pub(crate) mod tree;
 pub(crate) mod volume;
 

@@ -9,7 +9,10 @@ use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::{Ffs, OpenOptions, open};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
-use vfs::{CreateHow, Credentials, FileSystem, FsError, Name, ObjectId, SetAttributes, Stability};
+use vfs::{
+    Attributes, CreateHow, Credentials, FileSystem, FsError, FsStat, Name, ObjectId, SetAttributes,
+    Stability, Verifier,
+};
 
 use super::{MemoryDisk, Seeded, World};
 
@@ -86,6 +89,43 @@ impl Volume {
         let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };
         let sealed = self.files.setattr(&self.root, id, changes, None).await;
         sealed.open().await.expect("running").into_inner().result
+    }
+
+    pub(crate) async fn commit(&self, id: ObjectId) -> Result<Verifier, FsError> {
+        let sealed = self.files.commit(&self.root, id, 0, 0).await;
+        sealed.open().await.expect("running").into_inner().result
+    }
+
+    pub(crate) async fn symlink(
+        &self,
+        parent: ObjectId,
+        text: &str,
+        target: &[u8],
+    ) -> Result<ObjectId, FsError> {
+        let (name, mode) = (name(text), SetAttributes::default());
+        let sealed = self.files.symlink(&self.root, parent, &name, target, mode).await;
+        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
+    }
+
+    pub(crate) async fn link(
+        &self,
+        id: ObjectId,
+        parent: ObjectId,
+        text: &str,
+    ) -> Result<(), FsError> {
+        let sealed = self.files.link(&self.root, id, parent, &name(text)).await;
+        sealed.open().await.expect("running").into_inner().result
+    }
+
+    pub(crate) async fn attributes(&self, id: ObjectId) -> Attributes {
+        let sealed = self.files.getattr(id).await;
+        sealed.open().await.expect("running").into_inner().expect("it is there")
+    }
+
+    /// How full it is, for whoever asks.
+    pub(crate) async fn space(&self) -> FsStat {
+        let sealed = self.files.fsstat(&self.root, self.files.root()).await;
+        sealed.open().await.expect("running").into_inner().result.expect("of the root")
     }
 
     pub(crate) async fn remove(&self, parent: ObjectId, text: &str) -> Result<(), FsError> {
