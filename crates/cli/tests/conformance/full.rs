@@ -4,7 +4,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
 use crate::house::{House, with_volume, with_volume_of};
-use crate::user::{User, assert_same};
+use crate::user::{User, assert_same, owner};
 
 /// Appends until not even a fragment fits; how long the file became.
 async fn fill(user: &mut User, file: &nfs_fh3) -> u64 {
@@ -75,6 +75,69 @@ fn a_full_volume_refuses_what_needs_room_and_nothing_else() {
         user.put(&again, 0, &room).await.expect("what was removed is free");
         user.remove(&top, "again").await.unwrap();
         assert_eq!(user.fsstat(&top).await.unwrap().tbytes, empty.tbytes);
+        house.judge().await;
+    });
+}
+
+/// Makes files in a directory and gives them data until not one fragment can be had. Every length
+/// of a tail comes, UNSTABLE and durable by turns; COMMIT never meets a full disk.
+async fn fill_files(user: &mut User, directory: &nfs_fh3, count: usize) {
+    let mut files = Vec::new();
+    for index in 0..count {
+        files.push(user.file(directory, &index.to_string(), 0o644).await.expect("room for a name"));
+    }
+    let mut size = 20_480;
+    for (index, file) in files.iter().enumerate() {
+        let how = [stable_how::UNSTABLE, stable_how::FILE_SYNC][index % 2];
+        loop {
+            let length = if size > 16_384 { size - index % 8 * 1024 } else { size };
+            match user.write(file, 0, &vec![index as u8 | 1; length], how).await {
+                Ok(_) => break,
+                Err(status) => assert_eq!(status, NFS3ERR_NOSPC),
+            }
+            let found = user.getattr(file).await.unwrap();
+            assert_eq!((found.size, found.used), (0, 0), "half of a refused WRITE");
+            if size == 1024 {
+                return;
+            }
+            size = (size / 2).max(1024);
+        }
+        user.commit(file).await.expect("what was taken has its place");
+    }
+    panic!("{count} files are too few");
+}
+
+#[test]
+fn a_volume_is_filled_and_emptied_again_and_again() {
+    with_volume_of(3 << 20, async |mut house: House| {
+        let mut root = house.superuser().await;
+        let top = root.root.clone();
+        let empty = root.fsstat(&top).await.unwrap();
+        let used = root.getattr(&top).await.unwrap().used;
+        for round in 0..6 {
+            let uid = [0, 10][round % 2];
+            let home = root.mkdir(&top, "home", 0o755).await.unwrap();
+            root.setattr(&home, owner(uid, uid)).await.unwrap();
+            let mut user = house.user(uid, uid, &[]).await;
+            fill_files(&mut user, &home, 300).await;
+            let full = user.fsstat(&top).await.unwrap();
+            assert_eq!(full.abytes, 0, "round {round}: all that may be taken is taken");
+            assert_eq!(full.fbytes > 0, uid != 0, "round {round}: the reserve is left");
+            if round > 3 {
+                house.cut().await;
+                root = house.superuser().await;
+                user = house.user(uid, uid, &[]).await;
+            }
+            for index in (0..300).rev() {
+                let name = index.to_string();
+                user.remove(&home, &name).await.expect("removing needs no room");
+            }
+            root.rmdir(&top, "home").await.unwrap();
+            let (now, grown) =
+                (root.fsstat(&top).await.unwrap(), root.getattr(&top).await.unwrap());
+            assert_eq!(now.fbytes + (grown.used - used), empty.fbytes, "round {round}");
+            assert_eq!(now.ffiles, empty.ffiles, "round {round}");
+        }
         house.judge().await;
     });
 }
