@@ -20,7 +20,7 @@ use crate::layout::{
 
 /// One entry of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<'a> {
+pub struct Entry<'a> {
     /// Byte offset in the chunk.
     pub offset: usize,
     /// Bytes up to the next entry.
@@ -35,12 +35,12 @@ pub(crate) struct Entry<'a> {
 
 impl Entry<'_> {
     /// Whether a file stands behind the name: no empty slot, no whiteout.
-    pub(crate) fn is_live(&self) -> bool {
+    pub fn is_live(&self) -> bool {
         self.ino != 0 && u64::from(self.ino) != WHITEOUT_INODE
     }
 
     /// Bytes that header and name need.
-    pub(crate) fn minimum(&self) -> usize {
+    pub fn minimum(&self) -> usize {
         minimum_record_length(self.name.len())
     }
 }
@@ -48,7 +48,7 @@ impl Entry<'_> {
 /// The chunk is no chunk: a length is wrong, or a live name is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the directory chunk is broken at byte {offset}")]
-pub(crate) struct BadChunk {
+pub struct BadChunk {
     /// Byte offset of the first entry that is wrong.
     pub offset: usize,
 }
@@ -57,7 +57,7 @@ pub(crate) struct BadChunk {
 ///
 /// # Errors
 /// [`BadChunk`] when they do not fill the chunk exactly.
-pub(crate) fn entries(chunk: &[u8]) -> Result<Vec<Entry<'_>>, BadChunk> {
+pub fn entries(chunk: &[u8]) -> Result<Vec<Entry<'_>>, BadChunk> {
     assert_eq!(chunk.len(), CHUNK_SIZE, "a chunk has 512 bytes");
     let mut entries = Vec::new();
     let mut offset = 0;
@@ -91,7 +91,7 @@ fn entry_at(chunk: &[u8], offset: usize) -> Option<Entry<'_>> {
 
 /// Where a new entry goes in a chunk, and what has to be written to make room.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     /// Byte offset of the new entry in the chunk.
     pub offset: usize,
     /// Bytes up to the next entry; empty slots in there are gone for good.
@@ -138,7 +138,7 @@ fn hosts(entries: &[Entry<'_>], is_empty: impl Fn(&Entry<'_>) -> bool) -> Vec<Ho
 ///
 /// # Errors
 /// [`BadChunk`].
-pub(crate) fn place(
+pub fn place(
     chunk: &[u8],
     name: &[u8],
     pending: impl Fn(Range<usize>) -> bool,
@@ -181,7 +181,7 @@ fn empty_entry(record_length: usize, name: &[u8]) -> Box<[u8]> {
 }
 
 /// The longest record that fits somewhere into the chunk, if the entry at `dropped` were gone.
-pub(crate) fn slack(entries: &[Entry<'_>], dropped: Option<usize>) -> u16 {
+pub fn slack(entries: &[Entry<'_>], dropped: Option<usize>) -> u16 {
     let hosts = hosts(entries, |entry| entry.ino == 0 || Some(entry.offset) == dropped);
     hosts.iter().map(Host::room).max().unwrap_or(0) as u16
 }

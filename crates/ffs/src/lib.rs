@@ -28,6 +28,8 @@ mod dir;
 mod dir_index;
 mod directory;
 mod engine;
+#[doc(hidden)]
+pub mod fuzzing;
 mod home;
 mod inode;
 pub mod layout;

@@ -28,12 +28,12 @@ const POINTER: usize = 8;
 const DIRECT: u64 = DIRECT_POINTERS as u64;
 
 /// Blocks of a file of `size` bytes.
-pub(crate) fn block_count(geometry: &Geometry, size: u64) -> u64 {
+pub fn block_count(geometry: &Geometry, size: u64) -> u64 {
     size.div_ceil(geometry.block_size)
 }
 
 /// Fragments that block `lbn` of a file of `size` bytes holds, if it is no hole.
-pub(crate) fn run_length(geometry: &Geometry, size: u64, lbn: u64) -> u64 {
+pub fn run_length(geometry: &Geometry, size: u64, lbn: u64) -> u64 {
     let blocks = block_count(geometry, size);
     let tail = size % geometry.block_size;
     if blocks <= DIRECT && lbn + 1 == blocks && tail > 0 {
@@ -49,12 +49,12 @@ pub(crate) fn sectors(geometry: &Geometry, fragments: u64) -> u64 {
 }
 
 /// The way to a block behind the direct ones: which tree, and the slot to take at each level.
-struct Path {
-    tree: usize,
-    slots: Vec<usize>,
+pub(crate) struct Path {
+    pub(crate) tree: usize,
+    pub(crate) slots: Vec<usize>,
 }
 
-fn path(geometry: &Geometry, lbn: u64) -> Result<Path, FsError> {
+pub(crate) fn path(geometry: &Geometry, lbn: u64) -> Result<Path, FsError> {
     let fan = geometry.pointers_per_indirect;
     let mut rest = lbn - DIRECT;
     let mut span = fan;
@@ -79,7 +79,8 @@ pub(crate) fn depth(geometry: &Geometry, lbn: u64) -> Result<u64, FsError> {
     if lbn < DIRECT { Ok(0) } else { path(geometry, lbn).map(|path| path.slots.len() as u64) }
 }
 
-fn pointer(image: &[u8], slot: usize) -> u64 {
+/// The pointer in a slot of an indirect block.
+pub fn pointer(image: &[u8], slot: usize) -> u64 {
     let bytes = &image[slot * POINTER..][..POINTER];
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
