@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use block::file::Access;
 use clap::Args;
+use duramen_settings::PolicyName;
 use ffs::layout::{ByteOrder, flags};
 use serde::Serialize;
 
 use crate::calendar::show_time;
 use crate::failure::Failure;
 use crate::size::show_size;
-use crate::volume::{FileSystem, PolicyName, Volume, read_superblock};
+use crate::volume::{FileSystem, Volume, read_superblock};
 
 /// The arguments of `duramen info`.
 #[derive(Args, Debug)]

@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile, FileDevice};
 use clap::Args;
+use duramen_settings::{PolicyName, Settings};
 use ffs::layout::Geometry;
 use ffs::mkfs::{MkfsOptions, mkfs};
 
 use crate::failure::Failure;
 use crate::signature::{HEAD_SIZE, recognise};
 use crate::size::{parse_size, show_size};
-use crate::volume::{
-    DISK_NAME, PolicyName, SETTINGS_NAME, Settings, parent, sync_folder, write_settings,
-};
+use crate::volume::{DISK_NAME, SETTINGS_NAME, parent, sync_folder, write_settings};
 
 const DEFAULT_BLOCK_SIZE: u64 = 32_768;
 const DEFAULT_RESERVE: u64 = 8;

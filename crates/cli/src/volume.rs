@@ -12,10 +12,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
+use duramen_settings::Settings;
 use ffs::layout::{
     BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
 };
-use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
 use crate::failure::Failure;
@@ -24,23 +24,6 @@ use crate::failure::Failure;
 pub(crate) const SETTINGS_NAME: &str = "volume.toml";
 /// The file of a volume that holds its file system.
 pub(crate) const DISK_NAME: &str = "disk.img";
-
-/// How a volume makes its changes durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum PolicyName {
-    /// Write in place, in an order that a crash cannot hurt, with a flush between the ranks
-    #[default]
-    Sync,
-}
-
-/// What `volume.toml` says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
-    /// The policy.
-    pub(crate) policy: PolicyName,
-}
 
 /// A volume that exists.
 #[derive(Debug)]
@@ -90,7 +73,7 @@ impl Volume {
 fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => {
-            let parsed = toml::from_str(&text);
+            let parsed = Settings::parse(&text);
             parsed.map(Some).map_err(|source| Failure::Settings { path: path.to_owned(), source })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -104,7 +87,7 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
 /// [`Failure::File`].
 pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), Failure> {
     let path = folder.join(SETTINGS_NAME);
-    let body = toml::to_string(settings).expect("settings are plain values");
+    let body = settings.to_text();
     let text = format!("# A volume of duramen; {DISK_NAME} beside this file is its disk.\n{body}");
     let write = || {
         let mut file = File::create(&path)?;
