@@ -1,12 +1,13 @@
 //! `cargo xtask CHORE`: see the library for what the chores are.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
-use xtask::{Repository, Result, client_test, setup, test, tidy};
+use xtask::{Repository, Result, client_test, fuzz, setup, test, tidy};
 
 /// The project's own chores.
 #[derive(Parser)]
@@ -24,6 +25,9 @@ enum Chore {
     Test,
     /// Checks the repository itself: lengths, crate edges, dead files, banned words and more
     Tidy,
+    /// Feeds damaged bytes to the decoders; with --help after it, says how
+    #[command(disable_help_flag = true)]
+    Fuzz(FuzzArguments),
     /// Serves a volume to the real Linux client, treats it roughly, and judges the disk
     ClientTest(ClientTest),
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
@@ -43,6 +47,13 @@ struct ClientTest {
     keep: bool,
     /// Run only the scenarios of these names (the disk is judged in any case)
     scenarios: Vec<String>,
+}
+
+#[derive(Args)]
+struct FuzzArguments {
+    /// Decoders and options, for the program that does it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
 #[derive(Args)]
@@ -88,6 +99,9 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
         Chore::Setup => setup::all(repository).map(|()| ExitCode::SUCCESS),
         Chore::Test => test::run(repository).map(passed),
         Chore::Tidy => tidy::run(repository).map(passed),
+        Chore::Fuzz(FuzzArguments { arguments }) => {
+            fuzz::run(repository, &arguments).map(|()| ExitCode::SUCCESS)
+        }
         Chore::ClientTest(ClientTest { full, verbose, keep, scenarios }) => {
             let plan = client_test::Plan { full, verbose, keep, scenarios };
             let totals = client_test::run(repository, &plan)?;

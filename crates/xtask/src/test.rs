@@ -4,10 +4,11 @@
 //! to know all that is wrong. The last line is the sum over all runners, `N passed, M failed`; a
 //! step that is no runner of tests (the formatter, the linter) adds to it only when it fails.
 
+use std::ffi::OsString;
 use std::process::Command;
 
 use crate::client_test::{self, Plan};
-use crate::{Repository, Result, Totals, clock, command, setup};
+use crate::{Repository, Result, Totals, clock, command, fuzz, setup};
 
 /// Runs everything; says whether all of it passed.
 pub fn run(repository: &Repository) -> Result<bool> {
@@ -20,6 +21,9 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("unit and integration tests", || cargo_test(repository, &tests));
     let planted = ["test", "--package", "ffs", "--features", "planted-bugs", "--test", "planted"];
     totals += step("planted bugs are found", || cargo_test(repository, &planted));
+    let damage = ["--seconds", "60", "--seed", "1"].map(OsString::from);
+    totals +=
+        step("decoders meet damage", || fuzz::run(repository, &damage).map(|()| Totals::default()));
     totals += step("the real client", || client_test::run(repository, &Plan::default()));
     println!("{totals}");
     Ok(totals.failed == 0)

@@ -1,0 +1,80 @@
+//! Inputs that are kept in the repository, each a file of its bytes.
+//!
+//! `fuzz/corpus/TARGET` holds where to start from: small, and different from each other.
+//! `fuzz/regressions/TARGET` holds every input that ever failed; none is taken out again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Target;
+
+/// The folders of inputs.
+const FOLDERS: [&str; 2] = ["corpus", "regressions"];
+
+/// An input that is kept.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Where, from the top of the repository.
+    pub path: PathBuf,
+    /// What it holds.
+    pub input: Vec<u8>,
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// What is kept for a target, sorted by path.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub fn load(target: &Target) -> io::Result<Vec<Kept>> {
+    let mut kept = Vec::new();
+    for folder in FOLDERS {
+        let folder = Path::new("fuzz").join(folder).join(target.name);
+        let entries = match fs::read_dir(root().join(&folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let input = fs::read(entry.path())?;
+            kept.push(Kept { path: folder.join(entry.file_name()), input });
+        }
+    }
+    kept.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(kept)
+}
+
+/// Keeps an input that failed; the path, from the top of the repository.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn keep_failure(target: &Target, input: &[u8]) -> io::Result<PathBuf> {
+    keep("regressions", target, input)
+}
+
+/// Keeps an input to start from; the path, from the top of the repository.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn keep_start(target: &Target, input: &[u8]) -> io::Result<PathBuf> {
+    keep("corpus", target, input)
+}
+
+fn keep(folder: &str, target: &Target, input: &[u8]) -> io::Result<PathBuf> {
+    let folder = Path::new("fuzz").join(folder).join(target.name);
+    fs::create_dir_all(root().join(&folder))?;
+    let path = folder.join(format!("{:016x}", fingerprint(input)));
+    fs::write(root().join(&path), input)?;
+    Ok(path)
+}
+
+/// FNV-1a, so that an input has one name on every machine.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

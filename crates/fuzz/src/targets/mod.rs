@@ -1,0 +1,85 @@
+//! One target for each decoder that meets bytes of others.
+//!
+//! | target | the bytes are |
+//! |---|---|
+//! | `record` | a TCP connection, and how it is cut into reads |
+//! | `rpc-call` | a record: header, credential, and the arguments of whatever it calls |
+//! | `nfs-arguments`, `mount-arguments` | a procedure's number and its arguments |
+//! | `portmap` | what a port mapper answers |
+//! | `handle` | a file handle that a client sends back |
+//! | `superblock`, `group-block` | the shape of a disk, and one of its groups |
+//! | `inode`, `indirect-block`, `directory-chunk` | the metadata of files |
+//! | `volume-toml`, `duramen-toml` | what a person wrote |
+//!
+//! Disks are of both byte orders where the decoder is.
+
+mod directory;
+mod group;
+mod handle;
+mod indirect;
+mod inode;
+mod mount;
+mod nfs3;
+mod portmap;
+mod record;
+mod rpc;
+mod settings;
+mod superblock;
+
+use sim::Prng;
+
+/// A decoder under test.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called on the command line and in the folders of inputs.
+    pub name: &'static str,
+    /// Feeds the bytes to the decoder, and panics when it does not keep a promise.
+    pub check: fn(&[u8]),
+    /// Makes an input that is valid, or nearly so.
+    pub generate: fn(&mut Prng) -> Vec<u8>,
+    /// The longest input that damage makes, in bytes.
+    pub longest: usize,
+    /// What a case may allocate at once, beyond a multiple of its input, in bytes.
+    pub memory: usize,
+    /// How many cases the ordinary tests run.
+    pub slice: u64,
+}
+
+impl Target {
+    /// The target of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        TARGETS.iter().find(|target| target.name == name)
+    }
+
+    /// What a case with an input of this length may allocate at once, in bytes.
+    pub fn allowance(&self, length: usize) -> usize {
+        /// Decoding, encoding and comparing hold several copies of what was put in.
+        const COPIES: usize = 64;
+        self.memory + COPIES * length
+    }
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    record::TARGET,
+    rpc::TARGET,
+    nfs3::TARGET,
+    mount::TARGET,
+    portmap::TARGET,
+    handle::TARGET,
+    superblock::TARGET,
+    group::TARGET,
+    inode::TARGET,
+    indirect::TARGET,
+    directory::TARGET,
+    settings::VOLUME,
+    settings::SERVER,
+];
+
+/// Some bytes, mostly few.
+fn some_bytes(prng: &mut Prng, most: usize) -> Vec<u8> {
+    let most = 1 + prng.index(most);
+    let mut bytes = vec![0; prng.index(most + 1)];
+    prng.fill(&mut bytes);
+    bytes
+}
