@@ -6,7 +6,9 @@
 
 use nfs::nfs3::arguments::{ReaddirArgs, ReaddirplusArgs};
 use nfs::nfs3::results::{Entry, EntryPlus, ReaddirOk, ReaddirplusOk};
-use nfs::nfs3::{Failure, PostOp, ReaddirBudget, ReaddirplusBudget, Status, Verifier};
+use nfs::nfs3::{
+    EMPTY_LISTING, Failure, PostOp, ReaddirBudget, ReaddirplusBudget, Status, Verifier,
+};
 use vfs::{DirectoryEntry, Entries, FsError};
 
 use super::create::wire_handle;
@@ -44,7 +46,7 @@ pub(super) async fn readdir(caller: &Caller, args: ReaddirArgs<'_>) -> Answered<
     let answered = open(volume, sealed, granted, post_op).await?;
     Ok(answered.map(|outcome| {
         let listed = outcome?;
-        if listed.entries.is_empty() && !listed.eof {
+        if listed.entries.is_empty() && !(listed.eof && args.count >= EMPTY_LISTING) {
             return Err(too_small(listed.directory));
         }
         Ok(listed)
@@ -78,7 +80,7 @@ pub(super) async fn readdirplus(
     let answered = open(volume, sealed, granted, post_op).await?;
     Ok(answered.map(|outcome| {
         let listed = outcome?;
-        if listed.entries.is_empty() && !listed.eof {
+        if listed.entries.is_empty() && !(listed.eof && args.maxcount >= EMPTY_LISTING) {
             return Err(too_small(listed.directory));
         }
         Ok(listed)

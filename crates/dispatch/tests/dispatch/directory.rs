@@ -117,6 +117,19 @@ fn at_the_end_an_empty_listing_is_no_error() {
     assert!(end.reply.eof && end.reply.entries.0.is_empty());
 }
 
+/// Attributes, cookie verifier, the end of the list and `eof` take 104 bytes.
+#[test]
+fn a_count_for_not_even_an_empty_listing_is_too_small() {
+    let (mut house, root) = furnished();
+    let all = list(&mut house, &root, (0, cookieverf3::default()), 1 << 16).unwrap();
+    let end = (all.reply.entries.0.last().expect("not empty").cookie, all.cookieverf);
+    for (count, status) in [(103, nfsstat3::NFS3ERR_TOOSMALL), (104, nfsstat3::NFS3_OK)] {
+        assert_eq!(refusal(list(&mut house, &root, end, count)), status, "{count}");
+        let result = list_plus(&mut house, &root, end, (512, count));
+        assert_eq!(refusal(result), status, "{count}");
+    }
+}
+
 #[test]
 fn a_cookie_with_the_verifier_of_another_server_is_refused() {
     let (mut house, root) = furnished();

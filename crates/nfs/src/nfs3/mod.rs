@@ -22,7 +22,7 @@ pub use attributes::{
 pub use handle::{Handle, MAX_HANDLE};
 pub use outcome::{Failure, Outcome};
 pub use procedure::Procedure;
-pub use readdir_budget::{ReaddirBudget, ReaddirplusBudget};
+pub use readdir_budget::{EMPTY_LISTING, ReaddirBudget, ReaddirplusBudget};
 pub use status::Status;
 
 /// The version of the protocol.

@@ -11,6 +11,10 @@
 use super::{Attributes, MAX_HANDLE};
 use crate::xdr::{UNIT, opaque_size};
 
+/// What a listing without entries takes. A smaller count than this is
+/// [`Status::TooSmall`](super::Status::TooSmall), even where there is nothing to list.
+pub const EMPTY_LISTING: u32 = FRAME as u32;
+
 /// `bool` in front of an optional value, and its value.
 const POST_OP: usize = UNIT + Attributes::SIZE;
 
