@@ -99,6 +99,17 @@ impl Group {
         (blocks - old_blocks, fragments - old_fragments)
     }
 
+    /// Whether any of these fragments is held.
+    pub(super) fn holds_fragments(&self, first: usize, count: usize) -> bool {
+        let range = first as u64..(first + count) as u64;
+        !self.held_fragments.is_empty() && !bits::none_set(&self.held_fragments, range)
+    }
+
+    /// Whether this inode is held.
+    pub(super) fn holds_inode(&self, index: usize) -> bool {
+        !self.held_inodes.is_empty() && bits::is_set(&self.held_inodes, index as u64)
+    }
+
     /// Marks an inode as held or not; returns the change of free inodes.
     pub(super) fn hold_inode(&mut self, geometry: &Geometry, index: usize, held: bool) -> i64 {
         if self.held_inodes.is_empty() {

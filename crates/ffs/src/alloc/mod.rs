@@ -11,6 +11,8 @@
 //! 3. The counts here are those of what may be allocated; the counts on disk are derived from the
 //!    maps when a group is written.
 //! 4. A group with anything held has its buffer in memory.
+//! 5. A fragment or inode is given back by one Update at a time: a second one finds it held, and
+//!    the file that it belongs to corrupt.
 //!
 //! Placement is that of FFS: directories are spread over the groups, files go near their
 //! directory, blocks of a file follow each other, and a long file moves on to another group before
@@ -81,8 +83,25 @@ impl Drop for Promise {
     }
 }
 
-/// What an Update gave back; allocatable when it is durable (invariant 2).
-pub(crate) struct Freed(Run);
+/// What an Update gives back; allocatable when it is durable (invariant 2). Held from when it is
+/// planned: on a damaged disk two files may point at the same fragment, and only one of them can
+/// give it back (invariant 5).
+pub(crate) struct Freed {
+    run: Run,
+    allocator: Weak<Allocator>,
+    /// The Update was applied; what is held from then on is let go by [`Allocator::free`].
+    applied: Cell<bool>,
+}
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        if !self.applied.get()
+            && let Some(allocator) = self.allocator.upgrade()
+        {
+            allocator.release(self.run);
+        }
+    }
+}
 
 /// See the module's prose.
 pub(crate) struct Allocator {
@@ -201,7 +220,7 @@ impl Allocator {
     /// Gives fragments back with `update`.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when they are no data fragments or free already.
+    /// [`FsError::Corrupt`] when they are no data fragments, free already or about to be.
     pub(crate) async fn give_back(
         &self,
         update: &mut Update,
@@ -221,16 +240,19 @@ impl Allocator {
         if buffer.read(|image| (first..first + count).any(|bit| free(image, bit))) {
             return Err(FsError::Corrupt);
         }
+        if self.groups[group as usize].borrow().holds_fragments(first, count) {
+            return Err(FsError::Corrupt); // invariant 5
+        }
         let edit = Edit::Bits { map, first, count, value: true };
         update.push(Intent::MapGivenBack, &buffer, edit);
-        update.freed.push(Freed(Run::Fragments { group, first, count }));
+        update.freed.push(self.freed(Run::Fragments { group, first, count }));
         Ok(())
     }
 
     /// Gives an inode back with `update`.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when it is free already.
+    /// [`FsError::Corrupt`] when it is free already or about to be.
     pub(crate) async fn give_back_inode(
         &self,
         update: &mut Update,
@@ -243,21 +265,29 @@ impl Allocator {
         if !buffer.read(|image| bits::is_set(&image[map..], index as u64)) {
             return Err(FsError::Corrupt);
         }
+        if self.groups[group as usize].borrow().holds_inode(index) {
+            return Err(FsError::Corrupt); // invariant 5
+        }
         let edit = Edit::Bits { map, first: index, count: 1, value: false };
         update.push(Intent::MapGivenBack, &buffer, edit);
-        update.freed.push(Freed(Run::Inode { group, index }));
+        update.freed.push(self.freed(Run::Inode { group, index }));
         Ok(())
     }
 
-    /// An Update that frees this is about to be applied: hold it until it is durable.
+    fn freed(&self, run: Run) -> Freed {
+        self.hold(run);
+        Freed { run, allocator: self.this.clone(), applied: Cell::new(false) }
+    }
+
+    /// An Update that frees this is about to be applied: it stays held until that is durable.
     pub(crate) fn hold_freed(&self, freed: &Freed) {
-        self.count_leaving(freed.0, 1);
-        self.hold(freed.0);
+        self.count_leaving(freed.run, 1);
+        freed.applied.set(true);
     }
 
     /// Whether a buffer may have something left to write there, or an inode is freed.
     pub(crate) fn holds_metadata(&self, freed: &Freed) -> bool {
-        match freed.0 {
+        match freed.run {
             Run::Inode { .. } => true,
             Run::Fragments { group, first, .. } => {
                 self.home.cached(self.geometry().group_base(group) + first as u64).is_some()
@@ -267,11 +297,11 @@ impl Allocator {
 
     /// The Update is durable: what it freed may be used again.
     pub(crate) fn free(&self, freed: Freed) {
-        if let Run::Fragments { group, first, .. } = freed.0 {
+        if let Run::Fragments { group, first, .. } = freed.run {
             self.home.forget(self.geometry().group_base(group) + first as u64);
         }
-        self.count_leaving(freed.0, -1);
-        self.release(freed.0);
+        self.count_leaving(freed.run, -1);
+        self.release(freed.run);
     }
 
     /// A directory was made (1) or removed (-1) in the group of `ino`.

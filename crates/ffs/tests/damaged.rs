@@ -1,0 +1,73 @@
+//! A damaged disk on which two pointers name the same fragments: files are refused, one by one, and
+//! the rest is served.
+
+mod common;
+
+use common::volume::{fresh, reopen};
+use common::{MemoryDisk, World};
+use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ffs::mkfs::MkfsOptions;
+use vfs::{FileSystem, FsError, Stability};
+
+const SIZE: u64 = 16 << 20;
+
+fn options() -> MkfsOptions {
+    MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() }
+}
+
+/// Changes inodes behind the back of everybody; the hash fits.
+fn change_inode(disk: &MemoryDisk, ino: u64, change: impl FnOnce(&mut Dinode)) {
+    let mut superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
+    let geometry = Geometry::parse_any_order(&mut superblock).expect("our own disk");
+    let position = geometry.inode_position(ino);
+    let address = geometry.byte_address(position.fragment) + position.offset as u64;
+    let mut bytes = disk.bytes(address, 256);
+    let dinode = Dinode::at_mut(&mut bytes, 0);
+    change(dinode);
+    geometry.seal_inode(dinode);
+    disk.put(address, &bytes);
+}
+
+#[test]
+fn one_of_two_files_that_share_a_block_is_refused() {
+    let world = World::new(1);
+    world.run(async {
+        let (disk, volume) = fresh(&world, SIZE, &options()).await;
+        let root = volume.files.root();
+        let (one, two) = (volume.create(root, "one").await, volume.create(root, "two").await);
+        let (one, two) = (one.expect("room"), two.expect("room"));
+        for id in [one, two] {
+            volume.write(id, 0, vec![7; 40_000], Stability::FileSync).await.expect("room");
+        }
+        volume.files.shutdown().await.expect("the disk works");
+        let mut shared = [0.into(); 12];
+        change_inode(&disk, one.ino.0, |dinode| shared = dinode.direct);
+        change_inode(&disk, two.ino.0, |dinode| dinode.direct = shared);
+
+        let volume = reopen(&world, &disk).await;
+        let (first, second) = futures::join!(volume.resize(one, 0), volume.resize(two, 0));
+        let results = [first, second];
+        assert!(results.contains(&Ok(())), "{results:?}");
+        assert!(results.contains(&Err(FsError::Corrupt)), "{results:?}");
+        let other = volume.create(root, "other").await.expect("the rest is served");
+        volume.write(other, 0, vec![8; 9000], Stability::FileSync).await.expect("room");
+    });
+}
+
+#[test]
+fn a_file_that_points_twice_at_a_block_cannot_be_cut() {
+    let world = World::new(1);
+    world.run(async {
+        let (disk, volume) = fresh(&world, SIZE, &options()).await;
+        let root = volume.files.root();
+        let file = volume.create(root, "file").await.expect("room");
+        volume.write(file, 0, vec![7; 40_000], Stability::FileSync).await.expect("room");
+        volume.files.shutdown().await.expect("the disk works");
+        change_inode(&disk, file.ino.0, |dinode| dinode.direct[2] = dinode.direct[1]);
+
+        let volume = reopen(&world, &disk).await;
+        assert_eq!(volume.resize(file, 0).await, Err(FsError::Corrupt));
+        assert_eq!(volume.read(file).await.map(|data| data.len()), Ok(40_000));
+        volume.resize(file, 30_000).await.expect("nothing is wrong behind there");
+    });
+}
