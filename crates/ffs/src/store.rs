@@ -347,10 +347,20 @@ impl Ffs {
     ) -> Result<u64, FsError> {
         loop {
             match self.allocator.take_inode(update, parent, is_directory).await? {
-                FoundInode::Promised(ino) => return Ok(ino),
+                FoundInode::Promised(ino) if self.is_unused(ino).await? => return Ok(ino),
+                FoundInode::Promised(_) => self.allocator.withhold_inode(update),
                 FoundInode::Uninitialised(group) => self.initialise_inodes(group).await?,
             }
         }
+    }
+
+    /// Whether an inode is as free as its map says. On a damaged disk it may be a file.
+    async fn is_unused(&self, ino: u64) -> Result<bool, FsError> {
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        let size = geometry.block_size as usize;
+        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        Ok(buffer.read(|image| Dinode::at(image, position.offset).is_free()))
     }
 
     /// Gives a group one more block of inodes, and waits until that is durable: from then on a name

@@ -1,10 +1,11 @@
-//! A damaged disk on which two pointers name the same fragments: files are refused, one by one, and
-//! the rest is served.
+//! Damaged disks that open all the same: what is damaged is refused when it is met, file by file,
+//! and the rest is served.
 
 mod common;
 
 use common::volume::{fresh, reopen};
 use common::{MemoryDisk, World};
+use ffs::derive::bits;
 use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::mkfs::MkfsOptions;
 use vfs::{FileSystem, FsError, Stability};
@@ -15,10 +16,14 @@ fn options() -> MkfsOptions {
     MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() }
 }
 
-/// Changes inodes behind the back of everybody; the hash fits.
-fn change_inode(disk: &MemoryDisk, ino: u64, change: impl FnOnce(&mut Dinode)) {
+fn geometry(disk: &MemoryDisk) -> Geometry {
     let mut superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
-    let geometry = Geometry::parse_any_order(&mut superblock).expect("our own disk");
+    Geometry::parse_any_order(&mut superblock).expect("our own disk")
+}
+
+/// Changes an inode behind the back of everybody; the hash fits.
+fn change_inode(disk: &MemoryDisk, ino: u64, change: impl FnOnce(&mut Dinode)) {
+    let geometry = geometry(disk);
     let position = geometry.inode_position(ino);
     let address = geometry.byte_address(position.fragment) + position.offset as u64;
     let mut bytes = disk.bytes(address, 256);
@@ -26,6 +31,17 @@ fn change_inode(disk: &MemoryDisk, ino: u64, change: impl FnOnce(&mut Dinode)) {
     change(dinode);
     geometry.seal_inode(dinode);
     disk.put(address, &bytes);
+}
+
+/// Says in the map that an inode is free; the hash fits.
+fn free_in_map(disk: &MemoryDisk, ino: u64) {
+    let geometry = geometry(disk);
+    let group = geometry.group_of_inode(ino);
+    let address = geometry.byte_address(geometry.group_header_fragment(group));
+    let mut block = disk.bytes(address, geometry.group_block_size as usize);
+    bits::clear(geometry.maps.inodes_in_mut(&mut block), ino % geometry.inodes_per_group);
+    geometry.seal_group(&mut block);
+    disk.put(address, &block);
 }
 
 #[test]
@@ -69,5 +85,32 @@ fn a_file_that_points_twice_at_a_block_cannot_be_cut() {
         assert_eq!(volume.resize(file, 0).await, Err(FsError::Corrupt));
         assert_eq!(volume.read(file).await.map(|data| data.len()), Ok(40_000));
         volume.resize(file, 30_000).await.expect("nothing is wrong behind there");
+    });
+}
+
+#[test]
+fn a_file_that_the_map_says_is_free_is_not_made_another() {
+    let world = World::new(1);
+    world.run(async {
+        let (disk, volume) = fresh(&world, SIZE, &options()).await;
+        let root = volume.files.root();
+        let file = volume.create(root, "file").await.expect("room");
+        volume.write(file, 0, vec![7; 40_000], Stability::FileSync).await.expect("room");
+        volume.files.shutdown().await.expect("the disk works");
+        free_in_map(&disk, file.ino.0);
+
+        for look_first in [false, true] {
+            let volume = reopen(&world, &disk).await;
+            if look_first {
+                assert_eq!(volume.lookup(root, "file").await, Ok(file));
+            }
+            for name in ["a", "b", "c"] {
+                let made = volume.create(root, name).await.expect("others are free");
+                assert_ne!(made.ino, file.ino);
+                volume.remove(root, name).await.expect("it was made");
+            }
+            assert_eq!(volume.read(file).await, Ok(vec![7; 40_000]));
+            volume.files.shutdown().await.expect("the disk works");
+        }
     });
 }

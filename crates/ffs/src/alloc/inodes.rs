@@ -55,6 +55,13 @@ impl Allocator {
         Err(FsError::NoSpace)
     }
 
+    /// Takes the inode that was just taken out of `update` again: it is in use, whatever the map
+    /// says. Nobody is given it for as long as the volume is open.
+    pub(crate) fn withhold_inode(&self, update: &mut Update) {
+        update.items.pop().expect("the taking of its bit");
+        update.promises.pop().expect("its promise").withhold();
+    }
+
     /// The next inode of a loaded group that may be allocated.
     fn find_inode(&self, group: u64) -> Option<usize> {
         let geometry = self.geometry();

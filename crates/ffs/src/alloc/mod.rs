@@ -71,6 +71,14 @@ impl Promise {
     }
 }
 
+impl Promise {
+    /// What was promised turned out to be no good: nobody gets it for as long as the volume is
+    /// open.
+    fn withhold(self) {
+        self.kept.set(true);
+    }
+}
+
 impl Drop for Promise {
     fn drop(&mut self) {
         if !self.kept.get()
