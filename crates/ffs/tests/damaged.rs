@@ -44,6 +44,18 @@ fn free_in_map(disk: &MemoryDisk, ino: u64) {
     disk.put(address, &block);
 }
 
+/// The same of a fragment.
+fn free_fragment_in_map(disk: &MemoryDisk, fragment: u64) {
+    let geometry = geometry(disk);
+    let group = geometry.group_of_fragment(fragment);
+    let address = geometry.byte_address(geometry.group_header_fragment(group));
+    let mut block = disk.bytes(address, geometry.group_block_size as usize);
+    let bit = fragment - geometry.group_base(group);
+    bits::set(geometry.maps.fragments_in_mut(&mut block), bit);
+    geometry.seal_group(&mut block);
+    disk.put(address, &block);
+}
+
 #[test]
 fn one_of_two_files_that_share_a_block_is_refused() {
     let world = World::new(1);
@@ -112,5 +124,26 @@ fn a_file_that_the_map_says_is_free_is_not_made_another() {
             assert_eq!(volume.read(file).await, Ok(vec![7; 40_000]));
             volume.files.shutdown().await.expect("the disk works");
         }
+    });
+}
+
+#[test]
+fn a_directory_that_the_map_says_is_free_is_not_built_over() {
+    let world = World::new(1);
+    world.run(async {
+        let (disk, volume) = fresh(&world, 4 << 20, &options()).await;
+        let root = volume.files.root();
+        volume.create(root, "file").await.expect("room");
+        volume.files.shutdown().await.expect("the disk works");
+        let mut address = 0;
+        change_inode(&disk, root.ino.0, |dinode| address = dinode.direct[0].get() as u64);
+        free_fragment_in_map(&disk, address);
+
+        let volume = reopen(&world, &disk).await;
+        volume.lookup(root, "file").await.expect("it is there");
+        for name in ["a", "b", "c", "d"] {
+            volume.mkdir(root, name).await.expect("there is other room");
+        }
+        assert_eq!(volume.list(root).await.map(|names| names.len()), Ok(7));
     });
 }

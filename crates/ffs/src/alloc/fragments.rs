@@ -41,9 +41,13 @@ impl Allocator {
             }
             let buffer = self.group_buffer(group).await?;
             let goal = goal.filter(|_| step == 0);
-            let found = candidate.borrow_mut().find(geometry, goal, count as usize, may_break);
-            if let Some(first) = found {
+            let find = || candidate.borrow_mut().find(geometry, goal, count as usize, may_break);
+            while let Some(first) = find() {
                 let run = Run::Fragments { group, first, count: count as usize };
+                if self.is_metadata(group, first, count as usize) {
+                    self.hold(run); // for good: on a damaged disk the map may offer what is used
+                    continue;
+                }
                 update.promises.push(self.promise(run));
                 let map = geometry.maps.fragments.start;
                 let edit = Edit::Bits { map, first, count: count as usize, value: false };
@@ -78,7 +82,7 @@ impl Allocator {
         let per_block = geometry.fragments_per_block as usize;
         let bits = self.groups[group as usize].borrow().block_bits(geometry, start / per_block);
         let wanted = ((1_u16 << count) - 1) << (start % per_block);
-        if u16::from(bits) & wanted != wanted {
+        if u16::from(bits) & wanted != wanted || self.is_metadata(group, start, count) {
             return Ok(false);
         }
         let run = Run::Fragments { group, first: start, count };
@@ -90,6 +94,12 @@ impl Allocator {
             Edit::Bits { map, first: start, count, value: false },
         );
         Ok(true)
+    }
+
+    /// Whether a directory or an indirect block is known to lie there.
+    fn is_metadata(&self, group: u64, first: usize, count: usize) -> bool {
+        let first = self.geometry().group_base(group) + first as u64;
+        (first..first + count as u64).any(|address| self.home.cached(address).is_some())
     }
 
     /// Whether `update` may make the volume fuller by `count` fragments: a user leaves the reserve.
