@@ -10,10 +10,13 @@
 //! | `superblock`, `group-block` | the shape of a disk, and one of its groups |
 //! | `inode`, `indirect-block`, `directory-chunk` | the metadata of files |
 //! | `volume-toml`, `duramen-toml` | what a person wrote |
+//! | `disk` | damage of a whole disk, which is opened and used |
+//! | `server` | what a client does to the whole server |
 //!
 //! Disks are of both byte orders where the decoder is.
 
 mod directory;
+mod disk;
 mod group;
 mod handle;
 mod indirect;
@@ -23,6 +26,7 @@ mod nfs3;
 mod portmap;
 mod record;
 mod rpc;
+pub mod server;
 mod settings;
 mod superblock;
 
@@ -74,6 +78,8 @@ pub const TARGETS: &[Target] = &[
     directory::TARGET,
     settings::VOLUME,
     settings::SERVER,
+    disk::TARGET,
+    server::TARGET,
 ];
 
 /// Some bytes, mostly few.

@@ -1,0 +1,71 @@
+//! A damaged disk: it is refused, or opened and then used as far as it goes.
+//!
+//! The first byte says how it is opened, and whether it is repaired before; the rest are patches of a small disk with files of every
+//! kind, each of a structure that is chosen, and sealed if the patch says so, as somebody who means
+//! it would. What must hold: every verb ends, with an answer or an error, and none takes more
+//! memory than the disk can justify. A disk that the checker has repaired is one on which it finds
+//! nothing.
+
+mod garden;
+mod patch;
+mod walk;
+
+use ffs::OpenOptions;
+use ffs::check::{self, CheckOptions, Severity};
+use namespace::Namespace;
+use sim::{Disk, Executor, Prng};
+
+use super::Target;
+use crate::input::Input;
+
+pub(super) const TARGET: Target =
+    Target { name: "disk", check: use_it, generate, longest: 512, memory: 32 << 20, slice: 60 };
+
+fn use_it(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let choice = input.u8();
+    let (read_only, is_unclean) = (choice & 1 == 1, choice & 2 == 2);
+    let mut image = garden::with(|garden| garden.image.clone());
+    if is_unclean {
+        patch::make_unclean(&mut image);
+    }
+    while !input.is_empty() {
+        garden::with(|garden| patch::apply(garden, &mut image, &mut input));
+    }
+    let executor = Executor::new(choice.into());
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        if choice & 4 == 4 {
+            repair(&disk, &executor, choice & 8 == 8).await;
+        }
+        let options = OpenOptions { read_only, cache_bytes: 2 << 20 };
+        match ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await {
+            Err(error) => assert!(error.to_string().len() > 10, "{error}"),
+            Ok(opened) => walk::all(&Namespace::new(opened.engine)).await,
+        }
+    });
+}
+
+/// Repairs the disk, if that can be done, and looks again.
+async fn repair(disk: &Disk, executor: &Executor, full: bool) {
+    let runtime = executor.runtime();
+    let options = CheckOptions { repair: true, full, ..CheckOptions::default() };
+    let Ok(report) = check::check(disk, &runtime, &options, &mut |_| ()).await else { return };
+    if report.findings.unrepairable {
+        return;
+    }
+    let options = CheckOptions { repair: false, ..options };
+    let again = check::check(disk, &runtime, &options, &mut |_| ()).await;
+    let again = again.unwrap_or_else(|error| panic!("a disk that was repaired: {error}"));
+    let left = again.findings.list.iter().filter(|finding| finding.severity > Severity::Note);
+    let left: Vec<_> = left.map(ToString::to_string).collect();
+    assert!(left.is_empty(), "a disk that was repaired: {left:?}");
+}
+
+fn generate(prng: &mut Prng) -> Vec<u8> {
+    let mut input = vec![prng.below(16) as u8];
+    for _ in 0..1 + prng.below(4) {
+        patch::generate(prng, &mut input);
+    }
+    input
+}

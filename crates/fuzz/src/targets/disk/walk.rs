@@ -1,0 +1,113 @@
+//! Everything that a client could ask of a file system, of all that is found on it.
+//!
+//! Answers and errors are all the same here: what counts is that there is one.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use vfs::{
+    Access, Answer, CreateHow, Credentials, DirectoryEntry, Entries, FileSystem, Name, ObjectId,
+    Sealed, SetAttributes, Stability,
+};
+
+use super::garden::name;
+
+/// The most objects that are looked at.
+const MOST: usize = 60;
+/// The most listings of one directory.
+const MOST_LISTINGS: usize = 40;
+
+async fn answer<T, A>(sealed: Sealed<Answer<T, A>>) -> Option<T> {
+    sealed.open().await.ok()?.into_inner().result.ok()
+}
+
+/// Walks the tree, reads and changes everything, and stops.
+pub(super) async fn all(files: &impl FileSystem) {
+    let mut waiting = vec![files.root()];
+    let mut seen = BTreeSet::new();
+    while let Some(id) = waiting.pop().filter(|_| seen.len() < MOST) {
+        if !seen.insert((id.ino.0, id.generation)) {
+            continue;
+        }
+        look(files, id).await;
+        waiting.extend(list(files, id).await);
+    }
+    for (ino, generation) in seen {
+        change(files, ObjectId { ino: vfs::Ino(ino), generation }).await;
+    }
+    let _ = files.shutdown().await;
+}
+
+async fn look(files: &impl FileSystem, id: ObjectId) {
+    let who = Credentials::root();
+    let _ = files.getattr(id).await.open().await;
+    let _ = answer(files.access(&who, id, Access::default()).await).await;
+    if let Some(target) = answer(files.readlink(&who, id).await).await {
+        assert!(target.len() <= 65_536, "the target of a link has {} bytes", target.len());
+    }
+    for offset in [0, 4000, 49_000, 3 << 20, u64::MAX - 5] {
+        let read = answer(files.read(&who, id, offset, 70_000).await).await;
+        let length: usize = read.iter().flat_map(|read| &read.data).map(Bytes::len).sum();
+        assert!(length <= 70_000, "{length} bytes were read");
+    }
+    let _ = answer(files.fsstat(&who, id).await).await;
+    let _ = answer(files.pathconf(id).await).await;
+}
+
+/// All that a directory names, piece by piece.
+async fn list(files: &impl FileSystem, id: ObjectId) -> Vec<ObjectId> {
+    let who = Credentials::root();
+    let mut found = Vec::new();
+    let mut cookie = 0;
+    for _ in 0..MOST_LISTINGS {
+        let mut left = 20;
+        let mut accept = |_: &DirectoryEntry| {
+            left -= 1;
+            left > 0
+        };
+        let listed = files.readdir(&who, id, cookie, true, &mut accept).await;
+        let Some(Entries { entries, eof, .. }) = answer(listed).await else { break };
+        let Some(last) = entries.last().filter(|_| !eof) else {
+            found.extend(entries.into_iter().map(|entry| entry.id));
+            break;
+        };
+        assert!(last.cookie > cookie, "a listing gets on");
+        cookie = last.cookie;
+        found.extend(entries.into_iter().map(|entry| entry.id));
+    }
+    for text in [".", "..", "one", "file-3", "missing"] {
+        let looked = files.lookup(&who, id, &name(text)).await;
+        found.extend(answer(looked).await.map(|looked| looked.id));
+    }
+    found
+}
+
+async fn change(files: &impl FileSystem, id: ObjectId) {
+    let who = Credentials::root();
+    let how = CreateHow::Unchecked(SetAttributes::default());
+    let made = answer(files.create(&who, id, &name("new"), how).await).await;
+    let mode = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+    let _ = answer(files.mkdir(&who, id, &name("new-directory"), mode).await).await;
+    for target in made.map(|made| made.id).into_iter().chain([id]) {
+        for (offset, stability) in [(5, Stability::Unstable), (100_000, Stability::FileSync)] {
+            let data = vec![Bytes::from_static(&[7; 9000])];
+            let _ = answer(files.write(&who, target, offset, data, stability).await).await;
+        }
+        let _ = answer(files.commit(&who, target, 0, 0).await).await;
+        for size in [70_000, 3] {
+            let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            let _ = answer(files.setattr(&who, target, size, None).await).await;
+        }
+    }
+    let rename = |from: &str, to: &str| (name(from), name(to));
+    for (from, to) in [rename("new", "file-0"), rename("one", "moved"), rename("file-3", "new")] {
+        let _ = answer(files.rename(&who, id, &from, id, &to).await).await;
+    }
+    let _ = answer(files.link(&who, id, files.root(), &name("link")).await).await;
+    for text in ["file-0", "file-1", "far", "long-link", "new", "link"] {
+        let _: Option<()> = answer(files.remove(&who, id, &name(text)).await).await;
+    }
+    for text in ["new-directory", "moved", "three"] {
+        let _: Option<()> = answer(files.rmdir(&who, id, &Name::clone(&name(text))).await).await;
+    }
+}

@@ -1,0 +1,175 @@
+//! A server over a simulated disk, built as the program builds it, and a client that behaves.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use dispatch::{
+    Anonymous, Dispatcher, Export, Exports, Fsid, Limits, Rule, Squash, Volume, Volumes, Window,
+};
+use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::{Ffs, OpenOptions};
+use namespace::Namespace;
+use nfs::nfs3::Procedure;
+use nfs::xdr::Encoder;
+use nfs3_types::mount::mountres3;
+use nfs3_types::nfs3::{CREATE3res, GETATTR3res, MKDIR3res, Nfs3Result, READ3res, WRITE3res};
+use runtime::{Runtime, Timestamp};
+use sim::{Disk, Executor, Image};
+use vfs::FileSystem;
+
+use super::connection::{Connection, NOBODY};
+use super::results::whole;
+use crate::wire;
+
+/// Size of the disk, of a block and of a fragment, in bytes: one that is full soon, and a larger.
+pub(super) const SHAPES: [(u64, u64, u64); 2] = [(1 << 20, 4096, 512), (4 << 20, 8192, 1024)];
+
+/// The machine of the client that behaves.
+const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The machine of the one that does not.
+pub(super) const ABROAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
+
+/// A new file system on a disk of this shape.
+pub(super) fn new_disk(executor: &Executor, shape: (u64, u64, u64)) -> Rc<Disk> {
+    let (size, block_size, fragment_size) = shape;
+    let disk = Disk::new(executor, Image::zeroed(size));
+    let options = MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() };
+    let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+    let random = executor.runtime().random;
+    executor.block_on(mkfs(&*disk, &options, &*random, now)).expect("the disk holds it");
+    disk
+}
+
+/// Opens the file system on a disk.
+pub(super) async fn open(
+    executor: &Executor,
+    disk: Rc<Disk>,
+    read_only: bool,
+) -> Result<ffs::Opened, ffs::OpenError> {
+    let options = OpenOptions { read_only, cache_bytes: 4 << 20 };
+    ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await
+}
+
+/// A server without sockets.
+pub(super) struct Server {
+    pub(super) runtime: Runtime,
+    pub(super) dispatcher: Rc<Dispatcher>,
+    files: Rc<Namespace<Ffs>>,
+}
+
+impl Server {
+    pub(super) async fn start(executor: &Executor, disk: Rc<Disk>) -> Self {
+        let opened = open(executor, disk, false).await;
+        let opened = opened.unwrap_or_else(|error| panic!("{error}"));
+        let files = Rc::new(Namespace::new(opened.engine));
+        let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system: files.clone() };
+        let volumes = Volumes::new(vec![volume]).expect("one volume");
+        let limits = Limits { calls: 16, request_memory: 4 << 20, reply_memory: 4 << 20 };
+        let window = Window { bytes: 1 << 20, client_bytes: 1 << 20, ..Window::default() };
+        let runtime = executor.runtime();
+        let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports(), window, limits);
+        Self { runtime, dispatcher, files }
+    }
+
+    /// Waits for all calls and shuts the volume down.
+    pub(super) async fn stop(self) {
+        let _quiet = self.dispatcher.quiesce().await;
+        self.files.shutdown().await.expect("the disk works");
+    }
+}
+
+/// The client abroad is nobody, whoever it says it is.
+fn exports() -> Exports {
+    let (uid, gid) = NOBODY;
+    let rule = |network: &str, squash| Rule {
+        network: network.parse().expect("a network"),
+        writable: true,
+        squash,
+        anonymous: Anonymous { uid, gid },
+    };
+    let rules = vec![rule("127.0.0.0/8", Squash::None), rule("10.0.0.0/8", Squash::All)];
+    let mut exports = Exports::default();
+    exports.insert("data", Export::new(rules).expect("two networks"));
+    exports
+}
+
+/// The client that behaves: it has a file that nobody else may touch.
+pub(super) struct Neighbour {
+    connection: Connection,
+    file: Vec<u8>,
+    content: Vec<u8>,
+}
+
+impl Neighbour {
+    /// Mounts the volume, makes a directory for itself and one for everybody.
+    pub(super) async fn settle(server: &Server) -> Self {
+        let mut connection = Connection::new(server, HOME);
+        let path = wire::bytes_of(|to| to.opaque(b"/data"));
+        let root = match whole(&connection.mount(1, &path).await) {
+            mountres3::Ok(ok) => ok.fhandle.0.to_vec(),
+            mountres3::Err(status) => panic!("{status:?}"),
+        };
+        for (name, mode) in [("playground", 0o777), ("good", 0o700)] {
+            let made = connection.nfs(Procedure::Mkdir, |to| new(to, &root, name, mode)).await;
+            let made: MKDIR3res = whole(&made);
+            made.unwrap();
+        }
+        let good = connection.lookup(&root, "good").await;
+        let made = |to: &mut Encoder| {
+            to.opaque(&good);
+            to.opaque(b"file");
+            to.u32(1);
+            mode_alone(to, 0o600);
+        };
+        let made: CREATE3res = whole(&connection.nfs(Procedure::Create, made).await);
+        let file = made.unwrap().obj.unwrap().data.to_vec();
+        let mut neighbour = Self { connection, file, content: vec![1; 40_000] };
+        neighbour.write().await;
+        neighbour
+    }
+
+    async fn write(&mut self) {
+        let Self { connection, file, content } = self;
+        let written = connection.nfs(Procedure::Write, |to| {
+            to.opaque(file);
+            to.u64(0);
+            to.u32(content.len() as u32);
+            to.u32(2);
+            to.opaque(content);
+        });
+        let written: WRITE3res = whole(&written.await);
+        assert_eq!(written.unwrap().count as usize, content.len(), "all of it was written");
+    }
+
+    /// Reads all of its file, and writes something else in its place.
+    pub(super) async fn look(&mut self) {
+        let attributes = self.connection.nfs(Procedure::Getattr, |to| to.opaque(&self.file)).await;
+        let Nfs3Result::Ok(attributes) = whole::<GETATTR3res>(&attributes) else {
+            panic!("a good client's file is there");
+        };
+        assert_eq!(attributes.obj_attributes.size as usize, self.content.len());
+        let read = self.connection.nfs(Procedure::Read, |to| {
+            to.opaque(&self.file);
+            to.u64(0);
+            to.u32(1 << 20);
+        });
+        let read = read.await;
+        match whole::<READ3res<'_>>(&read) {
+            Nfs3Result::Ok(ok) => assert!(ok.data.as_ref() == self.content, "foreign bytes"),
+            Nfs3Result::Err((status, _)) => panic!("a good client cannot read: {status:?}"),
+        }
+        self.content.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+        self.write().await;
+    }
+}
+
+fn new(to: &mut Encoder, directory: &[u8], name: &str, mode: u32) {
+    to.opaque(directory);
+    to.opaque(name.as_bytes());
+    mode_alone(to, mode);
+}
+
+fn mode_alone(to: &mut Encoder, mode: u32) {
+    let attributes = nfs::nfs3::SetAttributes { mode: Some(mode), ..Default::default() };
+    wire::set_attributes(to, &attributes);
+}
