@@ -386,12 +386,15 @@ fn settings_out_of_range_do_not_cost_the_rest() {
 #[test]
 fn who_had_the_volume_is_told_and_taken_out() {
     let image = six_groups();
-    for (owner, mark) in [("sync", Mark::Policy("sync".to_owned())), ("fsck", Mark::Check)] {
+    let policy = Mark::Policy("sync".to_owned());
+    for (owner, mark, worst) in
+        [("sync", policy, Severity::Note), ("fsck", Mark::Check, Severity::Repairable)]
+    {
         let marked = changed(&image, true, |s| crate::mark::put(s, owner, 7));
         let (found, findings) = find_in(&marked);
         assert_eq!(found.mark, mark);
         assert_eq!(findings.count(Invariant::State), 2);
-        assert_eq!(findings.worst, Some(Severity::Note));
+        assert_eq!(findings.worst, Some(worst));
         let s = Superblock::of(&found.block);
         assert_eq!((s.clean, s.last_mount), (1, [0; 468]));
         assert_eq!(Mark::of(s), Mark::Clean);
