@@ -63,6 +63,17 @@ pub enum OpenError {
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] block::IoError),
+    /// The disk ends before the file system does.
+    #[error(
+        "the file system fills {needed} bytes, but the disk has only {size}: it was cut off, or \
+         not all of it was copied"
+    )]
+    Short {
+        /// Bytes of the file system.
+        needed: u64,
+        /// Bytes of the disk.
+        size: u64,
+    },
     /// Not stopped cleanly by another system.
     #[error(
         "the volume was not stopped cleanly, and not by this server: let the system that used it \
@@ -219,6 +230,10 @@ pub async fn open(
     let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
     let mut open = OpenSuperblock { block, last_mount: Vec::new() };
     let geometry = Rc::new(Geometry::parse_any_order(&mut open.block)?);
+    let (needed, size) = (geometry.byte_address(geometry.size), device.geometry().size);
+    if needed > size {
+        return Err(OpenError::Short { needed, size });
+    }
     let mut reason = read_only_reason(&geometry, open.superblock());
     if device.geometry().read_only && !options.read_only {
         reason = reason.or(Some(ReadOnlyReason::Device));

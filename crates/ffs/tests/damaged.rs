@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::volume::{fresh, reopen};
+use std::rc::Rc;
+
+use common::volume::{fresh, reopen, try_open};
 use common::{MemoryDisk, World};
 use ffs::derive::bits;
 use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
@@ -146,4 +148,17 @@ fn a_directory_that_the_map_says_is_free_is_not_built_over() {
         }
         assert_eq!(volume.list(root).await.map(|names| names.len()), Ok(7));
     });
+}
+
+#[test]
+fn a_disk_that_ends_before_its_file_system_is_refused_with_both_sizes() {
+    let world = World::new(8);
+    let (whole, volume) = world.run(fresh(&world, SIZE, &options()));
+    world.run(volume.files.shutdown()).expect("it stops");
+    let short = Rc::new(MemoryDisk::new(SIZE / 2));
+    short.put(0, &whole.bytes(0, (SIZE / 2) as usize));
+    let opened = world.run(try_open(world.runtime(), short));
+    let Err(error) = opened else { panic!("half a disk opened") };
+    let text = error.to_string();
+    assert!(text.contains("16777216") && text.contains("8388608"), "{text}");
 }
