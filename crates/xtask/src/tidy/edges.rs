@@ -17,6 +17,7 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
     (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
     (&["ffs", "lfs", "shadow", "namespace"], &["nfs", "dispatch"], "an engine knows no protocol"),
+    (&["duramen-torture"], &["tokio", "server"], "all of it runs in virtual time"),
     (&["xtask"], &["duramen", "server", "ffs"], "it meets the product as a stranger would"),
 ];
 

@@ -1,0 +1,26 @@
+//! The whole server in a world that is out to break it: clients that repeat themselves, a network
+//! that loses and delays, power that goes at any moment, and an account of who was told what.
+//!
+//! Everything happens in one thread and in virtual time, and everything follows from a seed. What
+//! is between the bytes of a connection and the bytes of the platter is what runs in production:
+//! `nfs::record`, `dispatch`, `namespace`, `ffs`. What is simulated is the disk and the network
+//! (`sim`), and the clients.
+//!
+//! # Layers
+//! * [`world`]: a server's machine with its disk, behind a network. It starts, loses its power,
+//!   and comes back on what its disk has kept.
+//! * [`client`]: an NFS client as a kernel has one. It keeps a call until it is answered, sends it
+//!   again with the same number, over another connection if need be, and keeps handles over
+//!   restarts of the server.
+//! * [`history`]: every call of every client: when it was made, how often it was sent and to which
+//!   boot of the server, and what was answered.
+//!
+//! A model of what a server may answer, and an explorer that looks for a run in which it does not,
+//! stand on these three and on nothing below them.
+//!
+//! Architecture invariant: no socket, no reactor, no real clock: it depends on neither tokio nor
+//! `server`, and nothing but a test or a chore depends on it.
+
+pub mod client;
+pub mod history;
+pub mod world;

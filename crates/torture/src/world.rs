@@ -1,0 +1,1 @@
+//! A server's machine with its disk, behind a network.
