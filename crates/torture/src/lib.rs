@@ -15,12 +15,13 @@
 //! * [`history`]: every call of every client: when it was made, how often it was sent and to which
 //!   boot of the server, and what was answered.
 //!
-//! A model of what a server may answer, and an explorer that looks for a run in which it does not,
-//! stand on these three and on nothing below them.
+//! * [`explore`]: short workloads, cut at every write in every way, on the file system alone: what
+//!   comes back is compared with a model.
 //!
 //! Architecture invariant: no socket, no reactor, no real clock: it depends on neither tokio nor
 //! `server`, and nothing but a test or a chore depends on it.
 
 pub mod client;
+pub mod explore;
 pub mod history;
 pub mod world;

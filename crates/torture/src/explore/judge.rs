@@ -1,0 +1,239 @@
+//! What may be there after a cut.
+//!
+//! Operations that were acknowledged are there. Each of those that were under way may be there or
+//! not; together they are there in some order in which they could have been done. Names, modes and
+//! link counts are all or nothing, but for a rename that was cut: it may show both names. Bytes are
+//! old or new, each for itself, and so is the size: those of a write that was cut, and those of
+//! UNSTABLE writes, which may be lost at any time before a COMMIT.
+//!
+//! docs/durability.md tells the same of the policy `sync`.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use vfs::FsError;
+
+use super::Style;
+use super::model::{Act, Model, Seen, View, What};
+use super::op::{Op, Stable};
+
+/// The operations of a workload, with what they were answered in the end.
+pub struct History {
+    /// In the order in which they were begun.
+    pub acts: Vec<(Act, Result<(), FsError>)>,
+    /// How they followed each other.
+    pub style: Style,
+}
+
+/// How far the operations were when the power went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// A bit for each operation that was begun.
+    pub begun: u32,
+    /// A bit for each that was acknowledged.
+    pub acknowledged: u32,
+}
+
+/// All contents that a file may have, by the number of the file in the model.
+type Versions = BTreeMap<usize, Possible>;
+
+/// The bytes of a file at several moments: each byte may be that of any, and so may the size.
+#[derive(Clone, Default)]
+struct Possible {
+    contents: Vec<Rc<Vec<u8>>>,
+    /// A part of an UNSTABLE write may be there without the rest: the size is somewhere between.
+    in_parts: bool,
+}
+
+/// A state that may be there.
+struct Candidate {
+    view: View,
+    versions: Versions,
+}
+
+impl History {
+    /// Whether `seen` may be there at a moment.
+    ///
+    /// # Errors
+    /// What may not be: the difference to the state with most in it.
+    pub fn allows(&self, seen: &View, moment: Moment) -> Result<(), String> {
+        let mut last = None;
+        for order in self.orders(moment) {
+            for candidate in self.candidates(&order, moment) {
+                match fits(seen, &candidate) {
+                    Ok(()) => return Ok(()),
+                    Err(reason) => last = Some(reason),
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| "no order of the operations gives their answers".into()))
+    }
+
+    /// The orders in which operations can have been done: all that were acknowledged, and any of
+    /// the others that were begun.
+    fn orders(&self, moment: Moment) -> Vec<Vec<usize>> {
+        let begun = (0..self.acts.len()).filter(|index| moment.begun >> index & 1 == 1);
+        let begun: Vec<usize> = begun.collect();
+        let mut orders = Vec::new();
+        for subset in 0..1_u32 << begun.len() {
+            let chosen = begun.iter().enumerate();
+            let chosen = chosen.filter(|(bit, _)| subset >> bit & 1 == 1).map(|(_, &index)| index);
+            let chosen: Vec<usize> = chosen.collect();
+            let holds_all = (0..self.acts.len())
+                .all(|index| moment.acknowledged >> index & 1 == 0 || chosen.contains(&index));
+            if holds_all && self.style == Style::OneByOne {
+                orders.push(chosen);
+            } else if holds_all {
+                permute(&chosen, &mut Vec::new(), &mut orders);
+            }
+        }
+        orders
+    }
+
+    /// The states that an order of operations may leave.
+    fn candidates(&self, order: &[usize], moment: Moment) -> Vec<Candidate> {
+        let is_acknowledged = |index: usize| moment.acknowledged >> index & 1 == 1;
+        let mut model = Model::before();
+        let mut versions = Versions::new();
+        note(&model.view(), &mut versions);
+        for &index in order {
+            let (act, told) = &self.acts[index];
+            let done = model.apply(act);
+            if is_acknowledged(index) && done != *told || !is_acknowledged(index) && done.is_err() {
+                return Vec::new(); // not in this order
+            }
+            if done.is_err() {
+                continue;
+            }
+            let possible = versions.entry(act.subject).or_default();
+            match act.op {
+                Op::Write(_, _, Stable::Commit) if is_acknowledged(index) => {
+                    *possible = Possible::default();
+                }
+                Op::Write(_, _, Stable::Unstable | Stable::Commit) => possible.in_parts = true,
+                // What is stable says nothing of the UNSTABLE bytes beside it.
+                Op::Write(..) | Op::Resize(..) if is_acknowledged(index) && !possible.in_parts => {
+                    *possible = Possible::default();
+                }
+                _ => {}
+            }
+            note(&model.view(), &mut versions);
+        }
+        let mut views = vec![model.view()];
+        for &index in order.iter().filter(|&&index| !is_acknowledged(index)) {
+            let act = &self.acts[index].0;
+            let cut: Vec<View> = views.iter().filter_map(|view| cut_rename(act, view)).collect();
+            views.extend(cut);
+        }
+        let candidate = |view| Candidate { view, versions: versions.clone() };
+        views.into_iter().map(candidate).collect()
+    }
+}
+
+/// What a rename leaves when it is cut: the old name of a file stays beside the new one; a
+/// directory may not have moved, while the empty one at its new name has lost that.
+fn cut_rename(act: &Act, view: &View) -> Option<View> {
+    let Op::Rename(from, to) = act.op else { return None };
+    let moved = view.get(to)?.clone();
+    let mut both = view.clone();
+    if moved.what != What::Directory {
+        if both.contains_key(from) {
+            return None;
+        }
+        both.insert(from.to_owned(), moved.clone());
+        let names = both.values_mut().filter(|seen| seen.file == moved.file);
+        names.for_each(|seen| seen.links += 1);
+        return Some(both);
+    }
+    let below: Vec<String> =
+        view.keys().filter(|path| path.starts_with(&format!("{to}/"))).cloned().collect();
+    for path in below {
+        let seen = both.remove(&path).expect("it is there");
+        both.insert(format!("{from}{}", &path[to.len()..]), seen);
+    }
+    both.remove(to);
+    both.insert(from.to_owned(), moved);
+    Some(both)
+}
+
+/// All orders of some operations.
+fn permute(rest: &[usize], done: &mut Vec<usize>, orders: &mut Vec<Vec<usize>>) {
+    if rest.is_empty() {
+        orders.push(done.clone());
+    }
+    for &next in rest {
+        let others: Vec<usize> = rest.iter().copied().filter(|&one| one != next).collect();
+        done.push(next);
+        permute(&others, done, orders);
+        done.pop();
+    }
+}
+
+/// Adds the contents of a state to what is possible.
+fn note(view: &View, versions: &mut Versions) {
+    for seen in view.values() {
+        let What::Regular(bytes) = &seen.what else { continue };
+        let known = versions.entry(seen.file).or_default();
+        if known.contents.last() != Some(bytes) {
+            known.contents.push(bytes.clone());
+        }
+    }
+}
+
+/// Whether what is seen is a state, up to the bytes of files.
+fn fits(seen: &View, candidate: &Candidate) -> Result<(), String> {
+    let state = &candidate.view;
+    for path in state.keys() {
+        if !seen.contains_key(path) {
+            return Err(format!("{path} is missing"));
+        }
+    }
+    // The numbers by which files are told apart differ; that two names are one file does not.
+    let mut same = BTreeMap::new();
+    for (path, one) in seen {
+        let Some(other) = state.get(path) else { return Err(format!("{path} is there")) };
+        if *same.entry(one.file).or_insert(other.file) != other.file {
+            return Err(format!("{path} is another file"));
+        }
+        fits_file(path, one, other, &candidate.versions)?;
+    }
+    Ok(())
+}
+
+fn fits_file(path: &str, seen: &Seen, state: &Seen, versions: &Versions) -> Result<(), String> {
+    if (seen.mode, seen.links) != (state.mode, state.links) {
+        let (found, expected) = ((seen.mode, seen.links), (state.mode, state.links));
+        return Err(format!("{path} has mode and links {found:?}, not {expected:?}"));
+    }
+    match (&seen.what, &state.what) {
+        (What::Regular(bytes), What::Regular(_)) => {
+            fits_bytes(bytes, &versions[&state.file]).map_err(|reason| format!("{path}: {reason}"))
+        }
+        (found, expected) if found == expected => Ok(()),
+        _ => Err(format!("{path} is something else")),
+    }
+}
+
+fn fits_bytes(bytes: &[u8], possible: &Possible) -> Result<(), String> {
+    let contents = &possible.contents;
+    if contents.iter().any(|one| one[..] == *bytes) {
+        return Ok(());
+    }
+    let sizes = || contents.iter().map(|one| one.len());
+    let size = bytes.len();
+    let between = possible.in_parts
+        && sizes().min().is_some_and(|least| least <= size)
+        && sizes().max().is_some_and(|most| size <= most);
+    if !between && !sizes().any(|one| one == size) {
+        return Err(format!("{size} bytes, which is none of {:?}", sizes().collect::<Vec<_>>()));
+    }
+    let foreign = bytes.iter().enumerate().find(|&(index, byte)| {
+        !contents.iter().any(|one| one.get(index).copied().unwrap_or(0) == *byte)
+    });
+    match foreign {
+        Some((index, byte)) => {
+            Err(format!("byte {index} is {byte:#04x}, which nobody wrote there"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,181 @@
+//! Operations of the workloads that are explored, and the list of them.
+//!
+//! The list follows ACE, the generator of CrashMonkey (OSDI 2018): a few files in two directories,
+//! and every operation of the protocol on every name for which it does something of its own. Here
+//! it is made for NFS: three ways to create, four kinds of stability, no fsync but COMMIT.
+
+use std::fmt;
+
+/// How a file is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Whether or not it is there.
+    Unchecked,
+    /// Only if it is not there.
+    Guarded,
+    /// Only if it is not there, or was made by this very call.
+    Exclusive,
+}
+
+/// Which bytes of a file are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// From its end on.
+    Append,
+    /// Around its middle, in the middle of sectors.
+    Overlap,
+    /// Behind its end, with a hole between.
+    Extend,
+}
+
+/// When a write has to be on stable storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stable {
+    /// Some time.
+    Unstable,
+    /// At a COMMIT that follows.
+    Commit,
+    /// The data, at once.
+    DataSync,
+    /// Everything, at once.
+    FileSync,
+}
+
+/// One operation. Paths are relative to the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// CREATE.
+    Create(&'static str, Mode),
+    /// MKDIR.
+    Mkdir(&'static str),
+    /// RMDIR.
+    Rmdir(&'static str),
+    /// WRITE, and COMMIT.
+    Write(&'static str, Part, Stable),
+    /// SETATTR of a size.
+    Resize(&'static str, u64),
+    /// SETATTR of a mode.
+    Chmod(&'static str, u16),
+    /// LINK of a file to a name.
+    Link(&'static str, &'static str),
+    /// SYMLINK with a target of so many bytes.
+    Symlink(&'static str, usize),
+    /// RENAME.
+    Rename(&'static str, &'static str),
+    /// REMOVE.
+    Remove(&'static str),
+}
+
+impl Op {
+    /// The last name of the first path.
+    pub fn last_name(&self) -> &'static str {
+        let path = match *self {
+            Op::Create(path, _)
+            | Op::Mkdir(path)
+            | Op::Rmdir(path)
+            | Op::Write(path, ..)
+            | Op::Resize(path, _)
+            | Op::Chmod(path, _)
+            | Op::Link(path, _)
+            | Op::Symlink(path, _)
+            | Op::Rename(path, _)
+            | Op::Remove(path) => path,
+        };
+        path.rsplit_once('/').map_or(path, |(_, name)| name)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// What is there before every workload: directories end with a slash; of files, the size in bytes.
+pub const BEFORE: &[(&str, usize)] = &[("A/", 0), ("B/", 0), ("foo", 6000), ("A/foo", 20_000)];
+
+/// The operations of which workloads are made.
+pub fn operations() -> Vec<Op> {
+    let mut list = Vec::new();
+    for path in ["bar", "A/bar"] {
+        for mode in [Mode::Unchecked, Mode::Guarded, Mode::Exclusive] {
+            list.push(Op::Create(path, mode));
+        }
+    }
+    list.extend([Op::Mkdir("A/C"), Op::Rmdir("B")]);
+    for path in ["foo", "A/foo"] {
+        for part in [Part::Append, Part::Overlap, Part::Extend] {
+            for stable in [Stable::Unstable, Stable::Commit, Stable::DataSync, Stable::FileSync] {
+                list.push(Op::Write(path, part, stable));
+            }
+        }
+    }
+    list.extend([("foo", 0), ("foo", 3000), ("A/foo", 60_000), ("A/foo", 700)].map(resize));
+    list.extend([Op::Chmod("foo", 0o600), Op::Chmod("A", 0o700)]);
+    for (from, to) in [
+        ("foo", "bar"),
+        ("foo", "A/bar"),
+        ("foo", "B/foo"),
+        ("foo", "A/foo"),
+        ("A/foo", "bar"),
+        ("A/foo", "A/bar"),
+    ] {
+        list.push(Op::Link(from, to));
+    }
+    for path in ["bar", "A/bar", "B/bar"] {
+        list.extend([Op::Symlink(path, 20), Op::Symlink(path, 200)]);
+    }
+    for (from, to) in [
+        ("foo", "bar"),
+        ("foo", "A/bar"),
+        ("foo", "A/foo"),
+        ("A/foo", "A/bar"),
+        ("A/foo", "bar"),
+        ("A/foo", "foo"),
+        ("A", "B"),
+    ] {
+        list.push(Op::Rename(from, to));
+    }
+    list.extend(["foo", "A/foo", "bar", "A/bar"].map(Op::Remove));
+    list
+}
+
+fn resize((path, size): (&'static str, u64)) -> Op {
+    Op::Resize(path, size)
+}
+
+/// The bytes that the `number`th operation of a workload writes: no other operation writes such a
+/// byte, and none is zero.
+pub fn payload(number: usize, length: usize) -> Vec<u8> {
+    let first = 1 + (number as u8 % 15) * 16;
+    (0..length).map(|index| first + (index / 512 % 16) as u8).collect()
+}
+
+/// Where a write goes in a file of `size` bytes, and how long it is.
+pub fn extent(part: Part, size: u64) -> (u64, usize) {
+    match part {
+        Part::Append => (size, 3000),
+        Part::Overlap => ((size / 2).saturating_sub(700), 1400),
+        Part::Extend => (size + 5000, 2000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_as_the_protocol_asks_for() {
+        let list = operations();
+        assert_eq!(list.len(), 61);
+        for (index, one) in list.iter().enumerate() {
+            assert!(!list[..index].contains(one), "{one} stands there twice");
+        }
+    }
+
+    #[test]
+    fn no_two_operations_write_the_same_bytes() {
+        let (one, two) = (payload(0, 9000), payload(1, 9000));
+        assert!(one.iter().all(|byte| !two.contains(byte) && *byte != 0));
+    }
+}
