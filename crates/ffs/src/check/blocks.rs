@@ -5,7 +5,9 @@
 //! is the walk's [`Purpose`].
 //!
 //! An indirect block of which half of the pointers and more are none is no indirect block: it is
-//! dropped with all that it says. A single bad pointer is cleared.
+//! dropped with all that it says. A single bad pointer is cleared. What that changes in an indirect
+//! block is done when all files were walked, and only where nobody else claims a block on the way:
+//! a file whose own pointer is wrong is led into blocks of others.
 //!
 //! What keeps a walk finite: a block that is claimed a second time is not entered, so that every
 //! block of the disk is entered once.
@@ -92,18 +94,47 @@ impl Walk {
     }
 }
 
+/// Indirect blocks, from the one that the inode names on; 0 for none.
+type Way = [u64; INDIRECT_POINTERS];
+
+/// A pointer in an indirect block that is to be cleared.
+pub(super) struct BadSlot {
+    /// Where it stands on the disk.
+    byte: u64,
+    /// How it was come by: the last block is the one that it stands in.
+    way: Way,
+}
+
 /// An indirect block that is to be read.
 #[derive(Clone, Copy)]
 struct Branch {
     /// Which walk of the batch.
     walk: usize,
     address: u64,
+    /// How it was come by: the last block is this one.
+    way: Way,
     /// Where the pointer to it stands.
     slot: Slot,
     /// Blocks of the file that one of its pointers covers.
     span: u64,
     /// The first block of the file that it covers.
     first: u64,
+}
+
+/// A way with one block more.
+fn longer(mut way: Way, address: u64) -> Way {
+    if let Some(free) = way.iter_mut().find(|block| **block == 0) {
+        *free = address;
+    }
+    way
+}
+
+/// A way without its last block.
+fn shorter(mut way: Way) -> Way {
+    if let Some(last) = way.iter_mut().rfind(|block| **block != 0) {
+        *last = 0;
+    }
+    way
 }
 
 impl Checker<'_> {
@@ -130,7 +161,7 @@ impl Checker<'_> {
             // A part of the level at a time: the images are in memory.
             for part in level.chunks(READS_IN_FLIGHT) {
                 for (branch, image) in self.read_branches(part).await? {
-                    self.enter(batch, branch, &image, purpose, &mut below).await?;
+                    self.enter(batch, branch, &image, purpose, &mut below);
                 }
                 self.read_data().await;
             }
@@ -226,7 +257,8 @@ impl Checker<'_> {
                 if !self.is_sound(&pointer, behind) {
                     self.clear_in(walk, &pointer, behind, purpose);
                 } else if self.meet(walk, &pointer, purpose) {
-                    level.push(Branch { walk: index, address, slot, span, first });
+                    let way = [address, 0, 0];
+                    level.push(Branch { walk: index, address, way, slot, span, first });
                 }
             }
             first += span * fan;
@@ -245,17 +277,17 @@ impl Checker<'_> {
     }
 
     /// Takes what an indirect block says.
-    async fn enter(
+    fn enter(
         &mut self,
         batch: &mut [Walk],
         branch: Branch,
         image: &[u64],
         purpose: Purpose,
         below: &mut Vec<Branch>,
-    ) -> Result<(), CheckError> {
+    ) {
         let walk = &mut batch[branch.walk];
         if purpose == Purpose::Claim && self.is_gone_wild(walk, image) {
-            return self.drop_branch(walk, branch, image).await;
+            return self.drop_branch(walk, branch, image);
         }
         let count = blocks_of(&self.geometry, &walk.dinode);
         let fan = self.geometry.pointers_per_indirect;
@@ -276,16 +308,16 @@ impl Checker<'_> {
             let behind = lbn >= count;
             if !self.is_sound(&pointer, behind) {
                 if self.blame(&pointer, behind, purpose, Invariant::IndirectPointers) {
-                    self.disk.put(byte, &[0; POINTER as usize]).await?;
+                    self.bad_slots.push(BadSlot { byte, way: branch.way });
                 }
                 continue;
             }
             if self.meet(walk, &pointer, purpose) && branch.span > 1 {
                 let span = branch.span / fan;
-                below.push(Branch { walk: branch.walk, address, slot, span, first: lbn });
+                let way = longer(branch.way, address);
+                below.push(Branch { walk: branch.walk, address, way, slot, span, first: lbn });
             }
         }
-        Ok(())
     }
 
     /// Whether a block that is pointed at as an indirect one holds something else.
@@ -300,12 +332,7 @@ impl Checker<'_> {
         wild > 2 && wild * 2 >= all
     }
 
-    async fn drop_branch(
-        &mut self,
-        walk: &mut Walk,
-        branch: Branch,
-        image: &[u64],
-    ) -> Result<(), CheckError> {
+    fn drop_branch(&mut self, walk: &mut Walk, branch: Branch, image: &[u64]) {
         let place = Place::inode(walk.ino).block(branch.first).fragment(branch.address);
         let found = format!("a block of which {} words are no pointers", image.len());
         let repair = "dropped the block, and what lay behind it";
@@ -317,18 +344,33 @@ impl Checker<'_> {
             "an indirect block",
             repair,
         ) {
-            return Ok(());
+            return;
         }
         self.doubted.insert(walk.ino);
         match branch.slot {
             Slot::Inode(index) => walk.dinode.indirect[index - DIRECT_POINTERS].set(0),
-            Slot::Disk(byte) => self.disk.put(byte, &[0; POINTER as usize]).await?,
+            Slot::Disk(byte) => self.bad_slots.push(BadSlot { byte, way: shorter(branch.way) }),
             Slot::Attribute(_) => unreachable!("attributes have no indirect blocks"),
         }
         let run = self.geometry.fragments_per_block;
         walk.held -= run;
         let range = branch.address..branch.address + run;
         bits::clear_range(&mut self.held, range);
+    }
+
+    /// Clears the bad pointers that were met, but for those in blocks that somebody else claims, or
+    /// that were come by through such: they are met again, unless the file loses the block.
+    ///
+    /// # Errors
+    /// [`CheckError::Device`].
+    pub(super) async fn clear_bad_slots(&mut self) -> Result<(), CheckError> {
+        let run = self.geometry.fragments_per_block;
+        for slot in std::mem::take(&mut self.bad_slots) {
+            let mut blocks = slot.way.into_iter().filter(|&address| address != 0);
+            if !blocks.any(|address| self.is_contested(address..address + run)) {
+                self.disk.put(slot.byte, &[0; POINTER as usize]).await?;
+            }
+        }
         Ok(())
     }
 

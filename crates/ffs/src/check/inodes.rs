@@ -27,7 +27,8 @@ struct Piece {
 impl Checker<'_> {
     pub(super) async fn read_inodes(&mut self) -> Result<(), CheckError> {
         self.check_snapshot_list();
-        self.take_inodes(Purpose::Claim, Phase::Inodes).await
+        self.take_inodes(Purpose::Claim, Phase::Inodes).await?;
+        self.clear_bad_slots().await
     }
 
     /// Walks all files again, to gather who claims what several claim.

@@ -70,7 +70,7 @@ use block::IoError;
 use runtime::Timestamp;
 
 use crate::layout::{BadSuperblock, Geometry};
-use blocks::Pointer;
+use blocks::{BadSlot, Pointer};
 use contest::Claim;
 use directories::{Directory, Mismatch};
 use overlay::Overlay;
@@ -282,6 +282,8 @@ struct Checker<'a> {
     /// A bit for each that several claim.
     contested: Option<Vec<u8>>,
     claims: Vec<Claim>,
+    /// What is to be cleared in indirect blocks.
+    bad_slots: Vec<BadSlot>,
     directories: BTreeMap<u64, Directory>,
     /// Directories without a first block.
     headless: Vec<u64>,

@@ -122,6 +122,7 @@ impl<'a> Checker<'a> {
             held: Vec::new(),
             contested: None,
             claims: Vec::new(),
+            bad_slots: Vec::new(),
             directories: BTreeMap::new(),
             headless: Vec::new(),
             mismatches: Vec::new(),
@@ -159,6 +160,7 @@ impl<'a> Checker<'a> {
         self.held = vec![0; self.geometry.size.div_ceil(8) as usize];
         self.contested = None;
         self.claims.clear();
+        self.bad_slots.clear();
         self.directories.clear();
         self.headless.clear();
         self.mismatches.clear();

@@ -1,0 +1,124 @@
+//! The checker where a repair could do harm: damage of one file that reaches into another, repairs
+//! that are cut, names and sizes that can be saved.
+
+mod common;
+
+use std::rc::Rc;
+
+use common::volume::{Volume, fresh, reopen};
+use common::{MemoryDisk, World, findings};
+use ffs::check::{CheckOptions, Report, check};
+use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ffs::mkfs::MkfsOptions;
+use vfs::{FileSystem, Stability};
+
+const SIZE: u64 = 8 << 20;
+const BLOCK: u64 = 4096;
+
+fn options() -> MkfsOptions {
+    MkfsOptions { block_size: BLOCK, fragment_size: 512, ..MkfsOptions::default() }
+}
+
+fn geometry_of(disk: &MemoryDisk) -> Geometry {
+    let superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
+    Geometry::parse_any_order(&mut superblock.clone()).expect("it was just made")
+}
+
+/// Offsets in a file, with what stands there.
+type Pieces<'a> = &'a [(u64, Vec<u8>)];
+
+/// A volume with these files in its root.
+fn volume_with(world: &World, files: &[(&str, Pieces<'_>)]) -> (Rc<MemoryDisk>, Geometry) {
+    let disk = world.run(async {
+        let (disk, volume) = fresh(world, SIZE, &options()).await;
+        let root = volume.files.root();
+        for (name, pieces) in files {
+            let file = volume.create(root, name).await.expect("new");
+            for (offset, data) in *pieces {
+                let write = volume.write(file, *offset, data.clone(), Stability::FileSync);
+                write.await.expect("there is room");
+            }
+        }
+        volume.files.shutdown().await.expect("it stops");
+        disk
+    });
+    let geometry = geometry_of(&disk);
+    (disk, geometry)
+}
+
+fn inode_byte(geometry: &Geometry, ino: u64) -> u64 {
+    let position = geometry.inode_position(ino);
+    geometry.byte_address(position.fragment) + position.offset as u64
+}
+
+fn inode(disk: &MemoryDisk, geometry: &Geometry, ino: u64) -> Dinode {
+    *Dinode::at(&disk.bytes(inode_byte(geometry, ino), 256), 0)
+}
+
+/// Reads, changes and seals an inode.
+fn change_inode(disk: &MemoryDisk, geometry: &Geometry, ino: u64, change: impl Fn(&mut Dinode)) {
+    let byte = inode_byte(geometry, ino);
+    let mut bytes = disk.bytes(byte, 256);
+    let dinode = Dinode::at_mut(&mut bytes, 0);
+    change(dinode);
+    geometry.seal_inode(dinode);
+    disk.put(byte, &bytes);
+}
+
+/// What `look` says of the volume, which is stopped afterwards.
+fn with_volume<T>(world: &World, disk: &Rc<MemoryDisk>, look: impl AsyncFnOnce(&Volume) -> T) -> T {
+    world.run(async {
+        let volume = reopen(world, disk).await;
+        let seen = look(&volume).await;
+        volume.files.shutdown().await.expect("it stops");
+        seen
+    })
+}
+
+fn ino_of(world: &World, disk: &Rc<MemoryDisk>, path: &[&str]) -> u64 {
+    with_volume(world, disk, async |volume| {
+        let mut id = volume.files.root();
+        for name in path {
+            id = volume.lookup(id, name).await.unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        }
+        id.ino.0
+    })
+}
+
+fn content(world: &World, disk: &Rc<MemoryDisk>, name: &str) -> Vec<u8> {
+    with_volume(world, disk, async |volume| {
+        let file = volume.lookup(volume.files.root(), name).await.expect("it has its name");
+        volume.read(file).await.expect("it is a file")
+    })
+}
+
+fn text(report: &Report) -> String {
+    report.findings.list.iter().map(|finding| format!("{finding}\n")).collect()
+}
+
+/// Repairs a disk. Afterwards there is nothing to find, by us or by another judge.
+fn repaired(world: &World, disk: &MemoryDisk, name: &str) -> Report {
+    let options = CheckOptions { repair: true, ..CheckOptions::default() };
+    let report = world.run(check(disk, &world.runtime(), &options, &mut |_| ()));
+    let report = report.unwrap_or_else(|error| panic!("{name}: {error}"));
+    if let Some(judged) = findings(disk, name) {
+        assert_eq!(judged, "", "{name}: after the repair of\n{}", text(&report));
+    }
+    report
+}
+
+#[test]
+fn a_stray_indirect_pointer_changes_no_data_of_another_file() {
+    let world = World::new(1);
+    let mut words = vec![0; BLOCK as usize];
+    words[..8].copy_from_slice(&0xdead_beef_dead_beef_u64.to_le_bytes());
+    words[8 * 100..8 * 101].copy_from_slice(&7_u64.to_le_bytes());
+    let files: [(&str, &[_]); 2] =
+        [("stray", &[(0, vec![b's'; 70_000])]), ("well", &[(0, words.clone())])];
+    let (disk, geometry) = volume_with(&world, &files);
+    let (stray, well) = (ino_of(&world, &disk, &["stray"]), ino_of(&world, &disk, &["well"]));
+    let victim = inode(&disk, &geometry, well).direct[0];
+    change_inode(&disk, &geometry, stray, |dinode| dinode.indirect[0] = victim);
+    let report = repaired(&world, &disk, "stray");
+    assert!(content(&world, &disk, "well") == words, "{}", text(&report));
+}
