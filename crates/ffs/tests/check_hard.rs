@@ -6,7 +6,7 @@ mod common;
 use std::rc::Rc;
 
 use common::volume::{Volume, fresh, reopen};
-use common::{MemoryDisk, World, findings};
+use common::{Event, MemoryDisk, World, findings};
 use ffs::check::{CheckOptions, Report, check};
 use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::mkfs::MkfsOptions;
@@ -65,6 +65,15 @@ fn change_inode(disk: &MemoryDisk, geometry: &Geometry, ino: u64, change: impl F
     disk.put(byte, &bytes);
 }
 
+/// The byte of the disk at which an entry of the root begins.
+fn entry_byte(disk: &MemoryDisk, geometry: &Geometry, name: &str) -> u64 {
+    let start = geometry.byte_address(inode(disk, geometry, 2).direct[0].get() as u64);
+    let chunk = disk.bytes(start, 512);
+    let name = [name.as_bytes(), b"\0"].concat();
+    let at = chunk.windows(name.len()).position(|bytes| bytes == name).expect("it is there");
+    start + at as u64 - 8
+}
+
 /// What `look` says of the volume, which is stopped afterwards.
 fn with_volume<T>(world: &World, disk: &Rc<MemoryDisk>, look: impl AsyncFnOnce(&Volume) -> T) -> T {
     world.run(async {
@@ -121,4 +130,40 @@ fn a_stray_indirect_pointer_changes_no_data_of_another_file() {
     change_inode(&disk, &geometry, stray, |dinode| dinode.indirect[0] = victim);
     let report = repaired(&world, &disk, "stray");
     assert!(content(&world, &disk, "well") == words, "{}", text(&report));
+}
+
+/// The disk with every set of the sectors of its first stage of writes.
+fn cut_in_first_stage(before: &[u8], events: &[Event]) -> Vec<Rc<MemoryDisk>> {
+    let mut sectors = Vec::new();
+    for event in events.iter().take_while(|event| !matches!(event, Event::Flush)) {
+        let Event::Write(offset, bytes) = event else { continue };
+        let each = bytes.chunks_exact(512).enumerate();
+        sectors.extend(each.map(|(index, bytes)| (offset + 512 * index as u64, bytes)));
+    }
+    let cut = |set: u32| {
+        let disk = MemoryDisk::new(before.len() as u64);
+        disk.put(0, before);
+        let written = sectors.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
+        written.for_each(|(_, (at, bytes))| disk.put(*at, bytes));
+        Rc::new(disk)
+    };
+    (0..1 << sectors.len()).map(cut).collect()
+}
+
+#[test]
+fn a_cut_in_the_mark_of_a_repair_frees_no_file_that_lost_its_name() {
+    let world = World::new(1);
+    let (disk, geometry) = volume_with(&world, &[("a", &[(0, vec![b'a'; 5000])])]);
+    let ino = ino_of(&world, &disk, &["a"]);
+    disk.put(entry_byte(&disk, &geometry, "a"), &[0; 4]);
+    let before = disk.bytes(0, SIZE as usize);
+    let history = disk.events().len();
+    repaired(&world, &disk, "nameless");
+    let disks = cut_in_first_stage(&before, &disk.events()[history..]);
+    assert!(disks.len() > 1, "the first stage writes something");
+    for (set, disk) in disks.iter().enumerate() {
+        let report = repaired(&world, disk, "torn");
+        assert_eq!((report.freed, report.reconnected), (0, 1), "{set:#b}: {}", text(&report));
+        assert_eq!(ino_of(&world, disk, &["lost+found", &format!("#{ino}")]), ino);
+    }
 }

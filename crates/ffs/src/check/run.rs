@@ -12,7 +12,9 @@ use super::{
     CheckError, CheckOptions, Checker, Log, Orphans, Phase, Progress, Report, Severity, copies,
 };
 use crate::derive::bits;
-use crate::layout::{ByteOrder, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
+use crate::layout::{
+    ByteOrder, Geometry, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
+};
 use crate::policy::sync::Sync;
 use crate::{OpenError, mark};
 
@@ -217,9 +219,14 @@ impl<'a> Checker<'a> {
         let mut marked = self.superblock.clone();
         mark::put(Superblock::of_mut(&mut marked), mark::CHECK, runtime.random.next_u64());
         self.geometry.seal_superblock(&mut marked);
-        let marked = block::Buffer::copied(&marked[..size]).freeze();
-        device.write(SUPERBLOCK_ADDRESS, vec![marked], Durability::Plain).await?;
-        device.flush().await?;
+        // First the sector of the mark and of *clean*: a flag without them would say that a policy
+        // of ours had the volume, and what has lost its name would be freed.
+        let first = u64::from(device.geometry().logical_sector_size).max(SECTOR_SIZE) as usize;
+        for part in [first.min(size), size] {
+            let marked = block::Buffer::copied(&marked[..part]).freeze();
+            device.write(SUPERBLOCK_ADDRESS, vec![marked], Durability::Plain).await?;
+            device.flush().await?;
+        }
 
         Superblock::of_mut(&mut self.superblock).time.set(self.now.seconds);
         self.geometry.seal_superblock(&mut self.superblock);
