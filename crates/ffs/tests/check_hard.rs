@@ -5,9 +5,10 @@ mod common;
 
 use std::rc::Rc;
 
-use common::volume::{Volume, fresh, reopen};
+use common::volume::{Volume, fresh, reopen, try_open};
 use common::{Event, MemoryDisk, World, findings};
-use ffs::check::{CheckOptions, Report, check};
+use ffs::OpenError;
+use ffs::check::{CheckOptions, FINDINGS_KEPT, Report, check};
 use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
@@ -166,4 +167,45 @@ fn a_cut_in_the_mark_of_a_repair_frees_no_file_that_lost_its_name() {
         assert_eq!((report.freed, report.reconnected), (0, 1), "{set:#b}: {}", text(&report));
         assert_eq!(ino_of(&world, disk, &["lost+found", &format!("#{ino}")]), ino);
     }
+}
+
+#[test]
+fn damage_behind_many_findings_is_not_taken_for_a_cut() {
+    const FILES: u64 = 200;
+    let world = World::new(1);
+    let disk = world.run(async {
+        let (disk, volume) = fresh(&world, 4 * SIZE, &options()).await;
+        let root = volume.files.root();
+        for index in 0..FILES {
+            let file = volume.create(root, &format!("f{index}")).await.expect("new");
+            let data = vec![b'f'; BLOCK as usize];
+            let write = volume.write(file, 12 * BLOCK, data, Stability::FileSync);
+            write.await.expect("there is room");
+        }
+        volume.settle().await;
+        disk // as a cut leaves it
+    });
+    let geometry = geometry_of(&disk);
+    let root = inode(&disk, &geometry, 2);
+    let start = geometry.byte_address(root.direct[0].get() as u64);
+    let mut files = 0;
+    for ino in 3..geometry.inode_count() {
+        let dinode = inode(&disk, &geometry, ino);
+        if dinode.size.get() != 13 * BLOCK || dinode.is_free() {
+            continue;
+        }
+        // All slots behind the end of the file hold a pointer.
+        let tree = geometry.byte_address(dinode.indirect[0].get() as u64);
+        let pointer = disk.bytes(tree, 8);
+        disk.put(tree, &pointer.repeat(BLOCK as usize / 8));
+        files += 1;
+    }
+    assert_eq!(files, FILES);
+    assert!(FILES * (BLOCK / 8 - 1) > FINDINGS_KEPT as u64);
+    // And the type of the first entry behind the dots is wrong, which no cut leaves.
+    disk.put(start + 24 + 6, &[1]);
+    let before = disk.bytes(0, 4 * SIZE as usize);
+    let opened = world.run(try_open(world.runtime(), disk.clone()));
+    assert!(matches!(opened.map(|_| ()), Err(OpenError::Damaged(_))), "it was opened");
+    assert!(disk.bytes(0, 4 * SIZE as usize) == before, "something was written");
 }

@@ -82,14 +82,15 @@ pub(crate) async fn recover(
         CheckError::Device(error) => OpenError::Device(error),
         other => OpenError::Damaged(other.to_string()),
     })?;
-    let damage = checker
-        .log
-        .findings
-        .list
-        .iter()
-        .find(|finding| !finding.invariant.may_be_cut() && finding.severity > Severity::Note);
-    if let Some(damage) = damage {
-        return Err(OpenError::Damaged(damage.to_string()));
+    let findings = &checker.log.findings;
+    if findings.damaged {
+        // The list may have ended before.
+        let damage = findings
+            .list
+            .iter()
+            .find(|finding| !finding.invariant.may_be_cut() && finding.severity > Severity::Note);
+        let damage = damage.map_or_else(|| "in many places".to_owned(), ToString::to_string);
+        return Err(OpenError::Damaged(damage));
     }
     checker.disk.write().await?;
     Ok(checker.into_report())
