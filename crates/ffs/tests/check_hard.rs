@@ -8,7 +8,7 @@ use std::rc::Rc;
 use common::volume::{Volume, fresh, reopen, try_open};
 use common::{Event, MemoryDisk, World, findings};
 use ffs::OpenError;
-use ffs::check::{CheckOptions, FINDINGS_KEPT, Report, check};
+use ffs::check::{CheckOptions, FINDINGS_KEPT, Invariant, Report, check};
 use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
@@ -167,6 +167,21 @@ fn a_cut_in_the_mark_of_a_repair_frees_no_file_that_lost_its_name() {
         assert_eq!((report.freed, report.reconnected), (0, 1), "{set:#b}: {}", text(&report));
         assert_eq!(ino_of(&world, disk, &["lost+found", &format!("#{ino}")]), ino);
     }
+}
+
+#[test]
+fn a_name_of_nothing_takes_no_name_from_a_file() {
+    let world = World::new(1);
+    let files: [(&str, &[_]); 2] = [("n1", &[(0, vec![1; 10])]), ("n2", &[(0, vec![2; 20])])];
+    let (disk, geometry) = volume_with(&world, &files);
+    let kept = ino_of(&world, &disk, &["n2"]);
+    let (first, second) = (entry_byte(&disk, &geometry, "n1"), entry_byte(&disk, &geometry, "n2"));
+    disk.put(second + 8, b"n1");
+    disk.put(first, &(kept as u32 + 1).to_le_bytes()); // a free inode
+    let report = repaired(&world, &disk, "nothing");
+    assert_eq!(report.findings.count(Invariant::EntryTarget), 1, "{}", text(&report));
+    assert_eq!(report.findings.count(Invariant::DuplicateName), 0, "{}", text(&report));
+    assert_eq!(ino_of(&world, &disk, &["n1"]), kept);
 }
 
 #[test]

@@ -307,6 +307,17 @@ impl Checker<'_> {
             }
             return Ok(());
         }
+        let whiteout = entry.ino == WHITEOUT_INODE && entry.kind == WHITEOUT_TYPE;
+        // First what names nothing: it must not cost a file the same name.
+        if !whiteout && self.table.get(entry.ino).is_none() {
+            let found = format!("inode {}, which is free", entry.ino);
+            let repair = "took the entry away";
+            let invariant = Invariant::EntryTarget;
+            if self.log.find(invariant, Loss, place(), found, "a file", repair) {
+                self.drop_entry(byte).await?;
+            }
+            return Ok(());
+        }
         if !reading.names.insert(entry.name.clone()) {
             let repair = "took the second one away";
             let invariant = Invariant::DuplicateName;
@@ -314,17 +325,7 @@ impl Checker<'_> {
                 return self.drop_entry(byte).await;
             }
         }
-        let whiteout = entry.ino == WHITEOUT_INODE && entry.kind == WHITEOUT_TYPE;
-        if whiteout {
-            return Ok(());
-        }
-        let Some(slot) = self.table.get_mut(entry.ino) else {
-            let found = format!("inode {}, which is free", entry.ino);
-            let repair = "took the entry away";
-            let invariant = Invariant::EntryTarget;
-            if self.log.find(invariant, Loss, place(), found, "a file", repair) {
-                self.drop_entry(byte).await?;
-            }
+        let Some(slot) = self.table.get_mut(entry.ino).filter(|_| !whiteout) else {
             return Ok(());
         };
         if kind_of_bits(entry.kind) != Some(slot.kind) {
