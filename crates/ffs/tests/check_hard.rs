@@ -185,6 +185,44 @@ fn a_name_of_nothing_takes_no_name_from_a_file() {
 }
 
 #[test]
+fn a_size_beyond_all_pointers_costs_nothing_that_trees_hold() {
+    let world = World::new(1);
+    let (disk, geometry) = volume_with(&world, &[("b", &[(0, vec![b'b'; 70_000])])]);
+    let ino = ino_of(&world, &disk, &["b"]);
+    change_inode(&disk, &geometry, ino, |dinode| dinode.size.set(70_000 | 1 << 60));
+    let report = repaired(&world, &disk, "size");
+    assert_eq!(report.findings.count(Invariant::InodeSize), 1, "{}", text(&report));
+    let content = content(&world, &disk, "b");
+    assert_eq!(content.len() as u64, 70_000_u64.next_multiple_of(BLOCK));
+    assert!(content[..70_000] == vec![b'b'; 70_000]);
+}
+
+#[test]
+fn a_directory_of_impossible_size_keeps_its_blocks() {
+    let world = World::new(1);
+    let names: Vec<String> = (0..300).map(|index| format!("{index:0200}")).collect();
+    let files: Vec<(&str, Pieces<'_>)> =
+        names.iter().map(|name| (name.as_str(), &[][..])).collect();
+    let (disk, geometry) = volume_with(&world, &files);
+    assert!(inode(&disk, &geometry, 2).indirect[0].get() != 0, "it has a tree");
+    change_inode(&disk, &geometry, 2, |dinode| dinode.size.set(dinode.size.get() | 1 << 40));
+    let report = repaired(&world, &disk, "long");
+    assert_eq!(report.reconnected, 0, "{}", text(&report));
+    ino_of(&world, &disk, &[&names[299]]);
+}
+
+#[test]
+fn a_file_that_begins_with_a_hole_is_not_taken_for_a_socket() {
+    let world = World::new(1);
+    let (disk, geometry) = volume_with(&world, &[("s", &[(2 * BLOCK, vec![b's'; 5000])])]);
+    let ino = ino_of(&world, &disk, &["s"]);
+    change_inode(&disk, &geometry, ino, |dinode| dinode.mode.set(0o140_644)); // one bit
+    let report = repaired(&world, &disk, "socket");
+    assert_eq!(report.findings.count(Invariant::InodeType), 1, "{}", text(&report));
+    assert_eq!(content(&world, &disk, "s")[2 * BLOCK as usize..], vec![b's'; 5000]);
+}
+
+#[test]
 fn damage_behind_many_findings_is_not_taken_for_a_cut() {
     const FILES: u64 = 200;
     let world = World::new(1);

@@ -158,7 +158,8 @@ fn mend_free(ino: u64, dinode: &mut Dinode, log: &mut Log) {
 /// Gives an inode a type that fits its other fields, where its own does not.
 fn mend_type(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) {
     let size = dinode.size.get();
-    let points = dinode.direct[0].get() != 0
+    // A file may begin with a hole.
+    let points = pointers(geometry, dinode).any(|(address, _)| address != 0)
         && pointers(geometry, dinode)
             .all(|(address, run)| is_pointer(geometry, dinode, address, run));
     let contradiction = match dinode.kind() {
@@ -209,7 +210,7 @@ fn mend_size(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
     let largest = largest(geometry, kind);
     let place = Place::inode(ino).named("di_size");
     if size > largest {
-        let wanted = reach(geometry, dinode).min(largest);
+        let wanted = reach_of_all(geometry, kind, dinode);
         let repair = "set it to what the pointers reach";
         if log.find(Invariant::InodeSize, Repairable, place, size, wanted, repair) {
             dinode.size.set(wanted);
@@ -222,6 +223,20 @@ fn mend_size(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
         if log.find(Invariant::InodeSize, Repairable, place, size, wanted, repair) {
             dinode.size.set(wanted);
         }
+    }
+}
+
+/// The size to begin with where the own one cannot be: with trees the largest, which is cut off at
+/// the last block, or a directory's first hole, once that is known; else where the direct pointers
+/// end.
+fn reach_of_all(geometry: &Geometry, kind: FileKind, dinode: &Dinode) -> u64 {
+    let legal = |address: u64| geometry.is_data_run(address, geometry.fragments_per_block);
+    let trees = dinode.indirect.iter().any(|root| legal(root.get() as u64));
+    let largest = largest(geometry, kind);
+    match kind {
+        FileKind::Regular if trees => largest,
+        FileKind::Directory if trees => largest / 512 * 512,
+        _ => reach(geometry, dinode).min(largest),
     }
 }
 
