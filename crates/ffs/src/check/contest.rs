@@ -10,6 +10,7 @@
 //! block and the other gets a copy, so that the file that was right is as it was; both are listed.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use vfs::FileKind;
 
@@ -58,18 +59,22 @@ impl Checker<'_> {
             claim.weight = self.weigh(claim).await?;
         }
         claims.sort_by_key(|claim| (Reverse(claim.weight), claim.pointer.ino, claim.pointer.lbn));
-        let mut kept: Vec<Claim> = Vec::new();
-        let mut taken = vec![0; self.held.len()];
+        // What only the loser's way leads to from here was not walked: it looks free.
+        let all_walked = claims.iter().all(|claim| claim.pointer.role != Role::Indirect);
+        // By their first fragments; they do not overlap.
+        let mut kept: BTreeMap<u64, Claim> = BTreeMap::new();
         let mut settled = false;
         for claim in claims {
-            if bits::none_set(&taken, claim.range()) {
-                bits::set_range(&mut taken, claim.range());
-                kept.push(claim);
+            let range = claim.range();
+            let before = kept.range(..range.end).next_back();
+            let winner = before.map(|(_, kept)| kept).filter(|kept| kept.range().end > range.start);
+            let Some(winner) = winner.cloned() else {
+                kept.insert(range.start, claim);
                 continue;
+            };
+            if all_walked || !is_tie(&claim, &winner) {
+                settled |= self.lose(&claim, &winner).await?;
             }
-            let winner = kept.iter().find(|kept| overlap(&kept.range(), &claim.range()));
-            let winner = winner.expect("its fragments are taken").clone();
-            settled |= self.lose(&claim, &winner).await?;
         }
         Ok(settled)
     }
@@ -112,10 +117,7 @@ impl Checker<'_> {
     /// Takes the block away from a claim.
     async fn lose(&mut self, claim: &Claim, winner: &Claim) -> Result<bool, CheckError> {
         let pointer = claim.pointer;
-        let tie = claim.weight == winner.weight
-            && pointer.role == Role::Data
-            && claim.kind != Some(FileKind::Directory);
-        let copy = if tie { self.fresh(pointer.run) } else { None };
+        let copy = if is_tie(claim, winner) { self.fresh(pointer.run) } else { None };
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
         let found = format!("a block that inode {} claims as well", winner.pointer.ino);
         let expected = "a block of its own";
@@ -184,8 +186,11 @@ impl Checker<'_> {
     }
 }
 
-fn overlap(one: &std::ops::Range<u64>, other: &std::ops::Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
+/// Whether a claim on data weighs as much as that to which it loses.
+fn is_tie(claim: &Claim, winner: &Claim) -> bool {
+    claim.weight == winner.weight
+        && claim.pointer.role == Role::Data
+        && claim.kind != Some(FileKind::Directory)
 }
 
 /// How much a block looks like one of this directory.
