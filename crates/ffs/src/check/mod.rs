@@ -182,11 +182,13 @@ struct Log {
     without: Option<Invariant>,
     /// Findings of this round.
     in_round: u64,
+    /// What was left as it is: every round comes by it again.
+    left: BTreeSet<(Invariant, Place)>,
 }
 
 impl Log {
     fn new(without: Option<Invariant>) -> Self {
-        Self { findings: Findings::default(), without, in_round: 0 }
+        Self { findings: Findings::default(), without, in_round: 0, left: BTreeSet::new() }
     }
 
     /// Notes that an invariant is broken. Says whether that is to be repaired.
@@ -224,15 +226,13 @@ impl Log {
         found: impl ToString,
         expected: impl ToString,
     ) {
-        if self.without == Some(invariant) {
+        if self.without == Some(invariant) || !self.left.insert((invariant, place.clone())) {
             return;
         }
         let (found, expected) = (found.to_string(), expected.to_string());
         let finding =
             Finding { invariant, severity, place, path: None, found, expected, repair: None };
-        if !self.findings.list.contains(&finding) {
-            self.findings.add(finding);
-        }
+        self.findings.add(finding);
     }
 }
 
