@@ -262,3 +262,28 @@ fn damage_behind_many_findings_is_not_taken_for_a_cut() {
     assert!(matches!(opened.map(|_| ()), Err(OpenError::Damaged(_))), "it was opened");
     assert!(disk.bytes(0, 4 * SIZE as usize) == before, "something was written");
 }
+
+#[test]
+fn names_in_lost_and_found_that_are_taken_keep_nobody_out() {
+    let world = World::new(1);
+    let files: [(&str, Pieces<'_>); 2] = [("n1", &[]), ("n2", &[])];
+    let (disk, geometry) = volume_with(&world, &files);
+    let inos = ["n1", "n2"].map(|name| ino_of(&world, &disk, &[name]));
+    with_volume(&world, &disk, async |volume| {
+        let home = volume.mkdir(volume.files.root(), "lost+found").await.expect("new");
+        for ino in inos {
+            let first = format!("#{ino}");
+            for length in first.len()..=255 {
+                volume.create(home, &format!("{first:_<length$}")).await.expect("new");
+            }
+        }
+    });
+    for name in ["n1", "n2"] {
+        disk.put(entry_byte(&disk, &geometry, name), &[0; 4]);
+    }
+    let report = repaired(&world, &disk, "taken");
+    assert_eq!(report.reconnected, 2, "{}", text(&report));
+    for ino in inos {
+        assert_eq!(ino_of(&world, &disk, &["lost+found", &format!("#{ino}.1")]), ino);
+    }
+}

@@ -45,7 +45,7 @@ impl Checker<'_> {
         let mut any = false;
         for &ino in homeless {
             let slot = *self.table.get(ino).expect("it is allocated");
-            let name = home.new_name(ino);
+            let name = home.new_name(&format!("#{ino}"));
             let place = Place::inode(ino);
             let expected = "a name";
             if !self.insert(&mut home, &name, ino, slot.kind).await? {
@@ -83,11 +83,8 @@ impl Checker<'_> {
         if let Some(ino) = usable {
             return self.filling(ino).await;
         }
-        let mut name = NAME.to_owned();
-        while root.names.contains(name.as_bytes()) {
-            name.push('_');
-        }
-        match self.make_directory(&mut root, name.as_bytes()).await? {
+        let name = root.new_name(NAME);
+        match self.make_directory(&mut root, &name).await? {
             Some(ino) => self.filling(ino).await,
             None => Ok(root),
         }
@@ -283,11 +280,14 @@ impl Checker<'_> {
 }
 
 impl Filling {
-    /// A name for a file that nobody has here.
-    fn new_name(&self, ino: u64) -> Vec<u8> {
-        let mut name = format!("#{ino}").into_bytes();
+    /// A name that nobody has here: this one, or the same with a number behind. Short, whatever
+    /// names there are.
+    fn new_name(&self, wanted: &str) -> Vec<u8> {
+        let mut name = wanted.to_owned().into_bytes();
+        let mut number = 1_u64;
         while self.names.contains(&name) {
-            name.push(b'_');
+            name = format!("{wanted}.{number}").into_bytes();
+            number += 1;
         }
         name
     }
