@@ -1,6 +1,22 @@
 //! Failures that a test orders in advance.
+//!
+//! A [`Fault`] says which calls it strikes (a verb, a range, the how-manieth, once or from then
+//! on) and what becomes of them. Faults are counted apart, each over the calls that fit it. Where
+//! several strike the same call, delays add up, and of the other effects that of the fault that
+//! was ordered first holds.
 
-use block::Verb;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::time::Duration;
+
+use block::{IoError, Verb};
+
+use crate::{Fate, SECTOR_SIZE, Sectors};
+
+/// The numbers of the errors, as Linux has them.
+const EIO: i32 = 5;
+const ENXIO: i32 = 6;
+const ENOSPC: i32 = 28;
 
 /// How long a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,38 +27,194 @@ pub enum Persistence {
     Forever,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Faults(Vec<Planned>);
+/// What becomes of a call that is struck. A flush has no bytes: what can only befall bytes leaves
+/// it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// EIO. A read gives nothing, a write leaves any mixture of old and new, a flush strands what
+    /// it should have covered.
+    Eio,
+    /// ENOSPC, as a thinly provisioned disk has it: nothing is changed. A flush strands.
+    NoSpace,
+    /// So many sectors are transferred, and then no more: a write leaves them new and the others
+    /// old. It is an error, for the contract knows no partial success.
+    Short {
+        /// How many sectors of 512 bytes.
+        sectors: u64,
+    },
+    /// Success, and nothing is done: a write is not written, a flush covers nothing, the buffer of
+    /// a read stays as it was handed in.
+    Lost,
+    /// Success, at another place: what is read comes from there, what is written goes there, and
+    /// the right place stays as it is.
+    Misdirected {
+        /// Where, in bytes: brought back to the start of a sector, and so far that the call ends
+        /// inside the disk.
+        to: u64,
+    },
+    /// Success, with one bit wrong in what is read or written.
+    Rot {
+        /// Which one, counted from the start of the call; beyond its end, from the start again.
+        bit: u64,
+    },
+    /// It takes longer by this.
+    Slow(Duration),
+    /// ENXIO, and nothing is changed: the disk is gone.
+    Dead,
+    /// No answer, ever, and nothing is changed. Closing the disk waits as well.
+    Silent,
+}
 
-#[derive(Debug)]
-struct Planned {
-    verb: Verb,
+/// Something that is to go wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    verb: Option<Verb>,
+    range: Option<Range<u64>>,
     /// Calls until it strikes, that one included; 1 is the next. 0 has struck.
     calls_left: u64,
     persistence: Persistence,
+    effect: Effect,
+}
+
+impl Fault {
+    /// The next call of a verb, and no other. Writes of either durability are one verb.
+    pub fn on(verb: Verb, effect: Effect) -> Self {
+        Self { verb: Some(verb), ..Self::on_any(effect) }
+    }
+
+    /// The next call, whatever it is.
+    pub fn on_any(effect: Effect) -> Self {
+        let persistence = Persistence::Once;
+        Self { verb: None, range: None, calls_left: 1, persistence, effect }
+    }
+
+    /// Only calls that touch these bytes; a flush touches none.
+    pub fn within(self, range: Range<u64>) -> Self {
+        Self { range: Some(range), ..self }
+    }
+
+    /// Not the next but the `nth` call that fits; 1 is the next.
+    pub fn nth(self, nth: u64) -> Self {
+        assert!(nth > 0, "the first call is number 1");
+        Self { calls_left: nth, ..self }
+    }
+
+    /// That one and every later one.
+    pub fn forever(self) -> Self {
+        self.lasting(Persistence::Forever)
+    }
+
+    /// Once or from then on.
+    pub fn lasting(self, persistence: Persistence) -> Self {
+        Self { persistence, ..self }
+    }
+
+    fn fits(&self, verb: Verb, offset: u64, length: u64) -> bool {
+        let touches =
+            |range: &Range<u64>| length > 0 && range.start < offset + length && offset < range.end;
+        self.verb.is_none_or(|own| own == verb) && self.range.as_ref().is_none_or(touches)
+    }
+
+    fn is_over(&self) -> bool {
+        self.calls_left == 0 && self.persistence == Persistence::Once
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Vec<Fault>);
+
+/// What befalls one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Struck {
+    pub(crate) effect: Option<Effect>,
+    pub(crate) delay_ns: u64,
 }
 
 impl Faults {
-    pub(crate) fn plan(&mut self, verb: Verb, nth: u64, persistence: Persistence) {
-        assert!(nth > 0, "the first call is number 1");
-        self.0.push(Planned { verb, calls_left: nth, persistence });
+    pub(crate) fn plan(&mut self, fault: Fault) {
+        self.0.push(fault);
     }
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Counts a call and says whether it fails.
-    pub(crate) fn strike(&mut self, verb: Verb) -> bool {
-        let mut strikes = false;
-        for planned in self.0.iter_mut().filter(|planned| planned.verb == verb) {
-            planned.calls_left = planned.calls_left.saturating_sub(1);
-            strikes |= planned.calls_left == 0;
+    /// Counts a call and says what befalls it.
+    pub(crate) fn strike(&mut self, verb: Verb, offset: u64, length: u64) -> Struck {
+        let mut struck = Struck::default();
+        for fault in self.0.iter_mut().filter(|fault| fault.fits(verb, offset, length)) {
+            fault.calls_left = fault.calls_left.saturating_sub(1);
+            match (fault.calls_left, fault.effect) {
+                (0, Effect::Slow(delay)) => {
+                    let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+                    struck.delay_ns = struck.delay_ns.saturating_add(delay_ns);
+                }
+                (0, effect) => struck.effect = struck.effect.or(Some(effect)),
+                _ => {}
+            }
         }
-        let over =
-            |planned: &Planned| planned.calls_left == 0 && planned.persistence == Persistence::Once;
-        self.0.retain(|planned| !over(planned));
-        strikes
+        self.0.retain(|fault| !fault.is_over());
+        struck
+    }
+}
+
+impl Struck {
+    /// What the caller is told, if it is not success.
+    pub(crate) fn error(&self, verb: Verb, offset: u64, length: u64) -> Option<IoError> {
+        let from_code =
+            |code| IoError::from_os(verb, offset, length, &io::Error::from_raw_os_error(code));
+        match self.effect? {
+            Effect::Eio => Some(from_code(EIO)),
+            Effect::NoSpace => Some(from_code(ENOSPC)),
+            Effect::Dead => Some(from_code(ENXIO)),
+            Effect::Short { .. } if verb == Verb::Flush => None,
+            Effect::Short { .. } => {
+                let reading = verb == Verb::Read;
+                let kind = if reading { ErrorKind::UnexpectedEof } else { ErrorKind::WriteZero };
+                Some(IoError::new(verb, offset, length, kind))
+            }
+            Effect::Lost | Effect::Misdirected { .. } | Effect::Rot { .. } => None,
+            Effect::Slow(_) | Effect::Silent => None,
+        }
+    }
+
+    /// What a write of so many bytes leaves, if it fails.
+    pub(crate) fn failed_write(
+        &self,
+        length: usize,
+        chance: impl FnOnce() -> Fate,
+    ) -> Option<Fate> {
+        let total = length / SECTOR_SIZE;
+        match self.effect? {
+            Effect::Eio => Some(chance()),
+            Effect::Short { sectors } => {
+                let count = usize::try_from(sectors).unwrap_or(total).min(total);
+                Some(Fate::Torn(Sectors::first(count, total)))
+            }
+            Effect::NoSpace | Effect::Dead => Some(Fate::Lost),
+            Effect::Lost | Effect::Misdirected { .. } | Effect::Rot { .. } => None,
+            Effect::Slow(_) | Effect::Silent => None,
+        }
+    }
+
+    /// Where a call really goes.
+    pub(crate) fn place(&self, offset: u64, length: u64, size: u64) -> u64 {
+        match self.effect {
+            Some(Effect::Misdirected { to }) => (to - to % SECTOR_SIZE as u64).min(size - length),
+            _ => offset,
+        }
+    }
+
+    /// Spoils bytes on their way.
+    pub(crate) fn spoil(&self, bytes: &mut [u8]) {
+        if let (Some(Effect::Rot { bit }), false) = (self.effect, bytes.is_empty()) {
+            let bit = bit % (bytes.len() as u64 * 8);
+            bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+    }
+
+    pub(crate) fn is(&self, effect: Effect) -> bool {
+        self.effect == Some(effect)
     }
 }
 
@@ -51,18 +223,42 @@ mod tests {
     use super::*;
 
     fn calls(faults: &mut Faults, verb: Verb) -> Vec<bool> {
-        (0..5).map(|_| faults.strike(verb)).collect()
+        (0..5).map(|_| faults.strike(verb, 0, 512).effect.is_some()).collect()
     }
 
     #[test]
     fn the_nth_call_of_its_verb_fails_once_or_from_then_on() {
         let mut faults = Faults::default();
-        faults.plan(Verb::Read, 2, Persistence::Once);
-        faults.plan(Verb::Flush, 3, Persistence::Forever);
+        faults.plan(Fault::on(Verb::Read, Effect::Eio).nth(2));
+        faults.plan(Fault::on(Verb::Flush, Effect::Eio).nth(3).forever());
         assert_eq!(calls(&mut faults, Verb::Write), [false; 5]);
         assert_eq!(calls(&mut faults, Verb::Read), [false, true, false, false, false]);
         assert_eq!(calls(&mut faults, Verb::Flush), [false, false, true, true, true]);
         faults.clear();
         assert_eq!(calls(&mut faults, Verb::Flush), [false; 5]);
+    }
+
+    #[test]
+    fn a_range_strikes_what_touches_it_and_counts_nothing_else() {
+        let mut faults = Faults::default();
+        faults.plan(Fault::on_any(Effect::Dead).within(1024..2048).nth(2).forever());
+        let mut strike = |offset, length| faults.strike(Verb::Write, offset, length).effect;
+        assert_eq!(strike(0, 1024), None);
+        assert_eq!(strike(512, 1024), None, "the first that touches it");
+        assert_eq!(strike(2048, 512), None);
+        assert_eq!(strike(1536, 512), Some(Effect::Dead));
+        assert_eq!(faults.strike(Verb::Flush, 0, 0).effect, None);
+    }
+
+    #[test]
+    fn delays_add_up_and_the_first_of_the_other_effects_holds() {
+        let mut faults = Faults::default();
+        faults.plan(Fault::on_any(Effect::Slow(Duration::from_nanos(3))).forever());
+        faults.plan(Fault::on_any(Effect::Slow(Duration::from_nanos(4))));
+        faults.plan(Fault::on(Verb::Read, Effect::Lost));
+        faults.plan(Fault::on(Verb::Read, Effect::Eio).forever());
+        let mut strike = || faults.strike(Verb::Read, 0, 512);
+        assert_eq!(strike(), Struck { effect: Some(Effect::Lost), delay_ns: 7 });
+        assert_eq!(strike(), Struck { effect: Some(Effect::Eio), delay_ns: 3 });
     }
 }

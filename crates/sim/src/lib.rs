@@ -45,6 +45,8 @@
 //! ```
 
 mod choice;
+mod controller;
+mod counters;
 mod digest;
 mod disk;
 mod executor;
@@ -53,16 +55,19 @@ mod image;
 mod options;
 mod platter;
 mod prng;
+mod timing;
 mod trace;
 mod world;
 
 pub use choice::{Choice, Fate, Sectors};
+pub use counters::Counters;
 pub use digest::Digest;
 pub use disk::Disk;
 pub use executor::Executor;
-pub use faults::Persistence;
+pub use faults::{Effect, Fault, Persistence};
 pub use image::Image;
-pub use options::{Counters, Latency, Options};
+pub use options::{Latency, Options};
 pub use platter::{Honesty, Platter, SECTOR_SIZE, Stage, Written};
 pub use prng::Prng;
+pub use timing::{Flash, Mechanical, Nvram, Scheduler, Timing, Zone, presets};
 pub use trace::{Event, Mark, Trace, Traced};

@@ -1,8 +1,9 @@
-//! What kind of disk it is, and what it was asked for.
+//! What kind of disk it is.
 
-use crate::{Honesty, SECTOR_SIZE};
+use crate::timing::Kind;
+use crate::{Honesty, Prng, SECTOR_SIZE, Timing};
 
-/// How long the verbs take: from the first to the second number, and more with the length.
+/// How long the verbs take when chance decides: from the first to the second number, and more with the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// A read, in nanoseconds.
@@ -30,11 +31,25 @@ impl Default for Latency {
     }
 }
 
+impl Latency {
+    /// How long a call takes.
+    pub(crate) fn draw(&self, kind: Kind, length: u64, prng: &mut Prng) -> u64 {
+        let (low_ns, high_ns) = match kind {
+            Kind::Read => self.read_ns,
+            Kind::Write | Kind::Discard => self.write_ns,
+            Kind::Through => self.through_ns,
+            Kind::Flush => self.flush_ns,
+        };
+        let transfer_ns = length.saturating_mul(self.byte_ps) / 1000;
+        prng.between(low_ns, high_ns).saturating_add(transfer_ns)
+    }
+}
+
 /// What kind of disk it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long everything takes.
-    pub latency: Latency,
+    pub timing: Timing,
     /// Whether it does what it reports.
     pub honesty: Honesty,
     /// The unit of addressing, in bytes.
@@ -48,45 +63,11 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            latency: Latency::default(),
+            timing: Timing::default(),
             honesty: Honesty::Honest,
             logical_sector_size: SECTOR_SIZE as u32,
             physical_sector_size: 4096,
             read_only: false,
-        }
-    }
-}
-
-/// How often a disk was asked for what. Calls that were refused do not count, failed ones do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Reads.
-    pub reads: u64,
-    /// Writes of either durability.
-    pub writes: u64,
-    /// Those of the writes that were through.
-    pub through_writes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discards.
-    pub discards: u64,
-    /// Bytes in the reads.
-    pub bytes_read: u64,
-    /// Bytes in the writes.
-    pub bytes_written: u64,
-}
-
-impl Counters {
-    /// What came since `earlier`.
-    pub fn since(&self, earlier: &Counters) -> Counters {
-        Counters {
-            reads: self.reads - earlier.reads,
-            writes: self.writes - earlier.writes,
-            through_writes: self.through_writes - earlier.through_writes,
-            flushes: self.flushes - earlier.flushes,
-            discards: self.discards - earlier.discards,
-            bytes_read: self.bytes_read - earlier.bytes_read,
-            bytes_written: self.bytes_written - earlier.bytes_written,
         }
     }
 }

@@ -139,7 +139,28 @@ impl Platter {
             }
             Event::FlushCompleted { flush } => self.flushed(*flush),
             Event::FlushFailed { flush } => self.strand(*flush),
+            Event::Rotted { offset, mask } => self.rot(*offset, *mask),
             Event::Mark(_) => {}
+        }
+    }
+
+    /// Whether what a reader sees of a byte is not yet on the medium, but in a volatile cache.
+    pub(crate) fn is_cached(&self, offset: u64) -> bool {
+        self.settled.iter().any(|written| written.stage != Stage::Durable && written.covers(offset))
+    }
+
+    /// Changes what is on the medium, and nothing that may still be on its way there.
+    fn rot(&mut self, offset: u64, mask: u8) {
+        let mut byte = [0];
+        self.base.read(offset, &mut byte);
+        self.base.write(offset, &[byte[0] ^ mask]);
+        let durable = |written: &&mut Written| written.stage == Stage::Durable;
+        for written in self.settled.iter_mut().filter(durable) {
+            if written.covers(offset) {
+                let mut data = written.data.to_vec();
+                data[(offset - written.offset) as usize] ^= mask;
+                written.data = data.into();
+            }
         }
     }
 
@@ -223,6 +244,10 @@ impl Written {
     /// How many sectors it covers.
     pub fn sector_count(&self) -> usize {
         self.data.len() / SECTOR_SIZE
+    }
+
+    fn covers(&self, offset: u64) -> bool {
+        (self.offset..self.offset + self.data.len() as u64).contains(&offset)
     }
 
     fn sectors_of(&self, fate: &Fate) -> Sectors {

@@ -47,6 +47,13 @@ pub enum Event {
         /// The number of the flush.
         flush: u64,
     },
+    /// A bit changed on the medium by itself.
+    Rotted {
+        /// The byte in which it is.
+        offset: u64,
+        /// The bit, as the only one that is set.
+        mask: u8,
+    },
     /// A test left a mark, for instance that a reply has gone out.
     Mark(Mark),
 }
@@ -157,6 +164,7 @@ impl Event {
             Event::FlushIssued { flush } => [4, *flush, 0],
             Event::FlushCompleted { flush } => [5, *flush, 0],
             Event::FlushFailed { flush } => [6, *flush, 0],
+            Event::Rotted { offset, mask } => [9, *offset, u64::from(*mask)],
             Event::Mark(Mark::Number(number)) => [7, *number, 0],
             Event::Mark(Mark::Text(text)) => {
                 digest.add_bytes(text.as_bytes());

@@ -11,7 +11,7 @@ use crate::layout::{
     SUPERBLOCK_ROOM, check_hash,
 };
 use crate::mkfs::{MkfsOptions, mkfs};
-use sim::{Disk, Executor, Image, Latency, Options, Prng};
+use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing};
 use zerocopy::IntoBytes;
 
 const PRIMARY: u64 = SUPERBLOCK_ADDRESS;
@@ -22,7 +22,8 @@ fn disk_of(executor: &Executor, image: &Image) -> std::rc::Rc<Disk> {
     let none = (0, 0);
     let latency =
         Latency { read_ns: none, write_ns: none, through_ns: none, flush_ns: none, byte_ps: 0 };
-    Disk::with_options(executor, image.clone(), Options { latency, ..Options::default() })
+    let timing = Timing::Random(latency);
+    Disk::with_options(executor, image.clone(), Options { timing, ..Options::default() })
 }
 
 /// A new file system.

@@ -1,0 +1,158 @@
+//! A disk of flash: many chips that work side by side, behind one command path and one bus.
+//!
+//! Nothing here depends on what comes later, so that every answer is known when its call comes.
+//! Pages go to the channels round robin by their address. Reads go before programs; a program
+//! that comes after a read on its channel waits for it, one that was under way does not suffer.
+//! Deliberately absent: collecting garbage, wear, and the slowness of a disk that is full.
+
+use std::collections::VecDeque;
+
+use super::agenda::Agenda;
+use super::{Kind, Machine, Request, duration_ns};
+
+/// What a disk of flash is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flash {
+    /// What each call costs before anything else.
+    pub command_ns: u64,
+    /// The speed of the way to the host.
+    pub bus_bytes_per_second: u64,
+    /// What works side by side.
+    pub channels: u32,
+    /// What a channel reads or programs at once, in bytes.
+    pub page_bytes: u32,
+    /// To read a page.
+    pub read_ns: u64,
+    /// To program a page.
+    pub program_ns: u64,
+    /// Plain writes are answered when they are in a cache of so many bytes.
+    pub cache_bytes: u64,
+    /// Whether that cache outlives the power: then a flush and a through write need not wait for
+    /// a program. It is a matter of time alone; what a cut may take is what it always may.
+    pub protected: bool,
+    /// What a flush costs beside the programs that it waits for.
+    pub flush_ns: u64,
+}
+
+impl Flash {
+    pub(super) fn machine(&self) -> Box<dyn Machine> {
+        let free = vec![Channel::default(); self.channels as usize];
+        let (bus_free_ns, programs) = (0, VecDeque::new());
+        let agenda = Agenda::default();
+        Box::new(Chips { spec: *self, channels: free, bus_free_ns, programs, cached: 0, agenda })
+    }
+}
+
+/// Until when a channel is taken.
+#[derive(Clone, Copy, Default)]
+struct Channel {
+    reads_ns: u64,
+    programs_ns: u64,
+}
+
+struct Chips {
+    spec: Flash,
+    channels: Vec<Channel>,
+    bus_free_ns: u64,
+    /// Writes in the cache: when each has been programmed, and its bytes. Ordered by time.
+    programs: VecDeque<(u64, u64)>,
+    cached: u64,
+    agenda: Agenda,
+}
+
+impl Chips {
+    fn bus(&mut self, from_ns: u64, bytes: u64) -> u64 {
+        let start_ns = from_ns.max(self.bus_free_ns);
+        self.bus_free_ns = start_ns + duration_ns(bytes, self.spec.bus_bytes_per_second);
+        self.bus_free_ns
+    }
+
+    /// The channels of the pages of a range.
+    fn pages(&self, request: &Request) -> impl Iterator<Item = usize> + use<> {
+        let (page, channels) = (u64::from(self.spec.page_bytes), self.channels.len() as u64);
+        let pages = request.offset / page..(request.offset + request.length).div_ceil(page);
+        pages.map(move |page| (page % channels) as usize)
+    }
+
+    fn read(&mut self, from_ns: u64, request: &Request) -> u64 {
+        let mut last_ns = from_ns;
+        for channel in self.pages(request) {
+            let channel = &mut self.channels[channel];
+            channel.reads_ns = channel.reads_ns.max(from_ns) + self.spec.read_ns;
+            last_ns = last_ns.max(channel.reads_ns);
+        }
+        // The bus follows the chips; what remains when the last page comes is that page.
+        let page_bytes = request.length.min(u64::from(self.spec.page_bytes));
+        let rest_ns = duration_ns(page_bytes, self.spec.bus_bytes_per_second);
+        let bus_ns = duration_ns(request.length, self.spec.bus_bytes_per_second);
+        self.bus(from_ns.max((last_ns + rest_ns).saturating_sub(bus_ns)), request.length)
+    }
+
+    /// When all pages of a write have been programmed that can begin at `from_ns`.
+    fn program(&mut self, from_ns: u64, request: &Request) -> u64 {
+        let mut last_ns = from_ns;
+        for channel in self.pages(request) {
+            let channel = &mut self.channels[channel];
+            let start_ns = channel.programs_ns.max(channel.reads_ns).max(from_ns);
+            channel.programs_ns = start_ns + self.spec.program_ns;
+            last_ns = last_ns.max(channel.programs_ns);
+        }
+        last_ns
+    }
+
+    /// When there is room for so many bytes, at `now_ns` or later.
+    fn room_at(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        let mut at_ns = now_ns;
+        while let Some(&(done_ns, done_bytes)) = self.programs.front() {
+            if done_ns > now_ns && self.cached + bytes <= self.spec.cache_bytes {
+                break;
+            }
+            at_ns = at_ns.max(done_ns);
+            self.cached -= done_bytes;
+            self.programs.pop_front();
+        }
+        at_ns
+    }
+
+    fn write(&mut self, from_ns: u64, request: &Request) -> u64 {
+        let through = request.kind == Kind::Through && !self.spec.protected;
+        if through || request.length > self.spec.cache_bytes {
+            let bus_ns = self.bus(from_ns, request.length);
+            return self.program(bus_ns, request);
+        }
+        let room_ns = self.room_at(from_ns, request.length);
+        let taken_ns = self.bus(room_ns, request.length);
+        let programmed_ns = self.program(taken_ns, request);
+        let at = self.programs.partition_point(|&(other_ns, _)| other_ns <= programmed_ns);
+        self.programs.insert(at, (programmed_ns, request.length));
+        self.cached += request.length;
+        taken_ns
+    }
+
+    fn flush(&self, from_ns: u64) -> u64 {
+        let last_ns = self.programs.back().map_or(0, |&(done_ns, _)| done_ns);
+        let wait_ns = if self.spec.protected { 0 } else { last_ns };
+        from_ns.max(wait_ns) + self.spec.flush_ns
+    }
+}
+
+impl Machine for Chips {
+    fn submit(&mut self, now_ns: u64, request: Request) {
+        let from_ns = now_ns + self.spec.command_ns;
+        let answer_ns = match request.kind {
+            Kind::Read => self.read(from_ns, &request),
+            Kind::Write | Kind::Through => self.write(from_ns, &request),
+            Kind::Flush => self.flush(from_ns),
+            Kind::Discard => from_ns,
+        };
+        self.agenda.add(answer_ns, request.ticket);
+    }
+
+    fn advance(&mut self, now_ns: u64) -> Vec<u64> {
+        self.agenda.due(now_ns)
+    }
+
+    fn next_at(&self) -> Option<u64> {
+        self.agenda.next_at()
+    }
+}

@@ -1,0 +1,158 @@
+//! Where a sector is: its cylinder, its track and its angle.
+//!
+//! Sectors are numbered along a track, then over the heads of a cylinder, then inwards. Each
+//! track begins later than the one before by as much as changing over takes (the *skew*), so that
+//! what reads on meets the next sector and does not wait for a turn.
+//!
+//! Invariant: the angles of a track are `position * rotation / sectors`, rounded down, for every
+//! position and beyond one turn. What ends where something else begins ends at its very
+//! nanosecond, and nothing ever misses its sector by a rounding.
+
+/// Neighbouring cylinders whose tracks hold the same number of sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zone {
+    /// How many cylinders.
+    pub cylinders: u32,
+    /// Sectors of 512 bytes on each of their tracks.
+    pub sectors_per_track: u32,
+}
+
+/// The surfaces of a disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Platters {
+    pub(super) zones: &'static [Zone],
+    pub(super) heads: u64,
+    pub(super) rotation_ns: u64,
+    pub(super) head_switch_ns: u64,
+    /// From a cylinder to the next.
+    pub(super) single_seek_ns: u64,
+}
+
+/// A sector's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) cylinder: u64,
+    /// Counted over the whole disk.
+    pub(super) track: u64,
+    /// Sectors from here to the end of the track, this one included.
+    pub(super) left_on_track: u64,
+    /// Sectors on the track.
+    per_track: u64,
+    /// The position in the turn, in sectors.
+    position: u64,
+}
+
+impl Platters {
+    pub(super) fn cylinders(&self) -> u64 {
+        self.zones.iter().map(|zone| u64::from(zone.cylinders)).sum()
+    }
+
+    pub(super) fn sectors(&self) -> u64 {
+        let tracks = |zone: &Zone| u64::from(zone.cylinders) * self.heads;
+        self.zones.iter().map(|zone| tracks(zone) * u64::from(zone.sectors_per_track)).sum()
+    }
+
+    /// Where a sector of the disk is.
+    pub(super) fn place(&self, sector: u64) -> Place {
+        let (mut within, mut first_cylinder) = (sector, 0);
+        for zone in self.zones {
+            let per_track = u64::from(zone.sectors_per_track);
+            let per_cylinder = per_track * self.heads;
+            let in_zone = u64::from(zone.cylinders) * per_cylinder;
+            if within < in_zone {
+                let cylinder = first_cylinder + within / per_cylinder;
+                let head = within % per_cylinder / per_track;
+                let on_track = within % per_track;
+                let skew = self.skew(cylinder, head, per_track);
+                return Place {
+                    cylinder,
+                    track: cylinder * self.heads + head,
+                    left_on_track: per_track - on_track,
+                    per_track,
+                    position: (skew + on_track) % per_track,
+                };
+            }
+            within -= in_zone;
+            first_cylinder += u64::from(zone.cylinders);
+        }
+        unreachable!("a disk is no larger than its platters, which is checked when it is made")
+    }
+
+    /// How far from the index mark a track begins, in sectors.
+    fn skew(&self, cylinder: u64, head: u64, per_track: u64) -> u64 {
+        let covering = |time_ns: u64| ((time_ns + 1) * per_track).div_ceil(self.rotation_ns);
+        let of_heads = covering(self.head_switch_ns);
+        let of_cylinder =
+            covering(self.single_seek_ns.max(self.head_switch_ns)) + (self.heads - 1) * of_heads;
+        (cylinder * of_cylinder + head * of_heads) % per_track
+    }
+
+    /// How long from now until the place comes under its head; `phase_ns` is the spindle's.
+    pub(super) fn wait_ns(&self, now_ns: u64, phase_ns: u64, place: &Place) -> u64 {
+        let target_ns = place.position * self.rotation_ns / place.per_track;
+        let current_ns = (now_ns + phase_ns) % self.rotation_ns;
+        (target_ns + self.rotation_ns - current_ns) % self.rotation_ns
+    }
+
+    /// How long `count` sectors of one track take to pass, from the start of the place.
+    pub(super) fn pass_ns(&self, place: &Place, count: u64) -> u64 {
+        let angle = |position| position * self.rotation_ns / place.per_track;
+        angle(place.position + count) - angle(place.position)
+    }
+
+    /// How many sectors of one track pass within a time of less than a turn.
+    pub(super) fn passed(&self, place: &Place, time_ns: u64) -> u64 {
+        let about = time_ns * place.per_track / self.rotation_ns;
+        if self.pass_ns(place, about) > time_ns { about - 1 } else { about }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLATTERS: Platters = Platters {
+        zones: &[
+            Zone { cylinders: 3, sectors_per_track: 70 },
+            Zone { cylinders: 5, sectors_per_track: 47 },
+        ],
+        heads: 4,
+        rotation_ns: 11_111_111,
+        head_switch_ns: 1_000_000,
+        single_seek_ns: 2_000_000,
+    };
+
+    #[test]
+    fn sectors_fill_tracks_cylinders_and_zones_in_turn() {
+        assert_eq!(PLATTERS.sectors(), 3 * 4 * 70 + 5 * 4 * 47);
+        let at = |sector| {
+            let place = PLATTERS.place(sector);
+            (place.cylinder, place.track, place.left_on_track)
+        };
+        assert_eq!(at(0), (0, 0, 70));
+        assert_eq!(at(69), (0, 0, 1));
+        assert_eq!(at(70), (0, 1, 70));
+        assert_eq!(at(4 * 70), (1, 4, 70));
+        assert_eq!(at(12 * 70 + 1), (3, 12, 46));
+        assert_eq!(at(PLATTERS.sectors() - 1), (7, 31, 1));
+    }
+
+    #[test]
+    fn the_sector_after_any_other_begins_when_that_one_ends_or_a_change_over_later() {
+        for sector in 0..PLATTERS.sectors() - 1 {
+            let (this, next) = (PLATTERS.place(sector), PLATTERS.place(sector + 1));
+            let start_ns = PLATTERS.wait_ns(0, 77, &this);
+            let end_ns = start_ns + PLATTERS.pass_ns(&this, 1);
+            let change_ns = match (this.track == next.track, this.cylinder == next.cylinder) {
+                (true, _) => 0,
+                (false, true) => PLATTERS.head_switch_ns,
+                (false, false) => PLATTERS.single_seek_ns,
+            };
+            let wait_ns = PLATTERS.wait_ns(end_ns + change_ns, 77, &next);
+            let sector_ns = PLATTERS.rotation_ns / next.per_track;
+            let slack = if change_ns == 0 { 0 } else { sector_ns + 1 };
+            let zone_ends = this.per_track != next.per_track;
+            assert!(zone_ends || wait_ns <= slack, "sector {sector} waits for {wait_ns} ns");
+        }
+    }
+}

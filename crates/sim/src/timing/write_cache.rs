@@ -1,0 +1,85 @@
+//! The volatile write cache of a drive: what was answered and is not on the platters yet.
+//!
+//! Invariants:
+//! 1. `bytes` is the sum of the lengths of `dirty` and of `leaving`, and at most `capacity`.
+//! 2. A flush waits for every extent that was taken before it, and for none that came later.
+
+use super::queue::Job;
+use crate::SECTOR_SIZE;
+
+pub(super) struct WriteCache {
+    capacity: u64,
+    bytes: u64,
+    taken: u64,
+    /// With the number of their coming, which grows.
+    dirty: Vec<(u64, Job)>,
+    /// The one that the arm is writing.
+    leaving: Option<(u64, u64)>,
+}
+
+impl WriteCache {
+    pub(super) fn new(capacity: u64) -> Self {
+        Self { capacity, bytes: 0, taken: 0, dirty: Vec::new(), leaving: None }
+    }
+
+    /// Whether it could take so many bytes if it were empty.
+    pub(super) fn suits(&self, bytes: u64) -> bool {
+        bytes <= self.capacity
+    }
+
+    /// Takes an extent, if there is room. One that is rewritten before it has left costs nothing.
+    pub(super) fn take(&mut self, job: Job) -> bool {
+        let same = |old: &Job| (old.first, old.end) == (job.first, job.end);
+        if self.dirty.iter().any(|(_, old)| same(old)) {
+            return true;
+        }
+        let bytes = bytes_of(&job);
+        if self.bytes + bytes > self.capacity {
+            return false; // invariant 1
+        }
+        self.bytes += bytes;
+        self.taken += 1;
+        self.dirty.push((self.taken, job));
+        true
+    }
+
+    /// The number of the last extent that was taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether everything up to a number is on the platters (invariant 2).
+    pub(super) fn is_clean_up_to(&self, number: u64) -> bool {
+        let leaving = self.leaving.iter().map(|(leaving, _)| leaving);
+        let mut left = self.dirty.iter().map(|(dirty, _)| dirty).chain(leaving);
+        left.all(|&one| one > number)
+    }
+
+    /// Whether all of a range lies in one extent.
+    pub(super) fn holds(&self, first: u64, end: u64) -> bool {
+        self.dirty.iter().any(|(_, job)| job.first <= first && end <= job.end)
+    }
+
+    /// What is to be written, the oldest first.
+    pub(super) fn dirty(&self) -> impl Iterator<Item = &Job> {
+        self.dirty.iter().map(|(_, job)| job)
+    }
+
+    /// The arm begins to write the extent at an index of [`WriteCache::dirty`].
+    pub(super) fn start(&mut self, index: usize) -> Job {
+        assert!(self.leaving.is_none(), "an arm writes one extent at a time");
+        let (number, job) = self.dirty.remove(index);
+        self.leaving = Some((number, bytes_of(&job)));
+        job
+    }
+
+    /// The arm has written it.
+    pub(super) fn written(&mut self) {
+        let (_, bytes) = self.leaving.take().expect("an arm ends what it began");
+        self.bytes -= bytes;
+    }
+}
+
+fn bytes_of(job: &Job) -> u64 {
+    (job.end - job.first) * SECTOR_SIZE as u64
+}
