@@ -10,8 +10,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use block::{IoError, Verb};
+use bytes::Bytes;
 
-use crate::{Fate, SECTOR_SIZE, Sectors};
+use crate::{Fate, SECTOR_SIZE};
 
 /// The numbers of the errors, as Linux has them.
 const EIO: i32 = 5;
@@ -61,7 +62,8 @@ pub enum Effect {
     Slow(Duration),
     /// ENXIO, and nothing is changed: the disk is gone.
     Dead,
-    /// No answer, ever, and nothing is changed. Closing the disk waits as well.
+    /// No answer, ever: the call is under way until the power goes, and a write then meets the
+    /// fate of any that is. Closing the disk waits as well.
     Silent,
 }
 
@@ -178,20 +180,11 @@ impl Struck {
         }
     }
 
-    /// What a write of so many bytes leaves, if it fails.
-    pub(crate) fn failed_write(
-        &self,
-        length: usize,
-        chance: impl FnOnce() -> Fate,
-    ) -> Option<Fate> {
-        let total = length / SECTOR_SIZE;
+    /// What a write leaves of the bytes that it sets out to write, if it fails.
+    pub(crate) fn failed_write(&self, chance: impl FnOnce() -> Fate) -> Option<Fate> {
         match self.effect? {
             Effect::Eio => Some(chance()),
-            Effect::Short { sectors } => {
-                let count = usize::try_from(sectors).unwrap_or(total).min(total);
-                Some(Fate::Torn(Sectors::first(count, total)))
-            }
-            Effect::NoSpace | Effect::Dead => Some(Fate::Lost),
+            Effect::Short { .. } | Effect::NoSpace | Effect::Dead => Some(Fate::Whole),
             Effect::Lost | Effect::Misdirected { .. } | Effect::Rot { .. } => None,
             Effect::Slow(_) | Effect::Silent => None,
         }
@@ -202,6 +195,23 @@ impl Struck {
         match self.effect {
             Some(Effect::Misdirected { to }) => (to - to % SECTOR_SIZE as u64).min(size - length),
             _ => offset,
+        }
+    }
+
+    /// What a write really sets out to write.
+    pub(crate) fn payload(&self, data: Bytes) -> Bytes {
+        match self.effect {
+            Some(Effect::Lost | Effect::NoSpace | Effect::Dead) => Bytes::new(),
+            Some(Effect::Short { sectors }) => {
+                let length = sectors.saturating_mul(SECTOR_SIZE as u64).min(data.len() as u64);
+                data.slice(..length as usize)
+            }
+            Some(Effect::Rot { .. }) => {
+                let mut bytes = data.to_vec();
+                self.spoil(&mut bytes);
+                bytes.into()
+            }
+            _ => data,
         }
     }
 

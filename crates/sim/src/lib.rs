@@ -10,7 +10,9 @@
 //!   can, and tasks that are picked at random.
 //! * [`Image`]: the bytes of a disk, cheap to copy. [`Platter`]: which of the writes are surely on
 //!   it, and which may be lost when the power goes. [`Choice`]: one way for them to be lost.
-//! * [`Disk`]: a block device with a volatile cache, latencies, faults and counters.
+//! * [`Disk`]: a block device with a volatile cache. [`Timing`]: how long it takes, by chance or as
+//!   its making has it; [`presets`] has particular disks. [`Fault`]: what goes wrong with which
+//!   call. [`Counters`]: what it was asked for, and which writes somebody waited for.
 //!   [`Trace`]: all that happened to it, so that the power can be cut afterwards at every event.
 //!
 //! # The fault model
@@ -19,6 +21,18 @@
 //! or be torn at sectors of 512 bytes, each on its own. A failed write leaves any mixture of old
 //! and new. A failed flush leaves the writes that it should have covered uncertain for good: a
 //! later flush that succeeds says nothing about them, as in the kernels that we have to live with.
+//!
+//! A test may order worse, call by call: errors, calls that do nothing and say that they did, that
+//! go astray, that rot, that are late or never answered ([`Effect`]). Each is exactly what it says,
+//! in the trace and at a cut as well.
+//!
+//! # Time
+//! The default disk draws latencies at random and lets nothing queue, so that overlapping calls
+//! end in any order: for finding mistakes. A disk with a [`Mechanical`], [`Flash`] or [`Nvram`]
+//! timing takes the time that its parts need, and is for measuring: the same calls at the same
+//! times get the same answers at the same times, but for the angle at which the spindle starts.
+//! What a cut may leave is the same for all of them, except that what [`Nvram`] has answered is
+//! durable. A real disk is kinder: what it has destaged is safe, and here it is not until a flush.
 //!
 //! Architecture invariant: this crate knows `block` and `runtime` alone, so that every crate above
 //! can be tested with it. It is not a file system's test suite; those stand beside the engines.
@@ -49,6 +63,7 @@ mod controller;
 mod counters;
 mod digest;
 mod disk;
+mod engine;
 mod executor;
 mod faults;
 mod image;
@@ -57,6 +72,7 @@ mod platter;
 mod prng;
 mod timing;
 mod trace;
+mod verbs;
 mod world;
 
 pub use choice::{Choice, Fate, Sectors};

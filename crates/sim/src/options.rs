@@ -3,7 +3,8 @@
 use crate::timing::Kind;
 use crate::{Honesty, Prng, SECTOR_SIZE, Timing};
 
-/// How long the verbs take when chance decides: from the first to the second number, and more with the length.
+/// How long the verbs take when chance decides: from the first to the second number, and more
+/// with the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// A read, in nanoseconds.

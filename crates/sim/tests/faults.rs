@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
-use sim::{Disk, Effect, Executor, Fault, Image, Options, Timing, presets};
+use sim::{Disk, Effect, Executor, Fate, Fault, Image, Options, Timing, presets};
 
 const SIZE: u64 = 1 << 16;
 const OLD: u8 = 1;
@@ -60,6 +60,24 @@ fn a_disk_without_space_refuses_and_changes_nothing() {
     assert!(write(&executor, &disk, 512, 512).is_ok(), "once");
     executor.block_on(disk.flush()).expect("a flush");
     assert_eq!(changed(&disk.platter().durable_image()), [0, 1]);
+}
+
+#[test]
+fn a_cut_finds_no_more_of_a_faulty_write_than_the_fault_lets_through() {
+    let effects = [
+        (Effect::NoSpace, vec![]),
+        (Effect::Dead, vec![]),
+        (Effect::Lost, vec![]),
+        (Effect::Short { sectors: 1 }, vec![0]),
+        (Effect::Misdirected { to: 2048 }, vec![4, 5]),
+    ];
+    for (effect, expected) in effects {
+        let (_executor, disk) = world();
+        disk.inject(Fault::on(Verb::Write, effect));
+        drop(disk.write(0, vec![vec![NEW; 1024].into()], Durability::Plain));
+        let most = disk.platter().image_with(|_| Fate::Whole);
+        assert_eq!(changed(&most), expected, "{effect:?}");
+    }
 }
 
 #[test]
@@ -208,7 +226,7 @@ fn a_dead_disk_refuses_everything_and_changes_nothing_more() {
 }
 
 #[test]
-fn a_silent_disk_never_answers_and_never_acts() {
+fn a_silent_call_is_under_way_for_ever() {
     let (executor, disk) = world();
     disk.inject(Fault::on(Verb::Write, Effect::Silent));
     let mut lost = disk.write(0, vec![vec![NEW; 512].into()], Durability::Plain);
@@ -216,6 +234,7 @@ fn a_silent_disk_never_answers_and_never_acts() {
     assert!(executor.block_on_for(hour, &mut lost).is_none());
     assert!(read(&executor, &disk, 0, 512).is_ok(), "others go on");
     assert!(changed(&disk.contents()).is_empty());
+    assert_eq!(changed(&disk.platter().image_with(|_| Fate::Whole)), [0], "a cut may find it");
     assert!(executor.block_on_for(hour, disk.close()).is_none(), "a close waits for it");
 }
 

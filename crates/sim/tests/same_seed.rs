@@ -50,7 +50,7 @@ fn run(seed: u64) -> (u64, Vec<u128>, Vec<Counters>) {
             let load = async move {
                 for _ in 0..12 {
                     let draw = runtime.random.next_u64();
-                    let (offset, length) = ((draw >> 8) % (SIZE >> 16) << 16, 512 << (draw % 8));
+                    let (offset, length) = ((draw >> 8) % (SIZE >> 16) * 65_536, 512 << (draw % 8));
                     let data = vec![vec![draw as u8; length].into()];
                     match draw >> 32 & 7 {
                         0 | 1 => drop(disk.read(offset, Buffer::zeroed(length)).await),

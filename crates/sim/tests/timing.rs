@@ -60,6 +60,20 @@ fn time(executor: &Executor, work: impl Future) -> u64 {
     executor.now().0 - start
 }
 
+#[test]
+fn a_sector_that_has_just_passed_costs_a_turn_to_the_nanosecond() {
+    let (executor, disk) = world(PLAIN);
+    let (turn, sector) = (10 * MS, MS / 10);
+    executor.block_on(read(&disk, 0));
+    // The answer comes with the end of the sector, and the next command too late for the next.
+    assert_eq!(time(&executor, read(&disk, 1)), turn + sector);
+    assert_eq!(time(&executor, read(&disk, 3)), 2 * sector, "the command takes one of them");
+    // The next track begins a change of head later: 1 ms is 10 sectors, and one for the rounding.
+    assert_eq!(time(&executor, read(&disk, 99)), (99 - 4 + 1) * sector);
+    assert_eq!(time(&executor, read(&disk, 101)), (11 + 1 + 1) * sector);
+    assert_eq!(disk.counters().seeks, 0);
+}
+
 /// A hundred reads all over the disk at once: how long, and the seeks.
 fn burst(spec: Mechanical) -> (u64, u64) {
     let (executor, disk) = world(spec);

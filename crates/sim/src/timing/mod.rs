@@ -6,9 +6,9 @@
 //! every machine: a model may thus be wrong about time without hiding a mistake.
 //!
 //! # Layers
-//! * [`SeekCurve`], [`Platters`]: the arithmetic of arms and tracks. [`Arm`]: one arm under way.
-//! * [`Drive`]: an arm, a queue, a buffer that reads ahead, a write cache.
-//! * [`flash`] and [`nvram`]: no moving parts, and answers known as soon as a call comes.
+//! * `seek` and `platters`: the arithmetic of arms and tracks. `arm`: one arm under way.
+//! * `drive`: an arm, a queue, a buffer that reads ahead, a write cache.
+//! * `flash` and `nvram`: no moving parts, and answers known as soon as a call comes.
 //! * [`presets`]: particular disks, and where each of their numbers comes from.
 //!
 //! Deliberately absent: drift. A machine's only chance is the angle of its spindle at the start.

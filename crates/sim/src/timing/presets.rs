@@ -13,11 +13,11 @@ const fn zone(cylinders: u32, sectors_per_track: u32) -> Zone {
 
 /// DEC's RZ-26, of which Calaveras used eleven: 1.05 GB, 5400 rpm.
 ///
-/// *Paper*: the size, the rate of turning, 9.5 ms average seek, 2.2 to 3.3 MB/s. *Maker*: 14
-/// heads, fast SCSI at 10 MB/s. *Chosen*: eight zones of equal width whose sequential rates span
-/// the paper's two figures; seeks of 1.5 and 20 ms at the ends; 1 ms to change heads; 0.7 ms for a
-/// command; a buffer of 64 KiB; no write cache, for the paper counts on synchronous writes; the
-/// host sorts its queue.
+/// *Paper*: the model. *Maker*: the size and the rate of turning, 9.5 ms average seek, 2.2 to 3.3
+/// MB/s, 14 heads, fast SCSI at 10 MB/s. *Chosen*: eight zones of equal width whose sequential
+/// rates span the two figures; seeks of 1.5 and 20 ms at the ends; 1 ms to change heads; 0.7 ms
+/// for a command; a buffer of 64 KiB; no write cache, for the paper counts on synchronous writes;
+/// the host sorts its queue.
 pub const RZ_26: Timing = Timing::Mechanical(Mechanical {
     zones: &[
         zone(282, 78),
@@ -46,10 +46,10 @@ pub const RZ_26: Timing = Timing::Mechanical(Mechanical {
 
 /// The disks of the Netra NFS server, twelve to a box: 4.2 GB, 7200 rpm.
 ///
-/// *Paper*: the size. *Chosen*, after the 7200 rpm SCSI disks of 1997: 10 heads, eight zones of 8
-/// to 11 MB/s, seeks of 1, 8.8 and 18 ms, 0.8 ms to change heads, 0.4 ms for a command, wide SCSI
-/// at 20 MB/s, a buffer of 512 KiB, a tagged queue of 32 in which the shortest way goes first. No
-/// write cache: the server answers only for what is on stable storage.
+/// *Paper*: the size. *Chosen*, after the SCSI disks of 1997 of that size: 7200 rpm, 10 heads,
+/// eight zones of 7.3 to 10.6 MB/s, seeks of 1, 8.8 and 18 ms, 0.8 ms to change heads, 0.4 ms for a
+/// command, wide SCSI at 20 MB/s, a buffer of 512 KiB, a tagged queue of 32 in which the shortest
+/// way goes first. No write cache: the server answers only for what is on stable storage.
 pub const NETRA_4_2_GB: Timing = Timing::Mechanical(Mechanical {
     zones: &[
         zone(644, 190),

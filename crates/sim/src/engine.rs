@@ -1,0 +1,62 @@
+//! A machine between its disk and the clock: the calls that it has, and when it is asked next.
+//!
+//! Invariants:
+//! 1. A machine is asked at every time that it has named, and nothing is due before.
+//! 2. Of several alarms only the first counts. The clock cannot take back the others: they find
+//!    nothing to do.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::controller::Controller;
+use crate::timing::{Kind, Machine, Request};
+
+/// Ends a call. It is given the controller, for what holds one would keep it alive for ever.
+pub(crate) type End = Box<dyn FnOnce(&Rc<Controller>)>;
+
+pub(crate) struct Engine {
+    machine: Box<dyn Machine>,
+    last_ticket: u64,
+    calls: BTreeMap<u64, End>,
+    alarm_ns: Option<u64>,
+}
+
+impl Engine {
+    pub(crate) fn new(machine: Box<dyn Machine>) -> Self {
+        Self { machine, last_ticket: 0, calls: BTreeMap::new(), alarm_ns: None }
+    }
+
+    /// Gives a call to the machine.
+    pub(crate) fn submit(&mut self, now_ns: u64, kind: Kind, offset: u64, length: u64, end: End) {
+        self.last_ticket += 1;
+        self.calls.insert(self.last_ticket, end);
+        self.machine.submit(now_ns, Request { ticket: self.last_ticket, kind, offset, length });
+    }
+
+    /// Lets the machine do what is due; returns what ends the calls that are answered by it.
+    pub(crate) fn advance(&mut self, now_ns: u64) -> Vec<End> {
+        let tickets = self.machine.advance(now_ns);
+        let end = |ticket| self.calls.remove(&ticket).expect("a call is answered once");
+        tickets.into_iter().map(end).collect()
+    }
+
+    /// In how long the machine is to be asked, unless that is seen to already.
+    pub(crate) fn set_alarm(&mut self, now_ns: u64) -> Option<u64> {
+        let next_ns = self.machine.next_at()?;
+        assert!(next_ns > now_ns, "invariant 1: what is due has been done");
+        if self.alarm_ns.is_some_and(|alarm_ns| alarm_ns <= next_ns) {
+            return None;
+        }
+        self.alarm_ns = Some(next_ns);
+        Some(next_ns - now_ns)
+    }
+
+    /// Invariant 2.
+    pub(crate) fn alarm_rings(&mut self, now_ns: u64) {
+        self.alarm_ns = self.alarm_ns.filter(|&alarm_ns| alarm_ns > now_ns);
+    }
+
+    pub(crate) fn seeks(&self) -> u64 {
+        self.machine.seeks()
+    }
+}
