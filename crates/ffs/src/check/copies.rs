@@ -15,7 +15,7 @@ use super::superblock::fields::{spare_ranges, static_fields};
 use super::{CheckError, Invariant, Log, Place, Severity};
 use crate::layout::{
     BadSuperblock, ByteOrder, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
-    SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, flags,
+    SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, flags, hashes,
 };
 use crate::mark;
 
@@ -110,7 +110,14 @@ fn judge(geometry: &Geometry, block: &[u8], raw: &[u8], address: u64) -> Option<
     // Only a copy that parses has fields by which its hash can be judged.
     match parse(&copy, geometry.byte_order) {
         Ok(own) => {
-            if own.superblock_hashes && !fits_hash(raw, &own) {
+            let stated = Superblock::of(&copy);
+            let kept = stated.check_hashes.get();
+            if kept & !hashes::ALL != 0 {
+                add("fs_metackhash", format!("{kept:#x}"), format!("bits of {:#x}", hashes::ALL));
+            }
+            // A hash that is not kept is zero, or was kept once.
+            let may_be_none = !own.superblock_hashes && stated.check_hash.get() == 0;
+            if !may_be_none && !fits_hash(raw, &own) {
                 add("fs_ckhash", "another".to_owned(), "that of its bytes".to_owned());
             }
         }
@@ -128,6 +135,9 @@ fn copy_of(geometry: &Geometry, block: &[u8], address: u64) -> Vec<u8> {
     let superblock = Superblock::of_mut(&mut copy);
     superblock.own_address.set(address as i64);
     superblock.clean = 1;
+    if !geometry.superblock_hashes {
+        superblock.check_hash.set(0);
+    }
     let unclean = flags::UNCLEAN | flags::NEEDS_FSCK;
     superblock.flags.set(superblock.flags.get() & !unclean);
     if mark::owner(superblock).is_some() {
