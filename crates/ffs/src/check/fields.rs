@@ -8,7 +8,11 @@ use vfs::FileKind;
 
 use super::Severity::{Loss, Repairable};
 use super::{Invariant, Log, Place};
-use crate::layout::{Dinode, FLAG_SNAPSHOT, Geometry, INLINE_SYMLINK_SIZE, ROOT_INODE, kind_bits};
+use zerocopy::little_endian::I64;
+
+use crate::layout::{
+    Dinode, FLAG_SNAPSHOT, Geometry, INLINE_SYMLINK_SIZE, ROOT_INODE, SECTOR_SIZE, kind_bits,
+};
 use crate::map::{block_count, run_length};
 use crate::size::has_blocks;
 
@@ -240,11 +244,26 @@ fn reach_of_all(geometry: &Geometry, kind: FileKind, dinode: &Dinode) -> u64 {
     }
 }
 
-/// The size at which the direct pointers end. What the trees hold is not known here.
+/// The size at which the direct pointers end. What the trees hold is not known here. How much of
+/// its last block a file holds follows from its sectors; if they say what cannot be, it is one
+/// fragment in the middle of a block, and else all of it.
 fn reach(geometry: &Geometry, dinode: &Dinode) -> u64 {
-    let legal = |address: u64| address != 0 && geometry.is_data_fragment(address);
-    let last = dinode.direct.iter().rposition(|address| legal(address.get() as u64));
-    last.map_or(0, |last| (last as u64 + 1) * geometry.block_size)
+    let legal =
+        |address: &I64| address.get() != 0 && geometry.is_data_fragment(address.get() as u64);
+    let Some(last) = dinode.direct.iter().rposition(legal) else { return 0 };
+    let block = geometry.fragments_per_block;
+    let attributes = u64::from(dinode.attribute_size.get()).div_ceil(geometry.fragment_size);
+    let others = dinode.direct[..last].iter().filter(|address| legal(address)).count() as u64;
+    let held = dinode.sectors.get().saturating_mul(SECTOR_SIZE) / geometry.fragment_size;
+    let run = held.wrapping_sub(others * block).wrapping_sub(attributes);
+    let address = dinode.direct[last].get() as u64;
+    let room = block - address % block;
+    let run = match run {
+        run if (1..=room).contains(&run) => run,
+        _ if room == block => block,
+        _ => 1,
+    };
+    last as u64 * geometry.block_size + run * geometry.fragment_size
 }
 
 /// Whether the bytes of a short target are ones: no NUL among them, and zeros behind.
