@@ -86,11 +86,22 @@ pub(super) struct Walk {
     pub(super) data_blocks: u64,
     /// Of a directory: where its blocks lie, by number.
     pub(super) blocks: Vec<(u64, u64)>,
+    /// All indirect blocks were entered: none belongs to somebody else as well, as far as is known.
+    /// Else nothing follows for the inode from what was found, before that is settled.
+    pub(super) complete: bool,
 }
 
 impl Walk {
     pub(super) fn new(ino: u64, dinode: Dinode) -> Self {
-        Self { ino, dinode, held: 0, last: None, data_blocks: 0, blocks: Vec::new() }
+        Self {
+            ino,
+            dinode,
+            held: 0,
+            last: None,
+            data_blocks: 0,
+            blocks: Vec::new(),
+            complete: true,
+        }
     }
 }
 
@@ -259,6 +270,8 @@ impl Checker<'_> {
                 } else if self.meet(walk, &pointer, purpose) {
                     let way = [address, 0, 0];
                     level.push(Branch { walk: index, address, way, slot, span, first });
+                } else {
+                    walk.complete = false;
                 }
             }
             first += span * fan;
@@ -312,7 +325,12 @@ impl Checker<'_> {
                 }
                 continue;
             }
-            if self.meet(walk, &pointer, purpose) && branch.span > 1 {
+            let alone = self.meet(walk, &pointer, purpose);
+            if branch.span == 1 {
+                continue;
+            }
+            walk.complete &= alone;
+            if alone {
                 let span = branch.span / fan;
                 let way = longer(branch.way, address);
                 below.push(Branch { walk: branch.walk, address, way, slot, span, first: lbn });
@@ -435,7 +453,8 @@ impl Checker<'_> {
                 if contested {
                     self.claims.push(Claim::new(*pointer, &walk.dinode));
                 }
-                !contested
+                // A contested indirect block may hold a claim on itself: it is entered, once.
+                !contested || pointer.role == Role::Indirect && self.entered.insert(pointer.address)
             }
             Purpose::Data => {
                 if pointer.role != Role::Indirect {

@@ -1,10 +1,10 @@
 //! Fragments that are claimed twice: who keeps them.
 //!
 //! All claims on them are gathered and weighed. What speaks for a claim: nothing else was wrong
-//! with the inode; the block fits what it is claimed as (a directory's first block names its owner,
-//! an indirect block holds pointers); its neighbours in the file are its neighbours on the disk;
-//! the file's inode is in the same group. The heavier claim keeps the block, the other file gets a
-//! hole.
+//! with the inode; the inode map has it used; the block fits what it is claimed as (a directory's
+//! first block names its owner, an indirect block holds pointers, attributes are whole records);
+//! its neighbours in the file are its neighbours on the disk; the file's inode is in the same
+//! group. The heavier claim keeps the block, the other file gets a hole.
 //!
 //! Where two weigh the same, one of them is right and nobody can say which. Then the one keeps the
 //! block and the other gets a copy, so that the file that was right is as it was; both are listed.
@@ -25,12 +25,13 @@ use crate::layout::{CHUNK_SIZE, DIRECT_POINTERS, Dinode};
 pub(super) struct Claim {
     pointer: Pointer,
     kind: Option<FileKind>,
+    size: u64,
     weight: i32,
 }
 
 impl Claim {
     pub(super) fn new(pointer: Pointer, dinode: &Dinode) -> Self {
-        Self { pointer, kind: dinode.kind(), weight: 0 }
+        Self { pointer, kind: dinode.kind(), size: dinode.size.get(), weight: 0 }
     }
 
     fn range(&self) -> std::ops::Range<u64> {
@@ -85,8 +86,14 @@ impl Checker<'_> {
         if self.doubted.contains(&pointer.ino) {
             weight -= 4;
         }
+        if self.is_stated(pointer.ino) {
+            weight += 4;
+        }
         let group = self.geometry.group_of_fragment(pointer.address);
         weight += i32::from(group == self.geometry.group_of_inode(pointer.ino));
+        if pointer.role == Role::Attribute {
+            weight += 8; // what holds no whole records was dropped before
+        }
         let directory = claim.kind == Some(FileKind::Directory);
         if pointer.role == Role::Indirect || directory && pointer.role == Role::Data {
             let byte = self.geometry.byte_address(pointer.address);
@@ -94,7 +101,12 @@ impl Checker<'_> {
             let content = self.disk.read(byte, bytes).await?;
             weight += match pointer.role {
                 Role::Indirect => self.looks_indirect(&content),
-                _ => looks_like_directory(pointer, &content),
+                _ => {
+                    // Behind the end of the directory, nothing has to be a chunk.
+                    let start = pointer.lbn * self.geometry.block_size;
+                    let used = claim.size.saturating_sub(start).min(content.len() as u64);
+                    looks_like_directory(pointer, &content[..used as usize])
+                }
             };
         }
         Ok(weight)
@@ -204,7 +216,8 @@ fn looks_like_directory(pointer: &Pointer, content: &[u8]) -> i32 {
     if pointer.lbn > 0 {
         return 2;
     }
-    let first = chunk::entries(&content[..CHUNK_SIZE]);
+    let Some(first) = content.get(..CHUNK_SIZE) else { return -4 };
+    let first = chunk::entries(first);
     let own = first.first().is_some_and(|dot| dot.name == b"." && dot.ino == pointer.ino);
     if own { 8 } else { -4 }
 }

@@ -20,14 +20,18 @@ struct Stated {
     initialised: u64,
     /// Inodes up to the last one that the map has used.
     used: u64,
+    /// The inode map; empty when this is no group's block.
+    map: Vec<u8>,
 }
 
 fn stated(geometry: &Geometry, group: u64, block: &[u8]) -> Stated {
     let header = GroupHeader::of(block);
     let map = geometry.maps.inodes_in(block);
     let last = (0..geometry.inodes_per_group).rev().find(|&index| bits::is_set(map, index));
+    let own = header.magic.get() == GROUP_MAGIC && u64::from(header.index.get()) == group;
     Stated {
-        header: header.magic.get() == GROUP_MAGIC && u64::from(header.index.get()) == group,
+        header: own,
+        map: if own { map.to_vec() } else { Vec::new() },
         initialised: header.initialized_inodes.get().into(),
         used: last.map_or(0, |last| last + 1),
     }
@@ -44,10 +48,17 @@ impl Checker<'_> {
                 let stated = stated(&self.geometry, group, &block?);
                 let initialised = self.judge_initialised(group, &stated).await?;
                 self.initialised.push(initialised);
+                self.stated_maps.push(stated.map);
                 self.tell(Phase::Groups, group + 1, count);
             }
         }
         Ok(())
+    }
+
+    /// Whether the map of its group, as it was found, has an inode used.
+    pub(super) fn is_stated(&self, ino: u64) -> bool {
+        let map = &self.stated_maps[self.geometry.group_of_inode(ino) as usize];
+        !map.is_empty() && bits::is_set(map, ino % self.geometry.inodes_per_group)
     }
 
     /// Reads a group block.
@@ -80,7 +91,7 @@ impl Checker<'_> {
         if self.log.find(invariant, Repairable, place, found, limit, repair) {
             return Ok(limit);
         }
-        Ok(if whole { stated.initialised } else { 0 })
+        Ok(if whole { stated.initialised } else { limit })
     }
 
     /// The inodes of a group up to the last block of them in which one makes perfect sense.

@@ -119,7 +119,7 @@ impl Checker<'_> {
 
     async fn take_walk(&mut self, mut walk: Walk, old: &Dinode) -> Result<(), CheckError> {
         let kind = if walk.dinode.is_free() { None } else { walk.dinode.kind() };
-        if kind.is_some() {
+        if kind.is_some() && walk.complete {
             self.settle_walk(&mut walk);
         }
         if kind == Some(FileKind::Directory) {
@@ -155,6 +155,10 @@ impl Checker<'_> {
         }
         let present = walk.blocks.iter().enumerate();
         let first = present.take_while(|&(index, &(lbn, _))| lbn == index as u64).count() as u64;
+        if !walk.complete {
+            walk.blocks.truncate(first as usize);
+            return;
+        }
         let place = Place::inode(walk.ino).block(first);
         let found = format!("{} of {count} blocks", walk.blocks.len());
         let repair =

@@ -276,6 +276,8 @@ struct Checker<'a> {
     // What a round finds out.
     /// Initialised inodes of each group.
     initialised: Vec<u64>,
+    /// The inode map of each group, as it was found; empty where there is none.
+    stated_maps: Vec<Vec<u8>>,
     table: Table,
     /// A bit for each fragment that a file holds.
     held: Vec<u8>,
@@ -284,6 +286,8 @@ struct Checker<'a> {
     claims: Vec<Claim>,
     /// What is to be cleared in indirect blocks.
     bad_slots: Vec<BadSlot>,
+    /// Contested indirect blocks whose claims were gathered.
+    entered: BTreeSet<u64>,
     directories: BTreeMap<u64, Directory>,
     /// Directories without a first block.
     headless: Vec<u64>,

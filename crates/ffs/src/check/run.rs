@@ -121,11 +121,13 @@ impl<'a> Checker<'a> {
             freed: 0,
             reconnected: 0,
             initialised: Vec::new(),
+            stated_maps: Vec::new(),
             table: Table::new(0, 1),
             held: Vec::new(),
             contested: None,
             claims: Vec::new(),
             bad_slots: Vec::new(),
+            entered: BTreeSet::new(),
             directories: BTreeMap::new(),
             headless: Vec::new(),
             mismatches: Vec::new(),
@@ -159,11 +161,13 @@ impl<'a> Checker<'a> {
     /// after some repairs only a new round can tell what holds.
     async fn passes(&mut self) -> Result<bool, CheckError> {
         self.initialised.clear();
+        self.stated_maps.clear();
         self.table = Table::new(self.geometry.inode_count(), self.geometry.inodes_per_block);
         self.held = vec![0; self.geometry.size.div_ceil(8) as usize];
         self.contested = None;
         self.claims.clear();
         self.bad_slots.clear();
+        self.entered.clear();
         self.directories.clear();
         self.headless.clear();
         self.mismatches.clear();
