@@ -28,6 +28,7 @@ impl Checker<'_> {
     pub(super) async fn read_inodes(&mut self) -> Result<(), CheckError> {
         self.check_snapshot_list();
         self.take_inodes(Purpose::Claim, Phase::Inodes).await?;
+        self.check_snapshot_files();
         self.clear_bad_slots().await
     }
 
@@ -121,6 +122,7 @@ impl Checker<'_> {
         let kind = if walk.dinode.is_free() { None } else { walk.dinode.kind() };
         if kind.is_some() && walk.complete {
             self.settle_walk(&mut walk);
+            self.check_target(&mut walk).await?;
         }
         if kind == Some(FileKind::Directory) {
             self.settle_directory_blocks(&mut walk);
@@ -239,6 +241,22 @@ impl Checker<'_> {
         }
     }
 
+    /// What is listed is a file. Those that are were compared with the list one by one.
+    fn check_snapshot_files(&mut self) {
+        for ino in self.snapshots() {
+            if ino == 0 || self.table.get(ino).is_some() {
+                continue;
+            }
+            let place = Place::inode(ino);
+            let repair = "took it off the list";
+            let (found, expected) = ("a free inode in the list", "a snapshot file");
+            if self.log.find(Invariant::Snapshots, Repairable, place, found, expected, repair) {
+                let kept = self.snapshots().into_iter();
+                self.set_snapshots(kept.filter(|&one| one != ino && one != 0).collect());
+            }
+        }
+    }
+
     fn set_snapshots(&mut self, list: Vec<u64>) {
         let superblock = Superblock::of_mut(&mut self.superblock);
         for (index, field) in superblock.snapshots.iter_mut().enumerate() {
@@ -250,7 +268,7 @@ impl Checker<'_> {
     fn check_snapshot_flag(&mut self, ino: u64, dinode: &mut Dinode) {
         let flagged = !dinode.is_free() && dinode.flags.get() & FLAG_SNAPSHOT != 0;
         let list = self.snapshots();
-        let listed = list.contains(&ino);
+        let listed = ino != 0 && list.contains(&ino); // 0 stands for none
         let regular = dinode.kind() == Some(FileKind::Regular);
         if flagged == listed && (regular || !flagged) {
             return;

@@ -62,6 +62,7 @@ mod root;
 mod run;
 mod superblock;
 mod table;
+mod target;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
