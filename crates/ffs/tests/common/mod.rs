@@ -57,10 +57,14 @@ pub(crate) enum Event {
 /// A sparse disk in memory that remembers what happened to it.
 pub(crate) struct MemoryDisk {
     geometry: block::Geometry,
-    pages: Rc<RefCell<BTreeMap<u64, Vec<u8>>>>,
+    pages: Rc<RefCell<Pages>>,
     events: Rc<RefCell<Vec<Event>>>,
     forgets: Rc<Cell<bool>>,
+    bytes_read: Rc<Cell<u64>>,
 }
+
+/// What was ever written, by number of the page; forks share what neither has changed.
+type Pages = BTreeMap<u64, Rc<Vec<u8>>>;
 
 const PAGE: u64 = 4096;
 
@@ -73,7 +77,33 @@ impl MemoryDisk {
             physical_sector_size: 512,
             read_only: false,
         };
-        Self { geometry, pages: Rc::default(), events: Rc::default(), forgets: Rc::default() }
+        Self {
+            geometry,
+            pages: Rc::default(),
+            events: Rc::default(),
+            forgets: Rc::default(),
+            bytes_read: Rc::default(),
+        }
+    }
+
+    /// A disk of its own with the same content, to which nothing has happened yet.
+    pub(crate) fn fork(&self) -> Self {
+        let pages = Rc::new(RefCell::new(self.pages.borrow().clone()));
+        Self { geometry: self.geometry, pages, ..Self::new(0) }
+    }
+
+    /// How many bytes were ever asked of it.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.get()
+    }
+
+    /// Where the content is not that of `other`, page by page, and what it is there.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<(u64, Vec<u8>)> {
+        let (own, others) = (self.pages.borrow(), other.pages.borrow());
+        let changed = own.iter().filter(|(number, page)| {
+            others.get(number).is_none_or(|old| !Rc::ptr_eq(old, page) && old != *page)
+        });
+        changed.map(|(number, page)| (number * PAGE, page.to_vec())).collect()
     }
 
     /// The same with other sectors.
@@ -125,7 +155,7 @@ impl MemoryDisk {
     }
 }
 
-fn copy_out(pages: &BTreeMap<u64, Vec<u8>>, offset: u64, bytes: &mut [u8]) {
+fn copy_out(pages: &Pages, offset: u64, bytes: &mut [u8]) {
     let (mut at, mut rest) = (offset, bytes);
     while !rest.is_empty() {
         let start = (at % PAGE) as usize;
@@ -139,13 +169,13 @@ fn copy_out(pages: &BTreeMap<u64, Vec<u8>>, offset: u64, bytes: &mut [u8]) {
     }
 }
 
-fn copy_in(pages: &mut BTreeMap<u64, Vec<u8>>, offset: u64, bytes: &[u8]) {
+fn copy_in(pages: &mut Pages, offset: u64, bytes: &[u8]) {
     let (mut at, mut rest) = (offset, bytes);
     while !rest.is_empty() {
         let start = (at % PAGE) as usize;
         let (piece, others) = rest.split_at(rest.len().min(PAGE as usize - start));
-        let page = pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize]);
-        page[start..start + piece.len()].copy_from_slice(piece);
+        let page = pages.entry(at / PAGE).or_insert_with(|| Rc::new(vec![0; PAGE as usize]));
+        Rc::make_mut(page)[start..start + piece.len()].copy_from_slice(piece);
         (at, rest) = (at + piece.len() as u64, others);
     }
 }
@@ -156,9 +186,12 @@ impl BlockDevice for MemoryDisk {
     }
 
     fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
-        assert!(offset + buffer.len() as u64 <= self.geometry.size, "read beyond the end");
+        // A damaged disk may say that it is larger than it is.
+        let refused = self.geometry.check(block::Verb::Read, offset, buffer.len() as u64);
         let pages = self.pages.clone();
+        self.bytes_read.set(self.bytes_read.get() + buffer.len() as u64);
         Box::pin(async move {
+            refused?;
             copy_out(&pages.borrow(), offset, &mut buffer);
             Ok(buffer)
         })
@@ -169,10 +202,11 @@ impl BlockDevice for MemoryDisk {
         let sector = u64::from(self.geometry.logical_sector_size);
         assert!(offset.is_multiple_of(sector), "a write at byte {offset}");
         assert!((bytes.len() as u64).is_multiple_of(sector), "a write of {} bytes", bytes.len());
-        assert!(offset + bytes.len() as u64 <= self.geometry.size, "written beyond the end");
+        let refused = self.geometry.check(block::Verb::Write, offset, bytes.len() as u64);
         let (pages, events) = (self.pages.clone(), self.events.clone());
         let forgets = self.forgets.get();
         Box::pin(async move {
+            refused?;
             copy_in(&mut pages.borrow_mut(), offset, &bytes);
             if !forgets {
                 events.borrow_mut().push(Event::Write(offset, bytes));
@@ -309,6 +343,21 @@ impl World {
     /// What an engine needs of it.
     pub(crate) fn runtime(&self) -> runtime::Runtime {
         self.runtime.clone()
+    }
+
+    /// Runs a future, and the tasks beside it, until it ends or nothing moves any more. On disks in
+    /// memory there is nothing to wait for: what is not done after some turns never will be.
+    pub(crate) fn run_or_stall<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        const TURNS: usize = 10_000;
+        let mut future = std::pin::pin!(future);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..TURNS {
+            if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Some(output);
+            }
+            self.pool.borrow_mut().run_until_stalled();
+        }
+        None
     }
 
     /// Runs a future, and the tasks beside it, until it ends.

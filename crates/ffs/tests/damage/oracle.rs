@@ -1,0 +1,94 @@
+//! The independent checker, in one process for many disks.
+//!
+//! A disk goes there as the pages in which it differs from its base, and comes back as a line: what
+//! is wrong with it, or nothing.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use super::base::Base;
+use crate::common::{MemoryDisk, shared, skip};
+
+const DRIVER: &str = r#"
+import importlib.util, struct, sys
+spec = importlib.util.spec_from_file_location("judge", sys.argv[1])
+judge = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(judge)
+source = sys.stdin.buffer
+def number():
+    head = source.read(8)
+    return struct.unpack("<Q", head)[0] if head else None
+def pages(image):
+    for _ in range(number()):
+        at, length = number(), number()
+        yield at, length, source.read(length)
+base = bytearray(number())
+for at, length, content in pages(base):
+    base[at:at + length] = content
+while True:
+    end = source.peek(1)
+    if not end:
+        break
+    image = base[:]
+    for at, length, content in pages(image):
+        image[at:at + length] = content
+    report = judge.Checker(image).run()
+    wrong = report.errors(True) if report.usable else ["no file system"]
+    print(str(wrong[:3]) if wrong else "", flush=True)
+"#;
+
+/// A process that judges.
+pub(crate) struct Oracle {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Oracle {
+    /// Starts one for the disks of a base, where there is one.
+    pub(crate) fn new(base: &Base) -> Option<Self> {
+        let checker = shared("oracles/ufs2_verify.py")?;
+        let mut command = Command::new("python3");
+        command.args(["-c", DRIVER]).arg(checker).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return skip(&format!("python3 cannot be run: {error}")),
+        };
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut oracle = Self { child, input, output };
+        let size = base.geometry.size * base.geometry.fragment_size;
+        let input = oracle.input.as_mut().expect("it is open");
+        input.write_all(&size.to_le_bytes()).expect("it reads");
+        oracle.send(&base.disk, &MemoryDisk::new(0));
+        Some(oracle)
+    }
+
+    fn send(&mut self, disk: &MemoryDisk, base: &MemoryDisk) {
+        let pages = disk.differences(base);
+        let mut message = (pages.len() as u64).to_le_bytes().to_vec();
+        for (at, content) in pages {
+            message.extend(at.to_le_bytes());
+            message.extend((content.len() as u64).to_le_bytes());
+            message.extend(content);
+        }
+        let input = self.input.as_mut().expect("it is open");
+        input.write_all(&message).and_then(|()| input.flush()).expect("it reads");
+    }
+
+    /// What is wrong with a disk; an empty text when nothing is.
+    pub(crate) fn ask(&mut self, base: &Base, disk: &MemoryDisk) -> String {
+        self.send(disk, &base.disk);
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it answers");
+        assert!(line.ends_with('\n'), "the independent checker has died");
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,575 @@
+//! Why a damage cannot be seen: the bytes are dead, or any value of them is legal.
+//!
+//! What is asked is not whether a byte may be excused but whether *this change* may: the new value
+//! is put back to the old one field by field, wherever the new one is legal by itself. If anything
+//! is left that differs, there is no excuse, and a checker that says nothing has missed it.
+
+use std::ops::Range;
+
+use ffs::layout::{
+    CHUNK_SIZE, DIRECT_POINTERS, Dinode, ENTRY_HEADER_SIZE, EntryHeader, FLAG_SNAPSHOT,
+    FLAGS_MOVED, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, INODE_SIZE, RECOVERY_RECORD_ADDRESS,
+    SUPERBLOCK_ADDRESS, Superblock, flags, hashes, minimum_record_length,
+};
+use vfs::FileKind;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::base::Base;
+use super::map::{Owner, inode_at};
+use super::mutation::Mutation;
+use crate::common::MemoryDisk;
+
+/// Why nobody can see a damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    // Nobody reads the bytes.
+    FreeSpace,
+    InCorePointers,
+    OldFields,
+    FreeInodeRemains,
+    UninitialisedInode,
+    UnusedInodeField,
+    EntrySlack,
+    EmptyEntry,
+    // Any value says something.
+    Content,
+    BlockOrder,
+    Permissions,
+    Ownership,
+    Seconds,
+    Nanoseconds,
+    Generation,
+    FileFlags,
+    ChangeCounter,
+    SizeInTail,
+    EmptyChunks,
+    LinkTarget,
+    DeviceNumber,
+    Name,
+    NoDepth,
+    Label,
+    MountPoint,
+    Tunable,
+    Hint,
+    WriteTime,
+    MoreInodes,
+    VolumeFlags,
+    HashesKept,
+    StaleCopy,
+}
+
+impl Reason {
+    /// Whether the bytes are dead, so that nothing was harmed.
+    pub(crate) fn is_harmless(self) -> bool {
+        self <= Self::EmptyEntry
+    }
+}
+
+/// Why the damage cannot be seen; nothing when it must be.
+pub(crate) fn reason(base: &Base, mutation: &Mutation, disk: &MemoryDisk) -> Option<Reason> {
+    let mut worst = None;
+    for (at, bytes) in &mutation.changes {
+        let step = base.geometry.fragment_size;
+        let end = at + bytes.len() as u64;
+        for start in (at - at % step..end).step_by(step as usize) {
+            let one = excuse(base, disk, start);
+            worst = worst.max(Some(one?));
+        }
+    }
+    worst
+}
+
+/// What excuses all changes in one fragment; that nothing changed is as good as free space.
+fn excuse(base: &Base, disk: &MemoryDisk, start: u64) -> Option<Reason> {
+    let geometry = &base.geometry;
+    let size = geometry.fragment_size as usize;
+    let (old, new) = (base.disk.bytes(start, size), disk.bytes(start, size));
+    if old == new {
+        return Some(Reason::FreeSpace);
+    }
+    match base.map.owner(start) {
+        Owner::Nothing => in_free_space(start, &old, &new),
+        Owner::Data(ino, _) => in_data(base, ino, &new),
+        Owner::Directory(ino, offset) => in_directory(base, ino, offset, &old, &new),
+        Owner::Inodes(first) => {
+            let count = geometry.fragment_size / INODE_SIZE;
+            let inodes = (first..first + count).map(|ino| in_inode(base, disk, ino));
+            inodes.max_by_key(|one| one.map_or((1, None), |one| (0, Some(one))))?
+        }
+        Owner::Group(group) => in_group(base, disk, group),
+        Owner::Superblock => in_superblock(base, disk, SUPERBLOCK_ADDRESS, false),
+        Owner::Backup(group) => {
+            let fragment = geometry.backup_superblock_fragment(group);
+            in_superblock(base, disk, geometry.byte_address(fragment), true)
+        }
+        Owner::Attribute(ino, _) => in_attributes(base, disk, ino),
+        Owner::Indirect(ino, _) => in_indirect(base, disk, ino, start),
+        Owner::Summary => None,
+    }
+}
+
+fn in_free_space(start: u64, old: &[u8], new: &[u8]) -> Option<Reason> {
+    let end = start + old.len() as u64;
+    if start < SUPERBLOCK_ADDRESS && RECOVERY_RECORD_ADDRESS < end {
+        let record = (RECOVERY_RECORD_ADDRESS - start) as usize;
+        // Without its magic number it is not there, which is legal.
+        let gone = new[record..record + 4] != old[record..record + 4];
+        return (gone || old[record..] == new[record..]).then_some(Reason::FreeSpace);
+    }
+    Some(Reason::FreeSpace)
+}
+
+fn in_data(base: &Base, ino: u64, new: &[u8]) -> Option<Reason> {
+    let dinode = &base.map.inodes[&ino];
+    Some(match dinode.kind() {
+        Some(FileKind::Symlink) => {
+            let size = dinode.size.get() as usize;
+            if new[..size.min(new.len())].contains(&0) {
+                return None;
+            }
+            Reason::LinkTarget
+        }
+        _ => Reason::Content,
+    })
+}
+
+fn in_directory(base: &Base, ino: u64, offset: u64, old: &[u8], new: &[u8]) -> Option<Reason> {
+    let size = base.map.inodes[&ino].size.get();
+    let used = (size.saturating_sub(offset) as usize).min(old.len());
+    let mut worst = Reason::FreeSpace;
+    let chunks = old[..used].chunks_exact(CHUNK_SIZE).zip(new.chunks_exact(CHUNK_SIZE));
+    for (old, new) in chunks {
+        worst = worst.max(in_chunk(old, new)?);
+    }
+    Some(worst)
+}
+
+/// Names may become others; behind a name anything may stand, and in an empty entry too.
+fn in_chunk(old: &[u8], new: &[u8]) -> Option<Reason> {
+    let (mut new, mut worst) = (new.to_vec(), Reason::FreeSpace);
+    let mut put_back = |range: Range<usize>, reason: Reason| {
+        if new[range.clone()] != old[range.clone()] {
+            new[range.clone()].copy_from_slice(&old[range]);
+            worst = worst.max(reason);
+        }
+    };
+    let mut at = 0;
+    while at < old.len() {
+        let (header, _) = EntryHeader::read_from_prefix(&old[at..]).expect("a sound chunk");
+        let length = usize::from(header.record_length.get());
+        let start = at + ENTRY_HEADER_SIZE;
+        let nul = start + usize::from(header.name_length);
+        if header.inode.get() == 0 {
+            let fits = minimum_record_length(header.name_length.into()) <= length;
+            put_back(start..at + length, Reason::EmptyEntry);
+            if fits {
+                put_back(at + 6..at + 7, Reason::EmptyEntry);
+            }
+        } else {
+            put_back(nul + 1..at + length, Reason::EntrySlack);
+        }
+        at += length;
+    }
+    let mut names = old.to_vec();
+    let mut at = 0;
+    while at < old.len() {
+        let (header, _) = EntryHeader::read_from_prefix(&old[at..]).expect("a sound chunk");
+        let (stated, _) = EntryHeader::read_from_prefix(&new[at..]).expect("the same place");
+        let start = at + ENTRY_HEADER_SIZE;
+        let name = start..start + usize::from(header.name_length);
+        let legal = new[name.clone()].iter().all(|&byte| byte != 0 && byte != b'/');
+        let dots = matches!(&old[name.clone()], b"." | b"..");
+        if header.inode.get() != 0 && legal && !dots && old[name.clone()] != new[name.clone()] {
+            names[name.clone()].copy_from_slice(&new[name]);
+            worst = worst.max(Reason::Name);
+        }
+        // An empty entry has no name to be too long for it.
+        let room = usize::from(header.record_length.get());
+        let empty = header.inode.get() == 0 && stated.inode.get() == 0;
+        if empty && minimum_record_length(stated.name_length.into()) <= room {
+            if names[at + 7] != new[at + 7] {
+                worst = worst.max(Reason::EmptyEntry);
+            }
+            names[at + 7] = new[at + 7];
+        }
+        at += room;
+    }
+    (names == new).then_some(worst)
+}
+
+/// Blocks of a file may have changed places: nobody knows in which order they were.
+fn in_indirect(base: &Base, disk: &MemoryDisk, ino: u64, start: u64) -> Option<Reason> {
+    let size = base.geometry.block_size;
+    let first = start - start % size;
+    let pointers = |disk: &MemoryDisk| {
+        let bytes = disk.bytes(first, size as usize);
+        let mut all: Vec<Vec<u8>> = bytes.chunks_exact(8).map(<[u8]>::to_vec).collect();
+        all.sort_unstable();
+        all
+    };
+    let regular = base.map.inodes[&ino].kind() == Some(FileKind::Regular);
+    (regular && pointers(&base.disk) == pointers(disk)).then_some(Reason::BlockOrder)
+}
+
+/// The extended attributes of a file, up to their size.
+fn attribute_area(base: &Base, disk: &MemoryDisk, ino: u64) -> Vec<u8> {
+    let geometry = &base.geometry;
+    let size = base.map.inodes[&ino].attribute_size.get() as usize;
+    let mine = |owner| matches!(owner, Owner::Attribute(own, _) if own == ino);
+    let mut area = vec![0; size.next_multiple_of(geometry.fragment_size as usize)];
+    for fragment in base.map.fragments(mine) {
+        let byte = geometry.byte_address(fragment);
+        let Owner::Attribute(_, at) = base.map.owner(byte) else { unreachable!("chosen") };
+        let bytes = disk.bytes(byte, geometry.fragment_size as usize);
+        area[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
+    }
+    area.truncate(size);
+    area
+}
+
+/// The length of the record at a byte of an area that is sound.
+fn record_length(area: &[u8], at: usize) -> usize {
+    u32::from_le_bytes(area[at..at + 4].try_into().expect("four bytes")) as usize
+}
+
+/// Whether the attributes end sooner, behind a whole record, in the fragments that they have.
+fn lost_records(base: &Base, ino: u64, old: &Dinode, new: &Dinode) -> bool {
+    let (was, is) = (old.attribute_size.get() as usize, new.attribute_size.get() as usize);
+    let fragment = base.geometry.fragment_size as usize;
+    if is >= was || is.div_ceil(fragment) != was.div_ceil(fragment) {
+        return false;
+    }
+    let area = attribute_area(base, &base.disk, ino);
+    let mut at = 0;
+    while at < is {
+        at += record_length(&area, at);
+    }
+    at == is
+}
+
+/// Extended attributes may hold anything under any name: what counts is that records fill them.
+fn in_attributes(base: &Base, disk: &MemoryDisk, ino: u64) -> Option<Reason> {
+    let area = attribute_area(base, disk, ino);
+    let (mut at, mut names) = (0, std::collections::BTreeSet::new());
+    while at < area.len() {
+        if area.len() - at < 8 {
+            return None;
+        }
+        let (length, space, pad) = (record_length(&area, at), area[at + 4], area[at + 5]);
+        let end = 7 + usize::from(area[at + 6]);
+        let body = end.next_multiple_of(8);
+        let whole = length % 8 == 0 && length >= body + usize::from(pad) && pad < 8;
+        if !whole || length > area.len() - at || end == 7 || !(1..=2).contains(&space) {
+            return None;
+        }
+        let name = &area[at + 7..at + end];
+        if name.contains(&0) || !names.insert((space, name)) {
+            return None;
+        }
+        at += length;
+    }
+    Some(Reason::Content)
+}
+
+fn in_inode(base: &Base, disk: &MemoryDisk, ino: u64) -> Option<Reason> {
+    let geometry = &base.geometry;
+    let (old, new) = (inode_at(&base.disk, geometry, ino), inode_at(disk, geometry, ino));
+    if old.as_bytes() == new.as_bytes() {
+        return Some(Reason::FreeSpace);
+    }
+    let group = geometry.group_of_inode(ino);
+    if ino % geometry.inodes_per_group >= base.map.initialised[group as usize] {
+        return Some(Reason::UninitialisedInode);
+    }
+    if old.is_free() {
+        return in_free_inode(&old, new);
+    }
+    if geometry.verify_inode(&new).is_err() {
+        return None;
+    }
+    let mut rest = new;
+    if lost_records(base, ino, &old, &new) {
+        rest.attribute_size = old.attribute_size;
+        return in_live_inode(geometry, &old, rest).map(|reason| reason.max(Reason::SizeInTail));
+    }
+    if has_empty_tail(base, ino, &old, &new) {
+        rest.size = old.size;
+        return in_live_inode(geometry, &old, rest).map(|reason| reason.max(Reason::EmptyChunks));
+    }
+    in_live_inode(geometry, &old, new)
+}
+
+/// Whether a directory only got or lost chunks without entries, in the fragments that it has.
+fn has_empty_tail(base: &Base, ino: u64, old: &Dinode, new: &Dinode) -> bool {
+    let (was, is) = (old.size.get(), new.size.get());
+    let fragment = base.geometry.fragment_size;
+    let chunk = CHUNK_SIZE as u64;
+    if old.kind() != Some(FileKind::Directory)
+        || is == was
+        || is == 0
+        || !is.is_multiple_of(chunk)
+        || is.div_ceil(fragment) != was.div_ceil(fragment)
+    {
+        return false;
+    }
+    let last = (was - 1) / fragment * fragment;
+    let own = |owner| owner == Owner::Directory(ino, last);
+    let Some(&address) = base.map.fragments(own).first() else { return false };
+    let byte = base.geometry.byte_address(address);
+    (was.min(is)..was.max(is)).step_by(CHUNK_SIZE).all(|start| {
+        let bytes = base.disk.bytes(byte + start - last, ENTRY_HEADER_SIZE);
+        bytes[..6] == [0, 0, 0, 0, 0, 2] // no inode, and a length of 512
+    })
+}
+
+fn in_free_inode(old: &Dinode, new: Dinode) -> Option<Reason> {
+    let mut rest = *old;
+    rest.mode = new.mode;
+    (rest.size, rest.sectors) = (new.size, new.sectors);
+    (rest.attribute_size, rest.attribute_blocks) = (new.attribute_size, new.attribute_blocks);
+    (rest.direct, rest.indirect) = (new.direct, new.indirect);
+    (rest.as_bytes() == old.as_bytes()).then_some(Reason::FreeInodeRemains)
+}
+
+/// Puts a field back; with its reason, if it was another.
+macro_rules! put_back {
+    ($new:ident, $old:ident, $worst:ident, $reason:expr, $($field:ident),+) => {
+        $(if $new.$field.as_bytes() != $old.$field.as_bytes() {
+            $new.$field = $old.$field;
+            $worst = $worst.max($reason);
+        })+
+    };
+}
+
+fn in_live_inode(geometry: &Geometry, old: &Dinode, mut new: Dinode) -> Option<Reason> {
+    let mut worst = Reason::FreeSpace;
+    if new.mode.get() >> 12 == old.mode.get() >> 12 {
+        put_back!(new, old, worst, Reason::Permissions, mode);
+    }
+    put_back!(new, old, worst, Reason::Ownership, uid, gid);
+    put_back!(new, old, worst, Reason::UnusedInodeField, block_size, kernel_flags);
+    put_back!(new, old, worst, Reason::Seconds, atime, mtime, ctime, birthtime);
+    let legal = |field: zerocopy::little_endian::I32| (0..1_000_000_000).contains(&field.get());
+    if [
+        new.mtime_nanoseconds,
+        new.atime_nanoseconds,
+        new.ctime_nanoseconds,
+        new.birthtime_nanoseconds,
+    ]
+    .into_iter()
+    .all(legal)
+    {
+        put_back!(new, old, worst, Reason::Nanoseconds, mtime_nanoseconds, atime_nanoseconds);
+        put_back!(new, old, worst, Reason::Nanoseconds, ctime_nanoseconds, birthtime_nanoseconds);
+    }
+    put_back!(new, old, worst, Reason::Generation, generation);
+    if (new.flags.get() ^ old.flags.get()) & FLAG_SNAPSHOT == 0 {
+        put_back!(new, old, worst, Reason::FileFlags, flags);
+    }
+    put_back!(new, old, worst, Reason::ChangeCounter, change);
+    let directory = old.kind() == Some(FileKind::Directory);
+    if !directory {
+        put_back!(new, old, worst, Reason::UnusedInodeField, free_link);
+    } else if new.free_link.get() == 0 {
+        put_back!(new, old, worst, Reason::NoDepth, free_link);
+    }
+    if is_size_in_tail(geometry, old, &new) {
+        put_back!(new, old, worst, Reason::SizeInTail, size);
+    }
+    if is_other_target(old, &new) {
+        put_back!(new, old, worst, Reason::LinkTarget, direct, indirect);
+    }
+    let device = matches!(old.kind(), Some(FileKind::CharacterDevice | FileKind::BlockDevice));
+    if device && new.direct[0].get() as u32 != u32::MAX {
+        let mut direct = old.direct;
+        direct[0] = new.direct[0];
+        if direct.as_bytes() == new.direct.as_bytes() {
+            put_back!(new, old, worst, Reason::DeviceNumber, direct);
+        }
+    }
+    new.check_hash = old.check_hash;
+    (new.as_bytes() == old.as_bytes()).then_some(worst)
+}
+
+/// Whether another size asks for the same fragments in the same places.
+fn is_size_in_tail(geometry: &Geometry, old: &Dinode, new: &Dinode) -> bool {
+    let text = old.kind() == Some(FileKind::Symlink)
+        && new.size.get() >= INLINE_SYMLINK_SIZE as u64
+        && new.size.get() < old.size.get();
+    let regular = old.kind() == Some(FileKind::Regular) && new.size.get() <= geometry.max_file_size;
+    if !text && !regular {
+        return false;
+    }
+    let block = geometry.block_size;
+    let count = |dinode: &Dinode| dinode.size.get().div_ceil(block);
+    let direct = DIRECT_POINTERS as u64;
+    if count(old) > direct || count(new) > direct {
+        return count(old) == count(new);
+    }
+    (0..direct).zip(&old.direct).all(|(lbn, address)| {
+        let run = |dinode: &Dinode| {
+            let rest = dinode.size.get().saturating_sub(lbn * block).min(block);
+            rest.div_ceil(geometry.fragment_size)
+        };
+        address.get() == 0 || run(old) == run(new)
+    })
+}
+
+/// Whether both are short targets of one length.
+fn is_other_target(old: &Dinode, new: &Dinode) -> bool {
+    let size = old.size.get() as usize;
+    let short = old.kind() == Some(FileKind::Symlink) && size < INLINE_SYMLINK_SIZE;
+    let area = new.inline_symlink_area();
+    short
+        && new.size.get() as usize == size
+        && area[..size].iter().all(|&byte| byte != 0)
+        && area[size..].iter().all(|&byte| byte == 0)
+}
+
+fn in_group(base: &Base, disk: &MemoryDisk, group: u64) -> Option<Reason> {
+    let geometry = &base.geometry;
+    let byte = geometry.byte_address(geometry.group_header_fragment(group));
+    let size = geometry.group_block_size as usize;
+    let (old, mut block) = (base.disk.bytes(byte, size), disk.bytes(byte, size));
+    if geometry.verify_group(&block).is_err() {
+        return None;
+    }
+    let was = GroupHeader::of(&old);
+    let fragments = geometry.group_size_fragments(group);
+    let mut worst = Reason::FreeSpace;
+    let limit = u64::from(GroupHeader::of(&block).initialized_inodes.get());
+    let fits = limit_fits(base, disk, group, limit);
+    let new = GroupHeader::of_mut(&mut block);
+    put_back!(new, was, worst, Reason::WriteTime, time);
+    put_back!(new, was, worst, Reason::OldFields, old_time);
+    if u64::from(new.block_rotor.get()) < fragments {
+        put_back!(new, was, worst, Reason::Hint, block_rotor);
+    }
+    if u64::from(new.fragment_rotor.get()) < fragments {
+        put_back!(new, was, worst, Reason::Hint, fragment_rotor);
+    }
+    if u64::from(new.inode_rotor.get()) < geometry.inodes_per_group {
+        put_back!(new, was, worst, Reason::Hint, inode_rotor);
+    }
+    if fits {
+        put_back!(new, was, worst, Reason::MoreInodes, initialized_inodes);
+    }
+    new.check_hash = was.check_hash;
+    (block == old).then_some(worst)
+}
+
+/// Whether another number of initialised inodes hides no file and shows none that is not there.
+fn limit_fits(base: &Base, disk: &MemoryDisk, group: u64, limit: u64) -> bool {
+    let geometry = &base.geometry;
+    let first = group * geometry.inodes_per_group;
+    let legal =
+        limit <= geometry.inodes_per_group && limit.is_multiple_of(geometry.inodes_per_block);
+    let reserved = group == 0 && limit == 0;
+    legal
+        && !reserved
+        && (limit..geometry.inodes_per_group)
+            .all(|index| !base.map.inodes.contains_key(&(first + index)))
+        && (base.map.initialised[group as usize]..limit)
+            .all(|index| inode_at(disk, geometry, first + index).as_bytes()[..80] == [0; 80])
+}
+
+fn superblock(block: &[u8]) -> Superblock {
+    Superblock::read_from_prefix(block).expect("the room of a superblock").0
+}
+
+/// Of a copy, everything may be old that a mount changes.
+fn in_superblock(base: &Base, disk: &MemoryDisk, at: u64, copy: bool) -> Option<Reason> {
+    let size = base.geometry.superblock_size as usize;
+    let (old_block, new_block) = (base.disk.bytes(at, size), disk.bytes(at, size));
+    if base.geometry.verify_superblock(&new_block).is_err() {
+        return None;
+    }
+    if old_block[size_of::<Superblock>()..] != new_block[size_of::<Superblock>()..] {
+        return None;
+    }
+    let (old, mut new) = (superblock(&old_block), superblock(&new_block));
+    let mut worst = Reason::FreeSpace;
+    put_back!(new, old, worst, Reason::InCorePointers, in_core);
+    put_back!(new, old, worst, Reason::OldFields, old_totals, old_inode_format);
+    put_back!(new, old, worst, Reason::MountPoint, last_mount);
+    put_back!(new, old, worst, Reason::Label, volume_name);
+    put_back!(new, old, worst, Reason::WriteTime, time, mount_time);
+    tunables(&base.geometry, &old, &mut new, &mut worst);
+    volume_flags(&old, &mut new, &mut worst);
+    if new.own_address.get() == 0 || copy && new.own_address.get() == 65_536 {
+        put_back!(new, old, worst, Reason::OldFields, own_address);
+    }
+    if copy {
+        put_back!(new, old, worst, Reason::StaleCopy, totals, clean, pending_sectors);
+        put_back!(new, old, worst, Reason::StaleCopy, pending_inodes, unreferenced_inodes);
+        put_back!(new, old, worst, Reason::StaleCopy, snapshots, journal_free_list, flags);
+        put_back!(new, old, worst, Reason::StaleCopy, modified, read_only);
+        if new.check_hashes.get() & !hashes::ALL == 0 {
+            put_back!(new, old, worst, Reason::StaleCopy, check_hashes);
+        }
+        put_back!(new, old, worst, Reason::StaleCopy, group_rotor, device_size);
+        put_back!(new, old, worst, Reason::StaleCopy, reserve_percent, optimization);
+    }
+    new.check_hash = old.check_hash;
+    (new.as_bytes() == old.as_bytes()).then_some(worst)
+}
+
+/// Settings that only steer allocation, in their ranges.
+fn tunables(geometry: &Geometry, old: &Superblock, new: &mut Superblock, worst: &mut Reason) {
+    let mut found = *worst;
+    if (0..=99).contains(&new.reserve_percent.get()) {
+        put_back!(new, old, found, Reason::Tunable, reserve_percent);
+    }
+    if (0..=1).contains(&new.optimization.get()) {
+        put_back!(new, old, found, Reason::Tunable, optimization);
+    }
+    if new.max_blocks_per_group.get() > 0 {
+        put_back!(new, old, found, Reason::Tunable, max_blocks_per_group);
+    }
+    if (16..=256).contains(&new.max_contiguous_blocks.get()) && old.cluster_sum_size.get() == 16 {
+        put_back!(new, old, found, Reason::Tunable, max_contiguous_blocks);
+    }
+    if new.average_file_size.get() > 0 {
+        put_back!(new, old, found, Reason::Tunable, average_file_size);
+    }
+    if new.average_files_per_directory.get() > 0 {
+        put_back!(new, old, found, Reason::Tunable, average_files_per_directory);
+    }
+    let metadata = new.metadata_space.get();
+    if (0..=geometry.fragments_per_group as i64 / 2).contains(&metadata)
+        && (metadata as u64).is_multiple_of(geometry.fragments_per_block)
+    {
+        put_back!(new, old, found, Reason::Tunable, metadata_space);
+    }
+    if (0..geometry.group_count).contains(&(new.group_rotor.get() as u64)) {
+        put_back!(new, old, found, Reason::Hint, group_rotor);
+    }
+    if new.device_size.get() == 0 || new.device_size.get() >= geometry.size as i64 {
+        put_back!(new, old, found, Reason::Hint, device_size);
+    }
+    *worst = found;
+}
+
+/// Flags that somebody may have set, and hashes that somebody may have ceased to keep.
+fn volume_flags(old: &Superblock, new: &mut Superblock, worst: &mut Reason) {
+    let mut found = *worst;
+    let may_differ = flags::SOFT_UPDATES
+        | flags::SOFT_UPDATES_JOURNAL
+        | flags::POSIX_ACLS
+        | flags::MULTILABEL
+        | flags::GJOURNAL
+        | flags::NFS4_ACLS
+        | flags::TRIM
+        | u32::from(FLAGS_MOVED);
+    let both = flags::POSIX_ACLS | flags::NFS4_ACLS;
+    let changed = new.flags.get() ^ old.flags.get();
+    if changed & !may_differ == 0 && new.flags.get() & both != both {
+        put_back!(new, old, found, Reason::VolumeFlags, flags);
+    }
+    // Group hashes that are not kept must be zero: who ceases to keep them has to clear them.
+    let kept = new.check_hashes.get();
+    if kept & !hashes::ALL == 0 && kept & hashes::GROUP == old.check_hashes.get() & hashes::GROUP {
+        put_back!(new, old, found, Reason::HashesKept, check_hashes);
+    }
+    *worst = found;
+}
