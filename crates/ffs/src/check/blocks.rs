@@ -353,7 +353,7 @@ impl Checker<'_> {
     fn drop_branch(&mut self, walk: &mut Walk, branch: Branch, image: &[u64]) {
         let place = Place::inode(walk.ino).block(branch.first).fragment(branch.address);
         let found = format!("a block of which {} words are no pointers", image.len());
-        let repair = "dropped the block, and what lay behind it";
+        let repair = "dropped, with what lay behind it";
         if !self.log.find(
             Invariant::IndirectPointers,
             Loss,
@@ -410,14 +410,16 @@ impl Checker<'_> {
         }
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
         if behind {
-            let repair = "cleared the pointer";
+            // A cut leaves blocks that nobody was told of; else the size may be what is wrong.
+            let severity = if self.was_cut { Repairable } else { Loss };
+            let repair = "the pointer cleared";
             let invariant = Invariant::PointersBehindEnd;
-            return self.log.find(invariant, Repairable, place, "a block", "none", repair);
+            return self.log.find(invariant, severity, place, "a block", "none", repair);
         }
         self.doubted.insert(pointer.ino);
         let expected = "data fragments of this disk";
         let found = format!("{} fragments from {}", pointer.run, pointer.address as i64);
-        self.log.find(invariant, Loss, place, found, expected, "made it a hole")
+        self.log.find(invariant, Loss, place, found, expected, "made a hole")
     }
 
     /// The same for a pointer in the inode, which is cleared at once.
@@ -499,8 +501,7 @@ impl Checker<'_> {
         let found = walk.dinode.sectors.get();
         let place = Place::inode(walk.ino);
         let invariant = Invariant::BlockCount;
-        if found != sectors && self.log.find(invariant, Repairable, place, found, sectors, "set it")
-        {
+        if found != sectors && self.log.find(invariant, Repairable, place, found, sectors, "set") {
             walk.dinode.sectors.set(sectors);
         }
     }
@@ -510,7 +511,7 @@ impl Checker<'_> {
         let count = blocks_of(&self.geometry, &walk.dinode);
         let place = Place::inode(walk.ino);
         if kind == vfs::FileKind::Symlink && walk.data_blocks == 0 {
-            let repair = "made it a link to '?'";
+            let repair = "made a link to '?'";
             let expected = "a block with the target";
             if self.log.find(Invariant::SymlinkTarget, Loss, place, "none", expected, repair) {
                 walk.dinode.size.set(1);
@@ -526,7 +527,7 @@ impl Checker<'_> {
         let wanted = blocks.max(DIRECT) * self.geometry.block_size;
         let found = format!("{} bytes, and a hole at the end", walk.dinode.size.get());
         let expected = format!("{wanted} bytes");
-        let repair = "cut the hole off";
+        let repair = "the hole cut off";
         if self.log.find(Invariant::LastBlock, Loss, place, found, expected, repair) {
             walk.dinode.size.set(wanted);
         }

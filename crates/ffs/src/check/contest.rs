@@ -8,6 +8,8 @@
 //!
 //! Where two weigh the same, one of them is right and nobody can say which. Then the one keeps the
 //! block and the other gets a copy, so that the file that was right is as it was; both are listed.
+//! Copies wait in memory until they are written, so there is a limit: behind it, the other gets
+//! holes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,6 +21,9 @@ use super::blocks::{Pointer, Role, Slot};
 use super::{CheckError, Checker, Invariant, Place, chunk};
 use crate::derive::bits;
 use crate::layout::{CHUNK_SIZE, DIRECT_POINTERS, Dinode};
+
+/// So many bytes are copied at most.
+const COPIES: u64 = 256 << 20;
 
 /// A claim on fragments that somebody else claims as well.
 #[derive(Clone, Debug)]
@@ -129,13 +134,15 @@ impl Checker<'_> {
     /// Takes the block away from a claim.
     async fn lose(&mut self, claim: &Claim, winner: &Claim) -> Result<bool, CheckError> {
         let pointer = claim.pointer;
-        let copy = if is_tie(claim, winner) { self.fresh(pointer.run) } else { None };
+        let bytes = pointer.run * self.geometry.fragment_size;
+        let copies = is_tie(claim, winner) && self.copied + bytes <= COPIES;
+        let copy = if copies { self.fresh(pointer.run) } else { None };
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
         let found = format!("a block that inode {} claims as well", winner.pointer.ino);
         let expected = "a block of its own";
         let repair = match copy {
-            Some(_) => "gave it a copy; one of the two files holds what is not its own",
-            None => "left it to the other, whose claim is better",
+            Some(_) => "given a copy; one of the two files holds what is not its own",
+            None => "left to the other, whose claim is better",
         };
         if !self.log.find(Invariant::Duplicate, Loss, place, found, expected, repair) {
             return Ok(false);
@@ -144,9 +151,9 @@ impl Checker<'_> {
         let verdict = match copy {
             None => Verdict::Hole,
             Some(address) => {
-                let bytes = (pointer.run * self.geometry.fragment_size) as usize;
+                self.copied += bytes;
                 let from = self.geometry.byte_address(pointer.address);
-                let content = self.disk.read(from, bytes).await?;
+                let content = self.disk.read(from, bytes as usize).await?;
                 self.disk.put_fresh(self.geometry.byte_address(address), &content);
                 Verdict::Copy(address)
             }

@@ -226,14 +226,14 @@ impl Checker<'_> {
         for problem in &mended.problems {
             let (invariant, at, found, repair) = match problem {
                 Problem::Chain(at) => {
-                    let repair = "closed the gap; names in it may be lost";
+                    let repair = "the gap closed; names in it may be lost";
                     (Invariant::Chunk, at, "a length that leads nowhere", repair)
                 }
                 Problem::Name(at) => (
                     Invariant::EntryName,
                     at,
                     "a name with bytes that no name can have",
-                    "gave it the nearest name that can be one",
+                    "given the nearest name that can be one",
                 ),
             };
             let place = Place::inode(ino).offset(start + *at as u64);
@@ -271,7 +271,7 @@ impl Checker<'_> {
         let severity = if placed < others.len() { Loss } else { Repairable };
         let found = format!("{} in front", if dot { "no '..'" } else { "no '.'" });
         let place = Place::inode(ino).offset(0);
-        let repair = "made room for both, in front of as many names as fit";
+        let repair = "put in front of as many names as fit";
         let wanted = self.log.find(Invariant::Dots, severity, place, found, "'.' and '..'", repair);
         if wanted {
             *bytes = made;
@@ -300,7 +300,7 @@ impl Checker<'_> {
             return Ok(());
         }
         if entry.name == b"." || entry.name == b".." {
-            let repair = "took the entry away";
+            let repair = "the entry removed";
             let expected = "only in front";
             if self.log.find(Invariant::Dots, Repairable, place(), "again", expected, repair) {
                 self.drop_entry(byte).await?;
@@ -311,7 +311,7 @@ impl Checker<'_> {
         // First what names nothing: it must not cost a file the same name.
         if !whiteout && self.table.get(entry.ino).is_none() {
             let found = format!("inode {}, which is free", entry.ino);
-            let repair = "took the entry away";
+            let repair = "the entry removed";
             let invariant = Invariant::EntryTarget;
             if self.log.find(invariant, Loss, place(), found, "a file", repair) {
                 self.drop_entry(byte).await?;
@@ -319,7 +319,7 @@ impl Checker<'_> {
             return Ok(());
         }
         if !reading.names.insert(entry.name.clone()) {
-            let repair = "took the second one away";
+            let repair = "the second one removed";
             let invariant = Invariant::DuplicateName;
             if self.log.find(invariant, Loss, place(), "the name again", "once", repair) {
                 return self.drop_entry(byte).await;
@@ -379,7 +379,7 @@ impl Checker<'_> {
             let name = printable(&mismatch.name);
             let place = Place::inode(mismatch.directory).named(name);
             let (found, expected) = (mismatch.kind, kind_bits(actual));
-            let repair = "gave the entry the type of its file";
+            let repair = "the entry given the type of its file";
             let invariant = Invariant::EntryType;
             if self.log.find(invariant, Repairable, place, found, expected, repair) {
                 self.disk.put(mismatch.byte + KIND_OFFSET, &[expected]).await?;
@@ -395,7 +395,7 @@ impl Checker<'_> {
         wanted: FileKind,
     ) -> Result<bool, CheckError> {
         let (found, expected) = (format!("{actual:?}"), format!("{wanted:?}"));
-        let repair = "gave it the type that its name and its content say";
+        let repair = "given the type that its name and its content say";
         let place = Place::inode(ino);
         if !self.log.find(Invariant::InodeType, Repairable, place, found, expected, repair) {
             return Ok(false);

@@ -91,14 +91,14 @@ fn nanoseconds(dinode: &Dinode) -> impl Iterator<Item = i32> {
 
 /// Mends the fields of an inode in place. An inode that is free afterwards is to be taken as such.
 pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) {
-    if dinode.is_free() {
+    if dinode.is_free() && !has_only_lost_its_mode(geometry, dinode) {
         return mend_free(ino, dinode, log);
     }
     let count = implausible(geometry, dinode);
     let garbage = count >= GARBAGE && ino != ROOT_INODE;
     let place = || Place::inode(ino);
     if ino < ROOT_INODE {
-        let repair = "freed it";
+        let repair = "freed";
         if log.find(Invariant::FreeInode, Loss, place(), "a file", "a free inode", repair) {
             clear(dinode);
         }
@@ -106,7 +106,7 @@ pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut
     }
     if garbage {
         let found = format!("{count} fields that make no sense");
-        let repair = "freed it, and all that it says";
+        let repair = "freed, with all that it says";
         if log.find(Invariant::InodeWhole, Loss, place(), found, "fewer than 3", repair) {
             clear(dinode);
         }
@@ -114,14 +114,14 @@ pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut
     }
     if let Err(bad) = geometry.verify_inode(dinode) {
         let (found, expected) = (hex(bad.found), hex(bad.expected));
-        let repair = "sealed it as it is; look whether its attributes are right";
+        let repair = "sealed as it is; see whether its attributes are right";
         log.find(Invariant::InodeHash, Repairable, place(), found, expected, repair);
     }
     mend_type(geometry, ino, dinode, log);
     mend_times(ino, dinode, log);
     if dinode.spare != [0; 8] {
         let found = format!("{:02x?}", dinode.spare);
-        if log.find(Invariant::InodeSpare, Repairable, place(), found, "zeros", "cleared them") {
+        if log.find(Invariant::InodeSpare, Repairable, place(), found, "zeros", "cleared") {
             dinode.spare = [0; 8];
         }
     }
@@ -144,6 +144,15 @@ pub(super) fn clear(dinode: &mut Dinode) {
     dinode.generation = generation;
 }
 
+/// Whether all but the mode of an inode is that of a file.
+fn has_only_lost_its_mode(geometry: &Geometry, dinode: &Dinode) -> bool {
+    let mut all = pointers(geometry, dinode);
+    dinode.links.get() > 0
+        && dinode.size.get() > 0
+        && dinode.direct[0].get() != 0
+        && all.all(|(address, run)| is_pointer(geometry, dinode, address, run))
+}
+
 fn mend_free(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     let empty = dinode.size.get() == 0
         && dinode.sectors.get() == 0
@@ -153,7 +162,7 @@ fn mend_free(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     let found = "a size, blocks or pointers";
     let place = Place::inode(ino);
     if !empty
-        && log.find(Invariant::FreeInode, Repairable, place, found, "none", "cleared what is left")
+        && log.find(Invariant::FreeInode, Repairable, place, found, "none", "what is left cleared")
     {
         clear(dinode);
     }
@@ -176,7 +185,7 @@ fn mend_type(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
         return;
     }
     let found = format!("type {}", dinode.mode.get() >> 12);
-    let (place, repair) = (Place::inode(ino), "made it a regular file");
+    let (place, repair) = (Place::inode(ino), "made a regular file");
     if log.find(Invariant::InodeType, Repairable, place, found, "a type that fits", repair) {
         set_kind(dinode, FileKind::Regular);
     }
@@ -202,7 +211,7 @@ fn mend_times(ino: u64, dinode: &mut Dinode, log: &mut Log) {
         }
         let place = Place::inode(ino).named(name);
         let expected = "0 to 999999999";
-        if log.find(Invariant::InodeTimes, Repairable, place, found, expected, "set it to 0") {
+        if log.find(Invariant::InodeTimes, Repairable, place, found, expected, "set to 0") {
             field.set(0);
         }
     }
@@ -215,7 +224,7 @@ fn mend_size(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
     let place = Place::inode(ino).named("di_size");
     if size > largest {
         let wanted = reach_of_all(geometry, kind, dinode);
-        let repair = "set it to what the pointers reach";
+        let repair = "set to what the pointers reach";
         if log.find(Invariant::InodeSize, Repairable, place, size, wanted, repair) {
             dinode.size.set(wanted);
         }
@@ -223,7 +232,7 @@ fn mend_size(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
         let wanted = if size == 0 { reach(geometry, dinode) } else { size.next_multiple_of(512) };
         // Without any block it is a hole of one chunk, which gets its dots.
         let wanted = wanted.max(512);
-        let repair = "made it whole chunks";
+        let repair = "made whole chunks";
         if log.find(Invariant::InodeSize, Repairable, place, size, wanted, repair) {
             dinode.size.set(wanted);
         }
@@ -288,7 +297,7 @@ fn mend_symlink(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     let place = Place::inode(ino);
     let found = format!("{size} bytes, of which {} are text", text.min(size));
     let expected = "as many as its size, and zeros";
-    let repair = if text == 0 { "made it a link to '?'" } else { "set its size to its text" };
+    let repair = if text == 0 { "made a link to '?'" } else { "its size set to its text" };
     if !log.find(Invariant::SymlinkTarget, Loss, place, found, expected, repair) {
         return;
     }
@@ -312,7 +321,7 @@ fn mend_special(ino: u64, kind: FileKind, dinode: &mut Dinode, log: &mut Log) {
         (false, 0) => return,
         (false, size) => format!("{size} bytes"),
     };
-    let repair = "cleared them";
+    let repair = "cleared";
     if log.find(Invariant::Device, Repairable, Place::inode(ino), found, "neither", repair) {
         dinode.direct[first..].iter_mut().for_each(|one| one.set(0));
         dinode.indirect.iter_mut().for_each(|one| one.set(0));

@@ -334,7 +334,7 @@ mod tests {
             path: Some("/a".into()),
             found: "3".into(),
             expected: "1".into(),
-            repair: Some("set it"),
+            repair: Some("set"),
         };
         let text = finding.to_string();
         assert_eq!(text, "repairable: inode.links: inode 7 (/a): found 3, expected 1");

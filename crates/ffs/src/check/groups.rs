@@ -86,7 +86,7 @@ impl Checker<'_> {
         }
         let place = Place::group(group).named("cg_initediblk");
         let found = stated.initialised;
-        let repair = "set it";
+        let repair = "set";
         let invariant = Invariant::GroupInitialized;
         if self.log.find(invariant, Repairable, place, found, limit, repair) {
             return Ok(limit);

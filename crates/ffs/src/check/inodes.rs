@@ -164,7 +164,7 @@ impl Checker<'_> {
         let place = Place::inode(walk.ino).block(first);
         let found = format!("{} of {count} blocks", walk.blocks.len());
         let repair =
-            if first == 0 { "gave it a new first block" } else { "cut it off at the first hole" };
+            if first == 0 { "given a new first block" } else { "cut off at the first hole" };
         if !self.log.find(Invariant::DirectoryHole, Loss, place, found, "all", repair) {
             // Later passes need what is there: the blocks before the hole.
             walk.blocks.truncate(first as usize);
@@ -211,7 +211,7 @@ impl Checker<'_> {
             return Ok(());
         };
         let place = Place::inode(ino).named("extended attributes");
-        let repair = "dropped them";
+        let repair = "dropped";
         if self.log.find(Invariant::Attributes, Loss, place, wrong, "whole records", repair) {
             dinode.attribute_size.set(0);
             dinode.attribute_blocks.iter_mut().for_each(|address| address.set(0));
@@ -234,7 +234,7 @@ impl Checker<'_> {
         }
         let (place, expected) = (Place::field("fs_snapinum"), "inodes, one behind the other");
         let found = format!("{list:?}");
-        let repair = "dropped those that are none";
+        let repair = "those that are none dropped";
         if self.log.find(Invariant::Snapshots, Repairable, place, found, expected, repair) {
             let kept = list.into_iter().filter(|&ino| self.geometry.is_inode(ino)).collect();
             self.set_snapshots(kept);
@@ -248,7 +248,7 @@ impl Checker<'_> {
                 continue;
             }
             let place = Place::inode(ino);
-            let repair = "took it off the list";
+            let repair = "taken off the list";
             let (found, expected) = ("a free inode in the list", "a snapshot file");
             if self.log.find(Invariant::Snapshots, Repairable, place, found, expected, repair) {
                 let kept = self.snapshots().into_iter();
@@ -276,7 +276,7 @@ impl Checker<'_> {
         let place = Place::inode(ino);
         let (found, expected) = ((flagged, listed), "both or neither, of a regular file");
         let found = format!("flag {}, listed {}", found.0, found.1);
-        let repair = "took it for no snapshot";
+        let repair = "taken for no snapshot";
         if !self.log.find(Invariant::Snapshots, Repairable, place, found, expected, repair) {
             return;
         }

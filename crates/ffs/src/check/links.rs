@@ -16,7 +16,7 @@ impl Checker<'_> {
             let (found, expected) = (slot.links, slot.names);
             if slot.names > MAX_LINKS {
                 self.log.leave(invariant, Loss, place, found, expected);
-            } else if self.log.find(invariant, Repairable, place, found, expected, "set it") {
+            } else if self.log.find(invariant, Repairable, place, found, expected, "set") {
                 let mut dinode = self.read_inode(ino).await?;
                 dinode.links.set(slot.names as i16);
                 self.put_inode(ino, &mut dinode).await?;

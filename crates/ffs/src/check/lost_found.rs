@@ -55,9 +55,9 @@ impl Checker<'_> {
             }
             let place = place.named(printable(&name));
             let repair = if home.ino == ROOT_INODE {
-                "gave it this name in the root directory"
+                "given this name in the root directory"
             } else {
-                "gave it this name in lost+found"
+                "given this name in lost+found"
             };
             self.log.find(Invariant::Unreachable, Loss, place, "no name", expected, repair);
             if let Some(directory) = self.directories.get(&ino)

@@ -109,7 +109,7 @@ impl Checker<'_> {
             let (found, expected) = describe(section, old, &new, where_.clone(), &self.geometry);
             let invariant = section.invariant;
             let (found_text, place_found) = found;
-            let repair = "wrote it anew";
+            let repair = "written anew";
             if !self.log.find(invariant, Repairable, place_found, found_text, expected, repair) {
                 new[place.clone()].copy_from_slice(&old[place]);
             }
@@ -145,7 +145,7 @@ impl Checker<'_> {
         }
         let (found, expected) = (format!("{found:#010x}"), format!("{expected:#010x}"));
         let place = Place::group(group);
-        let repair = "sealed it anew";
+        let repair = "sealed anew";
         !self.log.find(Invariant::GroupHash, Repairable, place, found, expected, repair)
     }
 
@@ -211,7 +211,7 @@ impl Checker<'_> {
             let place = Place::group(group as u64);
             let (found, expected) = (text(&old), text(row));
             let invariant = Invariant::SummaryRow;
-            if self.log.find(invariant, Repairable, place, found, expected, "copied them") {
+            if self.log.find(invariant, Repairable, place, found, expected, "copied") {
                 Summary::rows_mut(&mut area)[group] = *row;
                 changed = true;
             }
@@ -220,7 +220,7 @@ impl Checker<'_> {
         if area[behind..].iter().any(|&byte| byte != 0) {
             let place = Place::field("the end of the summary area");
             let invariant = Invariant::SummaryRow;
-            let repair = "cleared it";
+            let repair = "cleared";
             if self.log.find(invariant, Repairable, place, "bytes", "zeros", repair) {
                 area[behind..].fill(0);
                 changed = true;
@@ -242,7 +242,7 @@ impl Checker<'_> {
         let expected = totals_text(&totals);
         let place = Place::field("fs_cstotal");
         let invariant = Invariant::Totals;
-        if self.log.find(invariant, Repairable, place, found, expected, "set them") {
+        if self.log.find(invariant, Repairable, place, found, expected, "set") {
             superblock.totals = totals;
         }
     }

@@ -269,6 +269,8 @@ struct Checker<'a> {
     claimed: Vec<u8>,
     /// Where the next fresh block is looked for.
     next_fresh: u64,
+    /// Bytes that were copied for files that share them.
+    copied: u64,
     /// Inodes with which something was wrong.
     doubted: BTreeSet<u64>,
     freed: u64,

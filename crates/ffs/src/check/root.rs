@@ -22,7 +22,7 @@ impl Checker<'_> {
         let place = Place::inode(ROOT_INODE);
         let invariant = Invariant::Root;
         if kind.is_some() && self.is_directory_inside(ROOT_INODE).await? {
-            let repair = "made it a directory again";
+            let repair = "made a directory again";
             if self.log.find(invariant, Repairable, place, found, "a directory", repair) {
                 let mut dinode = self.read_inode(ROOT_INODE).await?;
                 fields::set_kind(&mut dinode, FileKind::Directory);
@@ -35,7 +35,7 @@ impl Checker<'_> {
             self.log.leave(invariant, Loss, place, found, "a directory, and room for one");
             return Ok(false);
         };
-        let repair = "made a new root; what the old one named is in lost+found";
+        let repair = "a new root made; what the old one named goes to lost+found";
         if !self.log.find(invariant, Loss, place, found, "a directory", repair) {
             return Ok(false);
         }

@@ -117,6 +117,7 @@ impl<'a> Checker<'a> {
             orphans: Orphans::Undecided,
             claimed: vec![0; bits],
             next_fresh: 0,
+            copied: 0,
             doubted: BTreeSet::new(),
             freed: 0,
             reconnected: 0,

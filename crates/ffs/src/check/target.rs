@@ -34,7 +34,7 @@ impl Checker<'_> {
         let place = Place::inode(walk.ino);
         let found = format!("{size} bytes, with a NUL at byte {end}");
         let expected = "as many as its size";
-        let repair = if end == 0 { "made it a link to '?'" } else { "set its size to its text" };
+        let repair = if end == 0 { "made a link to '?'" } else { "its size set to its text" };
         if !self.log.find(Invariant::SymlinkTarget, Loss, place, found, expected, repair) {
             return Ok(());
         }

@@ -48,7 +48,7 @@ impl Checker<'_> {
         let Some(root) = self.directories.get_mut(&ROOT_INODE) else { return Ok(()) };
         for name in std::mem::take(&mut root.names) {
             let place = Place::inode(name.parent);
-            let repair = "took the entry away";
+            let repair = "the entry removed";
             let found = "a name of the root";
             if self.log.find(Invariant::Root, Repairable, place, found, "none", repair) {
                 self.drop_entry(name.byte).await?;
@@ -98,7 +98,7 @@ impl Checker<'_> {
                 let place = Place::inode(ino);
                 let found = format!("a name in directory {}", other.parent);
                 let expected = format!("only the one in {}", kept.parent);
-                let repair = "took the second name away";
+                let repair = "the second name removed";
                 let invariant = Invariant::SecondName;
                 if self.log.find(invariant, Repairable, place, found, expected, repair) {
                     self.drop_entry(other.byte).await?;
@@ -164,7 +164,7 @@ impl Checker<'_> {
     /// Takes the name of a directory in a circle away.
     async fn cut_circle(&mut self, ino: u64, byte: u64) -> Result<bool, CheckError> {
         let place = Place::inode(ino);
-        let repair = "took it out of the circle";
+        let repair = "taken out of the circle";
         let found = "a way up that comes back to it";
         let expected = "one that ends at the root";
         if !self.log.find(Invariant::Cycle, Loss, place, found, expected, repair) {
@@ -184,7 +184,7 @@ impl Checker<'_> {
             let removed = slot.links <= 0 && empty;
             if self.orphans == Orphans::Free || removed {
                 let found = if removed { "no name, and no link" } else { "no name" };
-                let repair = "freed it: its removal or its creation was not finished";
+                let repair = "freed: its removal or its creation was not finished";
                 let place = Place::inode(ino);
                 let (invariant, expected) = (Invariant::Unreachable, "a name");
                 if self.log.find(invariant, Repairable, place, found, expected, repair) {
@@ -235,7 +235,7 @@ impl Checker<'_> {
             };
             let (found, byte) = (directory.dot_dot, directory.dot_dot_byte);
             let place = Place::inode(ino);
-            let repair = "set it";
+            let repair = "set";
             let invariant = Invariant::DotDot;
             if found != parent
                 && byte != 0
@@ -267,7 +267,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let place = Place::inode(ino);
-        if self.log.find(Invariant::Depth, Note, place, found, depth, "set it") {
+        if self.log.find(Invariant::Depth, Note, place, found, depth, "set") {
             let mut dinode = self.read_inode(ino).await?;
             dinode.free_link.set(depth);
             self.put_inode(ino, &mut dinode).await?;
