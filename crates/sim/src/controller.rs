@@ -26,12 +26,12 @@ use crate::engine::{End, Engine};
 use crate::faults::{Effect, Faults, Struck};
 use crate::platter::SECTOR_SIZE;
 use crate::timing::Kind;
-use crate::world::World;
+use crate::world::{Power, World};
 use crate::{Counters, Event, Image, Options, Platter, Prng, Timing, Trace, Traced};
 
 pub(crate) struct Controller {
     world: Rc<World>,
-    epoch: u64,
+    power: RefCell<Power>,
     pub(crate) geometry: Geometry,
     pub(crate) timing: Timing,
     pub(crate) state: RefCell<State>,
@@ -62,7 +62,7 @@ pub(crate) struct Call {
 }
 
 impl Controller {
-    pub(crate) fn new(world: Rc<World>, image: Image, options: Options) -> Rc<Self> {
+    pub(crate) fn new(world: Rc<World>, power: Power, image: Image, options: Options) -> Rc<Self> {
         let sector = options.logical_sector_size;
         assert!(image.size().is_multiple_of(u64::from(sector)), "a disk has whole sectors");
         assert!(sector.is_multiple_of(SECTOR_SIZE as u32), "sectors are of 512 bytes or more");
@@ -71,7 +71,7 @@ impl Controller {
         let mut prng = world.fork_for_device();
         let engine = options.timing.machine(&mut prng).map(Engine::new);
         Rc::new(Self {
-            epoch: world.epoch(),
+            power: RefCell::new(power),
             geometry: Geometry {
                 size: image.size(),
                 logical_sector_size: sector,
@@ -103,7 +103,7 @@ impl Controller {
         start: impl FnOnce(&Controller, Struck) -> Finish,
     ) -> Io<T> {
         let Call { verb, offset, length, .. } = call;
-        if !self.world.has_power(self.epoch) {
+        if !self.world.has_power(&self.power.borrow()) {
             return pending().boxed_local();
         }
         if let Err(error) = self.check(verb, offset, length) {
@@ -134,7 +134,7 @@ impl Controller {
         if let Timing::Random(latency) = &self.timing {
             let delay_ns = latency.draw(call.kind, call.length, &mut self.state.borrow_mut().prng);
             let world = self.world.clone();
-            world.after(delay_ns.saturating_add(extra_ns), move || end(&self));
+            world.after(delay_ns.saturating_add(extra_ns), move || self.end(end));
             return;
         }
         let end = if extra_ns > 0 { later(extra_ns, end) } else { end };
@@ -142,6 +142,18 @@ impl Controller {
             engine.submit(now_ns, call.kind, call.offset, call.length, end);
         });
         self.advance();
+    }
+
+    /// Ends a call, if there is still power.
+    fn end(self: &Rc<Self>, end: End) {
+        if self.has_power() {
+            end(self);
+        }
+    }
+
+    /// Whether what was begun goes on.
+    fn has_power(&self) -> bool {
+        self.world.has_power(&self.power.borrow())
     }
 
     /// Lets the machine do what is due, ends the calls that are answered by it, and comes back
@@ -152,6 +164,9 @@ impl Controller {
         if let Some(delay_ns) = self.with_engine(Engine::set_alarm) {
             let world = self.world.clone();
             world.after(delay_ns, move || {
+                if !self.has_power() {
+                    return;
+                }
                 self.with_engine(Engine::alarm_rings);
                 self.advance();
             });
@@ -216,7 +231,7 @@ impl Controller {
 fn later(extra_ns: u64, end: End) -> End {
     Box::new(move |controller| {
         let late = controller.clone();
-        controller.world.after(extra_ns, move || end(&late));
+        controller.world.after(extra_ns, move || late.end(end));
     })
 }
 

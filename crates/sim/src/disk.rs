@@ -11,7 +11,9 @@ use bytes::Bytes;
 use crate::controller::{Call, Controller};
 use crate::faults::{Effect, Fault, Persistence};
 use crate::timing::Kind;
-use crate::{Choice, Counters, Event, Executor, Image, Mark, Options, Platter, Prng, Trace};
+use crate::{
+    Choice, Counters, Event, Executor, Image, Machine, Mark, Options, Platter, Prng, Trace,
+};
 
 /// A disk of one world. It dies with a crash of the [`Executor`]; what was on it is then asked
 /// for with [`Disk::crash`] or [`Disk::platter`] and opened as a new disk.
@@ -28,7 +30,17 @@ impl Disk {
     /// # Panics
     /// When the image is larger than a disk of that kind.
     pub fn with_options(executor: &Executor, image: Image, options: Options) -> Rc<Self> {
-        Rc::new(Self(Controller::new(executor.world().clone(), image, options)))
+        let world = executor.world();
+        Rc::new(Self(Controller::new(world.clone(), world.new_power(), image, options)))
+    }
+
+    /// The same, in a machine: it dies with that machine's power.
+    ///
+    /// # Panics
+    /// When the image is larger than a disk of that kind.
+    pub fn in_machine(machine: &Machine, image: Image, options: Options) -> Rc<Self> {
+        let (world, power) = (machine.world().clone(), machine.power());
+        Rc::new(Self(Controller::new(world, power, image, options)))
     }
 
     /// Records from now on, forgetting what was recorded.

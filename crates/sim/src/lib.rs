@@ -1,4 +1,5 @@
-//! A small world in which everything that happens follows from a seed: tasks, time, chance, disks.
+//! A small world in which everything that happens follows from a seed: tasks, time, chance, disks,
+//! a network.
 //!
 //! Engines are written against [`runtime::Runtime`] and [`block::BlockDevice`]; here are both,
 //! without an operating system below. A thousand runs take a second, and a run that fails is
@@ -7,20 +8,24 @@
 //! # Layers
 //! * [`Prng`] and [`Digest`]: chance, and the running hash by which two runs are compared.
 //! * [`Executor`]: one thread, a clock that counts nanoseconds and moves only when nothing else
-//!   can, and tasks that are picked at random.
+//!   can, and tasks that are picked at random. [`Machine`]: a part of it that loses its power
+//!   alone.
 //! * [`Image`]: the bytes of a disk, cheap to copy. [`Platter`]: which of the writes are surely on
 //!   it, and which may be lost when the power goes. [`Choice`]: one way for them to be lost.
 //! * [`Disk`]: a block device with a volatile cache. [`Timing`]: how long it takes, by chance or as
 //!   its making has it; [`presets`] has particular disks. [`Fault`]: what goes wrong with which
 //!   call. [`Counters`]: what it was asked for, and which writes somebody waited for.
 //!   [`Trace`]: all that happened to it, so that the power can be cut afterwards at every event.
+//! * [`Network`]: connections between hosts, with delay, loss and death, and what was sent on
+//!   them.
 //!
 //! # The fault model
-//! It is the contract of [`block`], taken at its worst. When the power goes, a completed plain
-//! write that no later flush covers, and every write still in flight, may be there, not be there,
-//! or be torn at sectors of 512 bytes, each on its own. A failed write leaves any mixture of old
-//! and new. A failed flush leaves the writes that it should have covered uncertain for good: a
-//! later flush that succeeds says nothing about them, as in the kernels that we have to live with.
+//! That of the network is told at [`Network`]. That of a disk is the contract of [`block`], taken
+//! at its worst. When the power goes, a completed plain write that no later flush covers, and every
+//! write still in flight, may be there, not be there, or be torn at sectors of 512 bytes, each on
+//! its own. A failed write leaves any mixture of old and new. A failed flush leaves the writes that
+//! it should have covered uncertain for good: a later flush that succeeds says nothing about them,
+//! as in the kernels that we have to live with.
 //!
 //! A test may order worse, call by call: errors, calls that do nothing and say that they did, that
 //! go astray, that rot, that are late or never answered ([`Effect`]). Each is exactly what it says,
@@ -67,6 +72,8 @@ mod engine;
 mod executor;
 mod faults;
 mod image;
+mod machine;
+mod net;
 mod options;
 mod platter;
 mod prng;
@@ -82,6 +89,11 @@ pub use disk::Disk;
 pub use executor::Executor;
 pub use faults::{Effect, Fault, Persistence};
 pub use image::Image;
+pub use machine::Machine;
+pub use net::{
+    Death, Delay, Host, Listener, Mishaps, Network, NetworkCounters, NetworkEvent, NetworkOptions,
+    NetworkTraced, Stream,
+};
 pub use options::{Latency, Options};
 pub use platter::{Honesty, Platter, SECTOR_SIZE, Stage, Written};
 pub use prng::Prng;

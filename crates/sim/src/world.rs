@@ -8,6 +8,7 @@
 //! 3. No borrow is held while foreign code runs: a task, an event or a destructor may call
 //!    anything here.
 //! 4. A crash ends an epoch. What belongs to an earlier epoch has no power: it changes nothing.
+//! 5. What belongs to a machine has the machine's [`Power`], and changes nothing without it.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::{Ordering, Reverse};
@@ -50,9 +51,28 @@ pub(crate) struct World {
     off: Cell<bool>,
 }
 
+/// What keeps tasks and devices running: that of the whole world, or of one machine in it. Once it
+/// has gone it never comes back; who starts again does so with another one.
+#[derive(Clone)]
+pub(crate) struct Power {
+    epoch: u64,
+    supply: Rc<Cell<Supply>>,
+    /// When it went.
+    cut_at: Rc<Cell<u64>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Supply {
+    On,
+    /// The process was killed; what its kernel does for it goes on.
+    Kernel,
+    Off,
+}
+
 struct Task {
     future: LocalBoxFuture<'static, ()>,
     waker: Arc<TaskWaker>,
+    power: Power,
 }
 
 /// What happens at a time. Events of the same time happen in random order.
@@ -91,12 +111,41 @@ impl World {
         })
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.get()
+    /// A power of its own, from now on.
+    pub(crate) fn new_power(&self) -> Power {
+        let (supply, cut_at) = (Rc::new(Cell::new(Supply::On)), Rc::new(Cell::new(u64::MAX)));
+        Power { epoch: self.epoch.get(), supply, cut_at }
     }
 
-    pub(crate) fn has_power(&self, epoch: u64) -> bool {
-        !self.off.get() && epoch == self.epoch.get() // invariant 4
+    /// Whether tasks and devices with this power run.
+    pub(crate) fn has_power(&self, power: &Power) -> bool {
+        self.is_current(power) && power.supply.get() == Supply::On // invariant 5
+    }
+
+    /// Whether the kernel of the machine with this power runs, which may have lost its process.
+    pub(crate) fn has_kernel(&self, power: &Power) -> bool {
+        self.is_current(power) && power.supply.get() != Supply::Off
+    }
+
+    /// Whether there was power at that time.
+    pub(crate) fn had_power(&self, power: &Power, at: u64) -> bool {
+        at <= power.cut_at.get()
+    }
+
+    fn is_current(&self, power: &Power) -> bool {
+        !self.off.get() && power.epoch == self.epoch.get() // invariant 4
+    }
+
+    /// Takes the power away: no task with it will ever run again. A kernel may be left, which
+    /// tells the peers of the connections that are dropped.
+    pub(crate) fn cut(&self, power: &Power, leaves_kernel: bool) {
+        power.supply.set(if leaves_kernel { Supply::Kernel } else { Supply::Off });
+        power.cut_at.set(self.now.get());
+        let is_cut = |task: &Task| Rc::ptr_eq(&task.power.supply, &power.supply);
+        let (cut, kept) = self.tasks.take().into_iter().partition(|(_, task)| is_cut(task));
+        self.tasks.replace(kept);
+        drop::<BTreeMap<u64, Task>>(cut); // invariant 3: dropped without a borrow
+        self.record(|digest| digest.add(u64::MAX - 1));
     }
 
     pub(crate) fn fork_for_device(&self) -> Prng {
@@ -211,10 +260,9 @@ impl World {
     /// Polls a spawned task. It may have ended since it was woken.
     pub(crate) fn poll_task(&self, id: u64) {
         let Some(mut task) = self.tasks.borrow_mut().remove(&id) else { return };
-        let epoch = self.epoch.get();
         let waker = task.waker.start_poll();
         let pending = task.future.poll_unpin(&mut Context::from_waker(&waker)).is_pending();
-        if pending && self.has_power(epoch) {
+        if pending && self.has_power(&task.power) {
             self.tasks.borrow_mut().insert(id, task);
         }
     }
@@ -286,14 +334,20 @@ impl Random for World {
     }
 }
 
-impl Spawn for World {
-    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
-        if self.off.get() {
+impl World {
+    pub(crate) fn spawn_with(&self, power: Power, future: LocalBoxFuture<'static, ()>) {
+        if !self.has_power(&power) {
             return; // a destructor during a crash: there is nobody left to run it
         }
         let waker = self.new_waker();
-        self.tasks.borrow_mut().insert(waker.id, Task { future: task, waker: waker.clone() });
+        self.tasks.borrow_mut().insert(waker.id, Task { future, waker: waker.clone(), power });
         waker.wake();
+    }
+}
+
+impl Spawn for World {
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        self.spawn_with(self.new_power(), task);
     }
 }
 

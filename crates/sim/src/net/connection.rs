@@ -1,0 +1,325 @@
+//! One connection: two ends, and a flow of bytes from each to the other.
+//!
+//! Invariants:
+//! 1. Bytes arrive in the order in which they were sent, each once, or not at all. A segment that
+//!    is lost holds up those behind it, as TCP does.
+//! 2. `unread` of a flow is at most the window: the bytes that its sender believes unread.
+//! 3. At most one event is scheduled for a flow, that of its first segment.
+//! 4. An end without power does nothing: what it had sent by then may arrive, unless it was lost.
+//!    An end with a kernel but without a process is closed.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use runtime::Clock;
+
+use super::Inner;
+use super::trace::NetworkEvent;
+use crate::world::Power;
+
+pub(super) struct Connection {
+    pub(super) id: u64,
+    pub(super) network: Rc<Inner>,
+    pub(super) ends: [Place; 2],
+    state: RefCell<State>,
+}
+
+/// Where an end is.
+pub(super) struct Place {
+    pub(super) address: SocketAddr,
+    pub(super) power: Power,
+    pub(super) incarnation: u64,
+}
+
+#[derive(Default)]
+struct State {
+    ends: [End; 2],
+    /// From each end to the other.
+    flows: [Flow; 2],
+    /// Nothing passes any more.
+    dead: bool,
+}
+
+#[derive(Default)]
+struct End {
+    failed: Option<ErrorKind>,
+    closed: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Flow {
+    on_its_way: VecDeque<Segment>,
+    arrived: VecDeque<Bytes>,
+    /// The end of the stream was sent,
+    ended: bool,
+    /// and has arrived.
+    finished: bool,
+    unread: usize,
+    line_free_at: u64,
+    last_arrival: u64,
+}
+
+/// Bytes on their way; none are the end of the stream.
+struct Segment {
+    bytes: Bytes,
+    departs: u64,
+    arrives: u64,
+    /// How often it was sent in vain, and since when.
+    losses: u32,
+}
+
+/// What becomes of a segment whose time has come.
+enum Arrival {
+    Fits,
+    Nobody,
+    Refused,
+    Gone,
+}
+
+impl Connection {
+    pub(super) fn new(id: u64, network: Rc<Inner>, ends: [Place; 2]) -> Rc<Self> {
+        Rc::new(Self { id, network, ends, state: RefCell::default() })
+    }
+
+    pub(super) fn poll_read(
+        self: &Rc<Self>,
+        end: usize,
+        context: &mut Context<'_>,
+        target: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        if let Some(kind) = state.ends[end].failed {
+            return Poll::Ready(Err(kind.into()));
+        }
+        let flow = &mut state.flows[1 - end];
+        let mut length = 0;
+        while let Some(front) = flow.arrived.front_mut().filter(|_| length < target.len()) {
+            let part = front.len().min(target.len() - length);
+            front.copy_to_slice(&mut target[length..length + part]);
+            length += part;
+            if front.is_empty() {
+                flow.arrived.pop_front();
+            }
+        }
+        if length == 0 && !target.is_empty() && !flow.finished {
+            state.ends[end].reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if length > 0 {
+            self.tell_of_room(1 - end, length);
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    /// Tells the sender of a flow, which takes its time, that bytes were read.
+    fn tell_of_room(self: &Rc<Self>, sender: usize, length: usize) {
+        let connection = self.clone();
+        self.network.world.after(self.network.draw_delay(), move || {
+            let state = &mut *connection.state.borrow_mut();
+            state.flows[sender].unread -= length;
+            wake(&mut state.ends[sender].writer);
+        });
+    }
+
+    pub(super) fn poll_write(
+        self: &Rc<Self>,
+        end: usize,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        if let Some(kind) = state.ends[end].failed {
+            return Poll::Ready(Err(kind.into()));
+        }
+        let flow = &mut state.flows[end];
+        if flow.ended {
+            return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
+        }
+        let room = self.network.options.get().window - flow.unread; // invariant 2
+        if room == 0 && !bytes.is_empty() {
+            state.ends[end].writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let length = room.min(bytes.len());
+        let mut rest = Bytes::copy_from_slice(&bytes[..length]);
+        flow.unread += length;
+        while !rest.is_empty() {
+            let segment = rest.split_to(self.network.draw_segment(rest.len()));
+            self.send(flow, end, segment);
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    /// Says that nothing more will be sent.
+    pub(super) fn end(self: &Rc<Self>, end: usize) {
+        let state = &mut *self.state.borrow_mut();
+        let flow = &mut state.flows[end];
+        if !flow.ended && state.ends[end].failed.is_none() {
+            flow.ended = true;
+            self.send(flow, end, Bytes::new());
+        }
+    }
+
+    /// Nobody holds the end any more.
+    pub(super) fn close(self: &Rc<Self>, end: usize) {
+        if !self.network.world.has_kernel(&self.ends[end].power) {
+            return; // invariant 4
+        }
+        let unread = {
+            let state = &mut *self.state.borrow_mut();
+            state.ends[end].closed = true;
+            !state.flows[1 - end].arrived.is_empty()
+        };
+        match unread {
+            true => self.reset(1 - end),
+            false => self.end(end),
+        }
+    }
+
+    fn send(self: &Rc<Self>, flow: &mut Flow, end: usize, bytes: Bytes) {
+        let network = &self.network;
+        let options = network.options.get();
+        let line_ns = (bytes.len() as u64).saturating_mul(options.byte_ps) / 1000;
+        let departs = flow.line_free_at.max(network.world.now().0).saturating_add(line_ns);
+        let losses = network.draw_losses();
+        let again_ns = (0..losses).map(|loss| options.retransmit_ns << loss).sum::<u64>();
+        let arrives = departs.saturating_add(network.draw_delay()).saturating_add(again_ns);
+        let arrives = arrives.max(flow.last_arrival); // invariant 1
+        flow.line_free_at = departs;
+        flow.last_arrival = arrives;
+        network.world.record(|digest| digest.add_bytes(&bytes));
+        network.happen(NetworkEvent::Sent { connection: self.id, end, length: bytes.len() });
+        flow.on_its_way.push_back(Segment { bytes, departs, arrives, losses });
+        if flow.on_its_way.len() == 1 {
+            self.await_arrival(flow, end); // invariant 3
+        }
+    }
+
+    fn await_arrival(self: &Rc<Self>, flow: &Flow, end: usize) {
+        let Some(first) = flow.on_its_way.front() else { return };
+        let wait_ns = first.arrives.saturating_sub(self.network.world.now().0);
+        let connection = self.clone();
+        self.network.world.after(wait_ns, move || connection.arrive(end));
+    }
+
+    /// The first segment from `end` has come to where it goes.
+    fn arrive(self: &Rc<Self>, end: usize) {
+        let state = &mut *self.state.borrow_mut();
+        let State { ends, flows, dead } = state;
+        let (flow, receiver) = (&mut flows[end], &mut ends[1 - end]);
+        let Some(first) = flow.on_its_way.front_mut() else { return };
+        match self.arrival(end, first, receiver.closed, *dead) {
+            Arrival::Fits => {
+                let bytes = flow.on_its_way.pop_front().map(|first| first.bytes);
+                let bytes = bytes.expect("it was there a moment ago");
+                let (connection, length) = (self.id, bytes.len());
+                self.network.happen(NetworkEvent::Arrived { connection, end, length });
+                match bytes.is_empty() {
+                    true => flow.finished = true,
+                    false => flow.arrived.push_back(bytes),
+                }
+                wake(&mut receiver.reader);
+                self.await_arrival(flow, end);
+            }
+            Arrival::Nobody => {
+                let options = self.network.options.get();
+                self.network.happen(NetworkEvent::Unreachable { connection: self.id, end });
+                let again_ns = options.retransmit_ns << first.losses.min(20);
+                first.losses += 1;
+                first.arrives = self.network.world.now().0.saturating_add(again_ns);
+                if first.arrives - first.departs > options.give_up_ns {
+                    flow.on_its_way.clear();
+                    self.fail(&mut ends[end], end, ErrorKind::TimedOut);
+                } else {
+                    self.await_arrival(flow, end);
+                }
+            }
+            Arrival::Refused => {
+                flow.on_its_way.clear();
+                self.reset(end);
+            }
+            Arrival::Gone => flow.on_its_way.clear(),
+        }
+    }
+
+    fn arrival(&self, end: usize, segment: &Segment, closed: bool, dead: bool) -> Arrival {
+        let world = &self.network.world;
+        let (sender, receiver) = (&self.ends[end], &self.ends[1 - end]);
+        let sender_lives = world.has_kernel(&sender.power);
+        let was_sent = segment.losses == 0 && world.had_power(&sender.power, segment.departs);
+        if !sender_lives && !was_sent {
+            return Arrival::Gone; // invariant 4
+        }
+        let (from, to) = (sender.address.ip(), receiver.address.ip());
+        if dead || self.network.is_split(from, to) || !self.network.is_up(to) {
+            return if sender_lives { Arrival::Nobody } else { Arrival::Gone };
+        }
+        let is_open = world.has_kernel(&receiver.power) && !closed;
+        match is_open {
+            true => Arrival::Fits,
+            false if segment.bytes.is_empty() => Arrival::Gone,
+            false => Arrival::Refused,
+        }
+    }
+
+    /// Tells an end, which takes its time, that the other one knows nothing of the connection.
+    fn reset(self: &Rc<Self>, end: usize) {
+        let connection = self.clone();
+        self.network.world.after(self.network.draw_delay(), move || {
+            let [one, other] = [0, 1].map(|end: usize| connection.ends[end].address.ip());
+            if !connection.network.is_split(one, other) {
+                let state = &mut *connection.state.borrow_mut();
+                connection.fail(&mut state.ends[end], end, ErrorKind::ConnectionReset);
+            }
+        });
+    }
+
+    fn fail(&self, state: &mut End, end: usize, kind: ErrorKind) {
+        if state.failed.is_some() || state.closed {
+            return;
+        }
+        state.failed = Some(kind);
+        self.network.happen(NetworkEvent::Failed { connection: self.id, end, kind });
+        wake(&mut state.reader);
+        wake(&mut state.writer);
+    }
+
+    /// Nothing passes any more. Each end that has a time hears of it then.
+    pub(super) fn die(self: &Rc<Self>, heard_ns: [Option<u64>; 2]) {
+        if std::mem::replace(&mut self.state.borrow_mut().dead, true) {
+            return;
+        }
+        self.network.happen(NetworkEvent::Died { connection: self.id });
+        for (end, heard_ns) in heard_ns.into_iter().enumerate() {
+            let Some(heard_ns) = heard_ns else { continue };
+            let connection = self.clone();
+            self.network.world.after(heard_ns, move || {
+                let state = &mut *connection.state.borrow_mut();
+                connection.fail(&mut state.ends[end], end, ErrorKind::ConnectionReset);
+            });
+        }
+    }
+
+    /// Whether both ends have let go of it, or will never do anything again.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over_at(0) && self.is_over_at(1)
+    }
+
+    pub(super) fn is_over_at(&self, end: usize) -> bool {
+        let state = &self.state.borrow().ends[end];
+        state.closed || state.failed.is_some() || !self.network.has_kernel(&self.ends[end].power)
+    }
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
