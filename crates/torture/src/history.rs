@@ -1,1 +1,195 @@
-//! Every call of every client: when it was made, how often it was sent, what was answered.
+//! Every call of every client: when it was made, how often it was sent and to which boot of the
+//! server, and what was answered.
+//!
+//! Invariants:
+//! 1. `order` grows over all that is noted, of all clients: a call that was answered before another
+//!    one was made has the smaller number, although both may have the same time.
+//! 2. A call has one answer at most, the first that reached its client.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use nfs3_types::nfs3::nfsstat3;
+use runtime::Instant;
+
+use crate::protocol::{Answer, Request, Response, Target};
+
+/// When something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The time.
+    pub at: Instant,
+    /// The place among all that is noted (invariant 1).
+    pub order: u64,
+}
+
+/// A call that was put on a connection. Whether it came to the server is another matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// When.
+    pub when: Moment,
+    /// Its number.
+    pub xid: u32,
+    /// The boot of the server to which the connection led, counted from 1.
+    pub boot: u64,
+    /// The number of the connection.
+    pub connection: u64,
+    /// The client's port.
+    pub port: u16,
+}
+
+/// A reply that reached its client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// When.
+    pub when: Moment,
+    /// The boot of the server that said it.
+    pub boot: u64,
+    /// What it said.
+    pub answer: Answer,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The client's number.
+    pub client: u32,
+    /// What was called.
+    pub target: Target,
+    /// Its arguments, as they were sent.
+    pub arguments: Bytes,
+    /// When it was made.
+    pub made: Moment,
+    /// The boot of the server that was the last to have begun by then.
+    pub made_in_boot: u64,
+    /// How often it was sent, the first time first.
+    pub sent: Vec<Sent>,
+    /// How often it was answered with JUKEBOX, which is no answer.
+    pub put_off: u32,
+    /// Its answer.
+    pub answered: Option<Answered>,
+}
+
+impl Call {
+    /// Its arguments, read.
+    ///
+    /// # Panics
+    /// When a client of ours has sent what it cannot read.
+    pub fn request(&self) -> Request {
+        Request::decode(self.target, &self.arguments).expect("our own arguments")
+    }
+
+    /// Its results, read; `None` when there are none.
+    ///
+    /// # Panics
+    /// When the server has answered with something else.
+    pub fn response(&self) -> Option<Response> {
+        match &self.answered.as_ref()?.answer {
+            Answer::Refused(_) => None,
+            Answer::Results(results) => {
+                let response = Response::decode(self.target, results);
+                Some(response.unwrap_or_else(|| panic!("{:?}: {results:?}", self.target)))
+            }
+        }
+    }
+
+    /// The status of its answer.
+    pub fn status(&self) -> Option<nfsstat3> {
+        self.answered.as_ref()?.answer.status(self.target)
+    }
+
+    /// Whether it may have been carried out by a boot before the one that answered it, so that the
+    /// answer is that to a repetition which the server knew nothing of.
+    pub fn crossed_a_crash(&self) -> bool {
+        let last = self.answered.as_ref().map_or(u64::MAX, |answered| answered.boot);
+        self.sent.iter().any(|sent| sent.boot < last)
+    }
+}
+
+/// The calls of all clients of a world, in the order in which they were made.
+#[derive(Clone, Default)]
+pub struct History(Rc<RefCell<Notes>>);
+
+#[derive(Default)]
+struct Notes {
+    calls: Vec<Call>,
+    next: u64,
+}
+
+/// The number of a call in its history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId(pub usize);
+
+impl History {
+    /// All of it so far.
+    pub fn calls(&self) -> Vec<Call> {
+        self.0.borrow().calls.clone()
+    }
+
+    /// One of the calls.
+    ///
+    /// # Panics
+    /// When there is no such call.
+    pub fn call(&self, id: CallId) -> Call {
+        self.0.borrow().calls[id.0].clone()
+    }
+
+    /// The number of calls.
+    pub fn len(&self) -> usize {
+        self.0.borrow().calls.len()
+    }
+
+    /// Whether nothing was called.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn make(
+        &self,
+        at: Instant,
+        (client, boot): (u32, u64),
+        target: Target,
+        arguments: Bytes,
+    ) -> CallId {
+        let notes = &mut *self.0.borrow_mut();
+        let (made, sent) = (notes.moment(at), Vec::new());
+        let (made_in_boot, put_off, answered) = (boot, 0, None);
+        notes.calls.push(Call {
+            client,
+            target,
+            arguments,
+            made,
+            made_in_boot,
+            sent,
+            put_off,
+            answered,
+        });
+        CallId(notes.calls.len() - 1)
+    }
+
+    pub(crate) fn send(&self, id: CallId, at: Instant, sent: impl FnOnce(Moment) -> Sent) {
+        let notes = &mut *self.0.borrow_mut();
+        let when = notes.moment(at);
+        notes.calls[id.0].sent.push(sent(when));
+    }
+
+    pub(crate) fn put_off(&self, id: CallId) {
+        self.0.borrow_mut().calls[id.0].put_off += 1;
+    }
+
+    pub(crate) fn answer(&self, id: CallId, at: Instant, boot: u64, answer: Answer) {
+        let notes = &mut *self.0.borrow_mut();
+        let when = notes.moment(at);
+        let answered = &mut notes.calls[id.0].answered;
+        assert!(answered.is_none(), "invariant 2");
+        *answered = Some(Answered { when, boot, answer });
+    }
+}
+
+impl Notes {
+    fn moment(&mut self, at: Instant) -> Moment {
+        self.next += 1;
+        Moment { at, order: self.next }
+    }
+}

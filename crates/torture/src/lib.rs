@@ -12,6 +12,8 @@
 //! * [`client`]: an NFS client as a kernel has one. It keeps a call until it is answered, sends it
 //!   again with the same number, over another connection if need be, and keeps handles over
 //!   restarts of the server.
+//! * [`protocol`] and [`calls`]: calls and replies, with the types of an independent
+//!   implementation.
 //! * [`history`]: every call of every client: when it was made, how often it was sent and to which
 //!   boot of the server, and what was answered.
 //!
@@ -21,7 +23,9 @@
 //! Architecture invariant: no socket, no reactor, no real clock: it depends on neither tokio nor
 //! `server`, and nothing but a test or a chore depends on it.
 
+pub mod calls;
 pub mod client;
 pub mod explore;
 pub mod history;
+pub mod protocol;
 pub mod world;

@@ -1,1 +1,0 @@
-//! An NFS client as a kernel has one: it keeps a call until it is answered.

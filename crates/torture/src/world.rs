@@ -1,1 +1,0 @@
-//! A server's machine with its disk, behind a network.

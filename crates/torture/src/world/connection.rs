@@ -1,0 +1,205 @@
+//! One connection of the server: what `server` does with a socket, done with a simulated stream.
+//!
+//! Records are cut from the stream by `nfs::record`, calls are answered by [`dispatch::Session`],
+//! both of them as in production. What stands here in the place of the socket's owner keeps the
+//! same invariants:
+//! 1. A record is read only while fewer than `max_calls` calls are unanswered; a reply counts until
+//!    its last byte is written.
+//! 2. Memory for a record is taken before its payload is read, and goes with the call.
+//! 3. Calls run side by side, and replies go out in the order in which they become ready.
+//! 4. At the end of the stream calls are still answered. When the connection breaks they are
+//!    dropped, and `dispatch` sees to it that what has begun to change something ends.
+//!
+//! **Absent:** the patience with slow peers, which `server` tests against real sockets.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use dispatch::{Reply, Session};
+use futures::StreamExt;
+use futures::future::{FutureExt, LocalBoxFuture};
+use futures::stream::FuturesUnordered;
+use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
+use runtime::sync::Permit;
+use sim::Stream;
+
+/// Why a connection ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+pub(super) struct Connection {
+    stream: Stream,
+    session: Rc<Session>,
+    max_calls: usize,
+    reader: RecordReader,
+    memory: Memory,
+    is_reading: bool,
+    calls: FuturesUnordered<LocalBoxFuture<'static, Option<Reply>>>,
+    outgoing: VecDeque<Outgoing>,
+}
+
+/// Memory for the record in front.
+enum Memory {
+    None,
+    Wanted(LocalBoxFuture<'static, Permit>),
+    Held(Permit),
+}
+
+/// A reply, or what is left of it.
+struct Outgoing {
+    pieces: VecDeque<Bytes>,
+    _memory: Option<[Permit; 2]>,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream, session: Rc<Session>, max_calls: usize) -> Self {
+        Self {
+            stream,
+            session,
+            max_calls,
+            reader: RecordReader::new(Limits::default()),
+            memory: Memory::None,
+            is_reading: true,
+            calls: FuturesUnordered::new(),
+            outgoing: VecDeque::new(),
+        }
+    }
+
+    /// Invariant 1.
+    fn may_read(&self) -> bool {
+        self.is_reading && self.calls.len() + self.outgoing.len() < self.max_calls
+    }
+
+    fn poll_records(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
+        while self.may_read() {
+            match self.poll_record(context)? {
+                Poll::Ready(Some((record, memory))) => {
+                    let session = self.session.clone();
+                    let call = async move { session.call(record, memory).await };
+                    self.calls.push(call.boxed_local());
+                }
+                Poll::Ready(None) => self.is_reading = false,
+                Poll::Pending => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next record with its memory, or none at the end of the stream.
+    fn poll_record(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Result<Poll<Option<(Record, Permit)>>, ConnectionError> {
+        loop {
+            if let Memory::Wanted(wanted) = &mut self.memory {
+                let Poll::Ready(permit) = wanted.poll_unpin(context) else {
+                    return Ok(Poll::Pending);
+                };
+                self.memory = Memory::Held(permit);
+                self.reader.grant(); // invariant 2
+            }
+            match self.reader.poll()? {
+                Progress::NeedsBytes => {
+                    let Poll::Ready(length) = self.poll_read(context)? else {
+                        return Ok(Poll::Pending);
+                    };
+                    if length == 0 {
+                        self.reader.end_of_stream()?;
+                        return Ok(Poll::Ready(None));
+                    }
+                }
+                Progress::NeedsMemory(bytes) => {
+                    let (session, is_complete) = (self.session.clone(), self.reader.is_complete());
+                    let wanted = async move {
+                        match is_complete {
+                            true => session.request_memory(bytes).await,
+                            false => session.arriving_memory(bytes).await.arrived(),
+                        }
+                    };
+                    self.memory = Memory::Wanted(wanted.boxed_local());
+                }
+                Progress::Record(record) => {
+                    let memory = std::mem::replace(&mut self.memory, Memory::None);
+                    let Memory::Held(memory) = memory else {
+                        panic!("invariant 2: the reader was granted memory for every record")
+                    };
+                    return Ok(Poll::Ready(Some((record, memory))));
+                }
+            }
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> io::Result<Poll<usize>> {
+        let [target, _] = self.reader.targets();
+        match self.stream.poll_read(context, target) {
+            Poll::Ready(length) => {
+                let length = length?;
+                self.reader.advance(length);
+                Ok(Poll::Ready(length))
+            }
+            Poll::Pending => Ok(Poll::Pending),
+        }
+    }
+
+    /// Invariant 3. Says whether any reply was ready.
+    fn poll_calls(&mut self, context: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(reply)) = self.calls.poll_next_unpin(context) {
+            any = true;
+            if let Some((segments, memory)) = reply.map(Reply::into_parts) {
+                self.outgoing.push_back(Outgoing { pieces: segments.into(), _memory: memory });
+            }
+        }
+        any
+    }
+
+    /// Writes as much as there is room for. Says whether a reply went out to its end.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        let mut any = false;
+        while let Some(reply) = self.outgoing.front_mut() {
+            let Some(piece) = reply.pieces.front_mut() else {
+                self.outgoing.pop_front();
+                any = true;
+                continue;
+            };
+            match self.stream.poll_write(context, piece) {
+                Poll::Ready(length) => piece.advance(length?),
+                Poll::Pending => break,
+            }
+            if piece.is_empty() {
+                reply.pieces.pop_front();
+            }
+        }
+        Ok(any)
+    }
+}
+
+impl Future for Connection {
+    type Output = Result<(), ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            this.poll_records(context)?;
+            let answered = this.poll_calls(context);
+            let written = this.poll_write(context)?;
+            // What was answered or written may let in another call (invariant 1).
+            if !(answered || written) || !this.may_read() {
+                break;
+            }
+        }
+        if !this.is_reading && this.calls.is_empty() && this.outgoing.is_empty() {
+            return Poll::Ready(Ok(())); // invariant 4
+        }
+        Poll::Pending
+    }
+}

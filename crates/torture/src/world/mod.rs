@@ -1,0 +1,341 @@
+//! A server's machine with its disk, behind a network.
+//!
+//! The server runs in tasks of its machine and nowhere else, from the opening of the volume on. So
+//! the power can be cut at any moment, the return after an earlier cut included, and what is left
+//! is the platter. Clients live outside of the machine, and go on.
+//!
+//! A *boot* is one start of the server, counted from 1. Its number is that of the host's
+//! incarnation on the network, so whoever has a connection knows which boot is at its other end.
+
+mod connection;
+mod server;
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use dispatch::{Anonymous, Dispatcher, Export, Exports, Limits, Rule, Squash, Window};
+use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::{OpenError, OpenOptions};
+use futures::FutureExt;
+use runtime::sync::Signal;
+use runtime::{Instant, Timestamp};
+use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Platter, Prng};
+use vfs::FileSystem;
+
+use crate::client::{Client, ClientOptions, Surroundings};
+use crate::history::History;
+use server::Plan;
+
+/// The address of the server.
+pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 2049);
+
+/// The path of its volume.
+pub const VOLUME: &str = "/data";
+
+/// What kind of server it is, on what kind of machine and network.
+#[derive(Clone, Debug)]
+pub struct WorldOptions {
+    /// The size of the disk, in bytes.
+    pub size: u64,
+    /// How its file system is made.
+    pub mkfs: MkfsOptions,
+    /// What kind of disk it is.
+    pub disk: sim::Options,
+    /// What kind of network it is.
+    pub network: NetworkOptions,
+    /// How the volume is opened.
+    pub open: OpenOptions,
+    /// How much may be under way.
+    pub limits: Limits,
+    /// How much of the replies is remembered.
+    pub window: Window,
+    /// Who may use the volume, which is called `data`.
+    pub exports: Exports,
+    /// The most calls of one connection that are unanswered.
+    pub connection_calls: usize,
+}
+
+impl Default for WorldOptions {
+    /// A small disk, a good network, and everything else as the program has it.
+    fn default() -> Self {
+        let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
+        Self {
+            size: 16 << 20,
+            mkfs,
+            disk: sim::Options::default(),
+            network: NetworkOptions::default(),
+            open: OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::default() },
+            limits: Limits::default(),
+            window: Window::default(),
+            exports: exports(),
+            connection_calls: 128,
+        }
+    }
+}
+
+/// Every client may write, as whoever it says.
+fn exports() -> Exports {
+    let rule = Rule {
+        network: "10.0.0.0/8".parse().expect("a network"),
+        writable: true,
+        squash: Squash::None,
+        anonymous: Anonymous { uid: 65_534, gid: 65_534 },
+    };
+    let mut exports = Exports::default();
+    exports.insert("data", Export::new(vec![rule]).expect("one network"));
+    exports
+}
+
+/// A world with one server. Everything in it follows from the seed.
+pub struct World {
+    // The tasks go before what they use.
+    executor: Executor,
+    network: Network,
+    machine: Machine,
+    options: WorldOptions,
+    prng: RefCell<Prng>,
+    disk: RefCell<Rc<Disk>>,
+    boot: Rc<Cell<u64>>,
+    state: Rc<Watched>,
+    history: History,
+}
+
+/// How the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It does not run.
+    Off,
+    /// It opens its volume.
+    Opening,
+    /// It answers.
+    Serving,
+    /// It could not open its volume.
+    Failed,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Off,
+    Opening,
+    Serving(Running),
+    Failed(Rc<OpenError>),
+}
+
+/// A server that answers.
+#[derive(Clone)]
+struct Running {
+    dispatcher: Rc<Dispatcher>,
+    file_system: Rc<dyn FileSystem>,
+}
+
+#[derive(Default)]
+struct Watched {
+    state: RefCell<State>,
+    changed: Signal,
+}
+
+impl Watched {
+    fn set(&self, state: State) {
+        drop(self.state.replace(state)); // what was there may do things when it is dropped
+        self.changed.notify();
+    }
+}
+
+impl World {
+    /// A world with a new file system, and a server that is off.
+    ///
+    /// # Panics
+    /// When the disk does not hold the file system that is asked for.
+    pub fn new(seed: u64, options: WorldOptions) -> Self {
+        let executor = Executor::new(seed);
+        let prng = Prng::new(!seed); // the executor's own streams come of the seed as it is
+        let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
+        let random = executor.runtime().random;
+        let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+        let made = executor.block_on(mkfs(&*disk, &options.mkfs, &*random, now));
+        made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
+        Self::on(executor, prng, disk, options)
+    }
+
+    fn on(executor: Executor, prng: Prng, disk: Rc<Disk>, options: WorldOptions) -> Self {
+        Self {
+            network: Network::new(&executor, options.network),
+            machine: Machine::new(&executor),
+            executor,
+            options,
+            prng: RefCell::new(prng),
+            disk: RefCell::new(disk),
+            boot: Rc::default(),
+            state: Rc::default(),
+            history: History::default(),
+        }
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The disk: the one of the last boot, or what is left of it.
+    pub fn disk(&self) -> Rc<Disk> {
+        self.disk.borrow().clone()
+    }
+
+    /// What the clients have called.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Time, chance and tasks outside of the server.
+    pub fn runtime(&self) -> runtime::Runtime {
+        self.executor.runtime()
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.executor.now()
+    }
+
+    /// A hash of everything that has happened.
+    pub fn digest(&self) -> u64 {
+        self.executor.digest()
+    }
+
+    /// Chance for whoever drives the world.
+    pub fn fork_prng(&self) -> Prng {
+        self.prng.borrow_mut().fork()
+    }
+
+    /// Runs everything until `future` is done.
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        self.executor.block_on(future)
+    }
+
+    /// Runs everything until `future` is done, or `duration` has passed.
+    pub fn run_for<F: Future>(&self, duration: Duration, future: F) -> Option<F::Output> {
+        self.executor.block_on_for(duration, future)
+    }
+
+    /// The number of the last boot that has begun.
+    pub fn boot(&self) -> u64 {
+        self.boot.get()
+    }
+
+    /// How the server is.
+    pub fn status(&self) -> Status {
+        match &*self.state.state.borrow() {
+            State::Off => Status::Off,
+            State::Opening => Status::Opening,
+            State::Serving(_) => Status::Serving,
+            State::Failed(_) => Status::Failed,
+        }
+    }
+
+    /// Why the volume could not be opened.
+    pub fn failure(&self) -> Option<Rc<OpenError>> {
+        match &*self.state.state.borrow() {
+            State::Failed(error) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// What answers the calls, if it runs. Not to be kept over a crash.
+    pub fn dispatcher(&self) -> Option<Rc<Dispatcher>> {
+        Some(self.running()?.dispatcher)
+    }
+
+    fn running(&self) -> Option<Running> {
+        match &*self.state.state.borrow() {
+            State::Serving(running) => Some(running.clone()),
+            _ => None,
+        }
+    }
+
+    /// Switches the server on. It answers after a while: see [`World::serving`].
+    ///
+    /// # Panics
+    /// When it runs.
+    pub fn start(&self) {
+        assert_eq!(self.status(), Status::Off, "it runs already");
+        let image = self.disk.borrow().contents();
+        let disk = Disk::in_machine(&self.machine, image, self.options.disk);
+        self.disk.replace(disk.clone());
+        let host = self.network.host(SERVER.ip(), Some(&self.machine));
+        self.boot.set(self.boot.get() + 1);
+        assert_eq!(host.incarnation(), self.boot.get(), "a boot is an incarnation of the host");
+        self.state.set(State::Opening);
+        let runtime = self.machine.runtime();
+        let (options, state) = (self.options.clone(), Rc::downgrade(&self.state));
+        let plan = Plan { runtime: runtime.clone(), disk, host, options, state };
+        runtime.tasks.spawn(server::serve(plan).boxed_local());
+    }
+
+    /// Completes when the server answers, or could not open its volume.
+    pub async fn serving(&self) -> Status {
+        loop {
+            let changed = self.state.changed.wait();
+            match self.status() {
+                status @ (Status::Serving | Status::Failed) => return status,
+                Status::Off | Status::Opening => changed.await,
+            }
+        }
+    }
+
+    /// The power goes: of the writes that no flush covers any may be lost or torn, by chance.
+    pub fn crash(&self) {
+        let prng = &mut self.fork_prng();
+        self.crash_to(|platter| platter.image(&sim::Choice::random(platter, prng)));
+    }
+
+    /// The power goes, and `choose` says what is left.
+    pub fn crash_to(&self, choose: impl FnOnce(&Platter) -> Image) {
+        self.machine.crash();
+        self.state.set(State::Off);
+        let left = choose(&self.disk().platter());
+        self.disk.replace(Disk::with_options(&self.executor, left, self.options.disk));
+    }
+
+    /// The process is killed: its connections are closed, and nothing that was written is lost.
+    pub fn kill(&self) {
+        self.machine.kill();
+        self.state.set(State::Off);
+    }
+
+    /// Stops the server as an administrator does: calls are answered, and the volume is clean.
+    ///
+    /// # Panics
+    /// When it does not run, or the disk fails.
+    pub async fn stop(&self) {
+        let running = self.running().expect("a server that runs is stopped");
+        let quiet = running.dispatcher.quiesce().await;
+        running.file_system.shutdown().await.unwrap_or_else(|error| panic!("{error}"));
+        drop((quiet, running));
+        self.kill();
+    }
+
+    /// A client on a machine of its own, which never loses its power. Those of one number are one
+    /// machine.
+    pub fn client(&self, number: u32, options: ClientOptions) -> Client {
+        let address = client_address(number);
+        let host = self.network.host(address, None);
+        let surroundings = Surroundings {
+            runtime: self.runtime(),
+            network: self.network.clone(),
+            host,
+            server: SERVER,
+            history: self.history.clone(),
+            boot: self.boot.clone(),
+            prng: self.fork_prng(),
+        };
+        Client::new(number, options, surroundings)
+    }
+}
+
+/// The address of a client's machine.
+pub fn client_address(number: u32) -> IpAddr {
+    let low = u16::try_from(number).expect("a few clients").to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(10, 1, low[0], low[1]))
+}

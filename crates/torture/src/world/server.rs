@@ -1,0 +1,51 @@
+//! The server as the program builds it, in tasks of its machine.
+
+use std::rc::{Rc, Weak};
+
+use dispatch::{Dispatcher, Fsid, Volume, Volumes};
+use futures::FutureExt;
+use namespace::Namespace;
+use runtime::Runtime;
+use sim::{Disk, Host};
+use vfs::FileSystem;
+
+use super::connection::Connection;
+use super::{Running, SERVER, State, Watched, WorldOptions};
+
+/// What a server is made of.
+pub(super) struct Plan {
+    pub(super) runtime: Runtime,
+    pub(super) disk: Rc<Disk>,
+    pub(super) host: Host,
+    pub(super) options: WorldOptions,
+    pub(super) state: Weak<Watched>,
+}
+
+/// Opens the volume and serves it, until the power goes.
+pub(super) async fn serve(plan: Plan) {
+    let Plan { runtime, disk, host, options, state } = plan;
+    let opened = ffs::open(disk, runtime.clone(), &options.open, &mut |_| ()).await;
+    let tell = |now| {
+        if let Some(state) = state.upgrade() {
+            state.set(now);
+        }
+    };
+    let engine = match opened {
+        Ok(opened) => opened.engine,
+        Err(error) => return tell(State::Failed(Rc::new(error))),
+    };
+    let file_system: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine));
+    let volume = Volume { name: "data".into(), fsid: Fsid(1), file_system: file_system.clone() };
+    let volumes = Volumes::new(vec![volume]).expect("one volume has a name of its own");
+    let WorldOptions { exports, window, limits, connection_calls, .. } = options;
+    let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
+    let listener = host.listen(SERVER.port()).expect("a machine that has just started");
+    tell(State::Serving(Running { dispatcher: dispatcher.clone(), file_system }));
+    loop {
+        let stream = listener.accept().await;
+        let session = dispatcher.connect(stream.peer().ip());
+        let connection = Connection::new(stream, session, connection_calls);
+        // A connection that breaks is the client's business: it comes back and repeats its calls.
+        runtime.tasks.spawn(connection.map(drop).boxed_local());
+    }
+}
