@@ -146,14 +146,20 @@ impl Controller {
 
     /// Ends a call, if there is still power.
     fn end(self: &Rc<Self>, end: End) {
-        if self.has_power() {
+        if self.goes_on() {
             end(self);
         }
     }
 
-    /// Whether what was begun goes on.
-    fn has_power(&self) -> bool {
-        self.world.has_power(&self.power.borrow())
+    /// Whether what was begun goes on: its process may have been killed.
+    fn goes_on(&self) -> bool {
+        self.world.has_kernel(&self.power.borrow())
+    }
+
+    /// Is there for another process.
+    pub(crate) fn reopen(&self, power: Power) {
+        self.power.replace(power);
+        self.state.borrow_mut().closed = false;
     }
 
     /// Lets the machine do what is due, ends the calls that are answered by it, and comes back
@@ -164,7 +170,7 @@ impl Controller {
         if let Some(delay_ns) = self.with_engine(Engine::set_alarm) {
             let world = self.world.clone();
             world.after(delay_ns, move || {
-                if !self.has_power() {
+                if !self.goes_on() {
                     return;
                 }
                 self.with_engine(Engine::alarm_rings);

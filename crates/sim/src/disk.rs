@@ -43,6 +43,14 @@ impl Disk {
         Rc::new(Self(Controller::new(world, power, image, options)))
     }
 
+    /// Goes on in a machine whose processes were killed ([`Machine::kill`]), for the next one. What
+    /// they had under way takes effect first, as a process is not gone before its calls have
+    /// returned. What no flush covers may still be lost with the power.
+    pub async fn reopen(&self, machine: &Machine) {
+        self.close().await.expect("to close is to wait");
+        self.0.reopen(machine.power());
+    }
+
     /// Records from now on, forgetting what was recorded.
     pub fn start_trace(&self) {
         let state = &mut *self.0.state.borrow_mut();

@@ -16,13 +16,15 @@ use crate::world::{Power, World};
 pub struct Machine {
     world: Rc<World>,
     power: RefCell<Power>,
+    /// Powers of processes that were killed: what their kernel does for them ends with the machine.
+    killed: RefCell<Vec<Power>>,
 }
 
 impl Machine {
     /// A machine that is on.
     pub fn new(executor: &Executor) -> Self {
         let world = executor.world().clone();
-        Self { power: RefCell::new(world.new_power()), world }
+        Self { power: RefCell::new(world.new_power()), killed: RefCell::default(), world }
     }
 
     /// Time and chance of the world, and tasks that end with this machine's power.
@@ -35,18 +37,17 @@ impl Machine {
     /// are dead and answer nothing; ask one for its [`crate::Disk::crash`] image. The other ends
     /// of its connections hear nothing until they ask.
     pub fn crash(&self) {
-        self.switch(false);
+        let power = self.power.replace(self.world.new_power());
+        let killed = self.killed.take();
+        killed.iter().chain([&power]).for_each(|power| self.world.cut(power, false));
     }
 
     /// All processes are killed, and the kernel lives: as [`Machine::crash`], but the other ends of
-    /// connections are told, and what reads saw of a disk ([`crate::Disk::contents`]) is kept.
+    /// connections are told, and a disk goes on with what it has: see [`crate::Disk::reopen`].
     pub fn kill(&self) {
-        self.switch(true);
-    }
-
-    fn switch(&self, leaves_kernel: bool) {
         let power = self.power.replace(self.world.new_power());
-        self.world.cut(&power, leaves_kernel);
+        self.world.cut(&power, true);
+        self.killed.borrow_mut().push(power);
     }
 
     pub(crate) fn world(&self) -> &Rc<World> {
@@ -125,5 +126,18 @@ mod tests {
         assert!(executor.block_on_for(time, read).is_none(), "a dead disk answers nothing");
         assert_eq!(pending.pending().count(), 1, "the write in flight may be there");
         assert_eq!(disk.platter().pending().count(), 1, "and that stays so");
+    }
+
+    #[test]
+    fn a_disk_goes_on_where_only_the_process_was_killed() {
+        let executor = Executor::new(0);
+        let machine = Machine::new(&executor);
+        let disk = Disk::in_machine(&machine, Image::zeroed(1 << 20), Options::default());
+        drop(disk.write(0, vec![vec![1; 512].into()], Durability::Plain));
+        machine.kill();
+        executor.block_on(disk.reopen(&machine));
+        let read = executor.block_on(disk.read(0, Buffer::zeroed(512))).expect("it works");
+        assert_eq!(read[0], 1, "what was under way has taken effect");
+        assert_eq!(disk.platter().pending().count(), 1, "and may be lost for want of a flush");
     }
 }

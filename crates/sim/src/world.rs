@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Takes the power away: no task with it will ever run again. A kernel may be left, which
-    /// tells the peers of the connections that are dropped.
+    /// tells the peers of the connections that are dropped, and finishes what disks have begun.
     pub(crate) fn cut(&self, power: &Power, leaves_kernel: bool) {
         power.supply.set(if leaves_kernel { Supply::Kernel } else { Supply::Off });
         power.cut_at.set(self.now.get());

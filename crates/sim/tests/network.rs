@@ -237,7 +237,6 @@ fn a_process_that_is_killed_closes_its_connections() {
     let two = Two::new(0, quiet());
     let (asking, _held) = two.pair();
     two.machine.kill();
-    two.network.host(SERVER, Some(&two.machine));
     assert_eq!(two.executor.block_on(asking.read(&mut [0; 8])).expect("it ends"), 0);
     let refused = two.connect(0).err().map(|error| error.kind());
     assert_eq!(refused, Some(ErrorKind::ConnectionRefused), "its port is free");

@@ -299,7 +299,7 @@ impl Inner {
     /// Whether a host has this address now.
     fn is_up(&self, address: IpAddr) -> bool {
         let state = self.state.borrow();
-        state.hosts.get(&address).is_some_and(|(power, _)| self.world.has_power(power))
+        state.hosts.get(&address).is_some_and(|(power, _)| self.has_kernel(power))
     }
 
     fn is_split(&self, one: IpAddr, other: IpAddr) -> bool {
