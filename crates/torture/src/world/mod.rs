@@ -93,7 +93,7 @@ pub struct World {
     // The tasks go before what they use.
     executor: Executor,
     network: Network,
-    machine: Machine,
+    machine: Rc<Machine>,
     options: WorldOptions,
     prng: RefCell<Prng>,
     disk: RefCell<Rc<Disk>>,
@@ -163,7 +163,7 @@ impl World {
     fn on(executor: Executor, prng: Prng, disk: Rc<Disk>, options: WorldOptions) -> Self {
         Self {
             network: Network::new(&executor, options.network),
-            machine: Machine::new(&executor),
+            machine: Rc::new(Machine::new(&executor)),
             executor,
             options,
             prng: RefCell::new(prng),
@@ -260,16 +260,15 @@ impl World {
     /// When it runs.
     pub fn start(&self) {
         assert_eq!(self.status(), Status::Off, "it runs already");
-        let image = self.disk.borrow().contents();
-        let disk = Disk::in_machine(&self.machine, image, self.options.disk);
-        self.disk.replace(disk.clone());
+        let disk = self.disk();
         let host = self.network.host(SERVER.ip(), Some(&self.machine));
         self.boot.set(self.boot.get() + 1);
         assert_eq!(host.incarnation(), self.boot.get(), "a boot is an incarnation of the host");
         self.state.set(State::Opening);
         let runtime = self.machine.runtime();
         let (options, state) = (self.options.clone(), Rc::downgrade(&self.state));
-        let plan = Plan { runtime: runtime.clone(), disk, host, options, state };
+        let machine = self.machine.clone();
+        let plan = Plan { machine, runtime: runtime.clone(), disk, host, options, state };
         runtime.tasks.spawn(server::serve(plan).boxed_local());
     }
 
@@ -295,10 +294,11 @@ impl World {
         self.machine.crash();
         self.state.set(State::Off);
         let left = choose(&self.disk().platter());
-        self.disk.replace(Disk::with_options(&self.executor, left, self.options.disk));
+        self.disk.replace(Disk::in_machine(&self.machine, left, self.options.disk));
     }
 
-    /// The process is killed: its connections are closed, and nothing that was written is lost.
+    /// The process is killed: its connections are closed, and its disk goes on. What it wrote and
+    /// did not flush may still be lost, when the power goes.
     pub fn kill(&self) {
         self.machine.kill();
         self.state.set(State::Off);

@@ -6,7 +6,7 @@ use dispatch::{Dispatcher, Fsid, Volume, Volumes};
 use futures::FutureExt;
 use namespace::Namespace;
 use runtime::Runtime;
-use sim::{Disk, Host};
+use sim::{Disk, Host, Machine};
 use vfs::FileSystem;
 
 use super::connection::Connection;
@@ -14,6 +14,7 @@ use super::{Running, SERVER, State, Watched, WorldOptions};
 
 /// What a server is made of.
 pub(super) struct Plan {
+    pub(super) machine: Rc<Machine>,
     pub(super) runtime: Runtime,
     pub(super) disk: Rc<Disk>,
     pub(super) host: Host,
@@ -23,7 +24,8 @@ pub(super) struct Plan {
 
 /// Opens the volume and serves it, until the power goes.
 pub(super) async fn serve(plan: Plan) {
-    let Plan { runtime, disk, host, options, state } = plan;
+    let Plan { machine, runtime, disk, host, options, state } = plan;
+    disk.reopen(&machine).await;
     let opened = ffs::open(disk, runtime.clone(), &options.open, &mut |_| ()).await;
     let tell = |now| {
         if let Some(state) = state.upgrade() {
