@@ -114,6 +114,7 @@ pub struct History(Rc<RefCell<Notes>>);
 #[derive(Default)]
 struct Notes {
     calls: Vec<Call>,
+    answered: usize,
     next: u64,
 }
 
@@ -138,6 +139,11 @@ impl History {
     /// The number of calls.
     pub fn len(&self) -> usize {
         self.0.borrow().calls.len()
+    }
+
+    /// The number of calls that were answered.
+    pub fn answered(&self) -> usize {
+        self.0.borrow().answered
     }
 
     /// Whether nothing was called.
@@ -184,6 +190,7 @@ impl History {
         let answered = &mut notes.calls[id.0].answered;
         assert!(answered.is_none(), "invariant 2");
         *answered = Some(Answered { when, boot, answer });
+        notes.answered += 1;
     }
 }
 

@@ -113,6 +113,23 @@ fn run(seed: u64, crashes: u64, network: NetworkOptions) -> Run {
     summary(&world, complaints.take())
 }
 
+/// A load on a good network, where answers arrive soon. At the moment of one the power goes, and
+/// nothing is left that was not flushed.
+fn cut_upon_an_answer(seed: u64) -> Vec<String> {
+    let world = World::new(seed, WorldOptions::default());
+    let complaints = Complaints::default();
+    let target = world.fork_prng().between(8, 60) as usize;
+    world.start();
+    let ended = begin(&world, &ClientOptions::default(), &complaints);
+    while world.history().answered() < target && ended.get() < CLIENTS {
+        pass(&world, Duration::from_micros(5));
+    }
+    world.crash_to(sim::Platter::durable_image);
+    world.start();
+    wait_until(&world, "all clients have ended", || ended.get() == CLIENTS);
+    complaints.take()
+}
+
 /// A load without crashes, on a server that remembers as many replies as it is told to.
 fn run_once(seed: u64, window: Window) -> (Vec<String>, Counters, Vec<Call>) {
     let world = World::new(seed, WorldOptions { window, ..WorldOptions::default() });
@@ -206,4 +223,27 @@ fn a_server_that_remembers_nothing_is_found_out() {
         !complaints.is_empty() && counters.misses as usize > made
     });
     assert!(found.count() > 10, "calls that are executed twice show in what is answered");
+}
+
+#[test]
+fn what_was_answered_survives_a_cut_at_the_moment_of_the_answer() {
+    for seed in seeds(40) {
+        let complaints = cut_upon_an_answer(seed);
+        assert!(complaints.is_empty(), "{complaints:#?}: {}", again(seed));
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn an_engine_that_answers_early_is_found_out() {
+    use ffs::planted::{Bug, plant};
+    plant(Some(Bug::EarlyReceipts));
+    let found = (0..40).filter(|&seed| {
+        // What was promised and is not there is a complaint, or an assertion of the load.
+        let complaints = std::panic::catch_unwind(|| cut_upon_an_answer(seed));
+        complaints.map_or(true, |complaints| !complaints.is_empty())
+    });
+    let found = found.count();
+    plant(None);
+    assert!(found > 5, "{found} of 40 loads show what was lost");
 }
