@@ -64,7 +64,8 @@ impl Controller {
         move |controller| {
             let left = struck.failed_write(|| controller.random_fate(data.len()));
             let fate = left.as_ref().unwrap_or(&Fate::Whole);
-            fate.apply(&mut controller.state.borrow_mut().visible, offset, &data); // the controller's invariant 2
+            // The controller's invariant 2.
+            fate.apply(&mut controller.state.borrow_mut().visible, offset, &data);
             let done = left.is_none();
             controller.happen(match left {
                 None => Event::WriteCompleted { write },

@@ -502,6 +502,8 @@ impl Checker<'_> {
         let place = Place::inode(walk.ino);
         let invariant = Invariant::BlockCount;
         if found != sectors && self.log.find(invariant, Repairable, place, found, sectors, "set") {
+            // Its size or its pointers may not be what they were, either.
+            self.doubted.insert(walk.ino);
             walk.dinode.sectors.set(sectors);
         }
     }
@@ -529,6 +531,7 @@ impl Checker<'_> {
         let expected = format!("{wanted} bytes");
         let repair = "the hole cut off";
         if self.log.find(Invariant::LastBlock, Loss, place, found, expected, repair) {
+            self.doubted.insert(walk.ino);
             walk.dinode.size.set(wanted);
         }
     }
