@@ -199,6 +199,9 @@ const BUILDS: &[(&str, Build)] = &[
     ("a target that is said to be longer", |it| {
         it.inode("/long-link", |dinode| dinode.size.set(dinode.size.get() + 9));
     }),
+    ("a tail that is said to be a whole block", |it| {
+        it.inode("/tail", |dinode| dinode.size.set(0xff << 16));
+    }),
     ("a second inode with the blocks of a first", |it| {
         let twin = inode_at(&it.base.disk, &it.base.geometry, it.ino("/double"));
         let free = (3..).find(|ino| !it.base.map.inodes.contains_key(ino)).expect("one is free");
