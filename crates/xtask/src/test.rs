@@ -19,8 +19,11 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("lint", || check(repository, &lint));
     let tests = ["test", "--workspace", "--no-fail-fast"];
     totals += step("unit and integration tests", || cargo_test(repository, &tests));
-    let planted = ["test", "--package", "ffs", "--features", "planted-bugs", "--test", "planted"];
-    totals += step("planted bugs are found", || cargo_test(repository, &planted));
+    for package in ["ffs", "duramen-torture"] {
+        let planted =
+            ["test", "--package", package, "--features", "planted-bugs", "--test", "planted"];
+        totals += step("planted bugs are found", || cargo_test(repository, &planted));
+    }
     let damage = ["--seconds", "60", "--seed", "1"].map(OsString::from);
     totals +=
         step("decoders meet damage", || fuzz::run(repository, &damage).map(|()| Totals::default()));
