@@ -16,7 +16,6 @@
 //!   implementation.
 //! * [`history`]: every call of every client: when it was made, how often it was sent and to which
 //!   boot of the server, and what was answered.
-//!
 //! * [`explore`]: short workloads, cut at every write in every way, on the file system alone: what
 //!   comes back is compared with a model.
 //!

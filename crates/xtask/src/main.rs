@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
-use xtask::{Repository, Result, client_test, fuzz, setup, test, tidy};
+use xtask::{Repository, Result, client_test, program, setup, test, tidy};
 
 /// The project's own chores.
 #[derive(Parser)]
@@ -27,7 +27,10 @@ enum Chore {
     Tidy,
     /// Feeds damaged bytes to the decoders; with --help after it, says how
     #[command(disable_help_flag = true)]
-    Fuzz(FuzzArguments),
+    Fuzz(ProgramArguments),
+    /// Cuts the power at every write of many workloads; with --help after it, says how
+    #[command(disable_help_flag = true)]
+    Torture(ProgramArguments),
     /// Serves a volume to the real Linux client, treats it roughly, and judges the disk
     ClientTest(ClientTest),
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
@@ -50,8 +53,8 @@ struct ClientTest {
 }
 
 #[derive(Args)]
-struct FuzzArguments {
-    /// Decoders and options, for the program that does it
+struct ProgramArguments {
+    /// What to do and how, for the program that does it
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
@@ -99,8 +102,11 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
         Chore::Setup => setup::all(repository).map(|()| ExitCode::SUCCESS),
         Chore::Test => test::run(repository).map(passed),
         Chore::Tidy => tidy::run(repository).map(passed),
-        Chore::Fuzz(FuzzArguments { arguments }) => {
-            fuzz::run(repository, &arguments).map(|()| ExitCode::SUCCESS)
+        Chore::Fuzz(ProgramArguments { arguments }) => {
+            program::fuzz(repository, &arguments).map(|()| ExitCode::SUCCESS)
+        }
+        Chore::Torture(ProgramArguments { arguments }) => {
+            program::torture(repository, &arguments).map(|()| ExitCode::SUCCESS)
         }
         Chore::ClientTest(ClientTest { full, verbose, keep, scenarios }) => {
             let plan = client_test::Plan { full, verbose, keep, scenarios };

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use crate::client_test::{self, Plan};
-use crate::{Repository, Result, Totals, clock, command, fuzz, setup};
+use crate::{Repository, Result, Totals, clock, command, program, setup};
 
 /// Runs everything; says whether all of it passed.
 pub fn run(repository: &Repository) -> Result<bool> {
@@ -25,8 +25,9 @@ pub fn run(repository: &Repository) -> Result<bool> {
         totals += step("planted bugs are found", || cargo_test(repository, &planted));
     }
     let damage = ["--seconds", "60", "--seed", "1"].map(OsString::from);
-    totals +=
-        step("decoders meet damage", || fuzz::run(repository, &damage).map(|()| Totals::default()));
+    totals += step("decoders meet damage", || {
+        program::fuzz(repository, &damage).map(|()| Totals::default())
+    });
     totals += step("the real client", || client_test::run(repository, &Plan::default()));
     println!("{totals}");
     Ok(totals.failed == 0)

@@ -1,0 +1,21 @@
+//! Programs of this repository that a chore builds, fast, and runs.
+
+use std::ffi::OsString;
+
+use crate::{Repository, Result, command};
+
+/// Feeds damaged bytes to the decoders. Built with all checks that a debug build has.
+pub fn fuzz(repository: &Repository, arguments: &[OsString]) -> Result<()> {
+    run(repository, &["--profile", "fuzz", "--package", "duramen-fuzz"], arguments)
+}
+
+/// Cuts the power at every write, in every way.
+pub fn torture(repository: &Repository, arguments: &[OsString]) -> Result<()> {
+    run(repository, &["--release", "--package", "duramen-torture"], arguments)
+}
+
+fn run(repository: &Repository, which: &[&str], arguments: &[OsString]) -> Result<()> {
+    let mut cargo = std::process::Command::new("cargo");
+    cargo.args(["run", "--quiet"]).args(which).arg("--").args(arguments);
+    command::run(cargo.current_dir(repository.root()))
+}
