@@ -19,9 +19,10 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("lint", || check(repository, &lint));
     let tests = ["test", "--workspace", "--no-fail-fast"];
     totals += step("unit and integration tests", || cargo_test(repository, &tests));
-    for package in ["ffs", "duramen-torture"] {
-        let planted =
-            ["test", "--package", package, "--features", "planted-bugs", "--test", "planted"];
+    for (package, test) in
+        [("ffs", "planted"), ("duramen-torture", "planted"), ("duramen-torture", "crashes")]
+    {
+        let planted = ["test", "--package", package, "--features", "planted-bugs", "--test", test];
         totals += step("planted bugs are found", || cargo_test(repository, &planted));
     }
     let damage = ["--seconds", "60", "--seed", "1"].map(OsString::from);
