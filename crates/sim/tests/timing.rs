@@ -158,6 +158,35 @@ fn a_write_cache_answers_at_once_and_a_flush_waits_for_the_platters() {
 }
 
 #[test]
+fn a_flush_does_not_wait_for_a_pause_between_reads() {
+    let answered = |flushes: bool| {
+        let (executor, disk) = world(Mechanical { write_cache_bytes: 1 << 20, ..PLAIN });
+        let readers = join_all((0..3).map(|reader| {
+            let disk = disk.clone();
+            async move {
+                for round in 0..100 {
+                    read(&disk, (reader * 100 + round) * 7919 % 100_000).await;
+                }
+            }
+        }));
+        let writer = async {
+            for index in 0..5 {
+                write(&disk, index * 20_000, Durability::Plain).await;
+            }
+            if flushes {
+                flush(&disk).await;
+            }
+            executor.now().0
+        };
+        let (answered_ns, _) = executor.block_on(futures::future::join(writer, readers));
+        (answered_ns, executor.now().0)
+    };
+    let (flushed_ns, end_ns) = answered(true);
+    assert!(flushed_ns < end_ns / 4, "{flushed_ns} of {end_ns}");
+    assert!(answered(false).1 < end_ns, "and without it the cache leaves the arm to the reads");
+}
+
+#[test]
 fn a_full_cache_takes_writes_as_fast_as_it_empties() {
     let spec = Mechanical { write_cache_bytes: 8 * 512, ..PLAIN };
     let (executor, disk) = world(spec);

@@ -36,6 +36,13 @@ pub(super) struct Drive {
     swept_to: u64,
 }
 
+/// Where a job waits, and at which place.
+#[derive(Clone, Copy)]
+enum Source {
+    Host(usize),
+    Cache(usize),
+}
+
 /// What the arm does.
 struct Busy {
     until_ns: u64,
@@ -149,27 +156,25 @@ impl Drive {
     /// Gives the arm the next job that it can begin (invariant 1).
     fn start_job(&mut self, now_ns: u64) {
         let depth = self.spec.queue_depth;
-        let is_ready = |job: &&Job| job.ready_ns <= now_ns;
-        let mut jobs: Vec<&Job> = self.waiting.iter().filter(is_ready).take(depth).collect();
-        let host_jobs = jobs.len();
+        let calls = self.waiting.iter().enumerate().filter(|(_, job)| job.ready_ns <= now_ns);
+        let mut jobs: Vec<(Source, &Job)> =
+            calls.take(depth).map(|(index, job)| (Source::Host(index), job)).collect();
         let pressed = !self.flushes.is_empty() || !self.outside.is_empty();
         if pressed || self.waiting.is_empty() {
-            jobs.extend(self.cache.dirty().take(depth)); // invariant 2
+            let dirty = self.cache.dirty().take(depth).enumerate(); // invariant 2
+            jobs.extend(dirty.map(|(index, job)| (Source::Cache(index), job)));
+            jobs.sort_by_key(|(_, job)| job.since_ns);
         }
         if jobs.is_empty() {
             return;
         }
         self.read_ahead.catch_up(now_ns, &mut self.arm);
-        let index = self.spec.scheduler.pick(now_ns, &jobs, &self.arm, self.swept_to);
-        if index >= host_jobs {
-            let job = self.cache.start(index - host_jobs);
-            self.begin(now_ns, job);
-        } else {
-            let (first, ticket) = (jobs[index].first, jobs[index].ticket);
-            let at = self.waiting.iter().position(|job| job.ticket == ticket && job.first == first);
-            let job = self.waiting.remove(at.expect("it was chosen among them"));
-            self.begin(now_ns, job);
-        }
+        let (sources, jobs): (Vec<Source>, Vec<&Job>) = jobs.into_iter().unzip();
+        let job = match sources[self.spec.scheduler.pick(now_ns, &jobs, &self.arm, self.swept_to)] {
+            Source::Host(index) => self.waiting.remove(index),
+            Source::Cache(index) => self.cache.start(index),
+        };
+        self.begin(now_ns, job);
     }
 
     fn begin(&mut self, now_ns: u64, job: Job) {
