@@ -84,12 +84,9 @@ impl Drive {
     /// When so many bytes have gone over the bus that can begin at `from_ns`.
     fn bus(&mut self, from_ns: u64, sectors: u64) -> u64 {
         let start_ns = from_ns.max(self.bus_free_ns);
-        self.bus_free_ns = start_ns + self.bus_ns(sectors);
+        let bytes = sectors * SECTOR_SIZE as u64;
+        self.bus_free_ns = start_ns + duration_ns(bytes, self.spec.bus_bytes_per_second);
         self.bus_free_ns
-    }
-
-    fn bus_ns(&self, sectors: u64) -> u64 {
-        duration_ns(sectors * SECTOR_SIZE as u64, self.spec.bus_bytes_per_second)
     }
 
     fn submit_read(&mut self, job: Job) {
@@ -191,11 +188,9 @@ impl Drive {
         let answer_ns = match (job.is_read, self.spec.pipelined) {
             (false, _) => passed_ns.max(job.data_ns),
             (true, false) => self.bus(passed_ns, sectors),
-            // The bus follows the heads and is done with the last sector when they are.
-            (true, true) => {
-                let bus_ns = self.bus_ns(sectors);
-                self.bus(job.ready_ns.max(passed_ns.saturating_sub(bus_ns)), sectors)
-            }
+            // The bus runs beside the heads. It is taken from the start on: whoever comes while the
+            // arm is on its way would else wait for a bus that is idle.
+            (true, true) => self.bus(job.ready_ns, sectors).max(passed_ns),
         };
         let until_ns = if self.spec.pipelined { passed_ns } else { answer_ns };
         self.busy = Some(Busy { until_ns, is_destage: job.ticket.is_none() });

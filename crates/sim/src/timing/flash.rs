@@ -81,11 +81,11 @@ impl Chips {
             channel.reads_ns = channel.reads_ns.max(from_ns) + self.spec.read_ns;
             last_ns = last_ns.max(channel.reads_ns);
         }
-        // The bus follows the chips; what remains when the last page comes is that page.
+        // The bus runs beside the chips. It is taken from the start on, not from when the chips are
+        // done: whoever comes meanwhile would else wait for a bus that is idle.
         let page_bytes = request.length.min(u64::from(self.spec.page_bytes));
-        let rest_ns = duration_ns(page_bytes, self.spec.bus_bytes_per_second);
-        let bus_ns = duration_ns(request.length, self.spec.bus_bytes_per_second);
-        self.bus(from_ns.max((last_ns + rest_ns).saturating_sub(bus_ns)), request.length)
+        let last_page_ns = duration_ns(page_bytes, self.spec.bus_bytes_per_second);
+        self.bus(from_ns, request.length).max(last_ns + last_page_ns)
     }
 
     /// When all pages of a write have been programmed that can begin at `from_ns`.
