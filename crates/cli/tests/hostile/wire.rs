@@ -107,7 +107,7 @@ impl Peer {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// Sends as much as the kernels take now; how much that was.
+    /// Sends as much as the kernels take now, and as the server bears with; how much that was.
     pub(crate) fn send_what_goes(&mut self, bytes: &[u8]) -> usize {
         self.stream.set_nonblocking(true).expect("a socket");
         let mut sent = 0;
@@ -115,6 +115,8 @@ impl Peer {
             match self.stream.write(&bytes[sent..]) {
                 Ok(length) => sent += length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // It has closed the connection already.
+                Err(error) if is_closed(error.kind()) => break,
                 Err(error) => panic!("{error}"),
             }
         }
@@ -126,8 +128,7 @@ impl Peer {
     pub(crate) fn answer(&mut self) -> Option<Answer> {
         let mut mark = [0; 4];
         if let Err(error) = self.stream.read_exact(&mut mark) {
-            let closed = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
-            assert!(closed.contains(&error.kind()), "no answer: {error}");
+            assert!(is_closed(error.kind()), "no answer: {error}");
             return None;
         }
         let mark = u32::from_be_bytes(mark);
@@ -224,4 +225,9 @@ impl Answer {
         assert_eq!(length, self.results.len(), "nothing behind the results");
         value
     }
+}
+
+/// Whether an error says that the server has closed the connection.
+fn is_closed(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
