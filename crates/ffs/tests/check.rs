@@ -277,3 +277,22 @@ fn a_destroyed_group_block_is_made_anew() {
         assert_eq!(content(&world, &disk, path), vec![byte; size], "{path:?}");
     }
 }
+
+#[test]
+fn a_root_full_of_noise_gives_nobody_rights() {
+    let world = World::new(1);
+    let (disk, geometry) = sample(&world);
+    let kept = inode(&disk, &geometry, 2);
+    change_inode(&disk, &geometry, 2, |dinode| {
+        dinode.mode.set(0o047_777);
+        (dinode.uid, dinode.gid) = (4711.into(), 4711.into());
+        dinode.mtime_nanoseconds.set(-1);
+        dinode.atime_nanoseconds.set(-1);
+        dinode.spare = [9; 8];
+    });
+    repaired(&world, &disk, "root-noise");
+    let mended = inode(&disk, &geometry, 2);
+    assert_eq!((mended.uid.get(), mended.gid.get(), mended.permissions()), (0, 0, 0o755));
+    assert_eq!(mended.direct, kept.direct);
+    assert_eq!(content(&world, &disk, &["b"]), vec![b'b'; 70_000]);
+}

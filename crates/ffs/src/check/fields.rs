@@ -12,6 +12,7 @@ use zerocopy::little_endian::I64;
 
 use crate::layout::{
     Dinode, FLAG_SNAPSHOT, Geometry, INLINE_SYMLINK_SIZE, ROOT_INODE, SECTOR_SIZE, kind_bits,
+    mode_of,
 };
 use crate::map::{block_count, run_length};
 use crate::size::has_blocks;
@@ -111,6 +112,16 @@ pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut
             clear(dinode);
         }
         return;
+    }
+    if count >= GARBAGE {
+        // The root is kept for its pointers: what they lead to tells whether they are any good.
+        let found = format!("{count} fields that make no sense");
+        let repair = "its pointers kept, its owner and permissions set anew";
+        if log.find(Invariant::InodeWhole, Loss, place(), found, "fewer than 3", repair) {
+            (dinode.uid, dinode.gid) = (0.into(), 0.into());
+            dinode.flags.set(0);
+            dinode.mode.set(mode_of(FileKind::Directory, 0o755));
+        }
     }
     if let Err(bad) = geometry.verify_inode(dinode) {
         let (found, expected) = (hex(bad.found), hex(bad.expected));
