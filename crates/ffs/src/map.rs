@@ -322,8 +322,11 @@ impl Map<'_> {
                     self.give_back(update, node, child, self.geometry().fragments_per_block)
                         .await?;
                     *limit = limit.saturating_sub(1);
+                    // Not for a hole: the new end of the file may lie in it, and the same Update
+                    // then sets this very pointer. Setting comes before clearing, so that one field
+                    // would wait for itself.
+                    cleared.start = slot;
                 }
-                cleared.start = slot;
             }
             if matches!(left, Left::Before(_)) && !cleared.is_empty() {
                 let new = vec![0; cleared.len() * POINTER].into();

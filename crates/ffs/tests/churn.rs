@@ -164,3 +164,25 @@ fn a_file_reaches_into_the_tree_of_three_levels_and_comes_back() {
         judge(&disk, "triple-gone");
     });
 }
+
+/// The tree of two levels begins here, and each of its pointers leads to so many blocks.
+const DOUBLE: u64 = 12 + 512;
+const FAN: u64 = 512;
+
+#[test]
+fn a_file_is_cut_off_in_a_hole_of_a_whole_tree() {
+    let world = World::new(6);
+    world.run(async {
+        let (disk, volume) = fresh(&world, 32 << 20, &sizes(4096, 512)).await;
+        let root = volume.files.root();
+        let id = volume.create(root, "sparse").await.expect("there is room");
+        let far = (DOUBLE + 3 * FAN) * BLOCK;
+        volume.write(id, far, vec![9; 3000], Stability::FileSync).await.expect("there is room");
+        // The new end lies where no pointer leads; the last block is made there.
+        let end = (DOUBLE + 2 * FAN + 5) * BLOCK + 7;
+        volume.resize(id, end).await.expect("it can");
+        assert_eq!(read_at(&volume, id, end - 10, 100).await, vec![0; 10]);
+        volume.files.shutdown().await.expect("a clean stop");
+        judge(&disk, "cut-in-hole");
+    });
+}
