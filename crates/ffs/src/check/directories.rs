@@ -367,7 +367,8 @@ impl Checker<'_> {
         for mismatch in mismatches {
             let Some(actual) = self.table.kind(mismatch.ino) else { continue };
             let stated = kind_of_bits(mismatch.kind);
-            let no_directory = doubtful.contains(&mismatch.ino) && stated.is_some();
+            let no_directory =
+                doubtful.contains(&mismatch.ino) && stated == Some(FileKind::Regular);
             let directory = stated == Some(FileKind::Directory)
                 && actual != FileKind::Directory
                 && self.is_directory_inside(mismatch.ino).await?;
