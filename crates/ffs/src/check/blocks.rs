@@ -61,6 +61,19 @@ pub(super) enum Slot {
     Disk(u64),
 }
 
+impl Slot {
+    /// Sets a pointer that stands in the inode.
+    pub(super) fn set_in(self, dinode: &mut Dinode, address: u64) {
+        let field = match self {
+            Self::Inode(index) if index < DIRECT_POINTERS => &mut dinode.direct[index],
+            Self::Inode(index) => &mut dinode.indirect[index - DIRECT_POINTERS],
+            Self::Attribute(index) => &mut dinode.attribute_blocks[index],
+            Self::Disk(_) => unreachable!("it stands in an indirect block"),
+        };
+        field.set(address as i64);
+    }
+}
+
 /// A pointer of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pointer {
@@ -366,9 +379,8 @@ impl Checker<'_> {
         }
         self.doubted.insert(walk.ino);
         match branch.slot {
-            Slot::Inode(index) => walk.dinode.indirect[index - DIRECT_POINTERS].set(0),
             Slot::Disk(byte) => self.bad_slots.push(BadSlot { byte, way: shorter(branch.way) }),
-            Slot::Attribute(_) => unreachable!("attributes have no indirect blocks"),
+            slot => slot.set_in(&mut walk.dinode, 0),
         }
         let run = self.geometry.fragments_per_block;
         walk.held -= run;
@@ -427,12 +439,7 @@ impl Checker<'_> {
         if !self.blame(pointer, behind, purpose, Invariant::InodePointers) {
             return;
         }
-        match pointer.slot {
-            Slot::Inode(index) if index < DIRECT_POINTERS => walk.dinode.direct[index].set(0),
-            Slot::Inode(index) => walk.dinode.indirect[index - DIRECT_POINTERS].set(0),
-            Slot::Attribute(index) => walk.dinode.attribute_blocks[index].set(0),
-            Slot::Disk(_) => unreachable!("it stands in the inode"),
-        }
+        pointer.slot.set_in(&mut walk.dinode, 0);
     }
 
     /// Does with a sound pointer what the walk is for. Says whether what is below may be entered.

@@ -20,7 +20,7 @@ use super::Severity::Loss;
 use super::blocks::{Pointer, Role, Slot};
 use super::{CheckError, Checker, Invariant, Place, chunk};
 use crate::derive::bits;
-use crate::layout::{CHUNK_SIZE, DIRECT_POINTERS, Dinode};
+use crate::layout::{CHUNK_SIZE, Dinode};
 
 /// So many bytes are copied at most.
 const COPIES: u64 = 256 << 20;
@@ -42,12 +42,6 @@ impl Claim {
     fn range(&self) -> std::ops::Range<u64> {
         self.pointer.address..self.pointer.address + self.pointer.run
     }
-}
-
-/// What becomes of a pointer that lost.
-enum Verdict {
-    Hole,
-    Copy(u64),
 }
 
 impl Checker<'_> {
@@ -148,40 +142,23 @@ impl Checker<'_> {
             return Ok(false);
         }
         self.doubted.insert(pointer.ino);
-        let verdict = match copy {
-            None => Verdict::Hole,
-            Some(address) => {
-                self.copied += bytes;
-                let from = self.geometry.byte_address(pointer.address);
-                let content = self.disk.read(from, bytes as usize).await?;
-                self.disk.put_fresh(self.geometry.byte_address(address), &content);
-                Verdict::Copy(address)
-            }
-        };
-        self.point_elsewhere(&pointer, verdict).await?;
+        if let Some(address) = copy {
+            self.copied += bytes;
+            let from = self.geometry.byte_address(pointer.address);
+            let content = self.disk.read(from, bytes as usize).await?;
+            self.disk.put_fresh(self.geometry.byte_address(address), &content);
+        }
+        self.point_elsewhere(&pointer, copy.unwrap_or(0)).await?;
         Ok(true)
     }
 
-    async fn point_elsewhere(
-        &mut self,
-        pointer: &Pointer,
-        verdict: Verdict,
-    ) -> Result<(), CheckError> {
-        let address = match verdict {
-            Verdict::Hole => 0,
-            Verdict::Copy(address) => address,
-        };
+    /// Makes a pointer lead to another address; 0 for a hole.
+    async fn point_elsewhere(&mut self, pointer: &Pointer, address: u64) -> Result<(), CheckError> {
         if let Slot::Disk(byte) = pointer.slot {
             return Ok(self.disk.put(byte, &address.to_le_bytes()).await?);
         }
         let mut dinode = self.read_inode(pointer.ino).await?;
-        let field = match pointer.slot {
-            Slot::Inode(index) if index < DIRECT_POINTERS => &mut dinode.direct[index],
-            Slot::Inode(index) => &mut dinode.indirect[index - DIRECT_POINTERS],
-            Slot::Attribute(index) => &mut dinode.attribute_blocks[index],
-            Slot::Disk(_) => unreachable!("it was put above"),
-        };
-        field.set(address as i64);
+        pointer.slot.set_in(&mut dinode, address);
         self.put_inode(pointer.ino, &mut dinode).await
     }
 

@@ -206,15 +206,10 @@ impl Log {
             return false;
         }
         self.in_round += 1;
-        self.findings.add(Finding {
-            invariant,
-            severity,
-            place,
-            path: None,
-            found: found.to_string(),
-            expected: expected.to_string(),
-            repair: Some(repair),
-        });
+        let (found, expected) = (found.to_string(), expected.to_string());
+        let repair = Some(repair);
+        let path = None; // the paths are looked up at the end
+        self.findings.add(Finding { invariant, severity, place, path, found, expected, repair });
         true
     }
 
