@@ -18,11 +18,13 @@
 //!   boot of the server, and what was answered.
 //! * [`explore`]: short workloads, cut at every write in every way, on the file system alone: what
 //!   comes back is compared with a model.
+//! * [`campaign`]: what the program `duramen-torture` runs of all this.
 //!
 //! Architecture invariant: no socket, no reactor, no real clock: it depends on neither tokio nor
 //! `server`, and nothing but a test or a chore depends on it.
 
 pub mod calls;
+pub mod campaign;
 pub mod client;
 pub mod explore;
 pub mod history;

@@ -1,33 +1,36 @@
 //! `duramen-torture`: for whoever changes an engine.
 //!
-//! `seq1` and `seq2` run every workload of one and of two operations and cut the power at every
-//! event, in every way that is worth trying. What it prints of a violation repeats it: the
-//! operations, the event, and what became of the pending writes.
+//! Each word is a campaign, see `torture::campaign`. What is printed of a violation repeats it.
 
 use std::process::ExitCode;
-use std::thread;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use torture::explore::op::{Op, operations};
-use torture::explore::{Counts, Explorer, Style};
+use torture::campaign::{Options, Outcome, sequences};
+use torture::explore::Counts;
 
 /// Cuts the power at every write, in every way, and judges what comes back.
 #[derive(Debug, Parser)]
 #[command(name = "duramen-torture", version, disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
-    what: What,
+    campaign: Campaign,
     /// End with one line of JSON
     #[arg(long, global = true)]
     json: bool,
+    /// Everything, and not a sample
+    #[arg(long, global = true)]
+    full: bool,
     /// How many threads
     #[arg(long, global = true, default_value_t = 2)]
     threads: usize,
+    /// From which random choices follow
+    #[arg(long, global = true, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Campaign {
     /// All workloads of one operation
     Seq1,
     /// All workloads of two operations, one after the other and both at once
@@ -35,65 +38,23 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let workloads = match arguments.what {
-        What::Seq1 => singles(),
-        What::Seq2 => pairs(),
-    };
+    let Arguments { campaign, json, full, threads, seed } = Arguments::parse();
+    let options = Options { full, threads, seed };
     #[expect(clippy::disallowed_methods, reason = "how long a person waited")]
     let start = Instant::now();
-    let (counts, violations) = explore(workloads, arguments.threads.max(1));
-    let seconds = start.elapsed().as_secs_f64();
-    for violation in &violations {
-        println!("{violation}");
+    let outcome = match campaign {
+        Campaign::Seq1 => sequences::singles(&options),
+        Campaign::Seq2 => sequences::pairs(&options),
+    };
+    report(&outcome, start.elapsed().as_secs_f64(), json);
+    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(outcome: &Outcome, seconds: f64, json: bool) {
+    for line in outcome.violations.iter().chain(&outcome.remarks) {
+        println!("{line}");
     }
-    report(counts, seconds, arguments.json);
-    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn singles() -> Vec<Vec<Op>> {
-    operations().into_iter().map(|op| vec![op]).collect()
-}
-
-fn pairs() -> Vec<Vec<Op>> {
-    let list = operations();
-    let pair = |one: &Op, two: &Op| vec![one.clone(), two.clone()];
-    list.iter().flat_map(|one| list.iter().map(move |two| pair(one, two))).collect()
-}
-
-/// Explores workloads on some threads, each a world of its own. Neighbours stay together, because
-/// they begin alike and share images.
-fn explore(workloads: Vec<Vec<Op>>, threads: usize) -> (Counts, Vec<String>) {
-    let share = workloads.len().div_ceil(threads);
-    let workers = workloads.chunks(share).map(|part| {
-        let part = part.to_vec();
-        thread::spawn(move || {
-            let mut explorer = Explorer::new();
-            let mut first = None;
-            for ops in part {
-                if first.as_ref() != ops.first() {
-                    first = ops.first().cloned();
-                    explorer.forget();
-                }
-                explorer.explore(&ops, Style::OneByOne);
-                explorer.explore(&ops, Style::Together);
-            }
-            let violations = explorer.violations.iter().map(ToString::to_string);
-            (explorer.counts, violations.collect::<Vec<String>>())
-        })
-    });
-    let workers: Vec<_> = workers.collect();
-    let mut all = (Counts::default(), Vec::new());
-    for worker in workers {
-        let (counts, violations) = worker.join().expect("the explorer does not panic");
-        all.0 = all.0.plus(counts);
-        all.1.extend(violations);
-    }
-    all
-}
-
-fn report(counts: Counts, seconds: f64, json: bool) {
-    let Counts { workloads, states, images, violations } = counts;
+    let Counts { workloads, states, images, violations } = outcome.counts;
     let rate = states as f64 / seconds.max(0.001);
     if json {
         println!(

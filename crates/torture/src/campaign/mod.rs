@@ -1,0 +1,56 @@
+//! Campaigns: what `duramen-torture` runs, a module each.
+//!
+//! Every campaign is a function of [`Options`] to an [`Outcome`]: how much was tried, and each
+//! violation with the command that shows it again. Each has a short form, which a test and CI can
+//! afford, and a full one, in which the numbers of the whole are reached.
+
+pub mod sequences;
+
+use std::thread;
+
+use crate::explore::Counts;
+
+/// How a campaign is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Everything, and not a sample.
+    pub full: bool,
+    /// How many threads work.
+    pub threads: usize,
+    /// From which all random choices follow.
+    pub seed: u64,
+}
+
+/// What a campaign did and found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// How much was tried.
+    pub counts: Counts,
+    /// What may not be, each with what repeats it.
+    pub violations: Vec<String>,
+    /// What else people like to know, a line each.
+    pub remarks: Vec<String>,
+}
+
+impl Outcome {
+    /// Both together.
+    pub fn plus(mut self, other: Self) -> Self {
+        self.counts = self.counts.plus(other.counts);
+        self.violations.extend(other.violations);
+        self.remarks.extend(other.remarks);
+        self
+    }
+}
+
+/// Does parts of a work in as many threads, each in worlds of its own, and adds up.
+pub fn in_threads<T, F>(parts: Vec<T>, work: F) -> Outcome
+where
+    T: Send,
+    F: Fn(T) -> Outcome + Sync,
+{
+    thread::scope(|scope| {
+        let workers: Vec<_> = parts.into_iter().map(|part| scope.spawn(|| work(part))).collect();
+        let outcomes = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
+        outcomes.fold(Outcome::default(), Outcome::plus)
+    })
+}
