@@ -1,0 +1,213 @@
+//! The bytes of the log. All numbers are little-endian; all checksums are CRC-32C.
+
+use std::mem::offset_of;
+
+use crc_fast::{CrcAlgorithm, checksum};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a recno counts, in bytes: the padding of entries.
+pub const UNIT: u64 = 512;
+/// No entry crosses the end of so many bytes.
+pub const SEGMENT: u64 = 64 << 10;
+/// Units of a segment.
+pub const SEGMENT_UNITS: u64 = SEGMENT / UNIT;
+/// Where the entries begin, in bytes.
+pub const AREA: u64 = 64 << 10;
+/// Where the slots lie, in bytes.
+pub const SLOTS: [u64; 2] = [0, 32 << 10];
+/// The smallest device that can hold a log, in bytes.
+pub const SMALLEST: u64 = AREA + 16 * SEGMENT;
+/// The version that this crate writes.
+pub const VERSION: u32 = 1;
+
+const SLOT_MAGIC: [u8; 16] = *b"duramen log\0\0\0\0\0";
+const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"Entr");
+
+/// Where an epoch writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Circle {
+    /// Bytes of the circle.
+    pub capacity: u64,
+    /// The recno of the first entry.
+    pub start: u64,
+}
+
+/// One of the two places that say which epoch the log is in.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Slot {
+    magic: [u8; 16],
+    /// The version of the format.
+    pub version: U32,
+    /// Over all bytes behind it.
+    checksum: U32,
+    /// A random number that the volume bears, too.
+    pub epoch: U64,
+    /// Of two slots of an epoch the one with the higher number holds.
+    pub number: U64,
+    /// Bytes of the circle.
+    pub capacity: U64,
+    /// The recno of the first entry of the epoch, which begins a segment.
+    pub start: U64,
+    /// A recno that was the head.
+    pub curhead: U64,
+    /// 1 when the volume was stopped cleanly: nothing in the circle is needed.
+    pub closed: U32,
+    reserved: U32,
+}
+
+const _: () = assert!(size_of::<Slot>() == 72);
+
+impl Slot {
+    /// A slot, sealed.
+    pub fn new(epoch: u64, number: u64, circle: Circle, curhead: u64, closed: bool) -> Self {
+        let mut slot = Self::new_zeroed();
+        slot.magic = SLOT_MAGIC;
+        slot.version.set(VERSION);
+        slot.epoch.set(epoch);
+        slot.number.set(number);
+        slot.capacity.set(circle.capacity);
+        slot.start.set(circle.start);
+        slot.curhead.set(curhead);
+        slot.closed.set(closed.into());
+        slot.checksum.set(slot.sum());
+        slot
+    }
+
+    fn sum(&self) -> u32 {
+        crc(&self.as_bytes()[offset_of!(Self, checksum) + 4..])
+    }
+
+    /// The slot in these bytes, if there is a whole one.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let slot = Self::read_from_prefix(bytes).ok()?.0;
+        let whole = slot.magic == SLOT_MAGIC && slot.checksum.get() == slot.sum();
+        let (capacity, start) = (slot.capacity.get(), slot.start.get());
+        let possible = capacity > 0
+            && capacity.is_multiple_of(SEGMENT)
+            && start.is_multiple_of(SEGMENT_UNITS)
+            && slot.curhead.get() >= start;
+        (whole && possible).then_some(slot)
+    }
+
+    /// Whether these bytes mean to be a slot of any version.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        bytes.starts_with(&SLOT_MAGIC)
+    }
+}
+
+/// What stands before the table of contents of an entry.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Header {
+    magic: U32,
+    /// Over all bytes behind it, up to `length`.
+    checksum: U32,
+    /// The checksum of the entry before; of the first of an epoch, its lower half.
+    pub previous: U32,
+    /// How many records the entry has.
+    pub records: U32,
+    /// That of the slot.
+    pub epoch: U64,
+    /// Its place.
+    pub recno: U64,
+    /// The head when it was written.
+    pub curhead: U64,
+    /// Bytes that mean something, these included.
+    pub length: U32,
+    /// Bytes up to the next entry.
+    pub size: U32,
+    /// The Update that it makes durable; 0 for none.
+    pub sequence: U64,
+    /// The recno of the first entry of its batch: all before that is durable.
+    pub batch: U64,
+}
+
+/// Bytes of a [`Header`].
+pub const HEADER_SIZE: usize = size_of::<Header>();
+const _: () = assert!(HEADER_SIZE == 64);
+
+/// The most bytes that an entry may have behind its header.
+pub const LARGEST_BODY: usize = SEGMENT as usize - HEADER_SIZE;
+
+/// Everything that the header of an entry says.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields {
+    /// The checksum of the entry before.
+    pub previous: u32,
+    /// How many records.
+    pub records: u32,
+    /// That of the slot.
+    pub epoch: u64,
+    /// Its place.
+    pub recno: u64,
+    /// The head.
+    pub curhead: u64,
+    /// Bytes up to the next entry.
+    pub size: u32,
+    /// The Update.
+    pub sequence: u64,
+    /// Where its batch begins.
+    pub batch: u64,
+}
+
+/// Puts an entry at the start of `image`; gives back its checksum.
+///
+/// # Panics
+/// When the body does not fit.
+pub fn write_entry(image: &mut [u8], fields: Fields, body: &[u8]) -> u32 {
+    let length = HEADER_SIZE + body.len();
+    let mut header = Header::new_zeroed();
+    header.magic.set(ENTRY_MAGIC);
+    header.previous.set(fields.previous);
+    header.records.set(fields.records);
+    header.epoch.set(fields.epoch);
+    header.recno.set(fields.recno);
+    header.curhead.set(fields.curhead);
+    header.length.set(length as u32);
+    header.size.set(fields.size);
+    header.sequence.set(fields.sequence);
+    header.batch.set(fields.batch);
+    image[..HEADER_SIZE].copy_from_slice(header.as_bytes());
+    image[HEADER_SIZE..length].copy_from_slice(body);
+    let checksum = crc(&image[SUMMED..length]);
+    image[SUMMED - 4..SUMMED].copy_from_slice(&checksum.to_le_bytes());
+    checksum
+}
+
+/// Where the bytes begin that the checksum of an entry covers.
+const SUMMED: usize = offset_of!(Header, checksum) + 4;
+
+impl Header {
+    /// The header in these bytes, if they mean to be one that can be followed.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let header = Self::read_from_prefix(bytes).ok()?.0;
+        let (length, size) = (u64::from(header.length.get()), u64::from(header.size.get()));
+        let recno = header.recno.get();
+        let possible = header.magic.get() == ENTRY_MAGIC
+            && (HEADER_SIZE as u64..=size).contains(&length)
+            && size.is_multiple_of(UNIT)
+            && recno % SEGMENT_UNITS + size / UNIT <= SEGMENT_UNITS;
+        possible.then_some(header)
+    }
+
+    /// The checksum that it bears.
+    pub fn checksum(&self) -> u32 {
+        self.checksum.get()
+    }
+
+    /// Whether an entry, of which this is the header, is whole.
+    pub fn fits(&self, entry: &[u8]) -> bool {
+        let length = self.length.get() as usize;
+        entry.len() >= length && crc(&entry[SUMMED..length]) == self.checksum.get()
+    }
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}

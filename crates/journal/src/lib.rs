@@ -1,0 +1,48 @@
+//! The log: a circle of entries on a device of its own, as Calaveras has it (section 4 of "Metadata
+//! Logging in an NFS Server"), with what the paper left open: checksums, a chain, and an epoch.
+//!
+//! An *entry* is what one Update of the file system logs: a header, a table of contents, and data.
+//! To this crate the last two are bytes. Entries are written in batches, one write each, which is
+//! durable by itself; whoever waits for an entry waits for that write alone.
+//!
+//! ```text
+//! byte 0        32 KiB       64 KiB                                                    capacity
+//! | slot  ...   | slot  ...  | segment 0     | segment 1     | ...          | segment n - 1 |
+//!                            | entry | entry | entry ...     |
+//! ```
+//!
+//! A *recno* is the place of an entry among all units of 512 bytes that were ever written in this
+//! epoch; modulo the capacity it is the place on the device. The *head* is the recno of the oldest
+//! entry that is still needed: what lies before may be overwritten as soon as a durable entry or
+//! slot names it as its *curhead*. The *tail* is where the next entry goes.
+//!
+//! * [`format`] knows the bytes.
+//! * [`Journal`] writes: batches of entries, and slots.
+//! * [`find`] and [`Walker`] read: they look for the tail after a crash and go there from the head.
+//!
+//! **Commit point**: an entry has happened when the write of its batch completes
+//! ([`Journal::place`]), and never before the entry before it.
+//!
+//! Invariants:
+//! 1. No write touches a unit that holds an entry at or behind the durable head: batches begin and
+//!    end at the larger of 4 KiB and the physical sector, so that what tears is never what was
+//!    acknowledged.
+//! 2. No entry crosses the end of a segment, and every segment begins with an entry.
+//! 3. Every entry bears the epoch, its own recno, and the checksum of the entry before it. A reader
+//!    goes from one to the next and stops where that does not hold.
+//! 4. An epoch is a random number that was never used before. What an earlier epoch left in the
+//!    circle is no entry of this one, whatever its checksum says.
+//! 5. The two slots are written alternately; that of the epoch which the volume bears is only
+//!    overwritten when the volume bears the next one.
+//! 6. What is overwritten lies before a curhead that is durable.
+
+pub mod format;
+mod planted;
+mod reader;
+mod writer;
+
+pub use planted::Bug;
+#[cfg(feature = "planted-bugs")]
+pub use planted::plant;
+pub use reader::{Entry, JournalError, Live, Walker, find, peek};
+pub use writer::{Counters, Draft, Journal};

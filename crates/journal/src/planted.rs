@@ -1,0 +1,44 @@
+//! Bugs that tests plant, to show that they would be found.
+
+use std::cell::Cell;
+
+/// A rule of the log that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// An entry is believed without its checksum (invariant 3).
+    UncheckedEntries,
+    /// An entry follows another one whatever it says was before it (invariant 3).
+    BrokenChain,
+    /// Entries of an earlier epoch are entries (invariant 4).
+    AnyEpoch,
+    /// A new epoch has the number of the one before (invariant 4).
+    SameEpoch,
+    /// Space is free as soon as nobody needs it, though no durable curhead says so (invariant 6).
+    EarlyOverwrite,
+    /// Batches end where their last entry ends, in the middle of a sector (invariant 1).
+    SharedSectors,
+    /// An entry may cross the end of a segment (invariant 2).
+    CrossedSegments,
+    /// The tail is where the search ended, and not where the chain does.
+    TrustedHint,
+    /// A batch is answered when it was handed to the device.
+    EarlyAnswers,
+    /// A batch is a plain write, which nothing makes durable.
+    PlainWrites,
+    /// Both slots are the same one (invariant 5).
+    OneSlot,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Plants a bug in all logs of this thread, or removes it.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+pub(crate) fn is_planted(bug: Bug) -> bool {
+    cfg!(feature = "planted-bugs") && PLANTED.get() == Some(bug)
+}

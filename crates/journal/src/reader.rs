@@ -1,0 +1,290 @@
+//! Reading the log after a crash: where it ends, where it begins, and what is in between.
+//!
+//! # Finding the tail
+//! The first entry of every segment is at a place that is known. Over the segments, from that on in
+//! which the epoch began, their recnos rise by a segment each as far as the newest round has come;
+//! so the last segment of that round is found by halving, as in section 6 of the paper, in 9 reads
+//! for 512 segments. What is found so is a *hint*: its curhead says where to begin. From there the
+//! chain decides, entry by entry, each checked against its checksum and the one before.
+//!
+//! # What tears
+//! Writes under way when the power went may be there in parts: a later batch of them without an
+//! earlier one. The chain ends before the first that is not whole; nothing behind it was
+//! acknowledged. An entry also names the first of its batch, before which everything was durable
+//! when it was written. So if there is a whole entry behind the end of the chain whose batch begins
+//! behind it too, the log was damaged in the middle, and says so: what it lost had been
+//! acknowledged.
+
+use block::{BlockDevice, IoError};
+use bytes::Bytes;
+
+use crate::format::{AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, UNIT};
+use crate::planted::{Bug, is_planted};
+
+/// So many segments behind the end of the chain are looked through for entries that should follow,
+/// and so many before the hint for one that is whole. A batch is smaller.
+const NEIGHBOURS: u64 = 4;
+/// The units at which entries are looked for there: batches begin at such.
+const BATCH_UNITS: u64 = 8;
+
+/// Why a log cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// Reading or writing it failed.
+    #[error("the log cannot be read or written: {0}")]
+    Device(#[from] IoError),
+    /// There is no room for entries.
+    #[error("a log needs at least {smallest} bytes, and this file or device has {size}")]
+    TooSmall {
+        /// Bytes that there are.
+        size: u64,
+        /// Bytes that there must be.
+        smallest: u64,
+    },
+    /// A later version wrote it.
+    #[error("the log has version {0} of its format, which this program does not know")]
+    Version(u32),
+    /// Its middle is gone.
+    #[error("the log is damaged: it breaks off at record {end}, and goes on at record {beyond}")]
+    Damaged {
+        /// Where the chain of entries ends.
+        end: u64,
+        /// A whole entry behind that.
+        beyond: u64,
+    },
+}
+
+/// What a log holds that is not obsolete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// The slot of its epoch.
+    pub slot: Slot,
+    /// The recno of the first entry that is needed.
+    pub head: u64,
+    /// The recno behind the last entry.
+    pub tail: u64,
+    /// Reads that finding the last segment took.
+    pub search_reads: u64,
+}
+
+impl Live {
+    /// Bytes from the head to the tail.
+    pub fn bytes(&self) -> u64 {
+        (self.tail - self.head) * UNIT
+    }
+}
+
+/// An entry that was read.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its header.
+    pub header: Header,
+    /// Table of contents and data.
+    pub body: Bytes,
+}
+
+impl Entry {
+    /// Its place.
+    pub fn recno(&self) -> u64 {
+        self.header.recno.get()
+    }
+}
+
+/// The two slots, as far as they are whole.
+pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2], JournalError> {
+    let mut found = [None, None];
+    for (slot, offset) in found.iter_mut().zip(SLOTS) {
+        let bytes = read(device, offset, UNIT).await?;
+        *slot = Slot::read(&bytes);
+        if let Some(slot) = slot.filter(|slot| slot.version.get() != crate::format::VERSION) {
+            return Err(JournalError::Version(slot.version.get()));
+        }
+    }
+    Ok(found)
+}
+
+/// The newest slot, whatever epoch it is of; none if this is no log.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn peek(device: &dyn BlockDevice) -> Result<Option<Slot>, JournalError> {
+    crate::writer::capacity_of(device.geometry().size)?;
+    let found = slots(device).await?;
+    Ok(found.into_iter().flatten().max_by_key(|slot| slot.number.get()))
+}
+
+/// What the log holds of an epoch; none when there is no such epoch in it.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, JournalError> {
+    let found = slots(device).await?;
+    let of_epoch = found.into_iter().flatten().filter(|slot| slot.epoch.get() == epoch);
+    let Some(slot) = of_epoch.max_by_key(|slot| slot.number.get()) else { return Ok(None) };
+    let curhead = slot.curhead.get();
+    if slot.closed.get() == 1 {
+        let live = Live { slot, head: curhead, tail: curhead, search_reads: 0 };
+        return Ok(Some(live));
+    }
+    let mut search = Search { device, slot, reads: 0 };
+    let hint = search.hint().await?;
+    let search_reads = search.reads;
+    let start = hint.map_or(curhead, |hint| curhead.max(hint.curhead.get()));
+    let mut walker = Walker::new(device, slot, start);
+    let mut head = start;
+    while let Some(entry) = walker.next().await? {
+        head = head.max(entry.header.curhead.get());
+    }
+    let mut tail = walker.at;
+    if let Some(hint) = hint.filter(|_| is_planted(Bug::TrustedHint)) {
+        tail = tail.max(hint.recno.get());
+    }
+    let mut behind = search.behind(tail).await?;
+    behind.extend(hint);
+    if let Some(beyond) = behind.iter().find(|header| header.batch.get() > tail) {
+        return Err(JournalError::Damaged { end: tail, beyond: beyond.recno.get() });
+    }
+    Ok(Some(Live { slot, head: head.min(tail), tail, search_reads }))
+}
+
+struct Search<'a> {
+    device: &'a dyn BlockDevice,
+    slot: Slot,
+    reads: u64,
+}
+
+impl Search<'_> {
+    fn segments(&self) -> u64 {
+        self.slot.capacity.get() / SEGMENT
+    }
+
+    /// The segment so many behind that in which the epoch began.
+    fn segment(&self, number: u64) -> u64 {
+        (self.slot.start.get() / SEGMENT_UNITS + number) % self.segments()
+    }
+
+    /// The whole entry at the start of the last segment of the newest round.
+    async fn hint(&mut self) -> Result<Option<Header>, JournalError> {
+        let Some(first) = self.first_of(0).await? else { return Ok(None) };
+        let first = first.recno.get();
+        let (mut last, mut end) = (0, self.segments());
+        while end - last > 1 {
+            let middle = last + (end - last) / 2;
+            let found = self.first_of(middle).await?;
+            let follows =
+                found.is_some_and(|found| found.recno.get() == first + middle * SEGMENT_UNITS);
+            match follows {
+                true => last = middle,
+                false => end = middle,
+            }
+        }
+        // The last one may have been under way; then it says nothing, and one before it does.
+        for back in 0..=NEIGHBOURS.min(self.segments() - 1) {
+            let segment = self.segment(last + self.segments() - back);
+            let bytes = read(self.device, AREA + segment * SEGMENT, SEGMENT).await?;
+            if let Some(header) = self.of_epoch(segment, &bytes)
+                && header.fits(&bytes)
+            {
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whole entries of this epoch that begin batches not far behind the end of the chain.
+    async fn behind(&self, tail: u64) -> Result<Vec<Header>, JournalError> {
+        let mut found = Vec::new();
+        let first = tail / SEGMENT_UNITS;
+        for number in first..first + NEIGHBOURS.min(self.segments()) {
+            let position = number % self.segments() * SEGMENT;
+            let bytes = read(self.device, AREA + position, SEGMENT).await?;
+            let start = number * SEGMENT_UNITS;
+            let from = tail.max(start).next_multiple_of(BATCH_UNITS);
+            for recno in (from..start + SEGMENT_UNITS).step_by(BATCH_UNITS as usize) {
+                let bytes = &bytes[((recno - start) * UNIT) as usize..];
+                found.extend(Header::read(bytes).filter(|header| {
+                    header.epoch == self.slot.epoch
+                        && header.recno.get() == recno
+                        && header.fits(bytes)
+                }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The header at the start of a segment, counted from that in which the epoch began, if it is
+    /// one of this epoch.
+    async fn first_of(&mut self, number: u64) -> Result<Option<Header>, JournalError> {
+        self.reads += 1;
+        let segment = self.segment(number);
+        let size = u64::from(self.device.geometry().logical_sector_size).max(UNIT);
+        let bytes = read(self.device, AREA + segment * SEGMENT, size).await?;
+        Ok(self.of_epoch(segment, &bytes))
+    }
+
+    fn of_epoch(&self, segment: u64, bytes: &[u8]) -> Option<Header> {
+        let header = Header::read(bytes)?;
+        let round = self.segments() * SEGMENT_UNITS;
+        let here = header.recno.get() % round == segment * SEGMENT_UNITS;
+        let epoch = header.epoch == self.slot.epoch || is_planted(Bug::AnyEpoch);
+        (here && epoch && header.recno >= self.slot.start).then_some(header)
+    }
+}
+
+/// Goes along the chain of entries.
+pub struct Walker<'a> {
+    device: &'a dyn BlockDevice,
+    slot: Slot,
+    /// The recno of the next entry.
+    at: u64,
+    /// The checksum of the last one.
+    previous: Option<u32>,
+    /// The segment at hand, and the recno at which it begins.
+    segment: Option<(u64, Bytes)>,
+}
+
+impl<'a> Walker<'a> {
+    /// Begins with the entry at a recno.
+    pub fn new(device: &'a dyn BlockDevice, slot: Slot, at: u64) -> Self {
+        Self { device, slot, at, previous: None, segment: None }
+    }
+
+    /// The next entry, unless the chain ends here.
+    ///
+    /// # Errors
+    /// As the device.
+    pub async fn next(&mut self) -> Result<Option<Entry>, JournalError> {
+        let first = self.at - self.at % SEGMENT_UNITS;
+        let segment = match &self.segment {
+            Some((held, segment)) if *held == first => segment.clone(),
+            _ => {
+                let position = first * UNIT % self.slot.capacity.get();
+                let segment = read(self.device, AREA + position, SEGMENT).await?;
+                self.segment = Some((first, segment.clone()));
+                segment
+            }
+        };
+        let bytes = segment.slice(((self.at - first) * UNIT) as usize..);
+        let Some(header) = Header::read(&bytes).filter(|header| self.follows(header, &bytes))
+        else {
+            return Ok(None);
+        };
+        let body = bytes.slice(HEADER_SIZE..header.length.get() as usize);
+        self.previous = Some(header.checksum());
+        self.at += u64::from(header.size.get()) / UNIT;
+        Ok(Some(Entry { header, body }))
+    }
+
+    /// Invariant 3.
+    fn follows(&self, header: &Header, bytes: &[u8]) -> bool {
+        let chained = self.previous.is_none_or(|previous| previous == header.previous.get());
+        (header.epoch == self.slot.epoch || is_planted(Bug::AnyEpoch))
+            && header.recno.get() == self.at
+            && (chained || is_planted(Bug::BrokenChain))
+            && (header.fits(bytes) || is_planted(Bug::UncheckedEntries))
+    }
+}
+
+async fn read(device: &dyn BlockDevice, offset: u64, length: u64) -> Result<Bytes, JournalError> {
+    Ok(device.read(offset, block::Buffer::zeroed(length as usize)).await?.freeze())
+}

@@ -1,0 +1,314 @@
+//! Writing entries: batches, and the slots that name the epoch.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use block::{BlockDevice, Durability, IoError};
+use futures::future::{LocalBoxFuture, try_join};
+use futures::{FutureExt, TryFutureExt};
+use zerocopy::IntoBytes;
+
+use crate::format::{
+    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot,
+    UNIT, write_entry,
+};
+use crate::planted::{Bug, is_planted};
+use crate::reader::{JournalError, Live, slots};
+
+/// An entry that has no place yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    /// How many records its body has.
+    pub records: u32,
+    /// Table of contents and data.
+    pub body: Vec<u8>,
+    /// The Update that it makes durable; 0 for none.
+    pub sequence: u64,
+}
+
+impl Draft {
+    fn units(&self) -> u64 {
+        ((HEADER_SIZE + self.body.len()) as u64).div_ceil(UNIT)
+    }
+}
+
+/// What the log has done since it was begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Entries, those that only fill a segment not counted.
+    pub entries: u64,
+    /// Writes of entries: a batch that goes over the end of the circle is one.
+    pub batches: u64,
+    /// Bytes of those writes.
+    pub bytes: u64,
+    /// Writes of a slot.
+    pub slots: u64,
+    /// The most bytes that were between head and tail.
+    pub peak_bytes: u64,
+}
+
+/// The end of the log at which entries are added.
+pub struct Journal {
+    device: Rc<dyn BlockDevice>,
+    epoch: u64,
+    /// The recno of the first entry.
+    start: u64,
+    /// Units of the circle.
+    capacity: u64,
+    /// Units at whose multiples batches end.
+    batch_units: u64,
+    tail: Cell<u64>,
+    durable_head: Rc<Cell<u64>>,
+    /// The checksum of the last entry.
+    previous: Cell<u32>,
+    next_slot: Cell<usize>,
+    slot_number: Cell<u64>,
+    counters: RefCell<Counters>,
+}
+
+/// Where an entry goes.
+struct Place {
+    draft: Draft,
+    recno: u64,
+    units: u64,
+}
+
+/// Bytes of circle that a device of `size` bytes has.
+///
+/// # Errors
+/// [`JournalError::TooSmall`].
+pub(crate) fn capacity_of(size: u64) -> Result<u64, JournalError> {
+    if size < SMALLEST {
+        return Err(JournalError::TooSmall { size, smallest: SMALLEST });
+    }
+    Ok((size - AREA) / SEGMENT * SEGMENT)
+}
+
+impl Journal {
+    /// Begins an epoch, with nothing in the log. What is live of the epoch that the volume still
+    /// bears, `kept`, stays, and so does its slot: the first entry goes behind its tail.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub async fn begin(
+        device: Rc<dyn BlockDevice>,
+        epoch: u64,
+        kept: Option<&Live>,
+    ) -> Result<Self, JournalError> {
+        let size = capacity_of(device.geometry().size)?;
+        let capacity = kept.map_or(size, |live| live.slot.capacity.get().min(size));
+        let start = kept.map_or(0, |live| live.tail.next_multiple_of(SEGMENT_UNITS));
+        let old = slots(&*device).await?;
+        let number = |slot: &Option<Slot>| slot.map_or(0, |slot| slot.number.get());
+        let holds = |slot: &Option<Slot>| {
+            slot.is_some_and(|slot| kept.is_some_and(|live| live.slot.epoch == slot.epoch))
+        };
+        let next = match (holds(&old[0]), holds(&old[1])) {
+            (true, false) => 1,
+            (false, true) => 0,
+            _ => usize::from(number(&old[0]) > number(&old[1])),
+        };
+        let epoch = match old.iter().flatten().next() {
+            Some(slot) if is_planted(Bug::SameEpoch) => slot.epoch.get(),
+            _ => epoch,
+        };
+        let physical = u64::from(device.geometry().physical_sector_size);
+        let journal = Self {
+            device,
+            epoch,
+            start,
+            capacity: capacity / UNIT,
+            batch_units: physical.max(4096) / UNIT,
+            tail: Cell::new(start),
+            durable_head: Rc::new(Cell::new(start)),
+            previous: Cell::new(epoch as u32),
+            next_slot: Cell::new(next),
+            slot_number: Cell::new(number(&old[0]).max(number(&old[1]))),
+            counters: RefCell::default(),
+        };
+        journal.write_slot(start, false).await?;
+        Ok(journal)
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Bytes of the circle.
+    pub fn capacity(&self) -> u64 {
+        self.capacity * UNIT
+    }
+
+    /// Where the next entry goes.
+    pub fn tail(&self) -> u64 {
+        self.tail.get()
+    }
+
+    /// The newest recno that is durably named as the head: what lies before may be overwritten.
+    pub fn durable_head(&self) -> u64 {
+        self.durable_head.get()
+    }
+
+    /// Bytes that may be written before a later head has to become durable.
+    pub fn room(&self) -> u64 {
+        (self.capacity - (self.tail.get() - self.durable_head.get())) * UNIT
+    }
+
+    /// The most bytes of the circle that an entry with so many bytes behind its header can take:
+    /// with the end of a segment that it does not fit into, and the padding of its batch.
+    pub fn room_for(&self, body: usize) -> u64 {
+        let units = ((HEADER_SIZE + body) as u64).div_ceil(UNIT);
+        (units.next_multiple_of(self.batch_units) + units) * UNIT
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        *self.counters.borrow()
+    }
+
+    /// Gives a batch of entries their places, at once and in order, and begins to write them. The
+    /// oldest entry that is needed is at `head`, or, if there is none, the first of these. Gives
+    /// back the recnos, and what completes when all of it is durable.
+    ///
+    /// # Panics
+    /// When there is no room: see [`Journal::room_for`]. When a body is too large.
+    pub fn place(
+        &self,
+        drafts: Vec<Draft>,
+        head: Option<u64>,
+    ) -> (Vec<u64>, LocalBoxFuture<'static, Result<(), IoError>>) {
+        let start = self.tail.get();
+        let places = self.lay_out(drafts);
+        let recnos = places.iter().filter(|place| place.is_real()).map(|place| place.recno);
+        let recnos: Vec<u64> = recnos.collect();
+        let end = places.last().map_or(start, |last| last.recno + last.units);
+        let head = head.unwrap_or(start);
+        let limit = if is_planted(Bug::EarlyOverwrite) { head } else { self.durable_head.get() };
+        assert!(end - limit <= self.capacity, "invariant 6: there is room");
+        self.tail.set(end);
+        let image = self.encode(&places, start, end, head);
+        let mut counters = self.counters.borrow_mut();
+        counters.entries += recnos.len() as u64;
+        counters.batches += 1;
+        counters.bytes += image.len() as u64;
+        counters.peak_bytes = counters.peak_bytes.max((end - head) * UNIT);
+        let durable_head = self.durable_head.clone();
+        let write = self.write(start, image);
+        let write = match is_planted(Bug::EarlyAnswers) {
+            true => std::future::ready(Ok(())).boxed_local(),
+            false => write,
+        };
+        (
+            recnos,
+            write.map_ok(move |()| durable_head.set(durable_head.get().max(head))).boxed_local(),
+        )
+    }
+
+    /// Invariants 1 and 2: where each entry goes, and how long it is with its padding.
+    fn lay_out(&self, drafts: Vec<Draft>) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::with_capacity(drafts.len() + 1);
+        let mut at = self.tail.get();
+        for draft in drafts {
+            assert!(draft.body.len() <= LARGEST_BODY, "an entry fits into a segment");
+            let units = draft.units();
+            let left = SEGMENT_UNITS - at % SEGMENT_UNITS;
+            if units > left && !is_planted(Bug::CrossedSegments) {
+                match places.last_mut() {
+                    Some(last) => last.units += left,
+                    None => places.push(Place { draft: Draft::default(), recno: at, units: left }),
+                }
+                at += left;
+            }
+            places.push(Place { draft, recno: at, units });
+            at += units;
+        }
+        if let Some(last) = places.last_mut()
+            && !is_planted(Bug::SharedSectors)
+        {
+            last.units += at.next_multiple_of(self.batch_units) - at;
+        }
+        places
+    }
+
+    fn encode(&self, places: &[Place], start: u64, end: u64, head: u64) -> block::Buffer {
+        let mut image = block::Buffer::zeroed(((end - start) * UNIT) as usize);
+        for place in places {
+            let at = ((place.recno - start) * UNIT) as usize;
+            let fields = Fields {
+                previous: self.previous.get(),
+                records: place.draft.records,
+                epoch: self.epoch,
+                recno: place.recno,
+                curhead: head,
+                size: (place.units * UNIT) as u32,
+                sequence: place.draft.sequence,
+                batch: start,
+            };
+            self.previous.set(write_entry(&mut image[at..], fields, &place.draft.body));
+        }
+        image
+    }
+
+    fn write(
+        &self,
+        start: u64,
+        image: block::Buffer,
+    ) -> LocalBoxFuture<'static, Result<(), IoError>> {
+        let durability =
+            if is_planted(Bug::PlainWrites) { Durability::Plain } else { Durability::Through };
+        let position = start % self.capacity * UNIT;
+        let image = image.freeze();
+        let until_end = (self.capacity * UNIT - position).min(image.len() as u64) as usize;
+        let first = image.slice(..until_end);
+        let rest = image.slice(until_end..);
+        let first = self.device.write(AREA + position, vec![first], durability);
+        if rest.is_empty() {
+            return first;
+        }
+        let rest = self.device.write(AREA, vec![rest], durability);
+        try_join(first, rest).map_ok(|_| ()).boxed_local()
+    }
+
+    /// Names a later head without an entry: for whoever needs room and has nothing to log.
+    ///
+    /// # Errors
+    /// As the device.
+    pub async fn note_head(&self, head: u64) -> Result<(), IoError> {
+        self.write_slot(head, false).await?;
+        self.durable_head.set(self.durable_head.get().max(head));
+        Ok(())
+    }
+
+    /// Says that nothing in the log is needed any more.
+    ///
+    /// # Errors
+    /// As the device.
+    pub async fn close(&self) -> Result<(), IoError> {
+        self.write_slot(self.tail.get(), true).await?;
+        self.device.flush().await?;
+        self.device.close().await
+    }
+
+    async fn write_slot(&self, head: u64, closed: bool) -> Result<(), IoError> {
+        let (next, number) = (self.next_slot.get(), self.slot_number.get() + 1);
+        if !is_planted(Bug::OneSlot) {
+            self.next_slot.set(1 - next); // invariant 5
+        }
+        self.slot_number.set(number);
+        self.counters.borrow_mut().slots += 1;
+        let circle = Circle { capacity: self.capacity * UNIT, start: self.start };
+        let slot = Slot::new(self.epoch, number, circle, head, closed);
+        let size = u64::from(self.device.geometry().logical_sector_size).max(UNIT);
+        let mut image = block::Buffer::zeroed(size as usize);
+        image[..size_of::<Slot>()].copy_from_slice(slot.as_bytes());
+        self.device.write(SLOTS[next], vec![image.freeze()], Durability::Through).await
+    }
+}
+
+impl Place {
+    /// Whether it is more than the filling of a segment.
+    fn is_real(&self) -> bool {
+        self.draft != Draft::default()
+    }
+}
