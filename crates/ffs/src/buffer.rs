@@ -24,7 +24,7 @@ use bytes::Bytes;
 use vfs::Sequence;
 
 use crate::derive::bits;
-
+use crate::layout::CHUNK_SIZE;
 use crate::planted::{Bug, is_planted};
 
 /// What a buffer holds, which decides what has to be derived when it is written.
@@ -72,8 +72,55 @@ pub enum Edit {
         /// Record lengths and name that make room for it: applied, never undone (invariant 4).
         layout: Vec<(usize, Box<[u8]>)>,
     },
+    /// A number of 32 bits that becomes larger or smaller: a count, of which every change is good
+    /// for itself, so that one can be undone without the others.
+    Count {
+        /// Where, in bytes from the buffer's start.
+        offset: usize,
+        /// By how much.
+        change: i32,
+    },
     /// The whole block is new; nobody points at it yet, so undoing means not writing.
     Whole,
+}
+
+/// What of a buffer an [`Edit`] changes, for policies that log it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// These bytes.
+    Bytes(Range<usize>),
+    /// Bits of a map.
+    Bits {
+        /// The byte at which the map begins.
+        map: usize,
+        /// The first bit.
+        first: usize,
+        /// How many.
+        count: usize,
+        /// Their new value.
+        value: bool,
+    },
+    /// Everything.
+    Whole,
+}
+
+impl Edit {
+    /// What it changes. Of a directory that is the whole chunk: names and lengths are not undone,
+    /// so that one entry means nothing without the others.
+    pub fn extent(&self) -> Extent {
+        match self {
+            Edit::Bytes { offset, new } => Extent::Bytes(*offset..offset + new.len()),
+            Edit::Bits { map, first, count, value } => {
+                Extent::Bits { map: *map, first: *first, count: *count, value: *value }
+            }
+            Edit::Entry { offset, .. } => {
+                let chunk = offset - offset % CHUNK_SIZE;
+                Extent::Bytes(chunk..chunk + CHUNK_SIZE)
+            }
+            Edit::Count { offset, .. } => Extent::Bytes(*offset..offset + size_of::<i32>()),
+            Edit::Whole => Extent::Whole,
+        }
+    }
 }
 
 /// What a delta takes back in the copy.
@@ -82,6 +129,7 @@ enum Undo {
     Bytes { offset: usize, old: Box<[u8]> },
     Bits { map: usize, first: usize, count: usize, old: bool },
     Entry { offset: usize, ino: u32, kind: u8 },
+    Count { offset: usize, change: i32 },
     Whole,
 }
 
@@ -92,6 +140,7 @@ impl Undo {
             Undo::Bytes { offset, old } => offset * 8..(offset + old.len()) * 8,
             Undo::Bits { map, first, count, .. } => map * 8 + first..map * 8 + first + count,
             Undo::Entry { offset, .. } => offset * 8..(offset + ENTRY_HEADER) * 8,
+            Undo::Count { .. } => 0..0, // in any order
             Undo::Whole => 0..usize::MAX,
         }
     }
@@ -105,6 +154,7 @@ impl Undo {
                 }
             }
             Undo::Entry { offset, ino, kind } => set_entry(copy, *offset, *ino, *kind),
+            Undo::Count { offset, change } => add(copy, *offset, -change),
             Undo::Whole => unreachable!("a block whose making is undone is not written"),
         }
     }
@@ -212,6 +262,10 @@ impl Buffer {
                 set_entry(&mut image, offset, ino, kind);
                 Undo::Entry { offset, ino: old_ino, kind: old_kind }
             }
+            Edit::Count { offset, change } => {
+                add(&mut image, offset, change);
+                Undo::Count { offset, change }
+            }
             Edit::Whole => Undo::Whole,
         };
         self.deltas.borrow_mut().push(Delta { sequence, rank, undo, in_flight: false });
@@ -227,10 +281,13 @@ impl Buffer {
         self.deltas.borrow().last().map(|delta| delta.sequence)
     }
 
-    /// Whether the byte range has a pending delta on it.
-    pub fn is_pending_at(&self, range: Range<usize>) -> bool {
+    /// Whether the byte range has a delta on it that may still be undone: of an Update behind
+    /// `durable`.
+    pub fn is_pending_at(&self, range: Range<usize>, durable: Sequence) -> bool {
         let bits = range.start * 8..range.end * 8;
-        self.deltas.borrow().iter().any(|delta| overlaps(&delta.undo.field(), &bits))
+        let deltas = self.deltas.borrow();
+        let mut open = deltas.iter().filter(|delta| delta.sequence > durable);
+        open.any(|delta| overlaps(&delta.undo.field(), &bits))
     }
 
     /// Whether it was changed without a delta.
@@ -285,6 +342,12 @@ impl Buffer {
         });
         landed
     }
+
+    /// The block is none of ours any more: forgets all deltas, and says whose they were.
+    pub fn let_go(&self) -> Vec<Sequence> {
+        self.dirty.set(false);
+        self.deltas.take().into_iter().map(|delta| delta.sequence).collect()
+    }
 }
 
 /// Bytes of an entry before its name.
@@ -298,6 +361,12 @@ fn entry_at(image: &[u8], offset: usize) -> (u32, u8) {
 fn set_entry(image: &mut [u8], offset: usize, ino: u32, kind: u8) {
     image[offset..offset + 4].copy_from_slice(&ino.to_le_bytes());
     image[offset + 6] = kind;
+}
+
+fn add(image: &mut [u8], offset: usize, change: i32) {
+    let field = &mut image[offset..offset + size_of::<i32>()];
+    let old = i32::from_le_bytes((&*field).try_into().expect("four bytes"));
+    field.copy_from_slice(&old.wrapping_add(change).to_le_bytes());
 }
 
 fn overlaps(one: &Range<usize>, other: &Range<usize>) -> bool {
@@ -350,6 +419,16 @@ mod tests {
         assert_eq!(entry_at(&copy, 0), (0, 0));
         assert_eq!(&copy[8..12], b"name");
         assert_eq!(buffer.read(|image| entry_at(image, 0)), (7, 8));
+    }
+
+    #[test]
+    fn a_count_is_undone_without_those_behind_it() {
+        let buffer = Buffer::new(8, Role::Group(0), vec![7, 0, 0, 0]);
+        for (sequence, change) in [(1, 1), (2, -1), (3, 1)] {
+            buffer.apply(Sequence(sequence), 0, Edit::Count { offset: 0, change });
+        }
+        assert_eq!(image(&buffer, &[2, 3]), Some(vec![7, 0, 0, 0]));
+        assert_eq!(image(&buffer, &[1, 3]), Some(vec![9, 0, 0, 0]));
     }
 
     #[test]

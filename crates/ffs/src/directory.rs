@@ -181,8 +181,10 @@ impl Ffs {
     ) -> Result<bool, FsError> {
         let start = (chunk * CHUNK_SIZE) as u64;
         let (buffer, at) = self.directory_buffer(Some(update), node, start).await?;
-        let pending =
-            |range: std::ops::Range<usize>| buffer.is_pending_at(at + range.start..at + range.end);
+        let durable = self.policy.durable_through();
+        let pending = |range: std::ops::Range<usize>| {
+            buffer.is_pending_at(at + range.start..at + range.end, durable)
+        };
         let placed = buffer
             .read(|image| dir::place(&image[at..][..CHUNK_SIZE], name.as_bytes(), pending))
             .map_err(|_| FsError::Corrupt)?;

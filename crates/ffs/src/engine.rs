@@ -11,7 +11,8 @@
 //!    *stale* waits for the removal that made it so.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::take;
 use std::rc::{Rc, Weak};
 
 use futures::FutureExt;
@@ -27,11 +28,14 @@ use crate::layout::{Dinode, Geometry, GroupHeader};
 use crate::map::Map;
 use crate::mount::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
-use crate::policy::{Policy, Staged};
-use crate::update::Update;
+use crate::policy::{Policy, Staged, StagedUpdate};
+use crate::update::{ChainLink, Ready, Update};
 
 /// Inodes kept in memory when nobody uses them.
 const IDLE_NODES: usize = 65_536;
+
+/// Chains of Updates that may be under way at once: a log tells of all of them in one entry.
+const MOST_CHAINS: u64 = 64;
 
 /// A UFS2 volume that is being served.
 pub struct Ffs {
@@ -59,6 +63,10 @@ pub struct Ffs {
     gone: RefCell<BTreeMap<u64, Sequence>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, Rc<Node>>>,
+    /// Files with a chain that has not ended.
+    unfinished: RefCell<BTreeSet<u64>>,
+    /// So many chains may be under way.
+    pub(crate) chains: Rc<Semaphore>,
     /// One initialisation of inodes at a time.
     pub(crate) inode_growth: Rc<Semaphore>,
     this: Weak<Ffs>,
@@ -105,6 +113,8 @@ impl Ffs {
             leaving: RefCell::default(),
             gone: RefCell::default(),
             orphans: RefCell::default(),
+            unfinished: RefCell::default(),
+            chains: Semaphore::new(MOST_CHAINS),
             inode_growth: Semaphore::new(1),
             this: this.clone(),
         })
@@ -259,8 +269,22 @@ impl Ffs {
         move |dinode| geometry.seal_inode(dinode)
     }
 
+    /// The last step of *prepare*: waits until there is room for the Update in the log. To be
+    /// committed at once.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when the volume has stopped.
+    pub(crate) async fn reserve(&self, update: Update) -> Result<Ready, FsError> {
+        let room = match update.is_empty() {
+            true => 0,
+            false => self.policy.reserve(&update).await?,
+        };
+        Ok(Ready { update, room })
+    }
+
     /// *Apply and stage*. Everything that readers see changes here, at once.
-    pub(crate) fn commit(&self, mut update: Update) -> Sequence {
+    pub(crate) fn commit(&self, ready: Ready) -> Sequence {
+        let Ready { mut update, room } = ready;
         if update.is_empty() {
             return Sequence(0);
         }
@@ -283,12 +307,20 @@ impl Ffs {
         }
         let mut staged = Vec::with_capacity(update.items.len());
         for (item, rank) in update.items.drain(..).zip(ranks) {
-            let buffer = item.change.map(|(buffer, edit)| {
+            let change = item.change.map(|(buffer, edit)| {
+                let extent = edit.extent();
                 buffer.apply(sequence, rank, edit);
-                buffer
+                (buffer, extent)
             });
-            staged.push(Staged { buffer, rank });
+            staged.push(Staged { change, rank });
         }
+        let staged = StagedUpdate {
+            items: staged,
+            payload: take(&mut update.payload),
+            freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
+            chain: update.chain,
+            room,
+        };
         update.promises.drain(..).for_each(crate::alloc::Promise::keep);
         for (node, dinode) in nodes {
             node.set_dinode(dinode);
@@ -301,13 +333,27 @@ impl Ffs {
             }
         }
         update.discards.drain(..).for_each(|node| self.discard_pages(&node));
+        self.note_chain(update.chain);
         let ended = self.change_lives(&mut update, sequence);
         self.policy.stage(sequence, staged);
         if !update.freed.is_empty() || !ended.is_empty() {
-            let freed = std::mem::take(&mut update.freed);
+            let freed = take(&mut update.freed);
             self.leave(Leaving { sequence, freed, inodes: ended });
         }
         sequence
+    }
+
+    /// Whether a chain of this file has begun and not ended.
+    pub(crate) fn is_unfinished(&self, ino: u64) -> bool {
+        self.unfinished.borrow().contains(&ino)
+    }
+
+    pub(crate) fn note_chain(&self, link: Option<ChainLink>) {
+        match link {
+            Some(ChainLink::Begins(chain)) => self.unfinished.borrow_mut().insert(chain.ino),
+            Some(ChainLink::Ends(ino)) => self.unfinished.borrow_mut().remove(&ino),
+            None => return,
+        };
     }
 
     /// Files begin and end; returns the numbers of those that ended.
@@ -348,9 +394,15 @@ impl Ffs {
             if self.durable(sequence).await.is_err() {
                 return; // stopped: what is held stays held
             }
-            let first = self.leaving.borrow_mut().pop_front();
-            let Some(first) = first else { return };
-            first.freed.into_iter().for_each(|freed| self.allocator.free(freed));
+            // It stays in the queue until it has gone: whoever waits for space looks there.
+            let freed = self.leaving.borrow_mut().front_mut().map(|first| take(&mut first.freed));
+            for freed in freed.unwrap_or_default() {
+                if let Some((address, _)) = self.allocator.run_of(&freed) {
+                    self.policy.let_go(address).await;
+                }
+                self.allocator.free(freed);
+            }
+            let Some(first) = self.leaving.borrow_mut().pop_front() else { return };
             for ino in first.inodes {
                 let mut gone = self.gone.borrow_mut();
                 if gone.get(&ino).is_some_and(|&left| left <= sequence) {

@@ -26,6 +26,7 @@ use crate::buffer::{Buffer, Edit};
 use crate::dir_index::DirIndex;
 use crate::layout::{Dinode, SECTOR_SIZE};
 use crate::pages::Pages;
+use crate::update::Chain;
 
 /// What UNSTABLE writes changed and no Update carries yet.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +106,11 @@ impl Node {
     /// The name of this file for ever.
     pub fn id(&self) -> ObjectId {
         ObjectId { ino: Ino(self.ino), generation: self.generation }
+    }
+
+    /// The chain of Updates that leaves it `size` bytes, or, without one, ends it.
+    pub(crate) fn chain(&self, size: Option<u64>) -> Chain {
+        Chain { ino: self.ino, generation: self.generation, size }
     }
 
     /// The inode as the buffer has it.

@@ -12,10 +12,12 @@
 //!   directory chunks, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
-//! * [`mount`] and [`check`]: opening, stopping, coming back after a cut, and repairing damage.
+//! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing
+//!   damage.
 //!
 //! The contract is that of [`namespace::Store`]: the verbs plan, `commit` applies, a receipt tells
-//! when it is on stable storage. The commit point is the policy's; see [`policy::sync`].
+//! when it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
+//! [`policy::log`].
 //!
 //! Architecture invariant: no clock, randomness, task or device that was not handed in.
 
@@ -41,9 +43,10 @@ mod pages;
 #[doc(hidden)]
 pub mod planted;
 pub mod policy;
+pub mod replay;
 mod size;
 mod store;
 mod update;
 
 pub use engine::Ffs;
-pub use mount::{OpenError, OpenOptions, Opened, ReadOnlyReason, open};
+pub use mount::{OpenError, OpenOptions, Opened, ReadOnlyReason, open, open_with_log};

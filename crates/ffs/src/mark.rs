@@ -50,6 +50,14 @@ pub(crate) fn owner(superblock: &Superblock) -> Option<&str> {
     text.strip_prefix(PREFIX)?.split(':').next()
 }
 
+/// The number that the mark bears, which a log bears too.
+pub(crate) fn nonce(superblock: &Superblock) -> Option<u64> {
+    let end = superblock.last_mount.iter().position(|&byte| byte == 0)?;
+    let text = std::str::from_utf8(&superblock.last_mount[..end]).ok()?;
+    let (_, nonce) = text.strip_prefix(PREFIX)?.split_once(':')?;
+    u64::from_str_radix(nonce, 16).ok()
+}
+
 /// Puts a mark on a superblock.
 pub(crate) fn put(superblock: &mut Superblock, owner: &str, nonce: u64) {
     superblock.clean = 0;
@@ -73,6 +81,7 @@ mod tests {
         put(&mut superblock, "sync", 7);
         assert_eq!(Mark::of(&superblock), Mark::Policy("sync".to_owned()));
         assert!(superblock.last_mount.starts_with(b"duramen:sync:0000000000000007\0"));
+        assert_eq!(nonce(&superblock), Some(7));
         put(&mut superblock, CHECK, 7);
         assert_eq!(Mark::of(&superblock), Mark::Check);
     }

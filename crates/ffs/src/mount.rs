@@ -16,15 +16,17 @@
 //!
 //! # What opens how
 //! Clean disks open for writing unless they use something that we could not keep true. An unclean
-//! disk with our mark is rebuilt first. Any other unclean disk is refused: its own system, or a
-//! checker, has to look at it.
+//! disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the log bears
+//! the number of the mark. Afterwards a new epoch of the log begins, and only then the volume gets
+//! its number. Any other unclean disk is refused: its own system, or a checker, has to look at it.
 
 use std::rc::Rc;
 
 use block::{BlockDevice, Durability};
 use futures::FutureExt;
+use journal::{Journal, Live};
 use runtime::{Runtime, Timestamp};
-use vfs::{FileKind, FsError, Ino, ObjectId};
+use vfs::{FileKind, FsError, Ino, Ledger, ObjectId};
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
@@ -37,7 +39,10 @@ use crate::layout::{
 };
 use crate::mark::{self, Mark};
 use crate::policy::Policy;
+use crate::policy::log::{Log, LogOptions};
 use crate::policy::sync::Sync;
+use crate::replay::{ReplayError, Replayed, replay};
+use crate::update::Chain;
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
@@ -46,11 +51,13 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Bytes of memory for metadata and for UNSTABLE data, half each.
     pub cache_bytes: usize,
+    /// How the log is kept small, if there is one.
+    pub log: LogOptions,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, cache_bytes: 256 << 20 }
+        Self { read_only: false, cache_bytes: 256 << 20, log: LogOptions::default() }
     }
 }
 
@@ -91,6 +98,34 @@ pub enum OpenError {
          serve it with the version that served it last"
     )]
     UncleanPolicy(String),
+    /// Cut off under policy `log`, and opened without a log.
+    #[error(
+        "the volume was not stopped cleanly, and what it did last stands in its log: open it \
+         together with its log; if that is lost, 'duramen fsck --repair --without-log' saves what \
+         the volume itself has"
+    )]
+    LogMissing,
+    /// Cut off under policy `log`, and to be opened without changing anything.
+    #[error(
+        "the volume was not stopped cleanly, and what it did last stands in its log: serve it, or \
+         check it with 'duramen fsck --repair', before it is looked at"
+    )]
+    NotReplayed,
+    /// The log has nothing of this volume's last time.
+    #[error(
+        "the log is not that with which the volume was used last: open it together with that one; \
+         if it is lost, 'duramen fsck --repair --without-log' saves what the volume itself has"
+    )]
+    LogForeign,
+    /// The log holds something, and the volume was used without it since.
+    #[error(
+        "the log holds changes that were not brought to the volume, and the volume was used \
+         without it since, or is another one; 'duramen fsck --repair --without-log' gives them up"
+    )]
+    LogLeft,
+    /// The log cannot be replayed.
+    #[error("the log cannot be replayed: {0}")]
+    Replay(#[from] ReplayError),
     /// Something on the disk is not as it can be.
     #[error("the volume is damaged: {0}; repair it with 'duramen fsck --repair'")]
     Damaged(String),
@@ -152,6 +187,8 @@ pub struct Opened {
     pub read_only: Option<ReadOnlyReason>,
     /// What bringing it back after a cut found, if that was needed.
     pub rebuilt: Option<crate::check::Report>,
+    /// What was replayed of its log, if that was needed.
+    pub replayed: Option<Replayed>,
 }
 
 /// The superblock of an open volume.
@@ -226,57 +263,59 @@ pub async fn open(
     options: &OpenOptions,
     progress: &mut dyn FnMut(crate::check::Progress),
 ) -> Result<Opened, OpenError> {
-    let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
-    let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
-    let mut open = OpenSuperblock { block, last_mount: Vec::new() };
-    let geometry = Rc::new(Geometry::parse_any_order(&mut open.block)?);
-    let (needed, size) = (geometry.byte_address(geometry.size), device.geometry().size);
-    if needed > size {
-        return Err(OpenError::Short { needed, size });
-    }
-    let mut reason = read_only_reason(&geometry, open.superblock());
+    open_with_log(device, None, runtime, options, progress).await
+}
+
+/// Opens the volume on `device`, under policy `log` if there is a log for it, else under `sync`.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_with_log(
+    device: Rc<dyn BlockDevice>,
+    log: Option<Rc<dyn BlockDevice>>,
+    runtime: Runtime,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(crate::check::Progress),
+) -> Result<Opened, OpenError> {
+    let mut found = Found::read(&*device).await?;
+    let mut reason = read_only_reason(&found.geometry, found.superblock.superblock());
     if device.geometry().read_only && !options.read_only {
         reason = reason.or(Some(ReadOnlyReason::Device));
     }
     let read_only = options.read_only || reason.is_some();
-    let mut rebuilt = None;
-    match Mark::of(open.superblock()) {
-        Mark::Clean => {
-            if geometry.verify_superblock(&open.block).is_err() {
-                return Err(OpenError::Damaged("the superblock does not fit its hash".into()));
-            }
-            let old = &open.superblock().last_mount;
-            let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
-            open.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
-        }
-        Mark::Foreign if !read_only => return Err(OpenError::UncleanForeign),
-        Mark::Check if !read_only => return Err(OpenError::UnfinishedCheck),
-        Mark::Policy(policy) if policy != Sync::NAME && !read_only => {
-            return Err(OpenError::UncleanPolicy(policy));
-        }
-        Mark::Policy(_) | Mark::Torn if !read_only => {
-            let block = &open.block;
-            let report =
-                crate::check::recover(&*device, &geometry, &runtime, block, progress).await?;
-            rebuilt = Some(report);
-        }
-        _ => {} // read-only: as it is
-    }
+    let log = log.filter(|_| !read_only);
+    let back = match read_only {
+        true => found.look()?,
+        false => found.bring_back(&*device, log.as_deref(), &runtime, progress).await?,
+    };
+    let Found { geometry, superblock: mut open } = found;
     let home =
         Home::new(device.clone(), geometry.clone(), runtime.clock.clone(), options.cache_bytes / 2);
     let rows = summary_rows(&home).await?;
     let allocator = Allocator::new(home.clone(), &rows);
-    let policy = Sync::new(home.clone(), runtime.clone());
     let root = root(&home).await?;
+    let nonce = runtime.random.next_u64();
+    let (policy, ledger): (Rc<dyn Policy>, Rc<dyn Ledger>) = match log {
+        Some(log) => {
+            let policy = begin_log(log, nonce, &back, &home, &rows, &runtime, options.log).await?;
+            (policy.clone(), policy)
+        }
+        None => {
+            let policy = Sync::new(home.clone(), runtime.clone());
+            (policy.clone(), policy)
+        }
+    };
     if !read_only {
-        let nonce = runtime.random.next_u64();
+        if back.replayed.is_some() {
+            open.set_totals(&rows);
+        }
         open.mark(policy.name(), nonce, runtime.clock.wall());
         open.write(&*device, &geometry).await?;
     }
     let engine = Ffs::new(Parts {
         home,
         allocator,
-        ledger: policy.clone(),
+        ledger,
         policy,
         runtime,
         read_only,
@@ -285,8 +324,133 @@ pub async fn open(
         root,
     });
     engine.start_housekeeping();
+    engine.finish_chains(back.chains).await?;
     let read_only = reason.filter(|_| !options.read_only);
-    Ok(Opened { engine, read_only, rebuilt })
+    let (rebuilt, replayed) = (back.rebuilt, back.replayed);
+    Ok(Opened { engine, read_only, rebuilt, replayed })
+}
+
+/// A volume that is not open yet.
+struct Found {
+    geometry: Rc<Geometry>,
+    superblock: OpenSuperblock,
+}
+
+/// What bringing a volume back came to.
+#[derive(Default)]
+struct Back {
+    rebuilt: Option<crate::check::Report>,
+    live: Option<Live>,
+    replayed: Option<Replayed>,
+    chains: Vec<Chain>,
+}
+
+impl Found {
+    async fn read(device: &dyn BlockDevice) -> Result<Self, OpenError> {
+        let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
+        let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
+        let mut superblock = OpenSuperblock { block, last_mount: Vec::new() };
+        let geometry = Rc::new(Geometry::parse_any_order(&mut superblock.block)?);
+        let (needed, size) = (geometry.byte_address(geometry.size), device.geometry().size);
+        match needed > size {
+            true => Err(OpenError::Short { needed, size }),
+            false => Ok(Self { geometry, superblock }),
+        }
+    }
+
+    /// A volume that is opened without changing anything is taken as it is.
+    fn look(&mut self) -> Result<Back, OpenError> {
+        match Mark::of(self.superblock.superblock()) {
+            Mark::Clean => self.check_clean()?,
+            Mark::Policy(policy) if policy == Log::NAME => return Err(OpenError::NotReplayed),
+            _ => {}
+        }
+        Ok(Back::default())
+    }
+
+    /// Makes of a volume, however it was left, one that can be used; or refuses.
+    async fn bring_back(
+        &mut self,
+        device: &dyn BlockDevice,
+        log: Option<&dyn BlockDevice>,
+        runtime: &Runtime,
+        progress: &mut dyn FnMut(crate::check::Progress),
+    ) -> Result<Back, OpenError> {
+        match Mark::of(self.superblock.superblock()) {
+            Mark::Clean => {
+                self.check_clean()?;
+                Ok(Back::default())
+            }
+            Mark::Foreign => Err(OpenError::UncleanForeign),
+            Mark::Check => Err(OpenError::UnfinishedCheck),
+            Mark::Policy(policy) if policy == Log::NAME => {
+                let log = log.ok_or(OpenError::LogMissing)?;
+                self.replay(device, log, runtime.clock.wall()).await
+            }
+            Mark::Policy(policy) if policy != Sync::NAME => Err(OpenError::UncleanPolicy(policy)),
+            Mark::Policy(_) | Mark::Torn => {
+                let (geometry, block) = (&self.geometry, &self.superblock.block);
+                let report =
+                    crate::check::recover(device, geometry, runtime, block, progress).await?;
+                Ok(Back { rebuilt: Some(report), ..Back::default() })
+            }
+        }
+    }
+
+    fn check_clean(&mut self) -> Result<(), OpenError> {
+        if self.geometry.verify_superblock(&self.superblock.block).is_err() {
+            return Err(OpenError::Damaged("the superblock does not fit its hash".into()));
+        }
+        let old = &self.superblock.superblock().last_mount;
+        let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
+        self.superblock.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
+        Ok(())
+    }
+
+    async fn replay(
+        &mut self,
+        device: &dyn BlockDevice,
+        log: &dyn BlockDevice,
+        now: Timestamp,
+    ) -> Result<Back, OpenError> {
+        let nonce = mark::nonce(self.superblock.superblock()).unwrap_or_default();
+        let live = journal::find(log, nonce).await.map_err(ReplayError::from)?;
+        let live = live.ok_or(OpenError::LogForeign)?;
+        let (replayed, chains) = replay(device, &self.geometry, log, &live, now).await?;
+        Ok(Back { live: Some(live), replayed: Some(replayed), chains, ..Back::default() })
+    }
+}
+
+/// Begins a new epoch of the log, behind what was live in it. Nothing of the old one may go before
+/// the volume bears the number of the new one.
+async fn begin_log(
+    log: Rc<dyn BlockDevice>,
+    nonce: u64,
+    back: &Back,
+    home: &Rc<Home>,
+    rows: &[Summary],
+    runtime: &Runtime,
+    options: LogOptions,
+) -> Result<Rc<Log>, OpenError> {
+    if back.live.is_none() {
+        refuse_left(&*log).await?;
+    }
+    let journal = Journal::begin(log, nonce, back.live.as_ref()).await;
+    let journal = journal.map_err(ReplayError::from)?;
+    let log = Log::new(home.clone(), journal, rows.to_vec(), runtime.clone(), options);
+    log.adopt(&back.chains).await.map_err(|_| FsError::Io)?;
+    Ok(log)
+}
+
+/// Refuses a log that holds something, for a volume that does not bear its epoch.
+async fn refuse_left(log: &dyn BlockDevice) -> Result<(), OpenError> {
+    let newest = journal::peek(log).await.map_err(ReplayError::from)?;
+    let Some(slot) = newest.filter(|slot| slot.closed.get() == 0) else { return Ok(()) };
+    let live = journal::find(log, slot.epoch.get()).await.map_err(ReplayError::from)?;
+    match live {
+        Some(live) if live.bytes() > 0 => Err(OpenError::LogLeft),
+        _ => Ok(()),
+    }
 }
 
 /// The counts of every group, from the summary area.
@@ -377,6 +541,7 @@ impl Ffs {
         open.set_totals(&rows);
         let device = self.home.device().clone();
         open.write(&*device, &geometry).await.map_err(io)?;
+        self.policy.close().await?;
         open.unmark();
         let result = open.write(&*device, &geometry).await.map_err(io);
         device.close().await.map_err(io)?;

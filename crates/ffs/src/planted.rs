@@ -29,6 +29,30 @@ pub enum Bug {
     SmallReserve,
     /// Blocks that are set aside for UNSTABLE data are taken by others.
     BrokenPromises,
+    /// The log does not say that fragments are taken.
+    UnloggedBits,
+    /// What is overwritten in place may be overwritten by what an older entry holds of it.
+    NoRevokes,
+    /// What is freed may be overwritten by what an older entry holds of it.
+    NoFreeingRevokes,
+    /// An entry is submitted before the payload that it reveals was flushed.
+    EarlyEntries,
+    /// A hold drops when the in-place write is done, before the flush.
+    EarlyHolds,
+    /// In-place writes carry what is not in the log yet.
+    UnloggedHome,
+    /// Entries are replayed in the wrong order.
+    ReplayBackwards,
+    /// A new epoch begins before what was replayed is flushed.
+    EarlyEpoch,
+    /// The head in an entry is too new.
+    EagerHead,
+    /// A chain that was cut is not finished.
+    ForgottenChains,
+    /// What was on its way to a block lands after the block was given to another file.
+    LateLandings,
+    /// A replay leaves the summary rows as they were.
+    StaleRows,
 }
 
 thread_local! {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use runtime::sync::Permit;
 use vfs::{FileKind, FsError, Sequence};
 
 use crate::data::zeros;
@@ -17,7 +18,8 @@ use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
 use crate::map::{block_count, run_length};
-use crate::update::{Budget, Intent, Update};
+use crate::planted::{Bug, is_planted};
+use crate::update::{Budget, Chain, ChainLink, Intent, Update};
 
 /// Blocks that one Update frees at most, about.
 const BLOCKS_PER_UPDATE: u64 = 1024;
@@ -85,22 +87,37 @@ impl Ffs {
         also: impl Fn(&mut Dinode),
     ) -> Result<Sequence, FsError> {
         let keep = block_count(self.geometry(), size);
+        let mut permit = None;
+        let mut first = true;
         loop {
             let mut update = Update::new(Budget::Superuser);
             let gone = self.map().clear(&mut update, node, keep, BLOCKS_PER_UPDATE).await?;
             let now = self.now();
-            let step = if gone == keep { size } else { gone * self.geometry().block_size };
+            let done = gone == keep;
+            let step = if done { size } else { gone * self.geometry().block_size };
             self.cut_tail(&mut update, node, step).await?;
-            update.change_inode(node, Intent::SizeCleared, |dinode| {
-                dinode.size.set(step);
-                dinode.set_modify_time(now);
-                dinode.set_change_time(now);
-            });
-            if gone == keep {
-                update.touch_inode(node, &also);
+            update.change_inode(node, Intent::SizeCleared, |dinode| dinode.size.set(step));
+            let is_begun = self.is_unfinished(node.ino);
+            if first {
+                update.touch_inode(node, |dinode| {
+                    dinode.set_modify_time(now);
+                    dinode.set_change_time(now);
+                    also(dinode);
+                });
             }
-            let sequence = self.commit(update);
-            if gone == keep {
+            if first && !done {
+                // All of it has happened with the first step: what is cut off goes on.
+                if !is_begun {
+                    permit = Some(self.chains.acquire(1).await);
+                }
+                update.chain = Some(ChainLink::Begins(node.chain(Some(size))));
+            } else if done && is_begun {
+                update.chain = Some(ChainLink::Ends(node.ino));
+            }
+            first = false;
+            let sequence = self.commit(self.reserve(update).await?);
+            if done {
+                drop(permit);
                 self.clear_tail(node, size, sequence).await?;
                 return Ok(sequence);
             }
@@ -127,8 +144,7 @@ impl Ffs {
             let new = self.map().take(update, node, near, need).await?;
             self.map().set(update, node, last, new).await?;
             let length = (need * geometry.fragment_size) as usize;
-            self.home.write(new, vec![zeros(length)]).await.map_err(|_| FsError::Io)?;
-            update.push_payload();
+            self.write_payload(update, new, vec![zeros(length)]).await?;
         } else if address != 0 && need < have {
             self.map().give_back(update, node, address + need, have - need).await?;
         }
@@ -205,15 +221,53 @@ impl Ffs {
             dinode.generation = generation;
         });
         self.allocator.give_back_inode(update, node.ino).await?;
+        if node.kind == FileKind::Directory {
+            self.allocator.count_in_group(update, node.ino, -1).await?;
+        }
         update.lives.push((node.clone(), false));
+        if self.is_unfinished(node.ino) {
+            update.chain = Some(ChainLink::Ends(node.ino));
+        }
+        Ok(())
+    }
+
+    /// Goes on with what was cut off, in the background. Nobody sees the files before it is done.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Io`].
+    pub(crate) async fn finish_chains(&self, chains: Vec<Chain>) -> Result<(), FsError> {
+        for chain in chains {
+            if is_planted(Bug::ForgottenChains) {
+                continue;
+            }
+            let node = self.node_of(chain.ino).await?;
+            if node.generation != chain.generation {
+                return Err(FsError::Corrupt); // the end of a file ends its chain
+            }
+            self.note_chain(Some(ChainLink::Begins(chain)));
+            let permit = self.chains.acquire(1).await;
+            let Some(size) = chain.size else {
+                self.free_orphan(node, permit);
+                continue;
+            };
+            let alone = node.lock.exclusive().await;
+            let this = self.handle();
+            let task = async move {
+                let _held = (alone, permit);
+                // A failure stops the volume, which tells everybody.
+                let _ = this.shorten(&node, size, |_| ()).await;
+            };
+            self.runtime.tasks.spawn(task.boxed_local());
+        }
         Ok(())
     }
 
     /// Frees an orphan in the background, step by step.
-    pub(crate) fn free_orphan(&self, node: Rc<Node>) {
+    pub(crate) fn free_orphan(&self, node: Rc<Node>, chain: Permit) {
         let this = self.handle();
         self.orphans.borrow_mut().insert(node.ino, node.clone());
         let task = async move {
+            let _chain = chain;
             // A failure stops the volume or is damage; the checker ends the job.
             let _ = this.free_in_steps(&node).await;
             this.orphans.borrow_mut().remove(&node.ino);
@@ -230,14 +284,14 @@ impl Ffs {
             let gone = self.map().clear(&mut update, node, direct, BLOCKS_PER_UPDATE).await?;
             if gone == direct {
                 self.clear_inode(&mut update, node).await?;
-                self.commit(update);
+                self.commit(self.reserve(update).await?);
                 return Ok(());
             }
             let size = gone * self.geometry().block_size;
             update.change_inode(node, Intent::SizeCleared, |dinode| {
                 dinode.size.set(size.min(dinode.size.get()));
             });
-            let sequence = self.commit(update);
+            let sequence = self.commit(self.reserve(update).await?);
             self.durable(sequence).await?;
         }
     }

@@ -20,7 +20,7 @@ use crate::layout::{
     Dinode, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
 };
 use crate::map::{block_count, run_length};
-use crate::update::{Budget, Intent, Update};
+use crate::update::{Budget, ChainLink, Intent, Ready, Update};
 
 /// The longest target of a symbolic link that FreeBSD follows.
 const MAX_TARGET: usize = 1023;
@@ -91,6 +91,7 @@ fn apply(change: &AttributeChange, kind: FileKind, dinode: &mut Dinode) {
 impl Store for Ffs {
     type Node = Rc<Node>;
     type Update = Update;
+    type Ready = Ready;
 
     fn root(&self) -> ObjectId {
         self.root_id()
@@ -144,10 +145,14 @@ impl Store for Ffs {
         Update::new(budget(who))
     }
 
-    fn commit(&self, update: Update) -> Sequence {
-        let orphans = update.orphans.clone();
+    async fn reserve(&self, update: Update) -> Result<Ready, FsError> {
+        Ffs::reserve(self, update).await
+    }
+
+    fn commit(&self, mut update: Ready) -> Sequence {
+        let orphans = update.take_orphans();
         let sequence = Ffs::commit(self, update);
-        orphans.into_iter().for_each(|node| self.free_orphan(node));
+        orphans.into_iter().for_each(|(node, permit)| self.free_orphan(node, permit));
         sequence
     }
 
@@ -171,6 +176,9 @@ impl Store for Ffs {
             self.plan_target(update, &node, new.target).await?;
         }
         update.change_inode(&node, Intent::InodeInitialised, |_| ());
+        if is_directory {
+            self.allocator.count_in_group(update, ino, 1).await?;
+        }
         update.lives.push((node.clone(), true));
         Ok(node)
     }
@@ -194,7 +202,9 @@ impl Store for Ffs {
         update.change_inode(node, Intent::LinkDropped, |dinode| dinode.links = I16::new(0));
         update.discards.push(node.clone());
         if !self.end_life(update, node).await? {
-            update.orphans.push(node.clone());
+            let permit = self.chains.acquire(1).await;
+            update.orphans.push((node.clone(), permit));
+            update.chain = Some(ChainLink::Begins(node.chain(None)));
         }
         Ok(())
     }
@@ -387,7 +397,10 @@ impl Ffs {
         let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
         let new = Box::from(raised.to_le_bytes().as_slice());
         update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
-        let sequence = Ffs::commit(self, update);
+        let sequence = Ffs::commit(self, Ffs::reserve(self, update).await?);
+        if self.policy.keeps_order() {
+            return Ok(()); // whatever leads to one of them becomes durable later
+        }
         self.durable(sequence).await
     }
 
@@ -440,8 +453,6 @@ impl Ffs {
         update.touch_inode(node, |dinode| dinode.direct[0].set(address as i64));
         let rest = (run * geometry.fragment_size) as usize - target.len();
         let pieces = vec![Bytes::copy_from_slice(target), zeros(rest)];
-        self.home.write(address, pieces).await.map_err(|_| FsError::Io)?;
-        update.push_payload();
-        Ok(())
+        self.write_payload(update, address, pieces).await
     }
 }

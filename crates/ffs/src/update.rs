@@ -21,6 +21,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bytes::Bytes;
+use runtime::sync::Permit;
+
 use crate::alloc::{Freed, Promise};
 use crate::buffer::{Buffer, Edit};
 use crate::dir_index::IndexChange;
@@ -100,11 +103,50 @@ pub struct Update {
     /// Files that begin (true) or end (false) with this Update.
     pub(crate) lives: Vec<(Rc<Node>, bool)>,
     /// Large files that lose their last name: freed in steps afterwards.
-    pub(crate) orphans: Vec<Rc<Node>>,
+    pub(crate) orphans: Vec<(Rc<Node>, Permit)>,
     /// Files that end with UNSTABLE data: it ends with them.
     pub(crate) discards: Vec<Rc<Node>>,
+    /// Payload that was written, by the fragment at which it begins.
+    pub(crate) payload: Vec<(u64, Vec<Bytes>)>,
+    /// A chain of Updates that begins or ends with this one.
+    pub(crate) chain: Option<ChainLink>,
     working: BTreeMap<u64, Working>,
     pub(crate) budget: Budget,
+}
+
+/// What a chain of Updates is to come to: each of them leaves a file that is whole, but only
+/// together do they what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The file.
+    pub ino: u64,
+    /// Which file of this number.
+    pub generation: u32,
+    /// The size that it is to have, or `None` if it is to go.
+    pub size: Option<u64>,
+}
+
+/// Where in a chain an Update is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainLink {
+    /// The first, with which all that was asked for has happened.
+    Begins(Chain),
+    /// The last, for this file.
+    Ends(u64),
+}
+
+/// An Update for which there is room in the log: nothing can stop it any more.
+pub struct Ready {
+    pub(crate) update: Update,
+    /// Bytes of log that were set aside.
+    pub(crate) room: u64,
+}
+
+impl Ready {
+    /// Large files that lose their last name with it, each with its place among the chains.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(Rc<Node>, Permit)> {
+        std::mem::take(&mut self.update.orphans)
+    }
 }
 
 /// Which space an Update may take.
@@ -132,6 +174,8 @@ impl Update {
             lives: Vec::new(),
             orphans: Vec::new(),
             discards: Vec::new(),
+            payload: Vec::new(),
+            chain: None,
             working: BTreeMap::new(),
             budget,
         }
@@ -142,13 +186,19 @@ impl Update {
         self.items.is_empty() && self.working.is_empty()
     }
 
+    /// Inodes that it changes.
+    pub(crate) fn inode_count(&self) -> usize {
+        self.working.len()
+    }
+
     /// Adds a change of a buffer.
     pub fn push(&mut self, intent: Intent, buffer: &Rc<Buffer>, edit: Edit) {
         self.items.push(Item { intent, change: Some((buffer.clone(), edit)) });
     }
 
-    /// Notes that payload is on its way: durable with the next flush.
-    pub fn push_payload(&mut self) {
+    /// Notes payload that was written: durable with the next flush.
+    pub fn push_payload(&mut self, address: u64, pieces: Vec<Bytes>) {
+        self.payload.push((address, pieces));
         if !self.items.iter().any(|item| item.intent == Intent::PayloadWritten) {
             self.items.push(Item { intent: Intent::PayloadWritten, change: None });
         }

@@ -114,7 +114,8 @@ fn describe(found: &Files, before: &Files, after: &Files) -> String {
 
 /// Opens what a cut left and compares it with what was acknowledged; says what is wrong.
 fn check_cut(run: &Run, cut: &Cut, judged: bool) -> Result<(), String> {
-    let (executor, disk) = after_cut(cut.seed, cut.image()?);
+    let (executor, disks) = after_cut(cut.seed, cut.image()?);
+    let disk = disks.home;
     executor.block_on(async {
         let opened = try_open(executor.runtime(), disk.clone()).await;
         let (volume, _) = opened.map_err(|error| error.to_string())?;
@@ -135,7 +136,7 @@ fn check_cut(run: &Run, cut: &Cut, judged: bool) -> Result<(), String> {
 
 fn cut_at_random(seed: u64, options: &MkfsOptions, size: u64) {
     let run = record(seed, options, size, 60, Honesty::Honest);
-    for (index, cut) in random_cuts(&run.trace, seed, cuts(100)).iter().enumerate() {
+    for (index, cut) in random_cuts(&run.trace.clone().into(), seed, cuts(100)).iter().enumerate() {
         if let Err(wrong) = check_cut(&run, cut, index % 20 == 0) {
             panic!("{}: {wrong}", cut.label());
         }
@@ -160,7 +161,7 @@ fn acknowledged_operations_survive_in_default_blocks() {
 #[test]
 fn a_disk_that_ignores_flushes_is_found_out() {
     let run = record(5, &sizes(4096, 512), 8 << 20, 20, Honesty::IgnoresFlush);
-    let cuts = random_cuts(&run.trace, 5, 40);
+    let cuts = random_cuts(&run.trace.clone().into(), 5, 40);
     let wrong = cuts.iter().filter(|cut| check_cut(&run, cut, false).is_err()).count();
     assert!(wrong > 0, "a harness that finds nothing wrong here finds nothing");
 }

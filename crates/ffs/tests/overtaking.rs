@@ -34,7 +34,8 @@ fn check_every_cut(trace: &Trace, treasure: ObjectId) {
     for (position, platter) in trace.cuts() {
         for _ in 0..4 {
             let image = platter.image(&Choice::random(&platter, &mut prng));
-            let (executor, disk) = after_cut(1, image);
+            let (executor, disks) = after_cut(1, image);
+            let disk = disks.home;
             executor.block_on(async {
                 let opened = try_open(executor.runtime(), disk.clone()).await;
                 let volume = opened.unwrap_or_else(|error| panic!("{position}: {error}")).0;

@@ -12,8 +12,13 @@ use sim::Honesty;
 
 /// Looks for `bug`, first in a run that shows it soon.
 fn is_found(bug: Bug, first: u64) {
-    let setting =
-        Setting { options: sizes(4096, 512), size: 16 << 20, steps: 40, honesty: Honesty::Honest };
+    let setting = Setting {
+        options: sizes(4096, 512),
+        size: 16 << 20,
+        steps: 40,
+        honesty: Honesty::Honest,
+        log: 0,
+    };
     for seed in first..first + 20 {
         plant(Some(bug));
         let run = record(seed, &setting);

@@ -16,7 +16,7 @@ use ffs::mkfs::MkfsOptions;
 use sim::Honesty;
 
 fn setting(options: MkfsOptions, megabytes: u64) -> Setting {
-    Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest }
+    Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest, log: 0 }
 }
 
 /// Further runs: so many, from seeds of their own, with `DURAMEN_RUNS`.
@@ -52,6 +52,6 @@ fn a_tree_survives_in_default_blocks() {
 fn a_disk_that_ignores_flushes_is_found_out() {
     let setting = Setting { honesty: Honesty::IgnoresFlush, ..setting(sizes(4096, 512), 16) };
     let run = record(14, &setting);
-    let cuts = random_cuts(&run.trace, 14, 20);
+    let cuts = random_cuts(&run.traces, 14, 20);
     assert!(cuts.iter().any(|cut| run.check(cut, false).is_err()), "it finds nothing");
 }

@@ -74,11 +74,20 @@ impl<N: Object + Clone> Call<N> {
 
 impl<S: Store> Namespace<S> {
     /// Applies an Update and keeps what the answer needs of it.
-    pub(crate) fn commit(&self, call: &mut Call<S::Node>, update: S::Update) {
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when the volume has stopped; then nothing changed.
+    pub(crate) async fn commit(
+        &self,
+        call: &mut Call<S::Node>,
+        update: S::Update,
+    ) -> Result<(), FsError> {
+        let ready = self.store.reserve(update).await?;
         call.before();
-        let sequence = self.store.commit(update);
+        let sequence = self.store.commit(ready);
         call.saw_sequence(sequence);
         call.after();
+        Ok(())
     }
 
     pub(crate) fn seal<T>(

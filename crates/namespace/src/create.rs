@@ -82,7 +82,7 @@ impl<S: Store> Namespace<S> {
             self.store.drop_entry(&mut update, parent, name).await?;
             self.drop_name(&mut update, node).await?;
             self.entries_changed(&mut update, parent);
-            self.commit(call, update);
+            self.commit(call, update).await?;
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl<S: Store> Namespace<S> {
         let node = self.store.make(&mut update, parent, new).await?;
         self.store.add_entry(&mut update, parent, name, &node).await?;
         self.entries_changed(&mut update, parent);
-        self.commit(call, update);
+        self.commit(call, update).await?;
         call.saw(&node);
         Ok(node)
     }
@@ -272,7 +272,7 @@ impl<S: Store> Namespace<S> {
                 other => other?,
             }
             self.entries_changed(&mut update, &parent);
-            self.commit(call, update);
+            self.commit(call, update).await?;
             return Ok(());
         }
     }

@@ -79,7 +79,7 @@ impl<S: Store> Namespace<S> {
                 ..Default::default()
             };
             self.store.set_attributes(&mut update, node, &change);
-            self.store.commit(update);
+            self.store.commit(self.store.reserve(update).await?);
         }
         loop {
             match self.store.write(who, node, offset, data, stability).await {

@@ -31,7 +31,7 @@ impl<S: Store> Namespace<S> {
         self.store.drop_entry(&mut update, &parent, name).await?;
         self.drop_name(&mut update, &node).await?;
         self.entries_changed(&mut update, &parent);
-        self.commit(call, update);
+        self.commit(call, update).await?;
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl<S: Store> Namespace<S> {
         self.store.end(&mut update, &node).await?;
         self.store.drop_link(&mut update, &parent);
         self.entries_changed(&mut update, &parent);
-        self.commit(call, update);
+        self.commit(call, update).await?;
         Ok(())
     }
 

@@ -171,7 +171,7 @@ impl<S: Store> Namespace<S> {
         }
         self.entries_changed(&mut update, plan.from);
         self.entries_changed(&mut update, plan.to);
-        self.commit(call, update);
+        self.commit(call, update).await?;
         Ok(())
     }
 }

@@ -109,13 +109,16 @@ pub struct Listed {
 /// An engine.
 ///
 /// The verbs that take an Update only plan: nothing that anybody else can see changes before
-/// [`Store::commit`], and an Update that is dropped leaves no trace. They may wait and may fail;
-/// `commit` does neither. Callers hold the locks of the objects that they name.
+/// [`Store::commit`], and an Update that is dropped leaves no trace. They may wait and may fail, as
+/// may [`Store::reserve`], the last of them; `commit` does neither. Callers hold the locks of the
+/// objects that they name.
 pub trait Store: 'static {
     /// A file. Cheap to clone; a clone is the same file.
     type Node: Object + Clone;
     /// Changes that happen together.
     type Update;
+    /// An Update that nothing can stop any more.
+    type Ready;
 
     /// The root directory.
     fn root(&self) -> ObjectId;
@@ -146,8 +149,11 @@ pub trait Store: 'static {
 
     /// An Update on behalf of `who`.
     fn begin(&self, who: &Credentials) -> Self::Update;
+    /// Waits until there is room for an Update where the engine notes it. Nothing may be awaited
+    /// between this and [`Store::commit`].
+    async fn reserve(&self, update: Self::Update) -> Result<Self::Ready, FsError>;
     /// Applies an Update at once and stages it.
-    fn commit(&self, update: Self::Update) -> Sequence;
+    fn commit(&self, update: Self::Ready) -> Sequence;
     /// Waits for space that is about to become free; false when there is none.
     async fn wait_for_space(&self) -> bool;
 

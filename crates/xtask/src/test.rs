@@ -19,9 +19,12 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("lint", || check(repository, &lint));
     let tests = ["test", "--workspace", "--no-fail-fast"];
     totals += step("unit and integration tests", || cargo_test(repository, &tests));
-    for (package, test) in
-        [("ffs", "planted"), ("duramen-torture", "planted"), ("duramen-torture", "crashes")]
-    {
+    for (package, test) in [
+        ("ffs", "planted"),
+        ("ffs", "planted_log"),
+        ("duramen-torture", "planted"),
+        ("duramen-torture", "crashes"),
+    ] {
         let planted = ["test", "--package", package, "--features", "planted-bugs", "--test", test];
         totals += step("planted bugs are found", || cargo_test(repository, &planted));
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::derive::bits;
-use crate::layout::{Geometry, GroupHeader, Summary};
+use crate::layout::{Geometry, Summary};
 
 /// See the module's prose; the invariants are those of [`super::Allocator`].
 pub(super) struct Group {
@@ -55,10 +55,6 @@ impl Group {
 
     pub(super) fn count_directory(&mut self, change: i64) {
         self.directories += change;
-        let directories = self.directories as i32;
-        self.loaded().write_unordered(|image| {
-            GroupHeader::of_mut(image).counts.directories.set(directories);
-        });
     }
 
     /// The bits of one block that may be allocated, lowest fragment first.

@@ -23,6 +23,7 @@ mod group;
 mod inodes;
 
 use std::cell::{Cell, RefCell};
+use std::mem::offset_of;
 use std::rc::{Rc, Weak};
 
 use runtime::sync::Signal;
@@ -31,7 +32,7 @@ use vfs::FsError;
 use crate::buffer::{Buffer, Edit, Role};
 use crate::derive::bits;
 use crate::home::Home;
-use crate::layout::{Geometry, Summary, Totals};
+use crate::layout::{Geometry, GroupHeader, Summary, Totals};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Update};
 use group::Group;
@@ -303,6 +304,16 @@ impl Allocator {
         }
     }
 
+    /// The fragments that are given back, if it is no inode: first and how many.
+    pub(crate) fn run_of(&self, freed: &Freed) -> Option<(u64, u64)> {
+        match freed.run {
+            Run::Fragments { group, first, count } => {
+                Some((self.geometry().group_base(group) + first as u64, count as u64))
+            }
+            Run::Inode { .. } => None,
+        }
+    }
+
     /// The Update is durable: what it freed may be used again.
     pub(crate) fn free(&self, freed: Freed) {
         if let Run::Fragments { group, first, .. } = freed.run {
@@ -310,6 +321,23 @@ impl Allocator {
         }
         self.count_leaving(freed.run, -1);
         self.release(freed.run);
+    }
+
+    /// Counts a directory that `update` makes (1) or removes (-1) in the group of `ino`.
+    ///
+    /// # Errors
+    /// I/O errors of reading the group.
+    pub(crate) async fn count_in_group(
+        &self,
+        update: &mut Update,
+        ino: u64,
+        change: i32,
+    ) -> Result<(), FsError> {
+        let buffer = self.group_buffer(self.geometry().group_of_inode(ino)).await?;
+        let offset = offset_of!(GroupHeader, counts) + offset_of!(Summary, directories);
+        let intent = if change > 0 { Intent::MapTaken } else { Intent::MapGivenBack };
+        update.push(intent, &buffer, Edit::Count { offset, change });
+        Ok(())
     }
 
     /// A directory was made (1) or removed (-1) in the group of `ino`.

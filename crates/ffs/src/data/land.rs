@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use block::Io;
 use bytes::Bytes;
 use futures::future::join_all;
 use vfs::{FsError, Sequence};
@@ -115,10 +114,7 @@ impl Ffs {
             payload.add(self.geometry().fragment_size, address, data, length as usize);
         }
         if !set.is_empty() {
-            for result in join_all(payload.write(self)).await {
-                result.map_err(|_| FsError::Io)?;
-            }
-            update.push_payload();
+            payload.write(self, &mut update).await?;
         }
         let moved = {
             let new = update.dinode(node);
@@ -132,7 +128,7 @@ impl Ffs {
         if moved {
             update.change_inode(node, Intent::SizeSet, |_| ());
         }
-        Ok(self.commit(update))
+        Ok(self.commit(self.reserve(update).await?))
     }
 
     /// A file that grows writes its old last block anew if that has to become longer, or ends
@@ -170,6 +166,21 @@ impl Ffs {
         let size = (count as usize).next_multiple_of(self.geometry().fragment_size as usize);
         let data = self.home.read(address, size).await?.freeze();
         Ok((data.slice(..count as usize), address))
+    }
+
+    /// Writes a run of payload for `update`, to the device and not yet to stable storage.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub(crate) async fn write_payload(
+        &self,
+        update: &mut Update,
+        address: u64,
+        pieces: Vec<Bytes>,
+    ) -> Result<(), FsError> {
+        self.home.write(address, pieces.clone()).await.map_err(|_| FsError::Io)?;
+        update.push_payload(address, pieces);
+        Ok(())
     }
 
     /// Where block `lbn` goes when the file grows from `old_size` to `size`: where it is, longer in
@@ -260,8 +271,13 @@ impl Payload {
         }
     }
 
-    fn write(self, engine: &Ffs) -> Vec<Io<()>> {
-        let write = |(address, pieces, _)| engine.home.write(address, pieces);
-        self.runs.into_iter().map(write).collect()
+    async fn write(self, engine: &Ffs, update: &mut Update) -> Result<(), FsError> {
+        let write =
+            |(address, pieces, _): &(_, Vec<Bytes>, _)| engine.home.write(*address, pieces.clone());
+        for result in join_all(self.runs.iter().map(write)).await {
+            result.map_err(|_| FsError::Io)?;
+        }
+        self.runs.into_iter().for_each(|(address, pieces, _)| update.push_payload(address, pieces));
+        Ok(())
     }
 }

@@ -7,26 +7,42 @@
 //! | `softdep` | what it depends on is durable | push the chain of dependencies | serve, reclaim |
 //! | `fastfsck` | its marks are durable and its rank is reached | as `sync` | check what was busy |
 //!
-//! `sync` is built; the others have their place in this trait. All of them get the same: the items
-//! of an Update with their intents, already applied to the buffers, in the order in which the
-//! Updates were staged.
+//! `sync` and `log` are built; the others have their place in this trait. All of them get the same:
+//! the items of an Update with their intents, already applied to the buffers, in the order in which
+//! the Updates were staged.
 
+pub mod log;
 pub mod sync;
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use vfs::{Ledger, Lost, Sequence};
 
-use crate::buffer::Buffer;
-use crate::update::{Intent, Item};
+use crate::buffer::{Buffer, Extent};
+use crate::update::{ChainLink, Intent, Item, Update};
 
-/// What the policy keeps of an item: which buffer has its delta, and its meaning.
+/// What the policy keeps of an item.
 pub struct Staged {
-    /// The buffer that holds the delta, unless the item was payload.
-    pub buffer: Option<Rc<Buffer>>,
+    /// The buffer that holds the delta, and what of it was changed, unless the item was payload.
+    pub change: Option<(Rc<Buffer>, Extent)>,
     /// The rank that [`Policy::rank`] gave it.
     pub rank: u8,
+}
+
+/// An Update whose items have been applied.
+pub struct StagedUpdate {
+    /// In their order.
+    pub items: Vec<Staged>,
+    /// Payload that was written to the device and not flushed, by its first fragment.
+    pub payload: Vec<(u64, Vec<Bytes>)>,
+    /// Fragments that are given back: first and how many.
+    pub freed: Vec<(u64, u64)>,
+    /// The chain that begins or ends with it.
+    pub chain: Option<ChainLink>,
+    /// What [`Policy::reserve`] set aside for it.
+    pub room: u64,
 }
 
 /// A way to make Updates durable in an order that survives a crash.
@@ -34,20 +50,35 @@ pub trait Policy: Ledger {
     /// The sequence that the next Update will get.
     fn next_sequence(&self) -> Sequence;
 
+    /// Waits until there is room for an Update, and sets it aside. Nothing may be awaited between
+    /// this and [`Policy::stage`].
+    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>>;
+
     /// Ranks the items of an Update, in their order; called before they are applied.
     fn rank(&self, items: &[Item]) -> Vec<u8>;
 
     /// Takes an Update whose items have been applied. Cannot fail and does not wait.
-    fn stage(&self, sequence: Sequence, items: Vec<Staged>);
+    fn stage(&self, sequence: Sequence, update: StagedUpdate);
 
     /// Everything up to this sequence is durable.
     fn durable_through(&self) -> Sequence;
+
+    /// Whether no Update becomes durable before those that were staged before it.
+    fn keeps_order(&self) -> bool;
+
+    /// The Update that gave the block at `address` back is durable. Completes when nothing is on
+    /// its way to that block any more; then it may be used again.
+    fn let_go(&self, address: u64) -> LocalBoxFuture<'static, ()>;
 
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool;
 
     /// Waits until all that is staged is home, writing what was changed without a delta too.
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;
+
+    /// Everything is home and flushed: whatever the policy keeps beside the volume is needed no
+    /// more, and says so from now on.
+    fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;
 
     /// The rule by name, for people.
     fn name(&self) -> &'static str;

@@ -39,11 +39,11 @@ use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::{Ledger, Lost, Sequence};
 
-use super::{Policy, Staged, is_constructive};
+use super::{Policy, StagedUpdate, is_constructive};
 use crate::buffer::{Buffer, Delta};
 use crate::home::Home;
 use crate::planted::{Bug, is_planted};
-use crate::update::{Intent, Item};
+use crate::update::{Intent, Item, Update};
 
 const RANKS: usize = 9;
 /// The first rank that replaces something: from it on, earlier Updates are waited for.
@@ -252,17 +252,21 @@ impl Policy for Sync {
         ranks
     }
 
-    fn stage(&self, sequence: Sequence, items: Vec<Staged>) {
+    fn reserve(&self, _update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
+        std::future::ready(Ok(0)).boxed_local() // there is nothing beside the volume to fill
+    }
+
+    fn stage(&self, sequence: Sequence, update: StagedUpdate) {
         assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
         self.next.set(sequence.0 + 1);
         let mut flight = Flight { remaining: [0; RANKS], payload: false };
-        for item in items {
-            if item.buffer.is_none() && is_planted(Bug::UnflushedPayload) {
+        for item in update.items {
+            if item.change.is_none() && is_planted(Bug::UnflushedPayload) {
                 continue;
             }
             flight.remaining[usize::from(item.rank)] += 1;
-            match item.buffer {
-                Some(buffer) => {
+            match item.change {
+                Some((buffer, _)) => {
                     self.pending.borrow_mut().insert(buffer.address(), buffer);
                 }
                 None => flight.payload = true,
@@ -276,8 +280,20 @@ impl Policy for Sync {
         Sequence(self.durable.get())
     }
 
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    fn let_go(&self, _address: u64) -> LocalBoxFuture<'static, ()> {
+        std::future::ready(()).boxed_local() // it was all written, or it would not be durable
+    }
+
     fn has_stopped(&self) -> bool {
         self.stopped.get()
+    }
+
+    fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        std::future::ready(Ok(())).boxed_local()
     }
 
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {

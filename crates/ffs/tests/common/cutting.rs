@@ -1,20 +1,56 @@
 //! Cutting the power at random points of a recorded run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
 use ffs::mkfs::MkfsOptions;
 use sim::{Choice, Disk, Executor, Image, Mark, Platter, Prng, Trace};
 
-use super::volume::try_open;
+use super::volume::try_open_pair;
 use super::{findings_in, own_findings};
+
+/// A volume's disk, and its log's if it has one. They lose their power together.
+#[derive(Clone)]
+pub(crate) struct Pair<T> {
+    pub(crate) home: T,
+    pub(crate) log: Option<T>,
+}
+
+impl<T> From<T> for Pair<T> {
+    fn from(home: T) -> Self {
+        Self { home, log: None }
+    }
+}
+
+impl<T> Pair<T> {
+    pub(crate) fn map<U>(&self, mut with: impl FnMut(&T) -> U) -> Pair<U> {
+        Pair { home: with(&self.home), log: self.log.as_ref().map(with) }
+    }
+}
+
+impl Pair<Trace> {
+    /// How many moments there are: those before and after each event.
+    fn moments(&self) -> usize {
+        1 + self.home.events().len() + self.log.as_ref().map_or(0, |log| log.events().len())
+    }
+
+    /// The places of both disks at a moment of their common history.
+    fn positions(&self, moment: usize) -> Pair<usize> {
+        let mut serials: Vec<u64> = self.home.events().iter().map(|event| event.serial).collect();
+        let log = self.log.iter().flat_map(|log| log.events());
+        serials.extend(log.map(|event| event.serial));
+        serials.sort_unstable();
+        let serial = serials.get(moment).copied().unwrap_or(u64::MAX);
+        self.map(|trace| trace.position_of(serial))
+    }
+}
 
 /// Where the power is cut.
 pub(crate) struct Cut {
     pub(crate) position: usize,
     pub(crate) seed: u64,
-    pub(crate) platter: Platter,
+    pub(crate) platters: Pair<Platter>,
 }
 
 impl Cut {
@@ -23,28 +59,36 @@ impl Cut {
     }
 
     /// What the cut leaves; now and then, the power goes again while the volume is brought back.
-    pub(crate) fn image(&self) -> Result<Image, String> {
+    pub(crate) fn image(&self) -> Result<Pair<Image>, String> {
         let mut prng = Prng::new(self.seed);
-        let image = self.platter.image(&Choice::random(&self.platter, &mut prng));
-        if prng.chance(1, 4) { cut_recovery(image, &mut prng) } else { Ok(image) }
+        let images = left(&self.platters, &mut prng);
+        if prng.chance(1, 4) { cut_recovery(images, &mut prng) } else { Ok(images) }
     }
 }
 
-/// A disk that a cut left, under a new executor.
-pub(crate) fn after_cut(seed: u64, image: Image) -> (Executor, Rc<Disk>) {
-    let executor = Executor::new(seed);
-    let disk = Disk::new(&executor, image);
-    (executor, disk)
+fn left(platters: &Pair<Platter>, prng: &mut Prng) -> Pair<Image> {
+    platters.map(|platter| platter.image(&Choice::random(platter, prng)))
 }
 
-fn cut_recovery(image: Image, prng: &mut Prng) -> Result<Image, String> {
-    let (executor, disk) = after_cut(prng.next_u64(), image);
-    disk.start_trace();
-    let opened = executor.block_on(try_open(executor.runtime(), disk.clone()));
+/// The disks that a cut left, under a new executor.
+pub(crate) fn after_cut(seed: u64, images: impl Into<Pair<Image>>) -> (Executor, Pair<Rc<Disk>>) {
+    let executor = Executor::new(seed);
+    let disks = images.into().map(|image| Disk::new(&executor, image.clone()));
+    (executor, disks)
+}
+
+fn cut_recovery(images: Pair<Image>, prng: &mut Prng) -> Result<Pair<Image>, String> {
+    let (executor, disks) = after_cut(prng.next_u64(), images);
+    disks.map(|disk| disk.start_trace());
+    let opened = executor.block_on(try_open_pair(executor.runtime(), &disks));
     opened.map_err(|error| format!("before the second cut: {error}"))?;
-    let trace = disk.trace();
-    let platter = trace.platter_at(prng.index(trace.events().len() + 1));
-    Ok(platter.image(&Choice::random(&platter, prng)))
+    let traces = disks.map(|disk| disk.trace());
+    let positions = traces.positions(prng.index(traces.moments()));
+    let platters = Pair {
+        home: traces.home.platter_at(positions.home),
+        log: traces.log.zip(positions.log).map(|(log, position)| log.platter_at(position)),
+    };
+    Ok(left(&platters, prng))
 }
 
 /// The mark that says that an actor's step was acknowledged.
@@ -62,26 +106,34 @@ pub(crate) fn acknowledged(trace: &Trace, position: usize, actor: u64) -> usize 
 }
 
 /// Random cuts of one run, in the order of their positions.
-pub(crate) fn random_cuts(trace: &Trace, seed: u64, count: u64) -> Vec<Cut> {
+pub(crate) fn random_cuts(traces: &Pair<Trace>, seed: u64, count: u64) -> Vec<Cut> {
     let mut prng = Prng::new(seed);
-    let mut wanted: BTreeMap<usize, u64> = BTreeMap::new();
+    let mut wanted: Vec<Pair<usize>> = Vec::new();
     for _ in 0..count {
-        *wanted.entry(prng.index(trace.events().len() + 1)).or_default() += 1;
+        wanted.push(traces.positions(prng.index(traces.moments())));
     }
-    let mut cuts = Vec::new();
-    for (position, platter) in trace.cuts() {
-        for _ in 0..wanted.get(&position).copied().unwrap_or(0) {
-            let seed = seed * 1_000_003 + cuts.len() as u64;
-            cuts.push(Cut { position, seed, platter: platter.clone() });
-        }
-    }
-    cuts
+    wanted.sort_by_key(|pair| (pair.home, pair.log));
+    let platters = |trace: &Trace, positions: BTreeSet<usize>| -> BTreeMap<usize, Platter> {
+        trace.cuts().filter(|(position, _)| positions.contains(position)).collect()
+    };
+    let home = platters(&traces.home, wanted.iter().map(|pair| pair.home).collect());
+    let log = traces.log.as_ref();
+    let log = log.map(|log| platters(log, wanted.iter().filter_map(|pair| pair.log).collect()));
+    let cut = |(index, pair): (usize, &Pair<usize>)| Cut {
+        position: pair.home,
+        seed: seed * 1_000_003 + index as u64,
+        platters: Pair {
+            home: home[&pair.home].clone(),
+            log: log.as_ref().zip(pair.log).map(|(log, position)| log[&position].clone()),
+        },
+    };
+    wanted.iter().enumerate().map(cut).collect()
 }
 
 /// Asks our own checker and the independent one about a disk that was stopped cleanly.
 pub(crate) fn judge(disk: &Disk, name: &str) -> Result<(), String> {
     let (executor, copy) = after_cut(0, disk.contents());
-    let own = executor.block_on(own_findings(&*copy, &executor.runtime()));
+    let own = executor.block_on(own_findings(&*copy.home, &executor.runtime()));
     if !own.is_empty() {
         return Err(own);
     }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ffs::mkfs::{MkfsOptions, mkfs};
-use ffs::{Ffs, OpenOptions, open};
+use ffs::policy::log::LogOptions;
+use ffs::{Ffs, OpenOptions, open, open_with_log};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
 use vfs::{
@@ -14,6 +16,7 @@ use vfs::{
     Stability, Verifier,
 };
 
+use super::cutting::Pair;
 use super::{MemoryDisk, Seeded, World};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
@@ -43,6 +46,25 @@ pub(crate) async fn try_open(
     assert_eq!(opened.read_only, None);
     let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
     Ok((volume, opened.rebuilt))
+}
+
+/// Opens a volume with its log, if it has one; what the rebuild did, if there was one.
+pub(crate) async fn try_open_pair(
+    runtime: runtime::Runtime,
+    disks: &Pair<Rc<sim::Disk>>,
+) -> Result<(Volume, Option<ffs::check::Report>), ffs::OpenError> {
+    let disks = disks.clone();
+    let log = disks.log.map(|log| log as Rc<dyn block::BlockDevice>);
+    let options = OpenOptions { log: small_log(), ..OpenOptions::default() };
+    let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await?;
+    assert_eq!(opened.read_only, None);
+    let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
+    Ok((volume, opened.rebuilt))
+}
+
+/// A sync that is often at work, so that cuts meet it.
+fn small_log() -> LogOptions {
+    LogOptions { sync_interval: Duration::from_millis(3), sync_bytes: 64 << 10 }
 }
 
 pub(crate) struct Volume {

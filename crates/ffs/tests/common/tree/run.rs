@@ -13,8 +13,10 @@ use super::found::{Found, use_and_empty};
 use super::gardener::Gardener;
 use super::model::{Kind, Model, Place, Thing};
 use crate::common::Seeded;
-use crate::common::cutting::{Cut, acknowledged, acknowledgement, after_cut, judge, random_cuts};
-use crate::common::volume::{Volume, try_open};
+use crate::common::cutting::{
+    Cut, Pair, acknowledged, acknowledgement, after_cut, judge, random_cuts,
+};
+use crate::common::volume::{Volume, try_open_pair};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const WORKERS: u64 = 4;
@@ -36,7 +38,7 @@ struct History {
 
 /// A recorded run.
 pub(crate) struct Run {
-    pub(crate) trace: Trace,
+    pub(crate) traces: Pair<Trace>,
     histories: Vec<History>,
 }
 
@@ -47,6 +49,8 @@ pub(crate) struct Setting {
     pub(crate) size: u64,
     pub(crate) steps: usize,
     pub(crate) honesty: Honesty,
+    /// Bytes of log; 0 is policy `sync`.
+    pub(crate) log: u64,
 }
 
 /// Records a run on a disk with a volatile cache, whose writes take their time and overtake each
@@ -54,17 +58,19 @@ pub(crate) struct Setting {
 pub(crate) fn record(seed: u64, setting: &Setting) -> Run {
     let executor = Executor::new(seed);
     let disk_options = Options { honesty: setting.honesty, ..Options::default() };
-    let disk = Disk::with_options(&executor, Image::zeroed(setting.size), disk_options);
+    let disk = |size: u64| Disk::with_options(&executor, Image::zeroed(size), disk_options);
+    let disks = Pair { home: setting.size, log: Some(setting.log).filter(|&size| size > 0) };
+    let disks = disks.map(|&size| disk(size));
     executor.block_on(async {
         let random = executor.runtime().random;
-        mkfs(&*disk, &setting.options, &*random, NOW).await.expect("the disk holds it");
-        let opened = try_open(executor.runtime(), disk.clone()).await;
+        mkfs(&*disks.home, &setting.options, &*random, NOW).await.expect("the disk holds it");
+        let opened = try_open_pair(executor.runtime(), &disks).await;
         let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
         let mut gardeners = plan(&volume, seed, setting.options.block_size).await;
         volume.settle().await;
-        disk.start_trace();
+        disks.map(|disk| disk.start_trace());
         let histories = join_all(gardeners.iter_mut().enumerate().map(|(index, gardener)| {
-            let disk = &disk;
+            let disk = &disks.home;
             async move {
                 let mut steps = Vec::new();
                 for step in 1..=setting.steps {
@@ -81,7 +87,7 @@ pub(crate) fn record(seed: u64, setting: &Setting) -> Run {
             }
         }));
         let histories = histories.await;
-        Run { trace: disk.trace(), histories }
+        Run { traces: disks.map(|disk| disk.trace()), histories }
     })
 }
 
@@ -118,13 +124,13 @@ impl Run {
     /// `judged`, the independent checker looks at the disk too: of two such cuts one is emptied
     /// before, and the other judged as it was found.
     pub(crate) fn check(&self, cut: &Cut, judged: bool) -> Result<(), String> {
-        let (executor, disk) = after_cut(cut.seed, cut.image()?);
+        let (executor, disks) = after_cut(cut.seed, cut.image()?);
         executor.block_on(async {
-            let opened = try_open(executor.runtime(), disk.clone()).await;
+            let opened = try_open_pair(executor.runtime(), &disks).await;
             let (volume, _) = opened.map_err(|error| error.to_string())?;
             let found = Found::read(&volume).await?;
             for (index, history) in self.histories.iter().enumerate() {
-                let step = acknowledged(&self.trace, cut.position, index as u64);
+                let step = acknowledged(&self.traces.home, cut.position, index as u64);
                 history.check(step, &found)?;
             }
             if !judged || (cut.seed / 20).is_multiple_of(2) {
@@ -132,12 +138,12 @@ impl Run {
             }
             volume.files.shutdown().await.map_err(|error| error.to_string())
         })?;
-        if judged { judge(&disk, &format!("tree-{}", cut.seed)) } else { Ok(()) }
+        if judged { judge(&disks.home, &format!("tree-{}", cut.seed)) } else { Ok(()) }
     }
 
     /// The first cut of `count` that shows something wrong, and what.
     pub(crate) fn first_wrong(&self, seed: u64, count: u64, judge: bool) -> Option<String> {
-        let cuts = random_cuts(&self.trace, seed, count);
+        let cuts = random_cuts(&self.traces, seed, count);
         cuts.iter().enumerate().find_map(|(index, cut)| {
             let wrong = self.check(cut, judge && index % 20 == 0).err()?;
             Some(format!("{}: {wrong}", cut.label()))

@@ -1,0 +1,186 @@
+//! The sync: in the background, what is durable in the log goes to its place, and holds drop.
+//!
+//! A round writes every buffer that has deltas, in the order of the disk, with everything undone
+//! that is not durable in the log; then the summary rows of the groups among them; then it flushes.
+//! It rests for a while unless the log has become long, somebody wants room, or all is to be home.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use block::IoError;
+use futures::FutureExt;
+use futures::future::{join_all, select};
+use vfs::{Ledger, Lost, Sequence};
+use zerocopy::IntoBytes;
+
+use super::Log;
+use crate::buffer::{Buffer, Delta, Role, WriteImage};
+use crate::layout::{GroupHeader, Summary};
+use crate::planted::{Bug, is_planted};
+
+/// Buffers that are copied and written at a time, so that copies do not fill the memory.
+const WRITES_AT_ONCE: usize = 64;
+
+impl Log {
+    /// Starts the sync unless it runs or has nothing to do.
+    pub(super) fn kick_sync(&self) {
+        if self.has_work() && !self.syncing.replace(true) {
+            let this = self.this();
+            self.runtime.tasks.spawn(async move { this.sync_on().await }.boxed_local());
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        let is_asked = self.wanting.get() || self.wanted.get() > self.ended.get();
+        is_asked || !self.flights.borrow().is_empty()
+    }
+
+    fn is_urgent(&self) -> bool {
+        let most = self.options.sync_bytes.min(self.journal.capacity() / 4);
+        let is_asked = self.wanting.get() || self.wanted.get() > self.ended.get();
+        is_asked || self.live_bytes() > most
+    }
+
+    async fn sync_on(&self) {
+        while self.has_work() && !self.stopped.get() {
+            if !self.is_urgent() {
+                let rest = self.runtime.clock.sleep(self.options.sync_interval);
+                select(rest, self.urge.wait()).await;
+            }
+            if !self.stopped.get() && self.round().await.is_err() {
+                self.stop(); // invariant 9
+            }
+        }
+        self.syncing.set(false);
+    }
+
+    async fn round(&self) -> Result<(), IoError> {
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        let durable = self.durable.get();
+        let holds = |delta: &Delta| {
+            delta.sequence.0 <= durable || is_planted(Bug::UnloggedHome) // invariant 1
+        };
+        let mut buffers = self.pending.borrow().clone();
+        if self.wanted.get() >= number {
+            let dirty = self.home.dirty_buffers();
+            buffers.extend(dirty.into_iter().map(|buffer| (buffer.address(), buffer)));
+        }
+        let buffers: Vec<Rc<Buffer>> = buffers.into_values().collect();
+        let mut written = Vec::new();
+        let mut groups = BTreeSet::new();
+        for some in buffers.chunks(WRITES_AT_ONCE) {
+            let mut images = Vec::new();
+            for buffer in some {
+                let Some(image) = self.home.image(buffer, holds) else { continue };
+                if let Role::Group(group) = buffer.role() {
+                    let counts = GroupHeader::of(&image.data).counts;
+                    self.rows.borrow_mut()[group as usize] = counts;
+                    groups.insert(group);
+                }
+                images.push(image);
+                written.push(buffer.clone());
+            }
+            self.write_home(images).await?;
+        }
+        self.write_rows(&groups).await?;
+        let covered = self.next.get(); // payload of everything staged so far has been written
+        if is_planted(Bug::EarlyHolds) {
+            self.drop_holds(&written, covered);
+        }
+        self.home.flush().await?;
+        self.drop_holds(&written, covered);
+        self.ended.set(number);
+        self.give_room().await?;
+        self.landed.notify();
+        Ok(())
+    }
+
+    async fn write_home(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
+        let addresses: Vec<u64> = images.iter().map(|image| image.address).collect();
+        self.landing.borrow_mut().extend(&addresses);
+        let writes = images.into_iter().map(|image| self.home.write_image(image));
+        let results = join_all(writes).await;
+        for address in &addresses {
+            self.landing.borrow_mut().remove(address);
+        }
+        self.landed.notify();
+        results.into_iter().collect()
+    }
+
+    /// Writes the summary rows of groups (invariant 8).
+    async fn write_rows(&self, groups: &BTreeSet<u64>) -> Result<(), IoError> {
+        let geometry = self.home.geometry();
+        let per_fragment = geometry.fragment_size / size_of::<Summary>() as u64;
+        let fragments: BTreeSet<u64> = groups.iter().map(|group| group / per_fragment).collect();
+        let writes = fragments.into_iter().map(|fragment| {
+            let mut image = block::Buffer::zeroed(geometry.fragment_size as usize);
+            let rows = self.rows.borrow();
+            let first = (fragment * per_fragment) as usize;
+            let some = &rows[first..rows.len().min(first + per_fragment as usize)];
+            image[..size_of_val(some)].copy_from_slice(some.as_bytes());
+            self.home.write(geometry.summary_address + fragment, vec![image.freeze()])
+        });
+        let writes: Vec<_> = writes.collect();
+        join_all(writes).await.into_iter().collect()
+    }
+
+    /// What was `written`, and the payload of Updates before `covered`, is on the volume for good
+    /// (invariant 3).
+    fn drop_holds(&self, written: &[Rc<Buffer>], covered: u64) {
+        let mut flights = self.flights.borrow_mut();
+        for buffer in written {
+            for (sequence, _) in buffer.landed() {
+                let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
+                flight.holds -= 1;
+            }
+        }
+        for (_, flight) in flights.range_mut(..covered) {
+            flight.payload = false;
+        }
+        flights.retain(|_, flight| flight.holds > 0 || flight.payload);
+        self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
+    }
+
+    /// A block was given back, and that is durable: nothing more is written there, and what older
+    /// entries say of it is not needed (invariants 3 and 6).
+    pub(super) async fn release_block(&self, address: u64) {
+        if let Some(buffer) = self.home.cached(address) {
+            let mut flights = self.flights.borrow_mut();
+            for sequence in buffer.let_go() {
+                let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
+                flight.holds -= 1;
+                if flight.holds == 0 && !flight.payload {
+                    flights.remove(&sequence.0);
+                }
+            }
+            self.pending.borrow_mut().remove(&address);
+        }
+        while self.landing.borrow().contains(&address) && !is_planted(Bug::LateLandings) {
+            if self.stopped.get() {
+                return;
+            }
+            self.landed.wait().await;
+        }
+    }
+
+    /// Waits until everything that was staged before is home, and what was changed without a delta
+    /// too.
+    pub(super) async fn settle_all(&self) -> Result<(), Lost> {
+        self.durable(Sequence(self.next.get() - 1)).await?;
+        let target = self.begun.get() + 1;
+        self.wanted.set(self.wanted.get().max(target));
+        loop {
+            if self.stopped.get() {
+                return Err(Lost);
+            }
+            if self.ended.get() >= target {
+                return Ok(());
+            }
+            let landed = self.landed.wait();
+            self.kick_sync();
+            self.urge.notify();
+            landed.await;
+        }
+    }
+}

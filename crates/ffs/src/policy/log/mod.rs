@@ -1,0 +1,416 @@
+//! Policy `log`: a metadata log beside the volume, as Calaveras has it.
+//!
+//! ```text
+//!  stage         writer                   log device         sync              volume
+//!  -----         ------                   ----------         ----              ------
+//!  entry --> waiting -- one write for --> durable      buffers -- in place --> written
+//!                       all that wait        |                                    | flush
+//!                                         receipts                   holds drop, head moves
+//! ```
+//!
+//! When an Update is staged, the entry that redoes it is made at once from the buffers as they are
+//! then; so no lock is held while it is written. The writer is never idle while an entry waits, and
+//! never makes one wait while it is idle: what arrives during a write goes out with the next one.
+//! In the background the *sync* writes what is durable in the log to its place. Each delta *holds*
+//! its entry until a flush of the volume covers it; the oldest entry that is held is the head.
+//!
+//! * `record` and `redo`: what an entry says, and how it comes from an Update.
+//! * `writer`: batches, payload before entries, receipts.
+//! * `checkpoint`: the sync, the holds, the summary rows.
+//! * `room`: bytes of log, set aside before an Update is applied.
+//! * [`crate::replay`]: the return after a crash.
+//!
+//! **Commit point**: an Update has happened when the write of the batch that holds its entry
+//! completes (`Log::write_batch`). Before that, a crash leaves nothing of it, but for bytes of a
+//! file that were overwritten in place.
+//!
+//! Invariants:
+//! 1. A delta lands only when its entry is durable.
+//! 2. An entry is submitted only when the payload that it reveals is durable or rides in it.
+//! 3. A hold drops with a flush of the volume that was issued after the in-place write completed;
+//!    that of a block which was given back, when the entry that gave it back is durable: a replay
+//!    then passes over what older entries say of it.
+//! 4. The curhead of an entry is never newer than the oldest entry that is held, or than a chain
+//!    that has not ended.
+//! 5. Room is set aside before an Update is applied, and nothing else is awaited after it; the sync
+//!    needs none. So nobody who holds room waits for somebody who wants some.
+//! 6. A block that was given back is used again only when nothing is on its way to it.
+//! 7. What may be replayed never lies over newer data that is not in the log: whoever writes past
+//!    the log revokes what the log holds of that place, in the entry that waits for the write.
+//! 8. A group and its row in the summary area go home together, before one flush.
+//! 9. After the first failed write or flush nothing is ever reported durable again. What is held
+//!    stays held: the next opening replays it.
+
+mod checkpoint;
+pub mod record;
+mod redo;
+mod room;
+mod writer;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use journal::{Draft, Journal};
+use runtime::Runtime;
+use runtime::sync::{Semaphore, Signal};
+use vfs::{Ledger, Lost, Sequence};
+
+use super::{Policy, StagedUpdate};
+use crate::buffer::Buffer;
+use crate::home::Home;
+use crate::layout::Summary;
+use crate::update::{Chain, ChainLink, Item, Update};
+use redo::{LARGEST_PAYLOAD, Redo, rides};
+
+pub use redo::LARGEST_PAYLOAD as LARGEST_LOGGED_PAYLOAD;
+
+/// How the log is kept small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// How long an entry waits, at most about, until it is written in place.
+    pub sync_interval: Duration,
+    /// Bytes of live log from which on the sync does not wait.
+    pub sync_bytes: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self { sync_interval: Duration::from_secs(5), sync_bytes: 16 << 20 }
+    }
+}
+
+/// An Update that is not obsolete.
+#[derive(Default)]
+struct Flight {
+    /// Where its entry is, once it has a place.
+    recno: Option<u64>,
+    /// Deltas that have not landed.
+    holds: u32,
+    /// Whether its entry holds payload that is not known to be home.
+    payload: bool,
+}
+
+/// An entry that is not submitted yet.
+struct Waiting {
+    draft: Draft,
+    /// What was set aside for it.
+    room: u64,
+    /// Whether a flush of the volume has to come before it.
+    after_flush: bool,
+}
+
+/// A chain that has not ended.
+struct ActiveChain {
+    chain: Chain,
+    /// The Update with which it begins, and that with which it ends, if that was staged.
+    begins: u64,
+    ends: Option<u64>,
+    /// The newest entry that tells of it.
+    recno: Option<u64>,
+}
+
+/// See the module's prose.
+pub struct Log {
+    home: Rc<Home>,
+    journal: Journal,
+    runtime: Runtime,
+    options: LogOptions,
+    next: Cell<u64>,
+    durable: Cell<u64>,
+    flights: RefCell<BTreeMap<u64, Flight>>,
+    waiting: RefCell<VecDeque<Waiting>>,
+    /// Payload of Updates before this one is on stable storage.
+    flushed: Cell<u64>,
+    /// Runs of payload in entries that may be replayed: first fragment, to how many and whose.
+    logged: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// The entries that hold them: sequence and recno, in order.
+    logging: RefCell<VecDeque<(u64, u64)>>,
+    chains: RefCell<BTreeMap<u64, ActiveChain>>,
+    /// Buffers with deltas, by address.
+    pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
+    /// Blocks to which a write is under way.
+    landing: RefCell<BTreeSet<u64>>,
+    /// The summary rows as they are on the volume.
+    rows: RefCell<Vec<Summary>>,
+    reserved: Cell<u64>,
+    /// An entry is to tell of all chains again.
+    repeat: Cell<bool>,
+    /// One at a time waits for room, in the order of asking.
+    queue: Rc<Semaphore>,
+    wanting: Cell<bool>,
+    writing: Cell<bool>,
+    syncing: Cell<bool>,
+    /// Rounds of the sync that were begun and ended, and the one before which it does not rest.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    wanted: Cell<u64>,
+    stopped: Cell<bool>,
+    /// Something became durable, or the volume has stopped.
+    progress: Signal,
+    /// A round of the sync has ended, room may have become free, or the volume has stopped.
+    landed: Signal,
+    /// The sync is to begin.
+    urge: Signal,
+    this: Weak<Log>,
+}
+
+/// What the log is doing, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// What was written.
+    pub writes: journal::Counters,
+    /// Bytes between head and tail.
+    pub live_bytes: u64,
+    /// Bytes that there are.
+    pub capacity: u64,
+    /// Rounds of the sync.
+    pub syncs: u64,
+}
+
+impl Log {
+    /// What volumes under this policy are marked with.
+    pub const NAME: &str = "log";
+
+    /// A policy that logs to `journal`, whose epoch has begun. `rows` are the summary rows of the
+    /// volume.
+    pub fn new(
+        home: Rc<Home>,
+        journal: Journal,
+        rows: Vec<Summary>,
+        runtime: Runtime,
+        options: LogOptions,
+    ) -> Rc<Self> {
+        Rc::new_cyclic(|this| Self {
+            home,
+            journal,
+            runtime,
+            options,
+            next: Cell::new(1),
+            durable: Cell::new(0),
+            flights: RefCell::default(),
+            waiting: RefCell::default(),
+            flushed: Cell::new(1),
+            logged: RefCell::default(),
+            logging: RefCell::default(),
+            chains: RefCell::default(),
+            pending: RefCell::default(),
+            landing: RefCell::default(),
+            rows: RefCell::new(rows),
+            reserved: Cell::new(0),
+            repeat: Cell::new(false),
+            queue: Semaphore::new(1),
+            wanting: Cell::new(false),
+            writing: Cell::new(false),
+            syncing: Cell::new(false),
+            begun: Cell::new(0),
+            ended: Cell::new(0),
+            wanted: Cell::new(0),
+            stopped: Cell::new(false),
+            progress: Signal::new(),
+            landed: Signal::new(),
+            urge: Signal::new(),
+            this: this.clone(),
+        })
+    }
+
+    /// Takes over chains that were cut, and notes them durably: before the volume bears the number
+    /// of this epoch, for then the log of the epoch before is forgotten.
+    ///
+    /// # Errors
+    /// [`Lost`] when the log cannot be written.
+    pub async fn adopt(&self, chains: &[Chain]) -> Result<(), Lost> {
+        for &chain in chains {
+            let recno = Some(self.journal.tail());
+            let active = ActiveChain { chain, begins: 0, ends: None, recno };
+            self.chains.borrow_mut().insert(chain.ino, active);
+        }
+        self.repeat.set(!chains.is_empty());
+        while self.repeat.get() || self.writing.get() {
+            self.kick_writer();
+            let progress = self.progress.wait();
+            progress.await;
+            self.is_durable(Sequence(0))?;
+        }
+        Ok(())
+    }
+
+    /// What it is doing.
+    pub fn statistics(&self) -> LogStatistics {
+        LogStatistics {
+            writes: self.journal.counters(),
+            live_bytes: self.live_bytes(),
+            capacity: self.journal.capacity(),
+            syncs: self.ended.get(),
+        }
+    }
+
+    fn this(&self) -> Rc<Log> {
+        self.this.upgrade().expect("a policy lives in an Rc")
+    }
+
+    /// Invariant 9.
+    fn stop(&self) {
+        self.stopped.set(true);
+        self.progress.notify();
+        self.landed.notify();
+        self.urge.notify();
+    }
+
+    /// The recno of the oldest entry that is needed, if any is (invariant 4).
+    fn head(&self) -> Option<u64> {
+        let flights = self.flights.borrow();
+        let held = flights.values().next().and_then(|oldest| oldest.recno);
+        let chains = self.chains.borrow();
+        held.into_iter().chain(chains.values().filter_map(|active| active.recno)).min()
+    }
+
+    fn live_bytes(&self) -> u64 {
+        let tail = self.journal.tail();
+        (tail - self.head().unwrap_or(tail)) * journal::format::UNIT
+    }
+
+    /// Whether an entry that may be replayed holds payload of these fragments.
+    fn is_logged(&self, first: u64, count: u64) -> bool {
+        let logged = self.logged.borrow();
+        // No run is longer than what rides in an entry.
+        let reach = LARGEST_PAYLOAD as u64 / self.home.geometry().fragment_size + 64;
+        let mut near = logged.range(first.saturating_sub(reach)..first + count);
+        near.any(|(&start, &(length, _))| start + length > first)
+    }
+
+    fn note_chain(&self, sequence: u64, link: Option<ChainLink>) {
+        let mut chains = self.chains.borrow_mut();
+        match link {
+            Some(ChainLink::Begins(chain)) => {
+                let active = ActiveChain { chain, begins: sequence, ends: None, recno: None };
+                chains.insert(chain.ino, active);
+            }
+            Some(ChainLink::Ends(ino)) => {
+                if let Some(active) = chains.get_mut(&ino) {
+                    active.ends = Some(sequence);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn note_payload(&self, sequence: u64, payload: &[(u64, Vec<Bytes>)]) {
+        let fragment = self.home.geometry().fragment_size;
+        let mut logged = self.logged.borrow_mut();
+        for (address, pieces) in payload {
+            let count = block::length_of(pieces).div_ceil(fragment);
+            let old = logged.insert(*address, (count, sequence));
+            if let Some((longer, _)) = old.filter(|(old, _)| *old > count) {
+                logged.insert(*address, (longer, sequence));
+            }
+        }
+    }
+}
+
+impl Policy for Log {
+    fn next_sequence(&self) -> Sequence {
+        Sequence(self.next.get())
+    }
+
+    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
+        let room = self.journal.room_for(redo::bound(update));
+        let this = self.this();
+        async move { this.set_aside(room).await }.boxed_local()
+    }
+
+    fn rank(&self, items: &[Item]) -> Vec<u8> {
+        vec![0; items.len()] // all of an Update lands after its entry
+    }
+
+    fn stage(&self, sequence: Sequence, update: StagedUpdate) {
+        assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
+        self.next.set(sequence.0 + 1);
+        let rides = rides(&update.payload);
+        let is_logged = |first, count| self.is_logged(first, count);
+        let draft = Redo::draft(self.home.geometry(), sequence.0, &update, rides, is_logged);
+        assert!(
+            self.journal.room_for(draft.body.len()) <= update.room,
+            "room was set aside for {} bytes",
+            draft.body.len()
+        );
+        let has_payload = !update.payload.is_empty();
+        if rides && has_payload {
+            self.note_payload(sequence.0, &update.payload);
+        }
+        let changes = update.items.iter().filter_map(|item| item.change.as_ref());
+        let mut flight = Flight { payload: rides && has_payload, ..Flight::default() };
+        for (buffer, _) in changes {
+            flight.holds += 1;
+            self.pending.borrow_mut().insert(buffer.address(), buffer.clone());
+        }
+        self.flights.borrow_mut().insert(sequence.0, flight);
+        self.note_chain(sequence.0, update.chain);
+        let after_flush = has_payload && !rides;
+        self.waiting.borrow_mut().push_back(Waiting { draft, room: update.room, after_flush });
+        self.kick_writer();
+    }
+
+    fn durable_through(&self) -> Sequence {
+        Sequence(self.durable.get())
+    }
+
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
+    fn let_go(&self, address: u64) -> LocalBoxFuture<'static, ()> {
+        let this = self.this();
+        async move { this.release_block(address).await }.boxed_local()
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.this();
+        async move { this.settle_all().await }.boxed_local()
+    }
+
+    fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.this();
+        async move {
+            if this.head().is_some() {
+                return Err(Lost); // a chain could not be finished: the next opening tries again
+            }
+            this.journal.close().await.map_err(|_| Lost)
+        }
+        .boxed_local()
+    }
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+impl Ledger for Log {
+    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.this();
+        async move {
+            loop {
+                if this.is_durable(sequence)? {
+                    return Ok(());
+                }
+                this.progress.wait().await;
+            }
+        }
+        .boxed_local()
+    }
+
+    fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost> {
+        if self.stopped.get() {
+            return Err(Lost);
+        }
+        Ok(self.durable.get() >= sequence.0)
+    }
+}

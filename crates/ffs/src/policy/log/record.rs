@@ -1,0 +1,268 @@
+//! Records: what an entry of the log says, physically addressed and redo only.
+//!
+//! The body of an entry is a table of contents, 32 bytes a record, and then the data of those
+//! records that have some, in the same order. All addresses are bytes of the volume.
+
+use bytes::Bytes;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::update::Chain;
+
+/// A line of the table of contents.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Line {
+    kind: U16,
+    /// Of bits: which map, and their value.
+    flags: U16,
+    /// Bytes of data.
+    length: U32,
+    /// Where: a byte of the volume, the number of a group, or that of an inode.
+    place: U64,
+    /// Of bits: the first. Of bytes in a group: where. Of a chain: the generation.
+    first: U64,
+    /// Of bits: how many. Of what has no data: how many bytes. Of a chain: the size.
+    count: U64,
+}
+
+/// Bytes of a line.
+pub const LINE: usize = size_of::<Line>();
+const _: () = assert!(LINE == 32);
+
+/// The maps of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Map {
+    /// A bit set is a fragment free.
+    Fragments,
+    /// A bit set is an inode used.
+    Inodes,
+}
+
+/// One thing that an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Bytes of an inode, of directory chunks, of pointers, of payload.
+    Bytes {
+        /// Where.
+        offset: u64,
+        /// What.
+        data: Bytes,
+    },
+    /// So many zeros.
+    Zeros {
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+    /// Bits of a map. Fragments that become free take back whatever was logged of them before.
+    Bits {
+        /// The group.
+        group: u64,
+        /// Which map.
+        map: Map,
+        /// The first bit.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// Their value.
+        value: bool,
+    },
+    /// Bytes of a group's header, which has to be sealed anew.
+    Group {
+        /// The group.
+        group: u64,
+        /// Where in its block.
+        offset: u64,
+        /// What.
+        data: Bytes,
+    },
+    /// A new block of inodes, all free: zeros, but for the generations.
+    Inodes {
+        /// Where.
+        offset: u64,
+        /// The generation of each, 4 bytes each.
+        generations: Bytes,
+    },
+    /// What was logged of these bytes before is not to be written any more.
+    Revoked {
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+    /// A chain of Updates has begun.
+    ChainBegins(Chain),
+    /// The chain of this inode has come to its end.
+    ChainEnds(u64),
+}
+
+/// An entry says something that this version cannot mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {index} of an entry is none")]
+pub struct BadRecord {
+    /// Which of its records.
+    pub index: usize,
+}
+
+/// The size of a chain that ends with nothing.
+const NOTHING: u64 = u64::MAX;
+
+const BYTES: u16 = 1;
+const ZEROS: u16 = 2;
+const BITS: u16 = 3;
+const GROUP: u16 = 4;
+const INODES: u16 = 5;
+const REVOKED: u16 = 6;
+const CHAIN_BEGINS: u16 = 7;
+const CHAIN_ENDS: u16 = 8;
+
+const OF_INODES: u16 = 1;
+const SET: u16 = 2;
+
+impl Record {
+    fn line(&self) -> (Line, &[u8]) {
+        let mut line = Line::new_zeroed();
+        let mut set = |kind, place, first, count| {
+            line.kind.set(kind);
+            line.place.set(place);
+            line.first.set(first);
+            line.count.set(count);
+        };
+        let data: &[u8] = match self {
+            Record::Bytes { offset, data } => {
+                set(BYTES, *offset, 0, 0);
+                data
+            }
+            Record::Zeros { offset, length } => {
+                set(ZEROS, *offset, 0, *length);
+                &[]
+            }
+            Record::Bits { group, map, first, count, value } => {
+                set(BITS, *group, *first, *count);
+                let map = if *map == Map::Inodes { OF_INODES } else { 0 };
+                line.flags.set(map | if *value { SET } else { 0 });
+                &[]
+            }
+            Record::Group { group, offset, data } => {
+                set(GROUP, *group, *offset, 0);
+                data
+            }
+            Record::Inodes { offset, generations } => {
+                set(INODES, *offset, 0, 0);
+                generations
+            }
+            Record::Revoked { offset, length } => {
+                set(REVOKED, *offset, 0, *length);
+                &[]
+            }
+            Record::ChainBegins(Chain { ino, generation, size }) => {
+                set(CHAIN_BEGINS, *ino, (*generation).into(), size.unwrap_or(NOTHING));
+                &[]
+            }
+            Record::ChainEnds(ino) => {
+                set(CHAIN_ENDS, *ino, 0, 0);
+                &[]
+            }
+        };
+        line.length.set(data.len() as u32);
+        (line, data)
+    }
+
+    fn read(line: &Line, data: Bytes) -> Option<Self> {
+        let (place, first, count) = (line.place.get(), line.first.get(), line.count.get());
+        Some(match line.kind.get() {
+            BYTES => Self::Bytes { offset: place, data },
+            ZEROS => Self::Zeros { offset: place, length: count },
+            BITS => {
+                let flags = line.flags.get();
+                let map = if flags & OF_INODES == 0 { Map::Fragments } else { Map::Inodes };
+                Self::Bits { group: place, map, first, count, value: flags & SET != 0 }
+            }
+            GROUP => Self::Group { group: place, offset: first, data },
+            INODES => Self::Inodes { offset: place, generations: data },
+            REVOKED => Self::Revoked { offset: place, length: count },
+            CHAIN_BEGINS => {
+                let size = Some(count).filter(|&size| size != NOTHING);
+                let generation = u32::try_from(first).ok()?;
+                Self::ChainBegins(Chain { ino: place, generation, size })
+            }
+            CHAIN_ENDS => Self::ChainEnds(place),
+            _ => return None,
+        })
+    }
+}
+
+/// The body of an entry.
+pub fn write_records(records: &[Record]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(records.len() * (LINE + 64));
+    for record in records {
+        body.extend_from_slice(record.line().0.as_bytes());
+    }
+    for record in records {
+        body.extend_from_slice(record.line().1);
+    }
+    body
+}
+
+/// The records of a body that has so many.
+///
+/// # Errors
+/// [`BadRecord`].
+pub fn read_records(count: u32, body: &Bytes) -> Result<Vec<Record>, BadRecord> {
+    let count = count as usize;
+    let mut data_at = count.checked_mul(LINE).ok_or(BadRecord { index: 0 })?;
+    let mut records = Vec::new();
+    for index in 0..count {
+        let bad = BadRecord { index };
+        let line = body.get(index * LINE..).and_then(|line| Line::read_from_prefix(line).ok());
+        let (line, _) = line.ok_or(bad)?;
+        let end = data_at.checked_add(line.length.get() as usize).ok_or(bad)?;
+        if end > body.len() {
+            return Err(bad);
+        }
+        records.push(Record::read(&line, body.slice(data_at..end)).ok_or(bad)?);
+        data_at = end;
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examples() -> Vec<Record> {
+        let data = Bytes::from_static(b"some bytes");
+        let chain = Chain { ino: 77, generation: 5, size: Some(9) };
+        vec![
+            Record::Bytes { offset: 4096, data: data.clone() },
+            Record::Zeros { offset: 512, length: 32 << 10 },
+            Record::Bits { group: 3, map: Map::Fragments, first: 7, count: 8, value: true },
+            Record::Bits { group: 4, map: Map::Inodes, first: 1, count: 1, value: false },
+            Record::Group { group: 2, offset: 24, data: data.clone() },
+            Record::Inodes { offset: 1 << 40, generations: data },
+            Record::Revoked { offset: 1 << 20, length: 1 << 19 },
+            Record::ChainBegins(chain),
+            Record::ChainBegins(Chain { size: None, ..chain }),
+            Record::ChainEnds(77),
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let records = examples();
+        let body = Bytes::from(write_records(&records));
+        assert_eq!(read_records(records.len() as u32, &body), Ok(records));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_refused() {
+        let records = examples();
+        let body = Bytes::from(write_records(&records));
+        for length in 0..body.len() {
+            assert!(read_records(records.len() as u32, &body.slice(..length)).is_err());
+        }
+        assert!(read_records(u32::MAX, &body).is_err());
+    }
+}

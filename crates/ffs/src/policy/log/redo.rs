@@ -1,0 +1,245 @@
+//! From an Update to the entry that redoes it.
+//!
+//! Inodes and directory chunks are logged whole, bits and pointers as far as they change; of a
+//! block that is new, what is not zero. A small payload rides along: then the entry alone makes it
+//! durable. A larger one is durable before; what an older entry holds of the same place is revoked.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use journal::Draft;
+
+use super::record::{LINE, Map, Record, write_records};
+use crate::buffer::{Buffer, Edit, Extent, Role};
+use crate::layout::{CHUNK_SIZE, Dinode, Geometry};
+use crate::planted::{Bug, is_planted};
+use crate::policy::StagedUpdate;
+use crate::update::{ChainLink, Update};
+
+/// The most payload that rides in an entry, in bytes: beyond, writing it twice costs more than the
+/// flush that it saves.
+pub const LARGEST_PAYLOAD: usize = 16 << 10;
+/// Shorter zeros are logged as they are.
+const SHORT: usize = LINE;
+/// Pointers are 8 bytes.
+const POINTER: usize = 8;
+
+/// Whether the payload of an Update rides in its entry.
+pub(super) fn rides(payload: &[(u64, Vec<Bytes>)]) -> bool {
+    let pieces = payload.iter().flat_map(|(_, pieces)| pieces);
+    let bytes: usize = pieces.filter(|piece| !is_zero(piece)).map(Bytes::len).sum();
+    bytes <= LARGEST_PAYLOAD
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.len() > SHORT && bytes.iter().all(|&byte| byte == 0)
+}
+
+/// The most bytes that the body of the entry for an Update can have.
+pub(super) fn bound(update: &Update) -> usize {
+    let items: usize = update
+        .items
+        .iter()
+        .filter_map(|item| item.change.as_ref())
+        .map(|(buffer, edit)| match edit {
+            Edit::Whole => buffer.read(|image| whole(buffer.role(), image)),
+            Edit::Bytes { new, .. } if buffer.role() != Role::Directory => new.len() + 2 * LINE,
+            Edit::Bytes { .. } | Edit::Entry { .. } => CHUNK_SIZE + LINE,
+            Edit::Bits { .. } | Edit::Count { .. } => 2 * LINE,
+        })
+        .sum();
+    let inodes = update.inode_count() * (size_of::<Dinode>() + LINE);
+    let payload = update.payload.iter().flat_map(|(_, pieces)| pieces);
+    let payload: usize = match rides(&update.payload) {
+        true => payload.map(|piece| piece.len() + LINE).sum(),
+        false => update.payload.len() * LINE,
+    };
+    items + inodes + payload + LINE
+}
+
+/// Bytes that a new block takes.
+fn whole(role: Role, image: &[u8]) -> usize {
+    match role {
+        Role::Inodes => image.len() / size_of::<Dinode>() * size_of::<u32>() + LINE,
+        _ => {
+            let spans = spans(image, unit_of(role));
+            spans.iter().map(|span| span.len() + LINE).sum::<usize>() + LINE
+        }
+    }
+}
+
+fn unit_of(role: Role) -> usize {
+    if role == Role::Directory { CHUNK_SIZE } else { POINTER }
+}
+
+/// The stretches of a block that are not zero.
+fn spans(image: &[u8], unit: usize) -> Vec<Range<usize>> {
+    let mut spans: Vec<Range<usize>> = Vec::new();
+    for (index, piece) in image.chunks(unit).enumerate() {
+        let at = index * unit;
+        match spans.last_mut() {
+            _ if piece.iter().all(|&byte| byte == 0) => {}
+            Some(last) if last.end == at => last.end += piece.len(),
+            _ => spans.push(at..at + piece.len()),
+        }
+    }
+    spans
+}
+
+/// Collects the records of one entry.
+pub(super) struct Redo<'a> {
+    geometry: &'a Geometry,
+    records: Vec<Record>,
+    /// Bytes to be logged of each buffer, once all of the Update has been applied.
+    extents: BTreeMap<u64, (Rc<Buffer>, Vec<Range<usize>>)>,
+}
+
+impl<'a> Redo<'a> {
+    /// The entry of an Update whose items have been applied. `is_logged` says of a run of
+    /// fragments whether an older entry, which may be replayed, holds payload of it.
+    pub(super) fn draft(
+        geometry: &'a Geometry,
+        sequence: u64,
+        update: &StagedUpdate,
+        rides: bool,
+        is_logged: impl Fn(u64, u64) -> bool,
+    ) -> Draft {
+        let mut redo = Self { geometry, records: Vec::new(), extents: BTreeMap::new() };
+        for (buffer, extent) in update.items.iter().filter_map(|item| item.change.as_ref()) {
+            let address = buffer.address();
+            let freed = |&(first, count): &(u64, u64)| (first..first + count).contains(&address);
+            // An old item must never land on what is given back with it.
+            if !update.freed.iter().any(freed) {
+                redo.add(buffer, extent);
+            }
+        }
+        redo.add_extents();
+        for (address, pieces) in &update.payload {
+            if rides {
+                redo.add_payload(*address, pieces);
+            } else {
+                redo.revoke(*address, pieces, &is_logged);
+            }
+        }
+        match update.chain {
+            Some(ChainLink::Begins(chain)) => redo.records.push(Record::ChainBegins(chain)),
+            Some(ChainLink::Ends(ino)) => redo.records.push(Record::ChainEnds(ino)),
+            None => {}
+        }
+        let body = write_records(&redo.records);
+        Draft { records: redo.records.len() as u32, body, sequence }
+    }
+
+    fn add(&mut self, buffer: &Rc<Buffer>, extent: &Extent) {
+        match (buffer.role(), extent) {
+            (Role::Group(group), Extent::Bytes(range)) => {
+                let data = buffer.read(|image| Bytes::copy_from_slice(&image[range.clone()]));
+                let offset = range.start as u64;
+                self.records.push(Record::Group { group, offset, data });
+            }
+            (Role::Group(group), &Extent::Bits { map, first, count, value }) => {
+                self.add_bits(group, map, first as u64, count as u64, value);
+            }
+            (Role::Inodes, Extent::Whole) => self.add_inodes(buffer),
+            (role, Extent::Whole) => {
+                let zero = Record::Zeros {
+                    offset: self.geometry.byte_address(buffer.address()),
+                    length: buffer.size() as u64,
+                };
+                if role == Role::Indirect {
+                    self.records.push(zero); // of a directory, what is behind its size is not read
+                }
+                let spans = buffer.read(|image| spans(image, unit_of(role)));
+                spans.into_iter().for_each(|span| self.extend(buffer, span));
+            }
+            (Role::Directory, Extent::Bytes(range)) => {
+                let start = range.start / CHUNK_SIZE * CHUNK_SIZE;
+                self.extend(buffer, start..range.end.next_multiple_of(CHUNK_SIZE));
+            }
+            (_, Extent::Bytes(range)) => self.extend(buffer, range.clone()),
+            (_, Extent::Bits { .. }) => unreachable!("only groups have maps"),
+        }
+    }
+
+    fn extend(&mut self, buffer: &Rc<Buffer>, range: Range<usize>) {
+        let (_, ranges) =
+            self.extents.entry(buffer.address()).or_insert_with(|| (buffer.clone(), Vec::new()));
+        ranges.push(range);
+    }
+
+    /// One record for bits that follow each other.
+    fn add_bits(&mut self, group: u64, map: usize, first: u64, count: u64, value: bool) {
+        let of_inodes = map == self.geometry.maps.inodes.start;
+        let map = if of_inodes { Map::Inodes } else { Map::Fragments };
+        if is_planted(Bug::UnloggedBits) && !value && map == Map::Fragments {
+            return;
+        }
+        if let Some(Record::Bits { group: g, map: m, first: f, count: c, value: v }) =
+            self.records.last_mut()
+            && (*g, *m, *v) == (group, map, value)
+            && (*f + *c == first || first + count == *f)
+        {
+            *f = (*f).min(first);
+            *c += count;
+            return;
+        }
+        self.records.push(Record::Bits { group, map, first, count, value });
+    }
+
+    fn add_inodes(&mut self, buffer: &Buffer) {
+        let generations = buffer.read(|image| {
+            let inodes = image.chunks(size_of::<Dinode>()).map(|bytes| Dinode::at(bytes, 0));
+            let generations = inodes.map(|dinode| dinode.generation.get().to_le_bytes());
+            generations.collect::<Vec<_>>().concat()
+        });
+        let offset = self.geometry.byte_address(buffer.address());
+        self.records.push(Record::Inodes { offset, generations: generations.into() });
+    }
+
+    /// What buffers hold now, each byte once.
+    fn add_extents(&mut self) {
+        for (address, (buffer, mut ranges)) in std::mem::take(&mut self.extents) {
+            let base = self.geometry.byte_address(address);
+            ranges.sort_unstable_by_key(|range| range.start);
+            let mut joined: Vec<Range<usize>> = Vec::new();
+            for range in ranges {
+                match joined.last_mut() {
+                    Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                    _ => joined.push(range),
+                }
+            }
+            for range in joined {
+                let offset = base + range.start as u64;
+                let data = buffer.read(|image| Bytes::copy_from_slice(&image[range]));
+                self.add_bytes(offset, data);
+            }
+        }
+    }
+
+    fn add_bytes(&mut self, offset: u64, data: Bytes) {
+        let length = data.len() as u64;
+        self.records.push(match is_zero(&data) {
+            true => Record::Zeros { offset, length },
+            false => Record::Bytes { offset, data },
+        });
+    }
+
+    fn add_payload(&mut self, address: u64, pieces: &[Bytes]) {
+        let mut offset = self.geometry.byte_address(address);
+        for piece in pieces {
+            self.add_bytes(offset, piece.clone());
+            offset += piece.len() as u64;
+        }
+    }
+
+    fn revoke(&mut self, address: u64, pieces: &[Bytes], is_logged: impl Fn(u64, u64) -> bool) {
+        let length = block::length_of(pieces);
+        let count = length.div_ceil(self.geometry.fragment_size);
+        if is_logged(address, count) && !is_planted(Bug::NoRevokes) {
+            let offset = self.geometry.byte_address(address);
+            self.records.push(Record::Revoked { offset, length });
+        }
+    }
+}

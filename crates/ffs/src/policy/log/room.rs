@@ -1,0 +1,63 @@
+//! Room in the log: set aside before an Update is applied, so that staging never waits.
+//!
+//! The circle has room while the tail is not a circle ahead of the *durable* head. Whoever finds
+//! none wakes the sync, which moves the head, and has the head named in a slot if no entry is about
+//! to do that. A little is kept back for the entries that the writer makes itself.
+
+use journal::format::{SEGMENT, UNIT};
+use vfs::Lost;
+
+use super::Log;
+
+/// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat_chains`.
+const KEPT_BACK: u64 = 2 * SEGMENT;
+
+impl Log {
+    /// Waits for `room` bytes.
+    pub(super) async fn set_aside(&self, room: u64) -> Result<u64, Lost> {
+        let _turn = self.queue.acquire(1).await;
+        loop {
+            if self.stopped.get() {
+                return Err(Lost);
+            }
+            if self.reserved.get() + room + KEPT_BACK <= self.journal.room() {
+                self.reserved.set(self.reserved.get() + room);
+                return Ok(room);
+            }
+            let landed = self.landed.wait();
+            self.wanting.set(true);
+            self.kick_sync();
+            self.urge.notify();
+            landed.await;
+        }
+    }
+
+    /// An entry has its place: what was set aside for it is used, or free again.
+    pub(super) fn use_up(&self, room: u64) {
+        self.reserved.set(self.reserved.get() - room);
+    }
+
+    /// Somebody waits for room: makes durable that what is obsolete may be overwritten.
+    pub(super) async fn give_room(&self) -> Result<(), block::IoError> {
+        if !self.wanting.replace(false) {
+            return Ok(());
+        }
+        let tail = self.journal.tail();
+        let head = self.head().unwrap_or(tail);
+        if self.holds_by_chain(head) {
+            self.repeat.set(true); // a newer entry will tell of the chain
+            self.kick_writer();
+        }
+        if head > self.journal.durable_head() {
+            self.journal.note_head(head).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the head is where it is for a chain, and far behind.
+    fn holds_by_chain(&self, head: u64) -> bool {
+        let far = self.journal.capacity() / UNIT / 4;
+        let chains = self.chains.borrow();
+        chains.values().any(|active| active.recno == Some(head)) && self.journal.tail() - head > far
+    }
+}

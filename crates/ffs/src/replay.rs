@@ -1,0 +1,387 @@
+//! Replay: the return of a volume that was cut under policy `log`.
+//!
+//! Two walks over the live log, from the head to the tail. The first finds out what must not be
+//! written: of fragments that were given back, and of those whose content was written past the log,
+//! everything that was logged before. The second applies the rest in order, some segments at a
+//! time: what several entries say of one place is merged in memory, and each place is read and
+//! written once, in the order of the disk. Then the maps of the groups that are concerned, derived
+//! and sealed anew, with their summary rows; then a flush.
+//!
+//! **Commit point**: there is none here. Nothing in the log changes; the caller begins a new epoch
+//! when all this is flushed, and until then the same replay can be made again, and again be cut.
+//!
+//! # What tears
+//! In-place writes that were under way may have torn a block between sectors. Everything in it
+//! that differs between old and new is under a hold, hence logged, and is written again whole:
+//! inodes (two to a sector), directory chunks (a sector each), ranges of pointers, bits. What a
+//! group's header derives is derived. Sectors in which nothing was logged have not changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{BlockDevice, Durability, IoError};
+use bytes::Bytes;
+use futures::future::join_all;
+use journal::format::SEGMENT_UNITS;
+use journal::{Entry, JournalError, Live, Walker};
+use runtime::Timestamp;
+
+use crate::derive::bits;
+use crate::home::seal_group;
+use crate::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
+use crate::planted::{Bug, is_planted};
+use crate::policy::log::record::{Map, Record, read_records};
+use crate::update::Chain;
+
+/// What a replay did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Entries between head and tail.
+    pub entries: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// What they say.
+    pub records: u64,
+    /// Records that were passed over: what they are about was given back or written anew since.
+    pub revoked: u64,
+    /// Writes to the volume.
+    pub writes: u64,
+    /// Reads that finding the last segment took.
+    pub search_reads: u64,
+    /// Chains that were cut and have to be finished.
+    pub chains: u64,
+}
+
+/// Why a log cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The log is none, or is damaged.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The volume failed.
+    #[error("the disk cannot be read or written: {0}")]
+    Device(#[from] IoError),
+    /// The block of a group has been destroyed.
+    #[error("the header of group {group}, to which the log has changes, is none")]
+    Group {
+        /// Which.
+        group: u64,
+    },
+    /// An entry is whole, and says what cannot be.
+    #[error("the log's entry {recno} says what cannot be done on this volume")]
+    Impossible {
+        /// Which.
+        recno: u64,
+    },
+}
+
+/// Segments that are merged at a time.
+const SEGMENTS_AT_ONCE: u64 = 64;
+/// Places that are so near each other are read and written together.
+const SPAN: u64 = 64 << 10;
+/// Spans that are read and written at a time.
+const SPANS_AT_ONCE: usize = 32;
+
+/// Brings what is in the log to its place, and gives back the chains that were cut. Everything is
+/// flushed at the end.
+///
+/// # Errors
+/// [`ReplayError`]; the log is as it was.
+pub async fn replay(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+    log: &dyn BlockDevice,
+    live: &Live,
+    now: Timestamp,
+) -> Result<(Replayed, Vec<Chain>), ReplayError> {
+    let mut replay = Replay::new(device, geometry);
+    replay.done.bytes = live.bytes();
+    replay.done.search_reads = live.search_reads;
+    let mut walker = Walker::new(log, live.slot, live.head);
+    while let Some(entry) = walker.next().await? {
+        replay.survey(&entry)?;
+    }
+    let mut walker = Walker::new(log, live.slot, live.head);
+    let mut window = live.head / SEGMENT_UNITS / SEGMENTS_AT_ONCE;
+    while let Some(entry) = walker.next().await? {
+        let at = entry.recno() / SEGMENT_UNITS / SEGMENTS_AT_ONCE;
+        if at != window {
+            window = at;
+            replay.write_spans().await?;
+        }
+        replay.take(&entry)?;
+    }
+    replay.write_spans().await?;
+    replay.write_groups(now.seconds).await?;
+    if !is_planted(Bug::EarlyEpoch) {
+        device.flush().await?;
+    }
+    let chains: Vec<Chain> = replay.chains.into_values().collect();
+    replay.done.chains = chains.len() as u64;
+    Ok((replay.done, chains))
+}
+
+/// A change of a group's block.
+enum GroupChange {
+    Bits { map: Map, first: u64, count: u64, value: bool },
+    Bytes { offset: u64, data: Bytes },
+}
+
+struct Replay<'a> {
+    device: &'a dyn BlockDevice,
+    geometry: &'a Geometry,
+    sector: u64,
+    /// Fragments of which older entries say nothing that holds: up to which recno.
+    revoked: BTreeMap<u64, u64>,
+    chains: BTreeMap<u64, Chain>,
+    groups: BTreeMap<u64, Vec<GroupChange>>,
+    /// What is to be written, by spans: where in the span, and what, in order.
+    spans: BTreeMap<u64, Vec<(u64, Bytes)>>,
+    done: Replayed,
+}
+
+impl<'a> Replay<'a> {
+    fn new(device: &'a dyn BlockDevice, geometry: &'a Geometry) -> Self {
+        Self {
+            device,
+            geometry,
+            sector: u64::from(device.geometry().logical_sector_size),
+            revoked: BTreeMap::new(),
+            chains: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            spans: BTreeMap::new(),
+            done: Replayed::default(),
+        }
+    }
+
+    /// The first walk.
+    fn survey(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        let recno = entry.recno();
+        let impossible = ReplayError::Impossible { recno };
+        self.done.entries += 1;
+        for record in self.records(entry)? {
+            self.done.records += 1;
+            match record {
+                Record::Bits { group, map: Map::Fragments, first, count, value: true }
+                    if !is_planted(Bug::NoFreeingRevokes) =>
+                {
+                    let base = self.geometry.group_base(group) + first;
+                    self.revoked.extend((base..base + count).map(|fragment| (fragment, recno)));
+                }
+                Record::Revoked { offset, length } => {
+                    let fragment = self.geometry.fragment_size;
+                    let run = offset / fragment..(offset + length).div_ceil(fragment);
+                    self.revoked.extend(run.map(|fragment| (fragment, recno)));
+                }
+                Record::ChainBegins(chain) if !self.geometry.is_inode(chain.ino) => {
+                    return Err(impossible);
+                }
+                Record::ChainBegins(chain) => {
+                    self.chains.insert(chain.ino, chain);
+                }
+                Record::ChainEnds(ino) => {
+                    self.chains.remove(&ino);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The records of an entry, each of them possible on this volume.
+    fn records(&self, entry: &Entry) -> Result<Vec<Record>, ReplayError> {
+        let impossible = ReplayError::Impossible { recno: entry.recno() };
+        let Ok(records) = read_records(entry.header.records.get(), &entry.body) else {
+            return Err(impossible);
+        };
+        let possible = records.iter().all(|record| self.is_possible(record));
+        if possible { Ok(records) } else { Err(impossible) }
+    }
+
+    fn is_possible(&self, record: &Record) -> bool {
+        let geometry = self.geometry;
+        let end = geometry.byte_address(geometry.size);
+        let inside =
+            |offset: u64, length: u64| offset.checked_add(length).is_some_and(|to| to <= end);
+        match record {
+            Record::Bytes { offset, data } => inside(*offset, data.len() as u64),
+            Record::Zeros { offset, length } => {
+                inside(*offset, *length) && *length <= 2 * geometry.block_size
+            }
+            Record::Revoked { offset, length } => inside(*offset, *length),
+            Record::Inodes { offset, generations } => {
+                let count = generations.len() / size_of::<u32>();
+                inside(*offset, (count * size_of::<Dinode>()) as u64)
+            }
+            Record::Bits { group, map, first, count, .. } => {
+                let most = match map {
+                    Map::Inodes => geometry.inodes_per_group,
+                    Map::Fragments if *group < geometry.group_count => {
+                        geometry.group_size_fragments(*group)
+                    }
+                    Map::Fragments => 0,
+                };
+                let end = first.checked_add(*count);
+                *group < geometry.group_count && end.is_some_and(|end| end <= most)
+            }
+            Record::Group { group, offset, data } => {
+                let end = offset.checked_add(data.len() as u64);
+                *group < geometry.group_count
+                    && end.is_some_and(|end| end <= size_of::<GroupHeader>() as u64)
+            }
+            Record::ChainBegins(_) | Record::ChainEnds(_) => true,
+        }
+    }
+
+    /// The second walk.
+    fn take(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        let recno = entry.recno();
+        for record in self.records(entry)? {
+            match record {
+                Record::Bytes { offset, data } => self.put(recno, offset, data),
+                Record::Zeros { offset, length } => {
+                    self.put(recno, offset, Bytes::from(vec![0; length as usize]));
+                }
+                Record::Inodes { offset, generations } => {
+                    self.put(recno, offset, inodes(&generations));
+                }
+                Record::Bits { group, map, first, count, value } => {
+                    let change = GroupChange::Bits { map, first, count, value };
+                    self.groups.entry(group).or_default().push(change);
+                }
+                Record::Group { group, offset, data } => {
+                    let change = GroupChange::Bytes { offset, data };
+                    self.groups.entry(group).or_default().push(change);
+                }
+                Record::Revoked { .. } | Record::ChainBegins(_) | Record::ChainEnds(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes bytes to be written, fragment by fragment as far as they were not revoked since, and
+    /// span by span.
+    fn put(&mut self, recno: u64, offset: u64, data: Bytes) {
+        let fragment_size = self.geometry.fragment_size;
+        let mut at = 0;
+        let mut passed_over = false;
+        while at < data.len() {
+            let here = offset + at as u64;
+            let step = (fragment_size - here % fragment_size).min((data.len() - at) as u64);
+            let piece = data.slice(at..at + step as usize);
+            at += step as usize;
+            let revoked = self.revoked.get(&(here / fragment_size));
+            if revoked.is_some_and(|&later| later > recno) {
+                passed_over = true;
+                continue;
+            }
+            let span = self.spans.entry(here / SPAN).or_default();
+            match span.last_mut() {
+                _ if is_planted(Bug::ReplayBackwards) => span.insert(0, (here % SPAN, piece)),
+                _ => span.push((here % SPAN, piece)),
+            }
+        }
+        self.done.revoked += u64::from(passed_over);
+    }
+
+    /// Reads, merges and writes what was noted.
+    async fn write_spans(&mut self) -> Result<(), ReplayError> {
+        let spans: Vec<_> = std::mem::take(&mut self.spans).into_iter().collect();
+        for some in spans.chunks(SPANS_AT_ONCE) {
+            let writes = some.iter().map(|(span, pieces)| self.write_span(*span, pieces));
+            for result in join_all(writes).await {
+                result?;
+            }
+            self.done.writes += some.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn write_span(&self, span: u64, pieces: &[(u64, Bytes)]) -> Result<(), IoError> {
+        let first = pieces.iter().map(|(at, _)| *at).min().unwrap_or(0);
+        let end = pieces.iter().map(|(at, data)| at + data.len() as u64).max().unwrap_or(0);
+        let start = first / self.sector * self.sector;
+        let length = (end - start).next_multiple_of(self.sector);
+        let offset = span * SPAN + start;
+        let mut image = self.device.read(offset, block::Buffer::zeroed(length as usize)).await?;
+        for (at, data) in pieces {
+            let at = (at - start) as usize;
+            image[at..at + data.len()].copy_from_slice(data);
+        }
+        self.device.write(offset, vec![image.freeze()], Durability::Plain).await
+    }
+
+    /// Brings the groups that are concerned up to date, each with its summary row.
+    async fn write_groups(&mut self, now_seconds: i64) -> Result<(), ReplayError> {
+        let mut rows = BTreeMap::new();
+        for (group, changes) in std::mem::take(&mut self.groups) {
+            let address = self.geometry.group_header_fragment(group);
+            let offset = self.geometry.byte_address(address);
+            let size = self.geometry.group_block_size as usize;
+            let mut image = self.device.read(offset, block::Buffer::zeroed(size)).await?;
+            for change in changes {
+                change.apply(self.geometry, &mut image);
+            }
+            let header = GroupHeader::of(&image);
+            if header.magic.get() != GROUP_MAGIC || u64::from(header.index.get()) != group {
+                return Err(ReplayError::Group { group });
+            }
+            seal_group(self.geometry, group, &mut image, now_seconds);
+            rows.insert(group, GroupHeader::of(&image).counts);
+            self.device.write(offset, vec![image.freeze()], Durability::Plain).await?;
+            self.done.writes += 1;
+        }
+        if is_planted(Bug::StaleRows) {
+            return Ok(());
+        }
+        self.write_rows(&rows).await
+    }
+
+    async fn write_rows(&mut self, rows: &BTreeMap<u64, Summary>) -> Result<(), ReplayError> {
+        let geometry = self.geometry;
+        let per_fragment = geometry.fragment_size / size_of::<Summary>() as u64;
+        let fragments: BTreeSet<u64> = rows.keys().map(|group| group / per_fragment).collect();
+        for fragment in fragments {
+            let offset = geometry.byte_address(geometry.summary_address + fragment);
+            let size = geometry.fragment_size as usize;
+            let mut image = self.device.read(offset, block::Buffer::zeroed(size)).await?;
+            let first = fragment * per_fragment;
+            for (group, row) in rows.range(first..first + per_fragment) {
+                Summary::rows_mut(&mut image)[(group - first) as usize] = *row;
+            }
+            self.device.write(offset, vec![image.freeze()], Durability::Plain).await?;
+            self.done.writes += 1;
+        }
+        Ok(())
+    }
+}
+
+impl GroupChange {
+    fn apply(&self, geometry: &Geometry, image: &mut [u8]) {
+        match self {
+            GroupChange::Bits { map, first, count, value } => {
+                let map = match map {
+                    Map::Fragments => geometry.maps.fragments_in_mut(image),
+                    Map::Inodes => geometry.maps.inodes_in_mut(image),
+                };
+                for bit in *first..first + count {
+                    bits::put(map, bit, *value);
+                }
+            }
+            GroupChange::Bytes { offset, data } => {
+                let at = *offset as usize;
+                image[at..at + data.len()].copy_from_slice(data);
+            }
+        }
+    }
+}
+
+/// A block of inodes that are all free.
+fn inodes(generations: &[u8]) -> Bytes {
+    let size = size_of::<Dinode>();
+    let mut image = vec![0; generations.len() / size_of::<u32>() * size];
+    for (index, generation) in generations.chunks_exact(size_of::<u32>()).enumerate() {
+        let generation = u32::from_le_bytes(generation.try_into().expect("four bytes"));
+        Dinode::at_mut(&mut image, index * size).generation.set(generation);
+    }
+    image.into()
+}

@@ -1,0 +1,46 @@
+//! The same tree as under `sync`, under policy `log`: several actors work on it, the power is cut
+//! of volume and log together, and what comes back is by replay alone.
+
+mod common;
+
+use common::cutting::{cuts, sizes};
+use common::tree::run::{Setting, record};
+use ffs::mkfs::MkfsOptions;
+use sim::Honesty;
+
+/// The smallest log: the circle closes many times.
+const LOG: u64 = (64 << 10) * 17;
+
+fn setting(options: MkfsOptions, megabytes: u64) -> Setting {
+    let honesty = Honesty::Honest;
+    Setting { options, size: megabytes << 20, steps: 40, honesty, log: LOG }
+}
+
+/// Further runs: so many, from seeds of their own, with `DURAMEN_RUNS`.
+fn runs() -> u64 {
+    std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
+}
+
+fn cut_at_random(seed: u64, setting: &Setting) {
+    for seed in (seed..).step_by(1000).take(runs() as usize) {
+        let run = record(seed, setting);
+        if let Some(wrong) = run.first_wrong(seed, cuts(25), true) {
+            panic!("run {seed}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn a_tree_survives_in_small_blocks() {
+    cut_at_random(11, &setting(sizes(4096, 512), 16));
+}
+
+#[test]
+fn a_tree_survives_in_fragments() {
+    cut_at_random(12, &setting(sizes(8192, 1024), 32));
+}
+
+#[test]
+fn a_tree_survives_in_default_blocks() {
+    cut_at_random(13, &setting(MkfsOptions::default(), 64));
+}

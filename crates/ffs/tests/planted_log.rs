@@ -1,0 +1,99 @@
+//! Breaking a rule of the log is noticed: each planted bug is found by some cut of a few runs.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use common::cutting::sizes;
+use common::tree::run::{Setting, record};
+use ffs::planted::{Bug, plant};
+use sim::Honesty;
+
+/// The smallest log: the circle closes many times.
+const LOG: u64 = (64 << 10) * 17;
+
+#[derive(Clone, Copy, Debug)]
+enum Planted {
+    Policy(Bug),
+    Log(journal::Bug),
+}
+
+impl Planted {
+    fn plant(self) {
+        match self {
+            Self::Policy(bug) => plant(Some(bug)),
+            Self::Log(bug) => journal::plant(Some(bug)),
+        }
+    }
+}
+
+fn unplant() {
+    plant(None);
+    journal::plant(None);
+}
+
+/// Looks for a bug: in what is recorded with it, and in what comes back with it.
+fn is_found(planted: Planted, runs: u64) -> bool {
+    let setting = Setting {
+        options: sizes(4096, 512),
+        size: 16 << 20,
+        steps: 40,
+        honesty: Honesty::Honest,
+        log: LOG,
+    };
+    for seed in 1..=runs {
+        planted.plant();
+        let wrong = catch_unwind(AssertUnwindSafe(|| {
+            let run = record(seed, &setting);
+            run.first_wrong(seed, 150, false)
+        }));
+        unplant();
+        match wrong {
+            Ok(None) => {}
+            Ok(Some(wrong)) => {
+                println!("{planted:?} in run {seed}: {wrong}");
+                return true;
+            }
+            Err(_) => {
+                println!("{planted:?} in run {seed}: an assertion of the engine");
+                return true;
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn broken_rules_of_the_policy_are_found() {
+    let bugs = [
+        Bug::UnloggedBits,
+        Bug::NoRevokes,
+        Bug::EarlyEntries,
+        Bug::EarlyHolds,
+        Bug::UnloggedHome,
+        Bug::ReplayBackwards,
+        Bug::EarlyEpoch,
+        Bug::EagerHead,
+        Bug::ForgottenChains,
+        Bug::StaleRows,
+        Bug::EarlyReuse,
+    ];
+    for bug in bugs {
+        assert!(is_found(Planted::Policy(bug), 12), "{bug:?} is not found");
+    }
+}
+
+#[test]
+fn broken_rules_of_the_log_are_found() {
+    use journal::Bug;
+    let bugs = [
+        Bug::UncheckedEntries,
+        Bug::SameEpoch,
+        Bug::CrossedSegments,
+        Bug::EarlyAnswers,
+        Bug::PlainWrites,
+    ];
+    for bug in bugs {
+        assert!(is_found(Planted::Log(bug), 12), "{bug:?} is not found");
+    }
+}
