@@ -23,7 +23,8 @@
 //! [`file::DiskFile`] opens, locks and measures an image file or a raw device. Three devices stand
 //! on it, and differ in who makes the calls: [`uring::UringDevice`] the kernel, by io_uring;
 //! [`threads::ThreadsDevice`] a few threads, where io_uring is forbidden, as it is in many
-//! containers; [`file::FileDevice`] the caller itself.
+//! containers; [`file::FileDevice`] the caller itself. [`scratch::ScratchDevice`] stands on any of
+//! them and writes nothing.
 //!
 //! I/O is buffered for now: what is read and written goes through the kernel's page cache as well.
 //! O_DIRECT, which saves that copy and the detour of a buffered write through a kernel thread,
@@ -36,6 +37,7 @@ mod buffer;
 mod disk_file;
 pub mod file;
 mod held;
+pub mod scratch;
 mod system;
 pub mod threads;
 pub mod uring;

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use ffs::check::{Progress, Report};
+use ffs::replay::Replayed;
 use ffs::{OpenOptions, Opened};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
@@ -13,6 +15,8 @@ use runtime::Runtime;
 use vfs::FileSystem;
 
 use crate::failure::Failure;
+use crate::log::{self, LOG_SIZE};
+use crate::size::show_size;
 use crate::volume::{FileSystem as Superblock, Volume, read_superblock};
 
 /// A volume that is open.
@@ -31,7 +35,7 @@ pub(crate) struct OpenVolume {
 pub(crate) async fn open_volume(
     volume: &Volume,
     access: Access,
-    device: impl FnOnce(DiskFile) -> Rc<dyn BlockDevice>,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
     cache_bytes: usize,
     runtime: &Runtime,
 ) -> Result<OpenVolume, Failure> {
@@ -40,18 +44,41 @@ pub(crate) async fn open_volume(
     let Superblock { superblock, .. } = read_superblock(&disk, &volume.disk_path)?;
     let [second, random] = superblock.id.map(|half| u64::from(half.get()));
 
-    let options = OpenOptions { read_only: access == Access::ReadOnly, cache_bytes };
+    let read_only = access == Access::ReadOnly;
+    let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::default() };
+    let log_path = volume.log_path.as_deref().filter(|_| !read_only);
+    let log = match log_path {
+        Some(path) => open_log(volume, path, superblock.clean == 1)?,
+        None => None,
+    };
+    let start = runtime.clock.now();
     let bar = repair_bar(path);
     let mut show = |progress: Progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
-    let opened = ffs::open(device(disk), runtime.clone(), &options, &mut show).await;
+    let (disk, log) = (device(disk), log.map(&device));
+    let opened = ffs::open_with_log(disk, log, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
     let opened = opened.map_err(|source| Failure::Engine { path: path.clone(), source })?;
-    report(path, &opened);
+    report(path, &opened, runtime.clock.now().since(start));
+    if let (Some(path), Some(size)) = (log_path, volume.settings.log_size) {
+        log::grow(path.to_owned(), size);
+    }
     let file_system = Rc::new(Namespace::new(opened.engine));
     Ok(OpenVolume { id: second << 32 | random, file_system })
+}
+
+/// Opens the log of a volume. One that was stopped cleanly has lost nothing with its log, and gets
+/// a new one; one that was not is refused without, and told what to do.
+fn open_log(volume: &Volume, path: &Path, clean: bool) -> Result<Option<DiskFile>, Failure> {
+    if !path.exists() && !clean {
+        return Ok(None);
+    }
+    if !path.exists() {
+        log::make(path, volume.settings.log_size.unwrap_or(LOG_SIZE))?;
+    }
+    log::open(path, Access::ReadWrite).map(Some)
 }
 
 /// Is drawn on standard error from its first step on, if that is a terminal.
@@ -62,8 +89,16 @@ fn repair_bar(path: &Path) -> ProgressBar {
 }
 
 /// What the administrator should know of a volume that opened.
-fn report(path: &Path, opened: &Opened) {
+fn report(path: &Path, opened: &Opened, took: Duration) {
     let path = path.display();
+    if let Some(replayed) = &opened.replayed {
+        let Replayed { entries, bytes, records, writes, .. } = replayed;
+        let (bytes, took_ms) = (show_size(*bytes), took.as_millis());
+        eprintln!(
+            "duramen: {path} was cut off and is back: {entries} log entries ({bytes}) with \
+             {records} changes were replayed with {writes} writes in {took_ms} ms"
+        );
+    }
     if let Some(reason) = opened.read_only {
         eprintln!("duramen: {path} can only be read: {reason}");
     }

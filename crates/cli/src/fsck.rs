@@ -5,7 +5,8 @@
 //! - `text`: what people read; `json`: what programs read; `progress`: what whoever waits watches.
 //!
 //! # Contract
-//! 1. Without `--repair` the disk is opened for reading and nothing on it changes.
+//! 1. Without `--repair` the disk is opened for reading and nothing on it changes. What is checked
+//!    is the volume with its log replayed, in memory.
 //! 2. Nobody else writes the disk meanwhile: with `--repair` the lock is exclusive, without it
 //!    keeps writers out, and a volume that is served is refused.
 //! 3. A superblock need not be readable: the checker looks for copies by itself. So nothing here
@@ -21,17 +22,22 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::Access;
+use block::scratch::ScratchDevice;
 use clap::Args;
 use ffs::check::{CheckOptions, Report, check};
+use ffs::replay::ReplayError;
+use ffs::{LogUse, replay_log};
 use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
 
 use crate::failure::Failure;
+use crate::log;
 use crate::volume::Volume;
 use outcome::Outcome;
 use progress::Watch;
@@ -68,6 +74,12 @@ pub(crate) struct FsckArguments {
     /// Read the data of every file as well, and look for superblocks on the whole disk
     #[arg(long)]
     pub(crate) full: bool,
+    /// The log of a bare image or device
+    #[arg(long, value_name = "PATH")]
+    pub(crate) log: Option<PathBuf>,
+    /// Leave the log out, and with --repair give up what only it holds
+    #[arg(long, conflicts_with = "log")]
+    pub(crate) without_log: bool,
 }
 
 /// What was done, for whoever tells it.
@@ -136,8 +148,7 @@ fn tell(run: &Run<'_>, json: bool, output: &mut dyn Write) -> io::Result<()> {
 }
 
 async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Done, Unchecked> {
-    let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
-    let device = open_disk(&arguments.volume, access).map_err(Unchecked::Volume)?;
+    let device = prepare(arguments, &runtime).await.map_err(Unchecked::Volume)?;
     let options =
         CheckOptions { repair: arguments.repair, full: arguments.full, ..CheckOptions::default() };
     let start = runtime.clock.now();
@@ -149,8 +160,37 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     Ok(Done { report, took })
 }
 
-/// Opens the disk of a volume, whatever is on it.
-fn open_disk(volume: &Path, access: Access) -> Result<std::rc::Rc<dyn BlockDevice>, Failure> {
-    let disk = Volume::find(volume)?.open(access)?;
-    Ok(Disks::new().map_err(Failure::Start)?.device(disk))
+/// Opens the disk of a volume, whatever is on it, and replays its log: for good when it is to be
+/// repaired, else in memory.
+async fn prepare(
+    arguments: &FsckArguments,
+    runtime: &Runtime,
+) -> Result<Rc<dyn BlockDevice>, Failure> {
+    let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
+    let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
+    let disks = Disks::new().map_err(Failure::Start)?;
+    let device = disks.device(volume.open(access)?);
+    let Some(log) = volume.log_path.as_ref().filter(|path| path.exists()) else {
+        return Ok(device);
+    };
+    let log = disks.device(log::open(log, access)?);
+    let failed = |source| Failure::Engine { path: volume.path.clone(), source };
+    if arguments.without_log {
+        if arguments.repair {
+            journal::forget(&*log)
+                .await
+                .map_err(|error| failed(ReplayError::from(error).into()))?;
+        }
+        return Ok(device);
+    }
+    let (device, log_use): (Rc<dyn BlockDevice>, _) = match arguments.repair {
+        true => (device, LogUse::Replay),
+        false => (Rc::new(ScratchDevice::new(device)), LogUse::Look),
+    };
+    let now = runtime.clock.wall();
+    if let Some(replayed) = replay_log(&*device, &*log, now, log_use).await.map_err(failed)? {
+        let volume = volume.path.display();
+        eprintln!("duramen: {volume}: {} log entries were replayed first", replayed.entries);
+    }
+    Ok(device)
 }

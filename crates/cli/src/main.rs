@@ -2,6 +2,7 @@
 //!
 //! # Layers
 //! - a file for each command: its arguments, its work, its words;
+//! - `log`: the log of a volume;
 //! - `volume`: what a VOLUME on the command line is, and how it is opened;
 //! - `signature`: what is on a disk already; `size`, `calendar`: how people write numbers;
 //! - `failure`: what can go wrong, as sentences that say where, and what to do.
@@ -18,10 +19,12 @@ mod engine;
 mod failure;
 mod fsck;
 mod info;
+mod log;
 mod mkfs;
 mod serve;
 mod signature;
 mod size;
+mod tune;
 mod volume;
 
 use std::io::{self, Write};
@@ -42,7 +45,8 @@ struct Arguments {
 
 const AFTER_HELP: &str = "\
 A VOLUME is one of:
-  a folder       that 'duramen mkfs' made: disk.img holds the file system, volume.toml its policy
+  a folder       that 'duramen mkfs' made: disk.img holds the file system, volume.toml its policy,
+                 log.img its log
   an image file  with a UFS2 file system in it, whoever made it
   a device       such as /dev/sdb1, with a UFS2 file system on it
 
@@ -54,6 +58,7 @@ Examples:
   duramen info --json freebsd.img    look at a disk image that FreeBSD made
   duramen mkfs /dev/sdb1             make a file system on a device
   duramen fsck data --repair         check it, and repair what is wrong
+  duramen tune data --policy sync    change how it makes changes durable
 
 Exit codes: 0 all went well; 1 something failed; 2 the command line makes no sense. Those of fsck
 are others: 'duramen fsck --help' tells them.";
@@ -72,6 +77,9 @@ enum Command {
     /// Checks a volume that nobody serves, and repairs it if asked to
     #[command(after_long_help = fsck::HELP)]
     Fsck(fsck::FsckArguments),
+    /// Changes how a volume that nobody serves makes its changes durable
+    #[command(after_long_help = tune::HELP)]
+    Tune(tune::TuneArguments),
     /// Serves volumes over NFS, version 3, until SIGTERM or SIGINT
     #[command(after_long_help = SERVE_HELP)]
     Serve(serve::ServeArguments),
@@ -97,7 +105,8 @@ crash just start it again: it repairs what was cut off. RUST_LOG=debug makes it 
 Examples:
   duramen serve data
   duramen serve data --create 100G --listen 0.0.0.0:2049 --config duramen.toml
-  duramen serve /dev/sdb1 disks/archive.img";
+  duramen serve /dev/sdb1 disks/archive.img
+  duramen serve /dev/sdb1 --log /dev/sdc1";
 
 fn main() -> ExitCode {
     match Arguments::try_parse() {
@@ -132,6 +141,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
             async move { browse::concatenate(arguments, output, &runtime).await }
         }),
         Command::Fsck(arguments) => return fsck::run(arguments, output),
+        Command::Tune(arguments) => tune::run(arguments, output),
         Command::Serve(arguments) => serve::run(arguments),
     };
     match result.and_then(|()| Ok(output.flush()?)) {

@@ -11,6 +11,7 @@ use ffs::layout::Geometry;
 use ffs::mkfs::{MkfsOptions, mkfs};
 
 use crate::failure::Failure;
+use crate::log::{self, LOG_NAME, SMALLEST_LOG, log_size_for};
 use crate::signature::{HEAD_SIZE, recognise};
 use crate::size::{parse_size, show_size};
 use crate::volume::{DISK_NAME, SETTINGS_NAME, parent, sync_folder, write_settings};
@@ -29,6 +30,9 @@ pub(crate) struct MkfsArguments {
     /// How changes become durable
     #[arg(long, value_enum, conflicts_with = "bare")]
     pub(crate) policy: Option<PolicyName>,
+    /// Size to which the log grows [default: 256M, less for a small disk]
+    #[arg(long, value_parser = parse_size, conflicts_with = "bare")]
+    pub(crate) log_size: Option<u64>,
     /// Bytes in a block: 4K, 8K, 16K, 32K or 64K
     #[arg(long, value_parser = parse_size, default_value_t = DEFAULT_BLOCK_SIZE)]
     pub(crate) block_size: u64,
@@ -85,6 +89,7 @@ pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
         volume: volume.to_owned(),
         size: Some(size),
         policy: None,
+        log_size: None,
         block_size: DEFAULT_BLOCK_SIZE,
         fragment_size: None,
         bytes_per_inode: None,
@@ -132,6 +137,10 @@ fn make_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName
 fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Failure> {
     let folder = &arguments.volume;
     let disk = folder.join(DISK_NAME);
+    if arguments.log_size.is_some_and(|size| size < SMALLEST_LOG) {
+        let least = show_size(SMALLEST_LOG);
+        return Err(Failure::Usage(format!("a log has at least {least}")));
+    }
     let geometry = if disk.exists() {
         remake_disk(arguments, &disk)?
     } else {
@@ -139,8 +148,26 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyN
         make_image(arguments, &disk)?
     };
     let policy = arguments.policy.unwrap_or_default();
-    write_settings(folder, &Settings { policy })?;
+    remove_log(&folder.join(LOG_NAME))?;
+    let log_size = (policy == PolicyName::Log).then(|| {
+        let size = geometry.byte_address(geometry.size);
+        arguments.log_size.unwrap_or_else(|| log_size_for(size))
+    });
+    if let Some(size) = log_size {
+        log::make(&folder.join(LOG_NAME), size)?;
+    }
+    write_settings(folder, &Settings { policy, log_size })?;
     Ok((geometry, Some(policy)))
+}
+
+/// The log of the volume that was there means nothing for the one that is made.
+pub(crate) fn remove_log(path: &Path) -> Result<(), Failure> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::File { verb: "remove", path: path.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A volume does not mix with other files: they would be served by nobody and removed by mistake.
@@ -148,7 +175,7 @@ fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if name != SETTINGS_NAME {
+        if name != SETTINGS_NAME && name != LOG_NAME {
             let sentence = format!(
                 "the folder {} is not empty: there is {}; name a new or an empty one",
                 folder.display(),

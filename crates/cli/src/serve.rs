@@ -36,6 +36,10 @@ pub(crate) struct ServeArguments {
     /// Read this configuration file: who may use which volume, limits and more
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Serve a bare image or device with this log, a file or a device; a file that does not exist
+    /// is made. Without it a bare disk is served under policy sync
+    #[arg(long, value_name = "PATH")]
+    pub(crate) log: Option<PathBuf>,
     /// Make each volume that does not exist yet, of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) create: Option<u64>,
@@ -48,6 +52,10 @@ pub(crate) struct ServeArguments {
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     let settings = read_settings(arguments)?;
+    if arguments.log.is_some() && arguments.volumes.len() > 1 {
+        let sentence = "--log is for one volume: each has a log of its own".to_owned();
+        return Err(Failure::Usage(sentence));
+    }
     if let Some(size) = arguments.create {
         for path in arguments.volumes.iter().filter(|path| !path.exists()) {
             mkfs::create(path, size)?;
@@ -84,7 +92,7 @@ async fn open_and_serve(
     let disks = Disks::new().map_err(Failure::Start)?;
     let mut volumes = Vec::new();
     for path in &arguments.volumes {
-        let volume = Volume::find(path)?;
+        let volume = Volume::find(path)?.with_log(arguments.log.as_deref())?;
         let name = export_name(path)?;
         let device = |disk| disks.device(disk);
         let OpenVolume { id, file_system } =

@@ -13,8 +13,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyName {
-    /// Write in place, in an order that a crash cannot hurt, with a flush between the ranks
+    /// Write each change once to a log beside the disk, and in place later; after a crash the log
+    /// is replayed
     #[default]
+    Log,
+    /// Write in place, in an order that a crash cannot hurt, with a flush between the ranks
     Sync,
 }
 
@@ -24,6 +27,9 @@ pub enum PolicyName {
 pub struct Settings {
     /// The policy.
     pub policy: PolicyName,
+    /// Bytes that the log grows to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_size: Option<u64>,
 }
 
 impl Settings {

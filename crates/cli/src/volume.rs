@@ -1,8 +1,9 @@
 //! What a VOLUME on the command line is, and how it is opened.
 //!
-//! A volume is a folder with `volume.toml`, which holds the policy, and `disk.img`, which holds the
-//! file system. Or it is a *bare* disk: an image file or a device with nothing beside it, such as
-//! one that FreeBSD made; then the policy is the default.
+//! A volume is a folder with `volume.toml`, which holds the policy, `disk.img`, which holds the
+//! file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an image file or a
+//! device with nothing beside it, such as one that FreeBSD made; then the policy is `sync`, unless
+//! a log is named.
 //!
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.
@@ -12,13 +13,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
-use duramen_settings::Settings;
+use duramen_settings::{PolicyName, Settings};
 use ffs::layout::{
     BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
 };
 use zerocopy::FromBytes;
 
 use crate::failure::Failure;
+use crate::log::LOG_NAME;
 
 /// The file of a volume that holds its settings.
 pub(crate) const SETTINGS_NAME: &str = "volume.toml";
@@ -32,6 +34,8 @@ pub(crate) struct Volume {
     pub(crate) path: PathBuf,
     /// The image or device that holds the file system.
     pub(crate) disk_path: PathBuf,
+    /// The file or device that holds its log, if it is to have one.
+    pub(crate) log_path: Option<PathBuf>,
     /// Its settings.
     pub(crate) settings: Settings,
     /// Whether it is a disk without a folder around it.
@@ -50,14 +54,34 @@ impl Volume {
         };
         if !metadata.is_dir() {
             let (path, disk_path) = (path.to_owned(), path.to_owned());
-            return Ok(Self { path, disk_path, settings: Settings::default(), bare: true });
+            let settings = Settings { policy: PolicyName::Sync, log_size: None };
+            return Ok(Self { path, disk_path, log_path: None, settings, bare: true });
         }
         let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
             let why = format!("the folder has no {SETTINGS_NAME}; 'duramen mkfs' makes a volume");
             Failure::NotAVolume { path: path.to_owned(), why }
         })?;
         let disk_path = path.join(DISK_NAME);
-        Ok(Self { path: path.to_owned(), disk_path, settings, bare: false })
+        let log_path = (settings.policy == PolicyName::Log).then(|| path.join(LOG_NAME));
+        Ok(Self { path: path.to_owned(), disk_path, log_path, settings, bare: false })
+    }
+
+    /// The same with a log that the command line names, if it names one.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for a folder, which has its own.
+    pub(crate) fn with_log(mut self, log: Option<&Path>) -> Result<Self, Failure> {
+        let Some(log) = log else { return Ok(self) };
+        if !self.bare {
+            let sentence = format!(
+                "{} is a folder with settings of its own; --log is for a bare image or device",
+                self.path.display()
+            );
+            return Err(Failure::Usage(sentence));
+        }
+        self.settings.policy = PolicyName::Log;
+        self.log_path = Some(log.to_owned());
+        Ok(self)
     }
 
     /// Opens the disk.

@@ -49,4 +49,6 @@ mod store;
 mod update;
 
 pub use engine::Ffs;
-pub use mount::{OpenError, OpenOptions, Opened, ReadOnlyReason, open, open_with_log};
+pub use mount::{
+    LogUse, OpenError, OpenOptions, Opened, ReadOnlyReason, open, open_with_log, replay_log,
+};

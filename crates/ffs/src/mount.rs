@@ -421,6 +421,47 @@ impl Found {
     }
 }
 
+/// What is to become of a log, for a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogUse {
+    /// Bring what it holds home, for good: afterwards it holds nothing.
+    Replay,
+    /// Bring it home, and leave the log as it is: `device` keeps nothing for good.
+    Look,
+}
+
+/// Brings home what the log of a volume holds that was not stopped cleanly, without opening it: for
+/// whoever wants to check it. Nothing happens if there is nothing.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn replay_log(
+    device: &dyn BlockDevice,
+    log: &dyn BlockDevice,
+    now: Timestamp,
+    log_use: LogUse,
+) -> Result<Option<Replayed>, OpenError> {
+    let Ok(mut found) = Found::read(device).await else {
+        return Ok(None); // without a superblock nobody knows whose log it is
+    };
+    match Mark::of(found.superblock.superblock()) {
+        Mark::Policy(policy) if policy == Log::NAME => {}
+        _ => {
+            refuse_left(log).await?;
+            return Ok(None);
+        }
+    }
+    let back = found.replay(device, log, now).await?;
+    // What the superblock says of the rows is only written when a volume is opened or stopped.
+    let (geometry, superblock) = (found.geometry.clone(), &mut found.superblock);
+    superblock.set_totals(&read_rows(device, &geometry).await?);
+    superblock.write(device, &geometry).await?;
+    if let (Some(live), LogUse::Replay) = (&back.live, log_use) {
+        journal::close(log, live).await.map_err(ReplayError::from)?;
+    }
+    Ok(back.replayed)
+}
+
 /// Begins a new epoch of the log, behind what was live in it. Nothing of the old one may go before
 /// the volume bears the number of the new one.
 async fn begin_log(
@@ -455,9 +496,16 @@ async fn refuse_left(log: &dyn BlockDevice) -> Result<(), OpenError> {
 
 /// The counts of every group, from the summary area.
 async fn summary_rows(home: &Home) -> Result<Vec<Summary>, FsError> {
-    let geometry = home.geometry();
+    read_rows(&**home.device(), home.geometry()).await.map_err(|_| FsError::Io)
+}
+
+async fn read_rows(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+) -> Result<Vec<Summary>, block::IoError> {
     let size = (geometry.summary_fragments * geometry.fragment_size) as usize;
-    let mut area = home.read(geometry.summary_address, size).await?;
+    let offset = geometry.byte_address(geometry.summary_address);
+    let mut area = device.read(offset, block::Buffer::zeroed(size)).await?;
     geometry.turn_summary(&mut area);
     Ok(Summary::rows(&area)[..geometry.group_count as usize].to_vec())
 }

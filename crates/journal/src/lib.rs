@@ -45,4 +45,4 @@ pub use planted::Bug;
 #[cfg(feature = "planted-bugs")]
 pub use planted::plant;
 pub use reader::{Entry, JournalError, Live, Walker, find, peek};
-pub use writer::{Counters, Draft, Journal};
+pub use writer::{Counters, Draft, Journal, close, forget};

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use block::{BlockDevice, Durability, IoError};
+use bytes::Bytes;
 use futures::future::{LocalBoxFuture, try_join};
 use futures::{FutureExt, TryFutureExt};
 use zerocopy::IntoBytes;
@@ -64,6 +65,50 @@ pub struct Journal {
     next_slot: Cell<usize>,
     slot_number: Cell<u64>,
     counters: RefCell<Counters>,
+}
+
+/// Says of an epoch that nothing in the log is needed any more: for whoever has brought all of it
+/// home without beginning another.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn close(device: &dyn BlockDevice, live: &Live) -> Result<(), JournalError> {
+    put_closed(device, live.slot, live.tail).await
+}
+
+/// Gives up whatever the log holds.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn forget(device: &dyn BlockDevice) -> Result<(), JournalError> {
+    capacity_of(device.geometry().size)?;
+    let found = slots(device).await?;
+    let newest = found.into_iter().flatten().max_by_key(|slot| slot.number.get());
+    match newest {
+        Some(slot) => put_closed(device, slot, slot.curhead.get()).await,
+        None => Ok(()),
+    }
+}
+
+/// Writes a slot that closes the epoch of `slot`, into the place of the other one.
+async fn put_closed(device: &dyn BlockDevice, slot: Slot, head: u64) -> Result<(), JournalError> {
+    let old = slots(device).await?;
+    let numbers = old.iter().flatten().map(|slot| slot.number.get());
+    let number = numbers.max().unwrap_or(0) + 1;
+    let is_first = old[0].is_some_and(|first| first == slot);
+    let circle = Circle { capacity: slot.capacity.get(), start: slot.start.get() };
+    let closed = Slot::new(slot.epoch.get(), number, circle, head, true);
+    let image = slot_image(device, &closed);
+    device.write(SLOTS[usize::from(is_first)], vec![image], Durability::Through).await?;
+    Ok(device.flush().await?)
+}
+
+/// The sector that holds a slot.
+fn slot_image(device: &dyn BlockDevice, slot: &Slot) -> Bytes {
+    let size = u64::from(device.geometry().logical_sector_size).max(UNIT);
+    let mut image = block::Buffer::zeroed(size as usize);
+    image[..size_of::<Slot>()].copy_from_slice(slot.as_bytes());
+    image.freeze()
 }
 
 /// Where an entry goes.
@@ -299,10 +344,8 @@ impl Journal {
         self.counters.borrow_mut().slots += 1;
         let circle = Circle { capacity: self.capacity * UNIT, start: self.start };
         let slot = Slot::new(self.epoch, number, circle, head, closed);
-        let size = u64::from(self.device.geometry().logical_sector_size).max(UNIT);
-        let mut image = block::Buffer::zeroed(size as usize);
-        image[..size_of::<Slot>()].copy_from_slice(slot.as_bytes());
-        self.device.write(SLOTS[next], vec![image.freeze()], Durability::Through).await
+        let image = slot_image(&*self.device, &slot);
+        self.device.write(SLOTS[next], vec![image], Durability::Through).await
     }
 }
 

@@ -38,7 +38,7 @@ fn use_it(bytes: &[u8]) {
         if choice & 4 == 4 {
             repair(&disk, &executor, choice & 8 == 8).await;
         }
-        let options = OpenOptions { read_only, cache_bytes: 2 << 20 };
+        let options = OpenOptions { read_only, cache_bytes: 2 << 20, ..OpenOptions::default() };
         match ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await {
             Err(error) => assert!(error.to_string().len() > 10, "{error}"),
             Ok(opened) => walk::all(&Namespace::new(opened.engine)).await,

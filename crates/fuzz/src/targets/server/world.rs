@@ -46,7 +46,7 @@ pub(super) async fn open(
     disk: Rc<Disk>,
     read_only: bool,
 ) -> Result<ffs::Opened, ffs::OpenError> {
-    let options = OpenOptions { read_only, cache_bytes: 4 << 20 };
+    let options = OpenOptions { read_only, cache_bytes: 4 << 20, ..OpenOptions::default() };
     ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await
 }
 

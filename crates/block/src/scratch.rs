@@ -1,0 +1,180 @@
+//! A device on which nothing is written: what is, stays in memory.
+//!
+//! For whoever wants to see what a change would come to. Reads show what was written over what is
+//! on the device below; a flush has nothing to do.
+//!
+//! Invariant: a page in memory is whole; it was read from below before a part of it was written.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures::FutureExt;
+
+use crate::{BlockDevice, Buffer, Durability, Geometry, Io, Verb, length_of};
+
+/// Bytes of a page: a multiple of every logical sector.
+const PAGE: u64 = 4096;
+
+/// See the module's prose.
+pub struct ScratchDevice {
+    below: Rc<dyn BlockDevice>,
+    pages: Rc<RefCell<BTreeMap<u64, Box<[u8]>>>>,
+}
+
+impl ScratchDevice {
+    /// Over a device, which may be read-only.
+    pub fn new(below: Rc<dyn BlockDevice>) -> Self {
+        Self { below, pages: Rc::default() }
+    }
+
+    /// Reads the pages of a range that are not in memory and will be written in part.
+    fn fill(&self, offset: u64, length: u64) -> Vec<Io<(u64, Buffer)>> {
+        let size = self.below.geometry().size;
+        let (first, last) = (offset / PAGE, (offset + length - 1) / PAGE);
+        let missing = (first..=last).filter(|page| !self.pages.borrow().contains_key(page));
+        let read = |page: u64| {
+            let start = page * PAGE;
+            let buffer = Buffer::zeroed((size - start).min(PAGE) as usize);
+            let read = self.below.read(start, buffer);
+            async move { Ok((page, read.await?)) }.boxed_local()
+        };
+        missing.map(read).collect()
+    }
+}
+
+impl BlockDevice for ScratchDevice {
+    fn geometry(&self) -> Geometry {
+        Geometry { read_only: false, ..self.below.geometry() }
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        let length = buffer.len() as u64;
+        let read = self.below.read(offset, buffer);
+        let pages = self.pages.clone();
+        async move {
+            let mut buffer = read.await?;
+            let pages = pages.borrow();
+            for (page, bytes) in pages.range(offset / PAGE..(offset + length).div_ceil(PAGE)) {
+                let start = page * PAGE;
+                let from = offset.max(start);
+                let to = (offset + length).min(start + bytes.len() as u64);
+                buffer[(from - offset) as usize..(to - offset) as usize]
+                    .copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
+            }
+            Ok(buffer)
+        }
+        .boxed_local()
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, _durability: Durability) -> Io<()> {
+        let length = length_of(&data);
+        if let Err(error) = self.geometry().check(Verb::Write, offset, length) {
+            return std::future::ready(Err(error)).boxed_local();
+        }
+        if length == 0 {
+            return std::future::ready(Ok(())).boxed_local();
+        }
+        let reads = self.fill(offset, length);
+        let pages = self.pages.clone();
+        async move {
+            for read in futures::future::join_all(reads).await {
+                let (page, bytes) = read?;
+                pages.borrow_mut().entry(page).or_insert_with(|| Box::from(&*bytes));
+            }
+            let mut pages = pages.borrow_mut();
+            let mut at = offset;
+            for mut piece in data {
+                while !piece.is_empty() {
+                    let page = pages.get_mut(&(at / PAGE)).expect("filled above");
+                    let start = (at % PAGE) as usize;
+                    let count = piece.len().min(page.len() - start);
+                    page[start..start + count].copy_from_slice(&piece.split_to(count));
+                    at += count as u64;
+                }
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
+    fn flush(&self) -> Io<()> {
+        std::future::ready(Ok(())).boxed_local()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        let checked = self.geometry().check(Verb::Discard, offset, length);
+        std::future::ready(checked).boxed_local() // what is there afterwards is not said
+    }
+
+    fn close(&self) -> Io<()> {
+        self.below.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::IoError;
+
+    /// A device that shows the number of each sector, and cannot be written.
+    struct Numbers;
+
+    impl BlockDevice for Numbers {
+        fn geometry(&self) -> Geometry {
+            let sector = 512;
+            Geometry {
+                size: 20 * 512,
+                logical_sector_size: sector,
+                physical_sector_size: sector,
+                read_only: true,
+            }
+        }
+
+        fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
+            for (index, byte) in buffer.iter_mut().enumerate() {
+                *byte = ((offset + index as u64) / 512) as u8;
+            }
+            std::future::ready(Ok(buffer)).boxed_local()
+        }
+
+        fn write(&self, offset: u64, data: Vec<Bytes>, _durability: Durability) -> Io<()> {
+            let error = self.geometry().check(Verb::Write, offset, length_of(&data));
+            std::future::ready(error).boxed_local()
+        }
+
+        fn flush(&self) -> Io<()> {
+            unreachable!("nothing was written below")
+        }
+
+        fn discard(&self, _offset: u64, _length: u64) -> Io<()> {
+            unreachable!("nothing goes below")
+        }
+
+        fn close(&self) -> Io<()> {
+            std::future::ready(Ok(())).boxed_local()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_goes_below() {
+        let scratch = ScratchDevice::new(Rc::new(Numbers));
+        let piece = |byte| Bytes::from(vec![byte; 512]);
+        block_on(scratch.write(7 * 512, vec![piece(0xa1), piece(0xa2)], Durability::Through))
+            .expect("in memory");
+        block_on(scratch.write(19 * 512, vec![piece(0xa3)], Durability::Plain)).expect("the last");
+        block_on(scratch.flush()).expect("nothing to do");
+        let all = block_on(scratch.read(0, Buffer::zeroed(20 * 512))).expect("whole");
+        let seen: Vec<u8> = all.chunks(512).map(|sector| sector[0]).collect();
+        let mut expected: Vec<u8> = (0..20).collect();
+        (expected[7], expected[8], expected[19]) = (0xa1, 0xa2, 0xa3);
+        assert_eq!(seen, expected);
+        let part = block_on(scratch.read(8 * 512, Buffer::zeroed(1024))).expect("inside");
+        assert_eq!((part[0], part[512]), (0xa2, 9));
+        let beyond = block_on(scratch.write(20 * 512, vec![piece(0)], Durability::Plain));
+        assert_eq!(beyond.map_err(|error: IoError| error.verb), Err(Verb::Write));
+    }
+}

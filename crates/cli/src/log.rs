@@ -1,0 +1,81 @@
+//! The log of a volume: a file beside the disk, or wherever `--log` says.
+//!
+//! A log is only written where it has been written before, so that the file system below it has
+//! nothing to note when a sector of it is made durable. A new log is short, and full of zeros.
+//! While the volume is served it is made longer, with zeros again, and the next time all of it is
+//! used.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use block::file::{Access, DiskFile};
+
+use crate::failure::Failure;
+use crate::volume::{parent, sync_folder};
+
+/// The file of a volume that holds its log.
+pub(crate) const LOG_NAME: &str = "log.img";
+/// The length to which a log grows unless it is told otherwise, in bytes.
+pub(crate) const LOG_SIZE: u64 = 256 << 20;
+/// The shortest that may be asked for.
+pub(crate) const SMALLEST_LOG: u64 = 2 << 20;
+/// The length of a new log, at most.
+const NEW: u64 = 32 << 20;
+/// What is written at a time.
+const STEP: usize = 1 << 20;
+/// Between two steps, so that who is served does not feel it.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long the log of a volume of this size is to become: a large log for a small disk would be
+/// mostly empty.
+pub(crate) fn log_size_for(volume_size: u64) -> u64 {
+    (volume_size / 8 / SMALLEST_LOG * SMALLEST_LOG).clamp(8 << 20, LOG_SIZE)
+}
+
+/// Makes a log that may grow to `size` bytes.
+///
+/// # Errors
+/// [`Failure::File`], when there is one already among others.
+pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        fill(&mut file, size.min(NEW), || ())
+    };
+    write().map_err(|source| Failure::File { verb: "make", path: path.to_owned(), source })?;
+    sync_folder(parent(path))
+}
+
+/// Opens a log.
+///
+/// # Errors
+/// [`Failure::Open`].
+pub(crate) fn open(path: &Path, access: Access) -> Result<DiskFile, Failure> {
+    Ok(DiskFile::open(path, access)?)
+}
+
+/// Makes a log longer, in a thread of its own. What was there when it was opened does not change.
+pub(crate) fn grow(path: PathBuf, size: u64) {
+    let lengthen = move || {
+        let Ok(mut file) = OpenOptions::new().append(true).open(&path) else { return };
+        let missing = file.metadata().map_or(0, |found| size.saturating_sub(found.len()));
+        #[expect(clippy::disallowed_methods, reason = "a thread of its own, for real files")]
+        let pause = || thread::sleep(PAUSE);
+        // A device cannot grow, and on a full disk the log stays as it is: it works all the same.
+        let _ = fill(&mut file, missing, pause);
+    };
+    thread::spawn(lengthen);
+}
+
+fn fill(file: &mut File, mut count: u64, pause: impl Fn()) -> io::Result<()> {
+    let zeros = vec![0; STEP];
+    while count > 0 {
+        let step = count.min(STEP as u64);
+        file.write_all(&zeros[..step as usize])?;
+        count -= step;
+        pause();
+    }
+    file.sync_all()
+}
