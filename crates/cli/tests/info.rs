@@ -26,7 +26,7 @@ fn programs_get_the_same_as_json() {
     let said = on("info", &volume, &["--json"]).good();
     let info: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
     assert_eq!(info["label"], "heart");
-    assert_eq!(info["policy"], "sync");
+    assert_eq!(info["policy"], "log");
     assert_eq!(info["size"], 16 << 20);
     assert_eq!(info["block_size"], 32_768);
     assert_eq!(info["files"], 1);

@@ -11,10 +11,10 @@ fn a_new_name_becomes_a_folder_with_settings_and_a_clean_disk() {
     let folder = Folder::new();
     let volume = folder.path("data");
     let said = on("mkfs", &volume, &["--size", "64M", "--label", "heart"]).good();
-    assert!(said.contains("64 MiB of UFS2") && said.contains("policy sync"), "{said}");
+    assert!(said.contains("64 MiB of UFS2") && said.contains("policy log"), "{said}");
     assert_clean(&volume.join("disk.img"));
     let settings = fs::read_to_string(volume.join("volume.toml")).expect("it was written");
-    assert!(settings.contains("policy = \"sync\""), "{settings}");
+    assert!(settings.contains("policy = \"log\""), "{settings}");
     assert!(on("info", &volume, &[]).good().contains("heart"));
 }
 
