@@ -5,6 +5,7 @@
 //! reads go to the device again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -13,6 +14,8 @@ use bytes::Bytes;
 pub struct Page {
     /// The bytes from the block's start on; at most a block.
     pub data: Bytes,
+    /// Those of them, as one stretch, that may differ from what is on the disk.
+    pub changed: Range<usize>,
     /// Whole blocks of disk that were set aside for it.
     pub reserved: u64,
 }
@@ -21,6 +24,29 @@ pub struct Page {
 #[derive(Debug, Default)]
 pub struct Pages {
     pages: BTreeMap<u64, Page>,
+}
+
+impl Page {
+    /// What has to be written of it.
+    pub fn content(&self) -> Content {
+        Content { data: self.data.clone(), changed: self.changed.clone() }
+    }
+}
+
+/// What a block is to hold.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// Its bytes from its start on; what is missing is zero.
+    pub data: Bytes,
+    /// Where, if the block stays where it is, they may differ from what is there.
+    pub changed: Range<usize>,
+}
+
+impl Content {
+    /// Of a block that is to be written as a whole.
+    pub fn whole(data: Bytes) -> Self {
+        Self { data, changed: 0..usize::MAX }
+    }
 }
 
 impl Pages {

@@ -18,6 +18,7 @@ use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
 use crate::map::{block_count, run_length};
+use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Chain, ChainLink, Intent, Update};
 
@@ -68,7 +69,7 @@ impl Ffs {
             let last = blocks - 1;
             let data = self.block_data(node, last).await?;
             if self.map().find(&node.dinode(), None, last).await? == 0 {
-                set.insert(last, data);
+                set.insert(last, Content::whole(data));
             }
         }
         let now = self.now();

@@ -12,6 +12,7 @@ use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::map::{block_count, run_length};
+use crate::pages::Content;
 use crate::update::{Budget, Intent, Update};
 
 /// Pages that land with one Update, so that Updates stay bounded.
@@ -38,7 +39,7 @@ impl Ffs {
                 .max(node.dinode().size.get());
             let set = blocks
                 .iter()
-                .filter_map(|&lbn| Some((lbn, node.pages.borrow().get(lbn)?.data.clone())))
+                .filter_map(|&lbn| Some((lbn, node.pages.borrow().get(lbn)?.content())))
                 .collect();
             let landed = self.land(node, set, size, Budget::Reserved, |_| ()).await;
             blocks.iter().for_each(|&lbn| self.drop_page(node, lbn));
@@ -87,8 +88,9 @@ impl Ffs {
         }
     }
 
-    /// Writes whole blocks of data, makes the file point at them and be `size` bytes long, all in
-    /// one Update. Never shortens a file.
+    /// Writes blocks of data, makes the file point at them and be `size` bytes long, all in one
+    /// Update. Of a block that stays where it is only those fragments are written that change.
+    /// Never shortens a file.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`]; then nothing changed but,
@@ -96,7 +98,7 @@ impl Ffs {
     pub(crate) async fn land(
         &self,
         node: &Rc<Node>,
-        mut set: BTreeMap<u64, Bytes>,
+        mut set: BTreeMap<u64, Content>,
         size: u64,
         budget: Budget,
         also: impl FnOnce(&mut crate::layout::Dinode),
@@ -108,10 +110,19 @@ impl Ffs {
             self.add_tail(node, &mut set, old_size, size).await?;
         }
         let mut payload = Payload::default();
-        for (&lbn, data) in &set {
-            let address = self.place(&mut update, node, lbn, old_size, size).await?;
-            let length = run_length(self.geometry(), size, lbn) * self.geometry().fragment_size;
-            payload.add(self.geometry().fragment_size, address, data, length as usize);
+        let fragment = self.geometry().fragment_size;
+        for (&lbn, content) in &set {
+            let place = self.place(&mut update, node, lbn, old_size, size).await?;
+            let length = run_length(self.geometry(), size, lbn) * fragment;
+            let part = match place {
+                Place::There(_) => content.changed.start..content.changed.end.min(length as usize),
+                Place::New(_) => 0..length as usize,
+            };
+            let first = part.start as u64 / fragment;
+            let end = (part.end as u64).div_ceil(fragment);
+            let data = content.data.slice(content.data.len().min((first * fragment) as usize)..);
+            let length = (end - first) * fragment;
+            payload.add(fragment, place.address() + first, &data, length as usize);
         }
         if !set.is_empty() {
             payload.write(self, &mut update).await?;
@@ -136,7 +147,7 @@ impl Ffs {
     async fn add_tail(
         &self,
         node: &Rc<Node>,
-        set: &mut BTreeMap<u64, Bytes>,
+        set: &mut BTreeMap<u64, Content>,
         old_size: u64,
         size: u64,
     ) -> Result<(), FsError> {
@@ -145,11 +156,13 @@ impl Ffs {
         let grows = run_length(geometry, size, tail) > run_length(geometry, old_size, tail);
         let ragged = !old_size.is_multiple_of(geometry.fragment_size);
         let hole = self.map().find(&node.dinode(), None, tail).await? == 0;
-        if !hole && (grows || ragged) && !set.contains_key(&tail) {
+        if let Some(content) = set.get_mut(&tail).filter(|_| !hole && (grows || ragged)) {
+            content.changed = 0..usize::MAX; // what lies behind the old end goes, too
+        } else if !hole && (grows || ragged) {
             // An unlanded page of the tail would do as well, but would land before its time.
             let start = tail * geometry.block_size;
             let (data, _) = self.read_landed(node, start, old_size - start).await?;
-            set.insert(tail, data);
+            set.insert(tail, Content::whole(data));
         }
         Ok(())
     }
@@ -192,27 +205,31 @@ impl Ffs {
         lbn: u64,
         old_size: u64,
         size: u64,
-    ) -> Result<u64, FsError> {
+    ) -> Result<Place, FsError> {
         let geometry = self.geometry();
         let map = self.map();
         let need = run_length(geometry, size, lbn);
         let here = map.find(&update.dinode(node), Some(update), lbn).await?;
         if here != 0 {
             let have = run_length(geometry, old_size, lbn);
-            if lbn >= block_count(geometry, old_size) || have >= need {
-                return Ok(here);
+            if lbn >= block_count(geometry, old_size) {
+                return Ok(Place::New(here));
+            }
+            if have >= need {
+                return Ok(Place::There(here));
             }
             if self.allocator.extend(update, here, have, need).await? {
                 let more = crate::map::sectors(geometry, need - have);
                 update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
-                return Ok(here);
+                return Ok(Place::New(here));
             }
-            return map.exchange(update, node, lbn, (here, have), need).await;
+            let moved = map.exchange(update, node, lbn, (here, have), need).await?;
+            return Ok(Place::New(moved));
         }
         let near = self.near(update, node, lbn).await?;
         let new = map.take(update, node, near, need).await?;
         map.set(update, node, lbn, new).await?;
-        Ok(new)
+        Ok(Place::New(new))
     }
 
     /// Behind the block before, unless the file has had its share of the group.
@@ -235,6 +252,23 @@ impl Ffs {
         }
         let behind = before + geometry.fragments_per_block;
         Ok(if before == 0 { home } else { Near::Fragment(behind) })
+    }
+}
+
+/// Where a block goes, by its first fragment.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Where it is.
+    There(u64),
+    /// Where what is on the disk is not its content, or not all of it.
+    New(u64),
+}
+
+impl Place {
+    fn address(self) -> u64 {
+        match self {
+            Self::There(address) | Self::New(address) => address,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::engine::Ffs;
 use crate::inode::{Node, Volatile};
 use crate::layout::{DIRECT_POINTERS, Dinode};
 use crate::map::depth;
-use crate::pages::Page;
+use crate::pages::{Content, Page};
 use crate::update::Budget;
 
 impl Ffs {
@@ -62,10 +62,10 @@ impl Ffs {
         // The first write behind the end also pays for an old last block that has to grow.
         let mut tail = u64::from(stretch.end > landed && node.size() <= landed);
         for lbn in stretch.blocks.clone() {
-            let data = self.merge(node, lbn, stretch).await?;
+            let Content { data, changed } = self.merge(node, lbn, stretch).await?;
             let follows = lbn > stretch.blocks.start;
             let need = self.page_reservation(node, lbn, follows).await? + std::mem::take(&mut tail);
-            pages.push((lbn, Page { data, reserved: need }));
+            pages.push((lbn, Page { data, changed, reserved: need }));
         }
         let all = pages.iter().map(|(_, page)| page.reserved).sum();
         self.allocator.reserve_blocks(all, privileged)?;
@@ -106,12 +106,12 @@ impl Ffs {
         node: &Rc<Node>,
         lbn: u64,
         stretch: &Stretch<'_>,
-    ) -> Result<Bytes, FsError> {
+    ) -> Result<Content, FsError> {
         let (start, new) = stretch.part(lbn);
         let (end, data) = (start + new.len(), stretch.data);
         let visible = node.size().saturating_sub(lbn * self.geometry().block_size);
         if start == 0 && end as u64 >= visible.min(self.geometry().block_size) {
-            return Ok(gather(data, new.start, new.len()));
+            return Ok(Content::whole(gather(data, new.start, new.len())));
         }
         let old = self.block_data(node, lbn).await?;
         let mut merged = block::Buffer::zeroed(end.max(old.len()));
@@ -121,7 +121,8 @@ impl Ffs {
             merged[at..at + piece.len()].copy_from_slice(&piece);
             at += piece.len();
         }
-        Ok(merged.freeze())
+        // What lies between the old end and the new data becomes zero.
+        Ok(Content { data: merged.freeze(), changed: start.min(old.len())..end })
     }
 
     /// Whole blocks to set aside so that landing this page cannot meet a full disk: its own and
@@ -151,7 +152,11 @@ impl Ffs {
     fn put_page(&self, node: &Node, lbn: u64, mut page: Page) {
         let mut pages = node.pages.borrow_mut();
         let old = pages.remove(lbn);
-        page.reserved += old.as_ref().map_or(0, |old| old.reserved);
+        if let Some(old) = &old {
+            page.reserved += old.reserved;
+            page.changed.start = page.changed.start.min(old.changed.start);
+            page.changed.end = page.changed.end.max(old.changed.end);
+        }
         let bytes = self.dirty_bytes.get() + page.data.len() as u64;
         self.dirty_bytes.set(bytes - old.map_or(0, |old| old.data.len() as u64));
         pages.insert(lbn, page);

@@ -1,0 +1,162 @@
+//! What a reply costs under policy `log`: flushes and through-writes, counted on real files.
+//!
+//! Time stands still here, so the sync never begins by itself: every flush that is counted is one
+//! that a reply waits for.
+
+mod common;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use block::file::{DiskFile, FileDevice};
+use block::{BlockDevice, Buffer, Durability, Geometry, Io};
+use bytes::Bytes;
+use common::volume::Volume;
+use common::{Seeded, World};
+use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::{OpenOptions, open_with_log};
+use futures::future::join_all;
+use namespace::Namespace;
+use runtime::Timestamp;
+use vfs::{Credentials, FileSystem, Stability};
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+
+/// A device that counts what makes something durable.
+struct Counted {
+    below: FileDevice,
+    barriers: Rc<Cell<u64>>,
+    path: PathBuf,
+}
+
+impl Counted {
+    fn new(name: &str, size: u64, barriers: &Rc<Cell<u64>>) -> Rc<Self> {
+        let name = format!("ffs-costs-{}-{name}.img", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let file = DiskFile::create(&path, size).expect("a file in the temporary directory");
+        Rc::new(Self { below: FileDevice::new(file), barriers: barriers.clone(), path })
+    }
+
+    fn count(&self) {
+        self.barriers.set(self.barriers.get() + 1);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl BlockDevice for Counted {
+    fn geometry(&self) -> Geometry {
+        self.below.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.below.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        if durability == Durability::Through {
+            self.count();
+        }
+        self.below.write(offset, data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.count();
+        self.below.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.below.discard(offset, length)
+    }
+
+    fn close(&self) -> Io<()> {
+        self.below.close()
+    }
+}
+
+/// A volume with a log, and what counts its barriers. A file is there already, so that nothing has
+/// to be prepared any more.
+fn with_volume(name: &str, test: impl AsyncFnOnce(&Volume, &Cell<u64>)) {
+    let barriers = Rc::new(Cell::new(0));
+    let disk = Counted::new(&format!("{name}-disk"), 256 << 20, &barriers);
+    let log = Counted::new(&format!("{name}-log"), 32 << 20, &barriers);
+    let world = World::new(1);
+    world.run(async {
+        let random = Seeded::new(7);
+        mkfs(&*disk, &MkfsOptions::default(), &random, NOW).await.expect("the disk holds it");
+        let options = OpenOptions::default();
+        let opened = open_with_log(disk, Some(log), world.runtime(), &options, &mut |_| ()).await;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let volume = Volume { files: Namespace::new(engine), root: Credentials::root() };
+        volume.create(volume.files.root(), "first").await.expect("new");
+        test(&volume, &barriers).await;
+        volume.files.shutdown().await.expect("a clean stop");
+    });
+}
+
+/// How many barriers something costs.
+async fn cost(barriers: &Cell<u64>, work: impl Future<Output = ()>) -> u64 {
+    let before = barriers.get();
+    work.await;
+    barriers.get() - before
+}
+
+#[test]
+fn one_at_a_time_costs_one_barrier_or_two() {
+    with_volume("single", async |volume, barriers| {
+        let root = volume.files.root();
+        let made = cost(barriers, async {
+            volume.create(root, "file").await.expect("new");
+        });
+        assert_eq!(made.await, 1, "CREATE");
+        let id = volume.lookup(root, "file").await.expect("it was made");
+        let write = |offset: u64, length: usize, stability| async move {
+            volume.write(id, offset, vec![0xa5; length], stability).await.expect("there is room");
+        };
+        let small = cost(barriers, write(0, 1024, Stability::FileSync)).await;
+        assert_eq!(small, 1, "1 KiB to a new file: it rides in the entry");
+        let large = cost(barriers, write(0, 1 << 20, Stability::FileSync)).await;
+        assert_eq!(large / 8, 0, "1 MiB of new blocks");
+        let aligned = cost(barriers, write(64 << 10, 8 << 10, Stability::FileSync)).await;
+        assert_eq!(aligned, 1, "an aligned overwrite of 8 KiB rides in the entry");
+        let direct = cost(barriers, write(0, 64 << 10, Stability::FileSync)).await;
+        assert_eq!(direct, 2, "an overwrite of 64 KiB: a flush, and the entry");
+        let new_blocks = cost(barriers, write(1 << 20, 64 << 10, Stability::FileSync)).await;
+        assert_eq!(new_blocks, 2, "new blocks: a flush, and the entry");
+        let unstable = cost(barriers, write(0, 64 << 10, Stability::Unstable)).await;
+        assert_eq!(unstable, 0, "UNSTABLE");
+        let commit = cost(barriers, async {
+            volume.commit(id).await.expect("it lands");
+        });
+        assert_eq!(commit.await, 2, "COMMIT: a flush, and the entry");
+        let removed = cost(barriers, async {
+            volume.remove(root, "first").await.expect("it is there");
+        });
+        assert_eq!(removed.await, 1, "REMOVE");
+    });
+}
+
+#[test]
+fn many_at_a_time_share_their_barriers() {
+    with_volume("many", async |volume, barriers| {
+        let root = volume.files.root();
+        let rounds = 20;
+        let all = cost(barriers, async {
+            for round in 0..rounds {
+                let made = (0..32).map(|index| async move {
+                    volume.create(root, &format!("f-{round}-{index}")).await.expect("new");
+                });
+                join_all(made).await;
+            }
+        });
+        let (all, creates) = (all.await, rounds * 32);
+        println!("{creates} CREATEs, 32 at a time in one directory: {all} barriers");
+        assert!(all * 8 <= creates, "{all} barriers for {creates} CREATEs");
+    });
+}
