@@ -5,66 +5,128 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Parser, Subcommand};
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use torture::campaign::{Options, Outcome, sequences};
 use torture::explore::Counts;
 
-/// Cuts the power at every write, in every way, and judges what comes back.
+/// A word, what it does, and the function that does it.
+type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
+
+/// Every campaign.
+const CAMPAIGNS: &[Campaign] = &[
+    ("seq1", "all workloads of one operation, cut at every write", sequences::singles),
+    ("seq2", "all workloads of two operations, cut at every write", sequences::pairs),
+];
+
+/// The word for all of them, one after the other.
+const ALL: &str = "all";
+
+/// Breaks the disk, the power and the network under a server, and judges what comes of it.
 #[derive(Debug, Parser)]
-#[command(name = "duramen-torture", version, disable_help_subcommand = true)]
+#[command(name = "duramen-torture", version, after_help = campaigns())]
 struct Arguments {
-    #[command(subcommand)]
-    campaign: Campaign,
+    /// Which campaign; all of them without
+    #[arg(default_value = ALL, value_parser = PossibleValuesParser::new(words()))]
+    campaign: String,
     /// End with one line of JSON
-    #[arg(long, global = true)]
+    #[arg(long)]
     json: bool,
     /// Everything, and not a sample
-    #[arg(long, global = true)]
+    #[arg(long)]
     full: bool,
     /// How many threads
-    #[arg(long, global = true, default_value_t = 2)]
+    #[arg(long, default_value_t = 2)]
     threads: usize,
     /// From which random choices follow
-    #[arg(long, global = true, default_value_t = 1)]
+    #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-#[derive(Debug, Subcommand)]
-enum Campaign {
-    /// All workloads of one operation
-    Seq1,
-    /// All workloads of two operations, one after the other and both at once
-    Seq2,
+/// What one campaign did, and how long it took.
+struct Run {
+    word: &'static str,
+    outcome: Outcome,
+    seconds: f64,
+}
+
+fn words() -> Vec<&'static str> {
+    CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL]).collect()
+}
+
+/// The campaigns, for whoever asks for help.
+fn campaigns() -> String {
+    let lines = CAMPAIGNS.iter().map(|(word, about, _)| format!("  {word:<12} {about}\n"));
+    format!("Campaigns:\n{}", lines.collect::<String>())
 }
 
 fn main() -> ExitCode {
     let Arguments { campaign, json, full, threads, seed } = Arguments::parse();
     let options = Options { full, threads, seed };
-    #[expect(clippy::disallowed_methods, reason = "how long a person waited")]
-    let start = Instant::now();
-    let outcome = match campaign {
-        Campaign::Seq1 => sequences::singles(&options),
-        Campaign::Seq2 => sequences::pairs(&options),
-    };
-    report(&outcome, start.elapsed().as_secs_f64(), json);
-    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let mut runs = Vec::new();
+    for (word, _, function) in CAMPAIGNS {
+        if campaign == ALL || campaign == *word {
+            runs.push(run(word, *function, &options));
+        }
+    }
+    table(&runs);
+    if json {
+        println!("{}", as_json(&runs));
+    }
+    let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
+    let found = violations > 0 || runs.iter().any(|run| !run.outcome.violations.is_empty());
+    if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn report(outcome: &Outcome, seconds: f64, json: bool) {
+fn run(word: &'static str, function: fn(&Options) -> Outcome, options: &Options) -> Run {
+    #[expect(clippy::disallowed_methods, reason = "how long a person waited")]
+    let start = Instant::now();
+    let outcome = function(options);
+    let seconds = start.elapsed().as_secs_f64();
     for line in outcome.violations.iter().chain(&outcome.remarks) {
-        println!("{line}");
+        println!("{word}: {line}");
     }
-    let Counts { workloads, states, images, violations } = outcome.counts;
-    let rate = states as f64 / seconds.max(0.001);
-    if json {
+    Run { word, outcome, seconds }
+}
+
+impl Run {
+    fn states_per_second(&self) -> f64 {
+        self.outcome.counts.states as f64 / self.seconds.max(0.001)
+    }
+}
+
+fn table(runs: &[Run]) {
+    println!(
+        "{:<12} {:>10} {:>12} {:>12} {:>10} {:>10} {:>8}",
+        "campaign", "workloads", "states", "images", "violations", "states/s", "seconds"
+    );
+    for run in runs {
+        let Counts { workloads, states, images, violations } = run.outcome.counts;
         println!(
-            "{{\"workloads\":{workloads},\"states\":{states},\"images\":{images},\
-             \"violations\":{violations},\"states_per_s\":{rate:.0}}}"
+            "{:<12} {workloads:>10} {states:>12} {images:>12} {violations:>10} {:>10.0} {:>8.0}",
+            run.word,
+            run.states_per_second(),
+            run.seconds
         );
-    } else {
-        println!(
-            "{workloads} workloads, {states} states, {images} images: {violations} violations, \
-             {rate:.0} states/s"
-        );
+    }
+}
+
+/// One object for each campaign, in a list if there are several.
+fn as_json(runs: &[Run]) -> String {
+    let objects = runs.iter().map(|run| {
+        let Counts { workloads, states, images, violations } = run.outcome.counts;
+        format!(
+            "{{\"campaign\":\"{}\",\"workloads\":{workloads},\"states\":{states},\
+             \"images\":{images},\"violations\":{violations},\"states_per_s\":{:.0},\
+             \"seconds\":{:.1}}}",
+            run.word,
+            run.states_per_second(),
+            run.seconds
+        )
+    });
+    let objects: Vec<String> = objects.collect();
+    match &objects[..] {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(",")),
     }
 }
