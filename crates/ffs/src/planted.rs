@@ -53,6 +53,16 @@ pub enum Bug {
     LateLandings,
     /// A replay leaves the summary rows as they were.
     StaleRows,
+    /// A flush that fails counts as one that succeeds.
+    IgnoredFlushErrors,
+    /// Data whose write fails counts as written.
+    ForgottenPayloadErrors,
+    /// The write verifier stays when data is lost.
+    KeptVerifier,
+    /// A volume that has stopped goes on answering.
+    ServingOn,
+    /// A write leaves the change time as it was.
+    StaleChangeTimes,
 }
 
 thread_local! {

@@ -13,6 +13,7 @@ use crate::inode::{Node, Volatile};
 use crate::layout::{DIRECT_POINTERS, Dinode};
 use crate::map::depth;
 use crate::pages::{Content, Page};
+use crate::planted::{Bug, is_planted};
 use crate::update::Budget;
 
 impl Ffs {
@@ -41,7 +42,9 @@ impl Ffs {
         }
         let size = node.size().max(stretch.end);
         let now = self.now();
-        node.volatile.set(Some(Volatile { size, mtime: now, ctime: now }));
+        let stale = is_planted(Bug::StaleChangeTimes);
+        let ctime = if stale { node.attributes().ctime } else { now };
+        node.volatile.set(Some(Volatile { size, mtime: now, ctime }));
         self.dirty_nodes.borrow_mut().insert(node.ino, node.clone());
         if stability == Stability::Unstable && self.dirty_bytes.get() <= self.dirty_limit {
             return Ok(Stability::Unstable);
