@@ -142,6 +142,25 @@ macro_rules! procedures {
             }
         }
 
+        impl Request {
+            /// What is called.
+            pub fn target(&self) -> Target {
+                match self {
+                    $(Self::$name(_) => Target { program: $program, procedure: $number },)+
+                }
+            }
+
+            /// The bytes of its arguments.
+            ///
+            /// # Panics
+            /// When the protocol has no such arguments.
+            pub fn encode(&self) -> Bytes {
+                match self {
+                    $(Self::$name(arguments) => packed(arguments),)+
+                }
+            }
+        }
+
         impl Response {
             /// Reads results; `None` when they are not of this procedure.
             pub fn decode(target: Target, bytes: &[u8]) -> Option<Self> {

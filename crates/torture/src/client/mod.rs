@@ -169,6 +169,11 @@ impl Client {
         (id, results)
     }
 
+    /// Makes a call with arguments that are encoded already, of whatever kind.
+    pub async fn raw_call(&self, target: Target, arguments: Bytes) -> Answer {
+        self.0.answer_to(target, arguments).await.1
+    }
+
     /// The handle of a volume's root.
     ///
     /// # Errors

@@ -1,0 +1,187 @@
+//! Random operations against a reference file system: the replies are the same.
+//!
+//! Calls of all 22 procedures, of four users, go as RPC through the whole server and to a tree in
+//! memory ([`tree`], [`verbs`], [`rights`]) that was written from RFC 1813 and the manual pages,
+//! not from the engine. Status, attributes, both sides of every change, bytes, names and ends are
+//! compared. Now and then the server is stopped and started, and everything is looked at; at the
+//! end of each world the checker looks at the disk.
+//!
+//! # Where the server may choose
+//! * Among several reasons to refuse a call: any of them.
+//! * The order of a listing and its cookies: see [`listing`].
+//! * The size of a directory, `used`, file numbers and handles: see [`attributes`].
+//! * The very time that it calls *now*: some moment of the call; see [`stamp`].
+//! * Attributes along with a refusal may be missing. Along with a success they may not, although
+//!   the protocol would allow it: clients ask again for what is missing.
+//! * Where the protocol asks a RENAME for NFS3ERR_EXIST, the word of rename(2) will do: every
+//!   client hands the status on to a program.
+//!
+//! # Not here
+//! A full disk (the space tests of the engine), calls side by side (campaign `concurrent`), and
+//! crashes (all the others).
+//!
+//! # A failure
+//! ends its world. The run is repeated without as many of its steps as can be, and what is left is
+//! printed, with the line that repeats it.
+
+pub(super) mod attributes;
+pub(super) mod content;
+mod generate;
+pub(super) mod judge;
+mod judge_names;
+mod listing;
+pub(super) mod reference;
+mod rights;
+pub(super) mod session;
+mod shrink;
+pub(super) mod stamp;
+pub(super) mod step;
+#[cfg(test)]
+mod tests;
+pub(super) mod tree;
+mod verbs;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use sim::Prng;
+
+use super::{Options, Outcome, in_threads};
+use crate::explore::Counts;
+use crate::world::WorldOptions;
+use generate::Generator;
+use session::{Session, Statuses, users};
+use step::Step;
+
+/// Steps of one world.
+const STEPS: usize = 2000;
+/// Worlds of the full form, and of the short one.
+const WORLDS: (u64, u64) = (500, 10);
+/// Names the steps of a world that are to be repeated: `SEED:STEP,STEP,...`.
+const VARIABLE: &str = "DURAMEN_CONFORMANCE";
+
+/// Where the two sides came apart.
+struct Mismatch {
+    /// The step after which, or none at the very end.
+    steps: Vec<Step>,
+    reason: String,
+}
+
+fn options() -> WorldOptions {
+    WorldOptions { size: 64 << 20, ..WorldOptions::default() }
+}
+
+/// Random operations against the reference.
+pub fn random(options: &Options) -> Outcome {
+    if let Ok(text) = std::env::var(VARIABLE) {
+        return repeat(&text);
+    }
+    let worlds = if options.full { WORLDS.0 } else { WORLDS.1 };
+    let threads = options.threads.max(1) as u64;
+    let first = options.seed.wrapping_mul(1_000_000);
+    let parts = (0..threads).map(|part| (part..worlds).step_by(threads as usize));
+    let all = Mutex::new(Statuses::new());
+    let mut outcome = in_threads(parts.collect(), |part| {
+        let mut statuses = Statuses::new();
+        let worlds = part.map(|index| world_with(first.wrapping_add(index), &mut statuses));
+        let outcome = worlds.fold(Outcome::default(), Outcome::plus);
+        let mut all = all.lock().expect("nothing panics while it holds this");
+        for (key, count) in statuses {
+            *all.entry(key).or_default() += count;
+        }
+        outcome
+    });
+    let all = all.into_inner().expect("nothing panics while it holds this");
+    let refusals: u64 = all.iter().filter(|((_, status), _)| *status != 0).map(|(_, n)| n).sum();
+    let answers: u64 = all.values().sum();
+    outcome.remarks.push(format!(
+        "{answers} answers, {refusals} of them refusals; {} pairs of a procedure and a status",
+        all.len()
+    ));
+    outcome
+}
+
+/// One world: its steps, and if they fail the fewest that do.
+pub fn world(seed: u64) -> Outcome {
+    world_with(seed, &mut Statuses::new())
+}
+
+fn world_with(seed: u64, statuses: &mut Statuses) -> Outcome {
+    let outcome = |steps: usize, violations: Vec<String>| {
+        let (workloads, states, images) = (1, steps as u64, 1);
+        let counts = Counts { workloads, states, images, violations: violations.len() as u64 };
+        Outcome { counts, violations, remarks: Vec::new() }
+    };
+    match guarded(|steps| generated(seed, steps, statuses)) {
+        Ok(()) => outcome(STEPS, Vec::new()),
+        Err(found) => {
+            let steps = found.steps.len();
+            let fewest = shrink::shrink(found, |steps| replayed(seed, steps));
+            outcome(steps, vec![describe(seed, &fewest)])
+        }
+    }
+}
+
+/// Draws steps and does them.
+fn generated(seed: u64, done: &mut Vec<Step>, statuses: &mut Statuses) -> Result<(), String> {
+    let mut session = Session::new(seed, options(), users())?;
+    let prng = &mut Prng::new(seed ^ 0x5eed);
+    for number in 1..=STEPS {
+        let step = Generator { prng, reference: &session.reference }.step(number);
+        done.push(step.clone());
+        session.perform(&step)?;
+    }
+    session.look()?;
+    for (key, count) in &session.statuses {
+        *statuses.entry(*key).or_default() += count;
+    }
+    session.finish()
+}
+
+/// Does steps that were drawn before.
+fn replayed(seed: u64, steps: &[Step]) -> Result<(), Mismatch> {
+    guarded(|done| {
+        let mut session = Session::new(seed, options(), users())?;
+        for step in steps {
+            done.push(step.clone());
+            session.perform(step)?;
+        }
+        session.look()?;
+        session.finish()
+    })
+}
+
+/// Notes the steps that were done until something failed or panicked.
+fn guarded(run: impl FnOnce(&mut Vec<Step>) -> Result<(), String>) -> Result<(), Mismatch> {
+    let mut steps = Vec::new();
+    let result = catch_unwind(AssertUnwindSafe(|| run(&mut steps)));
+    let reason = match result {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(reason)) => reason,
+        Err(panic) => format!("a panic: {}", super::message(&*panic)),
+    };
+    Err(Mismatch { steps, reason })
+}
+
+fn describe(seed: u64, found: &Mismatch) -> String {
+    let numbers: Vec<String> = found.steps.iter().map(|step| step.number.to_string()).collect();
+    let steps: String = found.steps.iter().map(|step| format!("\n    {step}")).collect();
+    format!(
+        "{}; {VARIABLE}={seed}:{} cargo xtask torture conformance{steps}",
+        found.reason,
+        numbers.join(",")
+    )
+}
+
+/// Repeats some steps of a world.
+fn repeat(text: &str) -> Outcome {
+    let (seed, numbers) = text.split_once(':').expect("SEED:STEP,STEP,...");
+    let seed = seed.parse().expect("a seed is a number");
+    let numbers: Vec<usize> =
+        numbers.split(',').map(|number| number.parse().expect("a step is a number")).collect();
+    let mut drawn = Vec::new();
+    let _ = catch_unwind(AssertUnwindSafe(|| generated(seed, &mut drawn, &mut Statuses::new())));
+    drawn.retain(|step| numbers.contains(&step.number));
+    let violations = replayed(seed, &drawn).err().map(|found| describe(seed, &found));
+    Outcome { violations: violations.into_iter().collect(), ..Outcome::default() }
+}

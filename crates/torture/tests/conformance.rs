@@ -1,0 +1,26 @@
+//! Random operations give the replies that a reference gives. `duramen-torture conformance --full`
+//! does a million.
+
+use torture::campaign::conformance;
+
+#[test]
+fn random_operations_are_answered_as_by_the_reference() {
+    for seed in 0..2 {
+        let outcome = conformance::world(seed);
+        assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+        assert_eq!(outcome.counts.states, 2000);
+    }
+}
+
+/// Every bug shows in some reply, or in what the checker says of the disk.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn an_engine_that_errs_is_found_out() {
+    use ffs::planted::{Bug, plant};
+    for bug in [Bug::LeakedFragments, Bug::StaleChangeTimes] {
+        plant(Some(bug));
+        let outcome = conformance::world(3);
+        plant(None);
+        assert!(!outcome.violations.is_empty(), "{bug:?}");
+    }
+}
