@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use torture::campaign::{Options, Outcome, conformance, sequences};
+use torture::campaign::{Options, Outcome, conformance, faults, sequences};
 use torture::explore::Counts;
 
 /// A word, what it does, and the function that does it.
@@ -17,6 +17,7 @@ type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
 const CAMPAIGNS: &[Campaign] = &[
     ("seq1", "all workloads of one operation, cut at every write", sequences::singles),
     ("seq2", "all workloads of two operations, cut at every write", sequences::pairs),
+    ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
     ("conformance", "random operations, compared with a reference", conformance::random),
 ];
 

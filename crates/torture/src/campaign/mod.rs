@@ -5,6 +5,7 @@
 //! afford, and a full one, in which the numbers of the whole are reached.
 
 pub mod conformance;
+pub mod faults;
 pub mod sequences;
 
 use std::thread;

@@ -25,6 +25,7 @@
 //! printed, with the line that repeats it.
 
 pub(super) mod attributes;
+mod carry_out;
 pub(super) mod content;
 mod generate;
 pub(super) mod judge;

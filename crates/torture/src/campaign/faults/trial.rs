@@ -1,0 +1,381 @@
+//! One run of the trace with one fault in it, and what is said about it.
+
+use std::time::Duration;
+
+use block::Verb;
+use ffs::OpenOptions;
+use ffs::check::{CheckOptions, check};
+use ffs::mkfs::MkfsOptions;
+use nfs3_types::nfs3::{Nfs3Result, nfsstat3};
+use sim::{Counters, Disk, Effect, Executor, Image, Persistence};
+
+use super::super::conformance::judge::Verdict;
+use super::super::conformance::session::{Reply, Session, is_well, users};
+use super::super::conformance::stamp::Stamp;
+use super::super::conformance::step::{Act, Object, Step};
+use super::witness::{Fault, Looked, Witness};
+use super::workload;
+use crate::protocol::Response;
+use crate::world::{Status, WorldOptions};
+
+/// More virtual time than anything may take.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// More than any file of the trace is long, in bytes.
+const LONGEST: u32 = 1 << 20;
+const ROOT: Object = Object::Of(0);
+
+/// When a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// While the trace runs.
+    Trace,
+    /// While the server comes back after the power went at the end of the trace.
+    Return,
+}
+
+/// A fault and where it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Strike {
+    pub(super) phase: Phase,
+    pub(super) verb: Verb,
+    /// Which call of the verb, from 1.
+    pub(super) nth: u64,
+    pub(super) effect: Effect,
+    pub(super) persistence: Persistence,
+}
+
+/// How much can be asked of a server that meets a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is told, and must tell, or hide it with success.
+    Told,
+    /// It is late, and nothing else.
+    Late,
+    /// It is not told.
+    Untold,
+    /// It never hears of the call again.
+    Silent,
+}
+
+impl Strike {
+    pub(super) fn kind(&self) -> Kind {
+        match self.effect {
+            Effect::Eio | Effect::NoSpace | Effect::Short { .. } | Effect::Dead => Kind::Told,
+            Effect::Slow(_) => Kind::Late,
+            Effect::Lost | Effect::Misdirected { .. } | Effect::Rot { .. } => Kind::Untold,
+            Effect::Silent => Kind::Silent,
+        }
+    }
+
+    fn fault(&self) -> sim::Fault {
+        sim::Fault::on(self.verb, self.effect).nth(self.nth).lasting(self.persistence)
+    }
+}
+
+/// How often each verb was called.
+pub(super) fn count(counters: &Counters, verb: Verb) -> u64 {
+    match verb {
+        Verb::Read => counters.reads,
+        Verb::Write => counters.writes,
+        Verb::Flush => counters.flushes,
+        Verb::Discard => counters.discards,
+    }
+}
+
+fn options() -> WorldOptions {
+    let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
+    // Too little memory for the metadata, so that it is read again and again.
+    let open = OpenOptions { cache_bytes: 96 << 10, ..OpenOptions::default() };
+    WorldOptions { size: 16 << 20, mkfs, open, ..WorldOptions::default() }
+}
+
+/// A server on which the trace is about to begin.
+fn begin(seed: u64) -> Result<Session, String> {
+    let superuser = users().into_iter().take(1).collect();
+    let mut session = Session::new(seed, options(), superuser)?;
+    for step in workload::before() {
+        session.perform(&step).map_err(|reason| format!("{step}: {reason}"))?;
+    }
+    Ok(session)
+}
+
+/// How often the disk is called: by the trace, and by the return after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calls {
+    pub(super) trace: Counters,
+    pub(super) back: Counters,
+}
+
+/// The trace without a fault.
+pub(super) fn healthy(seed: u64) -> Result<Calls, String> {
+    let mut trial = Trial::new(seed, None)?;
+    trial.trace()?;
+    let trace = trial.calls();
+    trial.session.world.crash();
+    trial.witness.lose_power();
+    trial.start()?;
+    let back = trial.session.world.disk().counters();
+    trial.come_back()?;
+    Ok(Calls { trace, back })
+}
+
+/// The trace with a fault.
+pub(super) fn run(seed: u64, strike: &Strike) -> Verdict {
+    let mut trial = Trial::new(seed, Some(*strike))?;
+    match (strike.phase, strike.kind()) {
+        (Phase::Return, _) => trial.troubled_return(strike),
+        (Phase::Trace, Kind::Told | Kind::Late) => trial.judged(),
+        (Phase::Trace, Kind::Silent) => trial.silent(),
+        (Phase::Trace, Kind::Untold) => trial.unjudged(),
+    }
+}
+
+struct Trial {
+    session: Session,
+    witness: Witness,
+    before: Counters,
+    /// The fault of the trace, if there is one.
+    strike: Option<Strike>,
+    /// Data that nobody may lose in silence was being written when the fault struck, and the
+    /// caller was told of an error.
+    lost_data: bool,
+}
+
+impl Trial {
+    fn new(seed: u64, strike: Option<Strike>) -> Result<Self, String> {
+        let session = begin(seed)?;
+        let before = session.world.disk().counters();
+        let strike = strike.filter(|strike| strike.phase == Phase::Trace);
+        if let Some(strike) = &strike {
+            session.world.disk().inject(strike.fault());
+        }
+        let witness = Witness::new(session.reference.clone());
+        Ok(Self { session, witness, before, strike, lost_data: false })
+    }
+
+    /// How often the trace has called the disk.
+    fn calls(&self) -> Counters {
+        self.session.world.disk().counters().since(&self.before)
+    }
+
+    /// Whether the fault has struck, and may show.
+    fn fault(&self) -> Fault {
+        let struck = |strike: &&Strike| count(&self.calls(), strike.verb) >= strike.nth;
+        match self.strike.as_ref().filter(|one| one.kind() != Kind::Late).filter(struck) {
+            None => Fault::None,
+            Some(Strike { verb: Verb::Read, .. }) => Fault::Read,
+            Some(_) => Fault::Write,
+        }
+    }
+
+    /// The trace.
+    fn trace(&mut self) -> Verdict {
+        for step in workload::operations() {
+            self.step(&step).map_err(|reason| format!("{step}: {reason}"))?;
+        }
+        Ok(())
+    }
+
+    /// The return meets a fault: it fails or it does not, and when the power has gone once more,
+    /// the next one is as if nothing had been.
+    fn troubled_return(&mut self, strike: &Strike) -> Verdict {
+        self.trace()?;
+        self.session.world.crash();
+        self.witness.lose_power();
+        self.session.world.disk().inject(strike.fault());
+        self.session.world.start();
+        let status = self.session.world.run_for(PATIENCE, self.session.world.serving());
+        status.ok_or("a return with a fault never ends")?;
+        self.session.world.disk().heal();
+        self.session.world.crash();
+        self.start()?;
+        self.come_back()
+    }
+
+    fn start(&mut self) -> Verdict {
+        self.session.world.start();
+        let world = &self.session.world;
+        match world.run_for(PATIENCE, world.serving()) {
+            Some(Status::Serving) => Ok(()),
+            _ => Err(format!("it does not come back: {:?}", world.failure())),
+        }
+    }
+
+    /// Makes a call; nothing if there is nothing to call it with.
+    fn ask(&mut self, step: &Step) -> Result<Option<Reply>, String> {
+        let request = self.witness.states[0].reference.request(step);
+        self.session.ask_for(step, request)
+    }
+
+    fn ask_about(&mut self, act: Act) -> Result<Option<Reply>, String> {
+        self.ask(&Step { number: usize::MAX, user: 0, act })
+    }
+
+    /// A fault that the server is told of: it must not lie.
+    fn judged(&mut self) -> Verdict {
+        self.trace()?;
+        self.check_signal()?;
+        self.session.world.disk().heal();
+        self.session.world.crash();
+        self.witness.lose_power();
+        self.start()?;
+        self.come_back()
+    }
+
+    fn step(&mut self, step: &Step) -> Verdict {
+        let was_struck = self.fault() != Fault::None;
+        let Some(reply) = self.ask(step)? else { return Ok(()) };
+        let fault = self.fault();
+        self.witness.hear(step, &reply, fault)?;
+        let failed = reply.status() == Some(nfsstat3::NFS3ERR_IO);
+        if fault == Fault::Write && !self.witness.stopped && (failed || !was_struck) {
+            self.witness.stopped = self.has_stopped()?;
+        }
+        let writes = matches!(step.act, Act::Write(..) | Act::Commit(..));
+        self.lost_data |= !was_struck && failed && fault == Fault::Write && writes;
+        self.look_at_unsure()
+    }
+
+    /// Whether the volume answers nothing any more. The root directory is always in memory.
+    fn has_stopped(&mut self) -> Result<bool, String> {
+        let reply = self.ask_about(Act::Getattr(ROOT))?.ok_or("the root has a handle")?;
+        Ok(reply.status() == Some(nfsstat3::NFS3ERR_IO))
+    }
+
+    fn look_at_unsure(&mut self) -> Verdict {
+        if self.witness.stopped {
+            return Ok(());
+        }
+        for slot in self.witness.unsure() {
+            let Some(attributes) = self.ask_about(Act::Getattr(Object::Of(slot)))? else {
+                continue;
+            };
+            let data = self.ask_about(Act::Read(Object::Of(slot), 0, LONGEST))?;
+            let data = data.ok_or("it had a handle")?;
+            let gone = attributes.status() == Some(nfsstat3::NFS3ERR_STALE);
+            // Attributes of after the read, for it changes the access time.
+            let seen = match (attributes.response, data.response) {
+                (Response::Getattr(Nfs3Result::Ok(one)), Response::Read(Nfs3Result::Ok(two))) => {
+                    Some((one.obj_attributes, two.data.to_vec()))
+                }
+                _ if gone => None,
+                _ => continue, // it cannot be read now
+            };
+            self.witness.look(&Looked { slot, seen })?;
+            for state in &mut self.witness.states {
+                if let Some(node) = state.reference.node(slot) {
+                    state.reference.tree.nodes[node].atime = ANY_TIME;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was lost was said to all whom it concerns: by stopping, by another write verifier, or,
+    /// where no data was lost, by an error. A flush that failed leaves only the first.
+    fn check_signal(&mut self) -> Verdict {
+        if self.fault() != Fault::Write {
+            return Ok(());
+        }
+        let stopped = self.has_stopped()?;
+        if stopped {
+            return Ok(());
+        }
+        if self.strike.is_some_and(|strike| strike.verb == Verb::Flush) {
+            return Err("a flush failed, and the volume goes on".into());
+        }
+        let file = workload::bystanders().next().expect("there are some");
+        let step = Step { number: usize::MAX, user: 0, act: Act::Commit(Object::Of(file), 0, 0) };
+        let reply = self.ask(&step)?.ok_or("a bystander has a handle")?;
+        self.witness.hear(&step, &reply, Fault::Write)?;
+        self.look_at_unsure()?;
+        match self.witness.rotated {
+            true => Ok(()),
+            false if self.lost_data => Err("data was lost, and the verifier stays".into()),
+            false if self.witness.told => Ok(()),
+            false => Err("a write failed, and nobody was told".into()),
+        }
+    }
+
+    /// The server is back: everything is as one of the states has it, and the disk is well.
+    fn come_back(&mut self) -> Verdict {
+        self.look_at_unsure()?;
+        if !self.witness.unsure().is_empty() {
+            return Err("a file cannot be looked at".into());
+        }
+        let mut last = String::new();
+        for state in std::mem::take(&mut self.witness.states) {
+            self.session.reference = state.reference;
+            match self.session.look() {
+                Ok(_) => return self.session.finish(),
+                Err(reason) => last = reason,
+            }
+        }
+        Err(format!("after the return: {last}"))
+    }
+
+    /// A disk that never answers a call: so may the server. What it did say must hold.
+    fn silent(&mut self) -> Verdict {
+        for step in workload::operations() {
+            match self.ask(&step) {
+                Ok(Some(reply)) => self.witness.hear(&step, &reply, Fault::None)?,
+                Ok(None) => {}
+                Err(_) => {
+                    let now = self.session.now();
+                    self.witness.fail_unanswered(&step, (now, now))?;
+                    break;
+                }
+            }
+        }
+        self.session.world.crash();
+        self.witness.lose_power();
+        self.start()?;
+        self.come_back()
+    }
+
+    /// A fault that nobody is told of: whatever is said, the server lives, the disk can be
+    /// repaired, and files that nobody touched are as they were.
+    fn unjudged(&mut self) -> Verdict {
+        for step in workload::operations() {
+            let Some(reply) = self.ask(&step)? else { continue };
+            let state = &mut self.witness.states[0];
+            let _ = state.reference.judge(&step, &reply.response, reply.window);
+            state.reference.tree.settle(reply.window.0, reply.window.1);
+        }
+        self.session.world.disk().heal();
+        self.session.world.crash();
+        self.session.world.start();
+        let status = self.session.world.run_for(PATIENCE, self.session.world.serving());
+        match status {
+            Some(Status::Serving) => {}
+            Some(_) => {
+                let repaired = repair(self.session.world.disk().contents())?;
+                self.session.world.crash_to(|_| repaired);
+                self.start()?;
+            }
+            None => return Err("it never comes back".into()),
+        }
+        for slot in workload::bystanders() {
+            let step =
+                Step { number: usize::MAX, user: 0, act: Act::Read(Object::Of(slot), 0, LONGEST) };
+            let node = self.session.reference.node(slot).expect("it was made");
+            self.session.reference.tree.nodes[node].atime = ANY_TIME;
+            self.session.perform(&step).map_err(|reason| format!("bystander: {reason}"))?;
+        }
+        self.session.finish()
+    }
+}
+
+const ANY_TIME: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
+
+/// The disk after `duramen fsck --repair`, which leaves nothing to find.
+fn repair(image: Image) -> Result<Image, String> {
+    let executor = Executor::new(0);
+    let disk = Disk::new(&executor, image);
+    let options = CheckOptions { repair: true, full: true, ..CheckOptions::default() };
+    let report = executor.block_on(check(&*disk, &executor.runtime(), &options, &mut |_| ()));
+    report.map_err(|error| format!("it cannot be repaired: {error}"))?;
+    let image = disk.contents();
+    is_well(image.clone()).map_err(|reason| format!("after a repair {reason}"))?;
+    Ok(image)
+}

@@ -1,0 +1,391 @@
+//! What a client knows of a file system of which parts have failed.
+//!
+//! After an error a client cannot know whether a call was carried out. So there may be several
+//! states that are true; every later reply has to fit one of them, and those that it does not fit
+//! are dropped. With none left, something was said that cannot be.
+//!
+//! Data is apart. A file has *versions*: what it was at each UNSTABLE write since it was last known
+//! to be durable. Where data may have been lost (an error, another write verifier, the power) the
+//! file is *unsure*: each of its sectors is that of some version, its length is between theirs, and
+//! when it has been looked at it is what was seen. Where a write *failed*, that is so until the
+//! power goes: what is read then may be what the disk never makes durable, whatever is flushed.
+//!
+//! The rules:
+//! 1. No error without a fault.
+//! 2. A volume that has stopped says NFS3ERR_IO to everything, and does nothing.
+//! 3. What fails for want of a read has changed nothing but, perhaps, data.
+//! 4. The write verifier changes after a fault alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nfs3_types::nfs3::{Nfs3Result, fattr3, nfsstat3, stable_how};
+
+use super::super::conformance::attributes::time;
+use super::super::conformance::content::Content;
+use super::super::conformance::judge::Verdict;
+use super::super::conformance::reference::Reference;
+use super::super::conformance::session::Reply;
+use super::super::conformance::stamp::{Stamp, Time};
+use super::super::conformance::step::{Act, Changes, Object, Step, payload};
+use super::super::conformance::tree::{Body, Node};
+use crate::protocol::Response;
+
+/// More states than this nobody can tell apart.
+const STATES: usize = 64;
+const SECTOR: usize = 512;
+const ALWAYS: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
+
+/// One of the states that may be true.
+#[derive(Clone)]
+pub(super) struct State {
+    pub(super) reference: Reference,
+    /// By the step that made the file, what it may go back to, the oldest first.
+    versions: BTreeMap<usize, Vec<Content>>,
+    unsure: BTreeSet<usize>,
+    /// Files of which a write failed: no flush makes durable what is read of them since.
+    failed: BTreeSet<usize>,
+}
+
+/// See the module's prose.
+pub(super) struct Witness {
+    pub(super) states: Vec<State>,
+    /// The volume has stopped.
+    pub(super) stopped: bool,
+    /// Rule 4.
+    pub(super) rotated: bool,
+    /// Somebody was told of an error.
+    pub(super) told: bool,
+}
+
+/// What is known of the fault when a reply comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing has failed.
+    None,
+    /// A read has.
+    Read,
+    /// A write or a flush has.
+    Write,
+}
+
+/// A file that was looked at.
+pub(super) struct Looked {
+    pub(super) slot: usize,
+    /// Nothing if it is gone.
+    pub(super) seen: Option<(fattr3, Vec<u8>)>,
+}
+
+/// The file whose data a step is about.
+fn subject(act: &Act) -> Option<usize> {
+    match *act {
+        Act::Write(Object::Of(slot), ..) | Act::Commit(Object::Of(slot), ..) => Some(slot),
+        Act::Setattr(Object::Of(slot), changes, _) if changes.size.is_some() => Some(slot),
+        _ => None,
+    }
+}
+
+/// Whether a step changes names or attributes.
+fn changes(act: &Act) -> bool {
+    matches!(
+        act,
+        Act::Setattr(..)
+            | Act::Create(..)
+            | Act::Mkdir(..)
+            | Act::Symlink(..)
+            | Act::Mknod(..)
+            | Act::Remove(..)
+            | Act::Rmdir(..)
+            | Act::Rename(..)
+            | Act::Link(..)
+    )
+}
+
+fn verifier(response: &Response) -> Option<[u8; 8]> {
+    match response {
+        Response::Write(Nfs3Result::Ok(ok)) => Some(ok.verf.0),
+        Response::Commit(Nfs3Result::Ok(ok)) => Some(ok.verf.0),
+        _ => None,
+    }
+}
+
+impl Witness {
+    pub(super) fn new(reference: Reference) -> Self {
+        let (versions, unsure, failed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let state = State { reference, versions, unsure, failed };
+        Self { states: vec![state], stopped: false, rotated: false, told: false }
+    }
+
+    /// Takes a reply.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub(super) fn hear(&mut self, step: &Step, reply: &Reply, fault: Fault) -> Verdict {
+        if reply.status() == Some(nfsstat3::NFS3ERR_IO) {
+            self.told = true;
+            return match fault {
+                Fault::None => Err("NFS3ERR_IO, and nothing has failed".into()), // rule 1
+                _ if self.stopped => Ok(()),                                     // rule 2
+                fault => self.fail(step, reply.window, fault),
+            };
+        }
+        if self.stopped {
+            return Err(format!("{:?} from a volume that has stopped", reply.status()));
+        }
+        self.note_verifier(&reply.response, fault)?;
+        self.keep(|state| state.apply(step, reply))
+    }
+
+    /// Drops the states that do not fit.
+    fn keep(&mut self, mut fits: impl FnMut(&mut State) -> Verdict) -> Verdict {
+        let mut reason = String::new();
+        self.states.retain_mut(|state| {
+            let verdict = fits(state);
+            verdict.map_err(|error| reason = error).is_ok()
+        });
+        if self.states.is_empty() { Err(reason) } else { Ok(()) }
+    }
+
+    /// Rule 4. Whatever was not durable may be lost.
+    fn note_verifier(&mut self, response: &Response, fault: Fault) -> Verdict {
+        let Some(seen) = verifier(response) else { return Ok(()) };
+        let known = self.states[0].reference.known.verifier;
+        if known.is_none_or(|known| known == seen) {
+            return Ok(());
+        }
+        if fault == Fault::None {
+            return Err("another write verifier, and nothing has failed".into());
+        }
+        self.rotated = true;
+        self.states.iter_mut().for_each(State::lose_volatile);
+        Ok(())
+    }
+
+    /// A call failed: it may have been carried out.
+    fn fail(&mut self, step: &Step, window: (Time, Time), fault: Fault) -> Verdict {
+        let states = std::mem::take(&mut self.states);
+        for state in states {
+            let mut done = state.clone();
+            done.carry_out(step, window);
+            match subject(&step.act) {
+                Some(slot) => {
+                    let mut mixed = state;
+                    mixed.mix(slot, &done);
+                    self.states.push(mixed);
+                }
+                None if changes(&step.act) && fault == Fault::Write => {
+                    let mut undone = state;
+                    relax(&mut undone, &mut done);
+                    self.states.extend(both_names(step, &undone, &done));
+                    self.states.extend([undone, done]);
+                }
+                None => self.states.push(state), // rule 3
+            }
+        }
+        match self.states.len() > STATES {
+            true => Err("too many states may be true".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// A call was never answered: it may have been carried out.
+    ///
+    /// # Errors
+    /// When nobody can follow any more.
+    pub(super) fn fail_unanswered(&mut self, step: &Step, window: (Time, Time)) -> Verdict {
+        self.fail(step, window, Fault::Write)
+    }
+
+    /// The files at which somebody has to look.
+    pub(super) fn unsure(&self) -> BTreeSet<usize> {
+        self.states.iter().flat_map(|state| state.unsure.iter().copied()).collect()
+    }
+
+    /// Takes what a look at an unsure file has shown.
+    ///
+    /// # Errors
+    /// When that cannot be.
+    pub(super) fn look(&mut self, looked: &Looked) -> Verdict {
+        self.keep(|state| state.look(looked))
+    }
+
+    /// The power went: what was not durable may be lost, and access times are.
+    pub(super) fn lose_power(&mut self) {
+        self.stopped = false;
+        for state in &mut self.states {
+            state.lose_volatile();
+            for node in &mut state.reference.tree.nodes {
+                node.atime = ALWAYS;
+            }
+        }
+    }
+}
+
+impl State {
+    fn node(&self, slot: usize) -> Option<&Node> {
+        self.reference.node(slot).map(|node| self.reference.at(node))
+    }
+
+    fn content(&self, slot: usize) -> Content {
+        let content = self.node(slot).and_then(|node| node.content().cloned());
+        content.unwrap_or_default()
+    }
+
+    /// Another write verifier is known, and what was not durable is unsure.
+    fn lose_volatile(&mut self) {
+        self.reference.restarted();
+        self.unsure.extend(self.versions.keys());
+    }
+
+    /// Does a step that succeeded, and compares.
+    fn apply(&mut self, step: &Step, reply: &Reply) -> Verdict {
+        let before = subject(&step.act).map(|slot| (slot, self.content(slot)));
+        let verdict = self.reference.judge(step, &reply.response, reply.window);
+        self.reference.tree.settle(reply.window.0, reply.window.1);
+        match self.shows_unsure(&step.act) {
+            true => {} // it shows what nobody could know
+            false => verdict?,
+        }
+        if let Some((slot, before)) = before {
+            self.note_data(step, slot, before, &reply.response);
+        }
+        Ok(())
+    }
+
+    /// Whether a reply shows something of an unsure file.
+    fn shows_unsure(&self, act: &Act) -> bool {
+        !self.unsure.is_empty()
+            && match act {
+                Act::Getattr(Object::Of(slot))
+                | Act::Read(Object::Of(slot), ..)
+                | Act::Write(Object::Of(slot), ..)
+                | Act::Commit(Object::Of(slot), ..)
+                | Act::Setattr(Object::Of(slot), ..)
+                | Act::Link(Object::Of(slot), ..) => self.unsure.contains(slot),
+                Act::Lookup(..) | Act::Readdirplus(..) | Act::Create(..) => true,
+                _ => false,
+            }
+    }
+
+    /// Data that was written: which versions it leaves.
+    fn note_data(&mut self, step: &Step, slot: usize, before: Content, response: &Response) {
+        match (&step.act, response) {
+            (Act::Write(_, offset, length, ..), Response::Write(Nfs3Result::Ok(ok))) => {
+                match ok.committed {
+                    stable_how::UNSTABLE => self.versions.entry(slot).or_default().push(before),
+                    // Durable as far as it goes, whatever becomes of the rest.
+                    stable_how::DATA_SYNC | stable_how::FILE_SYNC => {
+                        let data = payload(step.number, *length);
+                        let versions = self.versions.get_mut(&slot).into_iter().flatten();
+                        versions.for_each(|version| version.write(*offset, &data));
+                    }
+                }
+            }
+            (_, Response::Commit(Nfs3Result::Ok(_)) | Response::Setattr(Nfs3Result::Ok(_)))
+                if !self.unsure.contains(&slot) && !self.failed.contains(&slot) =>
+            {
+                self.versions.remove(&slot);
+            }
+            (Act::Setattr(_, Changes { size: Some(size), .. }, _), Response::Setattr(_)) => {
+                let versions = self.versions.get_mut(&slot).into_iter().flatten();
+                versions.for_each(|version| version.resize(*size));
+            }
+            _ => {}
+        }
+    }
+
+    /// Does a step of which nobody knows more than that.
+    fn carry_out(&mut self, step: &Step, window: (Time, Time)) {
+        self.reference.carry_out(step);
+        self.reference.tree.settle(window.0, window.1);
+    }
+
+    /// A write or a truncation failed: its file is a mixture of before and after.
+    fn mix(&mut self, slot: usize, done: &State) {
+        let (before, after) = (self.content(slot), done.content(slot));
+        self.versions.entry(slot).or_default().extend([before, after]);
+        self.unsure.insert(slot);
+        self.failed.insert(slot);
+    }
+
+    fn look(&mut self, looked: &Looked) -> Verdict {
+        let slot = looked.slot;
+        if !self.unsure.remove(&slot) {
+            return Ok(());
+        }
+        let node = self.reference.node(slot).filter(|&node| self.reference.at(node).links > 0);
+        let (node, (attributes, bytes)) = match (node, &looked.seen) {
+            (None, None) => return Ok(()),
+            (Some(node), Some(seen)) => (node, seen),
+            (Some(_), None) => return Err(format!("the file of step {slot} is gone")),
+            (None, Some(_)) => return Err(format!("the file of step {slot} is still there")),
+        };
+        let mut versions = self.versions.get(&slot).cloned().unwrap_or_default();
+        versions.push(self.content(slot));
+        check_mixture(slot, attributes.size, bytes, &versions)?;
+        self.versions.insert(slot, versions);
+        let file = &mut self.reference.tree.nodes[node];
+        let mut content = Content::default();
+        content.write(0, bytes);
+        content.resize(attributes.size);
+        file.body = Body::Regular(content);
+        (file.mtime, file.ctime) =
+            (Stamp::Known(time(&attributes.mtime)), Stamp::Known(time(&attributes.ctime)));
+        Ok(())
+    }
+}
+
+/// Each sector is that of some version, and the length is between theirs.
+fn check_mixture(slot: usize, size: u64, bytes: &[u8], versions: &[Content]) -> Verdict {
+    let sizes = versions.iter().map(Content::size);
+    let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
+    if !(least..=most).contains(&size) {
+        return Err(format!("file of step {slot}: size {size}, expected {least} to {most}"));
+    }
+    let whole = |version: &Content| {
+        let mut whole = version.read(0, bytes.len() as u64);
+        whole.resize(bytes.len(), 0);
+        whole
+    };
+    let versions: Vec<Vec<u8>> = versions.iter().map(whole).collect();
+    for (index, sector) in bytes.chunks(SECTOR).enumerate() {
+        let range = index * SECTOR..index * SECTOR + sector.len();
+        if !versions.iter().any(|version| &version[range.clone()] == sector) {
+            return Err(format!("file of step {slot}: sector {index} was never there"));
+        }
+    }
+    Ok(())
+}
+
+/// Nobody knows when a step that may not have been done was done.
+fn relax(undone: &mut State, done: &mut State) {
+    let old = undone.reference.tree.nodes.len();
+    let [one, two] = [&mut undone.reference.tree.nodes, &mut done.reference.tree.nodes];
+    for (before, after) in one.iter_mut().zip(two.iter_mut()) {
+        if before.ctime != after.ctime || before.links != after.links {
+            for node in [before, after] {
+                (node.atime, node.mtime, node.ctime) = (ALWAYS, ALWAYS, ALWAYS);
+                node.told.size = None;
+            }
+        }
+    }
+    for node in two.iter_mut().skip(old) {
+        (node.atime, node.mtime, node.ctime) = (ALWAYS, ALWAYS, ALWAYS);
+    }
+}
+
+/// A RENAME of a file that was cut off may leave both names (docs/durability.md).
+fn both_names(step: &Step, undone: &State, done: &State) -> Option<State> {
+    let Act::Rename(from, from_name, ..) = &step.act else { return None };
+    let directory = undone.reference.find(*from).ok()?;
+    let node = undone.reference.tree.child(directory, from_name)?;
+    if undone.reference.at(node).is_directory() {
+        return None;
+    }
+    let mut both = done.clone();
+    let Body::Directory(names) = &mut both.reference.tree.nodes[directory].body else {
+        return None;
+    };
+    names.insert(from_name.to_vec(), node);
+    both.reference.tree.nodes[node].links += 1;
+    Some(both)
+}
