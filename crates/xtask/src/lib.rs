@@ -6,8 +6,8 @@
 //!   NFS client and UFS driver are the two judges that we did not write.
 //! * [`client_test`] serves a volume to such a guest, treats it roughly, and compares what the
 //!   guest saw with what four independent readers find on the disk.
-//! * [`program`] runs the programs that feed damaged bytes to decoders, and cut the power at every
-//!   write.
+//! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
+//!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
 //!
 //! A chore prints what it does while it does it and ends with an exit status; anything that goes

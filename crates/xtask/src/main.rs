@@ -28,7 +28,7 @@ enum Chore {
     /// Feeds damaged bytes to the decoders; with --help after it, says how
     #[command(disable_help_flag = true)]
     Fuzz(ProgramArguments),
-    /// Cuts the power at every write of many workloads; with --help after it, says how
+    /// Breaks disk, power and network under a server, in campaigns; with --help after it, says how
     #[command(disable_help_flag = true)]
     Torture(ProgramArguments),
     /// Serves a volume to the real Linux client, treats it roughly, and judges the disk

@@ -9,7 +9,8 @@ pub fn fuzz(repository: &Repository, arguments: &[OsString]) -> Result<()> {
     run(repository, &["--profile", "fuzz", "--package", "duramen-fuzz"], arguments)
 }
 
-/// Cuts the power at every write, in every way.
+/// Breaks the disk, the power and the network under a server: all campaigns, or the one that is
+/// named. See docs/simulation.md.
 pub fn torture(repository: &Repository, arguments: &[OsString]) -> Result<()> {
     run(repository, &["--release", "--package", "duramen-torture"], arguments)
 }

@@ -24,6 +24,8 @@ pub fn run(repository: &Repository) -> Result<bool> {
         ("ffs", "planted_log"),
         ("duramen-torture", "planted"),
         ("duramen-torture", "crashes"),
+        ("duramen-torture", "faults"),
+        ("duramen-torture", "conformance"),
     ] {
         let planted = ["test", "--package", package, "--features", "planted-bugs", "--test", test];
         totals += step("planted bugs are found", || cargo_test(repository, &planted));
@@ -32,6 +34,11 @@ pub fn run(repository: &Repository) -> Result<bool> {
     let damage = ["--cases", "24000", "--seed", "1"].map(OsString::from);
     totals += step("decoders meet damage", || {
         program::fuzz(repository, &damage).map(|()| Totals::default())
+    });
+    // Some minutes, fast. `cargo xtask torture --full` does the whole.
+    let sample = ["all", "--seed", "1"].map(OsString::from);
+    totals += step("the torture campaigns", || {
+        program::torture(repository, &sample).map(|()| Totals::default())
     });
     totals += step("the real client", || client_test::run(repository, &Plan::default()));
     println!("{totals}");
