@@ -287,3 +287,46 @@ fn names_in_lost_and_found_that_are_taken_keep_nobody_out() {
         assert_eq!(ino_of(&world, &disk, &["lost+found", &format!("#{ino}.1")]), ino);
     }
 }
+
+/// Two files of which each says the same of everything: nobody can tell which is right. Both keep
+/// what can be read.
+#[test]
+fn equal_claims_on_a_tree_leave_both_files_their_content() {
+    let world = World::new(1);
+    let data: Vec<u8> = (0..60 * BLOCK).map(|at| (at / 7) as u8).collect();
+    let pieces = [(0, data.clone())];
+    let (disk, geometry) = volume_with(&world, &[("a", &pieces), ("b", &[])]);
+    let (a, b) = (ino_of(&world, &disk, &["a"]), ino_of(&world, &disk, &["b"]));
+    let whole = inode(&disk, &geometry, a);
+    change_inode(&disk, &geometry, b, |dinode| {
+        dinode.size = whole.size;
+        dinode.sectors = whole.sectors;
+        dinode.direct = whole.direct;
+        dinode.indirect = whole.indirect;
+    });
+    let report = repaired(&world, &disk, "two-trees");
+    assert_eq!(report.findings.count(Invariant::Duplicate), 61, "{}", text(&report));
+    assert!(text(&report).contains("with the pointers to blocks 12 to 59"), "{}", text(&report));
+    assert!(content(&world, &disk, "a") == data && content(&world, &disk, "b") == data);
+}
+
+/// A claim on an indirect block as data that weighs as much as that of the tree is settled, too.
+#[test]
+fn a_block_of_pointers_that_a_file_claims_as_data_stays_with_the_tree() {
+    let world = World::new(1);
+    let data: Vec<u8> = (0..60 * BLOCK).map(|at| (at / 7) as u8).collect();
+    let pieces = [(0, data.clone())];
+    let (disk, geometry) = volume_with(&world, &[("a", &[(0, vec![1; 100])]), ("b", &pieces)]);
+    let (a, b) = (ino_of(&world, &disk, &["a"]), ino_of(&world, &disk, &["b"]));
+    let root = inode(&disk, &geometry, b).indirect[0];
+    // One pointer that is none takes from the tree what its block speaks for it.
+    let byte = geometry.byte_address(root.get() as u64);
+    disk.put(byte + BLOCK - 8, &u64::MAX.to_le_bytes());
+    change_inode(&disk, &geometry, a, |dinode| {
+        dinode.size.set(BLOCK);
+        dinode.direct[0] = root; // and its sectors are wrong now
+    });
+    let report = repaired(&world, &disk, "tree-and-data");
+    assert!(report.findings.count(Invariant::Duplicate) > 0, "{}", text(&report));
+    assert!(content(&world, &disk, "b") == data, "{}", text(&report));
+}

@@ -10,7 +10,8 @@
 //! a file whose own pointer is wrong is led into blocks of others.
 //!
 //! What keeps a walk finite: a block that is claimed a second time is not entered, so that every
-//! block of the disk is entered once.
+//! block of the disk is entered once. Where contests are gathered, it is entered for those who came
+//! second too, once for each level of a tree, but only to note what they lead to.
 
 use futures::stream::{self, StreamExt};
 use zerocopy::IntoBytes;
@@ -84,8 +85,20 @@ pub(super) struct Pointer {
     pub(super) lbn: u64,
     pub(super) address: u64,
     pub(super) run: u64,
+    /// How many blocks of the file it leads to.
+    pub(super) covers: u64,
     /// How many of its neighbours in the file are its neighbours on the disk.
     pub(super) neighbours: u32,
+}
+
+/// Whether what is below a pointer is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    No,
+    /// For the file to which it belongs, as far as is known.
+    Own,
+    /// For a file that came second: what it says is noted, and nothing follows from it.
+    Shared,
 }
 
 /// A file under way.
@@ -143,6 +156,8 @@ struct Branch {
     span: u64,
     /// The first block of the file that it covers.
     first: u64,
+    /// It was entered for another file before.
+    shared: bool,
 }
 
 /// A way with one block more.
@@ -220,13 +235,14 @@ impl Checker<'_> {
             let run = run_length(&self.geometry, size, index as u64);
             let slot = Slot::Attribute(index);
             let (role, lbn) = (Role::Attribute, index as u64);
-            let pointer = Pointer { ino: walk.ino, role, slot, lbn, address, run, neighbours: 0 };
+            let ino = walk.ino;
+            let pointer = Pointer { ino, role, slot, lbn, address, run, covers: 1, neighbours: 0 };
             let behind = index as u64 >= block_count(&self.geometry, size);
             if !self.is_sound(&pointer, behind) {
                 self.clear_in(walk, &pointer, behind, purpose);
                 continue;
             }
-            self.meet(walk, &pointer, purpose);
+            self.meet(walk, &pointer, purpose, false);
         }
     }
 
@@ -250,6 +266,7 @@ impl Checker<'_> {
                 lbn: lbn as u64,
                 address,
                 run,
+                covers: 1,
                 neighbours: self.neighbours(before, address, after),
             };
             let behind = lbn as u64 >= count;
@@ -257,7 +274,7 @@ impl Checker<'_> {
                 self.clear_in(walk, &pointer, behind, purpose);
                 continue;
             }
-            self.meet(walk, &pointer, purpose);
+            self.meet(walk, &pointer, purpose, false);
         }
     }
 
@@ -276,24 +293,32 @@ impl Checker<'_> {
             let address = walk.dinode.indirect[tree].get() as u64;
             let slot = Slot::Inode(DIRECT_POINTERS + tree);
             if !is_hole(&walk.dinode, address) {
-                let pointer = self.indirect_pointer(walk.ino, slot, first, address);
+                let pointer = self.indirect_pointer(walk.ino, slot, (first, span * fan), address);
                 let behind = first >= count;
                 if !self.is_sound(&pointer, behind) {
                     self.clear_in(walk, &pointer, behind, purpose);
-                } else if self.meet(walk, &pointer, purpose) {
-                    let way = [address, 0, 0];
-                    level.push(Branch { walk: index, address, way, slot, span, first });
                 } else {
-                    walk.complete = false;
+                    let entry = self.meet(walk, &pointer, purpose, false);
+                    let (way, shared) = ([address, 0, 0], entry == Entry::Shared);
+                    let branch = Branch { walk: index, address, way, slot, span, first, shared };
+                    level.extend((entry != Entry::No).then_some(branch));
+                    walk.complete &= entry == Entry::Own;
                 }
             }
             first += span * fan;
         }
     }
 
-    fn indirect_pointer(&self, ino: u64, slot: Slot, lbn: u64, address: u64) -> Pointer {
+    /// A pointer in a tree that leads to some blocks of the file: the first, and how many.
+    fn indirect_pointer(
+        &self,
+        ino: u64,
+        slot: Slot,
+        (lbn, covers): (u64, u64),
+        address: u64,
+    ) -> Pointer {
         let run = self.geometry.fragments_per_block;
-        Pointer { ino, role: Role::Indirect, slot, lbn, address, run, neighbours: 0 }
+        Pointer { ino, role: Role::Indirect, slot, lbn, address, run, covers, neighbours: 0 }
     }
 
     fn neighbours(&self, before: u64, address: u64, after: u64) -> u32 {
@@ -324,7 +349,7 @@ impl Checker<'_> {
             let byte = self.geometry.byte_address(branch.address) + index as u64 * POINTER;
             let slot = Slot::Disk(byte);
             let lbn = branch.first + index as u64 * branch.span;
-            let mut pointer = self.indirect_pointer(walk.ino, slot, lbn, address);
+            let mut pointer = self.indirect_pointer(walk.ino, slot, (lbn, branch.span), address);
             if branch.span == 1 {
                 pointer.role = Role::Data;
                 let before = index.checked_sub(1).map_or(0, |before| image[before]);
@@ -338,15 +363,15 @@ impl Checker<'_> {
                 }
                 continue;
             }
-            let alone = self.meet(walk, &pointer, purpose);
+            let entry = self.meet(walk, &pointer, purpose, branch.shared);
             if branch.span == 1 {
                 continue;
             }
-            walk.complete &= alone;
-            if alone {
-                let span = branch.span / fan;
-                let way = longer(branch.way, address);
-                below.push(Branch { walk: branch.walk, address, way, slot, span, first: lbn });
+            walk.complete &= entry == Entry::Own;
+            if entry != Entry::No {
+                let (span, way) = (branch.span / fan, longer(branch.way, address));
+                let shared = entry == Entry::Shared;
+                below.push(Branch { address, way, slot, span, first: lbn, shared, ..branch });
             }
         }
     }
@@ -443,7 +468,13 @@ impl Checker<'_> {
     }
 
     /// Does with a sound pointer what the walk is for. Says whether what is below may be entered.
-    fn meet(&mut self, walk: &mut Walk, pointer: &Pointer, purpose: Purpose) -> bool {
+    fn meet(
+        &mut self,
+        walk: &mut Walk,
+        pointer: &Pointer,
+        purpose: Purpose,
+        shared: bool,
+    ) -> Entry {
         let range = pointer.address..pointer.address + pointer.run;
         match purpose {
             Purpose::Claim => {
@@ -455,26 +486,40 @@ impl Checker<'_> {
                         walk.blocks.push((pointer.lbn, pointer.address));
                     }
                 }
-                self.claim(range)
+                if self.claim(range) { Entry::Own } else { Entry::No }
             }
             Purpose::Contest => {
-                let contested = self.is_contested(range);
-                if contested {
-                    self.claims.push(Claim::new(*pointer, &walk.dinode));
+                // What those lead to who came second was not walked before: no copy may lie there.
+                bits::set_range(&mut self.claimed, range.clone());
+                if !shared && self.is_contested(range) {
+                    self.claims.push(Claim::new(*pointer, &walk.dinode, &self.geometry));
                 }
-                // A contested indirect block may hold a claim on itself: it is entered, once.
-                !contested || pointer.role == Role::Indirect && self.entered.insert(pointer.address)
+                self.enter_in_contest(pointer, shared)
             }
             Purpose::Data => {
                 if pointer.role != Role::Indirect {
                     self.data.push(*pointer);
                 }
-                true
+                Entry::Own
             }
             Purpose::Release => {
                 bits::clear_range(&mut self.held, range);
-                true
+                Entry::Own
             }
+        }
+    }
+
+    /// An indirect block is entered once for the first that comes by it, and once more for each
+    /// level of a tree at which it stands for others.
+    fn enter_in_contest(&mut self, pointer: &Pointer, shared: bool) -> Entry {
+        if pointer.role != Role::Indirect {
+            Entry::No
+        } else if !shared && self.entered.insert((pointer.address, 0)) {
+            Entry::Own
+        } else if self.entered.insert((pointer.address, pointer.covers)) {
+            Entry::Shared
+        } else {
+            Entry::No
         }
     }
 

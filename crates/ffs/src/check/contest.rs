@@ -8,8 +8,12 @@
 //!
 //! Where two weigh the same, one of them is right and nobody can say which. Then the one keeps the
 //! block and the other gets a copy, so that the file that was right is as it was; both are listed.
-//! Copies wait in memory until they are written, so there is a limit: behind it, the other gets
-//! holes.
+//! Of an indirect block, too: what hangs from it is contested in the next round. A block that is
+//! pointers for one and data for the other stays with the first. Copies wait in memory until they
+//! are written, so there is a limit: behind it, the other gets holes.
+//!
+//! A copy must not lie where somebody's block may be. So the claims are gathered along every way,
+//! those too that lead through a block that belongs to somebody else.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,9 +22,10 @@ use vfs::FileKind;
 
 use super::Severity::Loss;
 use super::blocks::{Pointer, Role, Slot};
+use super::fields::blocks_of;
 use super::{CheckError, Checker, Invariant, Place, chunk};
 use crate::derive::bits;
-use crate::layout::{CHUNK_SIZE, Dinode};
+use crate::layout::{CHUNK_SIZE, Dinode, Geometry};
 
 /// So many bytes are copied at most.
 const COPIES: u64 = 256 << 20;
@@ -31,12 +36,15 @@ pub(super) struct Claim {
     pointer: Pointer,
     kind: Option<FileKind>,
     size: u64,
+    /// Blocks of the file.
+    blocks: u64,
     weight: i32,
 }
 
 impl Claim {
-    pub(super) fn new(pointer: Pointer, dinode: &Dinode) -> Self {
-        Self { pointer, kind: dinode.kind(), size: dinode.size.get(), weight: 0 }
+    pub(super) fn new(pointer: Pointer, dinode: &Dinode, geometry: &Geometry) -> Self {
+        let (kind, size) = (dinode.kind(), dinode.size.get());
+        Self { pointer, kind, size, blocks: blocks_of(geometry, dinode), weight: 0 }
     }
 
     fn range(&self) -> std::ops::Range<u64> {
@@ -58,9 +66,11 @@ impl Checker<'_> {
         for claim in &mut claims {
             claim.weight = self.weigh(claim).await?;
         }
-        claims.sort_by_key(|claim| (Reverse(claim.weight), claim.pointer.ino, claim.pointer.lbn));
-        // What only the loser's way leads to from here was not walked: it looks free.
-        let all_walked = claims.iter().all(|claim| claim.pointer.role != Role::Indirect);
+        claims.sort_by_key(|claim| {
+            let pointer = &claim.pointer;
+            let data = pointer.role != Role::Indirect;
+            (Reverse(claim.weight), data, pointer.ino, pointer.lbn)
+        });
         // By their first fragments; they do not overlap.
         let mut kept: BTreeMap<u64, Claim> = BTreeMap::new();
         let mut settled = false;
@@ -72,9 +82,7 @@ impl Checker<'_> {
                 kept.insert(range.start, claim);
                 continue;
             };
-            if all_walked || !is_tie(&claim, &winner) {
-                settled |= self.lose(&claim, &winner).await?;
-            }
+            settled |= self.lose(&claim, &winner).await?;
         }
         Ok(settled)
     }
@@ -132,7 +140,11 @@ impl Checker<'_> {
         let copies = is_tie(claim, winner) && self.copied + bytes <= COPIES;
         let copy = if copies { self.fresh(pointer.run) } else { None };
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
-        let found = format!("a block that inode {} claims as well", winner.pointer.ino);
+        let mut found = format!("a block that inode {} claims as well", winner.pointer.ino);
+        if pointer.role == Role::Indirect {
+            let end = (pointer.lbn + pointer.covers).min(claim.blocks);
+            found = format!("{found}, with the pointers to blocks {} to {}", pointer.lbn, end - 1);
+        }
         let expected = "a block of its own";
         let repair = match copy {
             Some(_) => "given a copy; one of the two files holds what is not its own",
@@ -141,7 +153,9 @@ impl Checker<'_> {
         if !self.log.find(Invariant::Duplicate, Loss, place, found, expected, repair) {
             return Ok(false);
         }
-        self.doubted.insert(pointer.ino);
+        if copy.is_none() {
+            self.doubted.insert(pointer.ino); // else what hangs from the copy would lose its ties
+        }
         if let Some(address) = copy {
             self.copied += bytes;
             let from = self.geometry.byte_address(pointer.address);
@@ -182,11 +196,17 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a claim on data weighs as much as that to which it loses.
+/// Whether a claim weighs as much as that to which it loses, and a copy would do. It does not for
+/// directories, which name themselves; nor for the pointers of one file, which may go in circles.
 fn is_tie(claim: &Claim, winner: &Claim) -> bool {
+    let (pointer, other) = (&claim.pointer, &winner.pointer);
     claim.weight == winner.weight
-        && claim.pointer.role == Role::Data
         && claim.kind != Some(FileKind::Directory)
+        && match pointer.role {
+            Role::Data => true,
+            Role::Indirect => pointer.ino != other.ino && other.role == Role::Indirect,
+            Role::Attribute => false,
+        }
 }
 
 /// How much a block looks like one of this directory.

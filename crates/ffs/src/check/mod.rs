@@ -284,8 +284,9 @@ struct Checker<'a> {
     claims: Vec<Claim>,
     /// What is to be cleared in indirect blocks.
     bad_slots: Vec<BadSlot>,
-    /// Contested indirect blocks whose claims were gathered.
-    entered: BTreeSet<u64>,
+    /// Indirect blocks that were entered when claims were gathered, with the level at which they
+    /// stand in a tree of somebody who came second; 0 for the first.
+    entered: BTreeSet<(u64, u64)>,
     directories: BTreeMap<u64, Directory>,
     /// Directories without a first block.
     headless: Vec<u64>,
