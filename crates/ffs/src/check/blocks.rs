@@ -200,6 +200,9 @@ impl Checker<'_> {
             // A part of the level at a time: the images are in memory.
             for part in level.chunks(READS_IN_FLIGHT) {
                 for (branch, image) in self.read_branches(part).await? {
+                    let place = Place::inode(batch[branch.walk].ino).block(branch.first);
+                    let whole = (branch.address, self.geometry.block_size as usize);
+                    self.note_unreadable(whole, Loss, |_| place.clone().fragment(branch.address));
                     self.enter(batch, branch, &image, purpose, &mut below);
                 }
                 self.read_data().await;

@@ -23,6 +23,7 @@ use vfs::FileKind;
 use super::Severity::Loss;
 use super::blocks::{Pointer, Role, Slot};
 use super::fields::blocks_of;
+use super::unreadable::is_of_the_medium;
 use super::{CheckError, Checker, Invariant, Place, chunk};
 use crate::derive::bits;
 use crate::layout::{CHUNK_SIZE, Dinode, Geometry};
@@ -105,7 +106,7 @@ impl Checker<'_> {
         if pointer.role == Role::Indirect || directory && pointer.role == Role::Data {
             let byte = self.geometry.byte_address(pointer.address);
             let bytes = (pointer.run * self.geometry.fragment_size) as usize;
-            let content = self.disk.read(byte, bytes).await?;
+            let content = self.disk.probe(byte, bytes).await?;
             weight += match pointer.role {
                 Role::Indirect => self.looks_indirect(&content),
                 _ => {
@@ -138,7 +139,15 @@ impl Checker<'_> {
         let pointer = claim.pointer;
         let bytes = pointer.run * self.geometry.fragment_size;
         let copies = is_tie(claim, winner) && self.copied + bytes <= COPIES;
-        let copy = if copies { self.fresh(pointer.run) } else { None };
+        let from = self.geometry.byte_address(pointer.address);
+        let content = match self.disk.read_data(from, bytes as usize).await {
+            Err(error) if !is_of_the_medium(&error) => return Err(error.into()),
+            content => content.ok().filter(|_| copies),
+        };
+        let copy = match &content {
+            Some(_) => self.fresh(pointer.run),
+            None => None,
+        };
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
         let mut found = format!("a block that inode {} claims as well", winner.pointer.ino);
         if pointer.role == Role::Indirect {
@@ -156,10 +165,8 @@ impl Checker<'_> {
         if copy.is_none() {
             self.doubted.insert(pointer.ino); // else what hangs from the copy would lose its ties
         }
-        if let Some(address) = copy {
+        if let (Some(address), Some(content)) = (copy, content) {
             self.copied += bytes;
-            let from = self.geometry.byte_address(pointer.address);
-            let content = self.disk.read(from, bytes as usize).await?;
             self.disk.put_fresh(self.geometry.byte_address(address), &content);
         }
         self.point_elsewhere(&pointer, copy.unwrap_or(0)).await?;

@@ -12,13 +12,15 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::overlay::Overlay;
 use super::superblock::candidates::{fits_hash, little_endian, parse, read_at, turned};
 use super::superblock::fields::{spare_ranges, static_fields};
-use super::{CheckError, Invariant, Log, Place, Severity};
+use super::{CheckError, Invariant, Log, Place, Severity, unreadable};
 use crate::layout::{
     BadSuperblock, ByteOrder, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
     SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, flags, hashes,
 };
 use crate::mark;
 
+/// The largest sector of a device, which may hold the recovery record.
+const SECTOR_ROOM: u64 = 4096;
 /// Copies that are read at once.
 const READS_IN_FLIGHT: usize = 64;
 
@@ -59,6 +61,13 @@ pub(super) async fn check_copies(
             broken.extend(wrong.map(|wrong| (group, wrong)));
             group += 1;
         }
+    }
+    for group in 0..geometry.group_count {
+        let start = address_of(geometry, group);
+        let range = start..start + geometry.superblock_size;
+        disk.want(range.clone());
+        let place = |_| Place::group(group).named("copy of the superblock");
+        unreadable::note(disk, log, range, Severity::Repairable, place);
     }
     for (group, wrong) in broken {
         if find(log, group, &wrong) {
@@ -155,6 +164,11 @@ async fn check_recovery_record(
 ) -> Result<(), CheckError> {
     let size = size_of::<RecoveryRecord>();
     let Some(bytes) = read_at(disk, RECOVERY_RECORD_ADDRESS, size).await? else { return Ok(()) };
+    let range = RECOVERY_RECORD_ADDRESS..RECOVERY_RECORD_ADDRESS + size as u64;
+    let missing = disk.lacks(range.clone());
+    disk.want(range.clone());
+    let sector = range.start - range.start % SECTOR_ROOM..range.end;
+    unreadable::note(disk, log, sector, Severity::Repairable, |_| Place::field("recovery record"));
     let Ok(mut record) = RecoveryRecord::read_from_bytes(&bytes) else { return Ok(()) };
     if geometry.byte_order == ByteOrder::Big {
         record = turned(&record);
@@ -178,7 +192,7 @@ async fn check_recovery_record(
     };
     let pairs: Vec<_> = numbers(&record).into_iter().zip(numbers(&right)).collect();
     let agreeing = pairs[1..].iter().filter(|(found, right)| found == right).count();
-    if record.magic != right.magic && agreeing < 2 {
+    if record.magic != right.magic && agreeing < 2 && !missing {
         return Ok(());
     }
     let mut wanted = false;

@@ -22,7 +22,7 @@ impl Checker<'_> {
         let (disk, geometry) = (&self.disk, &self.geometry);
         let reads = stream::iter(&data).map(|pointer| async move {
             let bytes = (pointer.run * geometry.fragment_size) as usize;
-            disk.read(geometry.byte_address(pointer.address), bytes).await.map(drop)
+            disk.read_data(geometry.byte_address(pointer.address), bytes).await.map(drop)
         });
         let read: Vec<Result<(), _>> = reads.buffered(READS_IN_FLIGHT).collect().await;
         for (pointer, result) in data.iter().zip(read) {

@@ -93,6 +93,7 @@ impl Checker<'_> {
         }
         let rest: BTreeSet<u64> =
             self.directories.keys().copied().filter(|ino| !seen.contains(ino)).collect();
+        self.note_all_unreadable();
         self.decide_orphans();
         if self.orphans == Orphans::Free {
             return Ok(false);
@@ -163,6 +164,9 @@ impl Checker<'_> {
         let mut reading = Reading::default();
         for few in parts.chunks(READS_IN_FLIGHT) {
             for (part, content) in self.read_few(few).await? {
+                self.note_unreadable((part.address, content.len()), Loss, |_| {
+                    Place::inode(part.ino).block(part.lbn).fragment(part.address)
+                });
                 if part.lbn == 0 {
                     let own = begins_with_dot(&content, part.ino);
                     let doubtful = match &mut doubtful {
@@ -415,7 +419,8 @@ impl Checker<'_> {
             return Ok(false);
         }
         let size = self.geometry.fragment_size as usize;
-        let mut content = self.disk.read(self.geometry.byte_address(address), size).await?;
+        // It may be data of a file.
+        let mut content = self.disk.probe(self.geometry.byte_address(address), size).await?;
         self.geometry.turn_directory(&mut content);
         Ok(begins_with_dot(&content, ino))
     }

@@ -61,6 +61,8 @@ macro_rules! invariants {
 }
 
 invariants! {
+    Readable, "disk.readable", false,
+        "Every sector that holds what the file system says of itself can be read.";
     SuperblockFields, "sb.fields", false,
         "The superblock at byte 65536 describes a file system, the one that is on the disk.";
     SuperblockHash, "sb.hash", true,
@@ -182,7 +184,8 @@ pub struct Place {
     pub block: Option<u64>,
     /// The fragment of the disk.
     pub fragment: Option<u64>,
-    /// The byte of the structure: of a directory, an inode or a superblock.
+    /// The byte of the structure: of a directory, an inode or a superblock; of the disk, where that
+    /// cannot be read.
     pub offset: Option<u64>,
     /// The field, by FreeBSD's name, or the name of an entry.
     pub name: Option<String>,

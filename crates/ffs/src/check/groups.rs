@@ -46,6 +46,7 @@ impl Checker<'_> {
             let blocks: Vec<_> = reads.buffered(READS_IN_FLIGHT).collect().await;
             for (group, block) in groups.zip(blocks) {
                 let stated = stated(&self.geometry, group, &block?);
+                self.note_unreadable_group(group);
                 let initialised = self.judge_initialised(group, &stated).await?;
                 self.initialised.push(initialised);
                 self.stated_maps.push(stated.map);
@@ -53,6 +54,12 @@ impl Checker<'_> {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn note_unreadable_group(&mut self, group: u64) {
+        let bytes = self.geometry.group_block_size as usize;
+        let block = (self.geometry.group_header_fragment(group), bytes);
+        self.note_unreadable(block, Repairable, |_| Place::group(group));
     }
 
     /// Whether the map of its group, as it was found, has an inode used.

@@ -86,6 +86,11 @@ impl Checker<'_> {
         table: &[u8],
         purpose: Purpose,
     ) -> Result<(), CheckError> {
+        let start = self.geometry.inode_position(piece.first).fragment;
+        let byte = self.geometry.byte_address(start);
+        self.note_unreadable((start, (piece.count * INODE_SIZE) as usize), Loss, |at| {
+            Place::inode(piece.first + (at.saturating_sub(byte)) / INODE_SIZE)
+        });
         let mut batch = Vec::new();
         let mut before = BTreeMap::new();
         for index in 0..piece.count {
@@ -207,9 +212,9 @@ impl Checker<'_> {
         if dinode.is_free() || size == 0 && dinode.attribute_blocks.iter().all(|a| a.get() == 0) {
             return Ok(());
         }
-        let Err(wrong) = attributes::check(&self.disk, &self.geometry, dinode).await? else {
-            return Ok(());
-        };
+        let verdict = attributes::check(&self.disk, &self.geometry, dinode).await?;
+        self.note_unreadable_of(ino);
+        let Err(wrong) = verdict else { return Ok(()) };
         let place = Place::inode(ino).named("extended attributes");
         let repair = "dropped";
         if self.log.find(Invariant::Attributes, Loss, place, wrong, "whole records", repair) {

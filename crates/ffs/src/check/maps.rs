@@ -81,7 +81,9 @@ impl Checker<'_> {
             let reads = stream::iter(groups.clone()).map(|group| self.read_group(group));
             let blocks: Vec<_> = reads.buffered(READS_IN_FLIGHT).collect().await;
             for (group, block) in groups.zip(blocks) {
-                rows.push(self.check_group(group, &block?, &sections).await?);
+                let block = block?;
+                self.note_unreadable_group(group);
+                rows.push(self.check_group(group, &block, &sections).await?);
                 self.tell(Phase::Maps, group + 1, count);
             }
         }
@@ -197,10 +199,12 @@ impl Checker<'_> {
     }
 
     async fn check_summary(&mut self, rows: &[Summary]) -> Result<(), CheckError> {
-        let geometry = &self.geometry;
+        let geometry = self.geometry.clone();
         let size = (geometry.summary_fragments * geometry.fragment_size) as usize;
         let byte = geometry.byte_address(geometry.summary_address);
         let mut area = self.disk.read(byte, size).await?;
+        let place = |_| Place::field("summary area");
+        self.note_unreadable((geometry.summary_address, size), Repairable, place);
         geometry.turn_summary(&mut area);
         let mut changed = false;
         for (group, row) in rows.iter().enumerate() {

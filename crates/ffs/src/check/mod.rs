@@ -16,6 +16,8 @@
 //! 8. `copies`: the superblock's backups.
 //! 9. `data`, when asked for: every block of every file, once the rest is well.
 //!
+//! What cannot be read is a finding of whichever pass comes by it first: see `unreadable`.
+//!
 //! # Rounds
 //! A pass puts its repairs into the `overlay`, through which every later pass reads. When all are
 //! through and anything was found, they run again over the repaired disk, until a round finds
@@ -64,6 +66,7 @@ mod superblock;
 mod table;
 mod target;
 mod tree;
+mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet};
 

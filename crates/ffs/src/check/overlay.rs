@@ -4,6 +4,10 @@
 //! whole next round, sees the disk as if it were repaired. Nothing reaches the disk before
 //! [`Overlay::write`]; a check that only looks never calls it.
 //!
+//! There are three ways to read, which differ in what a sector is that the disk does not give back:
+//! for `read` it is zeros that will be written, for `probe` zeros that will not, for `read_data` an
+//! error. See `unreadable`.
+//!
 //! # Stages
 //! What is written goes out in stages with a flush between: first blocks that nothing on the disk
 //! points at, then all else, and last the superblock, which says that the disk is well. So a cut
@@ -11,11 +15,14 @@
 //! repair needs two sectors to change together: each stage may be cut anywhere, and a new check of
 //! what is left comes to the same disk.
 
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
+use super::unreadable::{Unreadable, is_of_the_medium};
 use crate::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 
 /// What the disk writes at once.
@@ -51,11 +58,19 @@ struct Sector {
 pub(super) struct Overlay<'a> {
     device: &'a dyn BlockDevice,
     sectors: BTreeMap<u64, Sector>,
+    unreadable: RefCell<Unreadable>,
+    /// Whatever cannot be read is an error.
+    strict: bool,
 }
 
 impl<'a> Overlay<'a> {
     pub(super) fn new(device: &'a dyn BlockDevice) -> Self {
-        Self { device, sectors: BTreeMap::new() }
+        Self { device, sectors: BTreeMap::new(), unreadable: RefCell::default(), strict: false }
+    }
+
+    /// For somebody who has no use for a disk of which a sector is missing.
+    pub(super) fn strict(device: &'a dyn BlockDevice) -> Self {
+        Self { strict: true, ..Self::new(device) }
     }
 
     /// Bytes of the disk.
@@ -68,11 +83,78 @@ impl<'a> Overlay<'a> {
         self.sectors.is_empty()
     }
 
-    /// Reads whole sectors.
+    /// Reads whole sectors of the file system's own structures.
     pub(super) async fn read(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
+        let buffer = self.probe(address, length).await?;
+        self.want(address..address + length as u64);
+        Ok(buffer)
+    }
+
+    /// Reads whole sectors that may be anything.
+    pub(super) async fn probe(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
+        let mut buffer = self.salvage(address, length).await?;
+        self.show(address, &mut buffer);
+        Ok(buffer)
+    }
+
+    /// Reads whole sectors that nothing can stand for.
+    pub(super) async fn read_data(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
         let mut buffer = self.device.read(address, Buffer::zeroed(length)).await?;
         self.show(address, &mut buffer);
         Ok(buffer)
+    }
+
+    /// What is on the disk, with zeros where it cannot be read.
+    async fn salvage(&self, address: u64, length: usize) -> Result<Buffer, IoError> {
+        if !self.misses(address..address + length as u64) {
+            match self.device.read(address, Buffer::zeroed(length)).await {
+                Err(error) if !self.strict && is_of_the_medium(&error) => {}
+                other => return other,
+            }
+        }
+        let mut whole = Buffer::zeroed(length);
+        let unit = self.unit() as usize;
+        for (index, part) in whole.chunks_mut(unit).enumerate() {
+            let sector = address + (index * unit) as u64;
+            if self.misses(sector..sector + unit as u64) {
+                continue;
+            }
+            match self.device.read(sector, Buffer::zeroed(part.len())).await {
+                Ok(read) => part.copy_from_slice(&read),
+                Err(error) => self.unreadable().add(sector, error)?,
+            }
+        }
+        Ok(whole)
+    }
+
+    pub(super) fn unreadable(&self) -> RefMut<'_, Unreadable> {
+        self.unreadable.borrow_mut()
+    }
+
+    /// Whether anything between two bytes could not be read.
+    pub(super) fn misses(&self, range: Range<u64>) -> bool {
+        self.unreadable().any(range, self.unit())
+    }
+
+    /// The same, unless it has been decided what shall stand there.
+    pub(super) fn lacks(&self, range: Range<u64>) -> bool {
+        let first = range.start - range.start % SECTOR;
+        let mut sectors = (first..range.end).step_by(SECTOR as usize);
+        self.misses(range) && !sectors.all(|sector| self.sectors.contains_key(&sector))
+    }
+
+    /// What lies between two bytes belongs to the file system's own structures.
+    pub(super) fn want(&self, range: Range<u64>) {
+        self.unreadable().want(range, self.unit());
+    }
+
+    /// Decides that zeros shall stand in a sector of the device that cannot be read, but for what
+    /// was decided before.
+    pub(super) fn put_zeros(&mut self, address: u64) {
+        for sector in (address..address + self.unit()).step_by(SECTOR as usize) {
+            let (stage, content) = (stage_of(sector), vec![0; SECTOR as usize].into());
+            self.sectors.entry(sector).or_insert(Sector { stage, content });
+        }
     }
 
     /// Shows in `bytes`, read from byte `address`, what has been decided.
@@ -163,7 +245,13 @@ impl<'a> Overlay<'a> {
     }
 
     async fn write_run(&self, stage: Stage, start: u64, length: usize) -> Result<(), IoError> {
-        let mut bytes = self.device.read(start, Buffer::zeroed(length)).await?;
+        let mut bytes = if self.unit() == SECTOR {
+            Buffer::zeroed(length) // all of it is known
+        } else if self.misses(start..start + length as u64) {
+            self.salvage(start, length).await?
+        } else {
+            self.device.read(start, Buffer::zeroed(length)).await?
+        };
         let range = start..start + length as u64;
         for (&sector, known) in self.sectors.range(range) {
             // A wider sector of the device may hold one of a later stage: that one waits.

@@ -9,7 +9,8 @@ use super::overlay::Overlay;
 use super::superblock::{self, Mark};
 use super::table::Table;
 use super::{
-    CheckError, CheckOptions, Checker, Log, Orphans, Phase, Progress, Report, Severity, copies,
+    CheckError, CheckOptions, Checker, Log, Orphans, Phase, Place, Progress, Report, Severity,
+    copies,
 };
 use crate::derive::bits;
 use crate::layout::{
@@ -53,6 +54,7 @@ pub async fn check(
         checker.read_all_data().await?;
     }
     checker.name_findings().await?;
+    checker.leave_unreadable();
     let repaired = options.repair && !checker.disk.is_empty();
     if repaired {
         checker.may_be_repaired(device)?;
@@ -75,7 +77,7 @@ pub(crate) async fn recover(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, OpenError> {
     let superblock = superblock.to_vec();
-    let disk = Overlay::new(device);
+    let disk = Overlay::strict(device);
     let mut checker = Checker::new(disk, geometry.clone(), superblock, runtime, progress);
     checker.was_cut = true;
     checker.passes().await.map_err(|error| match error {
@@ -175,6 +177,8 @@ impl<'a> Checker<'a> {
         self.named.clear();
         self.directories_read = 0;
 
+        let whole = (SUPERBLOCK_ADDRESS / self.geometry.fragment_size, SUPERBLOCK_ROOM as usize);
+        self.note_unreadable(whole, Severity::Repairable, |_| Place::field("superblock"));
         self.read_groups().await?;
         self.read_inodes().await?;
         let changed = self.settle_contests().await?
@@ -183,17 +187,19 @@ impl<'a> Checker<'a> {
             || self.read_directories().await?
             || self.settle_tree().await?;
         if changed {
+            self.note_all_unreadable();
             return Ok(false);
         }
         self.settle_links().await?;
         self.check_maps().await?;
+        self.note_all_unreadable();
         Ok(true)
     }
 
     /// Puts the superblock over the disk, as it should be.
     async fn put_superblock(&mut self) -> Result<(), CheckError> {
         let new = self.geometry.superblock_on_disk(&self.superblock);
-        let old = self.disk.read(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize).await?;
+        let old = self.disk.probe(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize).await?;
         if old[..new.len()] != new[..] {
             self.disk.put(SUPERBLOCK_ADDRESS, &new).await?;
         }

@@ -29,6 +29,7 @@ impl Checker<'_> {
         }
         let bytes = (run * self.geometry.fragment_size) as usize;
         let content = self.disk.read(self.geometry.byte_address(address), bytes).await?;
+        self.note_unreadable((address, bytes), Loss, |_| Place::inode(walk.ino));
         let target = &content[..size as usize];
         let Some(end) = target.iter().position(|&byte| byte == 0) else { return Ok(()) };
         let place = Place::inode(walk.ino);

@@ -8,8 +8,9 @@ pub(crate) mod tree;
 pub(crate) mod volume;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -61,12 +62,16 @@ pub(crate) struct MemoryDisk {
     events: Rc<RefCell<Vec<Event>>>,
     forgets: Rc<Cell<bool>>,
     bytes_read: Rc<Cell<u64>>,
+    /// Sectors of 512 bytes that cannot be read before they are written.
+    unreadable: Rc<RefCell<BTreeSet<u64>>>,
 }
 
 /// What was ever written, by number of the page; forks share what neither has changed.
 type Pages = BTreeMap<u64, Rc<Vec<u8>>>;
 
 const PAGE: u64 = 4096;
+const SECTOR: u64 = 512;
+const EIO: i32 = 5;
 
 impl MemoryDisk {
     /// A disk of zeros with sectors of 512 bytes.
@@ -83,6 +88,7 @@ impl MemoryDisk {
             events: Rc::default(),
             forgets: Rc::default(),
             bytes_read: Rc::default(),
+            unreadable: Rc::default(),
         }
     }
 
@@ -113,11 +119,29 @@ impl MemoryDisk {
         disk
     }
 
+    /// The same content, with other sectors.
+    pub(crate) fn fork_with_sectors(&self, sector: u32) -> Self {
+        let mut disk = self.fork();
+        disk.geometry.logical_sector_size = sector;
+        disk
+    }
+
     /// The same, write-protected.
     pub(crate) fn read_only(size: u64) -> Self {
         let mut disk = Self::new(size);
         disk.geometry.read_only = true;
         disk
+    }
+
+    /// From now on what lies between two bytes cannot be read, until it is written.
+    pub(crate) fn spoil(&self, range: Range<u64>) {
+        assert!(range.start.is_multiple_of(SECTOR) && range.end.is_multiple_of(SECTOR));
+        self.unreadable.borrow_mut().extend(range.step_by(SECTOR as usize));
+    }
+
+    /// How many sectors still cannot be read.
+    pub(crate) fn spoilt(&self) -> usize {
+        self.unreadable.borrow().len()
     }
 
     /// All that happened so far, in order.
@@ -189,9 +213,15 @@ impl BlockDevice for MemoryDisk {
         // A damaged disk may say that it is larger than it is.
         let refused = self.geometry.check(block::Verb::Read, offset, buffer.len() as u64);
         let pages = self.pages.clone();
-        self.bytes_read.set(self.bytes_read.get() + buffer.len() as u64);
+        let length = buffer.len() as u64;
+        self.bytes_read.set(self.bytes_read.get() + length);
+        let spoilt = self.unreadable.borrow().range(offset..offset + length).next().is_some();
         Box::pin(async move {
             refused?;
+            if spoilt {
+                let error = std::io::Error::from_raw_os_error(EIO);
+                return Err(block::IoError::from_os(block::Verb::Read, offset, length, &error));
+            }
             copy_out(&pages.borrow(), offset, &mut buffer);
             Ok(buffer)
         })
@@ -205,8 +235,11 @@ impl BlockDevice for MemoryDisk {
         let refused = self.geometry.check(block::Verb::Write, offset, bytes.len() as u64);
         let (pages, events) = (self.pages.clone(), self.events.clone());
         let forgets = self.forgets.get();
+        let unreadable = self.unreadable.clone();
         Box::pin(async move {
             refused?;
+            let end = offset + bytes.len() as u64;
+            unreadable.borrow_mut().retain(|sector| !(offset..end).contains(sector));
             copy_in(&mut pages.borrow_mut(), offset, &bytes);
             if !forgets {
                 events.borrow_mut().push(Event::Write(offset, bytes));

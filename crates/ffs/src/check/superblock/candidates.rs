@@ -46,6 +46,8 @@ pub(super) struct Copy {
 pub(super) struct Gathered {
     /// The room of the primary, as it lies on the disk.
     pub(super) primary: Vec<u8>,
+    /// A part of the primary cannot be read.
+    pub(super) torn: bool,
     /// Why the primary is not among the copies.
     pub(super) refused: Option<BadSuperblock>,
     /// The recovery record, little-endian, where there is one.
@@ -65,7 +67,7 @@ pub(in crate::check) async fn read_at(
     };
     let first = address - address % ALIGNMENT;
     let last = end.next_multiple_of(ALIGNMENT).min(disk.size());
-    let bytes = disk.read(first, (last - first) as usize).await?;
+    let bytes = disk.probe(first, (last - first) as usize).await?;
     let offset = (address - first) as usize;
     Ok(Some(bytes[offset..offset + length].to_vec()))
 }
@@ -226,7 +228,14 @@ pub(super) async fn gather(disk: &Overlay<'_>, full: bool) -> Result<Gathered, C
         return Err(BadSuperblock::Missing { found: 0 }.into());
     };
     let mut search = Search { disk, tried: BTreeSet::new(), copies: Vec::new() };
-    let refused = search.judge(primary.to_vec(), SUPERBLOCK_ADDRESS).err();
+    let end = SUPERBLOCK_ADDRESS + size_of::<Superblock>() as u64;
+    let torn = disk.lacks(SUPERBLOCK_ADDRESS..end);
+    let mut refused = None;
+    if torn {
+        search.tried.insert(SUPERBLOCK_ADDRESS); // only if there is nothing better
+    } else {
+        refused = search.judge(primary.to_vec(), SUPERBLOCK_ADDRESS).err();
+    }
     let mut hints = Vec::new();
     if let Some(order) = order_of(primary) {
         hints.push(Hint::of(Superblock::of(&little_endian(primary, order))));
@@ -238,8 +247,14 @@ pub(super) async fn gather(disk: &Overlay<'_>, full: bool) -> Result<Gathered, C
     if search.copies.is_empty() && full {
         search.look_everywhere().await?;
     }
+    if search.copies.is_empty() && torn {
+        refused = search.judge(primary.to_vec(), SUPERBLOCK_ADDRESS).err();
+        if let (true, Some(error)) = (refused.is_some(), disk.unreadable().first()) {
+            return Err(error.into()); // the disk is what fails, not the search
+        }
+    }
     let copies = search.copies;
-    Ok(Gathered { primary: primary.to_vec(), refused, record, copies })
+    Ok(Gathered { primary: primary.to_vec(), torn, refused, record, copies })
 }
 
 /// The recovery record, little-endian.
@@ -324,7 +339,7 @@ impl Search<'_, '_> {
         let mut address = 0;
         while address < self.disk.size() && self.copies.is_empty() {
             let length = PIECE.min(self.disk.size() - address);
-            let bytes = self.disk.read(address, length as usize).await?;
+            let bytes = self.disk.probe(address, length as usize).await?;
             self.look_through(&bytes, address).await?;
             address += length;
         }

@@ -67,6 +67,7 @@ pub(super) async fn find(
     mender.state();
     mender.flags(base.fits_hash).await?;
     let geometry = mender.geometry()?;
+    disk.want(SUPERBLOCK_ADDRESS..SUPERBLOCK_ADDRESS + geometry.superblock_size);
     if geometry.superblock_hashes && !base.fits_hash && !base.explained {
         let (found, expected) = ("another", "that of its bytes");
         let place = Place::field("fs_ckhash");
@@ -105,7 +106,8 @@ fn base(
     let order = best.geometry.byte_order;
     let block = little_endian(&gathered.primary, order);
     let wrong = static_fields().filter(|field| field.get(&block) != field.get(&best.block));
-    if wrong.count() > WRONG_FIELDS {
+    let torn = gathered.torn && best.place != SUPERBLOCK_ADDRESS;
+    if torn || wrong.count() > WRONG_FIELDS {
         let block = replaced(gathered, best, log)?;
         let base = Base { block, fits_hash: best.fits_hash, explained: true };
         return Ok((base, Mark::Foreign)); // nobody can say who had it
@@ -139,7 +141,11 @@ fn replaced(gathered: &Gathered, copy: &Copy, log: &mut Log) -> Result<Vec<u8>, 
     let repair = "replaced by the copy";
     let severity = Severity::Repairable;
     let fields = Invariant::SuperblockFields;
-    if !log.find(fields, severity, place, &reason, expected, repair) {
+    let found = match gathered.torn {
+        true => "one that cannot be read".to_owned(),
+        false => reason.to_string(),
+    };
+    if !log.find(fields, severity, place, found, expected, repair) {
         return Err(reason.into());
     }
     let mut block = copy.block.clone();
