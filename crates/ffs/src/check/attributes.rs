@@ -2,7 +2,10 @@
 //!
 //! Each record is a multiple of 8 bytes: its length in 4, the namespace, the bytes of padding
 //! behind the content, the bytes of the name, the name; zeros up to a multiple of 8; content;
-//! padding.
+//! padding. Behind the last one the fragments are zeros: another record there says that the size of
+//! the area is wrong.
+
+use std::collections::BTreeSet;
 
 use super::CheckError;
 use super::overlay::Overlay;
@@ -12,7 +15,17 @@ use crate::map::{block_count, run_length};
 const HEADER: usize = 7;
 const UNIT: usize = 8;
 
-/// Whether the attributes of an inode are whole; else, what is wrong.
+/// What the attributes of an inode are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Whole,
+    /// There are more of them: so many bytes in all.
+    Longer(u64),
+    /// What is wrong.
+    Broken(String),
+}
+
+/// Judges the attributes of an inode.
 ///
 /// # Errors
 /// [`CheckError::Device`].
@@ -20,11 +33,11 @@ pub(super) async fn check(
     disk: &Overlay<'_>,
     geometry: &Geometry,
     dinode: &Dinode,
-) -> Result<Result<(), String>, CheckError> {
+) -> Result<Verdict, CheckError> {
     let size = u64::from(dinode.attribute_size.get());
     let count = block_count(geometry, size);
     if count > dinode.attribute_blocks.len() as u64 {
-        return Ok(Err(format!("{size} bytes")));
+        return Ok(Verdict::Broken(format!("{size} bytes")));
     }
     let mut area = Vec::new();
     for (index, address) in dinode.attribute_blocks.iter().enumerate() {
@@ -32,58 +45,73 @@ pub(super) async fn check(
         let run = run_length(geometry, size, index as u64);
         if index as u64 >= count {
             if address != 0 {
-                return Ok(Err(format!("block {index} behind {size} bytes")));
+                return Ok(Verdict::Broken(format!("block {index} behind {size} bytes")));
             }
         } else if !geometry.is_data_run(address, run) {
-            return Ok(Err(format!("block {index} at fragment {}", address as i64)));
+            let wrong = format!("block {index} at fragment {}", address as i64);
+            return Ok(Verdict::Broken(wrong));
         } else {
             let bytes = (run * geometry.fragment_size) as usize;
             let read = disk.read(geometry.byte_address(address), bytes).await?;
             area.extend_from_slice(&read);
         }
     }
-    area.truncate(size as usize);
     let big = geometry.byte_order == crate::layout::ByteOrder::Big;
-    Ok(records(&area, big))
+    Ok(match records(&area, size as usize, big) {
+        Err(wrong) => Verdict::Broken(wrong),
+        Ok(end) if end == size as usize => Verdict::Whole,
+        Ok(end) => Verdict::Longer(end as u64),
+    })
 }
 
-/// Whether records fill an area, in namespaces that exist and under different names.
-fn records(area: &[u8], big_endian: bool) -> Result<(), String> {
-    let mut names = std::collections::BTreeSet::new();
+/// Whether records fill the first `size` bytes of an area, in namespaces that exist and under
+/// different names. Where the last record ends: there may be more of them.
+fn records(area: &[u8], size: usize, big_endian: bool) -> Result<usize, String> {
+    let mut names = BTreeSet::new();
     let mut at = 0;
-    while at < area.len() {
-        let rest = &area[at..];
-        let wrong = || format!("no record at byte {at}");
-        let header = rest.get(..HEADER).ok_or_else(wrong)?;
-        let length: [u8; 4] = header[..4].try_into().expect("four bytes");
-        let length =
-            if big_endian { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
-        let (length, space, pad) = (length as usize, header[4], usize::from(header[5]));
-        let name_length = usize::from(header[6]);
-        let content = (HEADER + name_length).next_multiple_of(UNIT);
-        let whole = length.is_multiple_of(UNIT)
-            && length >= content + pad
-            && length <= rest.len()
-            && pad < UNIT
-            && name_length > 0
-            && (1..=2).contains(&space);
-        if !whole {
-            return Err(wrong());
-        }
-        let name = &rest[HEADER..HEADER + name_length];
-        if name.contains(&0) || !names.insert((space, name)) {
-            return Err(wrong());
-        }
-        at += length;
+    while at < size {
+        at = record(&area[..size], at, big_endian, &mut names)
+            .ok_or_else(|| format!("no record at byte {at}"))?;
     }
-    Ok(())
+    while let Some(end) = record(area, at, big_endian, &mut names) {
+        at = end;
+    }
+    Ok(at)
+}
+
+/// Where the record at a byte of an area ends, if it is one.
+fn record<'a>(
+    area: &'a [u8],
+    at: usize,
+    big_endian: bool,
+    names: &mut BTreeSet<(u8, &'a [u8])>,
+) -> Option<usize> {
+    let rest = &area[at..];
+    let header = rest.get(..HEADER)?;
+    let length: [u8; 4] = header[..4].try_into().expect("four bytes");
+    let length = if big_endian { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
+    let (length, space, pad) = (length as usize, header[4], usize::from(header[5]));
+    let name_length = usize::from(header[6]);
+    let content = (HEADER + name_length).next_multiple_of(UNIT);
+    let whole = length.is_multiple_of(UNIT)
+        && length >= content + pad
+        && length <= rest.len()
+        && pad < UNIT
+        && name_length > 0
+        && (1..=2).contains(&space);
+    if !whole {
+        return None;
+    }
+    let name = &rest[HEADER..HEADER + name_length];
+    let known = name.contains(&0) || !names.insert((space, name));
+    (!known).then_some(at + length)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn record(space: u8, name: &[u8], content: &[u8]) -> Vec<u8> {
+    fn made(space: u8, name: &[u8], content: &[u8]) -> Vec<u8> {
         let start = (HEADER + name.len()).next_multiple_of(UNIT);
         let length = (start + content.len()).next_multiple_of(UNIT);
         let mut bytes = vec![0; length];
@@ -98,21 +126,31 @@ mod tests {
 
     #[test]
     fn records_fill_their_area() {
-        let area = [record(1, b"test", b"testvalue"), record(2, b"posix1e.acl", &[7; 40])].concat();
+        let area = [made(1, b"test", b"testvalue"), made(2, b"posix1e.acl", &[7; 40])].concat();
         assert_eq!(area.len() % UNIT, 0);
         assert_eq!(area[..4], 32_u32.to_le_bytes());
-        assert_eq!(records(&area, false), Ok(()));
+        assert_eq!(records(&area, area.len(), false), Ok(area.len()));
         for at in [0, 1, 4, 5, 6, 32, 36] {
             let mut broken = area.clone();
             broken[at] ^= 0x84;
-            assert!(records(&broken, false).is_err(), "byte {at}");
+            assert!(records(&broken, broken.len(), false).is_err(), "byte {at}");
         }
     }
 
     #[test]
     fn a_name_stands_once_in_a_namespace() {
-        let one = record(1, b"a", b"");
-        assert!(records(&[one.clone(), one.clone()].concat(), false).is_err());
-        assert!(records(&[one, record(2, b"a", b"")].concat(), false).is_ok());
+        let one = made(1, b"a", b"");
+        let twice = [one.clone(), one.clone()].concat();
+        assert!(records(&twice, twice.len(), false).is_err());
+        let both = [one, made(2, b"a", b"")].concat();
+        assert!(records(&both, both.len(), false).is_ok());
+    }
+
+    #[test]
+    fn a_record_behind_the_end_is_one_more() {
+        let (one, two) = (made(1, b"a", b"x"), made(1, b"b", b"yy"));
+        let area = [one.clone(), two, vec![0; 64]].concat();
+        assert_eq!(records(&area, one.len(), false), Ok(area.len() - 64));
+        assert_eq!(records(&area, area.len() - 64, false), Ok(area.len() - 64));
     }
 }

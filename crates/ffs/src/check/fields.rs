@@ -321,10 +321,27 @@ fn mend_symlink(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     dinode.size.set(wanted as u64);
 }
 
+/// The number of no device.
+const NO_DEVICE: u32 = u32::MAX;
+
+/// A device has a number, and -1 is none. Which it was nobody knows any more.
+fn mend_device_number(ino: u64, dinode: &mut Dinode, log: &mut Log) {
+    if dinode.direct[0].get() as u32 != NO_DEVICE {
+        return;
+    }
+    let (place, found, repair) = (Place::inode(ino), "device number -1", "set to 0");
+    if log.find(Invariant::Device, Loss, place, found, "the number of a device", repair) {
+        dinode.direct[0].set(0);
+    }
+}
+
 /// Devices, pipes and sockets hold nothing; of the pointers, devices use one for their number.
 fn mend_special(ino: u64, kind: FileKind, dinode: &mut Dinode, log: &mut Log) {
     let device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
     let first = usize::from(device);
+    if device {
+        mend_device_number(ino, dinode, log);
+    }
     let held = dinode.direct[first..].iter().chain(&dinode.indirect).any(|one| one.get() != 0);
     let size = dinode.size.get();
     let found = match (held, size) {

@@ -136,9 +136,9 @@ invariants! {
     SymlinkTarget, "inode.symlink", false,
         "A symbolic link has its whole target, without NUL bytes, and zeros behind it.";
     Device, "inode.device", false,
-        "A special file holds no pointers, and its size is zero.";
+        "A special file holds no pointers, its size is zero, and a device has a number.";
     Attributes, "inode.attributes", false,
-        "Extended attributes have their blocks, and are whole records in them.";
+        "Extended attributes have their blocks, and are whole records in them, all that there are.";
     BlockCount, "inode.blocks", true,
         "An inode counts the sectors that its file holds.";
     LinkCount, "inode.links", true,

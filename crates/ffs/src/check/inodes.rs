@@ -7,6 +7,7 @@ use vfs::FileKind;
 use zerocopy::IntoBytes;
 
 use super::Severity::{Loss, Repairable};
+use super::attributes::Verdict;
 use super::blocks::{Purpose, Walk};
 use super::directories::Directory;
 use super::{CheckError, Checker, Invariant, Phase, Place, attributes, chunk, fields};
@@ -214,8 +215,19 @@ impl Checker<'_> {
         }
         let verdict = attributes::check(&self.disk, &self.geometry, dinode).await?;
         self.note_unreadable_of(ino);
-        let Err(wrong) = verdict else { return Ok(()) };
         let place = Place::inode(ino).named("extended attributes");
+        let wrong = match verdict {
+            Verdict::Whole => return Ok(()),
+            Verdict::Longer(all) => {
+                let (found, expected) = (format!("{size} bytes"), format!("{all}: records go on"));
+                let (invariant, repair) = (Invariant::Attributes, "set");
+                if self.log.find(invariant, Repairable, place, found, expected, repair) {
+                    dinode.attribute_size.set(all as u32);
+                }
+                return Ok(());
+            }
+            Verdict::Broken(wrong) => wrong,
+        };
         let repair = "dropped";
         if self.log.find(Invariant::Attributes, Loss, place, wrong, "whole records", repair) {
             dinode.attribute_size.set(0);

@@ -1,9 +1,10 @@
 //! Targets of symbolic links that are too long for their inode: they lie in a block, without NUL
-//! bytes up to the size. A NUL tells where the target ends that the size goes beyond.
+//! bytes up to the size, and with zeros behind. A NUL tells where the target ends that the size
+//! goes beyond, or does not reach.
 
 use vfs::FileKind;
 
-use super::Severity::Loss;
+use super::Severity::{Loss, Repairable};
 use super::blocks::Walk;
 use super::{CheckError, Checker, Invariant, Place};
 use crate::layout::INLINE_SYMLINK_SIZE;
@@ -30,16 +31,21 @@ impl Checker<'_> {
         let bytes = (run * self.geometry.fragment_size) as usize;
         let content = self.disk.read(self.geometry.byte_address(address), bytes).await?;
         self.note_unreadable((address, bytes), Loss, |_| Place::inode(walk.ino));
-        let target = &content[..size as usize];
-        let Some(end) = target.iter().position(|&byte| byte == 0) else { return Ok(()) };
-        let place = Place::inode(walk.ino);
-        let found = format!("{size} bytes, with a NUL at byte {end}");
-        let expected = "as many as its size";
-        let repair = if end == 0 { "made a link to '?'" } else { "its size set to its text" };
-        if !self.log.find(Invariant::SymlinkTarget, Loss, place, found, expected, repair) {
+        let Some(end) = content.iter().position(|&byte| byte == 0) else {
+            return Ok(()); // it fills its fragments: nothing says where it ends, but its size
+        };
+        if end == size as usize {
             return Ok(());
         }
-        let text = if end == 0 { b"?" } else { &target[..end] };
+        let place = Place::inode(walk.ino);
+        let found = format!("{size} bytes, and the first NUL at byte {end}");
+        let expected = "as many as its size";
+        let repair = if end == 0 { "made a link to '?'" } else { "its size set to its text" };
+        let severity = if end < size as usize { Loss } else { Repairable };
+        if !self.log.find(Invariant::SymlinkTarget, severity, place, found, expected, repair) {
+            return Ok(());
+        }
+        let text = if end == 0 { b"?" } else { &content[..end] };
         dinode.size.set(text.len() as u64);
         if text.len() < INLINE_SYMLINK_SIZE {
             let area = dinode.inline_symlink_area_mut();

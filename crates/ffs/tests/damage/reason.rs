@@ -47,6 +47,7 @@ pub(crate) enum Reason {
     DeviceNumber,
     Name,
     NoDepth,
+    Depth,
     Label,
     MountPoint,
     Tunable,
@@ -144,8 +145,37 @@ fn in_directory(base: &Base, ino: u64, offset: u64, old: &[u8], new: &[u8]) -> O
     Some(worst)
 }
 
-/// Names may become others; behind a name anything may stand, and in an empty entry too.
+/// Where a live entry stands, its inode and type, and its name.
+type LiveEntry<'a> = (usize, u32, u8, &'a [u8]);
+
+/// The live entries of a chunk; nothing when the chain of lengths does not end with it.
+fn live_entries(chunk: &[u8]) -> Option<Vec<LiveEntry<'_>>> {
+    let (mut live, mut at) = (Vec::new(), 0);
+    while at < chunk.len() {
+        let (header, _) = EntryHeader::read_from_prefix(&chunk[at..]).ok()?;
+        let length = usize::from(header.record_length.get());
+        let whole = length.is_multiple_of(4)
+            && length >= minimum_record_length(header.name_length.into())
+            && at + length <= chunk.len();
+        if !whole {
+            return None;
+        }
+        if header.inode.get() != 0 {
+            let start = at + ENTRY_HEADER_SIZE;
+            let name = &chunk[start..start + usize::from(header.name_length) + 1];
+            live.push((at, header.inode.get(), header.kind, name));
+        }
+        at += length;
+    }
+    Some(live)
+}
+
+/// Names may become others; behind a name anything may stand, and in an empty entry too, which may
+/// as well belong to the entry before it.
 fn in_chunk(old: &[u8], new: &[u8]) -> Option<Reason> {
+    if old != new && live_entries(new).is_some_and(|live| live_entries(old) == Some(live)) {
+        return Some(Reason::EmptyEntry);
+    }
     let (mut new, mut worst) = (new.to_vec(), Reason::FreeSpace);
     let mut put_back = |range: Range<usize>, reason: Reason| {
         if new[range.clone()] != old[range.clone()] {
@@ -197,18 +227,29 @@ fn in_chunk(old: &[u8], new: &[u8]) -> Option<Reason> {
     (names == new).then_some(worst)
 }
 
-/// Blocks of a file may have changed places: nobody knows in which order they were.
+/// Blocks of a file may have changed places, and its holes with them: nobody knows in which order
+/// they were. But the last one is a block, and behind the end there is none.
 fn in_indirect(base: &Base, disk: &MemoryDisk, ino: u64, start: u64) -> Option<Reason> {
     let size = base.geometry.block_size;
     let first = start - start % size;
-    let pointers = |disk: &MemoryDisk| {
+    let pointers = |disk: &MemoryDisk| -> Vec<u64> {
         let bytes = disk.bytes(first, size as usize);
-        let mut all: Vec<Vec<u8>> = bytes.chunks_exact(8).map(<[u8]>::to_vec).collect();
-        all.sort_unstable();
-        all
+        let words = bytes.chunks_exact(8);
+        words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
     };
+    let (mut old, mut new) = (pointers(&base.disk), pointers(disk));
+    let end = |all: &[u64]| all.iter().rposition(|&address| address != 0);
+    let Owner::Indirect(_, lbn) = base.map.owner(first) else { return None };
+    let blocks = base.map.inodes[&ino].size.get().div_ceil(size);
+    let leads_on = |&address: &u64| {
+        matches!(base.map.owner(base.geometry.byte_address(address)), Owner::Indirect(..))
+    };
+    let is_last = lbn + old.len() as u64 >= blocks || old.iter().any(leads_on);
+    let ends = !is_last || end(&old) == end(&new);
+    old.sort_unstable();
+    new.sort_unstable();
     let regular = base.map.inodes[&ino].kind() == Some(FileKind::Regular);
-    (regular && pointers(&base.disk) == pointers(disk)).then_some(Reason::BlockOrder)
+    (regular && ends && old == new).then_some(Reason::BlockOrder)
 }
 
 /// The extended attributes of a file, up to their size.
@@ -230,21 +271,6 @@ fn attribute_area(base: &Base, disk: &MemoryDisk, ino: u64) -> Vec<u8> {
 /// The length of the record at a byte of an area that is sound.
 fn record_length(area: &[u8], at: usize) -> usize {
     u32::from_le_bytes(area[at..at + 4].try_into().expect("four bytes")) as usize
-}
-
-/// Whether the attributes end sooner, behind a whole record, in the fragments that they have.
-fn lost_records(base: &Base, ino: u64, old: &Dinode, new: &Dinode) -> bool {
-    let (was, is) = (old.attribute_size.get() as usize, new.attribute_size.get() as usize);
-    let fragment = base.geometry.fragment_size as usize;
-    if is >= was || is.div_ceil(fragment) != was.div_ceil(fragment) {
-        return false;
-    }
-    let area = attribute_area(base, &base.disk, ino);
-    let mut at = 0;
-    while at < is {
-        at += record_length(&area, at);
-    }
-    at == is
 }
 
 /// Extended attributes may hold anything under any name: what counts is that records fill them.
@@ -288,19 +314,26 @@ fn in_inode(base: &Base, disk: &MemoryDisk, ino: u64) -> Option<Reason> {
         return None;
     }
     let mut rest = new;
-    if lost_records(base, ino, &old, &new) {
-        rest.attribute_size = old.attribute_size;
-        return in_live_inode(geometry, &old, rest).map(|reason| reason.max(Reason::SizeInTail));
-    }
-    if has_empty_tail(base, ino, &old, &new) {
+    if has_empty_tail(base, disk, ino, &old, &new) {
         rest.size = old.size;
         return in_live_inode(geometry, &old, rest).map(|reason| reason.max(Reason::EmptyChunks));
     }
-    in_live_inode(geometry, &old, new)
+    let directory = old.kind() == Some(FileKind::Directory);
+    if directory && new.free_link != old.free_link && new.free_link.get() == depth(base, ino) {
+        rest.free_link = old.free_link;
+        return in_live_inode(geometry, &old, rest).map(|reason| reason.max(Reason::Depth));
+    }
+    in_live_inode(geometry, &old, rest)
+}
+
+/// How far below the root a file lies.
+fn depth(base: &Base, ino: u64) -> u32 {
+    let path = base.files.get(&ino).map_or("", |file| file.paths[0].as_str());
+    path.matches('/').count() as u32
 }
 
 /// Whether a directory only got or lost chunks without entries, in the fragments that it has.
-fn has_empty_tail(base: &Base, ino: u64, old: &Dinode, new: &Dinode) -> bool {
+fn has_empty_tail(base: &Base, disk: &MemoryDisk, ino: u64, old: &Dinode, new: &Dinode) -> bool {
     let (was, is) = (old.size.get(), new.size.get());
     let fragment = base.geometry.fragment_size;
     let chunk = CHUNK_SIZE as u64;
@@ -317,7 +350,7 @@ fn has_empty_tail(base: &Base, ino: u64, old: &Dinode, new: &Dinode) -> bool {
     let Some(&address) = base.map.fragments(own).first() else { return false };
     let byte = base.geometry.byte_address(address);
     (was.min(is)..was.max(is)).step_by(CHUNK_SIZE).all(|start| {
-        let bytes = base.disk.bytes(byte + start - last, ENTRY_HEADER_SIZE);
+        let bytes = disk.bytes(byte + start - last, ENTRY_HEADER_SIZE);
         bytes[..6] == [0, 0, 0, 0, 0, 2] // no inode, and a length of 512
     })
 }
@@ -393,11 +426,7 @@ fn in_live_inode(geometry: &Geometry, old: &Dinode, mut new: Dinode) -> Option<R
 
 /// Whether another size asks for the same fragments in the same places.
 fn is_size_in_tail(geometry: &Geometry, old: &Dinode, new: &Dinode) -> bool {
-    let text = old.kind() == Some(FileKind::Symlink)
-        && new.size.get() >= INLINE_SYMLINK_SIZE as u64
-        && new.size.get() < old.size.get();
-    let regular = old.kind() == Some(FileKind::Regular) && new.size.get() <= geometry.max_file_size;
-    if !text && !regular {
+    if old.kind() != Some(FileKind::Regular) || new.size.get() > geometry.max_file_size {
         return false;
     }
     let block = geometry.block_size;
