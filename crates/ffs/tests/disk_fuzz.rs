@@ -40,8 +40,9 @@ use vfs::{Credentials, FileKind, FileSystem, ObjectId, Stability};
 /// so many around.
 const CASES: u64 = if cfg!(debug_assertions) { 200 } else { 1500 };
 const SHOWN: u64 = 100;
-/// Cases that went wrong once: claims of equal weight on an indirect block.
-const REGRESSIONS: [u64; 4] = [31014, 43759, 80097, 85962];
+/// Cases that went wrong once: claims of equal weight on an indirect block, and copies that left no
+/// room for `lost+found`.
+const REGRESSIONS: [u64; 5] = [31014, 43759, 80097, 85962, 54878];
 /// One in so many of the damages that are aimed is there to be chosen.
 const AIMED: usize = 5;
 /// One repair in so many is cut off.

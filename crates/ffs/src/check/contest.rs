@@ -1,22 +1,23 @@
 //! Fragments that are claimed twice: who keeps them.
 //!
 //! All claims on them are gathered and weighed. What speaks for a claim: nothing else was wrong
-//! with the inode; the inode map has it used; the block fits what it is claimed as (a directory's
-//! first block names its owner, an indirect block holds pointers, attributes are whole records);
-//! its neighbours in the file are its neighbours on the disk; the file's inode is in the same
-//! group. The heavier claim keeps the block, the other file gets a hole.
+//! with the inode; the inode map has it used, or, where the group's header is gone and inodes of an
+//! older file system may lie there, a directory names it; the block fits what it is claimed as (a
+//! directory's first block names its owner, an indirect block holds pointers, attributes are whole
+//! records); its neighbours in the file are its neighbours on the disk; the file's inode is in the
+//! same group. The heavier claim keeps the block, the other file gets a hole.
 //!
 //! Where two weigh the same, one of them is right and nobody can say which. Then the one keeps the
 //! block and the other gets a copy, so that the file that was right is as it was; both are listed.
 //! Of an indirect block, too: what hangs from it is contested in the next round. A block that is
 //! pointers for one and data for the other stays with the first. Copies wait in memory until they
-//! are written, so there is a limit: behind it, the other gets holes.
+//! are written and take free blocks, so there is a limit: behind it, the other gets holes.
 //!
 //! A copy must not lie where somebody's block may be. So the claims are gathered along every way,
 //! those too that lead through a block that belongs to somebody else.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vfs::FileKind;
 
@@ -26,8 +27,14 @@ use super::fields::blocks_of;
 use super::unreadable::is_of_the_medium;
 use super::{CheckError, Checker, Invariant, Place, chunk};
 use crate::derive::bits;
-use crate::layout::{CHUNK_SIZE, Dinode, Geometry};
+use crate::layout::{CHUNK_SIZE, Dinode, Geometry, ROOT_INODE};
+use crate::map::run_length;
 
+/// So many free blocks are left to names for what has none.
+const RESERVE: u64 = 16;
+/// What speaks against an inode of which it is not known whether it is one: more than all else
+/// together can speak for it.
+const STALE: i32 = 100;
 /// So many bytes are copied at most.
 const COPIES: u64 = 256 << 20;
 
@@ -64,6 +71,10 @@ impl Checker<'_> {
         }
         self.gather_claims().await?;
         let mut claims = std::mem::take(&mut self.claims);
+        if claims.iter().any(|claim| self.may_be_stale(claim.pointer.ino)) {
+            self.gather_named().await?;
+        }
+        self.room_for_copies = self.fresh_left().saturating_sub(RESERVE);
         for claim in &mut claims {
             claim.weight = self.weigh(claim).await?;
         }
@@ -88,6 +99,30 @@ impl Checker<'_> {
         Ok(settled)
     }
 
+    /// Gathers all inodes that names lead to from the root. What a directory says is not judged
+    /// here: that comes later.
+    async fn gather_named(&mut self) -> Result<(), CheckError> {
+        let mut named = BTreeSet::from([ROOT_INODE]);
+        let mut open = vec![ROOT_INODE];
+        while let Some(ino) = open.pop() {
+            let Some(directory) = self.directories.get(&ino) else { continue };
+            for (lbn, &address) in (0..).zip(&directory.blocks) {
+                let run = run_length(&self.geometry, directory.size, lbn);
+                let bytes = (run * self.geometry.fragment_size) as usize;
+                let mut content =
+                    self.disk.probe(self.geometry.byte_address(address), bytes).await?;
+                self.geometry.turn_directory(&mut content);
+                for bytes in content.chunks_exact(CHUNK_SIZE) {
+                    let entries = chunk::entries(bytes).into_iter();
+                    let new = entries.map(|entry| entry.ino).filter(|&ino| named.insert(ino));
+                    open.extend(new);
+                }
+            }
+        }
+        self.named_in_contest = named;
+        Ok(())
+    }
+
     async fn weigh(&self, claim: &Claim) -> Result<i32, CheckError> {
         let pointer = &claim.pointer;
         let mut weight = pointer.neighbours as i32;
@@ -96,6 +131,8 @@ impl Checker<'_> {
         }
         if self.is_stated(pointer.ino) {
             weight += 4;
+        } else if self.may_be_stale(pointer.ino) && !self.named_in_contest.contains(&pointer.ino) {
+            weight -= STALE;
         }
         let group = self.geometry.group_of_fragment(pointer.address);
         weight += i32::from(group == self.geometry.group_of_inode(pointer.ino));
@@ -138,7 +175,8 @@ impl Checker<'_> {
     async fn lose(&mut self, claim: &Claim, winner: &Claim) -> Result<bool, CheckError> {
         let pointer = claim.pointer;
         let bytes = pointer.run * self.geometry.fragment_size;
-        let copies = is_tie(claim, winner) && self.copied + bytes <= COPIES;
+        let room = self.copied + bytes <= COPIES && self.room_for_copies > 0;
+        let copies = is_tie(claim, winner) && room;
         let from = self.geometry.byte_address(pointer.address);
         let content = match self.disk.read_data(from, bytes as usize).await {
             Err(error) if !is_of_the_medium(&error) => return Err(error.into()),
@@ -167,6 +205,7 @@ impl Checker<'_> {
         }
         if let (Some(address), Some(content)) = (copy, content) {
             self.copied += bytes;
+            self.room_for_copies -= 1;
             self.disk.put_fresh(self.geometry.byte_address(address), &content);
         }
         self.point_elsewhere(&pointer, copy.unwrap_or(0)).await?;
@@ -181,6 +220,18 @@ impl Checker<'_> {
         let mut dinode = self.read_inode(pointer.ino).await?;
         pointer.slot.set_in(&mut dinode, address);
         self.put_inode(pointer.ino, &mut dinode).await
+    }
+
+    /// Blocks that nobody ever claimed.
+    fn fresh_left(&self) -> u64 {
+        let run = self.geometry.fragments_per_block;
+        let firsts = (self.next_fresh..self.geometry.size).step_by(run as usize);
+        let free = firsts.filter(|&first| {
+            self.geometry.is_data_run(first, run)
+                && bits::none_set(&self.held, first..first + run)
+                && bits::none_set(&self.claimed, first..first + run)
+        });
+        free.count() as u64
     }
 
     /// Finds a run of fragments that nobody ever claimed, for a block of the repair's own.

@@ -408,6 +408,7 @@ impl Checker<'_> {
         let mut dinode = self.read_inode(ino).await?;
         fields::set_kind(&mut dinode, wanted);
         self.put_inode(ino, &mut dinode).await?;
+        self.retyped.insert(ino);
         Ok(true)
     }
 

@@ -56,6 +56,12 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Whether the header of its group is gone, so that what lies there may be inodes of a file
+    /// system that was on the disk before.
+    pub(super) fn may_be_stale(&self, ino: u64) -> bool {
+        self.stated_maps[self.geometry.group_of_inode(ino) as usize].is_empty()
+    }
+
     pub(super) fn note_unreadable_group(&mut self, group: u64) {
         let bytes = self.geometry.group_block_size as usize;
         let block = (self.geometry.group_header_fragment(group), bytes);

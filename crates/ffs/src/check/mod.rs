@@ -259,6 +259,8 @@ struct Checker<'a> {
     thorough: bool,
     /// Whether the volume was cut off under policy `sync`.
     was_cut: bool,
+    /// What lies in a journal of gjournal may come over what is repaired.
+    has_journal_below: bool,
 
     // What holds for all rounds.
     round: u32,
@@ -269,8 +271,12 @@ struct Checker<'a> {
     next_fresh: u64,
     /// Bytes that were copied for files that share them.
     copied: u64,
+    /// How many more blocks may be copied in this round.
+    room_for_copies: u64,
     /// Inodes with which something was wrong.
     doubted: BTreeSet<u64>,
+    /// Inodes that were given another type, because their names and their content say so.
+    retyped: BTreeSet<u64>,
     freed: u64,
     reconnected: u64,
 
@@ -285,6 +291,8 @@ struct Checker<'a> {
     /// A bit for each that several claim.
     contested: Option<Vec<u8>>,
     claims: Vec<Claim>,
+    /// Inodes that names lead to, where a contest depends on it.
+    named_in_contest: BTreeSet<u64>,
     /// What is to be cleared in indirect blocks.
     bad_slots: Vec<BadSlot>,
     /// Indirect blocks that were entered when claims were gathered, with the level at which they

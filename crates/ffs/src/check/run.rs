@@ -14,7 +14,7 @@ use super::{
 };
 use crate::derive::bits;
 use crate::layout::{
-    ByteOrder, Geometry, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
+    ByteOrder, Geometry, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
 };
 use crate::policy::sync::Sync;
 use crate::{OpenError, mark};
@@ -38,6 +38,8 @@ pub async fn check(
     let mut checker = Checker::new(disk, found.geometry, found.block, runtime, progress);
     checker.log = log;
     checker.thorough = true;
+    let journalled = Superblock::of(&checker.superblock).flags.get() & flags::GJOURNAL != 0;
+    checker.has_journal_below = journalled && found.mark == Mark::Foreign;
     checker.was_cut = match found.mark {
         Mark::Policy(policy) => policy == Sync::NAME,
         Mark::Torn => true,
@@ -46,7 +48,8 @@ pub async fn check(
     // What is put over a disk of the other byte order could not be read again.
     let rounds = if checker.geometry.byte_order == ByteOrder::Little { ROUNDS } else { 1 };
     while checker.round(options).await? && rounds > 1 {
-        if checker.round >= rounds {
+        // Directories within each other are found one by one; none is given its type twice.
+        if checker.round - checker.retyped.len() as u32 >= rounds {
             return Err(CheckError::NoEnd { rounds });
         }
     }
@@ -115,12 +118,15 @@ impl<'a> Checker<'a> {
             now: runtime.clock.wall(),
             thorough: false,
             was_cut: false,
+            has_journal_below: false,
             round: 0,
             orphans: Orphans::Undecided,
             claimed: vec![0; bits],
             next_fresh: 0,
             copied: 0,
+            room_for_copies: 0,
             doubted: BTreeSet::new(),
+            retyped: BTreeSet::new(),
             freed: 0,
             reconnected: 0,
             initialised: Vec::new(),
@@ -129,6 +135,7 @@ impl<'a> Checker<'a> {
             held: Vec::new(),
             contested: None,
             claims: Vec::new(),
+            named_in_contest: BTreeSet::new(),
             bad_slots: Vec::new(),
             entered: BTreeSet::new(),
             directories: BTreeMap::new(),
@@ -169,6 +176,7 @@ impl<'a> Checker<'a> {
         self.held = vec![0; self.geometry.size.div_ceil(8) as usize];
         self.contested = None;
         self.claims.clear();
+        self.named_in_contest.clear();
         self.bad_slots.clear();
         self.entered.clear();
         self.directories.clear();
@@ -213,6 +221,10 @@ impl<'a> Checker<'a> {
             "the disk is write-protected"
         } else if self.geometry.byte_order == ByteOrder::Big {
             "it is big-endian, and only its own system can write it"
+        } else if self.has_journal_below {
+            "it is journalled by gjournal and was not stopped cleanly: what is in the journal \
+             would come over the repairs; let FreeBSD attach and check it, or switch the journal \
+             off with 'tunefs -J disable'"
         } else if snapshots.iter().any(|ino| ino.get() != 0) {
             "it has snapshots, which repairs would spoil; remove them on FreeBSD first"
         } else {
