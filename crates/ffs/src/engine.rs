@@ -28,6 +28,7 @@ use crate::layout::{Dinode, Geometry, GroupHeader};
 use crate::map::Map;
 use crate::mount::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
+use crate::policy::log::LogStatistics;
 use crate::policy::{Policy, Staged, StagedUpdate};
 use crate::update::{ChainLink, Ready, Update};
 
@@ -133,6 +134,11 @@ impl Ffs {
     /// Where is what.
     pub fn geometry(&self) -> &Geometry {
         self.home.geometry()
+    }
+
+    /// What its log is doing, if it has one.
+    pub fn log_statistics(&self) -> Option<LogStatistics> {
+        self.policy.log_statistics()
     }
 
     pub(crate) fn map(&self) -> Map<'_> {

@@ -82,6 +82,11 @@ pub trait Policy: Ledger {
 
     /// The rule by name, for people.
     fn name(&self) -> &'static str;
+
+    /// What its log is doing, if it has one.
+    fn log_statistics(&self) -> Option<log::LogStatistics> {
+        None
+    }
 }
 
 /// Whether a change makes things appear or replaces one by another, and takes nothing away by

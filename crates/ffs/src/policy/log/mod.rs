@@ -391,6 +391,10 @@ impl Policy for Log {
     fn name(&self) -> &'static str {
         Self::NAME
     }
+
+    fn log_statistics(&self) -> Option<LogStatistics> {
+        Some(self.statistics())
+    }
 }
 
 impl Ledger for Log {
