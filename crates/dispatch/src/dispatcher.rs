@@ -31,6 +31,7 @@ use vfs::Credentials;
 use crate::caller::Caller;
 use crate::mount::Mounts;
 use crate::nfs3::convert;
+use crate::planted::{Bug, is_planted};
 use crate::{
     Begin, Counters, Exports, Key, Limits, Reply, ReplyCache, Session, Volumes, Window, reply_cache,
 };
@@ -119,6 +120,8 @@ pub(crate) struct Execution {
     pub(crate) dispatcher: Rc<Dispatcher>,
     pub(crate) client: IpAddr,
     pub(crate) record: Record,
+    /// See [`planted::connection_key`].
+    pub(crate) planted_key: u64,
     /// Memory and turn, until the end (invariant 1).
     pub(crate) _held: [Permit; 2],
 }
@@ -164,11 +167,16 @@ impl Execution {
         caller: &Caller,
         arguments: Arguments<'_>,
     ) -> Option<Reply> {
-        match self.dispatcher.replies.begin(key(self.client, call)) {
+        let mut key = key(self.client, call);
+        key.checksum ^= self.planted_key;
+        match self.dispatcher.replies.begin(key) {
             Begin::Execute(slot) => {
                 let reply = crate::nfs3::execute(call.xid, caller, arguments).await;
                 slot.answer(reply.segments().to_vec(), reply.length());
                 Some(reply)
+            }
+            Begin::Wait(_) if is_planted(Bug::ForgottenRunning) => {
+                Some(crate::nfs3::execute(call.xid, caller, arguments).await)
             }
             Begin::Wait(repetition) => repetition.wait().await.map(Reply::new),
             Begin::Repeat(segments) => Some(Reply::new(segments)),
@@ -247,12 +255,9 @@ fn key(client: IpAddr, call: &Call<'_>) -> Key {
         }),
         Credential::None | Credential::Other { .. } => None,
     };
-    Key {
-        client,
-        caller,
-        xid: call.xid,
-        procedure: call.procedure,
-        length: (head.len() + payload.len()) as u64,
-        checksum: digest.finalize(),
+    let (procedure, length) = (call.procedure, (head.len() + payload.len()) as u64);
+    if is_planted(Bug::XidAlone) {
+        return Key { client, caller, xid: call.xid, procedure: 0, length: 0, checksum: 0 };
     }
+    Key { client, caller, xid: call.xid, procedure, length, checksum: digest.finalize() }
 }

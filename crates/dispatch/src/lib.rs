@@ -31,6 +31,8 @@ mod handle;
 mod limits;
 mod mount;
 mod nfs3;
+#[doc(hidden)]
+pub mod planted;
 mod refused;
 mod reply;
 pub mod reply_cache;

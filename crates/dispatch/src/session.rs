@@ -11,7 +11,7 @@ use runtime::sync::{Permit, Semaphore};
 
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
-use crate::{MAX_TRANSFER, Reply};
+use crate::{MAX_TRANSFER, Reply, planted};
 
 /// The data that may wait for one connection's peer, in bytes. It keeps a peer that does not take
 /// its replies from holding the memory of all.
@@ -22,6 +22,8 @@ pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
     reply_memory: Rc<Semaphore>,
+    /// See [`planted::connection_key`].
+    planted_key: u64,
 }
 
 /// Memory of a call that is still arriving.
@@ -41,7 +43,8 @@ impl Session {
     pub(crate) fn new(dispatcher: Rc<Dispatcher>, client: IpAddr) -> Rc<Self> {
         let client = client.to_canonical();
         let reply_memory = Semaphore::new(SESSION_REPLY_MEMORY);
-        Rc::new(Self { dispatcher, client, reply_memory })
+        let planted_key = planted::connection_key();
+        Rc::new(Self { dispatcher, client, reply_memory, planted_key })
     }
 
     /// Memory for a call of `bytes` that has arrived, to be taken before it is copied. First come,
@@ -85,7 +88,8 @@ impl Session {
         };
         let turn = self.dispatcher.turns.acquire(1).await;
         let (dispatcher, client) = (self.dispatcher.clone(), self.client);
-        let execution = Execution { dispatcher, client, record, _held: [memory, turn] };
+        let (planted_key, _held) = (self.planted_key, [memory, turn]);
+        let execution = Execution { dispatcher, client, record, planted_key, _held };
         let reply = if plan.may_change {
             let (to_waiter, reply) = oneshot::channel();
             self.dispatcher.runtime.tasks.spawn(Box::pin(async move {

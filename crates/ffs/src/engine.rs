@@ -94,7 +94,10 @@ pub(crate) struct Parts {
 
 impl Ffs {
     pub(crate) fn new(parts: Parts) -> Rc<Self> {
-        let verifier = Verifier(parts.runtime.random.next_u64().to_be_bytes());
+        let verifier = match is_planted(Bug::ConstantVerifier) {
+            true => Verifier([7; 8]),
+            false => Verifier(parts.runtime.random.next_u64().to_be_bytes()),
+        };
         Rc::new_cyclic(|this| Self {
             home: parts.home,
             allocator: parts.allocator,

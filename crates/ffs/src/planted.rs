@@ -63,6 +63,8 @@ pub enum Bug {
     ServingOn,
     /// A write leaves the change time as it was.
     StaleChangeTimes,
+    /// The write verifier is the same after every start.
+    ConstantVerifier,
 }
 
 thread_local! {

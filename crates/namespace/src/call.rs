@@ -2,6 +2,7 @@
 
 use vfs::{Answer, FsError, PostOp, Sealed, Sequence, Wcc, WccBefore};
 
+use crate::planted::{Bug, is_planted};
 use crate::{Namespace, Object, Store};
 
 /// The files that an answer tells about, by their part in the call.
@@ -57,6 +58,11 @@ impl<N: Object + Clone> Call<N> {
         }
     }
 
+    /// What an answer that changes nothing waits for.
+    fn looked_at(&self) -> Sequence {
+        if is_planted(Bug::UnwaitedLooks) { Sequence(0) } else { self.sequence }
+    }
+
     /// The file's attributes for the answer: of its own change, or, without one, of now.
     fn wcc(&mut self, which: usize) -> Wcc {
         let Some(subject) = &self.subjects[which] else { return Wcc::default() };
@@ -96,7 +102,7 @@ impl<S: Store> Namespace<S> {
         result: Result<T, FsError>,
     ) -> Sealed<Answer<T, PostOp>> {
         let about = call.wcc(FIRST).after;
-        Sealed::new(Answer { result, about }, self.store.receipt(call.sequence))
+        Sealed::new(Answer { result, about }, self.store.receipt(call.looked_at()))
     }
 
     pub(crate) fn seal_wcc<T>(
@@ -122,6 +128,6 @@ impl<S: Store> Namespace<S> {
         call: Call<S::Node>,
         result: Result<T, FsError>,
     ) -> Sealed<Result<T, FsError>> {
-        Sealed::new(result, self.store.receipt(call.sequence))
+        Sealed::new(result, self.store.receipt(call.looked_at()))
     }
 }

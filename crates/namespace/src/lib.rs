@@ -23,6 +23,8 @@ mod data;
 mod file_system;
 mod list;
 mod locks;
+#[doc(hidden)]
+pub mod planted;
 mod remove;
 mod rename;
 mod set;

@@ -1,0 +1,41 @@
+//! Bugs that tests plant, to show that they would be found.
+//!
+//! Without the feature `planted-bugs` none can be planted, and nothing of this remains.
+
+use std::cell::Cell;
+
+/// A rule of the reply cache that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A call is known on its own connection only, as if its key held the port.
+    ConnectionInKey,
+    /// A repetition of a call that still runs is executed.
+    ForgottenRunning,
+    /// A call is known by its number and its caller alone, whatever its arguments are.
+    XidAlone,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    static CONNECTIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Plants a bug in all dispatchers of this thread, or removes it.
+#[cfg(feature = "planted-bugs")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+pub(crate) fn is_planted(bug: Bug) -> bool {
+    cfg!(feature = "planted-bugs") && PLANTED.get() == Some(bug)
+}
+
+/// What [`Bug::ConnectionInKey`] puts into the keys of a connection: nothing where it is not
+/// planted.
+pub(crate) fn connection_key() -> u64 {
+    if !is_planted(Bug::ConnectionInKey) {
+        return 0;
+    }
+    CONNECTIONS.set(CONNECTIONS.get() + 1);
+    CONNECTIONS.get()
+}
