@@ -14,6 +14,8 @@
 //!    data: every reply that shows something of the file waits for it.
 //! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
 //!    dinode's.
+//! 4. While a write lands that somebody waits for, attributes show the file as it was before: what
+//!    they showed otherwise no Update would carry yet, and no reply could wait for it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -53,6 +55,8 @@ pub struct Node {
     pub pages: RefCell<Pages>,
     /// UNSTABLE changes of size and time, under the lock.
     pub volatile: Cell<Option<Volatile>>,
+    /// What attributes show in the place of size and times (invariant 4), under the lock.
+    veil: Cell<Option<Volatile>>,
     /// Names of a directory, once they were read.
     pub directory: RefCell<Option<DirIndex>>,
     /// Ticks of the table's clock at the last use.
@@ -62,6 +66,15 @@ pub struct Node {
     dinode: Cell<Dinode>,
     sequence: Cell<Sequence>,
     dead: Cell<bool>,
+}
+
+/// See [`Node::veil`].
+pub(crate) struct Veil(Rc<Node>);
+
+impl Drop for Veil {
+    fn drop(&mut self) {
+        self.0.veil.set(None);
+    }
 }
 
 impl Node {
@@ -93,6 +106,7 @@ impl Node {
             lock: Lock::default(),
             pages: RefCell::default(),
             volatile: Cell::new(None),
+            veil: Cell::new(None),
             directory: RefCell::default(),
             used: Cell::new(0),
             buffer,
@@ -136,14 +150,14 @@ impl Node {
     /// Attributes as readers see them.
     pub fn attributes(&self) -> Attributes {
         let dinode = self.dinode.get();
-        let volatile = self.volatile.get();
+        let shown = self.veil.get().or(self.volatile.get());
         Attributes {
             kind: self.kind,
             mode: dinode.permissions(),
             nlink: u32::try_from(dinode.links.get()).unwrap_or(0),
             uid: dinode.uid.get(),
             gid: dinode.gid.get(),
-            size: self.size(),
+            size: shown.map_or(dinode.size.get(), |shown| shown.size),
             used: dinode.sectors.get().saturating_mul(SECTOR_SIZE),
             device: match self.kind {
                 FileKind::BlockDevice | FileKind::CharacterDevice => dinode.device(),
@@ -152,9 +166,16 @@ impl Node {
             ino: Ino(self.ino),
             generation: self.generation,
             atime: dinode.access_time(),
-            mtime: volatile.map_or(dinode.modify_time(), |volatile| volatile.mtime),
-            ctime: volatile.map_or(dinode.change_time(), |volatile| volatile.ctime),
+            mtime: shown.map_or(dinode.modify_time(), |shown| shown.mtime),
+            ctime: shown.map_or(dinode.change_time(), |shown| shown.ctime),
         }
+    }
+
+    /// Lets attributes show what they show now for as long as the veil is there (invariant 4).
+    pub(crate) fn veil(self: &Rc<Self>) -> Veil {
+        let Attributes { size, mtime, ctime, .. } = self.attributes();
+        self.veil.set(Some(Volatile { size, mtime, ctime }));
+        Veil(self.clone())
     }
 
     /// The newest Update that a reply about this file depends on.

@@ -36,6 +36,7 @@ impl Ffs {
             Err(FsError::NoSpace) => return self.write_through(node, &stretch, privileged).await,
             pages => pages?,
         };
+        let _veil = node.veil();
         // Nothing was awaited since the blocks were set aside.
         for (lbn, page) in pages {
             self.put_page(node, lbn, page);
