@@ -115,6 +115,7 @@ pub struct History(Rc<RefCell<Notes>>);
 struct Notes {
     calls: Vec<Call>,
     answered: usize,
+    ends: Vec<Moment>,
     next: u64,
 }
 
@@ -149,6 +150,17 @@ impl History {
     /// Whether nothing was called.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// When each boot ended that has ended.
+    pub fn ends(&self) -> Vec<Moment> {
+        self.0.borrow().ends.clone()
+    }
+
+    pub(crate) fn end_of_boot(&self, at: Instant) {
+        let notes = &mut *self.0.borrow_mut();
+        let end = notes.moment(at);
+        notes.ends.push(end);
     }
 
     pub(crate) fn make(

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use torture::campaign::{Options, Outcome, conformance, faults, sequences};
+use torture::campaign::concurrent::seed::PartOf;
+use torture::campaign::{Options, Outcome, concurrent, conformance, faults, retry, sequences};
 use torture::explore::Counts;
 
 /// A word, what it does, and the function that does it.
@@ -17,12 +18,16 @@ type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
 const CAMPAIGNS: &[Campaign] = &[
     ("seq1", "all workloads of one operation, cut at every write", sequences::singles),
     ("seq2", "all workloads of two operations, cut at every write", sequences::pairs),
+    ("concurrent", "histories of four clients with cuts, explained", concurrent::concurrent),
+    ("retry", "calls that must not run twice, cut and repeated", retry::documented),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
     ("conformance", "random operations, compared with a reference", conformance::random),
 ];
 
 /// The word for all of them, one after the other.
 const ALL: &str = "all";
+/// The word for one history of `concurrent`, told in full: its number follows.
+const SEED: &str = "seed";
 
 /// Breaks the disk, the power and the network under a server, and judges what comes of it.
 #[derive(Debug, Parser)]
@@ -31,6 +36,10 @@ struct Arguments {
     /// Which campaign; all of them without
     #[arg(default_value = ALL, value_parser = PossibleValuesParser::new(words()))]
     campaign: String,
+    /// After 'seed', the number of a history
+    argument: Option<String>,
+    #[command(flatten)]
+    part: PartOf,
     /// End with one line of JSON
     #[arg(long)]
     json: bool,
@@ -53,18 +62,24 @@ struct Run {
 }
 
 fn words() -> Vec<&'static str> {
-    CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL]).collect()
+    CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL, SEED]).collect()
 }
 
 /// The campaigns, for whoever asks for help.
 fn campaigns() -> String {
     let lines = CAMPAIGNS.iter().map(|(word, about, _)| format!("  {word:<12} {about}\n"));
-    format!("Campaigns:\n{}", lines.collect::<String>())
+    format!(
+        "Campaigns:\n{}\n  {SEED} N       one history of 'concurrent', told in full",
+        lines.collect::<String>()
+    )
 }
 
 fn main() -> ExitCode {
-    let Arguments { campaign, json, full, threads, seed } = Arguments::parse();
+    let Arguments { campaign, argument, part, json, full, threads, seed } = Arguments::parse();
     let options = Options { full, threads, seed };
+    if campaign == SEED {
+        return tell_seed(argument.as_deref(), &part);
+    }
     let mut runs = Vec::new();
     for (word, _, function) in CAMPAIGNS {
         if campaign == ALL || campaign == *word {
@@ -78,6 +93,19 @@ fn main() -> ExitCode {
     let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
     let found = violations > 0 || runs.iter().any(|run| !run.outcome.violations.is_empty());
     if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Tells one history.
+fn tell_seed(number: Option<&str>, part: &PartOf) -> ExitCode {
+    let Some(number) = number.and_then(|text| text.parse().ok()) else {
+        eprintln!("duramen-torture: 'seed' wants the number of a history");
+        return ExitCode::from(2);
+    };
+    let outcome = concurrent::seed::seed(number, part);
+    for line in outcome.violations.iter().chain(&outcome.remarks) {
+        println!("{line}");
+    }
+    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run(word: &'static str, function: fn(&Options) -> Outcome, options: &Options) -> Run {

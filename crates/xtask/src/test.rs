@@ -10,6 +10,19 @@ use std::process::Command;
 use crate::client_test::{self, Plan};
 use crate::{Repository, Result, Totals, clock, command, program, setup};
 
+/// Tests that plant bugs.
+const PLANTED: [(&str, &str); 9] = [
+    ("ffs", "planted"),
+    ("ffs", "planted_log"),
+    ("duramen-torture", "planted"),
+    ("duramen-torture", "crashes"),
+    ("duramen-torture", "concurrent"),
+    ("duramen-torture", "retry"),
+    ("duramen-torture", "lost_writes"),
+    ("duramen-torture", "faults"),
+    ("duramen-torture", "conformance"),
+];
+
 /// Runs everything; says whether all of it passed.
 pub fn run(repository: &Repository) -> Result<bool> {
     setup::all(repository)?;
@@ -19,14 +32,7 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("lint", || check(repository, &lint));
     let tests = ["test", "--workspace", "--no-fail-fast"];
     totals += step("unit and integration tests", || cargo_test(repository, &tests));
-    for (package, test) in [
-        ("ffs", "planted"),
-        ("ffs", "planted_log"),
-        ("duramen-torture", "planted"),
-        ("duramen-torture", "crashes"),
-        ("duramen-torture", "faults"),
-        ("duramen-torture", "conformance"),
-    ] {
+    for (package, test) in PLANTED {
         let planted = ["test", "--package", package, "--features", "planted-bugs", "--test", test];
         totals += step("planted bugs are found", || cargo_test(repository, &planted));
     }

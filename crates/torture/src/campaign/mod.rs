@@ -4,8 +4,10 @@
 //! violation with the command that shows it again. Each has a short form, which a test and CI can
 //! afford, and a full one, in which the numbers of the whole are reached.
 
+pub mod concurrent;
 pub mod conformance;
 pub mod faults;
+pub mod retry;
 pub mod sequences;
 
 use std::thread;

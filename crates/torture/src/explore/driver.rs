@@ -208,6 +208,7 @@ impl Driver {
                         let target = opened(self.files.readlink(&self.who, id).await).await?;
                         What::Symlink(Rc::new(target.to_vec()))
                     }
+                    FileKind::Fifo => What::Fifo,
                     _ => {
                         let read = self.files.read(&self.who, id, 0, LONGEST).await;
                         What::Regular(Rc::new(opened(read).await?.data.concat()))
@@ -254,7 +255,9 @@ impl Driver {
                 self.write(id, 100, vec![7; 5000]).await?;
                 answer(self.files.remove(&self.who, parent, &last).await).await
             }
-            What::Symlink(_) => answer(self.files.remove(&self.who, parent, &last).await).await,
+            What::Symlink(_) | What::Fifo => {
+                answer(self.files.remove(&self.who, parent, &last).await).await
+            }
         }
     }
 

@@ -32,6 +32,8 @@ pub enum What {
     Regular(Rc<Vec<u8>>),
     /// A symbolic link with its target.
     Symlink(Rc<Vec<u8>>),
+    /// A pipe.
+    Fifo,
 }
 
 /// All names, by their paths.

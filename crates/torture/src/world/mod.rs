@@ -160,6 +160,13 @@ impl World {
         Self::on(executor, prng, disk, options)
     }
 
+    /// A world with a disk that holds this, and a server that is off.
+    pub fn on_image(seed: u64, options: WorldOptions, image: Image) -> Self {
+        let executor = Executor::new(seed);
+        let disk = Disk::with_options(&executor, image, options.disk);
+        Self::on(executor, Prng::new(!seed), disk, options)
+    }
+
     fn on(executor: Executor, prng: Prng, disk: Rc<Disk>, options: WorldOptions) -> Self {
         Self {
             network: Network::new(&executor, options.network),
@@ -247,6 +254,11 @@ impl World {
         Some(self.running()?.dispatcher)
     }
 
+    /// The volume behind it, if it runs. Not to be kept over a crash.
+    pub fn file_system(&self) -> Option<Rc<dyn FileSystem>> {
+        Some(self.running()?.file_system)
+    }
+
     fn running(&self) -> Option<Running> {
         match &*self.state.state.borrow() {
             State::Serving(running) => Some(running.clone()),
@@ -292,7 +304,7 @@ impl World {
     /// The power goes, and `choose` says what is left.
     pub fn crash_to(&self, choose: impl FnOnce(&Platter) -> Image) {
         self.machine.crash();
-        self.state.set(State::Off);
+        self.ended();
         let left = choose(&self.disk().platter());
         self.disk.replace(Disk::in_machine(&self.machine, left, self.options.disk));
     }
@@ -301,6 +313,13 @@ impl World {
     /// did not flush may still be lost, when the power goes.
     pub fn kill(&self) {
         self.machine.kill();
+        self.ended();
+    }
+
+    fn ended(&self) {
+        if self.status() != Status::Off {
+            self.history.end_of_boot(self.now());
+        }
         self.state.set(State::Off);
     }
 

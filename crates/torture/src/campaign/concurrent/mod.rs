@@ -1,0 +1,125 @@
+//! Histories of several clients at once, with cuts of the power, and a checker that looks for an
+//! order in which the server can have done what it said.
+//!
+//! * [`workload`]: what the clients do, drawn from a seed;
+//! * [`play`](mod@play): the whole server in a world, and what everybody was told;
+//! * [`words`] and [`wire`]: calls and answers as the model understands them;
+//! * [`model`] and [`content`]: the server as it should be, what a cut may take included;
+//! * [`search`]: the checker, for durable linearizability;
+//! * [`shrink`]: a violation made small; [`seed`]: one workload, told in full.
+//!
+//! What the model allows after a cut is what `docs/durability.md` says, and nothing more.
+
+pub mod content;
+pub mod model;
+pub mod play;
+pub mod search;
+pub mod seed;
+pub mod shrink;
+pub mod wire;
+pub mod words;
+pub mod workload;
+
+use std::collections::BTreeMap;
+
+use super::{Options, Outcome, in_threads};
+use crate::explore::Counts;
+use crate::history::Call;
+use model::State;
+use play::Played;
+use search::{Execution, History, check};
+use workload::Workload;
+
+/// Histories of a full run.
+pub const FULL: u64 = 5_000;
+/// Histories of a short one.
+pub const SHORT: u64 = 100;
+
+/// What became of one workload.
+pub struct Verdict {
+    /// The states that the checker has looked at.
+    pub states: u64,
+    /// What was played.
+    pub history: History,
+    /// What cannot be explained.
+    pub violation: Option<String>,
+}
+
+/// Plays histories and checks each.
+pub fn concurrent(options: &Options) -> Outcome {
+    let count = if options.full { FULL } else { SHORT };
+    let threads = options.threads.max(1) as u64;
+    let first = options.seed * FULL;
+    in_threads((0..threads).collect(), |part| {
+        let seeds = (first..first + count).skip(part as usize).step_by(threads as usize);
+        seeds.map(outcome).fold(Outcome::default(), Outcome::plus)
+    })
+}
+
+fn outcome(seed: u64) -> Outcome {
+    let workload = Workload::draw(seed);
+    let verdict = judge(&workload);
+    let violations: Vec<_> = verdict.violation.into_iter().collect();
+    let counts = Counts {
+        workloads: 1,
+        states: verdict.states,
+        images: verdict.history.cuts.len() as u64,
+        violations: violations.len() as u64,
+    };
+    let violations = violations.into_iter().map(|reason| shrink::report(&workload, &reason));
+    Outcome { counts, violations: violations.collect(), remarks: Vec::new() }
+}
+
+/// Plays a workload and looks for an order that explains it. A panic is a violation too.
+pub fn judge(workload: &Workload) -> Verdict {
+    let failed = |reason| {
+        let history = History::default();
+        Verdict { states: 0, history, violation: Some(reason) }
+    };
+    let played = std::panic::catch_unwind(|| play::play(workload));
+    let played = match played {
+        Ok(Ok(played)) => played,
+        Ok(Err(reason)) => return failed(reason),
+        Err(panic) => return failed(format!("it panics: {}", said(&*panic))),
+    };
+    let (root, history) = match (wire::file(&played.root), executions(&played)) {
+        (Ok(root), Ok(history)) => (root, history),
+        (Err(reason), _) | (_, Err(reason)) => return failed(reason),
+    };
+    let (states, explained) = check(&history, &State::new(root));
+    let violation = explained.err().map(|refusal| history.tell(&refusal));
+    Verdict { states, history, violation }
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// The executions of all calls.
+fn executions(played: &Played) -> Result<History, String> {
+    let mut executions = Vec::new();
+    for (number, call) in played.calls.iter().enumerate() {
+        let Some((op, told)) = wire::read(call)? else { continue };
+        for (boot, begin) in first_sent(call) {
+            let answered = call.answered.as_ref().filter(|answered| answered.boot == boot);
+            let end = answered.map(|answered| answered.when.order);
+            if end.is_none() && !op.changes() {
+                continue; // nobody will ever know
+            }
+            let told = end.and(told.clone());
+            let (client, op) = (call.client, op.clone());
+            executions.push(Execution { call: number, client, boot, begin, end, op, told });
+        }
+    }
+    Ok(History { executions, cuts: played.cuts.clone() })
+}
+
+/// When a call was first sent to each boot.
+fn first_sent(call: &Call) -> BTreeMap<u64, u64> {
+    let mut boots = BTreeMap::new();
+    for sent in &call.sent {
+        boots.entry(sent.boot).or_insert(sent.when.order);
+    }
+    boots
+}

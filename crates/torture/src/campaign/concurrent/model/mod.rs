@@ -1,0 +1,257 @@
+//! The server as it should be: a tree in memory, and what each call answers.
+//!
+//! A state is carried from one call to the next by [`State::apply`], which gives the states in
+//! which the call has been carried out *and* was answered like this: none if it cannot have been,
+//! several where a cut has left something open that nobody has seen yet. [`State::cut`] is what
+//! becomes of a call of which a cut has left a part; [`State::crash`] is the cut.
+//!
+//! Files are known by the execution that made them. What handle they have shows in the answers, and
+//! is the same from then on; no file ever has the handle of another, not even of one that is gone.
+//! In the same way the write verifier is known from the first answer of a boot that tells it, is
+//! the same until the cut, and another one after it.
+//!
+//! Modes and link counts are as UFS has them. Everybody is the superuser. Times are not modelled,
+//! nor is the size of a directory.
+
+mod answers;
+mod procedures;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nfs3_types::nfs3::nfsstat3::{self, *};
+
+use super::content::Content;
+use super::words::{File, Kind, Op, Place, Told};
+
+/// The number of a file: that of the execution which made it, and one more.
+pub type Id = usize;
+
+/// The root directory.
+const ROOT: Id = 0;
+
+/// The length of all targets of symbolic links.
+pub const TARGET: &str = "target";
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Body {
+    Directory { names: BTreeMap<String, Id>, parent: Id },
+    Regular(Content),
+    Other(Kind),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Node {
+    body: Body,
+    mode: u32,
+    links: u32,
+    file: Option<File>,
+    /// Of the exclusive CREATE that made it.
+    verifier: Option<u64>,
+}
+
+/// A state of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    nodes: BTreeMap<Id, Node>,
+    /// Handles of files that are gone.
+    retired: BTreeSet<File>,
+    verifier: Option<[u8; 8]>,
+    old_verifiers: BTreeSet<[u8; 8]>,
+}
+
+/// What a call comes to.
+#[derive(Default)]
+struct Done {
+    object: Option<Id>,
+    about: [Option<Id>; 2],
+    size_before: Option<u64>,
+}
+
+impl Done {
+    fn about(id: Id) -> Self {
+        Self { about: [Some(id), None], ..Self::default() }
+    }
+}
+
+/// Why a call comes to nothing.
+enum Failure {
+    /// This is its status, and of these files it tells.
+    Status(nfsstat3, [Option<Id>; 2]),
+    /// It names a file that is not known yet: it comes later.
+    TooEarly,
+}
+
+impl From<nfsstat3> for Failure {
+    fn from(status: nfsstat3) -> Self {
+        Self::Status(status, [None, None])
+    }
+}
+
+impl State {
+    /// An empty tree, with the handle of its root.
+    pub fn new(root: File) -> Self {
+        let body = Body::Directory { names: BTreeMap::new(), parent: ROOT };
+        let root = Node { body, mode: 0o755, links: 2, file: Some(root), verifier: None };
+        Self {
+            nodes: BTreeMap::from([(ROOT, root)]),
+            retired: BTreeSet::new(),
+            verifier: None,
+            old_verifiers: BTreeSet::new(),
+        }
+    }
+
+    /// The states after a call: those in which it was answered like this, if it was answered.
+    pub fn apply(&self, execution: usize, op: &Op, told: Option<&Told>) -> Vec<Self> {
+        let mut after = self.settled(op);
+        after.retain_mut(|state| {
+            let stable = told.map_or(op.asks_stable(), |told| told.is_stable);
+            match (state.carry_out(execution, op, stable), told) {
+                (Err(Failure::TooEarly), _) => false,
+                (Ok(_) | Err(Failure::Status(..)), None) => true,
+                (Ok(done), Some(told)) => state.fits(op, &done, told),
+                (Err(Failure::Status(status, about)), Some(told)) => {
+                    status == told.status && state.fits_about(about, told)
+                }
+            }
+        });
+        after
+    }
+
+    /// The states after a call that was not answered, and of which a cut has left a part.
+    pub fn cut(&self, execution: usize, op: &Op) -> Vec<Self> {
+        let mut after = self.clone();
+        match op {
+            Op::Write { file, at, count, value, .. } => {
+                let Ok(id) = after.find(*file) else { return Vec::new() };
+                let Some(content) = after.content(id) else { return Vec::new() };
+                content.cut_write(*at, *count, *value);
+            }
+            Op::Rename(from, to) => {
+                if after.carry_out(execution, op, true).is_err()
+                    || !after.cut_rename(self, from, to)
+                {
+                    return Vec::new();
+                }
+            }
+            _ => return Vec::new(),
+        }
+        if after == *self { Vec::new() } else { vec![after] }
+    }
+
+    /// A file keeps its old name beside the new one. A directory may not have moved, while the
+    /// empty one at its new name is gone.
+    fn cut_rename(&mut self, before: &Self, from: &Place, to: &Place) -> bool {
+        let places = before.entry(from).and_then(|moved| Ok((moved, before.find(to.0)?)));
+        let Ok((moved, target_parent)) = places else { return false };
+        if !before.is_directory(moved) {
+            let parent = self.find(from.0).unwrap_or_else(|_| unreachable!("it was renamed"));
+            let links = self.nodes[&moved].links;
+            if before.nodes[&moved].links != links || self.names(parent).contains_key(&from.1) {
+                return false; // two names of one file: nothing has happened
+            }
+            self.nodes.get_mut(&moved).expect("it was renamed").links += 1;
+            self.names_mut(parent).insert(from.1.clone(), moved);
+            return true;
+        }
+        let Some(&target) = before.names(target_parent).get(&to.1) else { return false };
+        if target == moved {
+            return false;
+        }
+        *self = before.clone();
+        self.names_mut(target_parent).remove(&to.1);
+        self.nodes.get_mut(&target_parent).expect("a directory").links -= 1;
+        self.end(target);
+        true
+    }
+
+    /// The power goes.
+    pub fn crash(&mut self) {
+        for node in self.nodes.values_mut() {
+            if let Body::Regular(content) = &mut node.body {
+                content.crash();
+            }
+        }
+        self.old_verifiers.extend(self.verifier.take());
+    }
+
+    /// The states in which the file that a call looks at has a known length.
+    fn settled(&self, op: &Op) -> Vec<Self> {
+        let Some(id) = self.looked_at(op) else { return vec![self.clone()] };
+        let Body::Regular(content) = &self.nodes[&id].body else { return vec![self.clone()] };
+        let settled = content.settled().into_iter().map(|content| {
+            let mut state = self.clone();
+            state.nodes.get_mut(&id).expect("it is there").body = Body::Regular(content);
+            state
+        });
+        settled.collect()
+    }
+
+    fn looked_at(&self, op: &Op) -> Option<Id> {
+        match op {
+            Op::Getattr(file)
+            | Op::Access(file)
+            | Op::Read(file)
+            | Op::Resize(file, _)
+            | Op::Chmod(file, _)
+            | Op::Write { file, .. }
+            | Op::Commit(file)
+            | Op::Link(file, _) => self.find(*file).ok(),
+            Op::Lookup(place) | Op::Create(place, ..) => self.entry(place).ok(),
+            _ => None,
+        }
+    }
+
+    fn find(&self, file: File) -> Result<Id, Failure> {
+        let found = self.nodes.iter().find(|(_, node)| node.file == Some(file));
+        match found {
+            Some((&id, _)) => Ok(id),
+            None if self.retired.contains(&file) => Err(NFS3ERR_STALE.into()),
+            None => Err(Failure::TooEarly),
+        }
+    }
+
+    fn directory(&self, file: File) -> Result<Id, Failure> {
+        let id = self.find(file)?;
+        if self.is_directory(id) { Ok(id) } else { Err(NFS3ERR_NOTDIR.into()) }
+    }
+
+    fn regular(&self, file: File) -> Result<Id, Failure> {
+        let id = self.find(file)?;
+        let about = [Some(id), None];
+        match self.nodes[&id].body {
+            Body::Regular(_) => Ok(id),
+            Body::Directory { .. } => Err(Failure::Status(NFS3ERR_ISDIR, about)),
+            Body::Other(_) => Err(Failure::Status(NFS3ERR_INVAL, about)),
+        }
+    }
+
+    fn entry(&self, place: &Place) -> Result<Id, Failure> {
+        let parent = self.directory(place.0)?;
+        self.names(parent).get(&place.1).copied().ok_or(NFS3ERR_NOENT.into())
+    }
+
+    fn is_directory(&self, id: Id) -> bool {
+        matches!(self.nodes[&id].body, Body::Directory { .. })
+    }
+
+    fn names(&self, id: Id) -> &BTreeMap<String, Id> {
+        match &self.nodes[&id].body {
+            Body::Directory { names, .. } => names,
+            _ => unreachable!("only directories are asked for names"),
+        }
+    }
+
+    fn names_mut(&mut self, id: Id) -> &mut BTreeMap<String, Id> {
+        match &mut self.nodes.get_mut(&id).expect("a directory that was found").body {
+            Body::Directory { names, .. } => names,
+            _ => unreachable!("only directories are asked for names"),
+        }
+    }
+
+    fn content(&mut self, id: Id) -> Option<&mut Content> {
+        match &mut self.nodes.get_mut(&id)?.body {
+            Body::Regular(content) => Some(content),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The checker: whether a history of calls that overlapped, with cuts in between, can be explained
+//! by a row of calls one after the other.
+//!
+//! It looks for such a row in the way of Wing and Gong, with Lowe's memory of what was tried. A
+//! call that was made after another one was answered comes later in the row; calls that overlapped
+//! may come in either order; every answer must be that of the [model](super::model).
+//!
+//! # Cuts
+//! An *execution* is a call in one boot of the server. A call that was sent to several boots is
+//! several executions:
+//! * that in the boot which answered it. It stands in the row for ever, whether or not the client
+//!   heard the answer before the cut: nothing takes back what was answered. That is *durable
+//!   linearizability*.
+//! * one for every other boot to which it was sent. Nobody heard its answer, and it may have been
+//!   carried out or not: wholly, and then others may have seen it before the cut, or in the parts
+//!   that `docs/durability.md` tells, and then nobody has. The memory of replies is gone after a
+//!   cut, so a repetition is carried out again, and may fail because of the first.
+//!
+//! In one boot a call is carried out once, however often it comes.
+//!
+//! UNSTABLE data is the model's business: after a cut it is old or new, piece by piece.
+
+use std::collections::HashSet;
+
+use super::model::State;
+use super::words::{Op, Told};
+
+/// A call in one boot of the server.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// The number of the call, for the report.
+    pub call: usize,
+    /// Who made it, for the report.
+    pub client: u32,
+    /// The boot, counted from 1.
+    pub boot: u64,
+    /// When it was first sent to this boot.
+    pub begin: u64,
+    /// When it was answered, if this boot has answered it.
+    pub end: Option<u64>,
+    /// The call.
+    pub op: Op,
+    /// Its answer, if this boot has answered it.
+    pub told: Option<Told>,
+}
+
+/// What is to be explained.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In any order.
+    pub executions: Vec<Execution>,
+    /// When each boot but the last one ended.
+    pub cuts: Vec<u64>,
+}
+
+/// What cannot be explained: the longest row that was found.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The executions of the row; `None` is a cut.
+    pub row: Vec<Option<usize>>,
+    /// Executions of which one would have to come next.
+    pub next: Vec<usize>,
+}
+
+/// Looks for a row that explains a history; says how many states it has looked at.
+///
+/// # Errors
+/// There is none.
+///
+/// # Panics
+/// With more than 128 executions: nobody waits for the end of that.
+pub fn check(history: &History, start: &State) -> (u64, Result<(), Refusal>) {
+    assert!(history.executions.len() <= 128, "short histories");
+    let mut search = Search {
+        history,
+        seen: HashSet::new(),
+        row: Vec::new(),
+        longest: Refusal { row: Vec::new(), next: Vec::new() },
+    };
+    let explained = search.explains(0, 1, start);
+    let nodes = search.seen.len() as u64;
+    (nodes, if explained { Ok(()) } else { Err(search.longest) })
+}
+
+struct Search<'a> {
+    history: &'a History,
+    /// What was reached before: executions that are done or past, the boot, and the state.
+    seen: HashSet<(u128, u64, State)>,
+    row: Vec<Option<usize>>,
+    longest: Refusal,
+}
+
+impl Search<'_> {
+    /// Whether the rest can be explained from here on.
+    fn explains(&mut self, done: u128, boot: u64, state: &State) -> bool {
+        let wanted = |one: &&Execution| one.end.is_some();
+        let undone = || {
+            let all = self.history.executions.iter().enumerate();
+            all.filter(move |(index, one)| done >> index & 1 == 0 && one.boot >= boot)
+        };
+        let last_boot = self.history.cuts.len() as u64 + 1;
+        let end_of_boot = !undone().any(|(_, one)| one.boot == boot && wanted(&one));
+        if end_of_boot && boot == last_boot {
+            return true;
+        }
+        if !self.seen.insert((done, boot, state.clone())) {
+            return false;
+        }
+        // Whatever begins later comes later than this.
+        let limit = undone().filter_map(|(_, one)| self.end(one)).min().unwrap_or(u64::MAX);
+        let mut next: Vec<usize> = undone()
+            .filter(|(_, one)| one.boot == boot && one.begin < limit)
+            .map(|(index, _)| index)
+            .collect();
+        next.sort_by_key(|&index| {
+            let one = &self.history.executions[index];
+            (one.end.is_none(), one.end, one.begin)
+        });
+        self.note(&next);
+        for index in next {
+            let one = &self.history.executions[index];
+            let mut after = match one.end {
+                Some(_) => state.apply(index, &one.op, one.told.as_ref()),
+                None if one.op.changes() => state.apply(index, &one.op, None),
+                None => Vec::new(),
+            };
+            if one.end.is_none() {
+                after.retain(|after| after != state); // not carried out: that is tried anyhow
+                if end_of_boot && boot < last_boot {
+                    // What a cut left in parts was seen by nobody before the cut.
+                    after.extend(state.cut(index, &one.op));
+                }
+            }
+            for after in after {
+                self.row.push(Some(index));
+                if self.explains(done | 1 << index, boot, &after) {
+                    return true;
+                }
+                self.row.pop();
+            }
+        }
+        if !end_of_boot || boot == last_boot {
+            return false;
+        }
+        let mut after = state.clone();
+        after.crash();
+        let past = self.history.executions.iter().enumerate();
+        let past = past.filter(|(_, one)| one.boot == boot).fold(0, |past, (at, _)| past | 1 << at);
+        self.row.push(None);
+        let explained = self.explains(done | past, boot + 1, &after);
+        self.row.pop();
+        explained
+    }
+
+    /// Before when an execution has to come: its answer, or the end of the boot that gave it.
+    fn end(&self, one: &Execution) -> Option<u64> {
+        let cut = self.history.cuts.get(one.boot as usize - 1).copied().unwrap_or(u64::MAX);
+        one.end.map(|end| end.min(cut))
+    }
+
+    fn note(&mut self, next: &[usize]) {
+        if self.row.len() >= self.longest.row.len() {
+            let next = next.iter().copied();
+            let wanted = next.filter(|&index| self.history.executions[index].end.is_some());
+            self.longest = Refusal { row: self.row.clone(), next: wanted.collect() };
+        }
+    }
+}
+
+impl History {
+    /// A refusal in lines: the row, and what would have to come next.
+    pub fn tell(&self, refusal: &Refusal) -> String {
+        let mut text = String::from("explained:\n");
+        for step in &refusal.row {
+            match step {
+                Some(index) => text += &self.line(*index),
+                None => text += "  -- cut --\n",
+            }
+        }
+        text += "not explained, next would be one of:\n";
+        refusal.next.iter().for_each(|&index| text += &self.line(index));
+        text
+    }
+
+    /// All executions, in the order in which they began.
+    pub fn all(&self) -> String {
+        let mut order: Vec<usize> = (0..self.executions.len()).collect();
+        order.sort_by_key(|&index| self.executions[index].begin);
+        let mut cuts = self.cuts.iter().peekable();
+        let mut text = String::new();
+        for index in order {
+            while let Some(cut) = cuts.next_if(|&&cut| cut < self.executions[index].begin) {
+                text += &format!("  {cut} -- cut --\n");
+            }
+            text += &self.line(index);
+        }
+        text
+    }
+
+    fn line(&self, index: usize) -> String {
+        let Execution { call, client, boot, begin, end, op, told } = &self.executions[index];
+        let told = told.as_ref().map_or("not answered".into(), ToString::to_string);
+        let end = end.map_or("..".into(), |end| end.to_string());
+        format!("  {begin}-{end} boot {boot} client {client} call {call} {op:?}: {told}\n")
+    }
+}

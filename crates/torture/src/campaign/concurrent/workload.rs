@@ -1,0 +1,304 @@
+//! What the clients do, and when the power goes: drawn from a seed, and then fixed, so that any
+//! part of it can be left out.
+//!
+//! A few names in two directories, on which everybody works at once: whatever can collide does. A
+//! step names a file by its place; the client uses the handle that it last knew for this place,
+//! which may be stale by then, and asks for one (LOOKUP) where it knows none.
+
+use std::fmt;
+
+use sim::Prng;
+
+use super::words::How;
+
+/// How many clients there are.
+pub const CLIENTS: usize = 4;
+
+/// A name in one of the directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spot {
+    /// Whether it is in the second directory, and not in the root.
+    pub below: bool,
+    /// The name.
+    pub name: &'static str,
+}
+
+/// The name of the second directory in the root.
+pub const BELOW: &str = "d";
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the procedures")]
+pub enum Step {
+    Getattr(Spot),
+    Access(Spot),
+    Lookup(Spot),
+    Read(Spot),
+    List { below: bool, plus: bool },
+    Resize(Spot, u64),
+    Chmod(Spot, u32),
+    Write { spot: Spot, at: u64, count: u64, value: u8, stable: Stable },
+    Commit(Spot),
+    Create(Spot, How),
+    Mkdir(Spot),
+    Symlink(Spot),
+    Mkfifo(Spot),
+    Remove(Spot),
+    Rmdir(Spot),
+    Rename(Spot, Spot),
+    Link(Spot, Spot),
+}
+
+/// What is asked of a WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the protocol's words")]
+pub enum Stable {
+    Unstable,
+    DataSync,
+    FileSync,
+}
+
+/// How the power goes, or the process alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Of what no flush covers, any may be there.
+    Some,
+    /// Nothing is there that no flush covers.
+    All,
+    /// The process dies, and the disk goes on.
+    Process,
+}
+
+/// When it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// This long after so many calls were made, in microseconds.
+    Made(usize, u64),
+    /// When so many calls were answered.
+    Answered(usize),
+}
+
+/// A cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// When, counted from the return after the cut before it.
+    pub when: When,
+    /// How.
+    pub loss: Loss,
+    /// For how long, in microseconds.
+    pub off_us: u64,
+}
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// The seed from which it was drawn.
+    pub seed: u64,
+    /// The seed of the world in which it runs.
+    pub world: u64,
+    /// Of each client, what it does, and how long it waits before that, in microseconds. The
+    /// number is the place in what was drawn.
+    pub clients: Vec<Vec<(usize, u64, Step)>>,
+    /// The cuts, with the number of each.
+    pub cuts: Vec<(usize, Cut)>,
+    /// Whether the network and the clients lose, delay and repeat.
+    pub is_bad: bool,
+    /// Whether the disk is so slow that many calls wait for it together.
+    pub is_slow: bool,
+}
+
+impl Workload {
+    /// The workload of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut prng = Prng::new(seed ^ 0x00c0_11ec_7ed0_c0de);
+        let style = prng.below(4);
+        let client = |number: usize, prng: &mut Prng| -> Vec<_> {
+            let steps = prng.between(6, 10) as usize;
+            let value = |index: usize| (1 + number * 16 + index) as u8;
+            let draw = |index, prng: &mut Prng| match style {
+                0 => data_step(value(index), prng),
+                1 => name_step(value(index), prng),
+                _ => step(value(index), prng),
+            };
+            (0..steps).map(|index| (index, pause(prng), draw(index, prng))).collect()
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|number| client(number, &mut prng)).collect();
+        let cuts = prng.between(1, 2) as usize;
+        let cuts = (0..cuts).map(|index| (index, cut(&mut prng))).collect();
+        let (is_bad, is_slow) = (prng.chance(1, 2), prng.chance(1, 2));
+        Self { seed, world: seed, clients, cuts, is_bad, is_slow }
+    }
+
+    /// What it is a part of its seed's workload, which may be all.
+    pub fn as_part(&self) -> Part {
+        let cuts = self.cuts.iter().map(|(number, _)| *number).collect();
+        Part { steps: self.steps(), cuts, world: self.world }
+    }
+
+    /// Everything that is done, as client and number.
+    pub fn steps(&self) -> Vec<(usize, usize)> {
+        let clients = self.clients.iter().enumerate();
+        clients.flat_map(|(client, steps)| steps.iter().map(move |step| (client, step.0))).collect()
+    }
+
+    /// A part of the workload of a seed, in the world of another seed.
+    pub fn part(seed: u64, part: &Part) -> Self {
+        let whole = Self::draw(seed);
+        let mut kept = Self { world: part.world, ..whole.clone() };
+        for (client, steps) in kept.clients.iter_mut().enumerate() {
+            steps.retain(|step| part.steps.contains(&(client, step.0)));
+        }
+        kept.cuts.retain(|(number, _)| part.cuts.contains(number));
+        // So that a cut comes when as much of the work is done as before.
+        let (all, left) = (whole.steps().len().max(1), kept.steps().len());
+        for (_, cut) in &mut kept.cuts {
+            let scaled = |calls: usize| calls * left / all;
+            cut.when = match cut.when {
+                When::Made(calls, us) => When::Made(scaled(calls), us),
+                When::Answered(calls) => When::Answered(scaled(calls)),
+            };
+        }
+        kept
+    }
+}
+
+/// What is left of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The steps, as client and number.
+    pub steps: Vec<(usize, usize)>,
+    /// The numbers of the cuts.
+    pub cuts: Vec<usize>,
+    /// The seed of the world.
+    pub world: u64,
+}
+
+/// Mostly none, so that calls meet.
+fn pause(prng: &mut Prng) -> u64 {
+    match prng.below(8) {
+        0 => prng.below(20_000),
+        1 | 2 => prng.below(1_000),
+        _ => 0,
+    }
+}
+
+fn cut(prng: &mut Prng) -> Cut {
+    let calls = prng.between(2, 30) as usize;
+    let when = match prng.chance(1, 3) {
+        true => When::Answered(calls),
+        false => {
+            let longest_us = if prng.chance(1, 2) { 2_000 } else { 20_000 };
+            When::Made(calls, prng.below(longest_us))
+        }
+    };
+    let loss = match prng.below(8) {
+        0 => Loss::Process,
+        1..=3 => Loss::All,
+        _ => Loss::Some,
+    };
+    Cut { when, loss, off_us: prng.below(1_500_000) }
+}
+
+fn spot(prng: &mut Prng) -> Spot {
+    let below = prng.chance(1, 3);
+    // The second directory itself is at stake now and then.
+    let name = match prng.below(16) {
+        0 if !below => BELOW,
+        0..=8 => "x",
+        _ => "y",
+    };
+    Spot { below, name }
+}
+
+fn step(value: u8, prng: &mut Prng) -> Step {
+    let spot = |prng: &mut Prng| spot(prng);
+    match prng.below(48) {
+        0 | 1 => Step::Getattr(spot(prng)),
+        2 => Step::Access(spot(prng)),
+        3..=5 => Step::Lookup(spot(prng)),
+        6..=10 => Step::Read(spot(prng)),
+        11 | 12 => Step::List { below: prng.chance(1, 3), plus: prng.chance(1, 2) },
+        13 | 14 => Step::Resize(spot(prng), prng.below(5)),
+        15 => Step::Chmod(spot(prng), [0o600, 0o640, 0o755][prng.index(3)]),
+        16..=23 => write(value, 3, prng),
+        24..=26 => Step::Commit(spot(prng)),
+        27..=32 => create(value, prng),
+        33 | 34 => Step::Mkdir(spot(prng)),
+        35 => Step::Symlink(spot(prng)),
+        36 => Step::Mkfifo(spot(prng)),
+        37..=40 => Step::Remove(spot(prng)),
+        41 | 42 => Step::Rmdir(spot(prng)),
+        43..=45 => Step::Rename(spot(prng), spot(prng)),
+        _ => Step::Link(spot(prng), spot(prng)),
+    }
+}
+
+fn write(value: u8, unstable_of_six: u64, prng: &mut Prng) -> Step {
+    let stable = match prng.below(6) {
+        roll if roll < unstable_of_six => Stable::Unstable,
+        5 => Stable::DataSync,
+        _ => Stable::FileSync,
+    };
+    Step::Write { spot: spot(prng), at: prng.below(4), count: prng.between(1, 3), value, stable }
+}
+
+fn create(value: u8, prng: &mut Prng) -> Step {
+    let how = match prng.below(5) {
+        0 => How::Unchecked { empty: true },
+        1 => How::Unchecked { empty: false },
+        2 => How::Exclusive(u64::from(value)),
+        _ => How::Guarded,
+    };
+    Step::Create(spot(prng), how)
+}
+
+/// Data comes and goes: what one file leaves another takes.
+fn data_step(value: u8, prng: &mut Prng) -> Step {
+    match prng.below(16) {
+        0..=3 => Step::Resize(spot(prng), prng.below(2)),
+        4..=9 => write(value, 1, prng),
+        10 => Step::Create(spot(prng), How::Unchecked { empty: true }),
+        11 | 12 => Step::Create(spot(prng), How::Unchecked { empty: false }),
+        13 => Step::Remove(spot(prng)),
+        _ => Step::Read(spot(prng)),
+    }
+}
+
+/// Names come and go.
+fn name_step(value: u8, prng: &mut Prng) -> Step {
+    match prng.below(16) {
+        0..=3 => Step::Rename(spot(prng), spot(prng)),
+        4 | 5 => create(value, prng),
+        6 | 7 => Step::Mkdir(spot(prng)),
+        8 | 9 => Step::Remove(spot(prng)),
+        10 | 11 => Step::Rmdir(spot(prng)),
+        12 => Step::Link(spot(prng), spot(prng)),
+        13 => Step::List { below: prng.chance(1, 3), plus: prng.chance(1, 2) },
+        _ => Step::Lookup(spot(prng)),
+    }
+}
+
+/// What repeats it.
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = Self::draw(self.seed);
+        write!(f, "cargo xtask torture seed {}", self.seed)?;
+        if self.world != whole.world {
+            write!(f, " --world {}", self.world)?;
+        }
+        if self.clients != whole.clients {
+            let steps = self.steps();
+            let steps: Vec<_> = steps.iter().map(|(client, at)| format!("{client}.{at}")).collect();
+            write!(
+                f,
+                " --steps {}",
+                if steps.is_empty() { "none".into() } else { steps.join(",") }
+            )?;
+        }
+        if self.cuts.len() != whole.cuts.len() {
+            let cuts: Vec<_> = self.cuts.iter().map(|(number, _)| number.to_string()).collect();
+            write!(f, " --cuts {}", if cuts.is_empty() { "none".into() } else { cuts.join(",") })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! The calls that are repeated: every procedure that must not be executed twice, in the ways in
+//! which it does different things, and what a repetition may be answered.
+
+use bytes::Bytes;
+use nfs3_types::nfs3::{
+    CREATE3args, Nfs3Option, SETATTR3args, createhow3, nfs_fh3, nfsstat3, nfstime3, sattr3,
+    stable_how,
+};
+
+use crate::calls;
+use crate::protocol::{Procedure, Target, packed};
+
+/// The directories and files that are there before every call. A path that ends with a slash is a
+/// directory; the number is the length of a file.
+pub const BEFORE: &[(&str, usize)] =
+    &[("file", 3_000), ("other", 700), ("from/", 0), ("from/file", 900), ("to/", 0), ("to/e/", 0)];
+
+/// A second name of a file that is there.
+pub const SECOND: (&str, &str) = ("other", "second");
+
+/// Handles of what is there.
+pub struct Handles {
+    /// The root.
+    pub root: nfs_fh3,
+    /// The file `file`,
+    pub file: nfs_fh3,
+    /// and when it was changed.
+    pub file_ctime: nfstime3,
+    /// The directory `from`.
+    pub from: nfs_fh3,
+    /// The directory `to`.
+    pub to: nfs_fh3,
+}
+
+/// A call, and what becomes of its repetition where nothing remembers it.
+pub struct Case {
+    /// For the report.
+    pub name: &'static str,
+    /// Its numbers.
+    pub target: Target,
+    /// Its arguments.
+    pub arguments: Bytes,
+    /// What it is answered the first time.
+    pub first: nfsstat3,
+    /// What it is answered again, once it has been carried out: `docs/durability.md`, "A retry
+    /// across a crash".
+    pub again: nfsstat3,
+    /// What may be there after a cut that is neither before nor after.
+    pub parts: Parts,
+    /// What it makes, and tells the handle of.
+    pub makes: Option<&'static str>,
+    /// What somebody else may do in between, so that the call has something to do again.
+    pub undo: Undo,
+}
+
+/// What a cut may leave of a call, beside nothing and all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// Nothing.
+    None,
+    /// The file has its old name beside the new one.
+    BothNames(&'static str, &'static str),
+    /// The directory has not moved, and the empty one at its new name is gone.
+    WithoutTarget(&'static str),
+    /// The bytes are old or new, each sector for itself.
+    Sectors(&'static str),
+}
+
+/// What somebody else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undo {
+    /// Nothing of interest.
+    Nothing,
+    /// Removes this.
+    Remove(&'static str),
+    /// Removes this directory.
+    Rmdir(&'static str),
+    /// Makes this file anew.
+    Create(&'static str),
+    /// Makes this directory anew.
+    Mkdir(&'static str),
+    /// Makes `file` this long.
+    Resize(u64),
+}
+
+fn case<P: Procedure>(name: &'static str, arguments: &P, again: nfsstat3) -> Case {
+    Case {
+        name,
+        target: P::TARGET,
+        arguments: packed(arguments),
+        first: nfsstat3::NFS3_OK,
+        again,
+        parts: Parts::None,
+        makes: None,
+        undo: Undo::Nothing,
+    }
+}
+
+impl Case {
+    fn parts(self, parts: Parts) -> Self {
+        Self { parts, ..self }
+    }
+
+    fn makes(self, path: &'static str) -> Self {
+        Self { makes: Some(path), ..self }
+    }
+
+    fn undo(self, undo: Undo) -> Self {
+        Self { undo, ..self }
+    }
+
+    /// It fails the first time as well.
+    fn fails(self) -> Self {
+        Self { first: self.again, ..self }
+    }
+}
+
+fn mode(mode: u32) -> sattr3 {
+    sattr3 { mode: Nfs3Option::Some(mode), ..sattr3::default() }
+}
+
+/// All of them.
+pub fn cases(at: &Handles) -> Vec<Case> {
+    let mut cases = setattrs(at);
+    cases.extend(makers(at));
+    cases.extend(takers(at));
+    cases.extend(renames(at));
+    cases
+}
+
+/// SETATTR, and WRITE: they set a state, and set it again.
+fn setattrs(at: &Handles) -> Vec<Case> {
+    let (ok, file) = (nfsstat3::NFS3_OK, &at.file);
+    let guard = Nfs3Option::Some(at.file_ctime);
+    let guarded = SETATTR3args { guard, ..calls::setattr(file, mode(0o600)) };
+    let longer = calls::setattr(file, calls::size(9_000));
+    let write = calls::write(file, 600, vec![9; 1_500], stable_how::FILE_SYNC);
+    let append = calls::write(file, 3_000, vec![9; 6_000], stable_how::DATA_SYNC);
+    vec![
+        case("SETATTR of a mode", &calls::setattr(file, mode(0o640)), ok).undo(Undo::Resize(1)),
+        case("SETATTR of a shorter size", &calls::setattr(file, calls::size(600)), ok)
+            .undo(Undo::Resize(2_000)),
+        case("SETATTR of a longer size", &longer, ok).undo(Undo::Resize(10)),
+        case("SETATTR with a guard", &guarded, nfsstat3::NFS3ERR_NOT_SYNC).undo(Undo::Resize(10)),
+        case("WRITE over old data", &write, ok).parts(Parts::Sectors("file")).undo(Undo::Resize(0)),
+        case("WRITE at the end", &append, ok).parts(Parts::Sectors("file")).undo(Undo::Resize(0)),
+    ]
+}
+
+/// What makes a name.
+fn makers(at: &Handles) -> Vec<Case> {
+    let (ok, exists) = (nfsstat3::NFS3_OK, nfsstat3::NFS3ERR_EXIST);
+    let (root, to) = (&at.root, &at.to);
+    let unchecked = |name, size| {
+        let how = createhow3::UNCHECKED(sattr3 { size, ..mode(0o644) });
+        CREATE3args { where_: calls::place(root, name), how }
+    };
+    let empty = Nfs3Option::Some(0);
+    vec![
+        case("CREATE UNCHECKED", &unchecked("new", Nfs3Option::None), ok)
+            .makes("new")
+            .undo(Undo::Remove("new")),
+        case("CREATE UNCHECKED of what is there", &unchecked("file", empty), ok)
+            .undo(Undo::Resize(2_000)),
+        case("CREATE GUARDED", &calls::create(root, "new"), exists)
+            .makes("new")
+            .undo(Undo::Remove("new")),
+        case("CREATE GUARDED of what is there", &calls::create(root, "file"), exists)
+            .fails()
+            .undo(Undo::Remove("file")),
+        case("CREATE EXCLUSIVE", &calls::create_exclusive(to, "new", *b"verifier"), ok)
+            .makes("to/new")
+            .undo(Undo::Remove("to/new")),
+        case("MKDIR", &calls::mkdir(root, "new"), exists).makes("new").undo(Undo::Rmdir("new")),
+        case("MKDIR below", &calls::mkdir(to, "new"), exists)
+            .makes("to/new")
+            .undo(Undo::Rmdir("to/new")),
+        case("SYMLINK", &calls::symlink(root, "new", "target"), exists)
+            .makes("new")
+            .undo(Undo::Remove("new")),
+        case("SYMLINK of a long target", &calls::symlink(to, "new", &"t".repeat(300)), exists)
+            .makes("to/new")
+            .undo(Undo::Remove("to/new")),
+        case("MKNOD", &calls::mkfifo(root, "new"), exists).makes("new").undo(Undo::Remove("new")),
+        case("LINK", &calls::link(&at.file, root, "new"), exists).undo(Undo::Remove("new")),
+        case("LINK in another directory", &calls::link(&at.file, to, "new"), exists)
+            .undo(Undo::Remove("to/new")),
+    ]
+}
+
+/// What takes a name away.
+fn takers(at: &Handles) -> Vec<Case> {
+    let none = nfsstat3::NFS3ERR_NOENT;
+    let root = &at.root;
+    vec![
+        case("REMOVE", &calls::remove(root, "file"), none).undo(Undo::Create("file")),
+        case("REMOVE of one of two names", &calls::remove(root, "second"), none)
+            .undo(Undo::Create("second")),
+        case("REMOVE of what is not there", &calls::remove(root, "new"), none)
+            .fails()
+            .undo(Undo::Create("new")),
+        case("RMDIR", &calls::rmdir(&at.to, "e"), none).undo(Undo::Mkdir("to/e")),
+        case("RMDIR of what is full", &calls::rmdir(root, "to"), nfsstat3::NFS3ERR_NOTEMPTY)
+            .fails()
+            .undo(Undo::Rmdir("to/e")),
+    ]
+}
+
+fn renames(at: &Handles) -> Vec<Case> {
+    let none = nfsstat3::NFS3ERR_NOENT;
+    let (root, from, to) = (&at.root, &at.from, &at.to);
+    vec![
+        case("RENAME", &calls::rename((root, "file"), (root, "new")), none)
+            .parts(Parts::BothNames("file", "new"))
+            .undo(Undo::Create("file")),
+        case("RENAME over a file", &calls::rename((root, "file"), (root, "other")), none)
+            .parts(Parts::BothNames("file", "other"))
+            .undo(Undo::Create("file")),
+        case("RENAME to another directory", &calls::rename((from, "file"), (to, "new")), none)
+            .parts(Parts::BothNames("from/file", "to/new"))
+            .undo(Undo::Create("from/file")),
+        case("RENAME over one there", &calls::rename((from, "file"), (root, "file")), none)
+            .parts(Parts::BothNames("from/file", "file"))
+            .undo(Undo::Create("from/file")),
+        case("RENAME of a directory", &calls::rename((root, "to"), (root, "new")), none)
+            .undo(Undo::Mkdir("to")),
+        case("RENAME of a directory to another", &calls::rename((root, "to"), (from, "to")), none)
+            .undo(Undo::Mkdir("to")),
+        case("RENAME over a directory", &calls::rename((root, "from"), (to, "e")), none)
+            .parts(Parts::WithoutTarget("to/e"))
+            .undo(Undo::Mkdir("from")),
+        case(
+            "RENAME between two names of one file",
+            &calls::rename((root, "other"), (root, "second")),
+            nfsstat3::NFS3_OK,
+        )
+        .undo(Undo::Remove("second")),
+    ]
+}

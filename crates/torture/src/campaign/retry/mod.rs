@@ -1,0 +1,133 @@
+//! Calls that are repeated: each of the procedures that must not be executed twice, its power cut
+//! at every write, the very bytes sent again.
+//!
+//! * [`cases`]: the calls, and what their repetitions may be answered;
+//! * [`stage`]: worlds and connections;
+//! * [`over_cut`]: repeated to the next boot;
+//! * [`one_boot`]: repeated to the same boot, at every moment of the first.
+//!
+//! In one boot the reply cache promises that a call is carried out once and answered in one way.
+//! Across a cut that depends on what remembers: [`Expectation`] says by what the campaign judges.
+
+pub mod cases;
+pub mod one_boot;
+pub mod over_cut;
+pub mod stage;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::concurrent::wire;
+use super::{Options, Outcome, in_threads};
+use crate::explore::Counts;
+use crate::explore::model::View;
+use crate::protocol::{Answer, Response};
+use cases::{Case, cases};
+use over_cut::First;
+use stage::{Base, Stage, results};
+
+/// What a repetition across a cut may be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// Replies are remembered in memory alone: `docs/durability.md`, "A retry across a crash". A
+    /// call that was carried out is carried out again; it succeeds only where that changes
+    /// nothing, and else fails with the error of its case.
+    Documented,
+    /// Replies survive with what they tell of: the original answer, every time.
+    Original,
+}
+
+/// Judges one case.
+pub struct Judge<'a> {
+    case: &'a Case,
+    expectation: Expectation,
+    counts: Counts,
+    violations: Vec<String>,
+}
+
+impl Judge<'_> {
+    fn violate(&mut self, when: &str, reason: &str) {
+        self.counts.violations += 1;
+        if self.violations.is_empty() {
+            // The first of a case says enough.
+            self.violations.push(format!("{}: {when}: {reason}", self.case.name));
+        }
+    }
+}
+
+/// The campaign against a cache that dies with the server: outcomes are those that are documented.
+pub fn documented(options: &Options) -> Outcome {
+    retry(options, Expectation::Documented)
+}
+
+/// Repeats every call in every way. In full, more of the ways in which a cut can lose writes.
+pub fn retry(options: &Options, expectation: Expectation) -> Outcome {
+    let count = cases(&Base::new().handles).len();
+    first(count, options, expectation, |_| ())
+}
+
+/// The same of the first calls of the list; what tests plant is told when the work of a thread
+/// begins and ends.
+pub fn first(
+    count: usize,
+    options: &Options,
+    expectation: Expectation,
+    plant: fn(bool),
+) -> Outcome {
+    let threads = options.threads.max(1);
+    in_threads((0..threads).collect(), |part| {
+        let base = Base::new();
+        let cases = cases(&base.handles);
+        let share = (part..count).step_by(threads);
+        plant(true);
+        let outcomes = share.map(|index| one(&base, &cases[index], options, expectation));
+        let outcome = outcomes.fold(Outcome::default(), Outcome::plus);
+        plant(false);
+        outcome
+    })
+}
+
+fn one(base: &Base, case: &Case, options: &Options, expectation: Expectation) -> Outcome {
+    let counts = Counts { workloads: 1, ..Counts::default() };
+    let mut judge = Judge { case, expectation, counts, violations: Vec::new() };
+    match First::run(base, case) {
+        Ok(first) => {
+            over_cut::judge(&mut judge, &first, options);
+            one_boot::judge(&mut judge, base, &first, options.full);
+        }
+        Err(reason) => judge.violate("the first time", &reason),
+    }
+    let Judge { counts, violations, .. } = judge;
+    let full = if options.full { " --full" } else { "" };
+    let again = format!("cargo xtask torture retry --seed {}{full}", options.seed);
+    let violations = violations.into_iter().map(|line| format!("{again}\n{line}")).collect();
+    Outcome { counts, violations, remarks: Vec::new() }
+}
+
+/// Whether two views are the same but for the numbers of the files.
+fn same(one: &View, other: &View) -> bool {
+    let mut numbers = BTreeMap::new();
+    let mut back = BTreeMap::new();
+    one.len() == other.len()
+        && one.iter().zip(other).all(|((path, seen), (other_path, other_seen))| {
+            path == other_path
+                && (&seen.what, seen.mode, seen.links)
+                    == (&other_seen.what, other_seen.mode, other_seen.links)
+                && *numbers.entry(seen.file).or_insert(other_seen.file) == other_seen.file
+                && *back.entry(other_seen.file).or_insert(seen.file) == seen.file
+        })
+}
+
+/// Whether the handle in a reply names what the call makes.
+fn made_is_there(case: &Case, reply: &Bytes, stage: &Stage) -> Result<(), String> {
+    let (Some(path), Answer::Results(results)) = (case.makes, results(reply)?) else {
+        return Ok(());
+    };
+    let response = Response::decode(case.target, &results).ok_or("no results of its procedure")?;
+    let Some(object) = wire::told(&response).object else { return Ok(()) };
+    match stage.find(path) {
+        Some(there) if there == (object.0, object.1) => Ok(()),
+        there => Err(format!("the handle is of {object:?}, and {path} is {there:?}")),
+    }
+}

@@ -1,0 +1,138 @@
+//! A call that is repeated while the server runs: it is carried out once, and answered with the
+//! very same bytes, whenever and from wherever the repetition comes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, Nfs3Result};
+use sim::Stream;
+
+use super::cases::{Case, Undo};
+use super::over_cut::First;
+use super::stage::{Base, PORT, Stage, XID, exchange, receive, record, send};
+use super::{Judge, same};
+use crate::calls;
+use crate::protocol::{self, Answer, Procedure, User};
+
+/// How a call is repeated while the first may still run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// On the same connection.
+    SameConnection,
+    /// The connection is lost; on another from the same port.
+    OldPort,
+    /// The connection is lost; on another from another port.
+    NewPort,
+    /// On another connection beside it.
+    Beside,
+}
+
+const WAYS: [Way; 4] = [Way::SameConnection, Way::OldPort, Way::NewPort, Way::Beside];
+
+/// Repeats a call at every moment of its execution, and long after it.
+pub fn judge(judge: &mut Judge<'_>, base: &Base, first: &First, full: bool) {
+    for (index, way) in WAYS.into_iter().enumerate() {
+        // In short, each way at other moments.
+        let step = if full { 1 } else { WAYS.len() };
+        for events in (0..=first.events()).skip(index % step).step_by(step) {
+            judge.counts.states += 1;
+            if let Err(reason) = repeat(judge.case, base, first, way, events) {
+                let when = format!("repeated {way:?} after {events} events of the first");
+                judge.violate(&when, &reason);
+            }
+        }
+    }
+}
+
+fn repeat(case: &Case, base: &Base, first: &First, way: Way, events: usize) -> Result<(), String> {
+    let stage = Stage::new(2, base.image.clone())?;
+    let record = record(case, XID);
+    let disk = stage.world.disk();
+    let stream = stage.world.run(stage.connect(PORT));
+    disk.start_trace();
+    stage.world.run(send(&stream, &record))?;
+    let mut waited = 0;
+    while disk.trace().events().len() < events && waited < 10_000 {
+        stage.world.run_for(Duration::from_micros(5), std::future::pending::<()>());
+        waited += 1;
+    }
+    let (reply, stream) = stage.world.run(again(&stage, &record, stream, way))?;
+    if !same(&stage.view()?, first.after()) {
+        return Err(format!("not what one execution makes: {:?}", stage.view()?));
+    }
+    drop(stream);
+    let later = stage.world.run(on_another(&stage, &record))?;
+    if later != reply {
+        return Err("the same call is answered otherwise later".into());
+    }
+    after_undo(&stage, case, &record, &reply)?;
+    stage.world.run(another_call_of_the_number(&stage, base))
+}
+
+/// Repeats it, and hears all answers.
+async fn again(
+    stage: &Stage,
+    record: &Bytes,
+    stream: Stream,
+    way: Way,
+) -> Result<(Bytes, Stream), String> {
+    match way {
+        Way::SameConnection => {
+            send(&stream, record).await?;
+            let replies = [receive(&stream).await?, receive(&stream).await?];
+            equal(replies).map(|reply| (reply, stream))
+        }
+        Way::Beside => {
+            let other = stage.connect(0).await;
+            let there = exchange(&other, record).await?;
+            equal([receive(&stream).await?, there]).map(|reply| (reply, stream))
+        }
+        Way::OldPort | Way::NewPort => {
+            drop(stream);
+            let stream = stage.connect(if way == Way::OldPort { PORT } else { 0 }).await;
+            Ok((exchange(&stream, record).await?, stream))
+        }
+    }
+}
+
+fn equal([one, other]: [Bytes; 2]) -> Result<Bytes, String> {
+    if one == other { Ok(one) } else { Err("it is answered in two ways".into()) }
+}
+
+async fn on_another(stage: &Stage, record: &Bytes) -> Result<Bytes, String> {
+    let stream = stage.connect(0).await;
+    exchange(&stream, record).await
+}
+
+/// A late repetition changes nothing of what somebody else has done since.
+fn after_undo(stage: &Stage, case: &Case, record: &Bytes, reply: &Bytes) -> Result<(), String> {
+    if case.undo == Undo::Nothing {
+        return Ok(());
+    }
+    stage.world.run(stage.undo(case.undo));
+    let undone = stage.view()?;
+    if stage.world.run(on_another(stage, record))? != *reply {
+        return Err("a late repetition is answered otherwise".into());
+    }
+    match same(&stage.view()?, &undone) {
+        true => Ok(()),
+        false => Err("a late repetition destroys what somebody else has done".into()),
+    }
+}
+
+/// The number comes round: another call that has it is another call.
+async fn another_call_of_the_number(stage: &Stage, base: &Base) -> Result<(), String> {
+    let stream = stage.connect(0).await;
+    let other = protocol::packed(&calls::mkdir(&base.handles.root, "another"));
+    let user = User { machine: "client".into(), uid: 0, gid: 0, groups: Vec::new() };
+    let record = protocol::call_record(XID, &user, MKDIR3args::TARGET, &other);
+    let reply = exchange(&stream, &record).await?;
+    let made = match protocol::reply(&reply) {
+        Some((XID, Answer::Results(results))) => protocol::whole::<MKDIR3res>(&results),
+        _ => None,
+    };
+    match made {
+        Some(Nfs3Result::Ok(_)) => Ok(()),
+        _ => Err("another call of the same number is not carried out".into()),
+    }
+}

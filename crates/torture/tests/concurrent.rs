@@ -1,0 +1,103 @@
+//! The campaign of histories, short, and bugs that it must find.
+
+use torture::campaign::Options;
+use torture::campaign::concurrent::workload::Workload;
+use torture::campaign::concurrent::{concurrent, play};
+
+#[test]
+fn histories_are_explained_by_an_order_of_their_calls() {
+    let outcome = concurrent(&Options { full: false, threads: 2, seed: 1 });
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    let counts = outcome.counts;
+    assert_eq!(counts.workloads, torture::campaign::concurrent::SHORT);
+    assert!(counts.states > 20 * counts.workloads, "{counts:?}");
+}
+
+#[test]
+fn a_workload_is_played_the_same_again_and_meets_trouble() {
+    let [mut crossed, mut cuts, mut overlapping] = [0; 3];
+    for seed in 0..30 {
+        let workload = Workload::draw(seed);
+        let [one, other] = [(); 2].map(|()| play::play(&workload).expect("it comes back"));
+        assert_eq!(one.digest, other.digest, "{workload}");
+        cuts += one.cuts.len();
+        crossed += one.calls.iter().filter(|call| call.crossed_a_crash()).count();
+        let end = |index: usize| one.calls[index].answered.as_ref().map(|end| end.when.order);
+        overlapping += (1..one.calls.len())
+            .filter(|&index| end(index - 1).is_some_and(|end| end > one.calls[index].made.order))
+            .count();
+    }
+    assert!(cuts > 30 && crossed > 30 && overlapping > 300, "{cuts}, {crossed}, {overlapping}");
+}
+
+#[cfg(feature = "planted-bugs")]
+mod planted {
+    use torture::campaign::concurrent::judge;
+
+    use super::*;
+
+    /// The first of the workloads that is a violation with a bug planted; it is none without it.
+    fn found(
+        mut workloads: impl Iterator<Item = Workload>,
+        plant: impl Fn(bool),
+    ) -> Option<Workload> {
+        let workload = workloads.find(|workload| {
+            plant(true);
+            let verdict = judge(workload);
+            plant(false);
+            verdict.violation.is_some()
+        })?;
+        assert_eq!(judge(&workload).violation, None, "without the bug");
+        Some(workload)
+    }
+
+    fn first(seeds: u64) -> impl Iterator<Item = Workload> {
+        (0..seeds).map(Workload::draw)
+    }
+
+    fn bug_of_the_engine(bug: ffs::planted::Bug, workloads: impl Iterator<Item = Workload>) {
+        let planted = |there: bool| ffs::planted::plant(there.then_some(bug));
+        let workload = found(workloads, planted);
+        println!("{bug:?}: {}", workload.unwrap_or_else(|| panic!("{bug:?} was not found")));
+    }
+
+    #[test]
+    fn bugs_of_the_engine_are_found() {
+        use ffs::planted::Bug;
+        bug_of_the_engine(Bug::EarlyReceipts, first(100));
+        bug_of_the_engine(Bug::EqualRanks, first(600));
+        bug_of_the_engine(Bug::ConstantVerifier, first(60));
+    }
+
+    #[test]
+    fn looks_that_wait_for_nothing_are_found() {
+        use namespace::planted::{Bug, plant};
+        let planted = |there: bool| plant(there.then_some(Bug::UnwaitedLooks));
+        println!("{}", found(first(300), planted).expect("it was not found"));
+    }
+
+    #[test]
+    fn a_reply_cache_that_does_not_know_a_repetition_is_found() {
+        use dispatch::planted::{Bug, plant};
+        for bug in [Bug::ConnectionInKey, Bug::ForgottenRunning] {
+            let planted = |there: bool| plant(there.then_some(bug));
+            let workload = found(first(300), planted);
+            println!("{bug:?}: {}", workload.unwrap_or_else(|| panic!("{bug:?} was not found")));
+        }
+    }
+
+    #[test]
+    fn a_violation_is_made_small() {
+        use ffs::planted::{Bug, plant};
+        use torture::campaign::concurrent::shrink::shrink;
+        plant(Some(Bug::EarlyReceipts));
+        let violations = first(100).find_map(|workload| {
+            let reason = judge(&workload).violation?;
+            Some(shrink(&workload, reason))
+        });
+        plant(None);
+        let (small, reason) = violations.expect("it is found");
+        println!("{small}\n{reason}");
+        assert!(small.steps().len() <= 10, "{small}");
+    }
+}

@@ -1,0 +1,50 @@
+//! The campaign of repeated calls, and bugs that it must find.
+
+use torture::campaign::Options;
+use torture::campaign::retry::{Expectation, retry};
+
+const OPTIONS: Options = Options { full: false, threads: 2, seed: 1 };
+
+#[test]
+fn a_repeated_call_is_answered_as_documented() {
+    let outcome = retry(&OPTIONS, Expectation::Documented);
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    let counts = outcome.counts;
+    assert!(counts.workloads > 25 && counts.images > 5 * counts.workloads, "{counts:?}");
+    assert!(counts.states > 1_000, "{counts:?}");
+}
+
+#[test]
+fn a_cache_in_memory_does_not_give_the_original_answer_across_a_cut() {
+    let outcome = retry(&OPTIONS, Expectation::Original);
+    let fails = |name: &str| outcome.violations.iter().any(|line| line.contains(name));
+    for name in ["CREATE GUARDED: ", "MKDIR: ", "SYMLINK: ", "MKNOD: ", "REMOVE: ", "RMDIR: "] {
+        assert!(fails(name), "{name}{:?}", outcome.violations);
+    }
+    assert!(fails("RENAME: ") && fails("LINK: ") && fails("SETATTR with a guard: "));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn bugs_of_the_reply_cache_and_of_the_order_of_answers_are_found() {
+    use dispatch::planted::Bug;
+    use torture::campaign::retry::first;
+    type Plant = fn(bool);
+    let bugs: [(&str, Plant); 4] = [
+        ("a key with the connection", |is| {
+            dispatch::planted::plant(is.then_some(Bug::ConnectionInKey));
+        }),
+        ("calls that run and are not known", |is| {
+            dispatch::planted::plant(is.then_some(Bug::ForgottenRunning));
+        }),
+        ("a key without arguments", |is| dispatch::planted::plant(is.then_some(Bug::XidAlone))),
+        ("answers before the disk has it", |is| {
+            ffs::planted::plant(is.then_some(ffs::planted::Bug::EarlyReceipts));
+        }),
+    ];
+    for (name, plant) in bugs {
+        let outcome = first(3, &OPTIONS, Expectation::Documented, plant);
+        println!("{name}: {:?}", outcome.violations.first());
+        assert!(!outcome.violations.is_empty(), "not found: {name}");
+    }
+}
