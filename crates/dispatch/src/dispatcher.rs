@@ -120,7 +120,7 @@ pub(crate) struct Execution {
     pub(crate) dispatcher: Rc<Dispatcher>,
     pub(crate) client: IpAddr,
     pub(crate) record: Record,
-    /// See [`planted::connection_key`].
+    /// See [`crate::planted::connection_key`].
     pub(crate) planted_key: u64,
     /// Memory and turn, until the end (invariant 1).
     pub(crate) _held: [Permit; 2],

@@ -22,7 +22,7 @@ pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
     reply_memory: Rc<Semaphore>,
-    /// See [`planted::connection_key`].
+    /// See [`crate::planted::connection_key`].
     planted_key: u64,
 }
 
