@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
 
-use crate::{Image, Platter, Prng, SECTOR_SIZE};
+use crate::{Image, Platter, Prng, SECTOR_SIZE, Written};
 
 /// Up to this many pending writes every subset is tried.
 const SUBSETS_MAX: usize = 10;
@@ -91,7 +92,7 @@ impl Choice {
     pub fn subsets(platter: &Platter) -> impl Iterator<Item = Self> + use<> {
         let count = platter.pending().count();
         assert!(count <= 20, "{count} pending writes have too many subsets");
-        (0..1_u32 << count).map(move |subset| Self::of(count, |index| subset >> index & 1 == 1))
+        all_subsets(count)
     }
 
     /// The choices that are worth trying, none twice and in a fixed order: all subsets, or of many
@@ -99,25 +100,19 @@ impl Choice {
     /// every write torn in every likely shape, while of the others the earlier, all or none
     /// survive.
     pub fn explore(platter: &Platter, prng: &mut Prng) -> Vec<Self> {
-        let sectors: Vec<usize> = platter.pending().map(|written| written.sector_count()).collect();
-        let mut choices = BTreeSet::new();
-        if sectors.len() <= SUBSETS_MAX {
-            choices.extend(Self::subsets(platter));
-        } else {
-            add_likely_subsets(sectors.len(), prng, &mut choices);
-        }
-        for (torn, &total) in sectors.iter().enumerate() {
-            for shape in shapes(total, prng) {
-                let contexts: [fn(usize, usize) -> bool; 3] =
-                    [|index, torn| index < torn, |_, _| true, |_, _| false];
-                for survives in contexts {
-                    let mut choice = Self::of(sectors.len(), |index| survives(index, torn));
-                    choice.0[torn] = Fate::Torn(shape.clone());
-                    choices.insert(choice);
-                }
-            }
-        }
-        choices.into_iter().collect()
+        worth_trying(&sector_counts(platter).collect::<Vec<_>>(), prng)
+    }
+
+    /// The same for several disks that lose their power together: all their pending writes as if
+    /// they were those of one. Each item has a choice for every disk.
+    pub fn explore_together(platters: &[Platter], prng: &mut Prng) -> Vec<Vec<Self>> {
+        let sectors: Vec<usize> = platters.iter().flat_map(sector_counts).collect();
+        let share = |all: Self| {
+            let mut fates = all.0.into_iter();
+            let counts = platters.iter().map(|platter| platter.pending().count());
+            counts.map(|count| Self(fates.by_ref().take(count).collect())).collect()
+        };
+        worth_trying(&sectors, prng).into_iter().map(share).collect()
     }
 
     /// One choice at random. All lost, all whole and a plain prefix are likely; else every write
@@ -168,6 +163,37 @@ impl Fate {
     }
 }
 
+/// How many sectors each pending write has.
+fn sector_counts(platter: &Platter) -> impl Iterator<Item = usize> {
+    platter.pending().map(Written::sector_count)
+}
+
+/// See [`Choice::explore`], of writes of so many sectors.
+fn worth_trying(sectors: &[usize], prng: &mut Prng) -> Vec<Choice> {
+    let mut choices = BTreeSet::new();
+    if sectors.len() <= SUBSETS_MAX {
+        choices.extend(all_subsets(sectors.len()));
+    } else {
+        add_likely_subsets(sectors.len(), prng, &mut choices);
+    }
+    for (torn, &total) in sectors.iter().enumerate() {
+        for shape in shapes(total, prng) {
+            let contexts: [fn(usize, usize) -> bool; 3] =
+                [|index, torn| index < torn, |_, _| true, |_, _| false];
+            for survives in contexts {
+                let mut choice = Choice::of(sectors.len(), |index| survives(index, torn));
+                choice.0[torn] = Fate::Torn(shape.clone());
+                choices.insert(choice);
+            }
+        }
+    }
+    choices.into_iter().collect()
+}
+
+fn all_subsets(count: usize) -> impl Iterator<Item = Choice> {
+    (0..1_u32 << count).map(move |subset| Choice::of(count, |index| subset >> index & 1 == 1))
+}
+
 fn add_likely_subsets(count: usize, prng: &mut Prng, choices: &mut BTreeSet<Choice>) {
     for end in 0..=count {
         choices.insert(Choice::of(count, |index| index < end));
@@ -215,5 +241,69 @@ impl fmt::Display for Choice {
             }
         }
         Ok(())
+    }
+}
+
+/// A text that is no choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoChoice(String);
+
+impl fmt::Display for NoChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a fate is 0, 1 or bits in brackets, and not '{}'", self.0)
+    }
+}
+
+impl std::error::Error for NoChoice {}
+
+/// Reads what [`Choice`] is displayed as.
+impl FromStr for Choice {
+    type Err = NoChoice;
+
+    fn from_str(text: &str) -> Result<Self, NoChoice> {
+        let bits = |word: &str| {
+            let inside = word.strip_prefix('[')?.strip_suffix(']')?;
+            let bit = |digit| match digit {
+                '0' => Some(false),
+                '1' => Some(true),
+                _ => None,
+            };
+            Some(Fate::Torn(Sectors(inside.chars().map(bit).collect::<Option<_>>()?)))
+        };
+        let fate = |word: &str| match word {
+            "0" => Ok(Fate::Lost),
+            "1" => Ok(Fate::Whole),
+            torn => bits(torn).ok_or_else(|| NoChoice(torn.to_owned())),
+        };
+        text.split_whitespace().map(fate).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_displayed_is_read_again() {
+        let choice = Choice::new(vec![Fate::Whole, Fate::Torn(Sectors::first(2, 4)), Fate::Lost]);
+        assert_eq!(choice.to_string(), "1 [1100] 0");
+        assert_eq!("1 [1100] 0".parse(), Ok(choice));
+        assert_eq!("".parse(), Ok(Choice::new(Vec::new())));
+        assert_eq!("1 [12]".parse::<Choice>(), Err(NoChoice("[12]".to_owned())));
+        assert_eq!("2".parse::<Choice>(), Err(NoChoice("2".to_owned())));
+    }
+
+    #[test]
+    fn several_disks_lose_in_every_combination() {
+        let mut prng = Prng::new(1);
+        let platters = [1, 2].map(|count| Platter::with_pending(count));
+        let choices = Choice::explore_together(&platters, &mut prng);
+        assert_eq!(choices.len(), 8);
+        for choice in &choices {
+            assert_eq!(choice.iter().map(|one| one.0.len()).collect::<Vec<_>>(), [1, 2]);
+        }
+        let one = Choice::explore(&platters[1], &mut prng);
+        let of_one = Choice::explore_together(&platters[1..], &mut prng);
+        assert_eq!(of_one.concat(), one, "one disk is no special case");
     }
 }

@@ -82,7 +82,7 @@ mod trace;
 mod verbs;
 mod world;
 
-pub use choice::{Choice, Fate, Sectors};
+pub use choice::{Choice, Fate, NoChoice, Sectors};
 pub use counters::Counters;
 pub use digest::Digest;
 pub use disk::Disk;

@@ -268,3 +268,17 @@ impl Written {
         }
     }
 }
+
+#[cfg(test)]
+impl Platter {
+    /// A medium with so many pending writes of one sector.
+    pub(crate) fn with_pending(count: u64) -> Self {
+        let mut platter = Self::new(Image::zeroed(1 << 20), Honesty::Honest);
+        for write in 0..count {
+            let (offset, data) = (write * SECTOR_SIZE as u64, vec![1; SECTOR_SIZE].into());
+            let durability = Durability::Plain;
+            platter.apply(&Event::WriteIssued { write, offset, data, durability });
+        }
+        platter
+    }
+}
