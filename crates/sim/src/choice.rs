@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn several_disks_lose_in_every_combination() {
         let mut prng = Prng::new(1);
-        let platters = [1, 2].map(|count| Platter::with_pending(count));
+        let platters = [1, 2].map(Platter::with_pending);
         let choices = Choice::explore_together(&platters, &mut prng);
         assert_eq!(choices.len(), 8);
         for choice in &choices {

@@ -8,8 +8,12 @@ use std::time::Instant;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use torture::campaign::concurrent::seed::PartOf;
-use torture::campaign::{Options, Outcome, concurrent, conformance, faults, retry, sequences};
+use torture::campaign::{
+    Options, Outcome, concurrent, conformance, faults, nested, retry, sequences,
+};
 use torture::explore::Counts;
+use torture::explore::case::Case;
+use torture::explore::policy::Policy;
 
 /// A word, what it does, and the function that does it.
 type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
@@ -18,6 +22,7 @@ type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
 const CAMPAIGNS: &[Campaign] = &[
     ("seq1", "all workloads of one operation, cut at every write", sequences::singles),
     ("seq2", "all workloads of two operations, cut at every write", sequences::pairs),
+    ("nested", "returns that are cut, and the returns after them", nested::nested),
     ("concurrent", "histories of four clients with cuts, explained", concurrent::concurrent),
     ("retry", "calls that must not run twice, cut and repeated", retry::documented),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
@@ -28,6 +33,8 @@ const CAMPAIGNS: &[Campaign] = &[
 const ALL: &str = "all";
 /// The word for one history of `concurrent`, told in full: its number follows.
 const SEED: &str = "seed";
+/// The word for a violation that is shown again: the line that was printed with it follows.
+const REPLAY: &str = "replay";
 
 /// Breaks the disk, the power and the network under a server, and judges what comes of it.
 #[derive(Debug, Parser)]
@@ -36,8 +43,11 @@ struct Arguments {
     /// Which campaign; all of them without
     #[arg(default_value = ALL, value_parser = PossibleValuesParser::new(words()))]
     campaign: String,
-    /// After 'seed', the number of a history
+    /// After 'seed', the number of a history; after 'replay', the line of a violation
     argument: Option<String>,
+    /// How the engine keeps its promises
+    #[arg(long, default_value = "sync", value_parser = policy)]
+    policy: Policy,
     #[command(flatten)]
     part: PartOf,
     /// End with one line of JSON
@@ -62,23 +72,27 @@ struct Run {
 }
 
 fn words() -> Vec<&'static str> {
-    CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL, SEED]).collect()
+    CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL, SEED, REPLAY]).collect()
 }
 
 /// The campaigns, for whoever asks for help.
 fn campaigns() -> String {
     let lines = CAMPAIGNS.iter().map(|(word, about, _)| format!("  {word:<12} {about}\n"));
     format!(
-        "Campaigns:\n{}\n  {SEED} N       one history of 'concurrent', told in full",
+        "Campaigns:\n{}\n  {SEED} N       one history of 'concurrent', told in full\n  \
+         {REPLAY} CASE  a violation of 'seq1', 'seq2' or 'nested', shown again",
         lines.collect::<String>()
     )
 }
 
 fn main() -> ExitCode {
-    let Arguments { campaign, argument, part, json, full, threads, seed } = Arguments::parse();
-    let options = Options { full, threads, seed };
-    if campaign == SEED {
-        return tell_seed(argument.as_deref(), &part);
+    let arguments = Arguments::parse();
+    let Arguments { campaign, argument, policy, part, json, full, threads, seed } = arguments;
+    let options = Options { policy, full, threads, seed };
+    match &campaign[..] {
+        SEED => return tell_seed(argument.as_deref(), &part),
+        REPLAY => return replay(argument.as_deref()),
+        _ => {}
     }
     let mut runs = Vec::new();
     for (word, _, function) in CAMPAIGNS {
@@ -93,6 +107,32 @@ fn main() -> ExitCode {
     let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
     let found = violations > 0 || runs.iter().any(|run| !run.outcome.violations.is_empty());
     if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    let names = || Policy::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
+    Policy::named(name).ok_or_else(|| format!("there are these: {}", names()))
+}
+
+/// Shows a violation again.
+fn replay(case: Option<&str>) -> ExitCode {
+    let case = match case.unwrap_or_default().parse::<Case>() {
+        Ok(case) => case,
+        Err(error) => {
+            eprintln!("duramen-torture: 'replay' wants the line of a violation: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match case.replay() {
+        Ok(()) => {
+            println!("{case}: nothing is wrong");
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            println!("{case}: {reason}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Tells one history.

@@ -3,10 +3,11 @@
 use torture::campaign::Options;
 use torture::campaign::concurrent::workload::Workload;
 use torture::campaign::concurrent::{concurrent, play};
+use torture::explore::policy::Policy;
 
 #[test]
 fn histories_are_explained_by_an_order_of_their_calls() {
-    let outcome = concurrent(&Options { full: false, threads: 2, seed: 1 });
+    let outcome = concurrent(&Options { policy: Policy::Sync, full: false, threads: 2, seed: 1 });
     assert_eq!(outcome.violations, Vec::<String>::new());
     let counts = outcome.counts;
     assert_eq!(counts.workloads, torture::campaign::concurrent::SHORT);

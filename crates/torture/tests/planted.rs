@@ -5,15 +5,15 @@
 //! found by the random cuts of `ffs`.
 
 use ffs::planted::{Bug, plant};
+use torture::explore::Explorer;
 use torture::explore::op::{Mode, Op, Part, Stable};
-use torture::explore::{Explorer, Style};
+use torture::explore::policy::Policy;
 
 /// What exploring a workload finds.
 fn found(bug: Option<Bug>, ops: &[Op]) -> Option<String> {
     plant(bug);
-    let mut explorer = Explorer::new();
-    explorer.explore(ops, Style::OneByOne);
-    explorer.explore(ops, Style::Together);
+    let mut explorer = Explorer::new(Policy::Sync);
+    explorer.explore_all(ops);
     plant(None);
     explorer.violations.first().map(ToString::to_string)
 }

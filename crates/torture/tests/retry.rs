@@ -2,8 +2,9 @@
 
 use torture::campaign::Options;
 use torture::campaign::retry::{Expectation, retry};
+use torture::explore::policy::Policy;
 
-const OPTIONS: Options = Options { full: false, threads: 2, seed: 1 };
+const OPTIONS: Options = Options { policy: Policy::Sync, full: false, threads: 2, seed: 1 };
 
 #[test]
 fn a_repeated_call_is_answered_as_documented() {

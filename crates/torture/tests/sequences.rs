@@ -1,29 +1,38 @@
-//! Workloads of one operation, and some of two, with the power cut at every event in every way.
-//! `duramen-torture seq2` runs all of two.
+//! Workloads of one operation, and some of two, with the power cut at every event in every way;
+//! and some of the returns, cut as well. `duramen-torture seq2` and `nested` run all.
 
+use torture::explore::Explorer;
 use torture::explore::op::{Op, operations};
-use torture::explore::{Explorer, Style};
+use torture::explore::policy::Policy;
 
-fn explore(workloads: impl Iterator<Item = Vec<Op>>, least_states: u64) {
-    let mut explorer = Explorer::new();
-    workloads.for_each(|ops| {
-        explorer.explore(&ops, Style::OneByOne);
-        explorer.explore(&ops, Style::Together);
-    });
+fn explore(mut explorer: Explorer, workloads: impl Iterator<Item = Vec<Op>>, least_states: u64) {
+    workloads.for_each(|ops| explorer.explore_all(&ops));
     let violations: String = explorer.violations.iter().map(|one| format!("{one}\n")).collect();
     assert_eq!(violations, "");
     assert!(explorer.counts.states >= least_states, "{:?}", explorer.counts);
 }
 
+/// Pairs that have every operation as first and as second: steps that have no divisor in common
+/// with 61 come by all of them, each with another partner.
+fn pairs() -> impl Iterator<Item = Vec<Op>> {
+    let list = operations();
+    let pair = move |step: usize| [step * 7 % 61, (step * 11 + step / 61) % 61];
+    (0..122).map(pair).map(move |pair| pair.map(|index| list[index].clone()).to_vec())
+}
+
 #[test]
 fn every_cut_of_every_operation_leaves_what_may_be_there() {
-    explore(operations().into_iter().map(|op| vec![op]), 20_000);
+    explore(Explorer::new(Policy::Sync), operations().into_iter().map(|op| vec![op]), 20_000);
 }
 
 #[test]
 fn every_cut_of_some_pairs_leaves_what_may_be_there() {
+    explore(Explorer::new(Policy::Sync), pairs().step_by(6), 5_000);
+}
+
+#[test]
+fn every_cut_of_some_returns_leaves_what_may_be_there() {
+    let nested = Explorer::nested(Policy::Sync, 2);
     let list = operations();
-    // Steps that have no divisor in common with 61 come by all of them, each with another partner.
-    let pairs = (0..122).map(|step| [step * 7 % 61, step * 11 % 61 + step / 61]);
-    explore(pairs.map(|[one, two]| vec![list[one].clone(), list[two % 61].clone()]), 20_000);
+    explore(nested, list.into_iter().step_by(15).map(|op| vec![op]), 5_000);
 }

@@ -7,16 +7,20 @@
 pub mod concurrent;
 pub mod conformance;
 pub mod faults;
+pub mod nested;
 pub mod retry;
 pub mod sequences;
 
 use std::thread;
 
 use crate::explore::Counts;
+use crate::explore::policy::Policy;
 
 /// How a campaign is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// How the engine keeps its promises.
+    pub policy: Policy,
     /// Everything, and not a sample.
     pub full: bool,
     /// How many threads work.

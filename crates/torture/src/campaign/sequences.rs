@@ -1,37 +1,50 @@
-//! All workloads of one and of two operations, cut at every event in every way.
+//! All workloads of one and of two operations, in every style, cut at every event in every way.
 
 use super::{Options, Outcome, in_threads};
+use crate::explore::Explorer;
 use crate::explore::op::{Op, operations};
-use crate::explore::{Explorer, Style};
 
 /// All workloads of one operation.
 pub fn singles(options: &Options) -> Outcome {
-    explore(operations().into_iter().map(|op| vec![op]).collect(), options)
+    explore(options, all_singles(), Explorer::new)
 }
 
-/// All workloads of two operations, one after the other and both at once.
+/// All workloads of two operations.
 pub fn pairs(options: &Options) -> Outcome {
+    explore(options, all_pairs(), Explorer::new)
+}
+
+pub(super) fn all_singles() -> Vec<Vec<Op>> {
+    operations().into_iter().map(|op| vec![op]).collect()
+}
+
+pub(super) fn all_pairs() -> Vec<Vec<Op>> {
     let list = operations();
     let pair = |one: &Op, two: &Op| vec![one.clone(), two.clone()];
-    let pairs = list.iter().flat_map(|one| list.iter().map(move |two| pair(one, two)));
-    explore(pairs.collect(), options)
+    list.iter().flat_map(|one| list.iter().map(move |two| pair(one, two))).collect()
 }
 
 /// Neighbours stay together, because they begin alike and share images.
-fn explore(workloads: Vec<Vec<Op>>, options: &Options) -> Outcome {
+pub(super) fn explore(
+    options: &Options,
+    workloads: Vec<Vec<Op>>,
+    explorer: impl Fn(crate::explore::policy::Policy) -> Explorer + Sync,
+) -> Outcome {
     let share = workloads.len().div_ceil(options.threads.max(1));
     in_threads(workloads.chunks(share).collect(), |part| {
-        let mut explorer = Explorer::new();
+        let mut explorer = explorer(options.policy);
         let mut first = None;
         for ops in part {
             if first != ops.first() {
                 first = ops.first();
                 explorer.forget();
             }
-            explorer.explore(ops, Style::OneByOne);
-            explorer.explore(ops, Style::Together);
+            explorer.explore_all(ops);
         }
-        let violations = explorer.violations.iter().map(ToString::to_string).collect();
+        // What is wrong once is wrong often: to make all of it small would take for ever.
+        let small = explorer.violations.iter().take(3).map(|one| one.clone().shrunk().to_string());
+        let rest = explorer.violations.iter().skip(3).map(ToString::to_string);
+        let violations = small.chain(rest).collect();
         Outcome { counts: explorer.counts, violations, remarks: Vec::new() }
     })
 }

@@ -1,22 +1,21 @@
-//! Operations on a file system that is open: a call is made, and its answer awaited, so that
-//! several can be under way.
+//! A file system that has come back: what can be seen of it, and whether it can be used.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::LocalBoxFuture;
 use vfs::{
     CreateHow, Credentials, FileKind, FileSystem, FsError, Name, ObjectId, Sealed, SetAttributes,
     Stability,
 };
 
-use super::model::{Act, ROOT, Seen, View, What};
-use super::op::{Mode, Op, Stable, extent, payload};
+use super::model::{Seen, View, What};
 
 /// More than any file of a workload is long.
 const LONGEST: u32 = 1 << 20;
+/// How far behind the end of a file something is written, and how much.
+const GAP: usize = 3000;
+const MORE: usize = 1000;
 
 /// A file system, and who asks it.
 pub struct Driver {
@@ -24,36 +23,13 @@ pub struct Driver {
     who: Credentials,
 }
 
-/// An answer that has not come yet.
-pub type Pending = LocalBoxFuture<'static, Result<(), FsError>>;
-
-/// Handles, by the number of the file in the model.
-pub type Handles = BTreeMap<usize, ObjectId>;
-
-/// An answer of which only the status matters.
-fn answer<T: 'static, W: 'static>(sealed: Sealed<vfs::Answer<T, W>>) -> Pending {
-    async move { opened(sealed).await.map(drop) }.boxed_local()
-}
-
 /// An answer, once it is durable.
 async fn opened<T, W>(sealed: Sealed<vfs::Answer<T, W>>) -> Result<T, FsError> {
     sealed.open().await.map_err(|_| FsError::Io)?.into_inner().result
 }
 
-fn stability(stable: Stable) -> Stability {
-    match stable {
-        Stable::Unstable | Stable::Commit => Stability::Unstable,
-        Stable::DataSync => Stability::DataSync,
-        Stable::FileSync => Stability::FileSync,
-    }
-}
-
 fn name(text: &str) -> Name {
     Name::parse(text.as_bytes()).expect("workloads have legal names")
-}
-
-fn last_name(path: &str) -> Name {
-    name(path.rsplit_once('/').map_or(path, |(_, last)| last))
 }
 
 fn with_mode(mode: u16) -> SetAttributes {
@@ -66,92 +42,54 @@ impl Driver {
         Self { files, who: Credentials::root() }
     }
 
-    /// Makes a call. When this comes back, the operation has been done; what it gives is to be
-    /// awaited for the answer, which comes when all of it is durable.
-    pub async fn begin(&self, act: &Act, handles: &Handles) -> Pending {
-        let (files, who) = (self.files.clone(), self.who.clone());
-        let subject = handles[&act.subject];
-        let last = name(act.op.last_name());
-        match act.op {
-            Op::Create(_, mode) => {
-                let how = match mode {
-                    Mode::Unchecked => CreateHow::Unchecked(with_mode(0o644)),
-                    Mode::Guarded => CreateHow::Guarded(with_mode(0o644)),
-                    Mode::Exclusive => CreateHow::Exclusive([act.number as u8 + 1; 8]),
-                };
-                answer(files.create(&who, subject, &last, how).await)
-            }
-            Op::Mkdir(_) => answer(files.mkdir(&who, subject, &last, with_mode(0o755)).await),
-            Op::Rmdir(_) => answer(files.rmdir(&who, subject, &last).await),
-            Op::Write(_, part, stable) => {
-                let (offset, length) = extent(part, act.size);
-                let pieces = vec![Bytes::from(payload(act.number, length))];
-                let stability = stability(stable);
-                let written = answer(files.write(&who, subject, offset, pieces, stability).await);
-                if stable != Stable::Commit {
-                    return written;
-                }
-                let commit = async move {
-                    written.await?;
-                    answer(files.commit(&who, subject, 0, 0).await).await
-                };
-                commit.boxed_local()
-            }
-            Op::Resize(_, size) => {
-                let size = SetAttributes { size: Some(size), ..Default::default() };
-                answer(files.setattr(&who, subject, size, None).await)
-            }
-            Op::Chmod(_, mode) => answer(files.setattr(&who, subject, with_mode(mode), None).await),
-            Op::Link(_, to) => {
-                let parent = handles[&act.destination.expect("LINK has one")];
-                answer(files.link(&who, subject, parent, &last_name(to)).await)
-            }
-            Op::Symlink(_, length) => {
-                let target = vec![b't'; length];
-                let mode = with_mode(0o777);
-                answer(files.symlink(&who, subject, &last, &target, mode).await)
-            }
-            Op::Rename(_, to) => {
-                let parent = handles[&act.destination.expect("RENAME has one")];
-                answer(files.rename(&who, subject, &last, parent, &last_name(to)).await)
-            }
-            Op::Remove(_) => answer(files.remove(&who, subject, &last).await),
-        }
+    /// The root directory.
+    pub fn root(&self) -> ObjectId {
+        self.files.root()
     }
 
-    /// The handles of what a model holds, by the numbers of the model.
+    /// Makes a directory.
     ///
     /// # Errors
-    /// What a LOOKUP says.
-    pub async fn handles(&self, view: &View) -> Result<Handles, FsError> {
-        let mut handles = Handles::from([(ROOT, self.files.root())]);
-        for (path, seen) in view {
-            handles.insert(seen.file, self.find(path).await?);
-        }
-        Ok(handles)
+    /// What the client is told.
+    pub async fn mkdir(&self, path: &str) -> Result<(), FsError> {
+        let (parent, last) = self.parent(path).await?;
+        opened(self.files.mkdir(&self.who, parent, &last, with_mode(0o755)).await).await?;
+        Ok(())
     }
 
-    /// Writes a file from its start, durably.
+    /// Makes a regular file that holds `data`.
     ///
     /// # Errors
     /// What the client is told.
     pub async fn fill(&self, path: &str, data: Vec<u8>) -> Result<(), FsError> {
-        self.write(self.find(path).await?, 0, data).await
+        let (parent, last) = self.parent(path).await?;
+        let id = self.create(parent, &last, 0o644).await?;
+        self.write(id, 0, data).await
+    }
+
+    async fn create(&self, parent: ObjectId, last: &Name, mode: u16) -> Result<ObjectId, FsError> {
+        let how = CreateHow::Guarded(with_mode(mode));
+        Ok(opened(self.files.create(&self.who, parent, last, how).await).await?.id)
+    }
+
+    async fn remove(&self, parent: ObjectId, last: &Name) -> Result<(), FsError> {
+        opened(self.files.remove(&self.who, parent, last).await).await
     }
 
     async fn write(&self, id: ObjectId, offset: u64, data: Vec<u8>) -> Result<(), FsError> {
         let pieces = vec![Bytes::from(data)];
-        answer(self.files.write(&self.who, id, offset, pieces, Stability::FileSync).await).await
+        let stability = Stability::FileSync;
+        let written = self.files.write(&self.who, id, offset, pieces, stability).await;
+        opened(written).await.map(drop)
+    }
+
+    async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
+        Ok(opened(self.files.read(&self.who, id, 0, LONGEST).await).await?.data.concat())
     }
 
     async fn lookup(&self, directory: ObjectId, last: &str) -> Result<ObjectId, FsError> {
         let found = opened(self.files.lookup(&self.who, directory, &name(last)).await).await?;
         Ok(found.id)
-    }
-
-    /// The root directory.
-    pub fn root(&self) -> ObjectId {
-        self.files.root()
     }
 
     /// The handle of a path.
@@ -186,13 +124,13 @@ impl Driver {
         Ok(entries.map(|one| (String::from_utf8_lossy(&one.name).into_owned(), one.id)).collect())
     }
 
-    /// All that can be seen.
+    /// All that can be seen, and what handles name, by the numbers of the files.
     ///
     /// # Errors
     /// The first that anything gives.
-    pub async fn view(&self) -> Result<View, FsError> {
+    pub async fn view(&self) -> Result<(View, Vec<ObjectId>), FsError> {
         let mut view = View::new();
-        let mut files = BTreeMap::new();
+        let (mut files, mut ids) = (BTreeMap::new(), Vec::new());
         let mut waiting = vec![(String::new(), self.files.root())];
         while let Some((prefix, directory)) = waiting.pop() {
             for (last, _) in self.list(directory).await? {
@@ -209,25 +147,43 @@ impl Driver {
                         What::Symlink(Rc::new(target.to_vec()))
                     }
                     FileKind::Fifo => What::Fifo,
-                    _ => {
-                        let read = self.files.read(&self.who, id, 0, LONGEST).await;
-                        What::Regular(Rc::new(opened(read).await?.data.concat()))
-                    }
+                    _ => What::Regular(Rc::new(self.read(id).await?)),
                 };
-                let known = files.len();
-                let file = *files.entry(id).or_insert(known);
+                let file = *files.entry(id).or_insert_with(|| {
+                    ids.push(id);
+                    ids.len() - 1
+                });
                 let (mode, links) = (attributes.mode, attributes.nlink);
                 view.insert(path, Seen { what, mode, links, file });
             }
         }
-        Ok(view)
+        Ok((view, ids))
     }
 
-    /// Does something with every file and every directory, then removes them all.
+    /// Does something with every file and every directory, then removes them all. Handles of
+    /// `before`, and all that never were, name nothing that is not there.
     ///
     /// # Errors
     /// The path at which something failed, and how.
-    pub async fn use_and_empty(&self, view: &View) -> Result<(), String> {
+    pub async fn use_and_empty(
+        &self,
+        view: &View,
+        ids: &[ObjectId],
+        before: &[ObjectId],
+    ) -> Result<(), String> {
+        let failed = |error| format!("a file cannot be made: {error}");
+        let probe = self.create(self.files.root(), &name("probe"), 0o600).await.map_err(failed)?;
+        let gone = before.iter().filter(|id| !ids.contains(id)).copied();
+        let never = ids.iter().chain([&probe]).map(|id| {
+            let generation = id.generation.wrapping_add(1);
+            ObjectId { generation, ..*id }
+        });
+        for id in gone.chain(never) {
+            if self.attributes(id).await != Err(FsError::Stale) {
+                return Err("the handle of a file that is gone names something".to_owned());
+            }
+        }
+        self.remove(self.files.root(), &name("probe")).await.map_err(failed)?;
         // Backwards, so that a directory comes after what is in it.
         for (path, seen) in view.iter().rev() {
             let done = self.use_and_remove(path, seen).await;
@@ -239,26 +195,37 @@ impl Driver {
         }
     }
 
-    async fn use_and_remove(&self, path: &str, seen: &Seen) -> Result<(), FsError> {
-        let id = self.find(path).await?;
-        let (parent, last) = self.parent(path).await?;
-        match seen.what {
+    async fn use_and_remove(&self, path: &str, seen: &Seen) -> Result<(), String> {
+        let said = |error: FsError| error.to_string();
+        let id = self.find(path).await.map_err(said)?;
+        let (parent, last) = self.parent(path).await.map_err(said)?;
+        match &seen.what {
             What::Directory => {
-                let made = with_mode(0o600);
                 let inside = name("inside");
-                let how = CreateHow::Guarded(made);
-                answer(self.files.create(&self.who, id, &inside, how).await).await?;
-                answer(self.files.remove(&self.who, id, &inside).await).await?;
-                answer(self.files.rmdir(&self.who, parent, &last).await).await
+                self.create(id, &inside, 0o600).await.map_err(said)?;
+                self.remove(id, &inside).await.map_err(said)?;
+                let gone = self.files.rmdir(&self.who, parent, &last).await;
+                opened(gone).await.map_err(said)
             }
-            What::Regular(_) => {
-                self.write(id, 100, vec![7; 5000]).await?;
-                answer(self.files.remove(&self.who, parent, &last).await).await
+            What::Regular(bytes) => {
+                self.lengthen(id, bytes).await?;
+                self.remove(parent, &last).await.map_err(said)
             }
-            What::Symlink(_) | What::Fifo => {
-                answer(self.files.remove(&self.who, parent, &last).await).await
-            }
+            What::Symlink(_) | What::Fifo => self.remove(parent, &last).await.map_err(said),
         }
+    }
+
+    /// Writes behind the end of a file. In between there are zeros, whatever the disk holds.
+    async fn lengthen(&self, id: ObjectId, bytes: &[u8]) -> Result<(), String> {
+        let said = |error: FsError| error.to_string();
+        // It may have been written to under another name.
+        let size = self.attributes(id).await.map_err(said)?.size as usize;
+        self.write(id, (size + GAP) as u64, vec![7; MORE]).await.map_err(said)?;
+        let found = self.read(id).await.map_err(said)?;
+        let mut expected = if size == bytes.len() { bytes } else { &found[..size] }.to_vec();
+        expected.resize(size + GAP, 0);
+        expected.resize(size + GAP + MORE, 7);
+        if found == expected { Ok(()) } else { Err("it grew, and shows other bytes".to_owned()) }
     }
 
     /// Stops the file system cleanly.

@@ -4,18 +4,21 @@
 //! not; together they are there in some order in which they could have been done. Names, modes and
 //! link counts are all or nothing, but for a rename that was cut: it may show both names. Bytes are
 //! old or new, each for itself, and so is the size: those of a write that was cut, and those of
-//! UNSTABLE writes, which may be lost at any time before a COMMIT.
+//! UNSTABLE writes, which may be lost at any time before a COMMIT; then the verifier is another.
+//! A handle that a client holds names the file that it named before, or nothing.
 //!
 //! docs/durability.md tells the same of the policy `sync`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use vfs::FsError;
+use vfs::{FsError, ObjectId};
 
 use super::Style;
+use super::caller::last_name;
 use super::model::{Act, Model, Seen, View, What};
 use super::op::{Op, Stable};
+use super::recover::Recovered;
 
 /// The operations of a workload, with what they were answered in the end.
 pub struct History {
@@ -23,6 +26,13 @@ pub struct History {
     pub acts: Vec<(Act, Result<(), FsError>)>,
     /// How they followed each other.
     pub style: Style,
+    /// What clients hold from before: by the number of the file in the model, what its handle
+    /// names.
+    pub handles: BTreeMap<usize, ObjectId>,
+    /// For each operation, what the handle in its answer names.
+    pub given: Vec<Option<ObjectId>>,
+    /// The verifiers in the answers.
+    pub verifiers: Vec<[u8; 8]>,
 }
 
 /// How far the operations were when the power went.
@@ -49,14 +59,25 @@ struct Possible {
 struct Candidate {
     view: View,
     versions: Versions,
+    /// What handles name that clients hold.
+    handles: BTreeMap<usize, ObjectId>,
 }
 
 impl History {
+    /// Nothing yet.
+    pub fn new(style: Style) -> Self {
+        let (acts, handles) = (Vec::new(), BTreeMap::new());
+        Self { acts, style, handles, given: Vec::new(), verifiers: Vec::new() }
+    }
+
     /// Whether `seen` may be there at a moment.
     ///
     /// # Errors
     /// What may not be: the difference to the state with most in it.
-    pub fn allows(&self, seen: &View, moment: Moment) -> Result<(), String> {
+    pub fn allows(&self, seen: &Recovered, moment: Moment) -> Result<(), String> {
+        if self.verifiers.contains(&seen.verifier) {
+            return Err("UNSTABLE bytes may be lost, and the verifier is still the same".into());
+        }
         let mut last = None;
         for order in self.orders(moment) {
             for candidate in self.candidates(&order, moment) {
@@ -81,7 +102,7 @@ impl History {
             let chosen: Vec<usize> = chosen.collect();
             let holds_all = (0..self.acts.len())
                 .all(|index| moment.acknowledged >> index & 1 == 0 || chosen.contains(&index));
-            if holds_all && self.style == Style::OneByOne {
+            if holds_all && self.style != Style::Together && self.style != Style::AtOnce {
                 orders.push(chosen);
             } else if holds_all {
                 permute(&chosen, &mut Vec::new(), &mut orders);
@@ -94,7 +115,7 @@ impl History {
     fn candidates(&self, order: &[usize], moment: Moment) -> Vec<Candidate> {
         let is_acknowledged = |index: usize| moment.acknowledged >> index & 1 == 1;
         let mut model = Model::before();
-        let mut versions = Versions::new();
+        let (mut versions, mut handles) = (Versions::new(), self.handles.clone());
         note(&model.view(), &mut versions);
         for &index in order {
             let (act, told) = &self.acts[index];
@@ -104,6 +125,11 @@ impl History {
             }
             if done.is_err() {
                 continue;
+            }
+            if let (Some(id), Ok(node)) =
+                (self.given[index], model.child(act.subject, act.op.last_name()))
+            {
+                handles.insert(node, id);
             }
             let possible = versions.entry(act.subject).or_default();
             match act.op {
@@ -122,18 +148,23 @@ impl History {
         let mut views = vec![model.view()];
         for &index in order.iter().filter(|&&index| !is_acknowledged(index)) {
             let act = &self.acts[index].0;
-            let cut: Vec<View> = views.iter().filter_map(|view| cut_rename(act, view)).collect();
+            let cut: Vec<View> =
+                views.iter().filter_map(|view| cut_rename(act, &model, view)).collect();
             views.extend(cut);
         }
-        let candidate = |view| Candidate { view, versions: versions.clone() };
+        let candidate =
+            |view| Candidate { view, versions: versions.clone(), handles: handles.clone() };
         views.into_iter().map(candidate).collect()
     }
 }
 
 /// What a rename leaves when it is cut: the old name of a file stays beside the new one; a
 /// directory may not have moved, while the empty one at its new name has lost that.
-fn cut_rename(act: &Act, view: &View) -> Option<View> {
+fn cut_rename(act: &Act, model: &Model, view: &View) -> Option<View> {
     let Op::Rename(from, to) = act.op else { return None };
+    // The directories may have moved since.
+    let place = |directory, path| Some(model.path_of(directory)? + last_name(path));
+    let (from, to) = (&*place(act.subject, from)?, &*place(act.destination?, to)?);
     let moved = view.get(to)?.clone();
     let mut both = view.clone();
     if moved.what != What::Directory {
@@ -181,19 +212,24 @@ fn note(view: &View, versions: &mut Versions) {
 }
 
 /// Whether what is seen is a state, up to the bytes of files.
-fn fits(seen: &View, candidate: &Candidate) -> Result<(), String> {
+fn fits(seen: &Recovered, candidate: &Candidate) -> Result<(), String> {
     let state = &candidate.view;
     for path in state.keys() {
-        if !seen.contains_key(path) {
+        if !seen.view.contains_key(path) {
             return Err(format!("{path} is missing"));
         }
     }
     // The numbers by which files are told apart differ; that two names are one file does not.
     let mut same = BTreeMap::new();
-    for (path, one) in seen {
+    for (path, one) in &seen.view {
         let Some(other) = state.get(path) else { return Err(format!("{path} is there")) };
         if *same.entry(one.file).or_insert(other.file) != other.file {
             return Err(format!("{path} is another file"));
+        }
+        let id = seen.ids[one.file];
+        let (own, held) = (candidate.handles.get(&other.file), candidate.handles.values());
+        if own.map_or_else(|| held.clone().any(|held| *held == id), |own| *own != id) {
+            return Err(format!("{path} is not what its handle names, or another handle names it"));
         }
         fits_file(path, one, other, &candidate.versions)?;
     }
@@ -228,7 +264,11 @@ fn fits_bytes(bytes: &[u8], possible: &Possible) -> Result<(), String> {
         return Err(format!("{size} bytes, which is none of {:?}", sizes().collect::<Vec<_>>()));
     }
     let foreign = bytes.iter().enumerate().find(|&(index, byte)| {
-        !contents.iter().any(|one| one.get(index).copied().unwrap_or(0) == *byte)
+        !contents.iter().enumerate().any(|(at, one)| match one.get(index) {
+            Some(there) => there == byte,
+            // Behind its end a file has zeros only once it has grown over them.
+            None => *byte == 0 && contents[at + 1..].iter().any(|later| later.len() > index),
+        })
     });
     match foreign {
         Some((index, byte)) => {

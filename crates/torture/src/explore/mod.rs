@@ -2,39 +2,52 @@
 //! that is worth trying.
 //!
 //! At each position of the trace the writes that are not durable may be lost, each for itself, or
-//! be torn; [`Choice::explore`] enumerates them. Equal images are brought back once, whichever
+//! be torn; [`sim::Choice::explore`] enumerates them. Equal images are brought back once, whichever
 //! workload they come from. What comes back is compared with the history of the workload.
+//!
+//! # Layers
+//! * [`op`], [`model`]: what is done, and what it should do.
+//! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]), and records.
+//! * [`policy`], [`disks`]: the engine that is explored, and its disks, which are cut together.
+//! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]).
+//! * [`judge`]: whether that may be there.
+//! * [`nested`]: cuts the return as well, and the return after that.
+//! * [`case`], [`shrink`]: a violation as a line that shows it again, as small as it can be.
 
+pub mod caller;
+pub mod case;
+pub mod disks;
 pub mod driver;
 pub mod judge;
+pub mod law;
 pub mod model;
+pub mod nested;
 pub mod op;
+pub mod policy;
 pub mod ram;
 pub mod recover;
+pub mod run;
+pub mod server;
+pub mod shrink;
+pub mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use ffs::mkfs::{MkfsOptions, mkfs};
-use ffs::{Ffs, open};
 use namespace::Namespace;
-use runtime::Timestamp;
-use sim::{Choice, Disk, Executor, Image, Mark, Platter, Prng, Trace};
-use vfs::FsError;
+use sim::{Executor, Prng};
+use vfs::ObjectId;
 
-use driver::{Driver, Handles, Pending};
+use case::{Case, Step, Violation};
+use disks::{Images, Recording};
+use driver::Driver;
 use judge::{History, Moment};
-use model::{Act, Model, ROOT, View};
-use op::{BEFORE, Mode, Op, Stable};
-use recover::{options, recover};
-
-/// The world in which every workload runs: those that begin alike go alike.
-const SEED: u64 = 7;
-/// Bytes of the disk.
-const SIZE: u64 = 1 << 20;
-/// What the disk is full of at first: no file ever holds such a byte.
-const RUBBISH: u8 = 0xff;
-const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+use nested::Return;
+use op::{BEFORE, Op};
+use policy::Policy;
+use recover::{Recovered, recover};
+use run::{Run, run};
 
 /// What was done and found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,253 +75,213 @@ impl Counts {
 }
 
 /// How the operations of a workload follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Style {
-    /// Each when the one before was answered.
+    /// Each when the one before was answered; and at the end a clean stop.
     OneByOne,
     /// Each when the one before was done, without waiting for its answer.
     Together,
+    /// All at the same time.
+    AtOnce,
+    /// One by one, and the disk fails under the last: that the client learns of it is all that is
+    /// looked at.
+    Failing,
 }
 
-/// Something that a cut must not leave.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// The operations.
-    pub workload: Vec<Op>,
-    /// The events before the cut.
-    pub position: usize,
-    /// What became of the pending writes.
-    pub choice: Choice,
-    /// What is wrong.
-    pub reason: String,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ops: Vec<String> = self.workload.iter().map(Op::to_string).collect();
-        let (position, choice, reason) = (self.position, &self.choice, &self.reason);
-        write!(f, "[{}], cut after {position} events, {choice}: {reason}", ops.join(", "))
-    }
+impl Style {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::OneByOne, Self::Together, Self::AtOnce, Self::Failing];
 }
 
 /// Explores workloads that begin with the same image.
 pub struct Explorer {
-    base: Image,
-    outcomes: BTreeMap<u128, Rc<Result<View, String>>>,
+    policy: Policy,
+    base: Images,
+    /// The files of the base.
+    before: Vec<ObjectId>,
+    outcomes: BTreeMap<u128, Outcome>,
+    returns: BTreeMap<u128, Rc<Return>>,
+    /// How many returns are cut, one after the other.
+    depth: usize,
+    /// Whether to go on after the first violation of a workload.
+    goes_on: bool,
     /// What was done and found so far.
     pub counts: Counts,
     /// The first violation of each workload.
     pub violations: Vec<Violation>,
 }
 
-/// A workload that has run.
-struct Run {
-    trace: Trace,
-    history: History,
-}
+/// What becomes of an image.
+type Outcome = Rc<Result<Recovered, String>>;
 
-impl Default for Explorer {
-    fn default() -> Self {
-        Self::new()
-    }
+/// What of a workload has been judged.
+#[derive(Default)]
+struct Judged {
+    /// Images at a moment, and how many returns after them were cut.
+    seen: BTreeMap<(u128, Moment), usize>,
+    /// Outcomes that were found to be allowed, by their address, which lives in the cache.
+    allowed: BTreeSet<(*const Result<Recovered, String>, Moment)>,
 }
 
 impl Explorer {
-    /// With the files that are there before every workload.
-    pub fn new() -> Self {
-        let (base, outcomes, violations) = (base(), BTreeMap::new(), Vec::new());
-        Self { base, outcomes, counts: Counts::default(), violations }
+    /// With the files that are there before every workload; no return is cut.
+    pub fn new(policy: Policy) -> Self {
+        let (base, before) = base(policy);
+        Self {
+            policy,
+            base,
+            before,
+            outcomes: BTreeMap::new(),
+            returns: BTreeMap::new(),
+            depth: 0,
+            goes_on: false,
+            counts: Counts::default(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// Cuts so many returns, one after the other. What is counted then are ways to cut returns.
+    pub fn nested(policy: Policy, depth: usize) -> Self {
+        Self { depth, ..Self::new(policy) }
     }
 
     /// Forgets images, to have memory for those of other workloads.
     pub fn forget(&mut self) {
         self.outcomes.clear();
+        self.returns.clear();
+    }
+
+    /// Runs a workload in every style and explores its cuts.
+    pub fn explore_all(&mut self, ops: &[Op]) {
+        Style::ALL.iter().for_each(|&style| self.explore(ops, style));
     }
 
     /// Runs a workload and explores its cuts.
     pub fn explore(&mut self, ops: &[Op], style: Style) {
-        let run = match run(&self.base, ops, style) {
+        let case = Case { policy: self.policy, style, ops: ops.to_vec(), steps: Vec::new() };
+        let run = match catching(|| run(self.policy, &self.base, ops, style)) {
             Ok(Some(run)) => run,
-            Ok(None) => return, // there is no such workload
-            Err(reason) => {
-                let choice = Choice::new(Vec::new());
-                return self.violate(ops, 0, choice, reason);
-            }
+            Ok(None) => return, // there is no such workload, or nothing of it to be cut
+            Err(reason) => return self.violate(case, reason),
         };
         self.counts.workloads += 1;
-        let mut seen = BTreeSet::new();
-        let mut prng = Prng::new(SEED);
+        let mut judged = Judged::default();
+        let mut prng = Prng::new(run::SEED);
         let before = self.counts.violations;
-        for (position, platter) in run.trace.cuts() {
-            let moment = moment(&run.trace, position);
-            for choice in Choice::explore(&platter, &mut prng) {
-                self.counts.states += 1;
-                self.judge(ops, &run, (position, moment), &platter, choice, &mut seen);
-                if self.counts.violations > before {
+        for cut in run.recording.cuts() {
+            let moment = moment(&run.recording, cut.position);
+            for loss in cut.losses(&mut prng) {
+                let images = cut.images(&loss).expect("a loss of this cut");
+                let case = case.after(Step { position: cut.position, loss });
+                if self.depth == 0 {
+                    self.counts.states += 1;
+                }
+                self.judge(&case, &run, moment, &images, &mut judged, self.depth);
+                if self.counts.violations > before && !self.goes_on {
                     return; // one of a workload says enough
                 }
             }
         }
     }
 
+    /// Judges an image, and what is left when its return is cut, up to `depth` returns.
     fn judge(
         &mut self,
-        ops: &[Op],
+        case: &Case,
         run: &Run,
-        (position, moment): (usize, Moment),
-        platter: &Platter,
-        choice: Choice,
-        seen: &mut BTreeSet<(u128, Moment)>,
+        moment: Moment,
+        images: &Images,
+        judged: &mut Judged,
+        depth: usize,
     ) {
-        let image = platter.image(&choice);
-        let fingerprint = image.fingerprint();
-        if !seen.insert((fingerprint, moment)) {
+        let fingerprint = images.fingerprint();
+        let known = judged.seen.insert((fingerprint, moment), depth);
+        if let Some(known) = known.filter(|known| *known >= depth) {
+            judged.seen.insert((fingerprint, moment), known);
             return;
         }
-        let outcome = match self.outcomes.get(&fingerprint) {
-            Some(known) => known.clone(),
-            None => {
-                self.counts.images += 1;
-                let outcome = Rc::new(recover(image));
-                self.outcomes.insert(fingerprint, outcome.clone());
-                outcome
+        if known.is_none() {
+            let outcome = self.outcome(fingerprint, images);
+            if let Err(reason) = self.allows(&run.history, moment, &outcome, judged) {
+                return self.violate(case.clone(), reason);
             }
-        };
-        let allowed = match &*outcome {
-            Ok(view) => run.history.allows(view, moment),
-            Err(reason) => Err(reason.clone()),
-        };
-        if let Err(reason) = allowed {
-            self.violate(ops, position, choice, reason);
+        }
+        if depth > 0 {
+            self.cut_return(case, run, moment, (fingerprint, images), judged, depth - 1);
         }
     }
 
-    fn violate(&mut self, ops: &[Op], position: usize, choice: Choice, reason: String) {
+    fn outcome(&mut self, fingerprint: u128, images: &Images) -> Outcome {
+        if let Some(known) = self.outcomes.get(&fingerprint) {
+            return known.clone();
+        }
+        self.counts.images += 1;
+        let outcome = catching(|| recover(self.policy, images, &self.before));
+        let outcome = Rc::new(outcome);
+        self.outcomes.insert(fingerprint, outcome.clone());
+        outcome
+    }
+
+    fn allows(
+        &self,
+        history: &History,
+        moment: Moment,
+        outcome: &Outcome,
+        judged: &mut Judged,
+    ) -> Result<(), String> {
+        let seen = match &**outcome {
+            Ok(seen) => seen,
+            Err(reason) => return Err(reason.clone()),
+        };
+        if judged.allowed.contains(&(Rc::as_ptr(outcome), moment)) {
+            return Ok(());
+        }
+        history.allows(seen, moment)?;
+        judged.allowed.insert((Rc::as_ptr(outcome), moment));
+        Ok(())
+    }
+
+    fn violate(&mut self, case: Case, reason: String) {
         self.counts.violations += 1;
-        self.violations.push(Violation { workload: ops.to_vec(), position, choice, reason });
+        self.violations.push(Violation { case, reason });
     }
 }
 
-/// Blocks of 4 KiB and fragments of 512 bytes: the smallest volume, so that little has to be read.
-fn small() -> MkfsOptions {
-    MkfsOptions {
-        block_size: 4096,
-        fragment_size: 512,
-        bytes_per_inode: Some(16_384),
-        ..MkfsOptions::default()
-    }
-}
-
-/// A clean disk with the files that are there before every workload.
-fn base() -> Image {
-    let executor = Executor::new(SEED);
-    // What was on the disk before must never show.
-    let disk = Disk::new(&executor, Image::from_bytes(&vec![RUBBISH; SIZE as usize]));
-    executor.block_on(async {
-        mkfs(&*disk, &small(), &*executor.runtime().random, NOW).await.expect("it is large enough");
-        let driver = mounted(&executor, &disk).await.0;
-        for &(path, size) in BEFORE {
-            let is_directory = path.ends_with('/');
-            let path = path.trim_end_matches('/');
-            let op = if is_directory { Op::Mkdir(path) } else { Op::Create(path, Mode::Guarded) };
-            let parent = path.rsplit_once('/').map(|(above, _)| above);
-            let parent = match parent {
-                Some(above) => driver.find(above).await.expect("the list is in order"),
-                None => driver.root(),
-            };
-            let act = Act { number: 0, op, subject: ROOT, destination: None, size: 0 };
-            let handles = Handles::from([(ROOT, parent)]);
-            driver.begin(&act, &handles).await.await.expect("it is new");
-            if !is_directory {
-                driver.fill(path, model::original(path, size)).await.expect("there is room");
-            }
-        }
-        driver.stop().await.expect("nothing has failed");
-    });
-    disk.contents()
-}
-
-async fn mounted(executor: &Executor, disk: &Rc<Disk>) -> (Driver, Rc<Ffs>) {
-    let opened = open(disk.clone(), executor.runtime(), &options(), &mut |_| ()).await;
-    let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
-    (Driver::new(Rc::new(Namespace::new(engine.clone()))), engine)
-}
-
-/// Runs a workload; there may be none in a style. Every answer must be that of the model.
-fn run(base: &Image, ops: &[Op], style: Style) -> Result<Option<Run>, String> {
-    let executor = Executor::new(SEED);
-    let disk = Disk::new(&executor, base.clone());
-    executor.block_on(async {
-        let (driver, engine) = mounted(&executor, &disk).await;
-        let mut model = Model::before();
-        let view = model.view();
-        let handles = driver.handles(&view).await.map_err(|error| error.to_string())?;
-        disk.start_trace();
-        let mut acts = Vec::new();
-        let mut under_way = Vec::new();
-        for (number, op) in ops.iter().enumerate() {
-            // A COMMIT is a second call, after which of the others nobody could say.
-            if style == Style::Together && matches!(op, Op::Write(_, _, Stable::Commit)) {
-                return Ok(None);
-            }
-            let act = match Act::new(&model, number, op) {
-                Ok(act) => act,
-                Err(_) if style == Style::Together => return Ok(None),
-                // The client does not get as far as the call.
-                Err(_) => continue,
-            };
-            let known = [Some(act.subject), act.destination];
-            if !known.into_iter().flatten().all(|node| handles.contains_key(&node)) {
-                return Ok(None);
-            }
-            let expected = model.apply(&act);
-            let index = acts.len();
-            disk.mark(begun(index));
-            let pending = driver.begin(&act, &handles).await;
-            let answered = watch(disk.clone(), index, op.clone(), expected, pending);
-            acts.push((act, expected));
-            match style {
-                Style::OneByOne => answered.await?,
-                Style::Together => under_way.push(answered),
-            }
-        }
-        futures::future::try_join_all(under_way).await?;
-        engine.quiesce().await.map_err(|error| error.to_string())?;
-        Ok(Some(Run { trace: disk.trace(), history: History { acts, style } }))
+/// A panic is a violation as any other: an assertion that does not hold.
+fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panicked: {}", text.unwrap_or("without a word")))
     })
 }
 
-/// Waits for an answer, and marks in the trace that it came.
-async fn watch(
-    disk: Rc<Disk>,
-    index: usize,
-    op: Op,
-    expected: Result<(), FsError>,
-    pending: Pending,
-) -> Result<(), String> {
-    let found = pending.await;
-    disk.mark(acknowledged(index));
-    if found == expected {
-        Ok(())
-    } else {
-        Err(format!("{op} was answered with {found:?}, not {expected:?}"))
-    }
-}
-
-/// The marks of an operation of the history.
-fn begun(index: usize) -> u64 {
-    index as u64 * 2
-}
-
-fn acknowledged(index: usize) -> u64 {
-    index as u64 * 2 + 1
+/// A clean disk with the files that are there before every workload.
+fn base(policy: Policy) -> (Images, Vec<ObjectId>) {
+    let executor = Executor::new(run::SEED);
+    let disks = policy.format(&executor);
+    let ids = executor.block_on(async {
+        let opened = policy.open(disks.devices(), executor.runtime()).await;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let driver = Driver::new(Rc::new(Namespace::new(engine)));
+        for &(path, size) in BEFORE {
+            let done = match path.strip_suffix('/') {
+                Some(path) => driver.mkdir(path).await,
+                None => driver.fill(path, model::original(path, size)).await,
+            };
+            done.expect("it is new, and there is room");
+        }
+        let ids = driver.view().await.expect("nothing has failed").1;
+        driver.stop().await.expect("nothing has failed");
+        ids
+    });
+    (disks.contents(), ids)
 }
 
 /// How far the operations were at a position.
-fn moment(trace: &Trace, position: usize) -> Moment {
+fn moment(recording: &Recording, position: usize) -> Moment {
     let mut moment = Moment { begun: 0, acknowledged: 0 };
-    for mark in trace.marks_before(position) {
-        let Mark::Number(mark) = mark else { continue };
+    for mark in recording.marks_before(position) {
         let bit = 1 << (mark / 2);
         match mark % 2 {
             0 => moment.begun |= bit,

@@ -51,6 +51,8 @@ struct Node {
     body: Body,
     mode: u16,
     links: u32,
+    /// The number of the operation that made it, if one did.
+    maker: Option<usize>,
 }
 
 /// A file system.
@@ -94,7 +96,8 @@ const EXCLUSIVE_MODE: u16 = 0;
 impl Model {
     /// The one that is there before every workload.
     pub fn before() -> Self {
-        let root = Node { body: Body::Directory(BTreeMap::new()), mode: 0o755, links: 2 };
+        let body = Body::Directory(BTreeMap::new());
+        let root = Node { body, mode: 0o755, links: 2, maker: None };
         let mut model = Self { nodes: vec![root] };
         for &(path, size) in BEFORE {
             let (parent, name) =
@@ -154,6 +157,23 @@ impl Model {
     /// # Errors
     /// What a client is told; then nothing has changed.
     pub fn apply(&mut self, act: &Act) -> Result<(), FsError> {
+        let known = self.nodes.len();
+        let done = self.carry_out(act);
+        self.nodes[known..].iter_mut().for_each(|node| node.maker = Some(act.number));
+        done
+    }
+
+    /// Whether a file has lost its last name.
+    pub fn is_gone(&self, node: usize) -> bool {
+        self.nodes[node].links == 0
+    }
+
+    /// The number of the operation that made a file, if one did.
+    pub fn is_made_by(&self, node: usize) -> Option<usize> {
+        self.nodes[node].maker
+    }
+
+    fn carry_out(&mut self, act: &Act) -> Result<(), FsError> {
         let (subject, last) = (act.subject, act.op.last_name());
         match act.op {
             Op::Create(_, mode) => self.create(subject, last, mode),
@@ -175,6 +195,7 @@ impl Model {
                 Ok(())
             }
             Op::Chmod(_, mode) => {
+                self.check_alive(subject)?;
                 self.nodes[subject].mode = mode;
                 Ok(())
             }
@@ -200,6 +221,21 @@ impl Model {
         view
     }
 
+    /// The path of a directory, with a slash behind unless it is the root; none if it is gone.
+    pub fn path_of(&self, directory: usize) -> Option<String> {
+        if directory == ROOT {
+            return Some(String::new());
+        }
+        let named = |(parent, node): (usize, &Node)| match &node.body {
+            Body::Directory(names) if node.links > 0 => {
+                let (name, _) = names.iter().find(|(_, child)| **child == directory)?;
+                Some(format!("{}{name}/", self.path_of(parent)?))
+            }
+            _ => None,
+        };
+        self.nodes.iter().enumerate().find_map(named)
+    }
+
     fn show(&self, directory: usize, prefix: &str, view: &mut View) {
         let Body::Directory(names) = &self.nodes[directory].body else { return };
         for (name, &file) in names {
@@ -223,7 +259,12 @@ impl Model {
         path.split('/').try_fold(ROOT, |node, name| self.child(node, name))
     }
 
-    fn child(&self, node: usize, name: &str) -> Result<usize, FsError> {
+    /// The file behind a name in a directory.
+    ///
+    /// # Errors
+    /// What a LOOKUP says.
+    pub fn child(&self, node: usize, name: &str) -> Result<usize, FsError> {
+        self.check_alive(node)?;
         match &self.nodes[node].body {
             Body::Directory(names) => names.get(name).copied().ok_or(FsError::NoEntry),
             _ => Err(FsError::NotDirectory),
@@ -249,6 +290,11 @@ impl Model {
         }
     }
 
+    /// What is gone is stale for whoever still has a handle.
+    fn check_alive(&self, node: usize) -> Result<(), FsError> {
+        if self.is_gone(node) { Err(FsError::Stale) } else { Ok(()) }
+    }
+
     fn is_directory(&self, node: usize) -> bool {
         matches!(self.nodes[node].body, Body::Directory(_))
     }
@@ -262,7 +308,7 @@ impl Model {
             return Err(FsError::Exists);
         }
         let links = if matches!(body, Body::Directory(_)) { 2 } else { 1 };
-        self.nodes.push(Node { body, mode, links });
+        self.nodes.push(Node { body, mode, links, maker: None });
         let node = self.nodes.len() - 1;
         self.names(parent)?.insert(name.to_owned(), node);
         Ok(())
@@ -342,9 +388,10 @@ impl Model {
     }
 
     fn rename(&mut self, from: (usize, &str), to: (usize, &str)) -> Result<(), FsError> {
+        self.check_alive(to.0)?;
         let node = self.child(from.0, from.1)?;
         let directory = self.is_directory(node);
-        self.names(to.0)?; // it is there still
+        self.names(to.0)?;
         match self.child(to.0, to.1) {
             Ok(target) if target == node => return Ok(()),
             Ok(target) => match (directory, self.is_directory(target)) {

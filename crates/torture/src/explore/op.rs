@@ -5,6 +5,7 @@
 //! it is made for NFS: three ways to create, four kinds of stability, no fsync but COMMIT.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// How a file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +86,66 @@ impl Op {
     }
 }
 
+/// As [`Op::from_str`] reads it.
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        match self {
+            Self::Create(path, mode) => write!(f, "create {path} {}", word(mode)),
+            Self::Mkdir(path) => write!(f, "mkdir {path}"),
+            Self::Rmdir(path) => write!(f, "rmdir {path}"),
+            Self::Write(path, part, stable) => {
+                write!(f, "write {path} {} {}", word(part), word(stable))
+            }
+            Self::Resize(path, size) => write!(f, "resize {path} {size}"),
+            Self::Chmod(path, mode) => write!(f, "chmod {path} {mode:o}"),
+            Self::Link(from, to) => write!(f, "link {from} {to}"),
+            Self::Symlink(path, length) => write!(f, "symlink {path} {length}"),
+            Self::Rename(from, to) => write!(f, "rename {from} {to}"),
+            Self::Remove(path) => write!(f, "remove {path}"),
+        }
+    }
+}
+
+/// The name of a variant, as a word.
+fn word(variant: &impl fmt::Debug) -> String {
+    format!("{variant:?}").to_lowercase()
+}
+
+/// The one of these with this name.
+fn of_word<T: Copy + fmt::Debug>(list: &[T], text: &str) -> Option<T> {
+    list.iter().copied().find(|one| word(one) == text)
+}
+
+/// All paths of workloads.
+const PATHS: &[&str] = &["foo", "bar", "A", "B", "A/foo", "A/bar", "A/C", "B/foo", "B/bar"];
+const MODES: &[Mode] = &[Mode::Unchecked, Mode::Guarded, Mode::Exclusive];
+const PARTS: &[Part] = &[Part::Append, Part::Overlap, Part::Extend];
+const STABLES: &[Stable] = &[Stable::Unstable, Stable::Commit, Stable::DataSync, Stable::FileSync];
+
+impl FromStr for Op {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let path = |text: &str| PATHS.iter().copied().find(|path| *path == text);
+        let op = || {
+            Some(match *words {
+                ["create", at, mode] => Self::Create(path(at)?, of_word(MODES, mode)?),
+                ["mkdir", at] => Self::Mkdir(path(at)?),
+                ["rmdir", at] => Self::Rmdir(path(at)?),
+                ["write", at, part, stable] => {
+                    Self::Write(path(at)?, of_word(PARTS, part)?, of_word(STABLES, stable)?)
+                }
+                ["resize", at, size] => Self::Resize(path(at)?, size.parse().ok()?),
+                ["chmod", at, mode] => Self::Chmod(path(at)?, u16::from_str_radix(mode, 8).ok()?),
+                ["link", from, to] => Self::Link(path(from)?, path(to)?),
+                ["symlink", at, length] => Self::Symlink(path(at)?, length.parse().ok()?),
+                ["rename", from, to] => Self::Rename(path(from)?, path(to)?),
+                ["remove", at] => Self::Remove(path(at)?),
+                _ => return None,
+            })
+        };
+        op().ok_or(())
     }
 }
 
@@ -98,14 +156,14 @@ pub const BEFORE: &[(&str, usize)] = &[("A/", 0), ("B/", 0), ("foo", 6000), ("A/
 pub fn operations() -> Vec<Op> {
     let mut list = Vec::new();
     for path in ["bar", "A/bar"] {
-        for mode in [Mode::Unchecked, Mode::Guarded, Mode::Exclusive] {
+        for &mode in MODES {
             list.push(Op::Create(path, mode));
         }
     }
     list.extend([Op::Mkdir("A/C"), Op::Rmdir("B")]);
     for path in ["foo", "A/foo"] {
-        for part in [Part::Append, Part::Overlap, Part::Extend] {
-            for stable in [Stable::Unstable, Stable::Commit, Stable::DataSync, Stable::FileSync] {
+        for &part in PARTS {
+            for &stable in STABLES {
                 list.push(Op::Write(path, part, stable));
             }
         }

@@ -13,7 +13,9 @@ use super::super::Options;
 use super::cases::{Case, Parts, Undo};
 use super::stage::{Base, PORT, Stage, XID, exchange, receive, record, results, send};
 use super::{Expectation, Judge, made_is_there, same};
+use crate::explore::disks::Images;
 use crate::explore::model::{View, What};
+use crate::explore::policy::Policy;
 use crate::explore::recover::recover;
 
 /// Random ways to lose what is pending, beside losing all and nothing: of a short run,
@@ -175,8 +177,8 @@ fn images(platter: &Platter, random: usize, prng: &mut Prng) -> Vec<Image> {
 
 fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), image: &Image) {
     let case = judge.case;
-    let view = match recover(image.clone()) {
-        Ok(view) => view,
+    let view = match recover(Policy::Sync, &Images(vec![image.clone()]), &[]) {
+        Ok(recovered) => recovered.view,
         Err(reason) => return judge.violate(when, &reason),
     };
     let Some(left) = first.left(case, &view) else {

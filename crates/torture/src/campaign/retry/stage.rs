@@ -182,7 +182,7 @@ impl Stage {
     /// What cannot be read.
     pub fn view(&self) -> Result<View, String> {
         let view = self.world.run(self.driver().view());
-        view.map_err(|error| format!("it cannot be read: {error}"))
+        view.map(|(view, _)| view).map_err(|error| format!("it cannot be read: {error}"))
     }
 
     /// Inode and generation of a path.

@@ -1,0 +1,189 @@
+//! A cut as a line of text: what `duramen-torture replay` shows again.
+//!
+//! ```text
+//! sync: together: create bar guarded, remove foo; 12 0 1 [1100]; 3 1
+//! ```
+//!
+//! The policy, the style, the operations, and then each cut: after so many events of the workload,
+//! and of the return behind it, the power went, and this became of the pending writes (lost, whole,
+//! or these sectors of it), with a stroke between disks. Without a cut, it is about the answers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::disks::{Images, Loss};
+use super::judge::History;
+use super::op::Op;
+use super::policy::Policy;
+use super::recover::{record, recover};
+use super::run::run;
+use super::{Style, base, catching, moment};
+
+/// A cut of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The events before the cut.
+    pub position: usize,
+    /// What became of the pending writes.
+    pub loss: Loss,
+}
+
+/// A workload, and how it was cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Of the engine.
+    pub policy: Policy,
+    /// How the operations follow each other.
+    pub style: Style,
+    /// The operations.
+    pub ops: Vec<Op>,
+    /// The cut of the workload, and those of the returns after it.
+    pub steps: Vec<Step>,
+}
+
+/// Something that a cut must not leave.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// How it comes about.
+    pub case: Case,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Case {
+    /// The same, cut once more.
+    pub(super) fn after(&self, step: Step) -> Self {
+        let steps = self.steps.iter().cloned().chain([step]).collect();
+        Self { steps, ..self.clone() }
+    }
+
+    /// Shows it again.
+    ///
+    /// # Errors
+    /// The violation, or that there is no such case.
+    pub fn replay(&self) -> Result<(), String> {
+        let (images, before) = base(self.policy);
+        let run = catching(|| run(self.policy, &images, &self.ops, self.style))?;
+        let Some((first, rest)) = self.steps.split_first() else { return Ok(()) };
+        let run = run.ok_or("there is no such workload in this style")?;
+        let mut images = cut(&run.recording, first)?;
+        for step in rest {
+            images = cut(&catching(|| record(self.policy, &images))?, step)?;
+        }
+        let seen = catching(|| recover(self.policy, &images, &before))?;
+        History::allows(&run.history, &seen, moment(&run.recording, first.position))
+    }
+}
+
+fn cut(recording: &super::Recording, step: &Step) -> Result<Images, String> {
+    let cut = recording.cuts().nth(step.position);
+    let images = cut.and_then(|cut| cut.images(&step.loss));
+    images.ok_or_else(|| format!("there is no such cut as {step}: is it the same engine?"))
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.position, self.loss)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();
+        write!(f, "{}: {}: {}", self.policy.name(), self.style.name(), ops.join(", "))?;
+        self.steps.iter().try_for_each(|step| write!(f, "; {step}"))
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  cargo xtask torture replay '{}'", self.reason, self.case)
+    }
+}
+
+impl Style {
+    /// Its name in a line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneByOne => "one by one",
+            Self::Together => "together",
+            Self::AtOnce => "at once",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+/// A line that is no case, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no case: {0}")]
+pub struct NoCase(String);
+
+fn no(what: &str, text: &str) -> NoCase {
+    NoCase(format!("'{text}' is no {what}"))
+}
+
+impl FromStr for Case {
+    type Err = NoCase;
+
+    fn from_str(text: &str) -> Result<Self, NoCase> {
+        let mut parts = text.split(';');
+        let workload = parts.next().unwrap_or_default();
+        let [policy, style, ops] = *workload.splitn(3, ':').map(str::trim).collect::<Vec<_>>()
+        else {
+            return Err(no("workload", workload));
+        };
+        let named = |one: &&Style| one.name() == style;
+        Ok(Self {
+            policy: Policy::named(policy).ok_or_else(|| no("policy", policy))?,
+            style: *Style::ALL.iter().find(named).ok_or_else(|| no("style", style))?,
+            ops: ops
+                .split(',')
+                .map(|op| op.trim().parse().map_err(|()| no("operation", op)))
+                .collect::<Result<_, _>>()?,
+            steps: parts.map(str::parse).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl FromStr for Step {
+    type Err = NoCase;
+
+    fn from_str(text: &str) -> Result<Self, NoCase> {
+        let text = text.trim();
+        let (position, loss) = text.split_once(' ').unwrap_or((text, ""));
+        Ok(Self {
+            position: position.parse().map_err(|_| no("position", position))?,
+            loss: loss.parse().map_err(|error| NoCase(format!("{error}")))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::op::operations;
+    use super::*;
+
+    #[test]
+    fn a_case_is_read_as_it_was_written() {
+        let steps = ["12 0 1 [1100]", "3"].map(|step| step.parse().expect("a step")).to_vec();
+        for style in Style::ALL {
+            let case = Case {
+                policy: Policy::Sync,
+                style: *style,
+                ops: operations(),
+                steps: steps.clone(),
+            };
+            assert_eq!(case.to_string().parse(), Ok(case));
+        }
+    }
+
+    #[test]
+    fn what_is_no_case_is_refused_with_the_reason() {
+        let refused = |text: &str| text.parse::<Case>().expect_err(text).to_string();
+        assert_eq!(refused("sync: together"), "this is no case: 'sync: together' is no workload");
+        assert!(refused("sync: twice: remove foo").contains("'twice' is no style"));
+        assert!(refused("sync: together: remove baz").contains("'remove baz' is no operation"));
+        assert!(refused("sync: together: remove foo; x").contains("'x' is no position"));
+        assert!(refused("sync: together: remove foo; 1 2").contains("not '2'"));
+    }
+}

@@ -1,0 +1,229 @@
+//! The disks of a machine, which lose their power together, and what happened to them.
+//!
+//! A policy may keep more than the volume: a log on a device of its own. A cut then takes both at
+//! one moment, and what is pending on either may be lost in any combination. So nothing here is
+//! about one disk: a [`Recording`] is of all of them, in the one order in which their events
+//! happened, and a [`Loss`] says what becomes of the pending writes of each.
+
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use block::BlockDevice;
+use sim::{Choice, Digest, Disk, Event, Executor, Fate, Image, Mark, NoChoice, Platter, Prng};
+use sim::{Trace, Traced};
+
+/// What is on each disk, the volume first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Images(pub Vec<Image>);
+
+impl Images {
+    /// A hash of all of it.
+    pub fn fingerprint(&self) -> u128 {
+        let [one] = &self.0[..] else {
+            let mut halves = [Digest::new(0), Digest::new(1)];
+            for image in &self.0 {
+                let fingerprint = image.fingerprint();
+                halves[0].add(fingerprint as u64);
+                halves[1].add((fingerprint >> 64) as u64);
+            }
+            return u128::from(halves[0].value()) << 64 | u128::from(halves[1].value());
+        };
+        one.fingerprint()
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Image {
+        &self.0[0]
+    }
+}
+
+/// Disks of one machine.
+pub struct Disks(Vec<Rc<Disk>>);
+
+impl Disks {
+    /// Disks that hold `images`.
+    pub fn new(executor: &Executor, images: &Images) -> Self {
+        Self(images.0.iter().map(|image| Disk::new(executor, image.clone())).collect())
+    }
+
+    /// As an engine takes them.
+    pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        self.0.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect()
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Rc<Disk> {
+        &self.0[0]
+    }
+
+    /// Records from now on.
+    pub fn start_recording(&self) {
+        self.0.iter().for_each(|disk| disk.start_trace());
+    }
+
+    /// What was recorded.
+    pub fn recording(&self) -> Recording {
+        Recording::new(self.0.iter().map(|disk| disk.trace()).collect())
+    }
+
+    /// What reads see now.
+    pub fn contents(&self) -> Images {
+        Images(self.0.iter().map(|disk| disk.contents()).collect())
+    }
+}
+
+/// What happened to disks since they were recorded.
+pub struct Recording {
+    traces: Vec<Trace>,
+    /// The disk of each event, in the order of all.
+    order: Vec<usize>,
+}
+
+/// A moment at which the power may go.
+pub struct Cut {
+    /// So many events have happened.
+    pub position: usize,
+    platters: Vec<Platter>,
+}
+
+impl Recording {
+    fn new(traces: Vec<Trace>) -> Self {
+        let events = traces.iter().enumerate();
+        let serial = |(disk, trace): (usize, &Trace)| {
+            let serials = trace.events().iter().map(|traced| traced.serial);
+            serials.map(|serial| (serial, disk)).collect::<Vec<_>>()
+        };
+        let mut order: Vec<(u64, usize)> = events.flat_map(serial).collect();
+        order.sort_unstable();
+        Self { traces, order: order.into_iter().map(|(_, disk)| disk).collect() }
+    }
+
+    /// Every moment from before the first event to after the last.
+    pub fn cuts(&self) -> impl Iterator<Item = Cut> {
+        let mut walks: Vec<_> = self.traces.iter().map(Trace::cuts).collect();
+        let mut now: Vec<Platter> = Vec::new();
+        (0..=self.order.len()).map(move |position| {
+            match position.checked_sub(1) {
+                None => now = walks.iter_mut().filter_map(Iterator::next).map(platter).collect(),
+                Some(last) => {
+                    let disk = self.order[last];
+                    let next = walks[disk].next().expect("a walk has as many steps as events");
+                    now[disk] = platter(next);
+                }
+            }
+            Cut { position, platters: now.clone() }
+        })
+    }
+
+    /// The numbers that were left as marks before a position.
+    pub fn marks_before(&self, position: usize) -> impl Iterator<Item = u64> {
+        let mut done = vec![0; self.traces.len()];
+        self.order[..position].iter().filter_map(move |&disk| {
+            let Traced { event, .. } = &self.traces[disk].events()[done[disk]];
+            done[disk] += 1;
+            match event {
+                Event::Mark(Mark::Number(mark)) => Some(*mark),
+                _ => None,
+            }
+        })
+    }
+}
+
+fn platter((_, platter): (usize, Platter)) -> Platter {
+    platter
+}
+
+impl Cut {
+    /// What is worth trying.
+    pub fn losses(&self, prng: &mut Prng) -> Vec<Loss> {
+        Choice::explore_together(&self.platters, prng).into_iter().map(Loss).collect()
+    }
+
+    /// What a loss leaves; none when it is not of this cut.
+    pub fn images(&self, loss: &Loss) -> Option<Images> {
+        let fits = |(platter, choice): (&Platter, &Choice)| {
+            let pending: Vec<_> = platter.pending().collect();
+            let torn = |(written, fate): (&&sim::Written, &Fate)| match fate {
+                Fate::Torn(sectors) => sectors.count() <= written.sector_count(),
+                Fate::Lost | Fate::Whole => true,
+            };
+            pending.len() == choice.fates().len() && pending.iter().zip(choice.fates()).all(torn)
+        };
+        let both = || self.platters.iter().zip(&loss.0);
+        if loss.0.len() != self.platters.len() || !both().all(fits) {
+            return None;
+        }
+        Some(Images(both().map(|(platter, choice)| platter.image(choice)).collect()))
+    }
+}
+
+/// What becomes of the pending writes of each disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss(pub Vec<Choice>);
+
+impl Loss {
+    /// How hard it is to picture: writes that survive in part, then those that survive.
+    pub fn weight(&self) -> (usize, usize) {
+        let fates = || self.0.iter().flat_map(Choice::fates);
+        let torn = fates().filter(|fate| matches!(fate, Fate::Torn(_))).count();
+        (torn, fates().filter(|fate| **fate == Fate::Whole).count())
+    }
+}
+
+/// The choices of the disks, with a stroke between.
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let choices: Vec<String> = self.0.iter().map(Choice::to_string).collect();
+        f.write_str(&choices.join(" / "))
+    }
+}
+
+impl FromStr for Loss {
+    type Err = NoChoice;
+
+    fn from_str(text: &str) -> Result<Self, NoChoice> {
+        text.split('/').map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::Durability;
+
+    use super::*;
+
+    #[test]
+    fn two_disks_are_cut_at_one_moment() {
+        let executor = Executor::new(1);
+        let disks = Disks::new(&executor, &Images(vec![Image::zeroed(4096); 2]));
+        disks.start_recording();
+        executor.block_on(async {
+            for (disk, value) in [(0, 1), (1, 2), (0, 3)] {
+                let data = vec![vec![value; 512].into()];
+                disks.0[disk].write(0, data, Durability::Plain).await.expect("it works");
+                disks.0[disk].flush().await.expect("it works");
+                disks.0[disk].mark(u64::from(value));
+            }
+        });
+        let recording = disks.recording();
+        let first = |images: &Images, disk: usize| {
+            let mut byte = [0];
+            images.0[disk].read(0, &mut byte);
+            byte[0]
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for cut in recording.cuts() {
+            let marks: Vec<u64> = recording.marks_before(cut.position).collect();
+            for loss in cut.losses(&mut Prng::new(1)) {
+                let images = cut.images(&loss).expect("a loss of this cut");
+                let found = (first(&images, 0), first(&images, 1));
+                seen.insert(found);
+                assert!(!marks.contains(&2) || found.1 == 2, "{marks:?} {found:?}");
+                assert_eq!(loss.to_string().parse(), Ok(loss));
+            }
+        }
+        let expected = [(0, 0), (1, 0), (1, 2), (3, 2)];
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected, "never the later write alone");
+    }
+}

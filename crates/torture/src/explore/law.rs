@@ -1,0 +1,50 @@
+//! What no cut may leave, though a return would mend it: the three laws of ordered writes.
+//!
+//! Never point at what is not initialised, never give away what is still pointed at, never take
+//! the old pointer before the new one is there. So at any moment the disk shows leaks only: a bit
+//! that says *used* too often, a link count that is too high. A bit that says *free* of what a file
+//! holds, or a count below the number of names, is what another system's check refuses to mend by
+//! itself (section 10 of the format's reference), and what a second cut makes fatal.
+
+use ffs::check::{Invariant, Report};
+use ffs::layout::Geometry;
+use sim::Image;
+
+/// Compares a volume before and after its return, which derives the maps from the files.
+///
+/// # Errors
+/// What was worse than a leak.
+pub fn only_leaks(
+    geometry: &Geometry,
+    before: &Image,
+    after: &Image,
+    report: &Report,
+) -> Result<(), String> {
+    for group in 0..geometry.group_count {
+        let [old, new] = [before, after].map(|image| group_block(geometry, image, group));
+        let maps = [geometry.maps.fragments_in(&old), geometry.maps.fragments_in(&new)];
+        if maps[0].iter().zip(maps[1]).any(|(old, new)| old & !new != 0) {
+            return Err(format!("group {group} calls fragments free that files hold"));
+        }
+        let maps = [geometry.maps.inodes_in(&old), geometry.maps.inodes_in(&new)];
+        if maps[0].iter().zip(maps[1]).any(|(old, new)| new & !old != 0) {
+            return Err(format!("group {group} calls inodes free that are files"));
+        }
+    }
+    for finding in &report.findings.list {
+        let count = |text: &str| text.parse::<i64>().expect("a link count is a number");
+        if finding.invariant == Invariant::LinkCount
+            && count(&finding.found) < count(&finding.expected)
+        {
+            return Err(format!("a link count is too low: {finding}"));
+        }
+    }
+    Ok(())
+}
+
+fn group_block(geometry: &Geometry, image: &Image, group: u64) -> Vec<u8> {
+    let mut block = vec![0; geometry.group_block_size as usize];
+    let address = geometry.byte_address(geometry.group_header_fragment(group));
+    image.read(address, &mut block);
+    block
+}

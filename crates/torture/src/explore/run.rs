@@ -1,0 +1,451 @@
+//! Runs a workload once, through the protocol, and records what happens on the disks.
+//!
+//! Each call comes over a connection of its own, and once more over another, as from a client that
+//! has lost the first: with the same number it must get the same answer, to the byte, and must not
+//! be carried out again; not while the first one runs, not just after, and not when other calls
+//! have come between. Beside the calls others look at what has been done: from the moment at which
+//! a reply shows it, it must stay.
+
+use std::rc::Rc;
+
+use block::Verb;
+use bytes::Bytes;
+use ffs::Ffs;
+use futures::channel::oneshot;
+use futures::future::{FutureExt, LocalBoxFuture, Shared, select};
+use namespace::Namespace;
+use nfs3_types::nfs3::{GETATTR3args, nfs_fh3};
+use runtime::Runtime;
+use sim::{Effect, Executor, Fault};
+use vfs::{FileSystem, FsError};
+
+use super::Style;
+use super::caller::{Answer, Call, Handles, call, exclusive_verifier, last_name, outcome};
+use super::disks::{Disks, Images, Recording};
+use super::judge::History;
+use super::model::{Act, Model, ROOT, What};
+use super::op::{Mode, Op, Stable};
+use super::policy::Policy;
+use super::server::{self, Server, object};
+use crate::calls;
+
+/// The world in which every workload runs: those that begin alike go alike.
+pub const SEED: u64 = 7;
+
+/// A workload that has run.
+pub struct Run {
+    /// What happened to the disks.
+    pub recording: Recording,
+    /// What was called and answered.
+    pub history: History,
+}
+
+/// A reply that is on its way.
+type Running = Shared<LocalBoxFuture<'static, Result<Bytes, String>>>;
+
+struct Client {
+    runtime: Runtime,
+    disks: Rc<Disks>,
+    server: Rc<Server>,
+    engine: Rc<Ffs>,
+    handles: Handles,
+    model: Model,
+    history: History,
+    /// Every call that must not be carried out twice, with its reply.
+    answered: Vec<(Call, Bytes)>,
+    /// Verbs that the calls so far are to have carried out.
+    verbs: u64,
+}
+
+/// Runs a workload; there may be none in a style. Every answer must be that of the model.
+///
+/// # Errors
+/// What was answered wrongly.
+pub fn run(policy: Policy, base: &Images, ops: &[Op], style: Style) -> Result<Option<Run>, String> {
+    let executor = Executor::new(SEED);
+    let disks = Rc::new(Disks::new(&executor, base));
+    executor.block_on(async {
+        let runtime = executor.runtime();
+        let opened = policy.open(disks.devices(), runtime.clone()).await;
+        let engine = opened.map_err(|error| error.to_string())?.engine;
+        let mut client = Client::new(runtime, disks.clone(), engine, style).await?;
+        disks.start_recording();
+        let there_is_one = match style {
+            Style::OneByOne => client.one_by_one(ops).await?,
+            Style::Together => client.together(ops).await?,
+            Style::AtOnce => client.at_once(ops).await?,
+            Style::Failing => client.failing(ops).await.map(|()| false)?,
+        };
+        if !there_is_one {
+            return Ok(None);
+        }
+        client.look_back().await?;
+        client.engine.quiesce().await.map_err(|error| error.to_string())?;
+        if style == Style::OneByOne {
+            let stopped = client.server.witness.shutdown().await;
+            stopped.map_err(|error| format!("it does not stop: {error}"))?;
+        }
+        Ok(Some(Run { recording: disks.recording(), history: client.history }))
+    })
+}
+
+impl Client {
+    async fn new(
+        runtime: Runtime,
+        disks: Rc<Disks>,
+        engine: Rc<Ffs>,
+        style: Style,
+    ) -> Result<Self, String> {
+        let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
+        let root = files.root();
+        let server = Rc::new(Server::new(runtime.clone(), files));
+        let model = Model::before();
+        let mut handles = Handles::from([(ROOT, server::handle(root))]);
+        for (path, seen) in model.view() {
+            let parent = match path.rsplit_once('/') {
+                None => ROOT,
+                Some((above, _)) => model.find(above).expect("the view is of this model"),
+            };
+            let found = server.ask(&calls::lookup(&handles[&parent], last_name(&path))).await?;
+            handles.insert(seen.file, found.unwrap().object);
+        }
+        let mut history = History::new(style);
+        for (&node, handle) in &handles {
+            history.handles.insert(node, object(handle)?);
+        }
+        let (answered, verbs) = (Vec::new(), server.witness.done());
+        Ok(Self { runtime, disks, server, engine, handles, model, history, answered, verbs })
+    }
+
+    /// The next operation as a call; none when the client does not get so far.
+    fn begin(&mut self, number: usize, op: &Op, seen: &Model) -> Option<(usize, Act, Call)> {
+        let act = Act::new(seen, number, op).ok()?;
+        let known = [Some(act.subject), act.destination].into_iter().flatten();
+        if !known.into_iter().all(|node| self.handles.contains_key(&node)) {
+            return None;
+        }
+        let call = call(&self.server, &act, &self.handles);
+        let index = self.history.acts.len();
+        self.disks.volume().mark(begun(index));
+        self.history.acts.push((act.clone(), Ok(())));
+        self.history.given.push(None);
+        self.verbs += 1;
+        Some((index, act, call))
+    }
+
+    async fn one_by_one(&mut self, ops: &[Op]) -> Result<bool, String> {
+        for (number, op) in ops.iter().enumerate() {
+            let seen = self.model.clone();
+            if Act::new(&seen, number, op).is_err() {
+                continue;
+            }
+            let Some((index, act, call)) = self.begin(number, op, &seen) else {
+                return Ok(false);
+            };
+            let reply = self.server.connect().call(&call.record).await?;
+            let answer = (call.read)(&reply)?;
+            if matches!(op, Op::Write(_, _, Stable::Commit)) {
+                self.commit(act.subject, answer).await?;
+            }
+            self.disks.volume().mark(acknowledged(index));
+            self.repeat(&call, &reply).await?;
+            self.answered.push((call, reply));
+            let expected = self.model.apply(&act);
+            self.expect(index, answer, expected)?;
+        }
+        Ok(true)
+    }
+
+    /// A COMMIT after a WRITE in the same boot has the verifier of that.
+    async fn commit(&mut self, node: usize, written: Answer) -> Result<(), String> {
+        let done = self.server.ask(&calls::commit(&self.handles[&node])).await?.unwrap();
+        self.verbs += 1;
+        match written.written {
+            Some((_, verifier)) if verifier != done.verf.0 => {
+                Err("COMMIT says that what was just written may be lost".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The operations follow each other without waiting for answers.
+    async fn together(&mut self, ops: &[Op]) -> Result<bool, String> {
+        let mut under_way = Vec::new();
+        for (number, op) in ops.iter().enumerate() {
+            // A COMMIT is a second call, after which of the others nobody could say.
+            if matches!(op, Op::Write(_, _, Stable::Commit)) {
+                return Ok(false);
+            }
+            let seen = self.model.clone();
+            let Some((index, act, call)) = self.begin(number, op, &seen) else {
+                return Ok(false);
+            };
+            let running = self.send_until_done(&call.record, Some(acknowledged(index))).await;
+            let again = self.send(&call.record, None);
+            let expected = self.model.apply(&act);
+            if expected.is_ok() {
+                for look in self.looks_at(&act) {
+                    self.verbs += 1;
+                    // It goes on by itself, and its mark tells when it was answered.
+                    let _ = self.send_until_done(&look, Some(acknowledged(index))).await;
+                }
+            }
+            under_way.push((index, call, running, again, expected));
+        }
+        for (index, call, running, again, expected) in under_way {
+            self.settle(index, call, running, again, Some(expected)).await?;
+        }
+        Ok(true)
+    }
+
+    /// The operations come at once, and are done in any order.
+    async fn at_once(&mut self, ops: &[Op]) -> Result<bool, String> {
+        let commits = |op: &Op| matches!(op, Op::Write(_, _, Stable::Commit));
+        if ops.len() < 2 || ops.iter().any(commits) {
+            return Ok(false);
+        }
+        let seen = self.model.clone();
+        let mut under_way = Vec::new();
+        for (number, op) in ops.iter().enumerate() {
+            let Some((index, _, call)) = self.begin(number, op, &seen) else {
+                return Ok(false);
+            };
+            let running = self.send(&call.record, Some(acknowledged(index)));
+            let again = self.send(&call.record, None);
+            under_way.push((index, call, running, again));
+        }
+        for (index, call, running, again) in under_way {
+            self.settle(index, call, running, again, None).await?;
+        }
+        Ok(true)
+    }
+
+    /// Waits for a reply and for that to its repetition.
+    async fn settle(
+        &mut self,
+        index: usize,
+        call: Call,
+        running: Running,
+        again: Running,
+        expected: Option<Result<(), FsError>>,
+    ) -> Result<(), String> {
+        let (reply, repeated) = (running.await?, again.await?);
+        if reply != repeated {
+            let op = &self.history.acts[index].0.op;
+            return Err(format!("{op}: a repetition was answered in another way"));
+        }
+        let answer = (call.read)(&reply)?;
+        self.answered.push((call, reply));
+        self.expect(index, answer, expected.unwrap_or(answer.result))
+    }
+
+    /// Notes an answer, which must be the one that is expected.
+    fn expect(
+        &mut self,
+        index: usize,
+        answer: Answer,
+        expected: Result<(), FsError>,
+    ) -> Result<(), String> {
+        let (act, told) = &mut self.history.acts[index];
+        if answer.result != expected {
+            let found = answer.result;
+            return Err(format!("{} was answered with {found:?}, not {expected:?}", act.op));
+        }
+        *told = expected;
+        self.history.given[index] = answer.file;
+        if let (Some((stable, verifier)), Op::Write(_, _, asked)) = (answer.written, &mut act.op) {
+            self.history.verifiers.push(verifier);
+            match (*asked, stable) {
+                (Stable::Commit, _) | (Stable::Unstable, Stable::Unstable) => {}
+                (Stable::Unstable, more) => *asked = more, // it was promised
+                (Stable::DataSync, Stable::DataSync | Stable::FileSync) => {}
+                (Stable::FileSync, Stable::FileSync) => {}
+                (_, less) => return Err(format!("{} was made {less:?} only", act.op)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a call over a connection of its own, and leaves a mark when its reply comes.
+    fn send(&self, record: &Bytes, mark: Option<u64>) -> Running {
+        let (server, disks) = (self.server.clone(), self.disks.clone());
+        let (record, (sender, reply)) = (record.clone(), oneshot::channel());
+        let task = async move {
+            let reply = server.connect().call(&record).await;
+            if let Some(mark) = mark {
+                disks.volume().mark(mark);
+            }
+            let _ = sender.send(reply); // who waits may have found something wrong by now
+        };
+        self.runtime.tasks.spawn(task.boxed_local());
+        let reply = async move { reply.await.map_err(|_| "there was no reply".to_owned())? };
+        reply.boxed_local().shared()
+    }
+
+    /// The same, and waits until what is asked for has been done, though not answered.
+    async fn send_until_done(&self, record: &Bytes, mark: Option<u64>) -> Running {
+        let witness = self.server.witness.clone();
+        let before = witness.done();
+        let running = self.send(record, mark);
+        let done = async move { witness.more_than(before).await }.boxed_local();
+        select(done, running.clone()).await;
+        running
+    }
+
+    /// Calls whose replies show what an operation has done, once it has.
+    fn looks_at(&self, act: &Act) -> Vec<Bytes> {
+        let directory = &self.handles[&act.subject];
+        let name = |handle: &nfs_fh3, name: &str| self.server.record(&calls::lookup(handle, name));
+        let attributes = |handle: &nfs_fh3| self.server.record(&calls::getattr(handle));
+        let last = act.op.last_name();
+        let into = || &self.handles[&act.destination.expect("LINK and RENAME have one")];
+        match act.op {
+            Op::Create(..) | Op::Mkdir(_) | Op::Symlink(..) => vec![name(directory, last)],
+            Op::Rmdir(_) | Op::Remove(_) => {
+                let gone = self.handles.iter().filter(|(node, _)| self.model.is_gone(**node));
+                let stale = gone.map(|(_, handle)| attributes(handle));
+                stale.chain([name(directory, last)]).collect()
+            }
+            Op::Rename(_, to) => vec![name(into(), last_name(to)), name(directory, last)],
+            Op::Link(_, to) => vec![attributes(directory), name(into(), last_name(to))],
+            // UNSTABLE bytes may be lost though they were seen.
+            Op::Write(..) | Op::Resize(..) | Op::Chmod(..) => vec![attributes(directory)],
+        }
+    }
+
+    async fn repeat(&self, call: &Call, reply: &Bytes) -> Result<(), String> {
+        let before = self.server.witness.done();
+        let again = self.server.connect().call(&call.record).await?;
+        if again != *reply {
+            let (first, second) = ((call.read)(reply)?.result, (call.read)(&again)?.result);
+            return Err(format!("a call was answered with {first:?}, and repeated {second:?}"));
+        }
+        match self.server.witness.done() == before {
+            true => Ok(()),
+            false => Err("a call was carried out twice".to_owned()),
+        }
+    }
+
+    /// When all is done: repetitions that come late, handles, exclusive creations.
+    async fn look_back(&self) -> Result<(), String> {
+        if self.server.witness.done() != self.verbs {
+            return Err("a call that was repeated while it ran was carried out twice".to_owned());
+        }
+        for (call, reply) in &self.answered {
+            self.repeat(call, reply).await?;
+        }
+        if self.history.style == Style::AtOnce {
+            return Ok(()); // the order, and so the state, is for the judge to find out
+        }
+        for (&node, handle) in &self.handles {
+            self.look_at_handle(node, handle).await?;
+        }
+        for (index, (act, told)) in self.history.acts.iter().enumerate() {
+            if let (Op::Create(_, Mode::Exclusive), Ok(())) = (&act.op, told) {
+                self.create_again(index, act).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A handle names its file as long as that is there, and then nothing.
+    async fn look_at_handle(&self, node: usize, handle: &nfs_fh3) -> Result<(), String> {
+        let reply =
+            self.server.connect().call(&self.server.record(&calls::getattr(handle))).await?;
+        let found = outcome::<GETATTR3args, _, _>(&reply)?;
+        let found = found.map(|ok| (ok.obj_attributes.size, ok.obj_attributes.nlink));
+        if self.model.is_gone(node) {
+            return match found {
+                Err(FsError::Stale) => Ok(()),
+                _ => Err("the handle of a file that is gone names something".to_owned()),
+            };
+        }
+        let view = self.model.view();
+        let Some(seen) = view.values().find(|seen| seen.file == node) else { return Ok(()) };
+        let (size, links) = found.map_err(|error| format!("a file that is there: {error}"))?;
+        let wrong_size = matches!(&seen.what, What::Regular(bytes) if bytes.len() as u64 != size);
+        match wrong_size || seen.links != links {
+            true => Err("the handle of a file names another one".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// An exclusive creation finds its own file again, and no other does.
+    async fn create_again(&self, index: usize, act: &Act) -> Result<(), String> {
+        let Ok(node) = self.model.child(act.subject, act.op.last_name()) else { return Ok(()) };
+        if self.model.is_made_by(node) != Some(act.number) {
+            return Ok(()); // it was removed or renamed, and this is another one
+        }
+        let own = exclusive_verifier(act.number);
+        let answer = self.create_with(act, own).await?;
+        if answer.result.is_err() || answer.file != self.history.given[index] {
+            return Err("an exclusive creation does not know its own file".to_owned());
+        }
+        for byte in 0..own.len() {
+            let mut other = own;
+            other[byte] ^= 0xff;
+            if self.create_with(act, other).await?.result != Err(FsError::Exists) {
+                return Err(format!("byte {byte} of an exclusive creation is not looked at"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn create_with(&self, act: &Act, verifier: [u8; 8]) -> Result<Answer, String> {
+        let (subject, last) = (&self.handles[&act.subject], act.op.last_name());
+        let read = call(&self.server, act, &self.handles).read;
+        let record = self.server.record(&calls::create_exclusive(subject, last, verifier));
+        read(&self.server.connect().call(&record).await?)
+    }
+
+    /// The last operation writes without stability, and the disk fails when that is to land: then
+    /// the client must learn that its bytes are gone.
+    async fn failing(&mut self, ops: &[Op]) -> Result<(), String> {
+        let Some((last @ Op::Write(path, part, Stable::Commit), first)) = ops.split_last() else {
+            return Ok(());
+        };
+        let unstable = Op::Write(path, *part, Stable::Unstable);
+        if !self.one_by_one(first).await? || Act::new(&self.model, 0, last).is_err() {
+            return Ok(());
+        }
+        self.engine.quiesce().await.map_err(|error| error.to_string())?;
+        let mut write = async |number| {
+            let seen = self.model.clone();
+            let (_, act, call) = self.begin(number, &unstable, &seen)?;
+            Some((act, (call.read)(&self.server.connect().call(&call.record).await.ok()?).ok()?))
+        };
+        let Some((act, Answer { written: Some((_, before)), .. })) = write(first.len()).await
+        else {
+            return Ok(());
+        };
+        let disk = self.disks.volume().clone();
+        disk.inject(Fault::on(Verb::Write, Effect::Eio));
+        let committed = self.server.ask(&calls::commit(&self.handles[&act.subject])).await?;
+        disk.heal();
+        if let nfs3_types::nfs3::Nfs3Result::Ok(ok) = committed
+            && ok.verf.0 == before
+        {
+            return Err("COMMIT succeeded although the disk failed".to_owned());
+        }
+        let mut again = async |number| {
+            let seen = self.model.clone();
+            let (_, _, call) = self.begin(number, &unstable, &seen)?;
+            (call.read)(&self.server.connect().call(&call.record).await.ok()?).ok()
+        };
+        match again(first.len() + 1).await.and_then(|answer| answer.written) {
+            Some((_, after)) if after == before => {
+                Err("data was lost, and the verifier is still the same".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The marks of an operation of the history.
+fn begun(index: usize) -> u64 {
+    index as u64 * 2
+}
+
+fn acknowledged(index: usize) -> u64 {
+    index as u64 * 2 + 1
+}

@@ -1,0 +1,132 @@
+//! The server without a network: the bytes of a call in, the bytes of its reply out.
+//!
+//! Between the two is what runs in production: `nfs::record`, `dispatch`, `namespace`, the engine.
+//! A [`Connection`] is what a client's connection is to the server, and nothing else; so a call
+//! that is repeated over another one is what the server sees of a client that reconnects.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use dispatch::{
+    Anonymous, Dispatcher, Export, Exports, Fsid, Handle, Limits, Reply, Rule, Session, Squash,
+    Volume, Volumes, Window,
+};
+use nfs::record::{Limits as RecordLimits, Progress, RecordReader};
+use nfs3_types::nfs3::nfs_fh3;
+use nfs3_types::xdr_codec::Opaque;
+use runtime::Runtime;
+use vfs::{FileSystem, ObjectId};
+
+use super::witness::Witness;
+use crate::protocol::{self, Answer, Procedure, User};
+
+/// Who calls.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
+const FSID: Fsid = Fsid(1);
+
+/// A server with one volume.
+pub struct Server {
+    dispatcher: Rc<Dispatcher>,
+    /// What its verbs have done.
+    pub witness: Rc<Witness>,
+    next_xid: Cell<u32>,
+}
+
+/// A connection of the one client.
+pub struct Connection(Rc<Session>);
+
+impl Server {
+    /// Serves a file system to everybody.
+    pub fn new(runtime: Runtime, files: Rc<dyn FileSystem>) -> Self {
+        let witness = Witness::new(files);
+        let volume = Volume { name: "data".into(), fsid: FSID, file_system: witness.clone() };
+        let volumes = Volumes::new(vec![volume]).expect("one volume has a name of its own");
+        let rule = Rule {
+            network: "10.0.0.0/8".parse().expect("a network"),
+            writable: true,
+            squash: Squash::None,
+            anonymous: Anonymous { uid: 65_534, gid: 65_534 },
+        };
+        let mut exports = Exports::default();
+        exports.insert("data", Export::new(vec![rule]).expect("one network"));
+        let (window, limits) = (Window::default(), Limits::default());
+        let dispatcher = Dispatcher::new(runtime, volumes, exports, window, limits);
+        Self { dispatcher, witness, next_xid: Cell::new(1) }
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Connection {
+        Connection(self.dispatcher.connect(CLIENT))
+    }
+
+    /// A call of the superuser, with a number that no other call has.
+    pub fn record<P: Procedure>(&self, arguments: &P) -> Bytes {
+        let xid = self.next_xid.replace(self.next_xid.get() + 1);
+        record(xid, arguments)
+    }
+
+    /// Makes a call on a connection of its own and reads its results.
+    ///
+    /// # Errors
+    /// What the server says instead of results.
+    pub async fn ask<P: Procedure>(&self, arguments: &P) -> Result<P::Results, String> {
+        results::<P>(&self.connect().call(&self.record(arguments)).await?)
+    }
+}
+
+/// A call of the superuser.
+pub fn record<P: Procedure>(xid: u32, arguments: &P) -> Bytes {
+    let user = User { machine: "client".into(), uid: 0, gid: 0, groups: Vec::new() };
+    protocol::call_record(xid, &user, P::TARGET, &protocol::packed(arguments))
+}
+
+/// The results of a procedure in a reply.
+///
+/// # Errors
+/// What else is in it.
+pub fn results<P: Procedure>(reply: &[u8]) -> Result<P::Results, String> {
+    match protocol::reply(reply) {
+        Some((_, Answer::Results(results))) => {
+            protocol::whole(&results).ok_or_else(|| "results that cannot be read".to_owned())
+        }
+        Some((_, Answer::Refused(reason))) => Err(format!("the call was refused: {reason}")),
+        None => Err("what was sent is no reply".to_owned()),
+    }
+}
+
+impl Connection {
+    /// Sends the bytes of a call and waits for those of its reply.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn call(&self, record: &[u8]) -> Result<Bytes, String> {
+        let mut reader = RecordReader::new(RecordLimits::default());
+        let (mut rest, mut memory) = (record, None);
+        let record = loop {
+            match reader.poll().map_err(|error| error.to_string())? {
+                Progress::NeedsBytes => rest = &rest[reader.feed(rest)..],
+                Progress::NeedsMemory(bytes) => {
+                    memory = Some(self.0.request_memory(bytes).await);
+                    reader.grant();
+                }
+                Progress::Record(record) => break record,
+            }
+        };
+        let memory = memory.ok_or("a record came without memory")?;
+        let reply = self.0.call(record, memory).await.map(Reply::into_parts);
+        let (segments, _memory) = reply.ok_or("the call was not answered")?;
+        Ok(Bytes::from(segments.concat()).slice(4..)) // behind the mark of the one fragment
+    }
+}
+
+/// The file that a handle names.
+pub fn object(handle: &nfs_fh3) -> Result<ObjectId, String> {
+    Handle::decode(&handle.data).map(|handle| handle.id).map_err(|error| error.to_string())
+}
+
+/// The handle of a file.
+pub fn handle(id: ObjectId) -> nfs_fh3 {
+    nfs_fh3 { data: Opaque::owned(Handle { fsid: FSID, id }.encode().to_vec()) }
+}

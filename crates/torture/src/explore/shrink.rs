@@ -1,0 +1,87 @@
+//! A violation as small as it can be: fewer operations, then simpler ones, then fewer writes that
+//! survive.
+
+use super::case::{Case, Violation};
+use super::op::{Mode, Op, Part, Stable};
+use super::{Explorer, Style};
+
+impl Violation {
+    /// The smallest violation that this one leads to: of any reason, for what is wrong once shows
+    /// itself in many ways.
+    pub fn shrunk(self) -> Self {
+        let mut least = self;
+        while let Some(smaller) =
+            workloads_below(&least.case).into_iter().find_map(|(ops, style)| {
+                Explorer::nested(least.case.policy, least.case.steps.len().saturating_sub(1))
+                    .least(&ops, style)
+            })
+        {
+            least = smaller;
+        }
+        let Case { policy, style, ops, steps } = &least.case;
+        let explorer = Explorer::nested(*policy, steps.len().saturating_sub(1));
+        explorer.least(ops, *style).unwrap_or(least)
+    }
+}
+
+impl Explorer {
+    /// Of all violations of a workload the one that is easiest to picture.
+    fn least(mut self, ops: &[Op], style: Style) -> Option<Violation> {
+        self.goes_on = true;
+        self.explore(ops, style);
+        self.violations.into_iter().min_by_key(|violation| {
+            let steps = &violation.case.steps;
+            let weights = steps.iter().map(|step| step.loss.weight());
+            let sum = weights.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            (steps.len(), sum, steps.iter().map(|step| step.position).sum::<usize>())
+        })
+    }
+}
+
+/// Workloads that are smaller by one step.
+fn workloads_below(case: &Case) -> Vec<(Vec<Op>, Style)> {
+    let Case { ops, style, .. } = case;
+    let mut below = Vec::new();
+    for index in 0..ops.len() {
+        let mut fewer = ops.clone();
+        fewer.remove(index);
+        if !fewer.is_empty() {
+            below.extend(
+                Style::ALL.iter().filter(|one| *one <= style).map(|&one| (fewer.clone(), one)),
+            );
+        }
+    }
+    below.extend(Style::ALL.iter().filter(|one| *one < style).map(|&one| (ops.clone(), one)));
+    for (index, op) in ops.iter().enumerate() {
+        for simpler in simpler(op) {
+            let mut other = ops.clone();
+            other[index] = simpler;
+            below.push((other, *style));
+        }
+    }
+    below
+}
+
+/// Operations that are simpler in one respect.
+fn simpler(op: &Op) -> Vec<Op> {
+    match *op {
+        Op::Create(path, Mode::Guarded | Mode::Exclusive) => {
+            vec![Op::Create(path, Mode::Unchecked)]
+        }
+        Op::Write(path, part, stable) => {
+            let mut list = Vec::new();
+            if stable != Stable::FileSync {
+                list.push(Op::Write(path, part, Stable::FileSync));
+            }
+            if part == Part::Extend {
+                list.push(Op::Write(path, Part::Append, stable));
+            }
+            if path == "A/foo" {
+                list.push(Op::Write("foo", part, stable));
+            }
+            list
+        }
+        Op::Symlink(path, 200) => vec![Op::Symlink(path, 20)],
+        _ => Vec::new(),
+    }
+}
