@@ -94,6 +94,9 @@ impl Dispatcher {
 
     /// A connection from `client`.
     pub fn connect(self: &Rc<Self>, client: IpAddr) -> Rc<Session> {
+        if is_planted(Bug::ForgottenConnections) {
+            self.replies.forget_all();
+        }
         Session::new(self.clone(), client)
     }
 
@@ -172,10 +175,12 @@ impl Execution {
         match self.dispatcher.replies.begin(key) {
             Begin::Execute(slot) => {
                 let reply = crate::nfs3::execute(call.xid, caller, arguments).await;
-                slot.answer(reply.segments().to_vec(), reply.length());
+                if !(is_planted(Bug::ForgottenRefusals) && reply.is_refusal()) {
+                    slot.answer(reply.segments().to_vec(), reply.length());
+                }
                 Some(reply)
             }
-            Begin::Wait(_) if is_planted(Bug::ForgottenRunning) => {
+            Begin::Wait(_) if is_planted(Bug::UnnotedRunning) => {
                 Some(crate::nfs3::execute(call.xid, caller, arguments).await)
             }
             Begin::Wait(repetition) => repetition.wait().await.map(Reply::new),
@@ -206,8 +211,8 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
         | Procedure::Mknod
         | Procedure::Remove
         | Procedure::Rmdir
-        | Procedure::Rename
-        | Procedure::Link => true,
+        | Procedure::Rename => true,
+        Procedure::Link => !is_planted(Bug::ForgottenLinks),
         Procedure::Null
         | Procedure::Getattr
         | Procedure::Lookup
@@ -244,8 +249,10 @@ fn mismatch(version: u32) -> Refusal {
 fn key(client: IpAddr, call: &Call<'_>) -> Key {
     let (head, payload) = call.arguments.remaining();
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-    digest.update(head);
-    digest.update(payload);
+    if !is_planted(Bug::AnyArguments) {
+        digest.update(head);
+        digest.update(payload);
+    }
     let caller = match call.credential {
         Credential::Sys(user) => Some(reply_cache::Caller {
             machine: user.machine_name.to_vec(),
@@ -256,6 +263,7 @@ fn key(client: IpAddr, call: &Call<'_>) -> Key {
         Credential::None | Credential::Other { .. } => None,
     };
     let (procedure, length) = (call.procedure, (head.len() + payload.len()) as u64);
+    let length = if is_planted(Bug::AnyArguments) { 0 } else { length };
     if is_planted(Bug::XidAlone) {
         return Key { client, caller, xid: call.xid, procedure: 0, length: 0, checksum: 0 };
     }

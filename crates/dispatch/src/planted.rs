@@ -4,15 +4,41 @@
 
 use std::cell::Cell;
 
-/// A rule of the reply cache that is broken on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+/// Defines the bugs, and the list of them.
+macro_rules! bugs {
+    ($($(#[$about:meta])* $name:ident,)+) => {
+        /// A rule of the dispatcher that is broken on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$about])* $name,)+
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+        }
+    };
+}
+
+bugs! {
     /// A call is known on its own connection only, as if its key held the port.
     ConnectionInKey,
-    /// A repetition of a call that still runs is executed.
-    ForgottenRunning,
-    /// A call is known by its number and its caller alone, whatever its arguments are.
+    /// A call is known by its number and its caller alone, whatever it asks for.
     XidAlone,
+    /// A client that connects anew begins with an empty reply cache.
+    ForgottenConnections,
+    /// A call is remembered when it is answered, and not while it runs.
+    UnnotedRunning,
+    /// Refusals are not remembered.
+    ForgottenRefusals,
+    /// LINK is not among the procedures that are remembered.
+    ForgottenLinks,
+    /// Calls of one number are one call, whatever their arguments are.
+    AnyArguments,
+    /// Every WRITE is answered as FILE_SYNC.
+    OverstatedStability,
+    /// The verifiers of WRITE and COMMIT are never set.
+    UnsetVerifier,
 }
 
 thread_local! {

@@ -19,6 +19,14 @@ impl Reply {
         Self { memory, ..self }
     }
 
+    /// Whether it says that something was refused. For [`crate::planted`] alone.
+    pub(crate) fn is_refusal(&self) -> bool {
+        /// The record's mark, and a reply's header.
+        const BEFORE_STATUS: usize = 28;
+        let bytes = self.segments.concat();
+        bytes.get(BEFORE_STATUS..BEFORE_STATUS + 4).is_some_and(|status| status != [0; 4])
+    }
+
     /// The pieces.
     pub fn segments(&self) -> &[Bytes] {
         &self.segments

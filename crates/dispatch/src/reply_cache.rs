@@ -196,6 +196,14 @@ impl<R: Clone> ReplyCache<R> {
         }
     }
 
+    /// Forgets all answers. For [`crate::planted`] alone.
+    pub(crate) fn forget_all(&self) {
+        let mut state = self.state.borrow_mut();
+        while let Some((&place, _)) = state.by_age.first_key_value() {
+            state.forget(place);
+        }
+    }
+
     /// How often what happened, since the start.
     pub fn counters(&self) -> Counters {
         self.counters.get()

@@ -321,6 +321,9 @@ impl Buffer {
         if undone.len() == deltas.len() && !self.dirty.get() {
             return None;
         }
+        if is_planted(Bug::OldestFirst) {
+            undone.reverse();
+        }
         let mut copy = block::Buffer::copied(&self.image.borrow());
         for &index in undone.iter().rev() {
             deltas[index].undo.apply(&mut copy);

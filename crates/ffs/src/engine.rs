@@ -195,6 +195,9 @@ impl Ffs {
 
     /// The sequence that a removal of this inode left behind, if it is not durable yet.
     pub(crate) fn gone_sequence(&self, ino: u64) -> Sequence {
+        if is_planted(Bug::UnwaitedRemovals) {
+            return Sequence(0);
+        }
         self.gone.borrow().get(&ino).copied().unwrap_or_default()
     }
 
@@ -205,7 +208,8 @@ impl Ffs {
     /// [`FsError::Corrupt`].
     pub async fn node(&self, id: ObjectId) -> Result<Rc<Node>, FsError> {
         let node = self.node_of(id.ino.0).await?;
-        if node.generation == id.generation { Ok(node) } else { Err(FsError::Stale) }
+        let same = node.generation == id.generation || is_planted(Bug::AnyGeneration);
+        if same { Ok(node) } else { Err(FsError::Stale) }
     }
 
     /// The file that has this number now.
@@ -344,7 +348,9 @@ impl Ffs {
                 index.apply(change);
             }
         }
-        update.discards.drain(..).for_each(|node| self.discard_pages(&node));
+        if !is_planted(Bug::LandsAfterRemoval) {
+            update.discards.drain(..).for_each(|node| self.discard_pages(&node));
+        }
         self.note_chain(update.chain);
         let ended = self.change_lives(&mut update, sequence);
         self.policy.stage(sequence, staged);

@@ -4,9 +4,23 @@
 
 use std::cell::Cell;
 
-/// A rule of the engine that is broken on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+/// Defines the bugs, and the list of them.
+macro_rules! bugs {
+    ($($(#[$about:meta])* $name:ident,)+) => {
+        /// A rule of the engine that is broken on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$about])* $name,)+
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+        }
+    };
+}
+
+bugs! {
     /// Everything of an Update lands in one round.
     EqualRanks,
     /// Names go, or are taken over, without a look at earlier Updates.
@@ -29,6 +43,56 @@ pub enum Bug {
     SmallReserve,
     /// Blocks that are set aside for UNSTABLE data are taken by others.
     BrokenPromises,
+    /// A round ends without a flush.
+    DroppedFlush,
+    /// Each rank lands one round too early.
+    RankTooEarly,
+    /// Names land with the inodes that they name, or before them.
+    EarlyNames,
+    /// Blocks and chunks are initialised after what points at them.
+    LateBlocks,
+    /// The maps say *used* after something points there.
+    LateBits,
+    /// Link counts rise after the name is there.
+    LateLinks,
+    /// Link counts fall along with the name.
+    EarlyLinkDrops,
+    /// Sizes and pointers of inodes land along with the data.
+    EarlySizes,
+    /// Inodes are cleared along with the name.
+    EarlyInodeClears,
+    /// The maps say *free* while something points there.
+    EarlyBits,
+    /// The old name of a file that moves goes before the new one is there.
+    DropsFirst,
+    /// A name names another file before that has the link.
+    EarlyRetargets,
+    /// What may not land yet is undone in the order in which it was done.
+    OldestFirst,
+    /// A file that grows keeps what stands on the disk behind its old end.
+    RaggedTail,
+    /// What is behind a new end is zeroed before the new end is durable.
+    EarlyZeros,
+    /// A long file may end in a hole.
+    HollowEnd,
+    /// Every boot has the same verifier.
+    ConstantVerifier,
+    /// Of the verifier of an exclusive creation only the first half is kept.
+    HalfVerifier,
+    /// A new file has the generation of the one that had its inode before.
+    SameGeneration,
+    /// A handle names whatever file has its inode.
+    AnyGeneration,
+    /// DATA_SYNC is taken for UNSTABLE.
+    LazyDataSync,
+    /// A COMMIT of 0 bytes commits nothing, and not all.
+    EmptyCommit,
+    /// UNSTABLE data of a file that was removed is kept.
+    LandsAfterRemoval,
+    /// UNSTABLE data of a file that is cut short is kept.
+    KeepsPages,
+    /// That a handle is stale is said before the removal is durable.
+    UnwaitedRemovals,
     /// The log does not say that fragments are taken.
     UnloggedBits,
     /// What is overwritten in place may be overwritten by what an older entry holds of it.
@@ -63,8 +127,6 @@ pub enum Bug {
     ServingOn,
     /// A write leaves the change time as it was.
     StaleChangeTimes,
-    /// The write verifier is the same after every start.
-    ConstantVerifier,
 }
 
 thread_local! {

@@ -20,6 +20,7 @@ use crate::layout::{
     Dinode, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
 };
 use crate::map::{block_count, run_length};
+use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, ChainLink, Intent, Ready, Update};
 
 /// The longest target of a symbolic link that FreeBSD follows.
@@ -60,7 +61,9 @@ impl Object for Node {
 }
 
 fn encode_verifier(verifier: [u8; 8]) -> u64 {
-    u64::from_be_bytes(verifier) ^ VERIFIER_MASK
+    let bits = u64::from_be_bytes(verifier);
+    let bits = if is_planted(Bug::HalfVerifier) { bits >> 32 } else { bits };
+    bits ^ VERIFIER_MASK
 }
 
 fn budget(who: &Credentials) -> Budget {
@@ -282,7 +285,9 @@ impl Store for Ffs {
         size: u64,
         change: &AttributeChange,
     ) -> Result<(), FsError> {
-        self.land_range(node, 0, u64::MAX).await?;
+        if !is_planted(Bug::KeepsPages) {
+            self.land_range(node, 0, u64::MAX).await?;
+        }
         let also = |dinode: &mut Dinode| apply(change, node.kind, dinode);
         Ffs::resize(self, node, size, budget(who), also).await?;
         Ok(())
@@ -292,7 +297,7 @@ impl Store for Ffs {
         let geometry = self.geometry();
         let first = offset / geometry.block_size;
         let end = match count {
-            0 => u64::MAX,
+            0 if !is_planted(Bug::EmptyCommit) => u64::MAX,
             count => block_count(geometry, offset.saturating_add(count)),
         };
         self.land_range(node, first, end).await
@@ -413,7 +418,8 @@ impl Ffs {
         let old = buffer.read(|image| *Dinode::at(image, position.offset));
         let now = self.now();
         let mut dinode = Dinode::zeroed();
-        dinode.generation.set(old.generation.get().wrapping_add(1).max(1));
+        let step = u32::from(!is_planted(Bug::SameGeneration));
+        dinode.generation.set(old.generation.get().wrapping_add(step).max(1));
         dinode.mode.set(mode_of(new.kind, new.mode));
         dinode.links.set(if new.kind == FileKind::Directory { 2 } else { 1 });
         dinode.uid.set(new.uid);

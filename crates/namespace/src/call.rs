@@ -1,6 +1,6 @@
 //! One call on its way: what it has looked at, and the attributes that go along with its answer.
 
-use vfs::{Answer, FsError, PostOp, Sealed, Sequence, Wcc, WccBefore};
+use vfs::{Answer, FsError, PostOp, Receipt, Sealed, Sequence, Wcc, WccBefore};
 
 use crate::planted::{Bug, is_planted};
 use crate::{Namespace, Object, Store};
@@ -58,11 +58,6 @@ impl<N: Object + Clone> Call<N> {
         }
     }
 
-    /// What an answer that changes nothing waits for.
-    fn looked_at(&self) -> Sequence {
-        if is_planted(Bug::UnwaitedLooks) { Sequence(0) } else { self.sequence }
-    }
-
     /// The file's attributes for the answer: of its own change, or, without one, of now.
     fn wcc(&mut self, which: usize) -> Wcc {
         let Some(subject) = &self.subjects[which] else { return Wcc::default() };
@@ -96,13 +91,22 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
+    /// A receipt for all that a call has seen, unless `bug` makes it one for nothing.
+    fn receipt(&self, call: &Call<S::Node>, bug: Bug) -> Receipt {
+        let only_looks = matches!(bug, Bug::UnreceiptedNames | Bug::UnreceiptedAttributes);
+        let nothing = is_planted(bug) || only_looks && is_planted(Bug::UnwaitedLooks);
+        let seen = if nothing { Sequence(0) } else { call.sequence };
+        self.store.receipt(seen)
+    }
+
     pub(crate) fn seal<T>(
         &self,
         mut call: Call<S::Node>,
         result: Result<T, FsError>,
     ) -> Sealed<Answer<T, PostOp>> {
         let about = call.wcc(FIRST).after;
-        Sealed::new(Answer { result, about }, self.store.receipt(call.looked_at()))
+        let receipt = self.receipt(&call, Bug::UnreceiptedNames);
+        Sealed::new(Answer { result, about }, receipt)
     }
 
     pub(crate) fn seal_wcc<T>(
@@ -111,7 +115,8 @@ impl<S: Store> Namespace<S> {
         result: Result<T, FsError>,
     ) -> Sealed<Answer<T, Wcc>> {
         let about = call.wcc(FIRST);
-        Sealed::new(Answer { result, about }, self.store.receipt(call.sequence))
+        let receipt = self.receipt(&call, Bug::UnreceiptedReplies);
+        Sealed::new(Answer { result, about }, receipt)
     }
 
     pub(crate) fn seal_both<T>(
@@ -128,6 +133,6 @@ impl<S: Store> Namespace<S> {
         call: Call<S::Node>,
         result: Result<T, FsError>,
     ) -> Sealed<Result<T, FsError>> {
-        Sealed::new(result, self.store.receipt(call.looked_at()))
+        Sealed::new(result, self.receipt(&call, Bug::UnreceiptedAttributes))
     }
 }

@@ -5,6 +5,7 @@ use vfs::{Credentials, FileKind, FsError, ObjectId, ReadData, Stability, Verifie
 
 use crate::access::{self, READ, SET_GID, SET_UID, WRITE};
 use crate::call::{Call, FIRST};
+use crate::planted::{Bug, is_planted};
 use crate::{AttributeChange, Namespace, Object, Store};
 
 impl<S: Store> Namespace<S> {
@@ -41,7 +42,8 @@ impl<S: Store> Namespace<S> {
         call.about(FIRST, &node);
         self.check_writable()?;
         check_regular(&node)?;
-        let _alone = self.lock_all(call, &[&node]).await?;
+        let alone = self.lock_all(call, &[&node]).await?;
+        let _alone = (!is_planted(Bug::UnlockedWrites)).then_some(alone);
         let now = node.attributes();
         access::check_data(who, &now, WRITE)?;
         let length: usize = data.iter().map(Bytes::len).sum();
@@ -109,6 +111,9 @@ impl<S: Store> Namespace<S> {
         let result = self.store.land(&node, offset, count.into()).await;
         call.after();
         result?;
+        if is_planted(Bug::UnreceiptedCommits) {
+            *call = Call::new();
+        }
         Ok(self.store.verifier())
     }
 

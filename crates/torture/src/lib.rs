@@ -28,5 +28,7 @@ pub mod campaign;
 pub mod client;
 pub mod explore;
 pub mod history;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod protocol;
 pub mod world;

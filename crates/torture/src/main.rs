@@ -26,6 +26,10 @@ const CAMPAIGNS: &[Campaign] = &[
     ("concurrent", "histories of four clients with cuts, explained", concurrent::concurrent),
     ("retry", "calls that must not run twice, cut and repeated", retry::documented),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
+    #[cfg(feature = "planted-bugs")]
+    ("planted", "which workload brings which planted bug to light", |options| {
+        torture::campaign::planted::planted(options, None)
+    }),
     ("conformance", "random operations, compared with a reference", conformance::random),
 ];
 

@@ -80,7 +80,7 @@ mod planted {
     #[test]
     fn a_reply_cache_that_does_not_know_a_repetition_is_found() {
         use dispatch::planted::{Bug, plant};
-        for bug in [Bug::ConnectionInKey, Bug::ForgottenRunning] {
+        for bug in [Bug::ConnectionInKey, Bug::UnnotedRunning] {
             let planted = |there: bool| plant(there.then_some(bug));
             let workload = found(first(300), planted);
             println!("{bug:?}: {}", workload.unwrap_or_else(|| panic!("{bug:?} was not found")));

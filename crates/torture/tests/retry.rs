@@ -36,7 +36,7 @@ fn bugs_of_the_reply_cache_and_of_the_order_of_answers_are_found() {
             dispatch::planted::plant(is.then_some(Bug::ConnectionInKey));
         }),
         ("calls that run and are not known", |is| {
-            dispatch::planted::plant(is.then_some(Bug::ForgottenRunning));
+            dispatch::planted::plant(is.then_some(Bug::UnnotedRunning));
         }),
         ("a key without arguments", |is| dispatch::planted::plant(is.then_some(Bug::XidAlone))),
         ("answers before the disk has it", |is| {

@@ -4,6 +4,7 @@ use nfs::nfs3 as wire;
 use vfs::{Credentials, FsError, Name, SetAttributes, SetTime, Stability, Timestamp};
 
 use crate::Fsid;
+use crate::planted::{Bug, is_planted};
 use crate::refused::Refused;
 
 /// Permission, set-id and sticky bits.
@@ -104,8 +105,13 @@ pub(super) fn stability(from: wire::Stability) -> Stability {
     }
 }
 
+pub(super) fn verifier(from: vfs::Verifier) -> wire::Verifier {
+    wire::Verifier(if is_planted(Bug::UnsetVerifier) { [0; 8] } else { from.0 })
+}
+
 pub(super) fn committed(from: Stability) -> wire::Stability {
     match from {
+        _ if is_planted(Bug::OverstatedStability) => wire::Stability::FileSync,
         Stability::Unstable => wire::Stability::Unstable,
         Stability::DataSync => wire::Stability::DataSync,
         Stability::FileSync => wire::Stability::FileSync,

@@ -2,7 +2,7 @@
 
 use nfs::nfs3::arguments::{CommitArgs, ReadArgs, ReadlinkArgs, WriteArgs};
 use nfs::nfs3::results::{CommitOk, ReadOk, ReadlinkOk, WriteOk};
-use nfs::nfs3::{PostOp, Verifier, Wcc};
+use nfs::nfs3::{PostOp, Wcc};
 use vfs::FsError;
 
 use super::{Answered, convert, open};
@@ -58,7 +58,7 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
             wcc: wcc(about),
             count: written.count,
             committed: convert::committed(written.committed),
-            verifier: Verifier(written.verifier.0),
+            verifier: convert::verifier(written.verifier),
         }
     };
     open(&target.volume, sealed, granted, wcc).await
@@ -71,7 +71,7 @@ pub(super) async fn commit(caller: &Caller, args: CommitArgs<'_>) -> Answered<Co
     let wcc = |about| convert::wcc(target.volume.fsid, about);
     let granted = |verifier: vfs::Verifier, about| CommitOk {
         wcc: wcc(about),
-        verifier: Verifier(verifier.0),
+        verifier: convert::verifier(verifier),
     };
     open(&target.volume, sealed, granted, wcc).await
 }

@@ -155,7 +155,8 @@ impl Ffs {
         let geometry = self.geometry();
         let Some(tail) = block_count(geometry, old_size).checked_sub(1) else { return Ok(()) };
         let grows = run_length(geometry, size, tail) > run_length(geometry, old_size, tail);
-        let ragged = !old_size.is_multiple_of(geometry.fragment_size);
+        let ragged =
+            !old_size.is_multiple_of(geometry.fragment_size) && !is_planted(Bug::RaggedTail);
         let hole = self.map().find(&node.dinode(), None, tail).await? == 0;
         if let Some(content) = set.get_mut(&tail).filter(|_| !hole && (grows || ragged)) {
             content.changed = 0..usize::MAX; // what lies behind the old end goes, too

@@ -47,8 +47,10 @@ impl Ffs {
         let ctime = if stale { node.attributes().ctime } else { now };
         node.volatile.set(Some(Volatile { size, mtime: now, ctime }));
         self.dirty_nodes.borrow_mut().insert(node.ino, node.clone());
-        if stability == Stability::Unstable && self.dirty_bytes.get() <= self.dirty_limit {
-            return Ok(Stability::Unstable);
+        let lazy = is_planted(Bug::LazyDataSync) && stability == Stability::DataSync;
+        let may_wait = stability == Stability::Unstable || lazy;
+        if may_wait && self.dirty_bytes.get() <= self.dirty_limit {
+            return Ok(stability);
         }
         self.land_range(node, stretch.blocks.start, stretch.blocks.end).await?;
         Ok(stability.max(Stability::FileSync))

@@ -163,6 +163,7 @@ impl Sync {
         }
         let covered = self.next.get(); // payload of everything staged so far has been written
         match self.home.flush().await {
+            _ if is_planted(Bug::DroppedFlush) => {}
             Err(_) if is_planted(Bug::IgnoredFlushErrors) => {}
             flushed => flushed?,
         }
@@ -182,7 +183,8 @@ impl Sync {
         for (&sequence, flight) in flights.iter() {
             all_revealed |= is_planted(Bug::EarlyDrops);
             let limit = if all_revealed { RANKS } else { REPLACING - 1 }; // invariant 2
-            reached.insert(sequence, flight.current().min(limit));
+            let early = usize::from(is_planted(Bug::RankTooEarly));
+            reached.insert(sequence, (flight.current() + early).min(limit));
             all_revealed &= flight.is_revealed();
         }
         move |delta| {
@@ -233,6 +235,25 @@ impl Sync {
     }
 }
 
+/// A rank that a bug gives an item.
+fn planted_rank(intent: Intent) -> Option<u8> {
+    let wrong: &[(Bug, Intent, u8)] = &[
+        (Bug::EarlyNames, Intent::EntryAdded, 1),
+        (Bug::LateBlocks, Intent::BlockInitialised, 3),
+        (Bug::LateBits, Intent::MapTaken, 4),
+        (Bug::LateLinks, Intent::LinkAdded, 4),
+        (Bug::EarlyLinkDrops, Intent::LinkDropped, 5),
+        (Bug::EarlySizes, Intent::SizeSet, 0),
+        (Bug::EarlyInodeClears, Intent::SizeCleared, 5),
+        (Bug::EarlyInodeClears, Intent::LinkDropped, 5),
+        (Bug::EarlyBits, Intent::MapGivenBack, 5),
+        (Bug::DropsFirst, Intent::EntryDropped, 1),
+        (Bug::EarlyRetargets, Intent::EntryRetargeted, 1),
+    ];
+    let planted = |&&(bug, of, _): &&(Bug, Intent, u8)| of == intent && is_planted(bug);
+    wrong.iter().find(planted).map(|&(_, _, rank)| rank)
+}
+
 impl Policy for Sync {
     fn next_sequence(&self) -> Sequence {
         Sequence(self.next.get())
@@ -244,12 +265,14 @@ impl Policy for Sync {
         }
         // Attributes need no order: they go with the last flush that is needed anyway, but not
         // with what nobody waits to see.
-        let last = items.iter().filter_map(|item| Self::rank_of(item.intent)).max().unwrap_or(0);
+        let rank_of = |intent| planted_rank(intent).or_else(|| Self::rank_of(intent));
+        let last = items.iter().filter_map(|item| rank_of(item.intent)).max().unwrap_or(0);
         let free = last.min(LAST_SEEN);
-        let ranks = items.iter().map(|item| Self::rank_of(item.intent).unwrap_or(free));
+        let ranks = items.iter().map(|item| rank_of(item.intent).unwrap_or(free));
         let ranks: Vec<u8> = ranks.collect();
         debug_assert!(items.iter().zip(&ranks).all(|(item, &rank)| {
             item.intent == Intent::AttributesSet
+                || planted_rank(item.intent).is_some()
                 || is_constructive(item.intent) == (usize::from(rank) < DESTRUCTIVE)
         }));
         ranks

@@ -8,6 +8,8 @@ pub mod concurrent;
 pub mod conformance;
 pub mod faults;
 pub mod nested;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod retry;
 pub mod sequences;
 

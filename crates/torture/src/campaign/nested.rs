@@ -2,9 +2,9 @@
 //!
 //! In full: all workloads of one operation, and of those of two every seventh; seven has no divisor
 //! in common with their number in a row, so that every operation comes first and second. The short
-//! form takes every hundredth instead. Every image that any cut of them leaves is brought back, that
-//! is cut in every way, and so is the return of what is left by that: two deep, and nothing is
-//! sampled.
+//! form takes every hundredth instead. Every image that any cut of them leaves is brought back,
+//! that is cut in every way, and so is the return of what is left by that: two deep, and nothing
+//! is sampled.
 
 use super::sequences::{all_pairs, all_singles, explore};
 use super::{Options, Outcome};

@@ -16,6 +16,7 @@ use super::judge::History;
 use super::op::Op;
 use super::policy::Policy;
 use super::recover::{record, recover};
+use super::retry::retry;
 use super::run::run;
 use super::{Style, base, catching, moment};
 
@@ -63,7 +64,8 @@ impl Case {
     /// The violation, or that there is no such case.
     pub fn replay(&self) -> Result<(), String> {
         let (images, before) = base(self.policy);
-        let run = catching(|| run(self.policy, &images, &self.ops, self.style))?;
+        let start = (&images, &before);
+        let run = catching(|| run(self.policy, start, &self.ops, self.style))?;
         let Some((first, rest)) = self.steps.split_first() else { return Ok(()) };
         let run = run.ok_or("there is no such workload in this style")?;
         let mut images = cut(&run.recording, first)?;
@@ -71,7 +73,9 @@ impl Case {
             images = cut(&catching(|| record(self.policy, &images))?, step)?;
         }
         let seen = catching(|| recover(self.policy, &images, &before))?;
-        History::allows(&run.history, &seen, moment(&run.recording, first.position))
+        let moment = moment(&run.recording, first.position);
+        History::allows(&run.history, &seen, moment)?;
+        catching(|| retry(self.policy, &images, &run.history, moment))
     }
 }
 

@@ -9,6 +9,7 @@ use vfs::{
     Stability,
 };
 
+use super::Before;
 use super::model::{Seen, View, What};
 
 /// More than any file of a workload is long.
@@ -160,8 +161,16 @@ impl Driver {
         Ok((view, ids))
     }
 
-    /// Does something with every file and every directory, then removes them all. Handles of
-    /// `before`, and all that never were, name nothing that is not there.
+    /// Makes a file that was not there.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn probe(&self) -> Result<ObjectId, FsError> {
+        self.create(self.files.root(), &name("probe"), 0o600).await
+    }
+
+    /// Does something with every file and every directory, then removes them all, and the probe.
+    /// Handles of `before`, and all that never were, name nothing that is not there.
     ///
     /// # Errors
     /// The path at which something failed, and how.
@@ -169,11 +178,10 @@ impl Driver {
         &self,
         view: &View,
         ids: &[ObjectId],
-        before: &[ObjectId],
+        before: &Before,
+        probe: ObjectId,
     ) -> Result<(), String> {
-        let failed = |error| format!("a file cannot be made: {error}");
-        let probe = self.create(self.files.root(), &name("probe"), 0o600).await.map_err(failed)?;
-        let gone = before.iter().filter(|id| !ids.contains(id)).copied();
+        let gone = before.values().filter(|id| !ids.contains(id)).copied();
         let never = ids.iter().chain([&probe]).map(|id| {
             let generation = id.generation.wrapping_add(1);
             ObjectId { generation, ..*id }
@@ -183,7 +191,8 @@ impl Driver {
                 return Err("the handle of a file that is gone names something".to_owned());
             }
         }
-        self.remove(self.files.root(), &name("probe")).await.map_err(failed)?;
+        let removed = self.remove(self.files.root(), &name("probe")).await;
+        removed.map_err(|error| format!("the probe: {error}"))?;
         // Backwards, so that a directory comes after what is in it.
         for (path, seen) in view.iter().rev() {
             let done = self.use_and_remove(path, seen).await;

@@ -7,10 +7,12 @@
 //!
 //! # Layers
 //! * [`op`], [`model`]: what is done, and what it should do.
-//! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]), and records.
+//! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]), and
+//!   records; `look_back` asks again when all is answered.
 //! * [`policy`], [`disks`]: the engine that is explored, and its disks, which are cut together.
 //! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]).
 //! * [`judge`]: whether that may be there.
+//! * [`retry`]: a client that comes back and makes its calls again.
 //! * [`nested`]: cuts the return as well, and the return after that.
 //! * [`case`], [`shrink`]: a violation as a line that shows it again, as small as it can be.
 
@@ -20,12 +22,14 @@ pub mod disks;
 pub mod driver;
 pub mod judge;
 pub mod law;
+mod look_back;
 pub mod model;
 pub mod nested;
 pub mod op;
 pub mod policy;
 pub mod ram;
 pub mod recover;
+pub mod retry;
 pub mod run;
 pub mod server;
 pub mod shrink;
@@ -47,6 +51,7 @@ use nested::Return;
 use op::{BEFORE, Op};
 use policy::Policy;
 use recover::{Recovered, recover};
+use retry::retry;
 use run::{Run, run};
 
 /// What was done and found.
@@ -93,12 +98,16 @@ impl Style {
     pub const ALL: &[Self] = &[Self::OneByOne, Self::Together, Self::AtOnce, Self::Failing];
 }
 
+/// A client comes back to one of so many images of a workload: 7, so that the images after each
+/// flush, of which there are mostly a power of two, take turns.
+const RETRIES_EVERY: usize = 7;
+
 /// Explores workloads that begin with the same image.
 pub struct Explorer {
     policy: Policy,
     base: Images,
-    /// The files of the base.
-    before: Vec<ObjectId>,
+    /// The files of the base, by their paths.
+    before: Before,
     outcomes: BTreeMap<u128, Outcome>,
     returns: BTreeMap<u128, Rc<Return>>,
     /// How many returns are cut, one after the other.
@@ -110,6 +119,9 @@ pub struct Explorer {
     /// The first violation of each workload.
     pub violations: Vec<Violation>,
 }
+
+/// Handles that clients hold from before a workload, by path.
+pub type Before = BTreeMap<String, ObjectId>;
 
 /// What becomes of an image.
 type Outcome = Rc<Result<Recovered, String>>;
@@ -159,7 +171,7 @@ impl Explorer {
     /// Runs a workload and explores its cuts.
     pub fn explore(&mut self, ops: &[Op], style: Style) {
         let case = Case { policy: self.policy, style, ops: ops.to_vec(), steps: Vec::new() };
-        let run = match catching(|| run(self.policy, &self.base, ops, style)) {
+        let run = match catching(|| run(self.policy, (&self.base, &self.before), ops, style)) {
             Ok(Some(run)) => run,
             Ok(None) => return, // there is no such workload, or nothing of it to be cut
             Err(reason) => return self.violate(case, reason),
@@ -202,7 +214,9 @@ impl Explorer {
         }
         if known.is_none() {
             let outcome = self.outcome(fingerprint, images);
-            if let Err(reason) = self.allows(&run.history, moment, &outcome, judged) {
+            let allowed = self.allows(&run.history, moment, &outcome, judged);
+            let allowed = allowed.and_then(|()| self.retry(run, moment, images, judged));
+            if let Err(reason) = allowed {
                 return self.violate(case.clone(), reason);
             }
         }
@@ -241,6 +255,20 @@ impl Explorer {
         Ok(())
     }
 
+    /// Lets a client come back to every so-manieth image.
+    fn retry(
+        &self,
+        run: &Run,
+        moment: Moment,
+        images: &Images,
+        judged: &Judged,
+    ) -> Result<(), String> {
+        if self.depth > 0 || !judged.seen.len().is_multiple_of(RETRIES_EVERY) {
+            return Ok(());
+        }
+        catching(|| retry(self.policy, images, &run.history, moment))
+    }
+
     fn violate(&mut self, case: Case, reason: String) {
         self.counts.violations += 1;
         self.violations.push(Violation { case, reason });
@@ -257,10 +285,10 @@ fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 }
 
 /// A clean disk with the files that are there before every workload.
-fn base(policy: Policy) -> (Images, Vec<ObjectId>) {
+fn base(policy: Policy) -> (Images, Before) {
     let executor = Executor::new(run::SEED);
     let disks = policy.format(&executor);
-    let ids = executor.block_on(async {
+    let before = executor.block_on(async {
         let opened = policy.open(disks.devices(), executor.runtime()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
         let driver = Driver::new(Rc::new(Namespace::new(engine)));
@@ -271,11 +299,11 @@ fn base(policy: Policy) -> (Images, Vec<ObjectId>) {
             };
             done.expect("it is new, and there is room");
         }
-        let ids = driver.view().await.expect("nothing has failed").1;
+        let (view, ids) = driver.view().await.expect("nothing has failed");
         driver.stop().await.expect("nothing has failed");
-        ids
+        view.into_iter().map(|(path, seen)| (path, ids[seen.file])).collect()
     });
-    (disks.contents(), ids)
+    (disks.contents(), before)
 }
 
 /// How far the operations were at a position.

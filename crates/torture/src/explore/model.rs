@@ -114,6 +114,36 @@ impl Model {
         model
     }
 
+    /// One that shows this.
+    pub fn of(view: &View) -> Self {
+        let count = view.values().map(|seen| seen.file + 1).max().unwrap_or(0);
+        let empty = || Body::Directory(BTreeMap::new());
+        let node = |_| Node { body: empty(), mode: 0o755, links: 2, maker: None };
+        let mut model = Self { nodes: (0..=count).map(node).collect() };
+        for (path, seen) in view {
+            let (parent, name) =
+                model.parent(path).expect("a directory comes before what is in it");
+            let node = Self::node_of(seen.file);
+            model.names(parent).expect("it is one").insert(name.to_owned(), node);
+            let body = match &seen.what {
+                What::Directory => {
+                    model.nodes[ROOT].links += u32::from(parent == ROOT);
+                    empty()
+                }
+                What::Regular(bytes) => Body::Regular(bytes.clone()),
+                What::Symlink(target) => Body::Symlink(target.clone()),
+                What::Fifo => unreachable!("no operation of the lists makes a pipe"),
+            };
+            model.nodes[node] = Node { body, mode: seen.mode, links: seen.links, maker: None };
+        }
+        model
+    }
+
+    /// The number of a file of a view in a model of that view.
+    pub fn node_of(file: usize) -> usize {
+        file + 1
+    }
+
     /// The file or directory that an operation is done to: a client holds a handle of it, whatever
     /// becomes of its name.
     ///

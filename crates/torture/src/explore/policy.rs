@@ -16,6 +16,8 @@ use super::disks::{Disks, Images};
 /// What disks are full of at first: no file ever holds such a byte.
 const RUBBISH: u8 = 0xff;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+/// Bytes of the log: as few as it may have.
+const SMALLEST_LOG: u64 = (64 << 10) * 17;
 /// Memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -25,16 +27,19 @@ pub enum Policy {
     /// Ordered synchronous writes.
     #[default]
     Sync,
+    /// A log on a device of its own.
+    Log,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Sync];
+    pub const ALL: &[Self] = &[Self::Sync, Self::Log];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
+            Self::Log => "log",
         }
     }
 
@@ -47,6 +52,7 @@ impl Policy {
     fn disk_sizes(self) -> &'static [u64] {
         match self {
             Self::Sync => &[1 << 20],
+            Self::Log => &[1 << 20, SMALLEST_LOG],
         }
     }
 
@@ -74,6 +80,10 @@ impl Policy {
             Self::Sync => {
                 let [volume] = <[_; 1]>::try_from(disks).ok().expect("it has one disk");
                 ffs::open(volume, runtime, &options, &mut |_| ()).await
+            }
+            Self::Log => {
+                let [volume, log] = <[_; 2]>::try_from(disks).ok().expect("it has two disks");
+                ffs::open_with_log(volume, Some(log), runtime, &options, &mut |_| ()).await
             }
         }
     }

@@ -6,18 +6,21 @@ use std::rc::Rc;
 use ffs::check::{CheckOptions, check};
 use namespace::Namespace;
 use sim::Executor;
-use vfs::{FileSystem, ObjectId};
+use vfs::ObjectId;
 
+use super::Before;
 use super::disks::{Disks, Images, Recording};
 use super::driver::Driver;
 use super::law::only_leaks;
 use super::model::View;
 use super::policy::Policy;
 use super::ram::Ram;
+use super::server::{Server, handle};
+use crate::calls;
 
 /// The world in which images are looked at: the same for all, so that equal images have equal
 /// outcomes.
-const SEED: u64 = 1;
+pub const SEED: u64 = 1;
 
 /// What a client sees that comes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub struct Recovered {
 ///
 /// # Errors
 /// What went wrong, on the way or afterwards.
-pub fn recover(policy: Policy, images: &Images, before: &[ObjectId]) -> Result<Recovered, String> {
+pub fn recover(policy: Policy, images: &Images, before: &Before) -> Result<Recovered, String> {
     let executor = Executor::new(SEED);
     let rams: Vec<Rc<Ram>> =
         images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect();
@@ -47,12 +50,14 @@ pub fn recover(policy: Policy, images: &Images, before: &[ObjectId]) -> Result<R
             let geometry = opened.engine.geometry();
             only_leaks(geometry, images.volume(), &rams[0].image(), report)?;
         }
-        let files = Rc::new(Namespace::new(opened.engine));
-        let verifier = files.verifier().0;
-        let driver = Driver::new(files);
+        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.engine)));
+        let driver = Driver::new(server.witness.clone());
         let seen = driver.view().await.map_err(|error| format!("it cannot be read: {error}"))?;
         let (view, ids) = seen;
-        driver.use_and_empty(&view, &ids, before).await?;
+        let probe = driver.probe().await.map_err(|error| format!("nothing is made: {error}"))?;
+        let committed = server.ask(&calls::commit(&handle(probe))).await?;
+        let verifier = committed.unwrap().verf.0;
+        driver.use_and_empty(&view, &ids, before, probe).await?;
         driver.stop().await.map_err(|error| format!("it does not stop: {error}"))?;
         Ok::<_, String>(Recovered { view, ids, verifier })
     })?;

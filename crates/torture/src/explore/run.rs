@@ -5,28 +5,30 @@
 //! be carried out again; not while the first one runs, not just after, and not when other calls
 //! have come between. Beside the calls others look at what has been done: from the moment at which
 //! a reply shows it, it must stay.
+//!
+//! Clients hold handles from before, and the server starts with empty caches: calls that come at
+//! once wait for the disk in the middle of what they do, and others pass them.
 
 use std::rc::Rc;
 
-use block::Verb;
 use bytes::Bytes;
 use ffs::Ffs;
 use futures::channel::oneshot;
 use futures::future::{FutureExt, LocalBoxFuture, Shared, select};
 use namespace::Namespace;
-use nfs3_types::nfs3::{GETATTR3args, nfs_fh3};
+use nfs3_types::nfs3::nfs_fh3;
 use runtime::Runtime;
-use sim::{Effect, Executor, Fault};
+use sim::Executor;
 use vfs::{FileSystem, FsError};
 
-use super::Style;
-use super::caller::{Answer, Call, Handles, call, exclusive_verifier, last_name, outcome};
+use super::caller::{Answer, Call, Handles, call, last_name};
 use super::disks::{Disks, Images, Recording};
 use super::judge::History;
-use super::model::{Act, Model, ROOT, What};
-use super::op::{Mode, Op, Stable};
+use super::model::{Act, Model, ROOT};
+use super::op::{Op, Stable};
 use super::policy::Policy;
-use super::server::{self, Server, object};
+use super::server::{self, Server};
+use super::{Before, Style};
 use crate::calls;
 
 /// The world in which every workload runs: those that begin alike go alike.
@@ -43,32 +45,38 @@ pub struct Run {
 /// A reply that is on its way.
 type Running = Shared<LocalBoxFuture<'static, Result<Bytes, String>>>;
 
-struct Client {
+/// A client that runs a workload.
+pub(super) struct Client {
     runtime: Runtime,
-    disks: Rc<Disks>,
-    server: Rc<Server>,
-    engine: Rc<Ffs>,
-    handles: Handles,
-    model: Model,
-    history: History,
+    pub(super) disks: Rc<Disks>,
+    pub(super) server: Rc<Server>,
+    pub(super) engine: Rc<Ffs>,
+    pub(super) handles: Handles,
+    pub(super) model: Model,
+    pub(super) history: History,
     /// Every call that must not be carried out twice, with its reply.
-    answered: Vec<(Call, Bytes)>,
+    pub(super) answered: Vec<(Call, Bytes)>,
     /// Verbs that the calls so far are to have carried out.
-    verbs: u64,
+    pub(super) verbs: u64,
 }
 
 /// Runs a workload; there may be none in a style. Every answer must be that of the model.
 ///
 /// # Errors
 /// What was answered wrongly.
-pub fn run(policy: Policy, base: &Images, ops: &[Op], style: Style) -> Result<Option<Run>, String> {
+pub fn run(
+    policy: Policy,
+    (base, before): (&Images, &Before),
+    ops: &[Op],
+    style: Style,
+) -> Result<Option<Run>, String> {
     let executor = Executor::new(SEED);
     let disks = Rc::new(Disks::new(&executor, base));
     executor.block_on(async {
         let runtime = executor.runtime();
         let opened = policy.open(disks.devices(), runtime.clone()).await;
         let engine = opened.map_err(|error| error.to_string())?.engine;
-        let mut client = Client::new(runtime, disks.clone(), engine, style).await?;
+        let mut client = Client::new(runtime, disks.clone(), engine, (before, style));
         disks.start_recording();
         let there_is_one = match style {
             Style::OneByOne => client.one_by_one(ops).await?,
@@ -90,35 +98,34 @@ pub fn run(policy: Policy, base: &Images, ops: &[Op], style: Style) -> Result<Op
 }
 
 impl Client {
-    async fn new(
+    fn new(
         runtime: Runtime,
         disks: Rc<Disks>,
         engine: Rc<Ffs>,
-        style: Style,
-    ) -> Result<Self, String> {
+        (before, style): (&Before, Style),
+    ) -> Self {
         let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
         let root = files.root();
         let server = Rc::new(Server::new(runtime.clone(), files));
         let model = Model::before();
         let mut handles = Handles::from([(ROOT, server::handle(root))]);
-        for (path, seen) in model.view() {
-            let parent = match path.rsplit_once('/') {
-                None => ROOT,
-                Some((above, _)) => model.find(above).expect("the view is of this model"),
-            };
-            let found = server.ask(&calls::lookup(&handles[&parent], last_name(&path))).await?;
-            handles.insert(seen.file, found.unwrap().object);
-        }
         let mut history = History::new(style);
-        for (&node, handle) in &handles {
-            history.handles.insert(node, object(handle)?);
+        history.handles.insert(ROOT, root);
+        for (path, seen) in model.view() {
+            handles.insert(seen.file, server::handle(before[&path]));
+            history.handles.insert(seen.file, before[&path]);
         }
         let (answered, verbs) = (Vec::new(), server.witness.done());
-        Ok(Self { runtime, disks, server, engine, handles, model, history, answered, verbs })
+        Self { runtime, disks, server, engine, handles, model, history, answered, verbs }
     }
 
     /// The next operation as a call; none when the client does not get so far.
-    fn begin(&mut self, number: usize, op: &Op, seen: &Model) -> Option<(usize, Act, Call)> {
+    pub(super) fn begin(
+        &mut self,
+        number: usize,
+        op: &Op,
+        seen: &Model,
+    ) -> Option<(usize, Act, Call)> {
         let act = Act::new(seen, number, op).ok()?;
         let known = [Some(act.subject), act.destination].into_iter().flatten();
         if !known.into_iter().all(|node| self.handles.contains_key(&node)) {
@@ -133,7 +140,7 @@ impl Client {
         Some((index, act, call))
     }
 
-    async fn one_by_one(&mut self, ops: &[Op]) -> Result<bool, String> {
+    pub(super) async fn one_by_one(&mut self, ops: &[Op]) -> Result<bool, String> {
         for (number, op) in ops.iter().enumerate() {
             let seen = self.model.clone();
             if Act::new(&seen, number, op).is_err() {
@@ -187,7 +194,7 @@ impl Client {
                 for look in self.looks_at(&act) {
                     self.verbs += 1;
                     // It goes on by itself, and its mark tells when it was answered.
-                    let _ = self.send_until_done(&look, Some(acknowledged(index))).await;
+                    drop(self.send_until_done(&look, Some(acknowledged(index))).await);
                 }
             }
             under_way.push((index, call, running, again, expected));
@@ -310,133 +317,6 @@ impl Client {
             Op::Link(_, to) => vec![attributes(directory), name(into(), last_name(to))],
             // UNSTABLE bytes may be lost though they were seen.
             Op::Write(..) | Op::Resize(..) | Op::Chmod(..) => vec![attributes(directory)],
-        }
-    }
-
-    async fn repeat(&self, call: &Call, reply: &Bytes) -> Result<(), String> {
-        let before = self.server.witness.done();
-        let again = self.server.connect().call(&call.record).await?;
-        if again != *reply {
-            let (first, second) = ((call.read)(reply)?.result, (call.read)(&again)?.result);
-            return Err(format!("a call was answered with {first:?}, and repeated {second:?}"));
-        }
-        match self.server.witness.done() == before {
-            true => Ok(()),
-            false => Err("a call was carried out twice".to_owned()),
-        }
-    }
-
-    /// When all is done: repetitions that come late, handles, exclusive creations.
-    async fn look_back(&self) -> Result<(), String> {
-        if self.server.witness.done() != self.verbs {
-            return Err("a call that was repeated while it ran was carried out twice".to_owned());
-        }
-        for (call, reply) in &self.answered {
-            self.repeat(call, reply).await?;
-        }
-        if self.history.style == Style::AtOnce {
-            return Ok(()); // the order, and so the state, is for the judge to find out
-        }
-        for (&node, handle) in &self.handles {
-            self.look_at_handle(node, handle).await?;
-        }
-        for (index, (act, told)) in self.history.acts.iter().enumerate() {
-            if let (Op::Create(_, Mode::Exclusive), Ok(())) = (&act.op, told) {
-                self.create_again(index, act).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A handle names its file as long as that is there, and then nothing.
-    async fn look_at_handle(&self, node: usize, handle: &nfs_fh3) -> Result<(), String> {
-        let reply =
-            self.server.connect().call(&self.server.record(&calls::getattr(handle))).await?;
-        let found = outcome::<GETATTR3args, _, _>(&reply)?;
-        let found = found.map(|ok| (ok.obj_attributes.size, ok.obj_attributes.nlink));
-        if self.model.is_gone(node) {
-            return match found {
-                Err(FsError::Stale) => Ok(()),
-                _ => Err("the handle of a file that is gone names something".to_owned()),
-            };
-        }
-        let view = self.model.view();
-        let Some(seen) = view.values().find(|seen| seen.file == node) else { return Ok(()) };
-        let (size, links) = found.map_err(|error| format!("a file that is there: {error}"))?;
-        let wrong_size = matches!(&seen.what, What::Regular(bytes) if bytes.len() as u64 != size);
-        match wrong_size || seen.links != links {
-            true => Err("the handle of a file names another one".to_owned()),
-            false => Ok(()),
-        }
-    }
-
-    /// An exclusive creation finds its own file again, and no other does.
-    async fn create_again(&self, index: usize, act: &Act) -> Result<(), String> {
-        let Ok(node) = self.model.child(act.subject, act.op.last_name()) else { return Ok(()) };
-        if self.model.is_made_by(node) != Some(act.number) {
-            return Ok(()); // it was removed or renamed, and this is another one
-        }
-        let own = exclusive_verifier(act.number);
-        let answer = self.create_with(act, own).await?;
-        if answer.result.is_err() || answer.file != self.history.given[index] {
-            return Err("an exclusive creation does not know its own file".to_owned());
-        }
-        for byte in 0..own.len() {
-            let mut other = own;
-            other[byte] ^= 0xff;
-            if self.create_with(act, other).await?.result != Err(FsError::Exists) {
-                return Err(format!("byte {byte} of an exclusive creation is not looked at"));
-            }
-        }
-        Ok(())
-    }
-
-    async fn create_with(&self, act: &Act, verifier: [u8; 8]) -> Result<Answer, String> {
-        let (subject, last) = (&self.handles[&act.subject], act.op.last_name());
-        let read = call(&self.server, act, &self.handles).read;
-        let record = self.server.record(&calls::create_exclusive(subject, last, verifier));
-        read(&self.server.connect().call(&record).await?)
-    }
-
-    /// The last operation writes without stability, and the disk fails when that is to land: then
-    /// the client must learn that its bytes are gone.
-    async fn failing(&mut self, ops: &[Op]) -> Result<(), String> {
-        let Some((last @ Op::Write(path, part, Stable::Commit), first)) = ops.split_last() else {
-            return Ok(());
-        };
-        let unstable = Op::Write(path, *part, Stable::Unstable);
-        if !self.one_by_one(first).await? || Act::new(&self.model, 0, last).is_err() {
-            return Ok(());
-        }
-        self.engine.quiesce().await.map_err(|error| error.to_string())?;
-        let mut write = async |number| {
-            let seen = self.model.clone();
-            let (_, act, call) = self.begin(number, &unstable, &seen)?;
-            Some((act, (call.read)(&self.server.connect().call(&call.record).await.ok()?).ok()?))
-        };
-        let Some((act, Answer { written: Some((_, before)), .. })) = write(first.len()).await
-        else {
-            return Ok(());
-        };
-        let disk = self.disks.volume().clone();
-        disk.inject(Fault::on(Verb::Write, Effect::Eio));
-        let committed = self.server.ask(&calls::commit(&self.handles[&act.subject])).await?;
-        disk.heal();
-        if let nfs3_types::nfs3::Nfs3Result::Ok(ok) = committed
-            && ok.verf.0 == before
-        {
-            return Err("COMMIT succeeded although the disk failed".to_owned());
-        }
-        let mut again = async |number| {
-            let seen = self.model.clone();
-            let (_, _, call) = self.begin(number, &unstable, &seen)?;
-            (call.read)(&self.server.connect().call(&call.record).await.ok()?).ok()
-        };
-        match again(first.len() + 1).await.and_then(|answer| answer.written) {
-            Some((_, after)) if after == before => {
-                Err("data was lost, and the verifier is still the same".to_owned())
-            }
-            _ => Ok(()),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::super::Options;
 use super::cases::{Case, Parts, Undo};
 use super::stage::{Base, PORT, Stage, XID, exchange, receive, record, results, send};
 use super::{Expectation, Judge, made_is_there, same};
+use crate::explore::Before;
 use crate::explore::disks::Images;
 use crate::explore::model::{View, What};
 use crate::explore::policy::Policy;
@@ -177,7 +178,7 @@ fn images(platter: &Platter, random: usize, prng: &mut Prng) -> Vec<Image> {
 
 fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), image: &Image) {
     let case = judge.case;
-    let view = match recover(Policy::Sync, &Images(vec![image.clone()]), &[]) {
+    let view = match recover(Policy::Sync, &Images(vec![image.clone()]), &Before::new()) {
         Ok(recovered) => recovered.view,
         Err(reason) => return judge.violate(when, &reason),
     };

@@ -1,0 +1,58 @@
+//! Bugs of the server, planted on purpose, so that a campaign can show that it finds them.
+//!
+//! Each stands in the crate whose rule it breaks, behind the feature `planted-bugs`, and is planted
+//! in one thread.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A rule that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Of the engine.
+    Ffs(ffs::planted::Bug),
+    /// Of the namespace.
+    Namespace(namespace::planted::Bug),
+    /// Of the dispatcher.
+    Dispatch(dispatch::planted::Bug),
+}
+
+/// All of them.
+pub fn all() -> Vec<Bug> {
+    let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
+    let namespace = namespace::planted::Bug::ALL.iter().copied().map(Bug::Namespace);
+    let dispatch = dispatch::planted::Bug::ALL.iter().copied().map(Bug::Dispatch);
+    ffs.chain(namespace).chain(dispatch).collect()
+}
+
+/// Plants a bug in this thread, in the place of any other.
+pub fn plant(bug: Option<Bug>) {
+    ffs::planted::plant(None);
+    namespace::planted::plant(None);
+    dispatch::planted::plant(None);
+    match bug {
+        None => {}
+        Some(Bug::Ffs(bug)) => ffs::planted::plant(Some(bug)),
+        Some(Bug::Namespace(bug)) => namespace::planted::plant(Some(bug)),
+        Some(Bug::Dispatch(bug)) => dispatch::planted::plant(Some(bug)),
+    }
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ffs(bug) => write!(f, "{bug:?}"),
+            Self::Namespace(bug) => write!(f, "{bug:?}"),
+            Self::Dispatch(bug) => write!(f, "{bug:?}"),
+        }
+    }
+}
+
+impl FromStr for Bug {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = all().into_iter().find(|bug| bug.to_string() == name);
+        found.ok_or_else(|| format!("'{name}' is no planted bug"))
+    }
+}
