@@ -8,8 +8,8 @@
 //! and `BrokenPromises` need a volume that is full (`ffs/tests/planted.rs`). `EarlyDrops` needs a
 //! directory that moves into a new one, and `UnflushedPayload` a file that grows inside its last
 //! fragment: no operation of the lists does either, and the random cuts of `ffs` do both. The bugs
-//! of policy `log` are found by `ffs/tests/planted_log.rs`. What only a faulty disk, several clients
-//! or a reference show is planted by the campaigns `faults`, `concurrent`, `retry` and
+//! of policy `log` are found by `ffs/tests/planted_log.rs`. What only a faulty disk, several
+//! clients or a reference show is planted by the campaigns `faults`, `concurrent`, `retry` and
 //! `conformance` (`tests/` of the same names).
 
 use std::collections::BTreeSet;
