@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     let Arguments { campaign, argument, policy, part, json, full, threads, seed } = arguments;
     let options = Options { policy, full, threads, seed };
     match &campaign[..] {
-        SEED => return tell_seed(argument.as_deref(), &part),
+        SEED => return tell_seed(argument.as_deref(), policy, &part),
         REPLAY => return replay(argument.as_deref()),
         _ => {}
     }
@@ -140,12 +140,12 @@ fn replay(case: Option<&str>) -> ExitCode {
 }
 
 /// Tells one history.
-fn tell_seed(number: Option<&str>, part: &PartOf) -> ExitCode {
+fn tell_seed(number: Option<&str>, policy: Policy, part: &PartOf) -> ExitCode {
     let Some(number) = number.and_then(|text| text.parse().ok()) else {
         eprintln!("duramen-torture: 'seed' wants the number of a history");
         return ExitCode::from(2);
     };
-    let outcome = concurrent::seed::seed(number, part);
+    let outcome = concurrent::seed::seed(number, policy, part);
     for line in outcome.violations.iter().chain(&outcome.remarks) {
         println!("{line}");
     }

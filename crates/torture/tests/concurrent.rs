@@ -7,18 +7,20 @@ use torture::explore::policy::Policy;
 
 #[test]
 fn histories_are_explained_by_an_order_of_their_calls() {
-    let outcome = concurrent(&Options { policy: Policy::Sync, full: false, threads: 2, seed: 1 });
-    assert_eq!(outcome.violations, Vec::<String>::new());
-    let counts = outcome.counts;
-    assert_eq!(counts.workloads, torture::campaign::concurrent::SHORT);
-    assert!(counts.states > 20 * counts.workloads, "{counts:?}");
+    for &policy in Policy::ALL {
+        let outcome = concurrent(&Options { policy, full: false, threads: 2, seed: 1 });
+        assert_eq!(outcome.violations, Vec::<String>::new());
+        let counts = outcome.counts;
+        assert_eq!(counts.workloads, torture::campaign::concurrent::SHORT);
+        assert!(counts.states > 20 * counts.workloads, "{counts:?}");
+    }
 }
 
 #[test]
 fn a_workload_is_played_the_same_again_and_meets_trouble() {
     let [mut crossed, mut cuts, mut overlapping] = [0; 3];
     for seed in 0..30 {
-        let workload = Workload::draw(seed);
+        let workload = Workload::draw(seed, Policy::Sync);
         let [one, other] = [(); 2].map(|()| play::play(&workload).expect("it comes back"));
         assert_eq!(one.digest, other.digest, "{workload}");
         cuts += one.cuts.len();
@@ -53,7 +55,7 @@ mod planted {
     }
 
     fn first(seeds: u64) -> impl Iterator<Item = Workload> {
-        (0..seeds).map(Workload::draw)
+        (0..seeds).map(|seed| Workload::draw(seed, Policy::Sync))
     }
 
     fn bug_of_the_engine(bug: ffs::planted::Bug, workloads: impl Iterator<Item = Workload>) {

@@ -17,7 +17,7 @@ use super::disks::{Disks, Images};
 const RUBBISH: u8 = 0xff;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
 /// Bytes of the log: as few as it may have.
-const SMALLEST_LOG: u64 = (64 << 10) * 17;
+pub(crate) const SMALLEST_LOG: u64 = (64 << 10) * 17;
 /// Memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
 

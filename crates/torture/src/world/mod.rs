@@ -39,6 +39,8 @@ pub const VOLUME: &str = "/data";
 pub struct WorldOptions {
     /// The size of the disk, in bytes.
     pub size: u64,
+    /// The size of the log, in bytes; without one the policy is `sync`.
+    pub log_size: Option<u64>,
     /// How its file system is made.
     pub mkfs: MkfsOptions,
     /// What kind of disk it is.
@@ -63,6 +65,7 @@ impl Default for WorldOptions {
         let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
         Self {
             size: 16 << 20,
+            log_size: None,
             mkfs,
             disk: sim::Options::default(),
             network: NetworkOptions::default(),
@@ -97,6 +100,8 @@ pub struct World {
     options: WorldOptions,
     prng: RefCell<Prng>,
     disk: RefCell<Rc<Disk>>,
+    /// The log, if it has one; it loses its power with the disk.
+    log: RefCell<Option<Rc<Disk>>>,
     boot: Rc<Cell<u64>>,
     state: Rc<Watched>,
     history: History,
@@ -168,7 +173,9 @@ impl World {
     }
 
     fn on(executor: Executor, prng: Prng, disk: Rc<Disk>, options: WorldOptions) -> Self {
+        let new_log = |size| Disk::with_options(&executor, Image::zeroed(size), options.disk);
         Self {
+            log: RefCell::new(options.log_size.map(new_log)),
             network: Network::new(&executor, options.network),
             machine: Rc::new(Machine::new(&executor)),
             executor,
@@ -272,7 +279,7 @@ impl World {
     /// When it runs.
     pub fn start(&self) {
         assert_eq!(self.status(), Status::Off, "it runs already");
-        let disk = self.disk();
+        let (disk, log) = (self.disk(), self.log.borrow().clone());
         let host = self.network.host(SERVER.ip(), Some(&self.machine));
         self.boot.set(self.boot.get() + 1);
         assert_eq!(host.incarnation(), self.boot.get(), "a boot is an incarnation of the host");
@@ -280,7 +287,7 @@ impl World {
         let runtime = self.machine.runtime();
         let (options, state) = (self.options.clone(), Rc::downgrade(&self.state));
         let machine = self.machine.clone();
-        let plan = Plan { machine, runtime: runtime.clone(), disk, host, options, state };
+        let plan = Plan { machine, runtime: runtime.clone(), disk, log, host, options, state };
         runtime.tasks.spawn(server::serve(plan).boxed_local());
     }
 
@@ -302,11 +309,16 @@ impl World {
     }
 
     /// The power goes, and `choose` says what is left.
-    pub fn crash_to(&self, choose: impl FnOnce(&Platter) -> Image) {
+    pub fn crash_to(&self, mut choose: impl FnMut(&Platter) -> Image) {
         self.machine.crash();
         self.ended();
-        let left = choose(&self.disk().platter());
-        self.disk.replace(Disk::in_machine(&self.machine, left, self.options.disk));
+        let mut left = |disk: Rc<Disk>| {
+            Disk::in_machine(&self.machine, choose(&disk.platter()), self.options.disk)
+        };
+        let disk = left(self.disk());
+        self.disk.replace(disk);
+        let log = self.log.take().map(left);
+        self.log.replace(log);
     }
 
     /// The process is killed: its connections are closed, and its disk goes on. What it wrote and

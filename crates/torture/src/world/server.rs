@@ -2,7 +2,9 @@
 
 use std::rc::{Rc, Weak};
 
+use block::BlockDevice;
 use dispatch::{Dispatcher, Fsid, Volume, Volumes};
+use ffs::open_with_log;
 use futures::FutureExt;
 use namespace::Namespace;
 use runtime::Runtime;
@@ -17,6 +19,7 @@ pub(super) struct Plan {
     pub(super) machine: Rc<Machine>,
     pub(super) runtime: Runtime,
     pub(super) disk: Rc<Disk>,
+    pub(super) log: Option<Rc<Disk>>,
     pub(super) host: Host,
     pub(super) options: WorldOptions,
     pub(super) state: Weak<Watched>,
@@ -24,9 +27,12 @@ pub(super) struct Plan {
 
 /// Opens the volume and serves it, until the power goes.
 pub(super) async fn serve(plan: Plan) {
-    let Plan { machine, runtime, disk, host, options, state } = plan;
-    disk.reopen(&machine).await;
-    let opened = ffs::open(disk, runtime.clone(), &options.open, &mut |_| ()).await;
+    let Plan { machine, runtime, disk, log, host, options, state } = plan;
+    for disk in [Some(&disk), log.as_ref()].into_iter().flatten() {
+        disk.reopen(&machine).await;
+    }
+    let log = log.map(|log| log as Rc<dyn BlockDevice>);
+    let opened = open_with_log(disk, log, runtime.clone(), &options.open, &mut |_| ()).await;
     let tell = |now| {
         if let Some(state) = state.upgrade() {
             state.set(now);

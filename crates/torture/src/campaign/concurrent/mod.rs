@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 
 use super::{Options, Outcome, in_threads};
 use crate::explore::Counts;
+use crate::explore::policy::Policy;
 use crate::history::Call;
 use model::State;
 use play::Played;
@@ -52,12 +53,12 @@ pub fn concurrent(options: &Options) -> Outcome {
     let first = options.seed * FULL;
     in_threads((0..threads).collect(), |part| {
         let seeds = (first..first + count).skip(part as usize).step_by(threads as usize);
-        seeds.map(outcome).fold(Outcome::default(), Outcome::plus)
+        seeds.map(|seed| outcome(seed, options.policy)).fold(Outcome::default(), Outcome::plus)
     })
 }
 
-fn outcome(seed: u64) -> Outcome {
-    let workload = Workload::draw(seed);
+fn outcome(seed: u64, policy: Policy) -> Outcome {
+    let workload = Workload::draw(seed, policy);
     let verdict = judge(&workload);
     let violations: Vec<_> = verdict.violation.into_iter().collect();
     let counts = Counts {

@@ -51,7 +51,8 @@ impl Shrinking {
                 return false;
             }
             self.tries -= 1;
-            let smaller = Workload::part(seed, &Part { world, ..part.clone() });
+            let part = Part { world, ..part.clone() };
+            let smaller = Workload::part(seed, self.small.policy, &part);
             if let Some(reason) = judge(&smaller).violation {
                 (self.small, self.reason) = (smaller, reason);
                 return true;

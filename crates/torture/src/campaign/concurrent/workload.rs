@@ -5,6 +5,7 @@
 //! step names a file by its place; the client uses the handle that it last knew for this place,
 //! which may be stale by then, and asks for one (LOOKUP) where it knows none.
 
+use crate::explore::policy::Policy;
 use std::fmt;
 
 use sim::Prng;
@@ -94,6 +95,8 @@ pub struct Cut {
 pub struct Workload {
     /// The seed from which it was drawn.
     pub seed: u64,
+    /// How the engine keeps its promises.
+    pub policy: Policy,
     /// The seed of the world in which it runs.
     pub world: u64,
     /// Of each client, what it does, and how long it waits before that, in microseconds. The
@@ -109,7 +112,7 @@ pub struct Workload {
 
 impl Workload {
     /// The workload of a seed.
-    pub fn draw(seed: u64) -> Self {
+    pub fn draw(seed: u64, policy: Policy) -> Self {
         let mut prng = Prng::new(seed ^ 0x00c0_11ec_7ed0_c0de);
         let style = prng.below(4);
         let client = |number: usize, prng: &mut Prng| -> Vec<_> {
@@ -126,7 +129,7 @@ impl Workload {
         let cuts = prng.between(1, 2) as usize;
         let cuts = (0..cuts).map(|index| (index, cut(&mut prng))).collect();
         let (is_bad, is_slow) = (prng.chance(1, 2), prng.chance(1, 2));
-        Self { seed, world: seed, clients, cuts, is_bad, is_slow }
+        Self { seed, policy, world: seed, clients, cuts, is_bad, is_slow }
     }
 
     /// What it is a part of its seed's workload, which may be all.
@@ -142,8 +145,8 @@ impl Workload {
     }
 
     /// A part of the workload of a seed, in the world of another seed.
-    pub fn part(seed: u64, part: &Part) -> Self {
-        let whole = Self::draw(seed);
+    pub fn part(seed: u64, policy: Policy, part: &Part) -> Self {
+        let whole = Self::draw(seed, policy);
         let mut kept = Self { world: part.world, ..whole.clone() };
         for (client, steps) in kept.clients.iter_mut().enumerate() {
             steps.retain(|step| part.steps.contains(&(client, step.0)));
@@ -281,8 +284,11 @@ fn name_step(value: u8, prng: &mut Prng) -> Step {
 /// What repeats it.
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = Self::draw(self.seed);
+        let whole = Self::draw(self.seed, self.policy);
         write!(f, "cargo xtask torture seed {}", self.seed)?;
+        if self.policy != Policy::default() {
+            write!(f, " --policy {}", self.policy.name())?;
+        }
         if self.world != whole.world {
             write!(f, " --world {}", self.world)?;
         }

@@ -350,7 +350,7 @@ impl Trial {
             Some(Status::Serving) => {}
             Some(_) => {
                 let repaired = repair(self.session.world.disk().contents())?;
-                self.session.world.crash_to(|_| repaired);
+                self.session.world.crash_to(|_| repaired.clone());
                 self.start()?;
             }
             None => return Err("it never comes back".into()),
