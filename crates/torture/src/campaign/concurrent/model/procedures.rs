@@ -160,7 +160,7 @@ impl State {
     }
 
     fn link(&mut self, file: File, place: &Place) -> Result<Done, Failure> {
-        let id = self.find(file)?;
+        let id = self.find(file).map_err(|failure| self.beside(failure, place.0))?;
         let parent = self.directory(place.0).map_err(|failure| match failure {
             Failure::Status(status, _) => Failure::Status(status, [Some(id), None]),
             Failure::TooEarly => Failure::TooEarly,
@@ -177,8 +177,19 @@ impl State {
         Ok(Done { about, ..Done::default() })
     }
 
+    /// A failure about one of two files, when the other is told as well if it is there.
+    fn beside(&self, failure: Failure, other: File) -> Failure {
+        match failure {
+            Failure::Status(status, [about, None]) => {
+                Failure::Status(status, [about, self.find(other).ok()])
+            }
+            failure => failure,
+        }
+    }
+
     fn rename(&mut self, from: &Place, to: &Place) -> Result<Done, Failure> {
-        let source = self.directory(from.0)?;
+        // It may have gone while the call waited for it: then the other one is told all the same.
+        let source = self.directory(from.0).map_err(|failure| self.beside(failure, to.0))?;
         let goal = self.directory(to.0).map_err(|failure| match failure {
             Failure::Status(status, _) => Failure::Status(status, [Some(source), None]),
             Failure::TooEarly => Failure::TooEarly,
