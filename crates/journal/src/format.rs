@@ -18,6 +18,8 @@ pub const AREA: u64 = 64 << 10;
 pub const SLOTS: [u64; 2] = [0, 32 << 10];
 /// The smallest device that can hold a log, in bytes.
 pub const SMALLEST: u64 = AREA + 16 * SEGMENT;
+/// No recno is as large: places in bytes, and sums of a few of them, are still numbers.
+const RECNO_END: u64 = 1 << 52;
 /// The version that this crate writes.
 pub const VERSION: u32 = 1;
 
@@ -86,16 +88,18 @@ impl Slot {
         let slot = Self::read_from_prefix(bytes).ok()?.0;
         let whole = slot.magic == SLOT_MAGIC && slot.checksum.get() == slot.sum();
         let (capacity, start) = (slot.capacity.get(), slot.start.get());
-        let possible = capacity > 0
+        let possible = (SEGMENT..RECNO_END).contains(&capacity)
             && capacity.is_multiple_of(SEGMENT)
             && start.is_multiple_of(SEGMENT_UNITS)
-            && slot.curhead.get() >= start;
+            && (start..RECNO_END).contains(&slot.curhead.get());
         (whole && possible).then_some(slot)
     }
 
-    /// Whether these bytes mean to be a slot of any version.
-    pub fn is_one(bytes: &[u8]) -> bool {
-        bytes.starts_with(&SLOT_MAGIC)
+    /// The version of these bytes if they mean to be a slot of any version. What a later one has
+    /// behind that, nobody knows here.
+    pub fn version_of(bytes: &[u8]) -> Option<u32> {
+        let slot = Self::read_from_prefix(bytes).ok()?.0;
+        (slot.magic == SLOT_MAGIC).then(|| slot.version.get())
     }
 }
 
@@ -192,6 +196,8 @@ impl Header {
         let possible = header.magic.get() == ENTRY_MAGIC
             && (HEADER_SIZE as u64..=size).contains(&length)
             && size.is_multiple_of(UNIT)
+            && recno < RECNO_END
+            && (header.curhead.get() <= recno && header.batch.get() <= recno)
             && recno % SEGMENT_UNITS + size / UNIT <= SEGMENT_UNITS;
         possible.then_some(header)
     }

@@ -7,13 +7,19 @@ use std::cell::Cell;
 pub enum Bug {
     /// An entry is believed without its checksum (invariant 3).
     UncheckedEntries,
+    /// What lies behind the end of the chain is not looked at.
+    SilentDamage,
+    /// An entry says that everything before it was durable, and not before its batch.
+    LoneEntries,
     /// An entry follows another one whatever it says was before it (invariant 3).
     BrokenChain,
     /// Entries of an earlier epoch are entries (invariant 4).
     AnyEpoch,
     /// A new epoch has the number of the one before (invariant 4).
     SameEpoch,
-    /// Space is free as soon as nobody needs it, though no durable curhead says so (invariant 6).
+    /// A new epoch begins over what the one before has left, which is still needed (invariant 6).
+    BeginningAtZero,
+    /// A head counts as durably named when its slot is being written (invariant 6).
     EarlyOverwrite,
     /// Batches end where their last entry ends, in the middle of a sector (invariant 1).
     SharedSectors,
@@ -25,8 +31,31 @@ pub enum Bug {
     EarlyAnswers,
     /// A batch is a plain write, which nothing makes durable.
     PlainWrites,
-    /// Both slots are the same one (invariant 5).
+    /// There is but one slot, though the volume bears the epoch that it names (invariant 5).
     OneSlot,
+    /// Of two slots of an epoch the older one holds.
+    OlderSlot,
+}
+
+impl Bug {
+    /// Each of them.
+    pub const ALL: [Self; 15] = [
+        Self::UncheckedEntries,
+        Self::SilentDamage,
+        Self::LoneEntries,
+        Self::BrokenChain,
+        Self::AnyEpoch,
+        Self::SameEpoch,
+        Self::BeginningAtZero,
+        Self::EarlyOverwrite,
+        Self::SharedSectors,
+        Self::CrossedSegments,
+        Self::TrustedHint,
+        Self::EarlyAnswers,
+        Self::PlainWrites,
+        Self::OneSlot,
+        Self::OlderSlot,
+    ];
 }
 
 thread_local! {

@@ -3,13 +3,14 @@
 //! # Finding the tail
 //! The first entry of every segment is at a place that is known. Over the segments, from that on in
 //! which the epoch began, their recnos rise by a segment each as far as the newest round has come;
-//! so the last segment of that round is found by halving, as in section 6 of the paper, in 9 reads
-//! for 512 segments. What is found so is a *hint*: its curhead says where to begin. From there the
-//! chain decides, entry by entry, each checked against its checksum and the one before.
+//! so the last segment of that round is found by halving, as in section 6 of the paper: for 512
+//! segments in 9 reads, and one for the first recno. What is found so is a *hint*: its curhead says
+//! where to begin. From there the chain decides, entry by entry, each checked against its checksum
+//! and the one before.
 //!
 //! # What tears
-//! Writes under way when the power went may be there in parts: a later batch of them without an
-//! earlier one. The chain ends before the first that is not whole; nothing behind it was
+//! The batch that was under way when the power went may be there in parts: a later entry of it
+//! without an earlier one. The chain ends before the first that is not whole; nothing behind it was
 //! acknowledged. An entry also names the first of its batch, before which everything was durable
 //! when it was written. So if there is a whole entry behind the end of the chain whose batch begins
 //! behind it too, the log was damaged in the middle, and says so: what it lost had been
@@ -18,7 +19,9 @@
 use block::{BlockDevice, IoError};
 use bytes::Bytes;
 
-use crate::format::{AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, UNIT};
+use crate::format::{
+    AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, UNIT, VERSION,
+};
 use crate::planted::{Bug, is_planted};
 
 /// So many segments behind the end of the chain are looked through for entries that should follow,
@@ -94,11 +97,11 @@ impl Entry {
 pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2], JournalError> {
     let mut found = [None, None];
     for (slot, offset) in found.iter_mut().zip(SLOTS) {
-        let bytes = read(device, offset, UNIT).await?;
-        *slot = Slot::read(&bytes);
-        if let Some(slot) = slot.filter(|slot| slot.version.get() != crate::format::VERSION) {
-            return Err(JournalError::Version(slot.version.get()));
+        let bytes = read(device, offset, sector(device)).await?;
+        if let Some(version) = Slot::version_of(&bytes).filter(|&version| version != VERSION) {
+            return Err(JournalError::Version(version));
         }
+        *slot = Slot::read(&bytes);
     }
     Ok(found)
 }
@@ -120,8 +123,15 @@ pub async fn peek(device: &dyn BlockDevice) -> Result<Option<Slot>, JournalError
 pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, JournalError> {
     let found = slots(device).await?;
     let of_epoch = found.into_iter().flatten().filter(|slot| slot.epoch.get() == epoch);
-    let Some(slot) = of_epoch.max_by_key(|slot| slot.number.get()) else { return Ok(None) };
-    let curhead = slot.curhead.get();
+    let of_epoch = of_epoch.max_by_key(|slot| match is_planted(Bug::OlderSlot) {
+        true => u64::MAX - slot.number.get(),
+        false => slot.number.get(),
+    });
+    let Some(slot) = of_epoch else { return Ok(None) };
+    let (curhead, needed) = (slot.curhead.get(), slot.capacity.get() + AREA);
+    if needed > device.geometry().size {
+        return Err(JournalError::TooSmall { size: device.geometry().size, smallest: needed });
+    }
     if slot.closed.get() == 1 {
         let live = Live { slot, head: curhead, tail: curhead, search_reads: 0 };
         return Ok(Some(live));
@@ -141,7 +151,8 @@ pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, 
     }
     let mut behind = search.behind(tail).await?;
     behind.extend(hint);
-    if let Some(beyond) = behind.iter().find(|header| header.batch.get() > tail) {
+    behind.retain(|header| header.batch.get() > tail && !is_planted(Bug::SilentDamage));
+    if let Some(beyond) = behind.first() {
         return Err(JournalError::Damaged { end: tail, beyond: beyond.recno.get() });
     }
     Ok(Some(Live { slot, head: head.min(tail), tail, search_reads }))
@@ -165,14 +176,13 @@ impl Search<'_> {
 
     /// The whole entry at the start of the last segment of the newest round.
     async fn hint(&mut self) -> Result<Option<Header>, JournalError> {
-        let Some(first) = self.first_of(0).await? else { return Ok(None) };
-        let first = first.recno.get();
-        let (mut last, mut end) = (0, self.segments());
+        let Some((base, first)) = self.anchor().await? else { return Ok(None) };
+        let (mut last, mut end) = (base, self.segments());
         while end - last > 1 {
             let middle = last + (end - last) / 2;
             let found = self.first_of(middle).await?;
-            let follows =
-                found.is_some_and(|found| found.recno.get() == first + middle * SEGMENT_UNITS);
+            let follows = found
+                .is_some_and(|found| found.recno.get() == first + (middle - base) * SEGMENT_UNITS);
             match follows {
                 true => last = middle,
                 false => end = middle,
@@ -186,6 +196,18 @@ impl Search<'_> {
                 && header.fits(&bytes)
             {
                 return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The segment from which the recnos rise, and the first of them: that in which the epoch
+    /// began, unless its first sector is damaged, or belongs to an epoch that was begun behind
+    /// this one and that the volume never came to bear.
+    async fn anchor(&mut self) -> Result<Option<(u64, u64)>, JournalError> {
+        for number in 0..=NEIGHBOURS.min(self.segments() - 1) {
+            if let Some(header) = self.first_of(number).await? {
+                return Ok(Some((number, header.recno.get())));
             }
         }
         Ok(None)
@@ -217,8 +239,7 @@ impl Search<'_> {
     async fn first_of(&mut self, number: u64) -> Result<Option<Header>, JournalError> {
         self.reads += 1;
         let segment = self.segment(number);
-        let size = u64::from(self.device.geometry().logical_sector_size).max(UNIT);
-        let bytes = read(self.device, AREA + segment * SEGMENT, size).await?;
+        let bytes = read(self.device, AREA + segment * SEGMENT, sector(self.device)).await?;
         Ok(self.of_epoch(segment, &bytes))
     }
 
@@ -283,6 +304,11 @@ impl<'a> Walker<'a> {
             && (chained || is_planted(Bug::BrokenChain))
             && (header.fits(bytes) || is_planted(Bug::UncheckedEntries))
     }
+}
+
+/// The least that can be read, in bytes.
+fn sector(device: &dyn BlockDevice) -> u64 {
+    u64::from(device.geometry().logical_sector_size).max(UNIT)
 }
 
 async fn read(device: &dyn BlockDevice, offset: u64, length: u64) -> Result<Bytes, JournalError> {

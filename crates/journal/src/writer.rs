@@ -64,6 +64,8 @@ pub struct Journal {
     previous: Cell<u32>,
     next_slot: Cell<usize>,
     slot_number: Cell<u64>,
+    /// Whether a batch is being written.
+    writing: Rc<Cell<bool>>,
     counters: RefCell<Counters>,
 }
 
@@ -140,15 +142,20 @@ impl Journal {
         epoch: u64,
         kept: Option<&Live>,
     ) -> Result<Self, JournalError> {
-        let size = capacity_of(device.geometry().size)?;
-        let capacity = kept.map_or(size, |live| live.slot.capacity.get().min(size));
-        let start = kept.map_or(0, |live| live.tail.next_multiple_of(SEGMENT_UNITS));
+        let size = device.geometry().size;
+        let capacity = kept.map_or(capacity_of(size)?, |live| live.slot.capacity.get());
+        if AREA + capacity > size {
+            return Err(JournalError::TooSmall { size, smallest: AREA + capacity });
+        }
+        let behind = kept.filter(|_| !is_planted(Bug::BeginningAtZero));
+        let start = behind.map_or(0, |live| live.tail.next_multiple_of(SEGMENT_UNITS));
         let old = slots(&*device).await?;
         let number = |slot: &Option<Slot>| slot.map_or(0, |slot| slot.number.get());
         let holds = |slot: &Option<Slot>| {
             slot.is_some_and(|slot| kept.is_some_and(|live| live.slot.epoch == slot.epoch))
         };
         let next = match (holds(&old[0]), holds(&old[1])) {
+            _ if is_planted(Bug::OneSlot) => 0,
             (true, false) => 1,
             (false, true) => 0,
             _ => usize::from(number(&old[0]) > number(&old[1])),
@@ -169,6 +176,7 @@ impl Journal {
             previous: Cell::new(epoch as u32),
             next_slot: Cell::new(next),
             slot_number: Cell::new(number(&old[0]).max(number(&old[1]))),
+            writing: Rc::default(),
             counters: RefCell::default(),
         };
         journal.write_slot(start, false).await?;
@@ -216,20 +224,27 @@ impl Journal {
     /// oldest entry that is needed is at `head`, or, if there is none, the first of these. Gives
     /// back the recnos, and what completes when all of it is durable.
     ///
+    /// One batch at a time: each says that everything before it is durable.
+    ///
     /// # Panics
-    /// When there is no room: see [`Journal::room_for`]. When a body is too large.
+    /// When there is no room: see [`Journal::room_for`]. When a body is too large. When the batch
+    /// before has not been answered.
     pub fn place(
         &self,
         drafts: Vec<Draft>,
         head: Option<u64>,
     ) -> (Vec<u64>, LocalBoxFuture<'static, Result<(), IoError>>) {
+        if drafts.is_empty() {
+            return (Vec::new(), std::future::ready(Ok(())).boxed_local());
+        }
+        assert!(!self.writing.replace(true), "a batch follows one that is durable");
         let start = self.tail.get();
         let places = self.lay_out(drafts);
         let recnos = places.iter().filter(|place| place.is_real()).map(|place| place.recno);
         let recnos: Vec<u64> = recnos.collect();
         let end = places.last().map_or(start, |last| last.recno + last.units);
         let head = head.unwrap_or(start);
-        let limit = if is_planted(Bug::EarlyOverwrite) { head } else { self.durable_head.get() };
+        let limit = self.durable_head.get();
         assert!(end - limit <= self.capacity, "invariant 6: there is room");
         self.tail.set(end);
         let image = self.encode(&places, start, end, head);
@@ -238,16 +253,17 @@ impl Journal {
         counters.batches += 1;
         counters.bytes += image.len() as u64;
         counters.peak_bytes = counters.peak_bytes.max((end - head) * UNIT);
-        let durable_head = self.durable_head.clone();
+        let (durable_head, writing) = (self.durable_head.clone(), self.writing.clone());
         let write = self.write(start, image);
         let write = match is_planted(Bug::EarlyAnswers) {
             true => std::future::ready(Ok(())).boxed_local(),
             false => write,
         };
-        (
-            recnos,
-            write.map_ok(move |()| durable_head.set(durable_head.get().max(head))).boxed_local(),
-        )
+        let written = write.map(move |result| {
+            writing.set(false);
+            result.map(|()| durable_head.set(durable_head.get().max(head)))
+        });
+        (recnos, written.boxed_local())
     }
 
     /// Invariants 1 and 2: where each entry goes, and how long it is with its padding.
@@ -288,7 +304,7 @@ impl Journal {
                 curhead: head,
                 size: (place.units * UNIT) as u32,
                 sequence: place.draft.sequence,
-                batch: start,
+                batch: if is_planted(Bug::LoneEntries) { place.recno } else { start },
             };
             self.previous.set(write_entry(&mut image[at..], fields, &place.draft.body));
         }
@@ -320,6 +336,9 @@ impl Journal {
     /// # Errors
     /// As the device.
     pub async fn note_head(&self, head: u64) -> Result<(), IoError> {
+        if is_planted(Bug::EarlyOverwrite) {
+            self.durable_head.set(head);
+        }
         self.write_slot(head, false).await?;
         self.durable_head.set(self.durable_head.get().max(head));
         Ok(())

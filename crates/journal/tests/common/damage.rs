@@ -1,0 +1,142 @@
+//! A log whose bytes change by themselves.
+
+use journal::format::{AREA, HEADER_SIZE, SEGMENT, UNIT};
+use journal::{Journal, JournalError};
+use sim::{Image, Prng};
+
+use super::{EPOCH, Placed, World, draft};
+
+/// A log that has closed its circle, and what is live in it.
+pub(crate) struct Sample {
+    pub(crate) image: Image,
+    capacity: u64,
+    /// Everything that was placed, what was overwritten since included.
+    placed: Vec<Placed>,
+    /// What is needed of it begins here.
+    head: u64,
+    /// The last batch begins here.
+    last_batch: u64,
+}
+
+/// What a reader made of a damaged log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All of it is there.
+    Whole,
+    /// The last batch is not, or not all of it, as if it had been cut.
+    Shorter,
+    /// It was refused.
+    Refused,
+}
+
+impl Sample {
+    /// So many batches, the last of which has three entries.
+    pub(crate) fn new(batches: u64) -> Self {
+        let world = World::smallest();
+        let journal = world.begin(EPOCH);
+        let mut prng = Prng::new(4);
+        let mut placed: Vec<Placed> = Vec::new();
+        let (mut head, mut sequence) = (0, 0);
+        for batch in 0..batches {
+            let count = if batch + 1 == batches { 3 } else { 1 + prng.below(3) };
+            let drafts = (0..count).map(|_| {
+                sequence += 1;
+                draft(sequence, 100 + prng.index(12_000))
+            });
+            let drafts = drafts.collect();
+            head = placed.iter().rev().nth(12).map_or(0, |oldest| oldest.recno);
+            placed.extend(world.place(&journal, drafts, Some(head)));
+        }
+        let last_batch = placed[placed.len() - 3].recno;
+        let (image, capacity) = (world.disk.contents(), journal.capacity());
+        Self { image, capacity, placed, head, last_batch }
+    }
+
+    /// Bytes of the device that mean something: headers of live entries, the first of each segment,
+    /// some of every live body.
+    pub(crate) fn places(&self) -> Vec<u64> {
+        let mut prng = Prng::new(6);
+        let mut places: Vec<u64> = Vec::new();
+        let header = |at: u64| at..at + HEADER_SIZE as u64;
+        for segment in 0..self.capacity / SEGMENT {
+            places.extend(header(AREA + segment * SEGMENT));
+        }
+        for live in self.placed.iter().filter(|placed| placed.recno >= self.head) {
+            let at = AREA + live.recno * UNIT % self.capacity;
+            places.extend(header(at));
+            let body = at + HEADER_SIZE as u64;
+            let length = live.draft.body.len() as u64;
+            places.extend((0..8).map(|_| body + prng.below(length)));
+            places.extend([body, body + length - 1]);
+        }
+        places
+    }
+
+    /// The same with a byte changed.
+    pub(crate) fn with_damage(&self, at: u64, mask: u8) -> Image {
+        let mut image = self.image.clone();
+        let mut byte = [0];
+        image.read(at, &mut byte);
+        image.write(at, &[byte[0] ^ mask]);
+        image
+    }
+
+    /// Nothing is ever found that was not placed, and nothing is missing without a word, but for
+    /// the last batch.
+    pub(crate) fn judge(&self, image: Image) -> Result<Outcome, String> {
+        let (live, found) = match World::of(image).read(EPOCH) {
+            Ok(Some(read)) => read,
+            Ok(None) | Err(JournalError::Damaged { .. } | JournalError::Version(_)) => {
+                return Ok(Outcome::Refused);
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let index = |recno| self.placed.partition_point(|placed| placed.recno < recno);
+        let from = index(live.head);
+        if !self.placed[from..].starts_with(&found) {
+            return Err("what is found was not placed so".into());
+        }
+        let end = from + found.len();
+        if from > index(self.head) || end < index(self.last_batch) {
+            return Err(format!("only {from} to {end} of {} are there", self.placed.len()));
+        }
+        let whole = end == self.placed.len();
+        Ok(if whole { Outcome::Whole } else { Outcome::Shorter })
+    }
+
+    /// The first damage of one byte that is not noticed as it should be.
+    pub(crate) fn first_wrong(&self, places: &[u64]) -> Result<Vec<Outcome>, String> {
+        let mut outcomes = Vec::new();
+        for (index, &at) in places.iter().enumerate() {
+            let mask = [1, 0x80, 0xff][index % 3];
+            let judged = self.judge(self.with_damage(at, mask));
+            outcomes.push(judged.map_err(|wrong| format!("byte {at} xor {mask}: {wrong}"))?);
+        }
+        Ok(outcomes)
+    }
+}
+
+/// Two copies of a log went different ways, and one segment of the one came into the other, as it
+/// may with a mirror. Gives back what is found there.
+pub(crate) fn mixed_copies() -> Result<Outcome, String> {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    let lengths = [60_000; 8];
+    let place = |world: &World, journal: &Journal, salt: u64| -> Vec<Placed> {
+        let batch = |(index, &length): (usize, &usize)| {
+            let drafts = vec![draft(salt + index as u64, length)];
+            world.place(journal, drafts, Some(0))
+        };
+        lengths.iter().enumerate().flat_map(batch).collect()
+    };
+    let placed = place(&world, &journal, 1);
+    let twin = World::smallest();
+    place(&twin, &twin.begin(EPOCH), 1000);
+    let mut image = world.disk.contents();
+    image.write(AREA + 3 * SEGMENT, &twin.bytes(AREA + 3 * SEGMENT, SEGMENT));
+    match World::of(image).read(EPOCH) {
+        Ok(Some((_, found))) if !placed.starts_with(&found) => Err("the copies are mixed".into()),
+        Ok(_) => Ok(Outcome::Shorter),
+        Err(_) => Ok(Outcome::Refused),
+    }
+}
