@@ -5,6 +5,7 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::cutting::sizes;
+use common::reuse::{landing_over_new_data, replay_over_new_data};
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
 use sim::Honesty;
@@ -95,5 +96,21 @@ fn broken_rules_of_the_log_are_found() {
     ];
     for bug in bugs {
         assert!(is_found(Planted::Log(bug), 12), "{bug:?} is not found");
+    }
+}
+
+#[test]
+fn broken_rules_about_freed_blocks_are_found() {
+    type Scenario = fn() -> Result<(), String>;
+    let scenarios: [(Bug, Scenario); 2] =
+        [(Bug::NoFreeingRevokes, replay_over_new_data), (Bug::LateLandings, landing_over_new_data)];
+    for (bug, scenario) in scenarios {
+        assert_eq!(scenario(), Ok(()), "without {bug:?}");
+        Planted::Policy(bug).plant();
+        let result = catch_unwind(AssertUnwindSafe(scenario));
+        unplant();
+        let wrong = result.unwrap_or_else(|_| Err("an assertion".into())).err();
+        println!("{bug:?}: {wrong:?}");
+        assert!(wrong.is_some(), "{bug:?} is not found");
     }
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod cutting;
 pub(crate) mod fill;
+pub(crate) mod reuse;
 pub(crate) mod tree;
 pub(crate) mod volume;
 

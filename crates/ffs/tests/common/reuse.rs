@@ -1,0 +1,175 @@
+//! Blocks of metadata that are given back and taken again for data of files, under policy `log`:
+//! what is still in the log about them, or still on its way to them, must not come over the data.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, Verb};
+use ffs::mkfs::mkfs;
+use ffs::policy::log::LogOptions;
+use ffs::{OpenOptions, open_with_log};
+use namespace::Namespace;
+use runtime::Timestamp;
+use sim::{Disk, Effect, Executor, Fault, Image};
+use vfs::{Credentials, FileSystem, FsError, ObjectId, Stability};
+
+use super::Seeded;
+use super::cutting::{Pair, sizes};
+use super::volume::Volume;
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+const HOME: u64 = 4 << 20;
+const LOG: u64 = 32 << 20;
+/// Larger than what rides in an entry, and with an indirect block.
+const LARGE: usize = 64 << 10;
+
+/// A volume with its log, in a world of its own.
+struct Setup {
+    executor: Executor,
+    disks: Pair<Rc<Disk>>,
+    sync_interval: Duration,
+}
+
+impl Setup {
+    fn new(images: Pair<Image>, sync_interval: Duration) -> Self {
+        let executor = Executor::new(3);
+        let disks = images.map(|image| Disk::new(&executor, image.clone()));
+        Self { executor, disks, sync_interval }
+    }
+
+    async fn open(&self) -> Result<Volume, String> {
+        let disks = self.disks.clone();
+        let log = disks.log.map(|log| log as Rc<dyn BlockDevice>);
+        let log_options = LogOptions { sync_interval: self.sync_interval, sync_bytes: LOG };
+        let options = OpenOptions { log: log_options, ..OpenOptions::default() };
+        let runtime = self.executor.runtime();
+        let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await;
+        let engine = opened.map_err(|error| error.to_string())?.engine;
+        Ok(Volume { files: Namespace::new(engine), root: Credentials::root() })
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.executor.runtime().clock.sleep(duration).await;
+    }
+}
+
+fn fresh(sync_interval: Duration) -> Setup {
+    let images = Pair { home: Image::zeroed(HOME), log: Some(Image::zeroed(LOG)) };
+    let setup = Setup::new(images, sync_interval);
+    setup.executor.block_on(async {
+        let random = Seeded::new(7);
+        let made = mkfs(&*setup.disks.home, &sizes(4096, 512), &random, NOW).await;
+        made.expect("the disk holds it");
+    });
+    setup
+}
+
+fn content(number: usize) -> Vec<u8> {
+    (0..LARGE).map(|index| (index / 512 * 31 + number * 7) as u8 | 1).collect()
+}
+
+/// Directories with blocks of their own, and files with indirect blocks.
+async fn plant_trees(volume: &Volume) -> Vec<ObjectId> {
+    let root = volume.files.root();
+    let mut directories = Vec::new();
+    for number in 0..4 {
+        let directory = volume.mkdir(root, &format!("tree-{number}")).await.expect("new");
+        for leaf in 0..40 {
+            let name = format!("a-leaf-with-a-rather-long-name-{leaf}");
+            volume.create(directory, &name).await.expect("new");
+        }
+        directories.push(directory);
+        let large = volume.create(root, &format!("large-{number}")).await.expect("new");
+        let data = content(100 + number);
+        volume.write(large, 0, data, Stability::FileSync).await.expect("there is room");
+    }
+    directories
+}
+
+async fn fell_trees(volume: &Volume, directories: &[ObjectId]) {
+    let root = volume.files.root();
+    for (number, &directory) in directories.iter().enumerate() {
+        for leaf in 0..40 {
+            let name = format!("a-leaf-with-a-rather-long-name-{leaf}");
+            volume.remove(directory, &name).await.expect("it is there");
+        }
+        volume.rmdir(root, &format!("tree-{number}")).await.expect("it is empty");
+        volume.remove(root, &format!("large-{number}")).await.expect("it is there");
+    }
+}
+
+/// Files until there is no room; how many.
+async fn fill(volume: &Volume) -> usize {
+    let root = volume.files.root();
+    for number in 0.. {
+        let file = match volume.create(root, &format!("new-{number}")).await {
+            Ok(file) => file,
+            Err(FsError::NoSpace) => return number,
+            Err(error) => panic!("{error}"),
+        };
+        match volume.write(file, 0, content(number), Stability::FileSync).await {
+            Ok(()) => {}
+            Err(FsError::NoSpace) => return number,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!("a disk has an end")
+}
+
+async fn check(volume: &Volume, count: usize) -> Result<(), String> {
+    let root = volume.files.root();
+    for number in 0..count {
+        let name = format!("new-{number}");
+        let file = volume.lookup(root, &name).await.map_err(|error| format!("{name}: {error}"))?;
+        let found = volume.read(file).await.map_err(|error| format!("{name}: {error}"))?;
+        let expected = content(number);
+        if found != expected {
+            let at = found.iter().zip(&expected).position(|(one, other)| one != other);
+            return Err(format!("{name} has other data at {at:?} of {}", found.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Metadata is logged and given back; what takes its place is not logged. Nothing has gone home
+/// when the power goes: the replay meets all of it.
+pub(crate) fn replay_over_new_data() -> Result<(), String> {
+    let setup = fresh(Duration::from_secs(3600));
+    let count = setup.executor.block_on(async {
+        let volume = setup.open().await?;
+        let trees = plant_trees(&volume).await;
+        fell_trees(&volume, &trees).await;
+        setup.sleep(Duration::from_millis(200)).await; // until the large ones are free
+        Ok::<_, String>(fill(&volume).await)
+    })?;
+    assert!(count > 40, "{count} files fill the disk");
+    let images = setup.disks.map(|disk| disk.contents());
+    setup.executor.crash();
+    let back = Setup::new(images, Duration::from_secs(3600));
+    back.executor.block_on(async {
+        let volume = back.open().await?;
+        check(&volume, count).await?;
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })
+}
+
+/// The sync writes directories home, slowly. Meanwhile they are removed, and their blocks are
+/// wanted for data.
+pub(crate) fn landing_over_new_data() -> Result<(), String> {
+    let setup = fresh(Duration::from_millis(400));
+    setup.executor.block_on(async {
+        let volume = setup.open().await?;
+        let trees = plant_trees(&volume).await;
+        let slow = Effect::Slow(Duration::from_secs(3));
+        setup.disks.home.inject(Fault::on(Verb::Write, slow).forever());
+        setup.sleep(Duration::from_millis(500)).await;
+        setup.disks.home.heal(); // what was begun is under way, and stays slow
+        fell_trees(&volume, &trees).await;
+        setup.sleep(Duration::from_millis(200)).await;
+        let count = fill(&volume).await;
+        assert!(count > 40, "{count} files fill the disk");
+        setup.sleep(Duration::from_secs(4)).await;
+        check(&volume, count).await?;
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })
+}
