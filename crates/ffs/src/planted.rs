@@ -117,6 +117,16 @@ bugs! {
     LateLandings,
     /// A replay leaves the summary rows as they were.
     StaleRows,
+    /// The sync leaves the summary rows as they were.
+    LeftRows,
+    /// A replay sets the bits of inodes that end, and clears those of inodes that begin.
+    FlippedInodeBits,
+    /// The log does not say that an indirect block that begins is zero elsewhere.
+    NoZeros,
+    /// What was staged while a batch was written is answered with it.
+    EagerReceipts,
+    /// A buffer keeps its deltas when its block is given back.
+    KeptDeltas,
     /// A flush that fails counts as one that succeeds.
     IgnoredFlushErrors,
     /// Data whose write fails counts as written.

@@ -245,6 +245,8 @@ impl<'a> Replay<'a> {
                     self.put(recno, offset, inodes(&generations));
                 }
                 Record::Bits { group, map, first, count, value } => {
+                    let flips = map == Map::Inodes && is_planted(Bug::FlippedInodeBits);
+                    let value = value != flips;
                     let change = GroupChange::Bits { map, first, count, value };
                     self.groups.entry(group).or_default().push(change);
                 }

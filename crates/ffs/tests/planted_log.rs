@@ -100,6 +100,15 @@ fn broken_rules_of_the_log_are_found() {
 }
 
 #[test]
+fn broken_rules_of_bookkeeping_are_found() {
+    let bugs =
+        [Bug::LeftRows, Bug::FlippedInodeBits, Bug::NoZeros, Bug::EagerReceipts, Bug::KeptDeltas];
+    for bug in bugs {
+        assert!(is_found(Planted::Policy(bug), 12), "{bug:?} is not found");
+    }
+}
+
+#[test]
 fn broken_rules_about_freed_blocks_are_found() {
     type Scenario = fn() -> Result<(), String>;
     let scenarios: [(Bug, Scenario); 2] =
