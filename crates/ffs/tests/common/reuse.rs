@@ -23,6 +23,11 @@ const LOG: u64 = 32 << 20;
 /// Larger than what rides in an entry, and with an indirect block.
 const LARGE: usize = 64 << 10;
 
+/// A sync that does not begin by itself.
+pub(crate) fn without_sync() -> LogOptions {
+    LogOptions { sync_interval: Duration::from_secs(3600), sync_bytes: LOG }
+}
+
 /// A volume with its log, in a world of its own.
 struct Setup {
     executor: Executor,
