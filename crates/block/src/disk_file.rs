@@ -29,6 +29,9 @@ const FILE_PHYSICAL_SECTOR_SIZE: u32 = 4096;
 /// What a disk is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// Reading what somebody else may be writing meanwhile: without a lock, so that what is read
+    /// may be torn. For whoever only looks.
+    Glance,
     /// Reading, beside other readers.
     ReadOnly,
     /// Reading and writing, alone.
@@ -70,7 +73,7 @@ pub enum OpenError {
 
 fn purpose(access: &Access) -> &'static str {
     match access {
-        Access::ReadOnly => "reading",
+        Access::Glance | Access::ReadOnly => "reading",
         Access::ReadWrite => "writing",
     }
 }
@@ -238,6 +241,7 @@ fn pause() {
 /// soon as the kernel has ended what it had under way.
 fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
     let result = match access {
+        Access::Glance => return Ok(()),
         Access::ReadOnly => file.try_lock_shared(),
         Access::ReadWrite => file.try_lock(),
     };
@@ -257,7 +261,7 @@ fn measure(mut file: &File, is_device: bool, access: Access) -> io::Result<Geome
         size: size - size % u64::from(logical_sector_size),
         logical_sector_size,
         physical_sector_size,
-        read_only: access == Access::ReadOnly,
+        read_only: access != Access::ReadWrite,
     })
 }
 

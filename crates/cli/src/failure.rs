@@ -42,6 +42,14 @@ pub(crate) enum Failure {
         /// How.
         source: block::IoError,
     },
+    /// The log cannot be read, or is none.
+    #[error("{}: {source}", path.display())]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: journal::JournalError,
+    },
     /// The disk holds no file system that we can use.
     #[error("{}: {source}{}", path.display(), superblock_advice(source))]
     Superblock {

@@ -1,9 +1,12 @@
-//! `duramen info`: what a volume is and how it is, from its superblock alone.
+//! `duramen info`: what a volume is and how it is, from its superblock and its log. It may be served
+//! meanwhile: then what is on the disk is told, which may be some seconds old.
+
+mod log;
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use block::file::Access;
+use block::file::{Access, OpenError};
 use clap::Args;
 use duramen_settings::PolicyName;
 use ffs::layout::{ByteOrder, flags};
@@ -11,6 +14,7 @@ use serde::Serialize;
 
 use crate::calendar::show_time;
 use crate::failure::Failure;
+use crate::info::log::LogInfo;
 use crate::size::show_size;
 use crate::volume::{FileSystem, Volume, read_superblock};
 
@@ -42,6 +46,7 @@ struct Info {
     files: u64,
     directories: u64,
     free_inodes: u64,
+    in_use: bool,
     clean: bool,
     needs_check: bool,
     superblock_hash_fits: bool,
@@ -49,6 +54,7 @@ struct Info {
     flags: Vec<&'static str>,
     last_mounted_at: String,
     last_written: i64,
+    log: Option<LogInfo>,
 }
 
 /// Prints what there is to tell.
@@ -57,8 +63,17 @@ struct Info {
 /// [`Failure`] when there is no volume, or its superblock makes no sense.
 pub(crate) fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = Volume::find(&arguments.volume)?;
-    let disk = volume.open(Access::ReadOnly)?;
-    let info = gather(&volume, &read_superblock(&disk, &volume.disk_path)?);
+    let (disk, in_use) = match volume.open(Access::ReadOnly) {
+        Err(Failure::Open(OpenError::Locked(_) | OpenError::Busy(_))) => {
+            (volume.open(Access::Glance)?, true)
+        }
+        opened => (opened?, false),
+    };
+    let mut info = gather(&volume, &read_superblock(&disk, &volume.disk_path)?);
+    info.in_use = in_use;
+    if let Some(path) = &volume.log_path {
+        info.log = log::look(path)?;
+    }
     if arguments.json {
         let text = serde_json::to_string_pretty(&info).expect("all keys are names");
         writeln!(output, "{text}")?;
@@ -100,6 +115,7 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
         files: geometry.inode_count().saturating_sub(free_inodes).saturating_sub(2),
         directories: count(totals.directories.get()),
         free_inodes,
+        in_use: false,
         clean: superblock.clean == 1,
         needs_check: flags & (flags::NEEDS_FSCK | flags::UNCLEAN) != 0,
         superblock_hash_fits: hash.is_ok(),
@@ -117,6 +133,7 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
             .collect(),
         last_mounted_at: text(&superblock.last_mount),
         last_written: superblock.time.get(),
+        log: None,
     }
 }
 
@@ -142,6 +159,7 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let list = |names: &[&str]| if names.is_empty() { "none".into() } else { names.join(", ") };
     let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
     let state = match (info.clean, info.needs_check) {
+        _ if info.in_use => "in use; the counts below are those of when that began",
         (true, false) => "clean",
         (true, true) => "clean, but due for a check",
         (false, _) => "not cleanly stopped; the counts below may be stale",
@@ -153,10 +171,22 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
         Some(policy) => format!("{policy:?}").to_lowercase(),
         None => "the default: a bare disk says nothing of it".into(),
     };
+    let log = info.log.as_ref().map_or_else(
+        || "none".to_owned(),
+        |log| {
+            let (size, live) = (show_size(log.size), show_size(log.live_bytes));
+            format!(
+                "{size}, {live} live in {} entries, {:.1} a write",
+                log.live_entries,
+                log.batching()
+            )
+        },
+    );
     vec![
         ("volume", info.volume.clone()),
         ("disk", info.disk.clone()),
         ("policy", policy),
+        ("log", log),
         ("state", state.into()),
         ("label", or_none(&info.label)),
         ("id", info.id.clone()),

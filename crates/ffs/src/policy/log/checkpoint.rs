@@ -22,8 +22,11 @@ use crate::planted::{Bug, is_planted};
 const WRITES_AT_ONCE: usize = 64;
 
 impl Log {
-    /// Starts the sync unless it runs or has nothing to do.
+    /// Starts the sync unless it runs or has nothing to do, and wakes it if it must not rest.
     pub(super) fn kick_sync(&self) {
+        if self.is_urgent() {
+            self.urge.notify();
+        }
         if self.has_work() && !self.syncing.replace(true) {
             let this = self.this();
             self.runtime.tasks.spawn(async move { this.sync_on().await }.boxed_local());

@@ -1,0 +1,66 @@
+//! What the log of a volume holds, whether the volume is served or not.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use block::file::{Access, FileDevice};
+use journal::{JournalError, Walker};
+use serde::Serialize;
+use server::reactor;
+
+use crate::failure::Failure;
+use crate::log;
+
+/// The live part is what a replay would read now. The names are those of the JSON object.
+#[derive(Debug, Serialize)]
+pub(super) struct LogInfo {
+    pub(super) path: String,
+    pub(super) size: u64,
+    pub(super) live_bytes: u64,
+    pub(super) live_entries: u64,
+    /// Writes by which those got there: entries by batches is the batching efficiency.
+    pub(super) live_batches: u64,
+}
+
+/// Looks at a log; nothing if there is none.
+///
+/// # Errors
+/// [`Failure`] when it cannot be read or is no log.
+pub(super) fn look(path: &Path) -> Result<Option<LogInfo>, Failure> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let device = FileDevice::new(log::open(path, Access::Glance)?);
+    let looked = reactor::block_on(|_| async move { count(path, &device).await });
+    let looked = looked.map_err(Failure::Start)?;
+    looked.map(Some).map_err(|source| Failure::Log { path: path.to_owned(), source })
+}
+
+async fn count(path: &Path, device: &FileDevice) -> Result<LogInfo, JournalError> {
+    use block::BlockDevice;
+    let mut info = LogInfo {
+        path: path.display().to_string(),
+        size: device.geometry().size,
+        live_bytes: 0,
+        live_entries: 0,
+        live_batches: 0,
+    };
+    let Some(slot) = journal::peek(device).await? else { return Ok(info) };
+    let Some(live) = journal::find(device, slot.epoch.get()).await? else { return Ok(info) };
+    info.live_bytes = live.bytes();
+    let mut batches = BTreeSet::new();
+    let mut walker = Walker::new(device, live.slot, live.head);
+    while let Some(entry) = walker.next().await? {
+        info.live_entries += 1;
+        batches.insert(entry.header.batch.get());
+    }
+    info.live_batches = batches.len() as u64;
+    Ok(info)
+}
+
+impl LogInfo {
+    /// Entries by write.
+    pub(super) fn batching(&self) -> f64 {
+        self.live_entries as f64 / self.live_batches.max(1) as f64
+    }
+}
