@@ -11,6 +11,7 @@
 //! | `inode`, `indirect-block`, `directory-chunk` | the metadata of files |
 //! | `volume-toml`, `duramen-toml` | what a person wrote |
 //! | `disk` | damage of a whole disk, which is opened and used |
+//! | `log` | damage of the log of a volume that was cut, which is replayed and used |
 //! | `server` | what a client does to the whole server |
 //!
 //! Disks are of both byte orders where the decoder is.
@@ -21,6 +22,7 @@ mod group;
 mod handle;
 mod indirect;
 mod inode;
+mod log;
 mod mount;
 mod nfs3;
 mod portmap;
@@ -79,6 +81,7 @@ pub const TARGETS: &[Target] = &[
     settings::VOLUME,
     settings::SERVER,
     disk::TARGET,
+    log::TARGET,
     server::TARGET,
 ];
 

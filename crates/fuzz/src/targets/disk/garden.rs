@@ -51,7 +51,7 @@ fn plant() -> Garden {
     survey(disk.contents())
 }
 
-pub(super) fn name(text: &str) -> Name {
+pub(in crate::targets) fn name(text: &str) -> Name {
     Name::parse(text.as_bytes()).expect("a legal name")
 }
 

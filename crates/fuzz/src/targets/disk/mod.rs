@@ -6,9 +6,9 @@
 //! or an error, and none takes more memory than the disk can justify. A disk that the checker has
 //! repaired is one on which it finds nothing.
 
-mod garden;
+pub(super) mod garden;
 mod patch;
-mod walk;
+pub(super) mod walk;
 
 use ffs::OpenOptions;
 use ffs::check::{self, CheckOptions, Severity};

@@ -22,7 +22,7 @@ async fn answer<T, A>(sealed: Sealed<Answer<T, A>>) -> Option<T> {
 }
 
 /// Walks the tree, reads and changes everything, and stops.
-pub(super) async fn all(files: &impl FileSystem) {
+pub(in crate::targets) async fn all(files: &impl FileSystem) {
     let mut waiting = vec![files.root()];
     let mut seen = BTreeSet::new();
     while let Some(id) = waiting.pop().filter(|_| seen.len() < MOST) {

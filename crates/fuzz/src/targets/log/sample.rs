@@ -1,0 +1,115 @@
+//! The log that is damaged: whole, and of a volume that was cut while it was used.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::BlockDevice;
+use bytes::Bytes;
+use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::policy::log::LogOptions;
+use ffs::{OpenOptions, open_with_log};
+use journal::format::{AREA, UNIT};
+use journal::{Walker, find, peek};
+use namespace::Namespace;
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image};
+use vfs::{CreateHow, Credentials, FileSystem, SetAttributes, Stability};
+
+use crate::targets::disk::garden::name;
+
+/// Both disks, and what is where in the log.
+pub(super) struct Sample {
+    pub(super) home: Image,
+    pub(super) log: Image,
+    pub(super) geometry: Geometry,
+    pub(super) epoch: u64,
+    /// The byte at which each entry begins, how many bytes it has, and how many records.
+    pub(super) entries: Vec<(u64, u64, u64)>,
+}
+
+/// Gives a thread's sample to look at.
+pub(super) fn with<T>(look: impl FnOnce(&Sample) -> T) -> T {
+    thread_local! {
+        static SAMPLE: OnceCell<Sample> = const { OnceCell::new() };
+    }
+    SAMPLE.with(|sample| look(sample.get_or_init(make)))
+}
+
+fn make() -> Sample {
+    let executor = Executor::new(1);
+    let home = Disk::new(&executor, Image::zeroed(2 << 20));
+    let log = Disk::new(&executor, Image::zeroed(AREA + (2 << 20)));
+    let options = MkfsOptions {
+        block_size: 4096,
+        fragment_size: 512,
+        max_group_blocks: Some(200),
+        bytes_per_inode: Some(8192),
+        ..MkfsOptions::default()
+    };
+    let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+    let random = executor.runtime().random;
+    executor.block_on(mkfs(&*home, &options, &*random, now)).expect("the disk holds it");
+    executor.block_on(work(&executor, home.clone(), log.clone()));
+    executor.crash();
+    survey(home.contents(), log.contents())
+}
+
+/// A little of everything; none of it is brought home.
+async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
+    let never = Duration::from_secs(1 << 20);
+    let log_options = LogOptions { sync_interval: never, ..LogOptions::default() };
+    let options = OpenOptions { log: log_options, ..OpenOptions::default() };
+    let log: Rc<dyn BlockDevice> = log;
+    let opened = open_with_log(home, Some(log), executor.runtime(), &options, &mut |_| ()).await;
+    let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).engine);
+    let (who, root) = (Credentials::root(), files.root());
+    let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+    let made = files.mkdir(&who, root, &name("one"), attributes).await.open().await;
+    let one = made.expect("running").into_inner().result.expect("room").id;
+    for (index, size) in [0, 100, 5000, 30_000, 60_000, 200_000].into_iter().enumerate() {
+        let how = CreateHow::Guarded(SetAttributes::default());
+        let parent = [root, one][index % 2];
+        let text = name(&format!("file-{index}"));
+        let made = files.create(&who, parent, &text, how).await.open().await;
+        let id = made.expect("running").into_inner().result.expect("room").id;
+        for part in [1, 2] {
+            let data = vec![Bytes::from(vec![b'd'; size / part])];
+            let written = files.write(&who, id, 0, data, Stability::FileSync).await.open().await;
+            written.expect("running").into_inner().result.expect("room");
+        }
+    }
+    for (parent, text) in [(root, "file-0"), (one, "file-1"), (one, "file-5")] {
+        let removed = files.remove(&who, parent, &name(text)).await.open().await;
+        removed.expect("running").into_inner().result.expect("it is there");
+    }
+    let made = files.mkdir(&who, root, &name("two"), attributes).await.open().await;
+    made.expect("running").into_inner().result.expect("room");
+    let removed = files.rmdir(&who, root, &name("two")).await.open().await;
+    removed.expect("running").into_inner().result.expect("it is empty");
+}
+
+/// Finds out where everything is.
+fn survey(home: Image, log: Image) -> Sample {
+    let mut superblock = vec![0; SUPERBLOCK_ROOM as usize];
+    home.read(SUPERBLOCK_ADDRESS, &mut superblock);
+    let geometry = Geometry::parse_any_order(&mut superblock).expect("our own disk");
+    let executor = Executor::new(1);
+    let disk = Disk::new(&executor, log.clone());
+    let (epoch, entries) = executor.block_on(async {
+        let slot = peek(&*disk).await.expect("readable").expect("our own log");
+        let epoch = slot.epoch.get();
+        let live = find(&*disk, epoch).await.expect("whole").expect("of its own epoch");
+        let mut walker = Walker::new(&*disk, live.slot, live.head);
+        let mut entries = Vec::new();
+        while let Some(entry) = walker.next().await.expect("readable") {
+            let header = &entry.header;
+            let at = AREA + entry.recno() * UNIT % live.slot.capacity.get();
+            entries.push((at, header.size.get().into(), header.records.get().into()));
+        }
+        (epoch, entries)
+    });
+    assert!(entries.len() > 20, "{} entries", entries.len());
+    Sample { home, log, geometry, epoch, entries }
+}
