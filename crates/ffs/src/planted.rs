@@ -125,6 +125,8 @@ bugs! {
     NoZeros,
     /// What was staged while a batch was written is answered with it.
     EagerReceipts,
+    /// A flush counts for payload that was written while it was under way.
+    LateCover,
     /// A buffer keeps its deltas when its block is given back.
     KeptDeltas,
     /// A flush that fails counts as one that succeeds.

@@ -4,6 +4,7 @@
 mod common;
 
 use common::cutting::{cuts, sizes};
+use common::together::large_writes_side_by_side;
 use common::tree::run::{Setting, record};
 use ffs::mkfs::MkfsOptions;
 use sim::Honesty;
@@ -43,4 +44,11 @@ fn a_tree_survives_in_fragments() {
 #[test]
 fn a_tree_survives_in_default_blocks() {
     cut_at_random(13, &setting(MkfsOptions::default(), 64));
+}
+
+#[test]
+fn large_writes_side_by_side_show_nothing_but_their_data() {
+    for seed in 21..24 {
+        large_writes_side_by_side(seed).unwrap_or_else(|wrong| panic!("run {seed}: {wrong}"));
+    }
 }

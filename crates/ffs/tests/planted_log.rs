@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::cutting::sizes;
 use common::reuse::{landing_over_new_data, replay_over_new_data};
+use common::together::large_writes_side_by_side;
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
 use sim::Honesty;
@@ -109,10 +110,13 @@ fn broken_rules_of_bookkeeping_are_found() {
 }
 
 #[test]
-fn broken_rules_about_freed_blocks_are_found() {
+fn broken_rules_that_need_a_scenario_are_found() {
     type Scenario = fn() -> Result<(), String>;
-    let scenarios: [(Bug, Scenario); 2] =
-        [(Bug::NoFreeingRevokes, replay_over_new_data), (Bug::LateLandings, landing_over_new_data)];
+    let scenarios: [(Bug, Scenario); 3] = [
+        (Bug::NoFreeingRevokes, replay_over_new_data),
+        (Bug::LateLandings, landing_over_new_data),
+        (Bug::LateCover, || (1..=6).try_for_each(large_writes_side_by_side)),
+    ];
     for (bug, scenario) in scenarios {
         assert_eq!(scenario(), Ok(()), "without {bug:?}");
         Planted::Policy(bug).plant();

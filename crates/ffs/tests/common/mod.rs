@@ -5,6 +5,7 @@
 pub(crate) mod cutting;
 pub(crate) mod fill;
 pub(crate) mod reuse;
+pub(crate) mod together;
 pub(crate) mod tree;
 pub(crate) mod volume;
 
