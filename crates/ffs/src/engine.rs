@@ -221,7 +221,7 @@ impl Ffs {
             return Ok(node);
         }
         let geometry = self.geometry();
-        if !geometry.is_inode(ino) {
+        if self.orphans.borrow().contains_key(&ino) || !geometry.is_inode(ino) {
             return Err(FsError::Stale);
         }
         // Behind the initialised inodes the table holds anything; those bytes are not looked at.
@@ -352,7 +352,12 @@ impl Ffs {
             update.discards.drain(..).for_each(|node| self.discard_pages(&node));
         }
         self.note_chain(update.chain);
-        let ended = self.change_lives(&mut update, sequence);
+        let mut ended = self.change_lives(&mut update, sequence);
+        for (node, permit) in update.orphans.drain(..) {
+            self.retire(&node, sequence);
+            ended.push(node.ino);
+            self.free_orphan(node, permit);
+        }
         self.policy.stage(sequence, staged);
         if !update.freed.is_empty() || !ended.is_empty() {
             let freed = take(&mut update.freed);
@@ -384,13 +389,19 @@ impl Ffs {
             if begins {
                 self.adopt(&node);
             } else {
-                node.die();
-                self.nodes.borrow_mut().remove(&node.ino);
-                self.gone.borrow_mut().insert(node.ino, sequence);
+                self.retire(&node, sequence);
                 ended.push(node.ino);
             }
         }
         ended
+    }
+
+    /// A file has lost its last name: whoever has a handle of it is told so, even if it takes a
+    /// while until everything of it is free.
+    pub(crate) fn retire(&self, node: &Node, sequence: Sequence) {
+        node.die();
+        self.nodes.borrow_mut().remove(&node.ino);
+        self.gone.borrow_mut().insert(node.ino, sequence);
     }
 
     /// Queues what becomes free with `leaving.sequence`.

@@ -250,6 +250,7 @@ impl Ffs {
             self.note_chain(Some(ChainLink::Begins(chain)));
             let permit = self.chains.acquire(1).await;
             let Some(size) = chain.size else {
+                self.retire(&node, Sequence(0));
                 self.free_orphan(node, permit);
                 continue;
             };

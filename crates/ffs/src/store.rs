@@ -152,11 +152,8 @@ impl Store for Ffs {
         Ffs::reserve(self, update).await
     }
 
-    fn commit(&self, mut update: Ready) -> Sequence {
-        let orphans = update.take_orphans();
-        let sequence = Ffs::commit(self, update);
-        orphans.into_iter().for_each(|(node, permit)| self.free_orphan(node, permit));
-        sequence
+    fn commit(&self, update: Ready) -> Sequence {
+        Ffs::commit(self, update)
     }
 
     async fn wait_for_space(&self) -> bool {

@@ -102,7 +102,8 @@ pub struct Update {
     pub(crate) index_changes: Vec<(Rc<Node>, IndexChange)>,
     /// Files that begin (true) or end (false) with this Update.
     pub(crate) lives: Vec<(Rc<Node>, bool)>,
-    /// Large files that lose their last name: freed in steps afterwards.
+    /// Large files that lose their last name, each with its place among the chains: freed in steps
+    /// afterwards.
     pub(crate) orphans: Vec<(Rc<Node>, Permit)>,
     /// Files that end with UNSTABLE data: it ends with them.
     pub(crate) discards: Vec<Rc<Node>>,
@@ -140,13 +141,6 @@ pub struct Ready {
     pub(crate) update: Update,
     /// Bytes of log that were set aside.
     pub(crate) room: u64,
-}
-
-impl Ready {
-    /// Large files that lose their last name with it, each with its place among the chains.
-    pub(crate) fn take_orphans(&mut self) -> Vec<(Rc<Node>, Permit)> {
-        std::mem::take(&mut self.update.orphans)
-    }
 }
 
 /// Which space an Update may take.

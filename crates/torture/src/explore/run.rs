@@ -191,7 +191,7 @@ impl Client {
             let again = self.send(&call.record, None);
             let expected = self.model.apply(&act);
             if expected.is_ok() {
-                for look in self.looks_at(&act) {
+                for look in self.looks_at(&act, &seen) {
                     self.verbs += 1;
                     // It goes on by itself, and its mark tells when it was answered.
                     drop(self.send_until_done(&look, Some(acknowledged(index))).await);
@@ -299,8 +299,9 @@ impl Client {
         running
     }
 
-    /// Calls whose replies show what an operation has done, once it has.
-    fn looks_at(&self, act: &Act) -> Vec<Bytes> {
+    /// Calls whose replies show what an operation has done, once it has, and nothing of what others
+    /// did before, when everything was as in `before`.
+    fn looks_at(&self, act: &Act, before: &Model) -> Vec<Bytes> {
         let directory = &self.handles[&act.subject];
         let name = |handle: &nfs_fh3, name: &str| self.server.record(&calls::lookup(handle, name));
         let attributes = |handle: &nfs_fh3| self.server.record(&calls::getattr(handle));
@@ -309,7 +310,8 @@ impl Client {
         match act.op {
             Op::Create(..) | Op::Mkdir(_) | Op::Symlink(..) => vec![name(directory, last)],
             Op::Rmdir(_) | Op::Remove(_) => {
-                let gone = self.handles.iter().filter(|(node, _)| self.model.is_gone(**node));
+                let is_gone = |node: usize| self.model.is_gone(node) && !before.is_gone(node);
+                let gone = self.handles.iter().filter(|(node, _)| is_gone(**node));
                 let stale = gone.map(|(_, handle)| attributes(handle));
                 stale.chain([name(directory, last)]).collect()
             }
