@@ -1,5 +1,5 @@
-//! `duramen info`: what a volume is and how it is, from its superblock and its log. It may be served
-//! meanwhile: then what is on the disk is told, which may be some seconds old.
+//! `duramen info`: what a volume is and how it is, from its superblock and its log. It may be
+//! served meanwhile: then what is on the disk is told, which may be some seconds old.
 
 mod log;
 

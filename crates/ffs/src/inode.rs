@@ -4,9 +4,9 @@
 //! image; UNSTABLE writes stand beside it until their data has landed, because what the disk says
 //! about a file must never be ahead of its data.
 //!
-//! States: *live* while it has a name; *dead* from the moment at which an Update that takes the last
-//! one was applied, though it may take further Updates until everything of it is free. Whoever waited for its lock must look
-//! again.
+//! States: *live* while it has a name; *dead* from the moment at which an Update that takes the
+//! last one was applied, though it may take further Updates until everything of it is free. Whoever
+//! waited for its lock must look again.
 //!
 //! Invariants:
 //! 1. One Node for an inode number at a time.
