@@ -43,8 +43,11 @@ fn a_check_replays_first_and_finds_nothing() {
     let volume = folder.path("data");
     killed(&volume);
     let before = [fs::read(volume.join("disk.img")), fs::read(volume.join("log.img"))];
-    let looked = on("fsck", &volume, &[]).good();
-    assert!(looked.contains("not stopped cleanly") && !looked.contains("repairable"), "{looked}");
+    let looked = on("fsck", &volume, &[]);
+    assert_eq!(looked.code, 0, "{}", looked.output);
+    assert!(looked.errors.contains("log entries were replayed first"), "{}", looked.errors);
+    assert!(looked.output.contains("not stopped cleanly"), "{}", looked.output);
+    assert!(!looked.output.contains("repairable"), "{}", looked.output);
     let after = [fs::read(volume.join("disk.img")), fs::read(volume.join("log.img"))];
     assert!(before.map(Result::ok) == after.map(Result::ok), "a look changes nothing");
     on("fsck", &volume, &["--repair"]);
