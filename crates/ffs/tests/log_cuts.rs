@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::cutting::{cuts, sizes};
+use common::cutting::sizes;
 use common::together::large_writes_side_by_side;
-use common::tree::run::{Setting, record};
+use common::tree::run::{Setting, cut_at_random};
 use ffs::mkfs::MkfsOptions;
 use sim::Honesty;
 
@@ -15,20 +15,6 @@ const LOG: u64 = (64 << 10) * 17;
 fn setting(options: MkfsOptions, megabytes: u64) -> Setting {
     let honesty = Honesty::Honest;
     Setting { options, size: megabytes << 20, steps: 40, honesty, log: LOG }
-}
-
-/// Further runs: so many, from seeds of their own, with `DURAMEN_RUNS`.
-fn runs() -> u64 {
-    std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
-}
-
-fn cut_at_random(seed: u64, setting: &Setting) {
-    for seed in (seed..).step_by(1000).take(runs() as usize) {
-        let run = record(seed, setting);
-        if let Some(wrong) = run.first_wrong(seed, cuts(25), true) {
-            panic!("run {seed}: {wrong}");
-        }
-    }
 }
 
 #[test]

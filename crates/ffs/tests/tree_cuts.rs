@@ -10,27 +10,13 @@
 
 mod common;
 
-use common::cutting::{cuts, random_cuts, sizes};
-use common::tree::run::{Setting, record};
+use common::cutting::{random_cuts, sizes};
+use common::tree::run::{Setting, cut_at_random, record};
 use ffs::mkfs::MkfsOptions;
 use sim::Honesty;
 
 fn setting(options: MkfsOptions, megabytes: u64) -> Setting {
     Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest, log: 0 }
-}
-
-/// Further runs: so many, from seeds of their own, with `DURAMEN_RUNS`.
-fn runs() -> u64 {
-    std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
-}
-
-fn cut_at_random(seed: u64, setting: &Setting) {
-    for seed in (seed..).step_by(1000).take(runs() as usize) {
-        let run = record(seed, setting);
-        if let Some(wrong) = run.first_wrong(seed, cuts(25), true) {
-            panic!("run {seed}: {wrong}");
-        }
-    }
 }
 
 #[test]

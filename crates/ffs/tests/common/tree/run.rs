@@ -14,7 +14,7 @@ use super::gardener::Gardener;
 use super::model::{Kind, Model, Place, Thing};
 use crate::common::Seeded;
 use crate::common::cutting::{
-    Cut, Pair, acknowledged, acknowledgement, after_cut, judge, random_cuts,
+    Cut, Pair, acknowledged, acknowledgement, after_cut, cuts, judge, random_cuts,
 };
 use crate::common::volume::{Volume, try_open_pair};
 
@@ -51,6 +51,18 @@ pub(crate) struct Setting {
     pub(crate) honesty: Honesty,
     /// Bytes of log; 0 is policy `sync`.
     pub(crate) log: u64,
+}
+
+/// Records runs, cuts each at random, and judges what comes back. `DURAMEN_RUNS` says how many,
+/// each from a seed of its own, and `DURAMEN_CUTS` how often each is cut.
+pub(crate) fn cut_at_random(seed: u64, setting: &Setting) {
+    let runs = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    for seed in (seed..).step_by(1000).take(runs) {
+        let run = record(seed, setting);
+        if let Some(wrong) = run.first_wrong(seed, cuts(25), true) {
+            panic!("run {seed}: {wrong}");
+        }
+    }
 }
 
 /// Records a run on a disk with a volatile cache, whose writes take their time and overtake each
