@@ -19,7 +19,7 @@ fn is_found(bug: Bug, first: u64) {
         honesty: Honesty::Honest,
         log: 0,
     };
-    for seed in first..first + 20 {
+    for seed in first..first + 100 {
         plant(Some(bug));
         let run = record(seed, &setting);
         plant(None);

@@ -6,7 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::cutting::sizes;
 use common::reuse::{landing_over_new_data, replay_over_new_data};
-use common::together::large_writes_side_by_side;
+use common::together::{
+    large_file_that_goes, large_write_over_a_small_one, large_writes_side_by_side,
+};
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
 use sim::Honesty;
@@ -69,14 +71,12 @@ fn is_found(planted: Planted, runs: u64) -> bool {
 fn broken_rules_of_the_policy_are_found() {
     let bugs = [
         Bug::UnloggedBits,
-        Bug::NoRevokes,
         Bug::EarlyEntries,
         Bug::EarlyHolds,
         Bug::UnloggedHome,
         Bug::ReplayBackwards,
         Bug::EarlyEpoch,
         Bug::EagerHead,
-        Bug::ForgottenChains,
         Bug::StaleRows,
         Bug::EarlyReuse,
     ];
@@ -112,7 +112,9 @@ fn broken_rules_of_bookkeeping_are_found() {
 #[test]
 fn broken_rules_that_need_a_scenario_are_found() {
     type Scenario = fn() -> Result<(), String>;
-    let scenarios: [(Bug, Scenario); 3] = [
+    let scenarios: [(Bug, Scenario); 5] = [
+        (Bug::ForgottenChains, || (1..=6).try_for_each(large_file_that_goes)),
+        (Bug::NoRevokes, || (1..=6).try_for_each(large_write_over_a_small_one)),
         (Bug::NoFreeingRevokes, replay_over_new_data),
         (Bug::LateLandings, landing_over_new_data),
         (Bug::LateCover, || (1..=6).try_for_each(large_writes_side_by_side)),

@@ -150,6 +150,12 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         "ForgottenChains",
         "LateLandings",
         "StaleRows",
+        "LeftRows",
+        "FlippedInodeBits",
+        "NoZeros",
+        "EagerReceipts",
+        "KeptDeltas",
+        "LateCover",
     ];
     for bug in all() {
         let name = bug.to_string();

@@ -11,7 +11,7 @@ use vfs::{FileSystem, Stability};
 
 use super::Seeded;
 use super::cutting::{Pair, acknowledged, acknowledgement, after_cut, random_cuts, sizes};
-use super::volume::try_open_pair;
+use super::volume::{Volume, try_open_pair};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const WRITERS: usize = 12;
@@ -75,4 +75,66 @@ pub(crate) fn large_writes_side_by_side(seed: u64) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// A small write, which rides in its entry, and a large one over it, which does not; then the power
+/// goes, and nothing is left that was not durable. Says what the file holds that it may not.
+pub(crate) fn large_write_over_a_small_one(seed: u64) -> Result<(), String> {
+    let executor = Executor::new(seed);
+    let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(4 << 20)) };
+    let disks = images.map(|image| Disk::new(&executor, image.clone()));
+    let left = executor.block_on(async {
+        let volume = fresh(&executor, &disks).await;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        for data in [vec![0xaa; 8 << 10], vec![0xbb; LARGE]] {
+            volume.write(id, 0, data, Stability::FileSync).await.expect("there is room");
+        }
+        disks.map(|disk| disk.platter().durable_image())
+    });
+    let (executor, disks) = after_cut(seed, left);
+    executor.block_on(async {
+        let opened = try_open_pair(executor.runtime(), &disks).await;
+        let volume = opened.map_err(|error| error.to_string())?.0;
+        let id =
+            volume.lookup(volume.files.root(), "file").await.map_err(|error| error.to_string());
+        let data = volume.read(id?).await.map_err(|error| error.to_string())?;
+        match data == vec![0xbb; LARGE] {
+            true => Ok(()),
+            false => Err("the file holds what was overwritten".to_owned()),
+        }
+    })
+}
+
+/// A file that is freed in steps loses its name, and the power goes with the answer. Says what is
+/// not free when it has been brought back.
+pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
+    let executor = Executor::new(seed);
+    let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(4 << 20)) };
+    let disks = images.map(|image| Disk::new(&executor, image.clone()));
+    let (left, before) = executor.block_on(async {
+        let volume = fresh(&executor, &disks).await;
+        let (root, before) = (volume.files.root(), volume.space().await);
+        let id = volume.create(root, "file").await.expect("new");
+        volume.write(id, 0, vec![1; 6 << 20], Stability::FileSync).await.expect("there is room");
+        volume.remove(root, "file").await.expect("it is there");
+        (disks.map(|disk| disk.platter().durable_image()), before)
+    });
+    let (executor, disks) = after_cut(seed, left);
+    executor.block_on(async {
+        let opened = try_open_pair(executor.runtime(), &disks).await;
+        let volume = opened.map_err(|error| error.to_string())?.0;
+        volume.settle().await;
+        let after = volume.space().await;
+        match (after.free_bytes, after.free_files) == (before.free_bytes, before.free_files) {
+            true => Ok(()),
+            false => Err(format!("{after:?} is not {before:?}")),
+        }
+    })
+}
+
+/// A new volume with a log.
+async fn fresh(executor: &Executor, disks: &Pair<Rc<Disk>>) -> Volume {
+    mkfs(&*disks.home, &sizes(4096, 512), &Seeded::new(7), NOW).await.expect("it fits");
+    let opened = try_open_pair(executor.runtime(), disks).await;
+    opened.unwrap_or_else(|error| panic!("{error}")).0
 }
