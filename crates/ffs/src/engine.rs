@@ -84,7 +84,6 @@ pub(crate) struct Parts {
     pub home: Rc<Home>,
     pub allocator: Rc<Allocator>,
     pub policy: Rc<dyn Policy>,
-    pub ledger: Rc<dyn Ledger>,
     pub runtime: Runtime,
     pub read_only: bool,
     pub dirty_limit: u64,
@@ -101,8 +100,8 @@ impl Ffs {
         Rc::new_cyclic(|this| Self {
             home: parts.home,
             allocator: parts.allocator,
+            ledger: Rc::new(parts.policy.horizon().clone()),
             policy: parts.policy,
-            ledger: parts.ledger,
             runtime: parts.runtime,
             read_only: parts.read_only,
             superblock: RefCell::new(Some(parts.superblock)),

@@ -26,7 +26,7 @@ use block::{BlockDevice, Durability};
 use futures::FutureExt;
 use journal::{Journal, Live};
 use runtime::{Runtime, Timestamp};
-use vfs::{FileKind, FsError, Ino, Ledger, ObjectId};
+use vfs::{FileKind, FsError, Ino, ObjectId};
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
@@ -295,15 +295,9 @@ pub async fn open_with_log(
     let allocator = Allocator::new(home.clone(), &rows);
     let root = root(&home).await?;
     let nonce = runtime.random.next_u64();
-    let (policy, ledger): (Rc<dyn Policy>, Rc<dyn Ledger>) = match log {
-        Some(log) => {
-            let policy = begin_log(log, nonce, &back, &home, &rows, &runtime, options.log).await?;
-            (policy.clone(), policy)
-        }
-        None => {
-            let policy = Sync::new(home.clone(), runtime.clone());
-            (policy.clone(), policy)
-        }
+    let policy: Rc<dyn Policy> = match log {
+        Some(log) => begin_log(log, nonce, &back, &home, &rows, &runtime, options.log).await?,
+        None => Sync::new(home.clone(), runtime.clone()),
     };
     if !read_only {
         if back.replayed.is_some() {
@@ -315,7 +309,6 @@ pub async fn open_with_log(
     let engine = Ffs::new(Parts {
         home,
         allocator,
-        ledger,
         policy,
         runtime,
         read_only,

@@ -11,6 +11,7 @@
 //! the items of an Update with their intents, already applied to the buffers, in the order in which
 //! the Updates were staged.
 
+pub mod horizon;
 pub mod log;
 pub mod sync;
 
@@ -18,10 +19,11 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
-use vfs::{Ledger, Lost, Sequence};
+use vfs::{Lost, Sequence};
 
 use crate::buffer::{Buffer, Extent};
 use crate::update::{ChainLink, Intent, Item, Update};
+use horizon::Horizon;
 
 /// What the policy keeps of an item.
 pub struct Staged {
@@ -46,7 +48,10 @@ pub struct StagedUpdate {
 }
 
 /// A way to make Updates durable in an order that survives a crash.
-pub trait Policy: Ledger {
+pub trait Policy {
+    /// How far it has come.
+    fn horizon(&self) -> &Horizon;
+
     /// The sequence that the next Update will get.
     fn next_sequence(&self) -> Sequence;
 
@@ -61,7 +66,9 @@ pub trait Policy: Ledger {
     fn stage(&self, sequence: Sequence, update: StagedUpdate);
 
     /// Everything up to this sequence is durable.
-    fn durable_through(&self) -> Sequence;
+    fn durable_through(&self) -> Sequence {
+        self.horizon().through()
+    }
 
     /// Whether no Update becomes durable before those that were staged before it.
     fn keeps_order(&self) -> bool;
@@ -71,7 +78,9 @@ pub trait Policy: Ledger {
     fn let_go(&self, address: u64) -> LocalBoxFuture<'static, ()>;
 
     /// Whether a write failed: nothing becomes durable any more.
-    fn has_stopped(&self) -> bool;
+    fn has_stopped(&self) -> bool {
+        self.horizon().has_stopped()
+    }
 
     /// Waits until all that is staged is home, writing what was changed without a delta too.
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;

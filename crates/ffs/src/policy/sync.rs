@@ -36,9 +36,9 @@ use std::rc::Rc;
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use runtime::Runtime;
-use runtime::sync::Signal;
 use vfs::{Ledger, Lost, Sequence};
 
+use super::horizon::Horizon;
 use super::{Policy, StagedUpdate, is_constructive};
 use crate::buffer::{Buffer, Delta};
 use crate::home::Home;
@@ -75,16 +75,14 @@ impl Flight {
 pub struct Sync {
     home: Rc<Home>,
     next: Cell<u64>,
-    durable: Cell<u64>,
+    horizon: Horizon,
     /// Updates in flight by sequence.
     flights: RefCell<BTreeMap<u64, Flight>>,
     /// Buffers with deltas, by address.
     pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
-    stopped: Cell<bool>,
     running: Cell<bool>,
     /// Somebody wants what was changed without a delta written too.
     sweep: Cell<bool>,
-    progress: Signal,
     runtime: Runtime,
     this: std::rc::Weak<Sync>,
 }
@@ -98,13 +96,11 @@ impl Sync {
         Rc::new_cyclic(|this| Self {
             home,
             next: Cell::new(1),
-            durable: Cell::new(0),
+            horizon: Horizon::default(),
             flights: RefCell::default(),
             pending: RefCell::default(),
-            stopped: Cell::new(false),
             running: Cell::new(false),
             sweep: Cell::new(false),
-            progress: Signal::new(),
             runtime,
             this: this.clone(),
         })
@@ -124,10 +120,9 @@ impl Sync {
 
     /// Rounds until nothing is in flight.
     async fn run(self: Rc<Self>) {
-        while self.has_work() && !self.stopped.get() {
+        while self.has_work() && !self.horizon.has_failed() {
             if self.round().await.is_err() {
-                self.stopped.set(true); // invariant 5
-                self.progress.notify();
+                self.horizon.fail(); // invariant 5
             }
         }
         self.running.set(false);
@@ -171,7 +166,7 @@ impl Sync {
         self.advance(&written, covered);
         if sweep && self.home.dirty_buffers().is_empty() {
             self.sweep.set(false);
-            self.progress.notify();
+            self.horizon.wake();
         }
         Ok(())
     }
@@ -213,8 +208,7 @@ impl Sync {
         let first_open = flights.keys().next().copied().unwrap_or(self.next.get());
         drop(flights);
         self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
-        self.durable.set(first_open - 1); // invariant 4
-        self.progress.notify();
+        self.horizon.advance(first_open - 1); // invariant 4
     }
 
     fn rank_of(intent: Intent) -> Option<u8> {
@@ -256,6 +250,10 @@ fn planted_rank(intent: Intent) -> Option<u8> {
 }
 
 impl Policy for Sync {
+    fn horizon(&self) -> &Horizon {
+        &self.horizon
+    }
+
     fn next_sequence(&self) -> Sequence {
         Sequence(self.next.get())
     }
@@ -303,20 +301,12 @@ impl Policy for Sync {
         self.kick();
     }
 
-    fn durable_through(&self) -> Sequence {
-        Sequence(self.durable.get())
-    }
-
     fn keeps_order(&self) -> bool {
         false
     }
 
     fn let_go(&self, _address: u64) -> LocalBoxFuture<'static, ()> {
         std::future::ready(()).boxed_local() // it was all written, or it would not be durable
-    }
-
-    fn has_stopped(&self) -> bool {
-        self.stopped.get() && !is_planted(Bug::ServingOn)
     }
 
     fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
@@ -329,37 +319,15 @@ impl Policy for Sync {
             let last = Sequence(this.next.get() - 1);
             this.sweep.set(true);
             this.kick();
-            while this.sweep.get() && !this.stopped.get() {
-                this.progress.wait().await;
+            while this.sweep.get() && !this.horizon.has_failed() {
+                this.horizon.moved().await;
             }
-            this.durable(last).await
+            this.horizon.durable(last).await
         }
         .boxed_local()
     }
 
     fn name(&self) -> &'static str {
         Self::NAME
-    }
-}
-
-impl Ledger for Sync {
-    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
-        let this = self.this();
-        async move {
-            loop {
-                if this.is_durable(sequence)? {
-                    return Ok(());
-                }
-                this.progress.wait().await;
-            }
-        }
-        .boxed_local()
-    }
-
-    fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost> {
-        if self.stopped.get() && !is_planted(Bug::ServingOn) {
-            return Err(Lost);
-        }
-        Ok(self.durable.get() >= sequence.0)
     }
 }

@@ -33,24 +33,27 @@ impl Log {
         }
     }
 
+    /// Whether somebody waits for the sync.
+    fn is_asked(&self) -> bool {
+        self.wanting.get() || self.wanted.get() > self.ended.get()
+    }
+
     fn has_work(&self) -> bool {
-        let is_asked = self.wanting.get() || self.wanted.get() > self.ended.get();
-        is_asked || !self.flights.borrow().is_empty()
+        self.is_asked() || !self.flights.borrow().is_empty()
     }
 
     fn is_urgent(&self) -> bool {
         let most = self.options.sync_bytes.min(self.journal.capacity() / 4);
-        let is_asked = self.wanting.get() || self.wanted.get() > self.ended.get();
-        is_asked || self.live_bytes() > most
+        self.is_asked() || self.live_bytes() > most
     }
 
     async fn sync_on(&self) {
-        while self.has_work() && !self.stopped.get() {
+        while self.has_work() && !self.horizon.has_failed() {
             if !self.is_urgent() {
                 let rest = self.runtime.clock.sleep(self.options.sync_interval);
                 select(rest, self.urge.wait()).await;
             }
-            if !self.stopped.get() && self.round().await.is_err() {
+            if !self.horizon.has_failed() && self.round().await.is_err() {
                 self.stop(); // invariant 9
             }
         }
@@ -60,9 +63,9 @@ impl Log {
     async fn round(&self) -> Result<(), IoError> {
         let number = self.begun.get() + 1;
         self.begun.set(number);
-        let durable = self.durable.get();
+        let durable = self.horizon.through();
         let holds = |delta: &Delta| {
-            delta.sequence.0 <= durable || is_planted(Bug::UnloggedHome) // invariant 1
+            delta.sequence <= durable || is_planted(Bug::UnloggedHome) // invariant 1
         };
         let mut buffers = self.pending.borrow().clone();
         if self.wanted.get() >= number {
@@ -164,7 +167,7 @@ impl Log {
             self.pending.borrow_mut().remove(&address);
         }
         while self.landing.borrow().contains(&address) && !is_planted(Bug::LateLandings) {
-            if self.stopped.get() {
+            if self.horizon.has_failed() {
                 return;
             }
             self.landed.wait().await;
@@ -174,11 +177,11 @@ impl Log {
     /// Waits until everything that was staged before is home, and what was changed without a delta
     /// too.
     pub(super) async fn settle_all(&self) -> Result<(), Lost> {
-        self.durable(Sequence(self.next.get() - 1)).await?;
+        self.horizon.durable(Sequence(self.next.get() - 1)).await?;
         let target = self.begun.get() + 1;
         self.wanted.set(self.wanted.get().max(target));
         loop {
-            if self.stopped.get() {
+            if self.horizon.has_failed() {
                 return Err(Lost);
             }
             if self.ended.get() >= target {
@@ -186,7 +189,6 @@ impl Log {
             }
             let landed = self.landed.wait();
             self.kick_sync();
-            self.urge.notify();
             landed.await;
         }
     }

@@ -60,14 +60,13 @@ use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
 use vfs::{Ledger, Lost, Sequence};
 
+use super::horizon::Horizon;
 use super::{Policy, StagedUpdate};
 use crate::buffer::Buffer;
 use crate::home::Home;
 use crate::layout::Summary;
 use crate::update::{Chain, ChainLink, Item, Update};
 use redo::{LARGEST_PAYLOAD, Redo, rides};
-
-pub use redo::LARGEST_PAYLOAD as LARGEST_LOGGED_PAYLOAD;
 
 /// How the log is kept small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +120,7 @@ pub struct Log {
     runtime: Runtime,
     options: LogOptions,
     next: Cell<u64>,
-    durable: Cell<u64>,
+    horizon: Horizon,
     flights: RefCell<BTreeMap<u64, Flight>>,
     waiting: RefCell<VecDeque<Waiting>>,
     /// Payload of Updates before this one is on stable storage.
@@ -149,9 +148,6 @@ pub struct Log {
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
-    stopped: Cell<bool>,
-    /// Something became durable, or the volume has stopped.
-    progress: Signal,
     /// A round of the sync has ended, room may have become free, or the volume has stopped.
     landed: Signal,
     /// The sync is to begin.
@@ -191,7 +187,7 @@ impl Log {
             runtime,
             options,
             next: Cell::new(1),
-            durable: Cell::new(0),
+            horizon: Horizon::default(),
             flights: RefCell::default(),
             waiting: RefCell::default(),
             flushed: Cell::new(1),
@@ -210,8 +206,6 @@ impl Log {
             begun: Cell::new(0),
             ended: Cell::new(0),
             wanted: Cell::new(0),
-            stopped: Cell::new(false),
-            progress: Signal::new(),
             landed: Signal::new(),
             urge: Signal::new(),
             this: this.clone(),
@@ -232,9 +226,8 @@ impl Log {
         self.repeat.set(!chains.is_empty());
         while self.repeat.get() || self.writing.get() {
             self.kick_writer();
-            let progress = self.progress.wait();
-            progress.await;
-            self.is_durable(Sequence(0))?;
+            self.horizon.moved().await;
+            self.horizon.is_durable(Sequence(0))?;
         }
         Ok(())
     }
@@ -255,8 +248,7 @@ impl Log {
 
     /// Invariant 9.
     fn stop(&self) {
-        self.stopped.set(true);
-        self.progress.notify();
+        self.horizon.fail();
         self.landed.notify();
         self.urge.notify();
     }
@@ -313,6 +305,10 @@ impl Log {
 }
 
 impl Policy for Log {
+    fn horizon(&self) -> &Horizon {
+        &self.horizon
+    }
+
     fn next_sequence(&self) -> Sequence {
         Sequence(self.next.get())
     }
@@ -355,10 +351,6 @@ impl Policy for Log {
         self.kick_writer();
     }
 
-    fn durable_through(&self) -> Sequence {
-        Sequence(self.durable.get())
-    }
-
     fn keeps_order(&self) -> bool {
         true
     }
@@ -366,10 +358,6 @@ impl Policy for Log {
     fn let_go(&self, address: u64) -> LocalBoxFuture<'static, ()> {
         let this = self.this();
         async move { this.release_block(address).await }.boxed_local()
-    }
-
-    fn has_stopped(&self) -> bool {
-        self.stopped.get()
     }
 
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
@@ -394,27 +382,5 @@ impl Policy for Log {
 
     fn log_statistics(&self) -> Option<LogStatistics> {
         Some(self.statistics())
-    }
-}
-
-impl Ledger for Log {
-    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
-        let this = self.this();
-        async move {
-            loop {
-                if this.is_durable(sequence)? {
-                    return Ok(());
-                }
-                this.progress.wait().await;
-            }
-        }
-        .boxed_local()
-    }
-
-    fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost> {
-        if self.stopped.get() {
-            return Err(Lost);
-        }
-        Ok(self.durable.get() >= sequence.0)
     }
 }

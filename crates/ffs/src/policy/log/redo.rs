@@ -20,7 +20,7 @@ use crate::update::{ChainLink, Update};
 
 /// The most payload that rides in an entry, in bytes: beyond, writing it twice costs more than the
 /// flush that it saves.
-pub const LARGEST_PAYLOAD: usize = 16 << 10;
+pub(super) const LARGEST_PAYLOAD: usize = 16 << 10;
 /// Shorter zeros are logged as they are.
 const SHORT: usize = LINE;
 /// Pointers are 8 bytes.

@@ -17,7 +17,7 @@ impl Log {
     pub(super) async fn set_aside(&self, room: u64) -> Result<u64, Lost> {
         let _turn = self.queue.acquire(1).await;
         loop {
-            if self.stopped.get() {
+            if self.horizon.has_failed() {
                 return Err(Lost);
             }
             if self.reserved.get() + room + KEPT_BACK <= self.journal.room() {
@@ -27,7 +27,6 @@ impl Log {
             let landed = self.landed.wait();
             self.wanting.set(true);
             self.kick_sync();
-            self.urge.notify();
             landed.await;
         }
     }

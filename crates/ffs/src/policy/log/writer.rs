@@ -23,7 +23,8 @@ impl Log {
 
     /// Batches until nothing waits.
     async fn write_on(&self) {
-        while !self.stopped.get() && (self.repeat.get() || !self.waiting.borrow().is_empty()) {
+        while !self.horizon.has_failed() && (self.repeat.get() || !self.waiting.borrow().is_empty())
+        {
             if self.write_batch().await.is_err() {
                 self.stop();
             }
@@ -49,14 +50,13 @@ impl Log {
         let (recnos, written) = self.journal.place(batch, head);
         self.note_places(&sequences, &recnos);
         written.await?;
-        let mut last = sequences.into_iter().max().unwrap_or(0).max(self.durable.get());
+        let mut last = sequences.into_iter().max().unwrap_or(0).max(self.horizon.through().0);
         if is_planted(Bug::EagerReceipts) {
             last = self.next.get() - 1;
         }
-        self.durable.set(last); // the commit point
+        self.horizon.advance(last); // the commit point
         self.forget_chains(last);
         self.forget_logged();
-        self.progress.notify();
         self.landed.notify(); // a later head may be durable now
         self.kick_sync();
         Ok(())

@@ -1,0 +1,82 @@
+//! How far a volume is durable, and who waits for it to come further: the same for every policy.
+//!
+//! Invariants:
+//! 1. It never goes back.
+//! 2. After a failure it goes no further, and nobody who waits is left waiting.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use runtime::sync::{Signal, SignalWait};
+use vfs::{Ledger, Lost, Sequence};
+
+use crate::planted::{Bug, is_planted};
+
+/// See the module's prose. A clone is the same horizon.
+#[derive(Clone, Default)]
+pub struct Horizon(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    through: Cell<u64>,
+    failed: Cell<bool>,
+    moved: Signal,
+}
+
+impl Horizon {
+    /// Every Update up to this one is durable.
+    pub fn through(&self) -> Sequence {
+        Sequence(self.0.through.get())
+    }
+
+    /// Whether a write or flush has failed, so that nothing becomes durable any more.
+    pub fn has_failed(&self) -> bool {
+        self.0.failed.get()
+    }
+
+    /// The same, for whoever asks the volume for something.
+    pub fn has_stopped(&self) -> bool {
+        self.has_failed() && !is_planted(Bug::ServingOn)
+    }
+
+    /// The commit point of a policy: everything up to `sequence` is durable.
+    pub(super) fn advance(&self, sequence: u64) {
+        self.0.through.set(sequence);
+        self.wake();
+    }
+
+    /// Something has failed.
+    pub(super) fn fail(&self) {
+        self.0.failed.set(true);
+        self.wake();
+    }
+
+    /// Wakes everybody who waits here, to look again.
+    pub(super) fn wake(&self) {
+        self.0.moved.notify();
+    }
+
+    /// Waits for the next of these.
+    pub(super) fn moved(&self) -> SignalWait<'_> {
+        self.0.moved.wait()
+    }
+}
+
+impl Ledger for Horizon {
+    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.clone();
+        async move {
+            while !this.is_durable(sequence)? {
+                this.moved().await;
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
+    fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost> {
+        if self.has_stopped() { Err(Lost) } else { Ok(self.through() >= sequence) }
+    }
+}
