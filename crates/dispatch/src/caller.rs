@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use vfs::{Credentials, FsError, ObjectId};
+use vfs::{Author, CallKey, Credentials, FsError, ObjectId};
 
 use crate::refused::Refused;
 use crate::volume::Served;
@@ -14,6 +14,8 @@ pub(crate) struct Caller {
     pub(crate) client: IpAddr,
     /// Who he says he is; `None` without credentials.
     pub(crate) claim: Option<Credentials>,
+    /// His call, if it is to be remembered with what it changes.
+    pub(crate) call: Option<Rc<CallKey>>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) exports: Rc<Exports>,
 }
@@ -22,11 +24,16 @@ pub(crate) struct Caller {
 pub(crate) struct Target {
     pub(crate) volume: Rc<Served>,
     pub(crate) id: ObjectId,
-    pub(crate) who: Credentials,
+    pub(crate) who: Author,
     pub(crate) writable: bool,
 }
 
 impl Caller {
+    /// The same, with a call that is to be remembered.
+    pub(crate) fn calling(self, call: Option<Rc<CallKey>>) -> Self {
+        Self { call, ..self }
+    }
+
     /// What a handle names.
     ///
     /// Bytes that no server of ours made are NFS3ERR_BADHANDLE. A good handle of a volume that is
@@ -67,7 +74,7 @@ impl Caller {
         Some(Target {
             volume: volume.clone(),
             id,
-            who: rule.credentials(self.claim.clone()),
+            who: Author { who: rule.credentials(self.claim.clone()), call: self.call.clone() },
             writable: rule.writable,
         })
     }

@@ -19,22 +19,19 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use crc_fast::{CrcAlgorithm, Digest};
 use nfs::nfs3::{self, Arguments, Procedure};
 use nfs::record::Record;
 use nfs::rpc::{AuthStatus, Call, CallError, Credential, Refusal};
 use nfs::{mount, rpc};
 use runtime::Runtime;
 use runtime::sync::{Permit, Semaphore};
-use vfs::Credentials;
+use vfs::{Credentials, Lost};
 
 use crate::caller::Caller;
 use crate::mount::Mounts;
 use crate::nfs3::convert;
 use crate::planted::{Bug, is_planted};
-use crate::{
-    Begin, Counters, Exports, Key, Limits, Reply, ReplyCache, Session, Volumes, Window, reply_cache,
-};
+use crate::{Begin, Counters, Exports, Key, Limits, Reply, ReplyCache, Session, Volumes, Window};
 
 /// AUTH_SHORT: a short-hand that we never gave out.
 const AUTH_SHORT: u32 = 2;
@@ -77,6 +74,32 @@ impl Dispatcher {
         })
     }
 
+    /// Takes over what the volumes remember of calls that were answered before the start. To be
+    /// called once, before the first call: until then a repetition would be executed again.
+    ///
+    /// # Errors
+    /// [`Lost`] when a volume has stopped.
+    pub async fn restore(&self) -> Result<(), Lost> {
+        let now = self.runtime.clock.wall();
+        let mut all = Vec::new();
+        for volume in self.volumes.iter() {
+            let remembered = volume.file_system.take_remembered().open().await?;
+            all.extend(remembered.each().map(|remembered| (volume, remembered)));
+        }
+        all.sort_by_key(|(_, remembered)| remembered.at);
+        for (volume, remembered) in all {
+            let (age, name) = (now.since(remembered.at), Rc::clone(&remembered.answered.key));
+            let Some(key) = Key::named(&name) else { continue };
+            let Some(procedure) = Procedure::from_number(key.procedure) else { continue };
+            let done = remembered.map(|remembered| remembered.answered.done);
+            let Some(reply) = crate::nfs3::again(key.xid, volume, procedure, done) else {
+                continue;
+            };
+            self.replies.restore(name, key, reply.segments().to_vec(), reply.length(), age);
+        }
+        Ok(())
+    }
+
     /// The volumes.
     pub fn volumes(&self) -> &Volumes {
         &self.volumes
@@ -114,7 +137,7 @@ impl Dispatcher {
 
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {
         let (volumes, exports) = (self.volumes.clone(), self.exports.borrow().clone());
-        Caller { client, claim, volumes, exports }
+        Caller { client, claim, call: None, volumes, exports }
     }
 }
 
@@ -157,7 +180,7 @@ impl Execution {
             Arguments::decode(procedure, call.arguments).map_err(|_| Refusal::GarbageArguments)?;
         let caller = self.dispatcher.caller(self.client, claim);
         if is_remembered(procedure) {
-            return Ok(self.once(call, &caller, arguments).await);
+            return Ok(self.once(call, procedure, caller, arguments).await);
         }
         Ok(Some(crate::nfs3::execute(call.xid, &caller, arguments).await))
     }
@@ -167,21 +190,25 @@ impl Execution {
     async fn once(
         &self,
         call: &Call<'_>,
-        caller: &Caller,
+        procedure: Procedure,
+        caller: Caller,
         arguments: Arguments<'_>,
     ) -> Option<Reply> {
-        let mut key = key(self.client, call);
+        let mut key = Key::of(self.client, call);
         key.checksum ^= self.planted_key;
         match self.dispatcher.replies.begin(key) {
-            Begin::Execute(slot) => {
-                let reply = crate::nfs3::execute(call.xid, caller, arguments).await;
+            Begin::Execute(mut slot) => {
+                // A WRITE that is executed once more writes the same once more.
+                let is_kept = procedure != Procedure::Write;
+                let caller = caller.calling(is_kept.then(|| slot.name()));
+                let reply = crate::nfs3::execute(call.xid, &caller, arguments).await;
                 if !(is_planted(Bug::ForgottenRefusals) && reply.is_refusal()) {
                     slot.answer(reply.segments().to_vec(), reply.length());
                 }
                 Some(reply)
             }
             Begin::Wait(_) if is_planted(Bug::UnnotedRunning) => {
-                Some(crate::nfs3::execute(call.xid, caller, arguments).await)
+                Some(crate::nfs3::execute(call.xid, &caller, arguments).await)
             }
             Begin::Wait(repetition) => repetition.wait().await.map(Reply::new),
             Begin::Repeat(segments) => Some(Reply::new(segments)),
@@ -244,28 +271,4 @@ fn claim(credential: Credential<'_>, anybody: bool) -> Result<Option<Credentials
 
 fn mismatch(version: u32) -> Refusal {
     Refusal::ProgramMismatch { low: version, high: version }
-}
-
-fn key(client: IpAddr, call: &Call<'_>) -> Key {
-    let (head, payload) = call.arguments.remaining();
-    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-    if !is_planted(Bug::AnyArguments) {
-        digest.update(head);
-        digest.update(payload);
-    }
-    let caller = match call.credential {
-        Credential::Sys(user) => Some(reply_cache::Caller {
-            machine: user.machine_name.to_vec(),
-            uid: user.uid,
-            gid: user.gid,
-            groups: user.gids.as_slice().to_vec(),
-        }),
-        Credential::None | Credential::Other { .. } => None,
-    };
-    let (procedure, length) = (call.procedure, (head.len() + payload.len()) as u64);
-    let length = if is_planted(Bug::AnyArguments) { 0 } else { length };
-    if is_planted(Bug::XidAlone) {
-        return Key { client, caller, xid: call.xid, procedure: 0, length: 0, checksum: 0 };
-    }
-    Key { client, caller, xid: call.xid, procedure, length, checksum: digest.finalize() }
 }

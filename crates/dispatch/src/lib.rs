@@ -4,7 +4,8 @@
 //! - [`Session`]: the calls of one connection;
 //! - [`Dispatcher`]: the way of one call, from its record to its reply;
 //! - [`Exports`]: which client may use which volume, and as whom;
-//! - [`ReplyCache`]: a repeated call is answered again, not executed again;
+//! - [`ReplyCache`]: a repeated call is answered again, not executed again, even if the server was
+//!   started anew in between ([`Dispatcher::restore`]);
 //! - `nfs3`, `mount`: one function for each procedure of the two programs;
 //! - [`Handle`], [`Volumes`]: what a file handle names.
 //!
@@ -28,6 +29,7 @@ mod caller;
 mod dispatcher;
 mod exports;
 mod handle;
+mod key;
 mod limits;
 mod mount;
 mod nfs3;
@@ -48,4 +50,5 @@ pub use reply_cache::{Counters, ReplyCache, Window};
 pub use session::{Arriving, Session};
 pub use volume::{Fsid, Volume, Volumes, VolumesError};
 
-use reply_cache::{Begin, Key};
+use key::Key;
+use reply_cache::Begin;

@@ -9,8 +9,13 @@
 //! # The window
 //! An answer is remembered until it is older than [`Window::age`], or there are more answers or
 //! more bytes of them than the window allows, of this client or of all. The oldest go first. The
-//! bounds of one client keep it from pushing out the answers of the others. The cache is volatile:
-//! after a restart the window is empty.
+//! bounds of one client keep it from pushing out the answers of the others.
+//!
+//! The cache itself is volatile. But a call that must not be executed twice has a *name*
+//! ([`vfs::CallKey`]) under which the file system keeps its answer with what it changed, where it
+//! has a place for that. The cache holds the name for as long as it remembers the answer; to drop
+//! it is to forget the answer there too. After a restart the file system gives back what it kept
+//! ([`ReplyCache::restore`]), and the window goes on as it was.
 //!
 //! Invariants:
 //! 1. A call that runs is never evicted; one [`Slot`] exists for it, and answering or dropping
@@ -27,6 +32,13 @@ use std::time::Duration;
 
 use runtime::sync::Signal;
 use runtime::{Clock, Instant};
+use vfs::CallKey;
+
+pub use crate::key::Key;
+
+/// What remembering an answer takes beside its bytes, about, in bytes: here, and once more where it
+/// survives.
+const OVERHEAD: usize = 384;
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,54 +57,17 @@ pub struct Window {
 
 impl Default for Window {
     /// Ten minutes: longer than a client waits before it repeats itself, short enough that a
-    /// program which starts its call numbers anew is not mistaken for itself. 32,768 answers of a
+    /// program which starts its call numbers anew is not mistaken for itself. 8,192 answers of a
     /// client are many times the calls that a client has under way at once, which are all that it
     /// can ever repeat.
     fn default() -> Self {
         Self {
             age: Duration::from_secs(600),
-            calls: 131_072,
-            bytes: 64 << 20,
-            client_calls: 32_768,
+            calls: 65_536,
+            bytes: 96 << 20,
+            client_calls: 8_192,
             client_bytes: 16 << 20,
         }
-    }
-}
-
-/// Who calls, as he says himself. Not the AUTH_SYS stamp, which a client may renew.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Caller {
-    /// The client's name for itself.
-    pub machine: Vec<u8>,
-    /// User.
-    pub uid: u32,
-    /// Primary group.
-    pub gid: u32,
-    /// Further groups.
-    pub groups: Vec<u32>,
-}
-
-/// What makes two calls the same call. Never the port: it changes when the client reconnects.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    /// The client's address.
-    pub client: IpAddr,
-    /// Who calls; `None` without credentials.
-    pub caller: Option<Caller>,
-    /// The client's number of the call.
-    pub xid: u32,
-    /// The procedure.
-    pub procedure: u32,
-    /// Bytes of arguments.
-    pub length: u64,
-    /// CRC-64/NVME of the arguments. xids come round and start anew; arguments rarely agree too.
-    pub checksum: u64,
-}
-
-impl Key {
-    fn weight(&self) -> usize {
-        let named = |caller: &Caller| caller.machine.len() + caller.groups.len() * 4;
-        size_of::<Self>() + self.caller.as_ref().map_or(0, named)
     }
 }
 
@@ -107,6 +82,10 @@ pub struct Counters {
     pub misses: u64,
     /// Answers that were forgotten, by age or for want of room.
     pub evictions: u64,
+    /// Answers that were taken over from before the start.
+    pub restored: u64,
+    /// Repetitions of calls that were answered by one of these; they count as hits, too.
+    pub restored_hits: u64,
 }
 
 /// What to do with a call.
@@ -137,13 +116,32 @@ struct State<R> {
 
 enum Entry<R> {
     Running(Rc<Pending<R>>),
-    Answered { reply: R, weight: usize, at: Instant, place: u64 },
+    Answered(Answered<R>),
+}
+
+struct Answered<R> {
+    reply: R,
+    weight: usize,
+    /// It is remembered until then.
+    expires: Instant,
+    place: u64,
+    /// Whether it is from before the start.
+    is_restored: bool,
+    /// Holding it keeps the answer where it survives.
+    _name: Option<Rc<CallKey>>,
 }
 
 #[derive(Default)]
 struct Client {
     answered: VecDeque<u64>,
     bytes: usize,
+}
+
+/// Where an answer comes from, and how long it is remembered.
+struct Origin {
+    name: Option<Rc<CallKey>>,
+    expires: Instant,
+    is_restored: bool,
 }
 
 struct Pending<R> {
@@ -175,9 +173,12 @@ impl<R: Clone> ReplyCache<R> {
         self.forget_old();
         let mut state = self.state.borrow_mut();
         match state.entries.get(&key) {
-            Some(Entry::Answered { reply, .. }) => {
-                self.count(|counters| counters.hits += 1);
-                Begin::Repeat(reply.clone())
+            Some(Entry::Answered(answered)) => {
+                self.count(|counters| {
+                    counters.hits += 1;
+                    counters.restored_hits += u64::from(answered.is_restored);
+                });
+                Begin::Repeat(answered.reply.clone())
             }
             Some(Entry::Running(pending)) => {
                 self.count(|counters| counters.in_progress_hits += 1);
@@ -191,7 +192,13 @@ impl<R: Clone> ReplyCache<R> {
                     ended: Signal::new(),
                 });
                 state.entries.insert(key.clone(), Entry::Running(pending.clone()));
-                Begin::Execute(Slot { cache: self.clone(), key, pending, answered: false })
+                Begin::Execute(Slot {
+                    cache: self.clone(),
+                    key,
+                    pending,
+                    name: None,
+                    answered: false,
+                })
             }
         }
     }
@@ -221,9 +228,27 @@ impl<R: Clone> ReplyCache<R> {
         self.counters.set(counters);
     }
 
-    fn answered(&self, key: &Rc<Key>, reply: R, reply_bytes: usize) {
-        let weight = reply_bytes + key.weight();
-        let at = self.clock.now();
+    /// Takes over an answer of `bytes` bytes that was given so long ago, before the start: the
+    /// oldest first, and before any call.
+    pub fn restore(&self, name: Rc<CallKey>, key: Key, reply: R, bytes: usize, age: Duration) {
+        let Some(left) = self.window.age.checked_sub(age) else { return };
+        let key = Rc::new(key);
+        if self.state.borrow().entries.contains_key(&key) {
+            return;
+        }
+        self.count(|counters| counters.restored += 1);
+        let expires = self.clock.now().after(left);
+        self.remember(&key, reply, bytes, Origin { name: Some(name), expires, is_restored: true });
+    }
+
+    fn answered(&self, key: &Rc<Key>, name: Option<Rc<CallKey>>, reply: R, bytes: usize) {
+        let expires = self.clock.now().after(self.window.age);
+        self.remember(key, reply, bytes, Origin { name, expires, is_restored: false });
+    }
+
+    fn remember(&self, key: &Rc<Key>, reply: R, bytes: usize, origin: Origin) {
+        let Origin { name, expires, is_restored } = origin;
+        let weight = bytes + OVERHEAD + name.as_ref().map_or(0, |_| bytes + OVERHEAD);
         let mut state = self.state.borrow_mut();
         let place = state.next;
         state.next += 1;
@@ -232,7 +257,8 @@ impl<R: Clone> ReplyCache<R> {
         let client = state.clients.entry(key.client).or_default();
         client.answered.push_back(place);
         client.bytes += weight;
-        state.entries.insert(key.clone(), Entry::Answered { reply, weight, at, place });
+        let answered = Answered { reply, weight, expires, place, is_restored, _name: name };
+        state.entries.insert(key.clone(), Entry::Answered(answered));
         drop(state);
         self.make_room(key.client);
     }
@@ -262,8 +288,8 @@ impl<R: Clone> ReplyCache<R> {
         let mut state = self.state.borrow_mut();
         let mut evictions = 0;
         while let Some((&place, key)) = state.by_age.first_key_value()
-            && let Some(Entry::Answered { at, .. }) = state.entries.get(key)
-            && now.since(*at) > self.window.age
+            && let Some(Entry::Answered(answered)) = state.entries.get(key)
+            && now > answered.expires
         {
             state.forget(place);
             evictions += 1;
@@ -277,7 +303,7 @@ impl<R> State<R> {
     fn forget(&mut self, place: u64) {
         let key = self.by_age.remove(&place).expect("invariant 2: the call is in by_age");
         let entry = self.entries.remove(&key);
-        let Some(Entry::Answered { weight, place: noted, .. }) = entry else {
+        let Some(Entry::Answered(Answered { weight, place: noted, .. })) = entry else {
             panic!("invariant 1: only an answered call is forgotten")
         };
         assert_eq!(noted, place, "invariant 2: by_age and the entries agree");
@@ -297,15 +323,21 @@ pub struct Slot<R> {
     cache: Rc<ReplyCache<R>>,
     key: Rc<Key>,
     pending: Rc<Pending<R>>,
+    name: Option<Rc<CallKey>>,
     answered: bool,
 }
 
 impl<R: Clone> Slot<R> {
+    /// The name of the call, under which the file system is to keep its answer.
+    pub fn name(&mut self) -> Rc<CallKey> {
+        self.name.get_or_insert_with(|| Rc::new(self.key.name())).clone()
+    }
+
     /// Remembers the answer, of `bytes` bytes, and gives it to all who wait.
     pub fn answer(mut self, reply: R, bytes: usize) {
         self.answered = true;
         *self.pending.outcome.borrow_mut() = Outcome::Answered(reply.clone());
-        self.cache.answered(&self.key, reply, bytes);
+        self.cache.answered(&self.key, self.name.take(), reply, bytes);
         self.pending.ended.notify();
     }
 }

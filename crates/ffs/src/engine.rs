@@ -16,9 +16,10 @@ use std::mem::take;
 use std::rc::{Rc, Weak};
 
 use futures::FutureExt;
+use namespace::Witness;
 use runtime::Runtime;
 use runtime::sync::Semaphore;
-use vfs::{FsError, Ledger, ObjectId, Receipt, Sequence, Timestamp, Verifier};
+use vfs::{FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier};
 
 use crate::alloc::{Allocator, Freed};
 use crate::buffer::Role;
@@ -62,6 +63,8 @@ pub struct Ffs {
     leaving: RefCell<VecDeque<Leaving>>,
     /// Sequences of freed inodes (invariant 3).
     gone: RefCell<BTreeMap<u64, Sequence>>,
+    /// Answers that survived, until somebody takes them.
+    pub(crate) remembered: Cell<Vec<Remembered>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, Rc<Node>>>,
     /// Files with a chain that has not ended.
@@ -89,6 +92,7 @@ pub(crate) struct Parts {
     pub dirty_limit: u64,
     pub superblock: OpenSuperblock,
     pub root: ObjectId,
+    pub remembered: Vec<Remembered>,
 }
 
 impl Ffs {
@@ -115,6 +119,7 @@ impl Ffs {
             tick: Cell::new(0),
             leaving: RefCell::default(),
             gone: RefCell::default(),
+            remembered: Cell::new(parts.remembered),
             orphans: RefCell::default(),
             unfinished: RefCell::default(),
             chains: Semaphore::new(MOST_CHAINS),
@@ -297,10 +302,17 @@ impl Ffs {
         Ok(Ready { update, room })
     }
 
-    /// *Apply and stage*. Everything that readers see changes here, at once.
+    /// [`Ffs::commit_seen`], and nobody looks.
     pub(crate) fn commit(&self, ready: Ready) -> Sequence {
+        self.commit_seen(ready, &mut ())
+    }
+
+    /// *Apply and stage*. Everything that readers see changes here, at once.
+    pub(crate) fn commit_seen(&self, ready: Ready, witness: &mut dyn Witness) -> Sequence {
         let Ready { mut update, room } = ready;
+        witness.before();
         if update.is_empty() {
+            witness.after(Sequence(0)); // what changes nothing needs no memory
             return Sequence(0);
         }
         assert!(!self.read_only, "nothing is changed on a read-only volume");
@@ -329,11 +341,12 @@ impl Ffs {
             });
             staged.push(Staged { change, rank });
         }
-        let staged = StagedUpdate {
+        let mut staged = StagedUpdate {
             items: staged,
             payload: take(&mut update.payload),
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
             chain: update.chain,
+            answered: None,
             room,
         };
         update.promises.drain(..).for_each(crate::alloc::Promise::keep);
@@ -357,6 +370,7 @@ impl Ffs {
             ended.push(node.ino);
             self.free_orphan(node, permit);
         }
+        staged.answered = witness.after(sequence);
         self.policy.stage(sequence, staged);
         if !update.freed.is_empty() || !ended.is_empty() {
             let freed = take(&mut update.freed);

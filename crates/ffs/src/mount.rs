@@ -24,9 +24,10 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Durability};
 use futures::FutureExt;
-use journal::{Journal, Live};
+use journal::format::State;
+use journal::{Journal, Live, Walker};
 use runtime::{Runtime, Timestamp};
-use vfs::{FileKind, FsError, Ino, ObjectId};
+use vfs::{FileKind, FsError, Ino, ObjectId, Remembered};
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
@@ -41,7 +42,7 @@ use crate::mark::{self, Mark};
 use crate::policy::Policy;
 use crate::policy::log::{Log, LogOptions};
 use crate::policy::sync::Sync;
-use crate::replay::{ReplayError, Replayed, replay};
+use crate::replay::{ReplayError, Replayed, Rest, answers_at_rest, replay};
 use crate::update::Chain;
 
 /// How to open a volume.
@@ -315,6 +316,7 @@ pub async fn open_with_log(
         dirty_limit: options.cache_bytes as u64 / 2,
         superblock: open,
         root,
+        remembered: back.remembered,
     });
     engine.start_housekeeping();
     engine.finish_chains(back.chains).await?;
@@ -336,6 +338,7 @@ struct Back {
     live: Option<Live>,
     replayed: Option<Replayed>,
     chains: Vec<Chain>,
+    remembered: Vec<Remembered>,
 }
 
 impl Found {
@@ -372,7 +375,10 @@ impl Found {
         match Mark::of(self.superblock.superblock()) {
             Mark::Clean => {
                 self.check_clean()?;
-                Ok(Back::default())
+                match log {
+                    Some(log) => look_at_rest(log).await,
+                    None => Ok(Back::default()),
+                }
             }
             Mark::Foreign => Err(OpenError::UncleanForeign),
             Mark::Check => Err(OpenError::UnfinishedCheck),
@@ -409,8 +415,14 @@ impl Found {
         let nonce = mark::nonce(self.superblock.superblock()).unwrap_or_default();
         let live = journal::find(log, nonce).await.map_err(ReplayError::from)?;
         let live = live.ok_or(OpenError::LogForeign)?;
-        let (replayed, chains) = replay(device, &self.geometry, log, &live, now).await?;
-        Ok(Back { live: Some(live), replayed: Some(replayed), chains, ..Back::default() })
+        let outcome = replay(device, &self.geometry, log, &live, now).await?;
+        Ok(Back {
+            rebuilt: None,
+            live: Some(live),
+            replayed: Some(outcome.replayed),
+            chains: outcome.chains,
+            remembered: outcome.remembered,
+        })
     }
 }
 
@@ -455,6 +467,15 @@ pub async fn replay_log(
     Ok(back.replayed)
 }
 
+/// The log of a volume that was stopped cleanly: its changes are home, and it may keep answers.
+async fn look_at_rest(log: &dyn BlockDevice) -> Result<Back, OpenError> {
+    refuse_left(log).await?;
+    let Some(Rest { live, remembered }) = answers_at_rest(log).await? else {
+        return Ok(Back::default());
+    };
+    Ok(Back { live: Some(live), remembered, ..Back::default() })
+}
+
 /// Begins a new epoch of the log, behind what was live in it. Nothing of the old one may go before
 /// the volume bears the number of the new one.
 async fn begin_log(
@@ -472,19 +493,24 @@ async fn begin_log(
     let journal = Journal::begin(log, nonce, back.live.as_ref()).await;
     let journal = journal.map_err(ReplayError::from)?;
     let log = Log::new(home.clone(), journal, rows.to_vec(), runtime.clone(), options);
-    log.adopt(&back.chains).await.map_err(|_| FsError::Io)?;
+    log.adopt(&back.chains, &back.remembered).await.map_err(|_| FsError::Io)?;
     Ok(log)
 }
 
-/// Refuses a log that holds something, for a volume that does not bear its epoch.
+/// Refuses a log that holds changes, for a volume that does not bear its epoch. What holds none is
+/// the beginning of an epoch that the volume never came to bear.
 async fn refuse_left(log: &dyn BlockDevice) -> Result<(), OpenError> {
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
-    let Some(slot) = newest.filter(|slot| slot.closed.get() == 0) else { return Ok(()) };
+    let Some(slot) = newest.filter(|slot| slot.state() == State::Open) else { return Ok(()) };
     let live = journal::find(log, slot.epoch.get()).await.map_err(ReplayError::from)?;
-    match live {
-        Some(live) if live.bytes() > 0 => Err(OpenError::LogLeft),
-        _ => Ok(()),
+    let Some(live) = live else { return Ok(()) };
+    let mut walker = Walker::new(log, live.slot, live.head);
+    while let Some(entry) = walker.next().await.map_err(ReplayError::from)? {
+        if entry.header.sequence.get() != 0 {
+            return Err(OpenError::LogLeft);
+        }
     }
+    Ok(())
 }
 
 /// The counts of every group, from the summary area.

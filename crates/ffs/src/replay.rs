@@ -16,7 +16,8 @@
 //! inodes (two to a sector), directory chunks (a sector each), ranges of pointers, bits. What a
 //! group's header derives is derived. Sectors in which nothing was logged have not changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use block::{BlockDevice, Durability, IoError};
 use bytes::Bytes;
@@ -24,11 +25,13 @@ use futures::future::join_all;
 use journal::format::SEGMENT_UNITS;
 use journal::{Entry, JournalError, Live, Walker};
 use runtime::Timestamp;
+use vfs::{CallKey, Remembered};
 
 use crate::derive::bits;
 use crate::home::seal_group;
 use crate::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
 use crate::planted::{Bug, is_planted};
+use crate::policy::log::answer;
 use crate::policy::log::record::{Map, Record, read_records};
 use crate::update::Chain;
 
@@ -49,6 +52,8 @@ pub struct Replayed {
     pub search_reads: u64,
     /// Chains that were cut and have to be finished.
     pub chains: u64,
+    /// Answers that are remembered.
+    pub answers: u64,
 }
 
 /// Why a log cannot be replayed.
@@ -92,7 +97,7 @@ pub async fn replay(
     log: &dyn BlockDevice,
     live: &Live,
     now: Timestamp,
-) -> Result<(Replayed, Vec<Chain>), ReplayError> {
+) -> Result<Outcome, ReplayError> {
     let mut replay = Replay::new(device, geometry);
     replay.done.bytes = live.bytes();
     replay.done.search_reads = live.search_reads;
@@ -117,7 +122,67 @@ pub async fn replay(
     }
     let chains: Vec<Chain> = replay.chains.into_values().collect();
     replay.done.chains = chains.len() as u64;
-    Ok((replay.done, chains))
+    let remembered = replay.answers.in_order();
+    replay.done.answers = remembered.len() as u64;
+    Ok(Outcome { replayed: replay.done, chains, remembered })
+}
+
+/// What a replay comes to.
+#[derive(Default)]
+pub struct Outcome {
+    /// What was done.
+    pub replayed: Replayed,
+    /// Chains that were cut.
+    pub chains: Vec<Chain>,
+    /// Answers that have survived, oldest first.
+    pub remembered: Vec<Remembered>,
+}
+
+/// The answers in a log whose changes are all home.
+///
+/// # Errors
+/// [`ReplayError`].
+pub async fn answers_at_rest(log: &dyn BlockDevice) -> Result<Option<Rest>, ReplayError> {
+    let Some(live) = journal::at_rest(log).await? else { return Ok(None) };
+    let mut answers = Answers::default();
+    let mut walker = Walker::new(log, live.slot, live.head);
+    while let Some(entry) = walker.next().await? {
+        // What else it says is history, and what it says badly is nobody's concern.
+        let records = read_records(entry.header.records.get(), &entry.body).unwrap_or_default();
+        for record in records {
+            if let Record::Answer(data) = record
+                && let Some(remembered) = answer::read(&data)
+            {
+                answers.add(remembered);
+            }
+        }
+    }
+    Ok(Some(Rest { live, remembered: answers.in_order() }))
+}
+
+/// What a log keeps while its volume is not in use.
+pub struct Rest {
+    /// Where.
+    pub live: Live,
+    /// Answers, oldest first.
+    pub remembered: Vec<Remembered>,
+}
+
+/// Answers as they are found: the last one of a call is that which holds, and those that were
+/// written again are in their old order.
+#[derive(Default)]
+struct Answers(HashMap<Rc<CallKey>, Remembered>);
+
+impl Answers {
+    fn add(&mut self, remembered: Remembered) {
+        self.0.insert(remembered.answered.key.clone(), remembered);
+    }
+
+    fn in_order(self) -> Vec<Remembered> {
+        let mut all: Vec<Remembered> = self.0.into_values().collect();
+        all.sort_by(|one, other| (one.at, &one.answered.key).cmp(&(other.at, &other.answered.key)));
+        all
+    }
 }
 
 /// A change of a group's block.
@@ -133,6 +198,7 @@ struct Replay<'a> {
     /// Fragments of which older entries say nothing that holds: up to which recno.
     revoked: BTreeMap<u64, u64>,
     chains: BTreeMap<u64, Chain>,
+    answers: Answers,
     groups: BTreeMap<u64, Vec<GroupChange>>,
     /// What is to be written, by spans: where in the span, and what, in order.
     spans: BTreeMap<u64, Vec<(u64, Bytes)>>,
@@ -147,6 +213,7 @@ impl<'a> Replay<'a> {
             sector: u64::from(device.geometry().logical_sector_size),
             revoked: BTreeMap::new(),
             chains: BTreeMap::new(),
+            answers: Answers::default(),
             groups: BTreeMap::new(),
             spans: BTreeMap::new(),
             done: Replayed::default(),
@@ -156,7 +223,6 @@ impl<'a> Replay<'a> {
     /// The first walk.
     fn survey(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         let recno = entry.recno();
-        let impossible = ReplayError::Impossible { recno };
         self.done.entries += 1;
         for record in self.records(entry)? {
             self.done.records += 1;
@@ -173,13 +239,17 @@ impl<'a> Replay<'a> {
                     self.revoked.extend(run.map(|fragment| (fragment, recno)));
                 }
                 Record::ChainBegins(chain) if !self.geometry.is_inode(chain.ino) => {
-                    return Err(impossible);
+                    return Err(ReplayError::Impossible { recno });
                 }
                 Record::ChainBegins(chain) => {
                     self.chains.insert(chain.ino, chain);
                 }
                 Record::ChainEnds(ino) => {
                     self.chains.remove(&ino);
+                }
+                Record::Answer(data) => {
+                    let remembered = answer::read(&data);
+                    self.answers.add(remembered.ok_or(ReplayError::Impossible { recno })?);
                 }
                 _ => {}
             }
@@ -228,7 +298,7 @@ impl<'a> Replay<'a> {
                 *group < geometry.group_count
                     && end.is_some_and(|end| end <= size_of::<GroupHeader>() as u64)
             }
-            Record::ChainBegins(_) | Record::ChainEnds(_) => true,
+            Record::ChainBegins(_) | Record::ChainEnds(_) | Record::Answer(_) => true,
         }
     }
 
@@ -254,7 +324,10 @@ impl<'a> Replay<'a> {
                     let change = GroupChange::Bytes { offset, data };
                     self.groups.entry(group).or_default().push(change);
                 }
-                Record::Revoked { .. } | Record::ChainBegins(_) | Record::ChainEnds(_) => {}
+                Record::Revoked { .. }
+                | Record::ChainBegins(_)
+                | Record::ChainEnds(_)
+                | Record::Answer(_) => {}
             }
         }
         Ok(())

@@ -10,8 +10,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures::FutureExt;
+use namespace::Witness;
 use runtime::sync::Permit;
-use vfs::{FileKind, FsError, Sequence};
+use vfs::{Answered, FileKind, FsError, Sequence};
 
 use crate::data::zeros;
 use crate::engine::Ffs;
@@ -25,6 +26,23 @@ use crate::update::{Budget, Chain, ChainLink, Intent, Update};
 /// Blocks that one Update frees at most, about.
 const BLOCKS_PER_UPDATE: u64 = 1024;
 
+/// Who sees the first of several steps: what is asked for is certain to happen from then on, but
+/// the attributes of the file are not yet those that it is to have. The answer can do without.
+struct Beginning<'a>(&'a mut dyn Witness);
+
+impl Witness for Beginning<'_> {
+    fn before(&mut self) {
+        self.0.before();
+    }
+
+    fn after(&mut self, sequence: Sequence) -> Option<Answered> {
+        let mut answered = self.0.after(sequence)?;
+        answered.done.attributes = None;
+        answered.done.about = Default::default();
+        Some(answered)
+    }
+}
+
 /// Whether the pointers of an inode are pointers: a short symbolic link has its target there, a
 /// device its number.
 pub(crate) fn has_blocks(kind: FileKind, dinode: &Dinode) -> bool {
@@ -36,31 +54,31 @@ pub(crate) fn has_blocks(kind: FileKind, dinode: &Dinode) -> bool {
 }
 
 impl Ffs {
-    /// Makes a regular file `size` bytes long; `also` changes other attributes along with it. Under
-    /// the exclusive lock, with no dirty pages.
+    /// Makes a regular file `size` bytes long; `also` changes other attributes along with it, and
+    /// `witness` sees it. Under the exclusive lock, with no dirty pages.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`].
     pub(crate) async fn resize(
         &self,
         node: &Rc<Node>,
-        size: u64,
-        budget: Budget,
+        (size, budget): (u64, Budget),
         also: impl Fn(&mut Dinode),
+        witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
         if size >= node.dinode().size.get() {
-            self.lengthen(node, size, budget, also).await
+            self.lengthen(node, (size, budget), also, witness).await
         } else {
-            self.shorten(node, size, also).await
+            self.shorten(node, size, also, witness).await
         }
     }
 
     async fn lengthen(
         &self,
         node: &Rc<Node>,
-        size: u64,
-        budget: Budget,
+        (size, budget): (u64, Budget),
         also: impl Fn(&mut Dinode),
+        witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
         let mut set = BTreeMap::new();
         let blocks = block_count(self.geometry(), size);
@@ -78,7 +96,7 @@ impl Ffs {
             dinode.set_change_time(now);
             also(dinode);
         };
-        self.land(node, set, size, budget, stamp).await
+        self.land(node, set, (size, budget), stamp, witness).await
     }
 
     async fn shorten(
@@ -86,6 +104,7 @@ impl Ffs {
         node: &Rc<Node>,
         size: u64,
         also: impl Fn(&mut Dinode),
+        witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
         let keep = block_count(self.geometry(), size);
         let mut permit = None;
@@ -115,8 +134,13 @@ impl Ffs {
             } else if done && is_begun {
                 update.chain = Some(ChainLink::Ends(node.ino));
             }
+            let ready = self.reserve(update).await?;
+            let sequence = match (first, done) {
+                (_, true) => self.commit_seen(ready, witness),
+                (true, false) => self.commit_seen(ready, &mut Beginning(witness)),
+                (false, false) => self.commit(ready),
+            };
             first = false;
-            let sequence = self.commit(self.reserve(update).await?);
             if done {
                 drop(permit);
                 self.clear_tail(node, size, sequence).await?;
@@ -259,7 +283,7 @@ impl Ffs {
             let task = async move {
                 let _held = (alone, permit);
                 // A failure stops the volume, which tells everybody.
-                let _ = this.shorten(&node, size, |_| ()).await;
+                let _ = this.shorten(&node, size, |_| (), &mut ()).await;
             };
             self.runtime.tasks.spawn(task.boxed_local());
         }

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use namespace::{AttributeChange, Listed, NewFile, Object, Store};
+use namespace::{AttributeChange, Listed, NewFile, Object, Store, Witness};
 use runtime::sync::Lock;
 use vfs::{
     Attributes, Credentials, FileKind, FsError, FsInfo, FsStat, MAX_NAME, Name, ObjectId, PathConf,
-    Receipt, Sequence, Stability, Timestamp, Verifier,
+    Receipt, Remembered, Sealed, Sequence, Stability, Timestamp, Verifier,
 };
 use zerocopy::little_endian::{I16, U16, U32};
 
@@ -152,8 +152,8 @@ impl Store for Ffs {
         Ffs::reserve(self, update).await
     }
 
-    fn commit(&self, update: Ready) -> Sequence {
-        Ffs::commit(self, update)
+    fn commit(&self, update: Ready, witness: &mut dyn Witness) {
+        Ffs::commit_seen(self, update, witness);
     }
 
     async fn wait_for_space(&self) -> bool {
@@ -281,12 +281,13 @@ impl Store for Ffs {
         node: &Rc<Node>,
         size: u64,
         change: &AttributeChange,
+        witness: &mut dyn Witness,
     ) -> Result<(), FsError> {
         if !is_planted(Bug::KeepsPages) {
             self.land_range(node, 0, u64::MAX).await?;
         }
         let also = |dinode: &mut Dinode| apply(change, node.kind, dinode);
-        Ffs::resize(self, node, size, budget(who), also).await?;
+        Ffs::resize(self, node, (size, budget(who)), also, witness).await?;
         Ok(())
     }
 
@@ -342,6 +343,10 @@ impl Store for Ffs {
 
     fn pathconf(&self) -> PathConf {
         PathConf { link_max: MAX_LINKS, name_max: MAX_NAME as u32 }
+    }
+
+    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+        Sealed::new(self.remembered.take(), Ffs::receipt(self, Sequence(0)))
     }
 
     async fn shutdown(&self) -> Result<(), FsError> {

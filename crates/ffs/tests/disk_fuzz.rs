@@ -34,7 +34,7 @@ use ffs::check::{CheckError, CheckOptions, Severity, check};
 use ffs::{OpenOptions, open};
 use namespace::Namespace;
 use sim::Prng;
-use vfs::{Credentials, FileKind, FileSystem, ObjectId, Stability};
+use vfs::{Author, FileKind, FileSystem, ObjectId, Stability};
 
 /// An ordinary run makes so many cases, fewer without optimisation, and shows one repaired disk in
 /// so many around.
@@ -176,7 +176,7 @@ async fn write(world: &World, disk: Rc<MemoryDisk>) {
     if opened.read_only.is_some() {
         return;
     }
-    let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
+    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
     let root = volume.files.root();
     if let Ok(directory) = volume.mkdir(root, "fresh").await
         && let Ok(file) = volume.create(directory, "file").await

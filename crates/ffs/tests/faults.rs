@@ -17,7 +17,7 @@ use ffs::mkfs::MkfsOptions;
 use ffs::{OpenOptions, open};
 use namespace::Namespace;
 use vfs::{
-    Answer, CreateHow, Credentials, FileSystem, FsError, Lost, ObjectId, Sealed, SetAttributes,
+    Answer, Author, CreateHow, FileSystem, FsError, Lost, ObjectId, Sealed, SetAttributes,
     Stability,
 };
 
@@ -118,7 +118,7 @@ async fn failing(world: &World) -> (Rc<FailingDisk>, Volume) {
 async fn open_on(world: &World, device: Rc<dyn BlockDevice>) -> Volume {
     let opened = open(device, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
-    Volume { files: Namespace::new(engine), root: Credentials::root() }
+    Volume { files: Namespace::new(engine), root: Author::root() }
 }
 
 async fn lookup(volume: &Volume, text: &str) -> Result<Result<ObjectId, FsError>, Lost> {

@@ -13,7 +13,7 @@ use ffs::{OpenOptions, ReadOnlyReason, open};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use namespace::Namespace;
-use vfs::{Attributes, Credentials, FileKind, FileSystem, FsError, FsStat, ObjectId, Stability};
+use vfs::{Attributes, Author, FileKind, FileSystem, FsError, FsStat, ObjectId, Stability};
 
 fn disk_of(bytes: &[u8]) -> Rc<MemoryDisk> {
     let disk = MemoryDisk::new(bytes.len() as u64);
@@ -101,7 +101,7 @@ async fn open_to_write(world: &World, disk: &Rc<MemoryDisk>) -> (Volume, Option<
     let options = OpenOptions::default();
     let opened = open(disk.clone(), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
+    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
     (volume, opened.read_only)
 }
 

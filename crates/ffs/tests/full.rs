@@ -9,7 +9,7 @@ use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
-use vfs::{CreateHow, Credentials, FileSystem, FsError, ObjectId, SetAttributes, Stability};
+use vfs::{Author, CreateHow, FileSystem, FsError, ObjectId, SetAttributes, Stability};
 
 fn sizes(block_size: u64, fragment_size: u64) -> MkfsOptions {
     MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
@@ -95,12 +95,12 @@ fn users_leave_the_reserve_to_the_superuser() {
         let owner = vfs::SetAttributes { uid: Some(10), gid: Some(10), ..Default::default() };
         let sealed = volume.files.setattr(&volume.root, id, owner, None).await;
         sealed.open().await.expect("running").into_inner().result.expect("root may");
-        volume.root = Credentials { uid: 10, gid: 10, groups: Vec::new() };
+        volume.root = Author::from(vfs::Credentials { uid: 10, gid: 10, groups: Vec::new() });
         let mut at = 0;
         while volume.write(id, at, vec![7; 65_536], Stability::FileSync).await.is_ok() {
             at += 65_536;
         }
-        volume.root = Credentials::root();
+        volume.root = Author::root();
         let (free, _) = space(&volume).await;
         assert!(free > 6 * (6 << 20) / 100, "{free} bytes are kept of 8 percent");
         let id = volume.create(root, "roots").await.expect("room for root");

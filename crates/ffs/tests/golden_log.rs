@@ -32,7 +32,7 @@ use journal::Walker;
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng, Trace};
-use vfs::{Credentials, FileSystem, ObjectId, Stability};
+use vfs::{Author, FileSystem, ObjectId, Stability};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const HOME: u64 = 1 << 20;
@@ -116,7 +116,7 @@ async fn open(
     let options = OpenOptions { log: reuse::without_sync(), ..OpenOptions::default() };
     let opened = open_with_log(home, log, executor.runtime(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| error.to_string())?;
-    let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
+    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
     Ok((volume, opened.replayed))
 }
 
@@ -270,6 +270,7 @@ fn kind(record: &Record) -> &'static str {
         Record::Revoked { .. } => "revoked",
         Record::ChainBegins(_) => "chain begins",
         Record::ChainEnds(_) => "chain ends",
+        Record::Answer(_) => "answer",
     }
 }
 

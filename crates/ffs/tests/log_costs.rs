@@ -19,7 +19,7 @@ use ffs::{OpenOptions, open_with_log};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
-use vfs::{Credentials, FileSystem, Stability};
+use vfs::{Author, FileSystem, Stability};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -93,7 +93,7 @@ fn with_volume(name: &str, test: impl AsyncFnOnce(&Volume, &Cell<u64>)) {
         let options = OpenOptions::default();
         let opened = open_with_log(disk, Some(log), world.runtime(), &options, &mut |_| ()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
-        let volume = Volume { files: Namespace::new(engine), root: Credentials::root() };
+        let volume = Volume { files: Namespace::new(engine), root: Author::root() };
         volume.create(volume.files.root(), "first").await.expect("new");
         test(&volume, &barriers).await;
         volume.files.shutdown().await.expect("a clean stop");

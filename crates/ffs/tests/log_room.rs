@@ -17,7 +17,7 @@ use futures::future::join_all;
 use namespace::Namespace;
 use runtime::{Clock, Timestamp};
 use sim::{Disk, Executor, Image, Options, presets};
-use vfs::{Credentials, FileSystem, Stability};
+use vfs::{Author, FileSystem, Stability};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const CLIENTS: u32 = 32;
@@ -33,7 +33,7 @@ async fn opened(executor: &Executor, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Ffs>
     let opened = open_with_log(home, Some(log), runtime, &options, &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
     let files = Namespace::new(engine.clone());
-    (Volume { files, root: Credentials::root() }, engine)
+    (Volume { files, root: Author::root() }, engine)
 }
 
 /// The longest that an operation took.

@@ -19,7 +19,7 @@ use ffs::{OpenOptions, open_with_log};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
-use vfs::{Credentials, FileSystem};
+use vfs::{Author, FileSystem};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const AT_ONCE: u64 = 32;
@@ -51,7 +51,7 @@ async fn opened(world: &World, files: &[Scratch; 2]) -> (Volume, Option<Replayed
     let options = OpenOptions::default();
     let opened = open_with_log(home, Some(log), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    (Volume { files: Namespace::new(opened.engine), root: Credentials::root() }, opened.replayed)
+    (Volume { files: Namespace::new(opened.engine), root: Author::root() }, opened.replayed)
 }
 
 /// Makes files under load and leaves without a word; then comes back, in so many milliseconds.

@@ -21,7 +21,7 @@ pub const SMALLEST: u64 = AREA + 16 * SEGMENT;
 /// No recno is as large: places in bytes, and sums of a few of them, are still numbers.
 const RECNO_END: u64 = 1 << 52;
 /// The version that this crate writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const SLOT_MAGIC: [u8; 16] = *b"duramen log\0\0\0\0\0";
 const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"Entr");
@@ -33,6 +33,18 @@ pub struct Circle {
     pub capacity: u64,
     /// The recno of the first entry.
     pub start: u64,
+}
+
+/// What has become of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// What stands in the circle may be needed.
+    Open = 0,
+    /// The volume was stopped cleanly: no change in the circle is needed. What else is there, from
+    /// the curhead on, still holds.
+    AtRest = 1,
+    /// Nothing in the circle holds any more.
+    GivenUp = 2,
 }
 
 /// One of the two places that say which epoch the log is in.
@@ -56,8 +68,8 @@ pub struct Slot {
     pub start: U64,
     /// A recno that was the head.
     pub curhead: U64,
-    /// 1 when the volume was stopped cleanly: nothing in the circle is needed.
-    pub closed: U32,
+    /// See [`State`].
+    state: U32,
     reserved: U32,
 }
 
@@ -65,7 +77,7 @@ const _: () = assert!(size_of::<Slot>() == 72);
 
 impl Slot {
     /// A slot, sealed.
-    pub fn new(epoch: u64, number: u64, circle: Circle, curhead: u64, closed: bool) -> Self {
+    pub fn new(epoch: u64, number: u64, circle: Circle, curhead: u64, state: State) -> Self {
         let mut slot = Self::new_zeroed();
         slot.magic = SLOT_MAGIC;
         slot.version.set(VERSION);
@@ -74,9 +86,18 @@ impl Slot {
         slot.capacity.set(circle.capacity);
         slot.start.set(circle.start);
         slot.curhead.set(curhead);
-        slot.closed.set(closed.into());
+        slot.state.set(state as u32);
         slot.checksum.set(slot.sum());
         slot
+    }
+
+    /// What has become of the epoch.
+    pub fn state(&self) -> State {
+        match self.state.get() {
+            0 => State::Open,
+            1 => State::AtRest,
+            _ => State::GivenUp,
+        }
     }
 
     fn sum(&self) -> u32 {

@@ -20,10 +20,12 @@ use block::{BlockDevice, IoError};
 use bytes::Bytes;
 
 use crate::format::{
-    AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, UNIT, VERSION,
+    AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, State, UNIT, VERSION,
 };
 use crate::planted::{Bug, is_planted};
 
+/// Versions that can be read: the first had no answers, and gave up what was at rest.
+const KNOWN: std::ops::RangeInclusive<u32> = 1..=VERSION;
 /// So many segments behind the end of the chain are looked through for entries that should follow,
 /// and so many before the hint for one that is whole. A batch is smaller.
 const NEIGHBOURS: u64 = 4;
@@ -98,7 +100,7 @@ pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2],
     let mut found = [None, None];
     for (slot, offset) in found.iter_mut().zip(SLOTS) {
         let bytes = read(device, offset, sector(device)).await?;
-        if let Some(version) = Slot::version_of(&bytes).filter(|&version| version != VERSION) {
+        if let Some(version) = Slot::version_of(&bytes).filter(|version| !KNOWN.contains(version)) {
             return Err(JournalError::Version(version));
         }
         *slot = Slot::read(&bytes);
@@ -132,7 +134,7 @@ pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, 
     if needed > device.geometry().size {
         return Err(JournalError::TooSmall { size: device.geometry().size, smallest: needed });
     }
-    if slot.closed.get() == 1 {
+    if slot.state() != State::Open {
         let live = Live { slot, head: curhead, tail: curhead, search_reads: 0 };
         return Ok(Some(live));
     }
@@ -156,6 +158,27 @@ pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, 
         return Err(JournalError::Damaged { end: tail, beyond: beyond.recno.get() });
     }
     Ok(Some(Live { slot, head: head.min(tail), tail, search_reads }))
+}
+
+/// What the log keeps of the last epoch that was closed, beside changes, which are all home; none if
+/// no epoch was closed, or the last was given up.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn at_rest(device: &dyn BlockDevice) -> Result<Option<Live>, JournalError> {
+    crate::writer::capacity_of(device.geometry().size)?;
+    let found = slots(device).await?;
+    let closed = found.into_iter().flatten().filter(|slot| slot.state() != State::Open);
+    let newest = closed.max_by_key(|slot| slot.number.get());
+    let Some(slot) = newest.filter(|slot| slot.state() == State::AtRest) else { return Ok(None) };
+    let needed = slot.capacity.get() + AREA;
+    if needed > device.geometry().size {
+        return Err(JournalError::TooSmall { size: device.geometry().size, smallest: needed });
+    }
+    let head = slot.curhead.get();
+    let mut walker = Walker::new(device, slot, head);
+    while walker.next().await?.is_some() {}
+    Ok(Some(Live { slot, head, tail: walker.at, search_reads: 0 }))
 }
 
 struct Search<'a> {

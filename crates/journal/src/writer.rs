@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 
 use crate::format::{
     AREA, Circle, Fields, HEADER_SIZE, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot,
-    UNIT, write_entry,
+    State, UNIT, write_entry,
 };
 use crate::planted::{Bug, is_planted};
 use crate::reader::{JournalError, Live, slots};
@@ -69,13 +69,13 @@ pub struct Journal {
     counters: RefCell<Counters>,
 }
 
-/// Says of an epoch that nothing in the log is needed any more: for whoever has brought all of it
-/// home without beginning another.
+/// Says of an epoch that no change in the log is needed any more: for whoever has brought all of
+/// them home without beginning another.
 ///
 /// # Errors
 /// [`JournalError`].
 pub async fn close(device: &dyn BlockDevice, live: &Live) -> Result<(), JournalError> {
-    put_closed(device, live.slot, live.tail).await
+    put_closed(device, live.slot, live.head, State::AtRest).await
 }
 
 /// Gives up whatever the log holds.
@@ -87,19 +87,24 @@ pub async fn forget(device: &dyn BlockDevice) -> Result<(), JournalError> {
     let found = slots(device).await?;
     let newest = found.into_iter().flatten().max_by_key(|slot| slot.number.get());
     match newest {
-        Some(slot) => put_closed(device, slot, slot.curhead.get()).await,
+        Some(slot) => put_closed(device, slot, slot.curhead.get(), State::GivenUp).await,
         None => Ok(()),
     }
 }
 
 /// Writes a slot that closes the epoch of `slot`, into the place of the other one.
-async fn put_closed(device: &dyn BlockDevice, slot: Slot, head: u64) -> Result<(), JournalError> {
+async fn put_closed(
+    device: &dyn BlockDevice,
+    slot: Slot,
+    head: u64,
+    state: State,
+) -> Result<(), JournalError> {
     let old = slots(device).await?;
     let numbers = old.iter().flatten().map(|slot| slot.number.get());
     let number = numbers.max().unwrap_or(0) + 1;
     let is_first = old[0].is_some_and(|first| first == slot);
     let circle = Circle { capacity: slot.capacity.get(), start: slot.start.get() };
-    let closed = Slot::new(slot.epoch.get(), number, circle, head, true);
+    let closed = Slot::new(slot.epoch.get(), number, circle, head, state);
     let image = slot_image(device, &closed);
     device.write(SLOTS[usize::from(is_first)], vec![image], Durability::Through).await?;
     Ok(device.flush().await?)
@@ -143,6 +148,9 @@ impl Journal {
         kept: Option<&Live>,
     ) -> Result<Self, JournalError> {
         let size = device.geometry().size;
+        // What is at rest stays, too, but is no reason to leave a circle smaller than it could be.
+        let fills = |live: &Live| capacity_of(size) == Ok(live.slot.capacity.get());
+        let kept = kept.filter(|live| live.slot.state() == State::Open || fills(live));
         let capacity = kept.map_or(capacity_of(size)?, |live| live.slot.capacity.get());
         if AREA + capacity > size {
             return Err(JournalError::TooSmall { size, smallest: AREA + capacity });
@@ -179,7 +187,7 @@ impl Journal {
             writing: Rc::default(),
             counters: RefCell::default(),
         };
-        journal.write_slot(start, false).await?;
+        journal.write_slot(start, State::Open).await?;
         Ok(journal)
     }
 
@@ -339,22 +347,23 @@ impl Journal {
         if is_planted(Bug::EarlyOverwrite) {
             self.durable_head.set(head);
         }
-        self.write_slot(head, false).await?;
+        self.write_slot(head, State::Open).await?;
         self.durable_head.set(self.durable_head.get().max(head));
         Ok(())
     }
 
-    /// Says that nothing in the log is needed any more.
+    /// Says that no change in the log is needed any more. What else it has stays there, from the
+    /// entry at `head` on: see [`crate::at_rest`].
     ///
     /// # Errors
     /// As the device.
-    pub async fn close(&self) -> Result<(), IoError> {
-        self.write_slot(self.tail.get(), true).await?;
+    pub async fn close(&self, head: u64) -> Result<(), IoError> {
+        self.write_slot(head, State::AtRest).await?;
         self.device.flush().await?;
         self.device.close().await
     }
 
-    async fn write_slot(&self, head: u64, closed: bool) -> Result<(), IoError> {
+    async fn write_slot(&self, head: u64, state: State) -> Result<(), IoError> {
         let (next, number) = (self.next_slot.get(), self.slot_number.get() + 1);
         if !is_planted(Bug::OneSlot) {
             self.next_slot.set(1 - next); // invariant 5
@@ -362,7 +371,7 @@ impl Journal {
         self.slot_number.set(number);
         self.counters.borrow_mut().slots += 1;
         let circle = Circle { capacity: self.capacity * UNIT, start: self.start };
-        let slot = Slot::new(self.epoch, number, circle, head, closed);
+        let slot = Slot::new(self.epoch, number, circle, head, state);
         let image = slot_image(&*self.device, &slot);
         self.device.write(SLOTS[next], vec![image], Durability::Through).await
     }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{EPOCH, Placed, World, draft};
-use journal::format::{AREA, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SMALLEST, UNIT};
-use journal::{Draft, Journal, JournalError, close, find, forget, peek};
+use journal::format::{AREA, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SMALLEST, State, UNIT, VERSION};
+use journal::{Draft, Journal, JournalError, at_rest, close, find, forget, peek};
 use sim::{Image, Options, Prng};
 
 #[test]
@@ -143,7 +143,7 @@ fn a_disk_with_large_sectors_holds_a_log() {
     let journal = world.begin(EPOCH);
     let needed = fill(&world, &journal, 9, 2, 10);
     assert_eq!(world.entries(EPOCH).1, needed);
-    world.run(journal.close()).expect("healthy");
+    world.run(journal.close(journal.tail())).expect("healthy");
 }
 
 #[test]
@@ -197,18 +197,34 @@ fn a_log_of_another_epoch_is_none() {
 }
 
 #[test]
-fn what_is_closed_or_forgotten_holds_nothing() {
+fn what_is_closed_keeps_what_is_at_rest_and_what_is_given_up_nothing() {
     let world = World::smallest();
     let journal = world.begin(EPOCH);
-    world.place(&journal, vec![draft(1, 10_000)], Some(0));
-    let (by_other, given_up) = (world.again(), world.again());
+    let first = world.place(&journal, vec![draft(1, 10_000)], Some(0));
+    let head = journal.tail();
+    let second = world.place(&journal, vec![draft(0, 10_000)], Some(0));
+    let (by_other, given_up, emptied) = (world.again(), world.again(), world.again());
     let live = by_other.entries(EPOCH).0;
     by_other.run(close(&*by_other.disk, &live)).expect("healthy");
     given_up.run(forget(&*given_up.disk)).expect("healthy");
-    world.run(journal.close()).expect("healthy");
-    for world in [world.again(), by_other, given_up] {
-        assert_eq!(world.entries(EPOCH).0.bytes(), 0);
-        assert_eq!(world.run(peek(&*world.disk)).expect("fine").expect("one").closed.get(), 1);
+    let tail = journal.tail();
+    emptied.run(emptied.begin(EPOCH + 1).close(0)).expect("healthy");
+    world.run(journal.close(head)).expect("healthy");
+    for (world, kept) in [
+        (world.again(), Some(second.clone())),
+        (by_other, Some([first, second].concat())),
+        (given_up, None),
+        (emptied.again(), Some(Vec::new())),
+    ] {
+        let slot = world.run(peek(&*world.disk)).expect("fine").expect("one");
+        assert_ne!(slot.state(), State::Open);
+        let live = world.run(find(&*world.disk, slot.epoch.get())).expect("fine").expect("one");
+        assert_eq!(live.bytes(), 0, "no change is needed");
+        let rest = world.run(at_rest(&*world.disk)).expect("fine");
+        assert_eq!(rest.is_some(), kept.is_some());
+        let Some((rest, kept)) = rest.zip(kept) else { continue };
+        assert_eq!(world.walk(&rest), kept);
+        assert!(kept.is_empty() || rest.tail == tail);
     }
 }
 
@@ -243,12 +259,12 @@ fn a_later_version_is_refused_and_left_alone() {
         let journal = world.begin(EPOCH);
         world.run(journal.note_head(0)).expect("healthy");
         let mut image = world.disk.contents();
-        image.write(slot + 16, &2_u32.to_le_bytes());
+        image.write(slot + 16, &(VERSION + 1).to_le_bytes());
         let world = World::of(image.clone());
-        assert_eq!(world.run(find(&*world.disk, EPOCH)), Err(JournalError::Version(2)));
-        assert_eq!(world.run(peek(&*world.disk)), Err(JournalError::Version(2)));
+        assert_eq!(world.run(find(&*world.disk, EPOCH)), Err(JournalError::Version(VERSION + 1)));
+        assert_eq!(world.run(peek(&*world.disk)), Err(JournalError::Version(VERSION + 1)));
         let begun = world.run(Journal::begin(world.device(), EPOCH, None));
-        assert_eq!(begun.err(), Some(JournalError::Version(2)));
+        assert_eq!(begun.err(), Some(JournalError::Version(VERSION + 1)));
         assert_eq!(world.disk.contents(), image);
     }
 }

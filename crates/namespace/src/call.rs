@@ -1,9 +1,18 @@
 //! One call on its way: what it has looked at, and the attributes that go along with its answer.
+//!
+//! A call that changes something sees it happen ([`Witness`]): what its answer says is fixed in the
+//! very step in which the change is applied, so that it can be remembered with it. A call that takes
+//! two steps is remembered with the last, without which it is not done.
 
-use vfs::{Answer, FsError, PostOp, Receipt, Sealed, Sequence, Wcc, WccBefore};
+use std::rc::Rc;
+
+use vfs::{
+    Answer, Answered, Author, CallKey, Done, Found, FsError, PostOp, Receipt, Sealed, Sequence,
+    Wcc, WccBefore,
+};
 
 use crate::planted::{Bug, is_planted};
-use crate::{Namespace, Object, Store};
+use crate::{Namespace, Object, Store, Witness};
 
 /// The files that an answer tells about, by their part in the call.
 pub(crate) const FIRST: usize = 0;
@@ -14,6 +23,13 @@ pub(crate) struct Call<N> {
     /// The newest change of anything that it looked at.
     sequence: Sequence,
     subjects: [Option<Subject<N>>; 2],
+    /// By what it is remembered.
+    key: Option<Rc<CallKey>>,
+    /// Whether a step is still to come, and whether that is one which leaves the subjects alone.
+    has_more: bool,
+    is_apart: bool,
+    /// The file that it makes or finds, and its attributes when that was done.
+    made: Option<(N, PostOp)>,
 }
 
 struct Subject<N> {
@@ -24,7 +40,18 @@ struct Subject<N> {
 
 impl<N: Object + Clone> Call<N> {
     pub(crate) fn new() -> Self {
-        Self { sequence: Sequence(0), subjects: [None, None] }
+        Self {
+            sequence: Sequence(0),
+            subjects: [None, None],
+            key: None,
+            has_more: false,
+            is_apart: false,
+            made: None,
+        }
+    }
+
+    pub(crate) fn of(author: &Author) -> Self {
+        Self { key: author.call.clone(), ..Self::new() }
     }
 
     /// The answer depends on this file.
@@ -43,19 +70,38 @@ impl<N: Object + Clone> Call<N> {
         self.subjects[which] = Some(Subject { node: node.clone(), before: None, after: None });
     }
 
-    /// A change is about to be made, with nothing in between.
-    pub(crate) fn before(&mut self) {
+    /// The answer tells of this file, which is made or was found.
+    pub(crate) fn makes(&mut self, node: &N) {
+        self.made = Some((node.clone(), None));
+    }
+
+    /// A step comes that is not the last.
+    pub(crate) fn has_more(&mut self) {
+        self.has_more = true;
+    }
+
+    /// The last step comes, and leaves the files alone of which the answer tells attributes: what
+    /// is told of them is what was told before, or else how they are then.
+    pub(crate) fn goes_on_apart(&mut self) {
+        (self.has_more, self.is_apart) = (false, true);
+    }
+
+    /// What was done is taken back: there is nothing to be remembered, and other attributes to be
+    /// told.
+    pub(crate) fn take_back(&mut self) {
+        (self.key, self.is_apart) = (None, false);
         for subject in self.subjects.iter_mut().flatten() {
-            subject.before = Some(WccBefore::from(&subject.node.attributes()));
+            (subject.before, subject.after) = (None, None);
         }
     }
 
-    /// The change was made.
-    pub(crate) fn after(&mut self) {
-        for subject in self.subjects.iter_mut().flatten() {
-            self.sequence = self.sequence.max(subject.node.sequence());
-            subject.after = Some(subject.node.attributes());
-        }
+    /// The file that it has made or found, as it was when that was done; or is now, if nothing had
+    /// to be done.
+    pub(crate) fn found(&mut self) -> Option<Found> {
+        let (node, then) = self.made.clone()?;
+        self.saw(&node);
+        let attributes = then.unwrap_or_else(|| node.attributes());
+        Some(Found { id: node.id(), attributes })
     }
 
     /// The file's attributes for the answer: of its own change, or, without one, of now.
@@ -71,6 +117,42 @@ impl<N: Object + Clone> Call<N> {
         let now = subject.node.attributes();
         Wcc { before: Some(WccBefore::from(&now)), after: Some(now) }
     }
+
+    fn done(&mut self) -> Done {
+        let found = self.found();
+        Done {
+            found: found.map(|found| found.id),
+            attributes: found.map(|found| found.attributes),
+            about: [self.wcc(FIRST), self.wcc(SECOND)],
+        }
+    }
+}
+
+impl<N: Object + Clone> Witness for Call<N> {
+    fn before(&mut self) {
+        for subject in self.subjects.iter_mut().flatten().filter(|_| !self.is_apart) {
+            let now = || WccBefore::from(&subject.node.attributes());
+            subject.before = Some(subject.before.unwrap_or_else(now));
+        }
+    }
+
+    fn after(&mut self, sequence: Sequence) -> Option<Answered> {
+        self.saw_sequence(sequence);
+        for subject in self.subjects.iter_mut().flatten() {
+            if self.is_apart && subject.after.is_some() {
+                continue;
+            }
+            self.sequence = self.sequence.max(subject.node.sequence());
+            let now = subject.node.attributes();
+            subject.before = Some(subject.before.unwrap_or_else(|| WccBefore::from(&now)));
+            subject.after = Some(now);
+        }
+        if let Some((node, attributes)) = &mut self.made {
+            *attributes = Some(node.attributes());
+        }
+        let key = self.key.clone().filter(|_| !self.has_more)?;
+        Some(Answered { key, done: self.done() })
+    }
 }
 
 impl<S: Store> Namespace<S> {
@@ -84,10 +166,7 @@ impl<S: Store> Namespace<S> {
         update: S::Update,
     ) -> Result<(), FsError> {
         let ready = self.store.reserve(update).await?;
-        call.before();
-        let sequence = self.store.commit(ready);
-        call.saw_sequence(sequence);
-        call.after();
+        self.store.commit(ready, call);
         Ok(())
     }
 

@@ -54,13 +54,39 @@ impl<S: Store> Namespace<S> {
             if let CreateHow::Exclusive(verifier) = how {
                 new.verifier = Some(verifier);
             }
-            let node = self.add(call, who, &parent, name, new).await?;
-            drop(held);
-            let finished = self.finish(call, who, &node, attributes).await;
-            if finished == Err(FsError::NoSpace) {
-                self.unmake(call, who, &parent, name, &node).await?;
+            let size = attributes.size.filter(|&size| size > 0);
+            if size.is_some() {
+                call.has_more();
             }
-            return finished;
+            let node = self.add(call, who, &parent, name, (new, &attributes)).await?;
+            drop(held);
+            if let Some(size) = size {
+                self.lengthen(call, who, (&parent, name), &node, size).await?;
+            }
+            return Ok(call.found().expect("a file was made"));
+        }
+    }
+
+    /// Gives a new file the size that it could not be born with; or takes it back, if there is no
+    /// space for that.
+    async fn lengthen(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        (parent, name): (&S::Node, &Name),
+        node: &S::Node,
+        size: u64,
+    ) -> Result<(), FsError> {
+        call.goes_on_apart();
+        let size = SetAttributes { size: Some(size), ..Default::default() };
+        match self.change_attributes(call, who, node, size, None).await {
+            Err(FsError::Stale) => Ok(()), // it was made, even if somebody removed it since
+            Err(FsError::NoSpace) => {
+                call.take_back();
+                self.unmake(call, who, parent, name, node).await?;
+                Err(FsError::NoSpace)
+            }
+            other => other,
         }
     }
 
@@ -110,35 +136,13 @@ impl<S: Store> Namespace<S> {
             FileKind::Directory => return Err(FsError::IsDirectory),
             _ => return Err(FsError::Exists),
         }
+        call.makes(&node);
         if size.is_some() {
-            let mut inner = Call::new();
+            call.goes_on_apart();
             let changes = SetAttributes { size, ..Default::default() };
-            let result = self.change_attributes(&mut inner, who, &node, changes, None).await;
-            call.saw(&node);
-            result?;
+            self.change_attributes(call, who, &node, changes, None).await?;
         }
-        Ok(Found { id: node.id(), attributes: node.attributes() })
-    }
-
-    /// Sets what a new file could not be born with.
-    async fn finish(
-        &self,
-        call: &mut Call<S::Node>,
-        who: &Credentials,
-        node: &S::Node,
-        attributes: SetAttributes,
-    ) -> Result<Found, FsError> {
-        let later = SetAttributes { mode: None, uid: None, gid: None, ..attributes };
-        let later = SetAttributes { size: later.size.filter(|&size| size > 0), ..later };
-        if later != SetAttributes::default() {
-            let mut inner = Call::new();
-            match self.change_attributes(&mut inner, who, node, later, None).await {
-                Ok(()) | Err(FsError::Stale) => {} // it was made, even if somebody removed it since
-                Err(error) => return Err(error),
-            }
-        }
-        call.saw(node);
-        Ok(Found { id: node.id(), attributes: node.attributes() })
+        Ok(call.found().expect("a file was found"))
     }
 
     pub(crate) async fn do_make(
@@ -174,7 +178,7 @@ impl<S: Store> Namespace<S> {
         if name.is_dot_or_dot_dot() {
             return Err(FsError::Exists);
         }
-        let held = parent.lock().exclusive().await;
+        let _held = parent.lock().exclusive().await;
         access::check(who, &parent.attributes(), EXECUTE)?;
         if self.find_under_lock(call, &parent, name).await?.is_some() {
             return Err(FsError::Exists);
@@ -182,23 +186,24 @@ impl<S: Store> Namespace<S> {
         let mut new = new_file(who, &parent, kind, &attributes);
         new.device = device;
         new.target = target;
-        let node = self.add(call, who, &parent, name, new).await?;
-        drop(held);
-        self.finish(call, who, &node, SetAttributes { size: None, ..attributes }).await
+        self.add(call, who, &parent, name, (new, &attributes)).await?;
+        Ok(call.found().expect("a file was made"))
     }
 
-    /// Makes a file under a name that is not there. Under the parent's lock.
+    /// Makes a file under a name that is not there, with the times that were asked for. Under the
+    /// parent's lock.
     async fn add(
         &self,
         call: &mut Call<S::Node>,
         who: &Credentials,
         parent: &S::Node,
         name: &Name,
-        new: NewFile<'_>,
+        (new, asked): (NewFile<'_>, &SetAttributes),
     ) -> Result<S::Node, FsError> {
         access::check(who, &parent.attributes(), WRITE | EXECUTE)?;
+        let times = SetAttributes { atime: asked.atime, mtime: asked.mtime, ..Default::default() };
         loop {
-            match self.try_add(call, who, parent, name, new.clone()).await {
+            match self.try_add(call, who, parent, name, (new.clone(), &times)).await {
                 Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
                 other => return other,
             }
@@ -211,15 +216,20 @@ impl<S: Store> Namespace<S> {
         who: &Credentials,
         parent: &S::Node,
         name: &Name,
-        new: NewFile<'_>,
+        (new, times): (NewFile<'_>, &SetAttributes),
     ) -> Result<S::Node, FsError> {
         let mut update = self.store.begin(who);
         if new.kind == FileKind::Directory {
             self.store.add_link(&mut update, parent)?;
         }
         let node = self.store.make(&mut update, parent, new).await?;
+        if *times != SetAttributes::default() {
+            let change = self.resolve(who, &node.attributes(), times)?;
+            self.store.set_attributes(&mut update, &node, &change);
+        }
         self.store.add_entry(&mut update, parent, name, &node).await?;
         self.entries_changed(&mut update, parent);
+        call.makes(&node);
         self.commit(call, update).await?;
         call.saw(&node);
         Ok(node)

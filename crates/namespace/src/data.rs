@@ -6,7 +6,7 @@ use vfs::{Credentials, FileKind, FsError, ObjectId, ReadData, Stability, Verifie
 use crate::access::{self, READ, SET_GID, SET_UID, WRITE};
 use crate::call::{Call, FIRST};
 use crate::planted::{Bug, is_planted};
-use crate::{AttributeChange, Namespace, Object, Store};
+use crate::{AttributeChange, Namespace, Object, Store, Witness};
 
 impl<S: Store> Namespace<S> {
     pub(crate) async fn do_read(
@@ -58,7 +58,7 @@ impl<S: Store> Namespace<S> {
         }
         call.before();
         let result = self.write_under_lock(who, &node, offset, &data, stability).await;
-        call.after();
+        call.after(node.sequence());
         let committed = result?;
         Ok(Written { count, committed, verifier })
     }
@@ -81,7 +81,7 @@ impl<S: Store> Namespace<S> {
                 ..Default::default()
             };
             self.store.set_attributes(&mut update, node, &change);
-            self.store.commit(self.store.reserve(update).await?);
+            self.store.commit(self.store.reserve(update).await?, &mut ());
         }
         loop {
             match self.store.write(who, node, offset, data, stability).await {
@@ -109,7 +109,7 @@ impl<S: Store> Namespace<S> {
         }
         call.before();
         let result = self.store.land(&node, offset, count.into()).await;
-        call.after();
+        call.after(node.sequence());
         result?;
         if is_planted(Bug::UnreceiptedCommits) {
             *call = Call::new();

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
-    FileSystem, Found, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, PostOp, ReadData, Sealed,
-    SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
+    Access, Answer, Attributes, Author, CreateHow, Credentials, Device, DirectoryEntry, Entries,
+    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, PostOp,
+    ReadData, Remembered, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
 };
 
 use crate::call::{Call, FIRST};
@@ -30,12 +30,12 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn setattr(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
     ) -> Sealed<Answer<(), Wcc>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let result = self.do_setattr(&mut call, who, id, changes, guard).await;
         self.seal_wcc(call, result)
     }
@@ -99,24 +99,24 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn create(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
     ) -> Sealed<Answer<Found, Wcc>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let result = self.do_create(&mut call, who, directory, name, how).await;
         self.seal_wcc(call, result)
     }
 
     async fn mkdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
     ) -> Sealed<Answer<Found, Wcc>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let making = Making::Directory;
         let result = self.do_make(&mut call, who, directory, name, making, attributes).await;
         self.seal_wcc(call, result)
@@ -124,13 +124,13 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn symlink(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
         attributes: SetAttributes,
     ) -> Sealed<Answer<Found, Wcc>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let making = Making::Symlink(target);
         let result = self.do_make(&mut call, who, directory, name, making, attributes).await;
         self.seal_wcc(call, result)
@@ -138,14 +138,14 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn mknod(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
         device: Device,
         attributes: SetAttributes,
     ) -> Sealed<Answer<Found, Wcc>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let result = match kind {
             FileKind::Directory | FileKind::Symlink | FileKind::Regular => Err(FsError::BadType),
             _ => {
@@ -158,47 +158,47 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn remove(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let result = self.do_remove(&mut call, who, directory, name).await;
         self.seal_wcc(call, result)
     }
 
     async fn rmdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let result = self.do_rmdir(&mut call, who, directory, name).await;
         self.seal_wcc(call, result)
     }
 
     async fn rename(
         &self,
-        who: &Credentials,
+        who: &Author,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
         to_name: &Name,
     ) -> Sealed<Answer<(), (Wcc, Wcc)>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let result = self.do_rename(&mut call, who, (from, from_name), (to, to_name)).await;
         self.seal_both(call, result)
     }
 
     async fn link(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), (PostOp, Wcc)>> {
-        let mut call = Call::new();
+        let mut call = Call::of(who);
         let result = self.do_link(&mut call, who, id, directory, name).await;
         self.seal_both(call, result).map(|Answer { result, about: (file, directory) }| Answer {
             result,
@@ -248,6 +248,10 @@ impl<S: Store> FileSystem for Namespace<S> {
         let mut call = Call::new();
         let result = self.do_commit(&mut call, who, id, offset, count).await;
         self.seal_wcc(call, result)
+    }
+
+    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+        self.store.take_remembered()
     }
 
     async fn shutdown(&self) -> Result<(), FsError> {

@@ -42,10 +42,7 @@ impl<S: Store> Namespace<S> {
         let change = self.resolve(who, &now, &changes)?;
         if let Some(size) = changes.size {
             check_size(who, &now, size, self.store.fsinfo().max_file_size)?;
-            call.before();
-            let result = self.resize(who, node, size, &change).await;
-            call.after();
-            return result;
+            return self.resize(call, who, node, size, &change).await;
         }
         if changes != SetAttributes::default() {
             let mut update = self.store.begin(who);
@@ -57,13 +54,14 @@ impl<S: Store> Namespace<S> {
 
     async fn resize(
         &self,
+        call: &mut Call<S::Node>,
         who: &Credentials,
         node: &S::Node,
         size: u64,
         change: &AttributeChange,
     ) -> Result<(), FsError> {
         loop {
-            match self.store.resize(who, node, size, change).await {
+            match self.store.resize(who, node, size, change, call).await {
                 Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
                 other => return other,
             }
@@ -71,7 +69,7 @@ impl<S: Store> Namespace<S> {
     }
 
     /// What `who` may set of what was asked for, with the consequences.
-    fn resolve(
+    pub(crate) fn resolve(
         &self,
         who: &Credentials,
         now: &Attributes,

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use runtime::sync::Lock;
 use vfs::{
-    Attributes, Credentials, Device, FileKind, FsError, FsInfo, FsStat, Name, ObjectId, PathConf,
-    Receipt, Sequence, Stability, Timestamp, Verifier,
+    Answered, Attributes, Credentials, Device, FileKind, FsError, FsInfo, FsStat, Name, ObjectId,
+    PathConf, Receipt, Remembered, Sealed, Sequence, Stability, Timestamp, Verifier,
 };
 
 /// A file as the namespace sees it.
@@ -106,6 +106,24 @@ pub struct Listed {
     pub cookie: u64,
 }
 
+/// Sees a change happen.
+pub trait Witness {
+    /// It is about to be applied, with nothing in between.
+    fn before(&mut self);
+    /// It was applied, with this sequence. Gives the call that has been answered with it, if that
+    /// is to be remembered.
+    fn after(&mut self, sequence: Sequence) -> Option<Answered>;
+}
+
+/// Nobody.
+impl Witness for () {
+    fn before(&mut self) {}
+
+    fn after(&mut self, _sequence: Sequence) -> Option<Answered> {
+        None
+    }
+}
+
 /// An engine.
 ///
 /// The verbs that take an Update only plan: nothing that anybody else can see changes before
@@ -152,8 +170,8 @@ pub trait Store: 'static {
     /// Waits until there is room for an Update where the engine notes it. Nothing may be awaited
     /// between this and [`Store::commit`].
     async fn reserve(&self, update: Self::Update) -> Result<Self::Ready, FsError>;
-    /// Applies an Update at once and stages it.
-    fn commit(&self, update: Self::Ready) -> Sequence;
+    /// Applies an Update at once and stages it, together with the answer that `witness` gives.
+    fn commit(&self, update: Self::Ready, witness: &mut dyn Witness);
     /// Waits for space that is about to become free; false when there is none.
     async fn wait_for_space(&self) -> bool;
 
@@ -224,13 +242,15 @@ pub trait Store: 'static {
         data: &[Bytes],
         stability: Stability,
     ) -> Result<Stability, FsError>;
-    /// Makes a file longer or shorter and changes attributes along with it.
+    /// Makes a file longer or shorter and changes attributes along with it. `witness` sees the step
+    /// with which all of that is certain to happen, and, if it is another one, the last.
     async fn resize(
         &self,
         who: &Credentials,
         node: &Self::Node,
         size: u64,
         change: &AttributeChange,
+        witness: &mut dyn Witness,
     ) -> Result<(), FsError>;
     /// Lands UNSTABLE data of a range; to the end when `count` is 0.
     async fn land(&self, node: &Self::Node, offset: u64, count: u64) -> Result<(), FsError>;
@@ -245,6 +265,8 @@ pub trait Store: 'static {
     fn fsinfo(&self) -> FsInfo;
     /// Limits of names.
     fn pathconf(&self) -> PathConf;
+    /// The answers that survived the last crash or stop: see [`vfs::FileSystem::take_remembered`].
+    fn take_remembered(&self) -> Sealed<Vec<Remembered>>;
     /// Writes everything home and leaves the disk clean.
     async fn shutdown(&self) -> Result<(), FsError>;
 }

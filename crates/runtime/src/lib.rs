@@ -27,6 +27,12 @@ impl Instant {
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// So much later.
+    pub fn after(self, time: Duration) -> Instant {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_add(nanoseconds))
+    }
 }
 
 /// A calendar time: seconds since 1970 (negative before) and nanoseconds below 10^9.
@@ -36,6 +42,16 @@ pub struct Timestamp {
     pub seconds: i64,
     /// Nanoseconds, 0 to 999,999,999.
     pub nanoseconds: u32,
+}
+
+impl Timestamp {
+    /// The time from `earlier` to `self`; zero if `earlier` is later, as clocks may be set back.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        let nanoseconds =
+            |of: Timestamp| i128::from(of.seconds) * 1_000_000_000 + i128::from(of.nanoseconds);
+        let passed = (nanoseconds(self) - nanoseconds(earlier)).max(0);
+        Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX))
+    }
 }
 
 /// The time, and how to wait for it.

@@ -67,6 +67,9 @@ pub enum ServeError {
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(std::io::Error),
+    /// A volume stopped before it was served.
+    #[error("a volume has stopped: a write to its disk failed")]
+    Stopped,
     /// A volume could not be left clean. Its next start repairs it.
     #[error("the volume {volume} could not be shut down cleanly: {source}")]
     Shutdown {
@@ -136,6 +139,11 @@ impl Server {
         let exports = exports(config, &volumes)?;
         let (window, limits) = (config.window(), config.limits());
         let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
+        dispatcher.restore().await.map_err(|_| ServeError::Stopped)?;
+        let restored = dispatcher.reply_cache_counters().restored;
+        if restored > 0 {
+            tracing::info!(restored, "calls from before the start are remembered");
+        }
         let mut listeners = Vec::new();
         for &address in &config.listen.0 {
             let failed = |source| ServeError::Listen { address, source };

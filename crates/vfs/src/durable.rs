@@ -1,7 +1,8 @@
 //! Answers that wait for the disk: sequences, receipts, sealed and durable values.
 //!
 //! Invariants:
-//! 1. A [`Durable`] is made by [`Sealed::open`] alone, after its receipt came through.
+//! 1. A [`Durable`] is made by [`Sealed::open`] alone, after its receipt came through, or of what
+//!    another one holds.
 //! 2. Sequences grow; a receipt for a sequence covers every lower one too.
 
 use std::rc::Rc;
@@ -89,6 +90,13 @@ impl<T> Durable<T> {
     /// Changes the value; what is durable stays durable.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Durable<U> {
         Durable(change(self.0))
+    }
+}
+
+impl<T> Durable<Vec<T>> {
+    /// Each for itself.
+    pub fn each(self) -> impl Iterator<Item = Durable<T>> {
+        self.0.into_iter().map(Durable)
     }
 }
 

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Attributes, Credentials, Device, FileKind, FsError, Name, ObjectId, PostOp, Sealed,
-    SetAttributes, Timestamp, Wcc,
+    Attributes, Author, Credentials, Device, FileKind, FsError, Name, ObjectId, PostOp, Remembered,
+    Sealed, SetAttributes, Timestamp, Wcc,
 };
 
 /// An answer with the attributes that go along with it, in success and in refusal.
@@ -158,6 +158,9 @@ pub struct PathConf {
 /// owner may always read and write his file's data, since a stateless server cannot know that he
 /// opened it before a chmod. A verb runs to its end once it is called: a future that is dropped
 /// between *apply* and the receipt leaves the operation done and unanswered.
+///
+/// Verbs that must not be executed twice take an [`Author`]: if he names the call, its answer is
+/// remembered with what it changes (see [`crate::CallKey`]).
 #[async_trait(?Send)]
 pub trait FileSystem {
     /// The root directory.
@@ -172,7 +175,7 @@ pub trait FileSystem {
     /// Sets attributes; with `guard`, only if the change time is still that.
     async fn setattr(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
@@ -219,7 +222,7 @@ pub trait FileSystem {
     /// Makes a regular file.
     async fn create(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
@@ -228,7 +231,7 @@ pub trait FileSystem {
     /// Makes a directory.
     async fn mkdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
@@ -237,7 +240,7 @@ pub trait FileSystem {
     /// Makes a symbolic link.
     async fn symlink(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
@@ -247,7 +250,7 @@ pub trait FileSystem {
     /// Makes a device, fifo or socket. [`FsError::BadType`] for any other kind.
     async fn mknod(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
@@ -258,7 +261,7 @@ pub trait FileSystem {
     /// Removes a name of something that is not a directory.
     async fn remove(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>>;
@@ -266,7 +269,7 @@ pub trait FileSystem {
     /// Removes an empty directory.
     async fn rmdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>>;
@@ -274,7 +277,7 @@ pub trait FileSystem {
     /// Moves a name, replacing what the new name named. `about`: both directories, in order.
     async fn rename(
         &self,
-        who: &Credentials,
+        who: &Author,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
@@ -284,7 +287,7 @@ pub trait FileSystem {
     /// Gives a file another name. `about`: the file, then the directory.
     async fn link(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
@@ -319,6 +322,11 @@ pub trait FileSystem {
         offset: u64,
         count: u32,
     ) -> Sealed<Answer<Verifier, Wcc>>;
+
+    /// The answers that survived the last crash or stop, oldest first, for whoever recognises
+    /// repetitions. Only the first who asks gets them: from then on they are kept for as long as he
+    /// holds their keys. None where answers have no place on stable storage.
+    fn take_remembered(&self) -> Sealed<Vec<Remembered>>;
 
     /// Writes everything home and leaves the disk clean. No verb may follow.
     ///

@@ -16,6 +16,7 @@ mod durable;
 mod error;
 mod file_system;
 mod name;
+mod remember;
 
 pub use attributes::{
     Attributes, Credentials, Device, FileKind, PostOp, SetAttributes, SetTime, Wcc, WccBefore,
@@ -27,6 +28,7 @@ pub use file_system::{
     PathConf, ReadData, Stability, Verifier, Written,
 };
 pub use name::{MAX_NAME, Name};
+pub use remember::{Answered, Author, CallKey, Done, MAX_KEY, Remembered};
 pub use runtime::Timestamp;
 
 /// The number of a file within its volume.

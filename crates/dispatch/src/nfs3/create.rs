@@ -3,7 +3,7 @@
 use nfs::nfs3::arguments::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodWhat, SymlinkArgs};
 use nfs::nfs3::results::CreateOk;
 use nfs::nfs3::{Handle, Wcc};
-use vfs::{Answer, Device, FileKind, Found, FsError, Sealed};
+use vfs::{Answer, Device, FileKind, Found, FsError, ObjectId, PostOp, Sealed};
 
 use super::{Answered, convert, open};
 use crate::Volume;
@@ -55,15 +55,24 @@ pub(super) async fn mknod(caller: &Caller, args: MknodArgs<'_>) -> Answered<Crea
 }
 
 async fn made(volume: &Served, sealed: Sealed<Answer<Found, vfs::Wcc>>) -> Answered<CreateOk, Wcc> {
-    let wcc = |about| convert::wcc(volume.fsid, about);
-    let granted = |found: Found, about| CreateOk {
-        object: Some(wire_handle(volume, found.id)),
-        attributes: Some(convert::attributes(volume.fsid, &found.attributes)),
-        directory: wcc(about),
-    };
-    open(volume, sealed, granted, wcc).await
+    let granted = |found: Found, about| made_of(volume, found.id, Some(found.attributes), about);
+    open(volume, sealed, granted, |about| convert::wcc(volume.fsid, about)).await
 }
 
-pub(super) fn wire_handle(volume: &Volume, id: vfs::ObjectId) -> Handle {
+/// What is said of a file that was made.
+pub(super) fn made_of(
+    volume: &Volume,
+    id: ObjectId,
+    attributes: PostOp,
+    directory: vfs::Wcc,
+) -> CreateOk {
+    CreateOk {
+        object: Some(wire_handle(volume, id)),
+        attributes: convert::post_op(volume.fsid, attributes),
+        directory: convert::wcc(volume.fsid, directory),
+    }
+}
+
+pub(super) fn wire_handle(volume: &Volume, id: ObjectId) -> Handle {
     Handle::new(&volume.handle(id).encode()).expect("our handles are shorter than 64 bytes")
 }

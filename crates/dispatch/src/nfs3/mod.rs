@@ -14,14 +14,15 @@ mod directory;
 mod names;
 mod volume;
 
-use nfs::nfs3::{Arguments, Failure, Outcome};
+use nfs::nfs3::results::{LinkWcc, RenameWcc};
+use nfs::nfs3::{Arguments, Failure, Outcome, Procedure, Wcc};
 use nfs::xdr::Encode;
-use vfs::{Answer, Durable, FsError, Sealed};
+use vfs::{Answer, Done, Durable, FsError, Sealed};
 
 use crate::Reply;
 use crate::caller::Caller;
 use crate::refused::{Refused, status};
-use crate::volume::Served;
+use crate::volume::{Served, Volume};
 
 pub(crate) use directory::listing_size;
 
@@ -54,6 +55,35 @@ pub(crate) async fn execute(xid: u32, caller: &Caller, arguments: Arguments<'_>)
         Arguments::Pathconf(args) => reply(xid, volume::pathconf(caller, args).await),
         Arguments::Commit(args) => reply(xid, data::commit(caller, args).await),
     }
+}
+
+/// The reply to a call that was carried out before the start; none if it is not of a kind that is
+/// remembered so long.
+pub(crate) fn again(
+    xid: u32,
+    volume: &Volume,
+    procedure: Procedure,
+    done: Durable<Done>,
+) -> Option<Reply> {
+    let [first, second] = done.about;
+    Some(match procedure {
+        Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
+            reply::<_, Wcc>(xid, Ok(done.map(|_| convert::wcc(volume.fsid, first)).map(Ok)))
+        }
+        Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
+            let made = create::made_of(volume, done.found?, done.attributes, first);
+            reply::<_, Wcc>(xid, Ok(done.map(|_| made).map(Ok)))
+        }
+        Procedure::Rename => {
+            let both = names::renamed(volume, (first, second));
+            reply::<_, RenameWcc>(xid, Ok(done.map(|_| both).map(Ok)))
+        }
+        Procedure::Link => {
+            let both = names::linked(volume, (first.after, second));
+            reply::<_, LinkWcc>(xid, Ok(done.map(|_| both).map(Ok)))
+        }
+        _ => return None,
+    })
 }
 
 /// The reply to a call. There is no other way to encode what a file system answered.

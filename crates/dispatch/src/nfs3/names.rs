@@ -7,6 +7,7 @@ use vfs::Found;
 
 use super::create::wire_handle;
 use super::{Answered, convert, open};
+use crate::Volume;
 use crate::caller::{Caller, Target};
 
 pub(super) async fn lookup(caller: &Caller, args: LookupArgs<'_>) -> Answered<LookupOk, PostOp> {
@@ -49,11 +50,13 @@ pub(super) async fn rename(
     let (from_name, to_name) = (convert::name(args.from.name)?, convert::name(args.to.name)?);
     let Target { volume, who, .. } = &from;
     let sealed = volume.file_system.rename(who, from.id, &from_name, to.id, &to_name).await;
-    let both = |(from, to)| RenameWcc {
-        from: convert::wcc(volume.fsid, from),
-        to: convert::wcc(volume.fsid, to),
-    };
+    let both = |about| renamed(volume, about);
     open(volume, sealed, |(), about| both(about), both).await
+}
+
+/// What is said of the two directories of a RENAME.
+pub(super) fn renamed(volume: &Volume, (from, to): (vfs::Wcc, vfs::Wcc)) -> RenameWcc {
+    RenameWcc { from: convert::wcc(volume.fsid, from), to: convert::wcc(volume.fsid, to) }
 }
 
 pub(super) async fn link(caller: &Caller, args: LinkArgs<'_>) -> Answered<LinkWcc, LinkWcc> {
@@ -61,9 +64,14 @@ pub(super) async fn link(caller: &Caller, args: LinkArgs<'_>) -> Answered<LinkWc
     let name = convert::name(args.link.name)?;
     let Target { volume, who, .. } = &file;
     let sealed = volume.file_system.link(who, file.id, directory.id, &name).await;
-    let both = |(file, directory)| LinkWcc {
+    let both = |about| linked(volume, about);
+    open(volume, sealed, |(), about| both(about), both).await
+}
+
+/// What is said of the file and the directory of a LINK.
+pub(super) fn linked(volume: &Volume, (file, directory): (vfs::PostOp, vfs::Wcc)) -> LinkWcc {
+    LinkWcc {
         file: convert::post_op(volume.fsid, file),
         directory: convert::wcc(volume.fsid, directory),
-    };
-    open(volume, sealed, |(), about| both(about), both).await
+    }
 }

@@ -14,10 +14,10 @@ use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use runtime::sync::Signal;
 use vfs::{
-    Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
-    FileSystem, Found, FsError, FsInfo, FsStat, Ino, Ledger, Lost, Name, ObjectId, PathConf,
-    PostOp, ReadData, Receipt, Sealed, Sequence, SetAttributes, SetTime, Stability, Timestamp,
-    Verifier, Wcc, WccBefore, Written,
+    Access, Answer, Attributes, Author, CreateHow, Credentials, Device, DirectoryEntry, Entries,
+    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Ino, Ledger, Lost, Name, ObjectId,
+    PathConf, PostOp, ReadData, Receipt, Remembered, Sealed, Sequence, SetAttributes, SetTime,
+    Stability, Timestamp, Verifier, Wcc, WccBefore, Written,
 };
 
 /// Keeps receipts back.
@@ -492,7 +492,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn setattr(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
@@ -596,7 +596,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn create(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
@@ -606,7 +606,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn mkdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
@@ -618,7 +618,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn symlink(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
@@ -630,7 +630,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn mknod(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
@@ -648,7 +648,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn remove(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -657,7 +657,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn rmdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -666,7 +666,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn rename(
         &self,
-        who: &Credentials,
+        who: &Author,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
@@ -684,7 +684,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn link(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
@@ -760,6 +760,10 @@ impl FileSystem for MemoryFileSystem {
     ) -> Sealed<Answer<Verifier, Wcc>> {
         let verifier = self.verifier();
         self.with_wcc(id, |state| state.file(id).map(|_| verifier))
+    }
+
+    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+        self.seal(Vec::new())
     }
 
     async fn shutdown(&self) -> Result<(), FsError> {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use namespace::Witness;
 use vfs::{FsError, Sequence};
 
 use super::zeros;
@@ -42,7 +43,7 @@ impl Ffs {
                 .iter()
                 .filter_map(|&lbn| Some((lbn, node.pages.borrow().get(lbn)?.content())))
                 .collect();
-            let landed = self.land(node, set, size, Budget::Reserved, |_| ()).await;
+            let landed = self.land(node, set, (size, Budget::Reserved), |_| (), &mut ()).await;
             blocks.iter().for_each(|&lbn| self.drop_page(node, lbn));
             self.settle_volatile(node);
             if let Err(error) = landed {
@@ -100,9 +101,9 @@ impl Ffs {
         &self,
         node: &Rc<Node>,
         mut set: BTreeMap<u64, Content>,
-        size: u64,
-        budget: Budget,
+        (size, budget): (u64, Budget),
         also: impl FnOnce(&mut crate::layout::Dinode),
+        witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
         let mut update = Update::new(budget);
         let old = node.dinode();
@@ -140,7 +141,7 @@ impl Ffs {
         if moved {
             update.change_inode(node, Intent::SizeSet, |_| ());
         }
-        Ok(self.commit(self.reserve(update).await?))
+        Ok(self.commit_seen(self.reserve(update).await?, witness))
     }
 
     /// A file that grows writes its old last block anew if that has to become longer, or ends

@@ -98,7 +98,7 @@ impl Ffs {
             dinode.set_modify_time(now);
             dinode.set_change_time(now);
         };
-        let landed = self.land(node, set, size, budget, stamp).await;
+        let landed = self.land(node, set, (size, budget), stamp, &mut ()).await;
         if landed == Err(FsError::Io) {
             self.rotate_verifier(); // UNSTABLE data may have stood there
         }

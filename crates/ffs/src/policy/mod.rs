@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
-use vfs::{Lost, Sequence};
+use vfs::{Answered, Lost, Sequence};
 
 use crate::buffer::{Buffer, Extent};
 use crate::update::{ChainLink, Intent, Item, Update};
@@ -43,6 +43,8 @@ pub struct StagedUpdate {
     pub freed: Vec<(u64, u64)>,
     /// The chain that begins or ends with it.
     pub chain: Option<ChainLink>,
+    /// The call that is answered with it, to be remembered where there is a place for that.
+    pub answered: Option<Answered>,
     /// What [`Policy::reserve`] set aside for it.
     pub room: u64,
 }

@@ -11,7 +11,7 @@ use ffs::{OpenOptions, open_with_log};
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Effect, Executor, Fault, Image};
-use vfs::{Credentials, FileSystem, FsError, ObjectId, Stability};
+use vfs::{Author, FileSystem, FsError, ObjectId, Stability};
 
 use super::Seeded;
 use super::cutting::{Pair, sizes};
@@ -50,7 +50,7 @@ impl Setup {
         let runtime = self.executor.runtime();
         let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await;
         let engine = opened.map_err(|error| error.to_string())?.engine;
-        Ok(Volume { files: Namespace::new(engine), root: Credentials::root() })
+        Ok(Volume { files: Namespace::new(engine), root: Author::root() })
     }
 
     async fn sleep(&self, duration: Duration) {

@@ -12,7 +12,7 @@ use ffs::{Ffs, OpenOptions, open, open_with_log};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
 use vfs::{
-    Attributes, CreateHow, Credentials, FileSystem, FsError, FsStat, Name, ObjectId, SetAttributes,
+    Attributes, Author, CreateHow, FileSystem, FsError, FsStat, Name, ObjectId, SetAttributes,
     Stability, Verifier,
 };
 
@@ -44,7 +44,7 @@ pub(crate) async fn try_open(
 ) -> Result<(Volume, Option<ffs::check::Report>), ffs::OpenError> {
     let opened = open(disk, runtime, &OpenOptions::default(), &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
-    let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
+    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
     Ok((volume, opened.rebuilt))
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn try_open_pair(
     let options = OpenOptions { log: small_log(), ..OpenOptions::default() };
     let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
-    let volume = Volume { files: Namespace::new(opened.engine), root: Credentials::root() };
+    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
     Ok((volume, opened.rebuilt))
 }
 
@@ -69,7 +69,7 @@ fn small_log() -> LogOptions {
 
 pub(crate) struct Volume {
     pub(crate) files: Namespace<Ffs>,
-    pub(crate) root: Credentials,
+    pub(crate) root: Author,
 }
 
 pub(crate) fn name(text: &str) -> Name {

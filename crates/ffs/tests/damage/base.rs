@@ -9,8 +9,7 @@ use ffs::mkfs::MkfsOptions;
 use ffs::{OpenOptions, open};
 use namespace::Namespace;
 use vfs::{
-    Attributes, Credentials, Device, FileKind, FileSystem, FsError, ObjectId, SetAttributes,
-    Stability,
+    Attributes, Author, Device, FileKind, FileSystem, FsError, ObjectId, SetAttributes, Stability,
 };
 
 use super::map::{Map, Owner};
@@ -108,7 +107,7 @@ pub(crate) async fn open_to_read(world: &World, disk: &MemoryDisk) -> Result<Vol
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let opened = open(Rc::new(disk.fork()), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
-    Ok(Volume { files: Namespace::new(opened.engine), root: Credentials::root() })
+    Ok(Volume { files: Namespace::new(opened.engine), root: Author::root() })
 }
 
 /// Reads all files of a disk: what `map` knows to have blocks, there.

@@ -87,6 +87,16 @@ impl World {
         self.read(epoch).expect("not damaged").expect("of this epoch")
     }
 
+    /// The entries from the head on, closed or not.
+    pub(crate) fn walk(&self, live: &Live) -> Vec<Placed> {
+        let mut walker = Walker::new(&*self.disk, live.slot, live.head);
+        let mut entries = Vec::new();
+        while let Some(entry) = self.run(walker.next()).expect("readable") {
+            entries.extend(placed(&entry));
+        }
+        entries
+    }
+
     /// The device was closed, and is opened by the next process.
     pub(crate) fn reopen(&self) {
         self.run(self.disk.reopen(&self.machine));

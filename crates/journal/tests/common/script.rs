@@ -163,7 +163,7 @@ impl Script {
     /// A clean stop: nothing is needed any more.
     pub(crate) fn stop(&mut self) {
         self.need_last(0);
-        self.world.run(self.journal.close()).expect("a healthy disk");
+        self.world.run(self.journal.close(self.journal.tail())).expect("a healthy disk");
         self.mark(Moment { closed: true, ..self.now() });
     }
 

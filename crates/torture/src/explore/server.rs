@@ -13,6 +13,7 @@ use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Handle, Limits, Reply, Rule, Session, Squash,
     Volume, Volumes, Window,
 };
+use futures::FutureExt;
 use nfs::record::{Limits as RecordLimits, Progress, RecordReader};
 use nfs3_types::nfs3::nfs_fh3;
 use nfs3_types::xdr_codec::Opaque;
@@ -52,8 +53,12 @@ impl Server {
         let mut exports = Exports::default();
         exports.insert("data", Export::new(vec![rule]).expect("one network"));
         let (window, limits) = (Window::default(), Limits::default());
+        // After a restart the numbers are others, or calls would be taken for those before it.
+        let next_xid = Cell::new(runtime.random.next_u64() as u32);
         let dispatcher = Dispatcher::new(runtime, volumes, exports, window, limits);
-        Self { dispatcher, witness, next_xid: Cell::new(1) }
+        let restored = dispatcher.restore().now_or_never();
+        restored.expect("nothing to wait for").expect("a volume that has just been opened");
+        Self { dispatcher, witness, next_xid }
     }
 
     /// A new connection.
@@ -63,7 +68,7 @@ impl Server {
 
     /// A call of the superuser, with a number that no other call has.
     pub fn record<P: Procedure>(&self, arguments: &P) -> Bytes {
-        let xid = self.next_xid.replace(self.next_xid.get() + 1);
+        let xid = self.next_xid.replace(self.next_xid.get().wrapping_add(1));
         record(xid, arguments)
     }
 

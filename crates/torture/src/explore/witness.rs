@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use runtime::sync::Signal;
 use vfs::{
-    Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
-    FileSystem, Found, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, PostOp, ReadData, Sealed,
-    SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
+    Access, Answer, Attributes, Author, CreateHow, Credentials, Device, DirectoryEntry, Entries,
+    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, PostOp,
+    ReadData, Remembered, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
 };
 
 /// See the module's prose.
@@ -66,7 +66,7 @@ impl FileSystem for Witness {
 
     async fn setattr(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
@@ -114,7 +114,7 @@ impl FileSystem for Witness {
 
     async fn create(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
@@ -124,7 +124,7 @@ impl FileSystem for Witness {
 
     async fn mkdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
@@ -134,7 +134,7 @@ impl FileSystem for Witness {
 
     async fn symlink(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
@@ -145,7 +145,7 @@ impl FileSystem for Witness {
 
     async fn mknod(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
@@ -157,7 +157,7 @@ impl FileSystem for Witness {
 
     async fn remove(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -166,7 +166,7 @@ impl FileSystem for Witness {
 
     async fn rmdir(
         &self,
-        who: &Credentials,
+        who: &Author,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -175,7 +175,7 @@ impl FileSystem for Witness {
 
     async fn rename(
         &self,
-        who: &Credentials,
+        who: &Author,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
@@ -186,7 +186,7 @@ impl FileSystem for Witness {
 
     async fn link(
         &self,
-        who: &Credentials,
+        who: &Author,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
@@ -225,6 +225,10 @@ impl FileSystem for Witness {
         count: u32,
     ) -> Sealed<Answer<Verifier, Wcc>> {
         self.note(self.files.commit(who, id, offset, count)).await
+    }
+
+    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+        self.files.take_remembered()
     }
 
     async fn shutdown(&self) -> Result<(), FsError> {

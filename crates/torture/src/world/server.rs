@@ -47,6 +47,9 @@ pub(super) async fn serve(plan: Plan) {
     let volumes = Volumes::new(vec![volume]).expect("one volume has a name of its own");
     let WorldOptions { exports, window, limits, connection_calls, .. } = options;
     let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
+    if dispatcher.restore().await.is_err() {
+        return; // the disk was lost meanwhile
+    }
     let listener = host.listen(SERVER.port()).expect("a machine that has just started");
     tell(State::Serving(Running { dispatcher: dispatcher.clone(), file_system }));
     loop {

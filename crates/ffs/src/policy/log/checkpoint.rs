@@ -44,7 +44,7 @@ impl Log {
 
     fn is_urgent(&self) -> bool {
         let most = self.options.sync_bytes.min(self.journal.capacity() / 4);
-        self.is_asked() || self.live_bytes() > most
+        self.is_asked() || self.bytes_since(self.head_of_changes()) > most
     }
 
     async fn sync_on(&self) {

@@ -17,6 +17,7 @@
 //! * `record` and `redo`: what an entry says, and how it comes from an Update.
 //! * `writer`: batches, payload before entries, receipts.
 //! * `checkpoint`: the sync, the holds, the summary rows.
+//! * `answer` and `memory`: what callers were told, kept for those who ask again.
 //! * `room`: bytes of log, set aside before an Update is applied.
 //! * [`crate::replay`]: the return after a crash.
 //!
@@ -31,7 +32,7 @@
 //!    that of a block which was given back, when the entry that gave it back is durable: a replay
 //!    then passes over what older entries say of it.
 //! 4. The curhead of an entry is never newer than the oldest entry that is held, or than a chain
-//!    that has not ended.
+//!    that has not ended, or than an answer that is to be remembered.
 //! 5. Room is set aside before an Update is applied, and nothing else is awaited after it; the sync
 //!    needs none. So nobody who holds room waits for somebody who wants some.
 //! 6. A block that was given back is used again only when nothing is on its way to it.
@@ -41,7 +42,9 @@
 //! 9. After the first failed write or flush nothing is ever reported durable again. What is held
 //!    stays held: the next opening replays it.
 
+pub(crate) mod answer;
 mod checkpoint;
+mod memory;
 pub mod record;
 mod redo;
 mod room;
@@ -58,7 +61,7 @@ use futures::future::LocalBoxFuture;
 use journal::{Draft, Journal};
 use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
-use vfs::{Ledger, Lost, Sequence};
+use vfs::{Answered, Ledger, Lost, Remembered, Sequence};
 
 use super::horizon::Horizon;
 use super::{Policy, StagedUpdate};
@@ -66,7 +69,11 @@ use crate::buffer::Buffer;
 use crate::home::Home;
 use crate::layout::Summary;
 use crate::update::{Chain, ChainLink, Item, Update};
+use memory::Memory;
+use record::Record;
 use redo::{LARGEST_PAYLOAD, Redo, rides};
+
+pub use memory::Counters as AnswerCounters;
 
 /// How the log is kept small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +137,7 @@ pub struct Log {
     /// The entries that hold them: sequence and recno, in order.
     logging: RefCell<VecDeque<(u64, u64)>>,
     chains: RefCell<BTreeMap<u64, ActiveChain>>,
+    memory: RefCell<Memory>,
     /// Buffers with deltas, by address.
     pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
     /// Blocks to which a write is under way.
@@ -162,6 +170,10 @@ pub struct LogStatistics {
     pub writes: journal::Counters,
     /// Bytes between head and tail.
     pub live_bytes: u64,
+    /// Answers that came and went,
+    pub answers: memory::Counters,
+    /// and those that are kept now.
+    pub answers_held: u64,
     /// Bytes that there are.
     pub capacity: u64,
     /// Rounds of the sync.
@@ -181,9 +193,11 @@ impl Log {
         runtime: Runtime,
         options: LogOptions,
     ) -> Rc<Self> {
+        let memory = RefCell::new(Memory::new(journal.capacity()));
         Rc::new_cyclic(|this| Self {
             home,
             journal,
+            memory,
             runtime,
             options,
             next: Cell::new(1),
@@ -212,19 +226,21 @@ impl Log {
         })
     }
 
-    /// Takes over chains that were cut, and notes them durably: before the volume bears the number
-    /// of this epoch, for then the log of the epoch before is forgotten.
+    /// Takes over chains that were cut, and answers, and notes them durably: before the volume bears
+    /// the number of this epoch, for then the log of the epoch before is forgotten.
     ///
     /// # Errors
     /// [`Lost`] when the log cannot be written.
-    pub async fn adopt(&self, chains: &[Chain]) -> Result<(), Lost> {
+    pub async fn adopt(&self, chains: &[Chain], remembered: &[Remembered]) -> Result<(), Lost> {
+        let (tail, room) = (self.journal.tail(), self.journal.room());
+        self.memory.borrow_mut().take_over(remembered, tail, room);
         for &chain in chains {
             let recno = Some(self.journal.tail());
             let active = ActiveChain { chain, begins: 0, ends: None, recno };
             self.chains.borrow_mut().insert(chain.ino, active);
         }
         self.repeat.set(!chains.is_empty());
-        while self.repeat.get() || self.writing.get() {
+        while self.repeat.get() || self.memory.borrow().is_inheriting() || self.writing.get() {
             self.kick_writer();
             self.horizon.moved().await;
             self.horizon.is_durable(Sequence(0))?;
@@ -236,7 +252,9 @@ impl Log {
     pub fn statistics(&self) -> LogStatistics {
         LogStatistics {
             writes: self.journal.counters(),
-            live_bytes: self.live_bytes(),
+            live_bytes: self.bytes_since(self.head()),
+            answers: self.memory.borrow().counters(),
+            answers_held: self.memory.borrow().held().0 as u64,
             capacity: self.journal.capacity(),
             syncs: self.ended.get(),
         }
@@ -255,15 +273,21 @@ impl Log {
 
     /// The recno of the oldest entry that is needed, if any is (invariant 4).
     fn head(&self) -> Option<u64> {
+        self.head_of_changes().into_iter().chain(self.memory.borrow_mut().head()).min()
+    }
+
+    /// That of the oldest with something that is not home.
+    fn head_of_changes(&self) -> Option<u64> {
         let flights = self.flights.borrow();
         let held = flights.values().next().and_then(|oldest| oldest.recno);
         let chains = self.chains.borrow();
         held.into_iter().chain(chains.values().filter_map(|active| active.recno)).min()
     }
 
-    fn live_bytes(&self) -> u64 {
+    /// Bytes from there to the tail.
+    fn bytes_since(&self, head: Option<u64>) -> u64 {
         let tail = self.journal.tail();
-        (tail - self.head().unwrap_or(tail)) * journal::format::UNIT
+        (tail - head.unwrap_or(tail)) * journal::format::UNIT
     }
 
     /// Whether an entry that may be replayed holds payload of these fragments.
@@ -289,6 +313,15 @@ impl Log {
             }
             None => {}
         }
+    }
+
+    /// The record of an answer, which is kept from now on.
+    fn keep_answer(&self, sequence: Sequence, answered: &Answered) -> Record {
+        let record = answer::record(self.runtime.clock.wall(), answered);
+        if let Record::Answer(data) = &record {
+            self.memory.borrow_mut().keep(sequence.0, &answered.key, data.clone());
+        }
+        record
     }
 
     fn note_payload(&self, sequence: u64, payload: &[(u64, Vec<Bytes>)]) {
@@ -328,7 +361,9 @@ impl Policy for Log {
         self.next.set(sequence.0 + 1);
         let rides = rides(&update.payload);
         let is_logged = |first, count| self.is_logged(first, count);
-        let draft = Redo::draft(self.home.geometry(), sequence.0, &update, rides, is_logged);
+        let answer = update.answered.as_ref().map(|answered| self.keep_answer(sequence, answered));
+        let geometry = self.home.geometry();
+        let draft = Redo::draft(geometry, sequence.0, &update, rides, is_logged, answer);
         assert!(
             self.journal.room_for(draft.body.len()) <= update.room,
             "room was set aside for {} bytes",
@@ -368,10 +403,11 @@ impl Policy for Log {
     fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
         let this = self.this();
         async move {
-            if this.head().is_some() {
+            if this.head_of_changes().is_some() {
                 return Err(Lost); // a chain could not be finished: the next opening tries again
             }
-            this.journal.close().await.map_err(|_| Lost)
+            let head = this.head().unwrap_or(this.journal.tail());
+            this.journal.close(head).await.map_err(|_| Lost)
         }
         .boxed_local()
     }

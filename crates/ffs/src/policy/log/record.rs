@@ -96,6 +96,8 @@ pub enum Record {
     ChainBegins(Chain),
     /// The chain of this inode has come to its end.
     ChainEnds(u64),
+    /// What a call was answered: see [`super::answer`].
+    Answer(Bytes),
 }
 
 /// An entry says something that this version cannot mean.
@@ -117,6 +119,7 @@ const INODES: u16 = 5;
 const REVOKED: u16 = 6;
 const CHAIN_BEGINS: u16 = 7;
 const CHAIN_ENDS: u16 = 8;
+const ANSWER: u16 = 9;
 
 const OF_INODES: u16 = 1;
 const SET: u16 = 2;
@@ -165,6 +168,10 @@ impl Record {
                 set(CHAIN_ENDS, *ino, 0, 0);
                 &[]
             }
+            Record::Answer(data) => {
+                set(ANSWER, 0, 0, 0);
+                data
+            }
         };
         line.length.set(data.len() as u32);
         (line, data)
@@ -189,6 +196,7 @@ impl Record {
                 Self::ChainBegins(Chain { ino: place, generation, size })
             }
             CHAIN_ENDS => Self::ChainEnds(place),
+            ANSWER => Self::Answer(data),
             _ => return None,
         })
     }
@@ -241,6 +249,7 @@ mod tests {
             Record::Bits { group: 3, map: Map::Fragments, first: 7, count: 8, value: true },
             Record::Bits { group: 4, map: Map::Inodes, first: 1, count: 1, value: false },
             Record::Group { group: 2, offset: 24, data: data.clone() },
+            Record::Answer(data.clone()),
             Record::Inodes { offset: 1 << 40, generations: data },
             Record::Revoked { offset: 1 << 20, length: 1 << 19 },
             Record::ChainBegins(chain),

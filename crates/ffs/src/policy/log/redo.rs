@@ -11,6 +11,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use journal::Draft;
 
+use super::answer;
 use super::record::{LINE, Map, Record, write_records};
 use crate::buffer::{Buffer, Edit, Extent, Role};
 use crate::layout::{CHUNK_SIZE, Dinode, Geometry};
@@ -56,7 +57,7 @@ pub(super) fn bound(update: &Update) -> usize {
         true => payload.map(|piece| piece.len() + LINE).sum(),
         false => update.payload.len() * LINE,
     };
-    items + inodes + payload + LINE
+    items + inodes + payload + LINE + answer::LARGEST
 }
 
 /// Bytes that a new block takes.
@@ -105,6 +106,7 @@ impl<'a> Redo<'a> {
         update: &StagedUpdate,
         rides: bool,
         is_logged: impl Fn(u64, u64) -> bool,
+        answer: Option<Record>,
     ) -> Draft {
         let mut redo = Self { geometry, records: Vec::new(), extents: BTreeMap::new() };
         for (buffer, extent) in update.items.iter().filter_map(|item| item.change.as_ref()) {
@@ -128,6 +130,7 @@ impl<'a> Redo<'a> {
             Some(ChainLink::Ends(ino)) => redo.records.push(Record::ChainEnds(ino)),
             None => {}
         }
+        redo.records.extend(answer);
         let body = write_records(&redo.records);
         Draft { records: redo.records.len() as u32, body, sequence }
     }

@@ -9,7 +9,7 @@ use vfs::Lost;
 
 use super::Log;
 
-/// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat_chains`.
+/// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat`.
 const KEPT_BACK: u64 = 2 * SEGMENT;
 
 impl Log {
@@ -42,21 +42,38 @@ impl Log {
             return Ok(());
         }
         let tail = self.journal.tail();
-        let head = self.head().unwrap_or(tail);
-        if self.holds_by_chain(head) {
-            self.repeat.set(true); // a newer entry will tell of the chain
+        if self.is_held_by_what_can_be_repeated() {
+            self.repeat.set(true);
             self.kick_writer();
         }
+        let head = self.head().unwrap_or(tail);
         if head > self.journal.durable_head() {
             self.journal.note_head(head).await?;
         }
         Ok(())
     }
 
-    /// Whether the head is where it is for a chain, and far behind.
-    fn holds_by_chain(&self, head: u64) -> bool {
-        let far = self.journal.capacity() / UNIT / 4;
-        let chains = self.chains.borrow();
-        chains.values().any(|active| active.recno == Some(head)) && self.journal.tail() - head > far
+    /// Whether the head is where it is for a chain or an answer, and far behind: then a newer entry
+    /// has to tell of it.
+    fn is_held_by_what_can_be_repeated(&self) -> bool {
+        let tail = self.journal.tail();
+        let Some(head) =
+            self.head().filter(|head| tail - head > self.journal.capacity() / UNIT / 8)
+        else {
+            return false;
+        };
+        if self.chains.borrow().values().any(|active| active.recno == Some(head)) {
+            return true;
+        }
+        let changes = self.head_of_changes().unwrap_or(tail);
+        if head < changes && !self.has_room_for_answers() {
+            self.memory.borrow_mut().give_way(changes);
+        }
+        head < changes
+    }
+
+    /// Whether an entry with answers of old takes nothing of what has been set aside.
+    pub(super) fn has_room_for_answers(&self) -> bool {
+        self.journal.room().saturating_sub(self.reserved.get()) >= KEPT_BACK
     }
 }

@@ -23,13 +23,17 @@ impl Log {
 
     /// Batches until nothing waits.
     async fn write_on(&self) {
-        while !self.horizon.has_failed() && (self.repeat.get() || !self.waiting.borrow().is_empty())
-        {
+        while !self.horizon.has_failed() && self.has_entries() {
             if self.write_batch().await.is_err() {
                 self.stop();
             }
         }
         self.writing.set(false);
+    }
+
+    fn has_entries(&self) -> bool {
+        let inherits = self.memory.borrow().is_inheriting();
+        inherits || self.repeat.get() || !self.waiting.borrow().is_empty()
     }
 
     async fn write_batch(&self) -> Result<(), IoError> {
@@ -71,9 +75,7 @@ impl Log {
     fn next_batch(&self) -> Vec<Draft> {
         let mut batch = Vec::new();
         let mut size = 0;
-        if self.repeat.replace(false) {
-            batch.extend(self.repeat_chains());
-        }
+        batch.extend(self.repeat());
         let mut waiting = self.waiting.borrow_mut();
         while let Some(first) = waiting.front() {
             size += first.draft.body.len();
@@ -88,35 +90,52 @@ impl Log {
         batch
     }
 
-    /// An entry that tells of all chains that have not ended, so that nothing older is needed for
-    /// them.
-    fn repeat_chains(&self) -> Option<Draft> {
+    /// An entry that tells again what the head is to pass: the oldest answers, if they lie far
+    /// behind, and all chains that have not ended.
+    fn repeat(&self) -> Option<Draft> {
+        let mut records = Vec::new();
+        if self.has_room_for_answers() {
+            let head = self.head_of_changes();
+            records = self.memory.borrow_mut().lagging(self.journal.tail(), head);
+        }
+        if !self.repeat.replace(false) && records.is_empty() {
+            return None;
+        }
         let chains = self.chains.borrow();
         let told = chains.values().filter(|active| active.recno.is_some());
-        let records: Vec<_> = told.map(|active| Record::ChainBegins(active.chain)).collect();
+        records.extend(told.map(|active| Record::ChainBegins(active.chain)));
         let body = write_records(&records);
         (!records.is_empty()).then_some(Draft { records: records.len() as u32, body, sequence: 0 })
     }
 
     fn note_places(&self, sequences: &[u64], recnos: &[u64]) {
-        let mut flights = self.flights.borrow_mut();
-        let mut chains = self.chains.borrow_mut();
         for (&sequence, &recno) in sequences.iter().zip(recnos) {
-            if sequence == 0 {
-                let told = chains.values_mut().filter(|active| active.recno.is_some());
-                told.for_each(|active| active.recno = Some(recno));
-                continue;
-            }
-            if let Some(flight) = flights.get_mut(&sequence) {
-                flight.recno = Some(recno);
-                if flight.payload {
-                    self.logging.borrow_mut().push_back((sequence, recno));
-                }
-            }
-            if let Some(active) = chains.values_mut().find(|active| active.begins == sequence) {
-                active.recno = Some(recno);
+            match sequence {
+                0 => self.note_repeated(recno),
+                _ => self.note_place(sequence, recno),
             }
         }
+    }
+
+    fn note_repeated(&self, recno: u64) {
+        let mut chains = self.chains.borrow_mut();
+        let told = chains.values_mut().filter(|active| active.recno.is_some());
+        told.for_each(|active| active.recno = Some(recno));
+        self.memory.borrow_mut().moved(recno);
+    }
+
+    fn note_place(&self, sequence: u64, recno: u64) {
+        if let Some(flight) = self.flights.borrow_mut().get_mut(&sequence) {
+            flight.recno = Some(recno);
+            if flight.payload {
+                self.logging.borrow_mut().push_back((sequence, recno));
+            }
+        }
+        let mut chains = self.chains.borrow_mut();
+        if let Some(active) = chains.values_mut().find(|active| active.begins == sequence) {
+            active.recno = Some(recno);
+        }
+        self.memory.borrow_mut().placed(sequence, recno);
     }
 
     /// Chains whose last Update is durable hold nothing any more.

@@ -7,7 +7,7 @@ use ffs::layout::CHUNK_SIZE;
 use ffs::mkfs::{MkfsOptions, mkfs};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Prng};
-use vfs::{Credentials, FileSystem, FsStat, ObjectId, SetAttributes, Stability};
+use vfs::{Author, FileSystem, FsStat, ObjectId, SetAttributes, Stability};
 
 use super::emptier::empty;
 use super::filler::{File, Filler, Tally};
@@ -148,13 +148,13 @@ async fn home(volume: &mut Volume, uid: u32) -> ObjectId {
     let owner = SetAttributes { uid: Some(uid), gid: Some(uid), ..SetAttributes::default() };
     let sealed = volume.files.setattr(&volume.root, home, owner, None).await;
     sealed.open().await.expect("running").into_inner().result.expect("root may");
-    volume.root = Credentials { uid, gid: uid, groups: Vec::new() };
+    volume.root = Author::from(vfs::Credentials { uid, gid: uid, groups: Vec::new() });
     home
 }
 
 /// Where users have no room, root still has.
 async fn use_the_reserve(volume: &mut Volume, uid: u32, home: ObjectId) {
-    volume.root = Credentials::root();
+    volume.root = Author::root();
     let space = volume.space().await;
     if uid != 0 && space.free_files > 0 {
         let id = volume.create(home, "of-root").await.expect("room for root");

@@ -11,7 +11,7 @@ use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use vfs::{
-    CreateHow, Credentials, Device, FileKind, FileSystem, Name, ObjectId, SetAttributes, Stability,
+    Author, CreateHow, Device, FileKind, FileSystem, Name, ObjectId, SetAttributes, Stability,
 };
 
 /// The disk, and where what is on it.
@@ -58,7 +58,7 @@ pub(in crate::targets) fn name(text: &str) -> Name {
 async fn grow(executor: &Executor, disk: Rc<Disk>) {
     let opened = ffs::open(disk, executor.runtime(), &OpenOptions::default(), &mut |_| ()).await;
     let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).engine);
-    let who = Credentials::root();
+    let who = Author::root();
     let root = files.root();
     let mode = || SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     let mut directories = vec![root];
@@ -88,7 +88,7 @@ async fn grow(executor: &Executor, disk: Rc<Disk>) {
 }
 
 async fn write(files: &impl FileSystem, directory: ObjectId, name: &Name, size: usize) -> ObjectId {
-    let who = Credentials::root();
+    let who = Author::root();
     let how = CreateHow::Guarded(SetAttributes::default());
     let made = files.create(&who, directory, name, how).await.open().await.expect("running");
     let id = made.into_inner().result.expect("room").id;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, CreateHow, Credentials, DirectoryEntry, Entries, FileSystem, Name, ObjectId,
-    Sealed, SetAttributes, Stability,
+    Access, Answer, Author, CreateHow, DirectoryEntry, Entries, FileSystem, Name, ObjectId, Sealed,
+    SetAttributes, Stability,
 };
 
 use super::garden::name;
@@ -39,7 +39,7 @@ pub(in crate::targets) async fn all(files: &impl FileSystem) {
 }
 
 async fn look(files: &impl FileSystem, id: ObjectId) {
-    let who = Credentials::root();
+    let who = Author::root();
     let _ = files.getattr(id).await.open().await;
     let _ = answer(files.access(&who, id, Access::default()).await).await;
     if let Some(target) = answer(files.readlink(&who, id).await).await {
@@ -56,7 +56,7 @@ async fn look(files: &impl FileSystem, id: ObjectId) {
 
 /// All that a directory names, piece by piece.
 async fn list(files: &impl FileSystem, id: ObjectId) -> Vec<ObjectId> {
-    let who = Credentials::root();
+    let who = Author::root();
     let mut found = Vec::new();
     let mut cookie = 0;
     for _ in 0..MOST_LISTINGS {
@@ -83,7 +83,7 @@ async fn list(files: &impl FileSystem, id: ObjectId) -> Vec<ObjectId> {
 }
 
 async fn change(files: &impl FileSystem, id: ObjectId) {
-    let who = Credentials::root();
+    let who = Author::root();
     let how = CreateHow::Unchecked(SetAttributes::default());
     let made = answer(files.create(&who, id, &name("new"), how).await).await;
     let mode = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };

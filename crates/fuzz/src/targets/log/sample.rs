@@ -15,7 +15,7 @@ use journal::{Walker, find, peek};
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
-use vfs::{CreateHow, Credentials, FileSystem, SetAttributes, Stability};
+use vfs::{Author, CreateHow, FileSystem, SetAttributes, Stability};
 
 use crate::targets::disk::garden::name;
 
@@ -64,7 +64,7 @@ async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
     let log: Rc<dyn BlockDevice> = log;
     let opened = open_with_log(home, Some(log), executor.runtime(), &options, &mut |_| ()).await;
     let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).engine);
-    let (who, root) = (Credentials::root(), files.root());
+    let (who, root) = (Author::root(), files.root());
     let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     let made = files.mkdir(&who, root, &name("one"), attributes).await.open().await;
     let one = made.expect("running").into_inner().result.expect("room").id;

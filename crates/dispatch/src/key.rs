@@ -1,0 +1,124 @@
+//! What makes two calls the same call, and its bytes.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crc_fast::{CrcAlgorithm, Digest};
+use nfs::rpc::{AuthSys, Call, Credential};
+use vfs::CallKey;
+
+use crate::planted::{Bug, is_planted};
+
+/// What makes two calls the same call. Never the port: it changes when the client reconnects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The client's address.
+    pub client: IpAddr,
+    /// CRC-64/NVME of who calls, as he says himself: machine, user and groups, but not the stamp,
+    /// which a client may renew. 0 without credentials.
+    pub caller: u64,
+    /// The client's number of the call.
+    pub xid: u32,
+    /// The procedure.
+    pub procedure: u32,
+    /// Bytes of arguments.
+    pub length: u64,
+    /// CRC-64/NVME of the arguments. xids come round and start anew; arguments rarely agree too.
+    pub checksum: u64,
+}
+
+/// Bytes of a name: 16 of the address, IPv4 as mapped to IPv6, and the other fields, big-endian, in
+/// their order.
+const NAME: usize = 48;
+
+impl Key {
+    pub(crate) fn of(client: IpAddr, call: &Call<'_>) -> Self {
+        let (head, payload) = call.arguments.remaining();
+        let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+        digest.update(head);
+        digest.update(payload);
+        let caller = match call.credential {
+            Credential::Sys(user) => checksum_of(&user),
+            Credential::None | Credential::Other { .. } => 0,
+        };
+        let key = Self {
+            client,
+            caller,
+            xid: call.xid,
+            procedure: call.procedure,
+            length: (head.len() + payload.len()) as u64,
+            checksum: digest.finalize(),
+        };
+        match key {
+            _ if is_planted(Bug::XidAlone) => Self { procedure: 0, length: 0, checksum: 0, ..key },
+            _ if is_planted(Bug::AnyArguments) => Self { length: 0, checksum: 0, ..key },
+            _ => key,
+        }
+    }
+
+    /// The name under which a file system keeps the answer of the call.
+    pub fn name(&self) -> CallKey {
+        let address = match self.client {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let mut name = Vec::with_capacity(NAME);
+        name.extend_from_slice(&address.octets());
+        name.extend_from_slice(&self.caller.to_be_bytes());
+        name.extend_from_slice(&self.xid.to_be_bytes());
+        name.extend_from_slice(&self.procedure.to_be_bytes());
+        name.extend_from_slice(&self.length.to_be_bytes());
+        name.extend_from_slice(&self.checksum.to_be_bytes());
+        CallKey::new(&name).expect("a name is shorter than the longest")
+    }
+
+    /// The call that has this name; none if it is no name of ours.
+    pub fn named(name: &CallKey) -> Option<Self> {
+        let bytes: &[u8; NAME] = name.as_bytes().try_into().ok()?;
+        let (address, rest) = bytes.split_first_chunk::<16>()?;
+        let (caller, rest) = rest.split_first_chunk::<8>()?;
+        let (xid, rest) = rest.split_first_chunk::<4>()?;
+        let (procedure, rest) = rest.split_first_chunk::<4>()?;
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let checksum = rest.first_chunk::<8>()?;
+        Some(Self {
+            client: IpAddr::V6(Ipv6Addr::from(*address)).to_canonical(),
+            caller: u64::from_be_bytes(*caller),
+            xid: u32::from_be_bytes(*xid),
+            procedure: u32::from_be_bytes(*procedure),
+            length: u64::from_be_bytes(*length),
+            checksum: u64::from_be_bytes(*checksum),
+        })
+    }
+}
+
+fn checksum_of(user: &AuthSys<'_>) -> u64 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    digest.update(&(user.machine_name.len() as u32).to_be_bytes());
+    digest.update(user.machine_name);
+    for number in [user.uid, user.gid].iter().chain(user.gids.as_slice()) {
+        digest.update(&number.to_be_bytes());
+    }
+    digest.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_names_one_call() {
+        for client in ["10.0.0.7", "2001:db8::7"] {
+            let client = client.parse().expect("an address");
+            let key = Key { client, caller: 1 << 63, xid: 2, procedure: 3, length: 4, checksum: 5 };
+            assert_eq!(Key::named(&key.name()), Some(key));
+        }
+    }
+
+    #[test]
+    fn other_bytes_name_none() {
+        for length in [0, NAME - 1, NAME + 1] {
+            let name = CallKey::new(&vec![1; length]).expect("short");
+            assert_eq!(Key::named(&name), None);
+        }
+    }
+}

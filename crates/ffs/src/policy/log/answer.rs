@@ -1,0 +1,293 @@
+//! The bytes of an answer that an entry keeps with the change that it tells of.
+//!
+//! A head of 28 bytes, the key of the call, and then what is known of the files, each part if its
+//! bit is set: the attributes of the file that was found, and of each of the two files that the call
+//! named what it was just before and just after.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use vfs::{
+    Answered, Attributes, CallKey, Device, Done, FileKind, Ino, ObjectId, Remembered, Timestamp,
+    Wcc, WccBefore,
+};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::record::{LINE, Record};
+
+/// What comes first.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Head {
+    /// When the call was carried out, in seconds.
+    at: I64,
+    /// The file that was found, and which of its number; 0 for none.
+    ino: U64,
+    generation: U32,
+    nanoseconds: U32,
+    /// Bytes of the key.
+    key: U16,
+    /// Which parts follow.
+    parts: U16,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Time {
+    seconds: I64,
+    nanoseconds: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Before {
+    size: U64,
+    mtime: Time,
+    ctime: Time,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct After {
+    ino: U64,
+    size: U64,
+    used: U64,
+    generation: U32,
+    nlink: U32,
+    uid: U32,
+    gid: U32,
+    major: U32,
+    minor: U32,
+    kind: U16,
+    mode: U16,
+    atime: Time,
+    mtime: Time,
+    ctime: Time,
+}
+
+/// The most bytes of log that an answer takes.
+pub(super) const LARGEST: usize =
+    LINE + size_of::<Head>() + vfs::MAX_KEY + 3 * size_of::<After>() + 2 * size_of::<Before>();
+
+const KINDS: [FileKind; 7] = [
+    FileKind::Regular,
+    FileKind::Directory,
+    FileKind::Symlink,
+    FileKind::BlockDevice,
+    FileKind::CharacterDevice,
+    FileKind::Fifo,
+    FileKind::Socket,
+];
+
+impl From<Timestamp> for Time {
+    fn from(from: Timestamp) -> Self {
+        Self { seconds: from.seconds.into(), nanoseconds: from.nanoseconds.into() }
+    }
+}
+
+impl From<Time> for Timestamp {
+    fn from(from: Time) -> Self {
+        Self { seconds: from.seconds.get(), nanoseconds: from.nanoseconds.get() }
+    }
+}
+
+impl From<WccBefore> for Before {
+    fn from(from: WccBefore) -> Self {
+        Self { size: from.size.into(), mtime: from.mtime.into(), ctime: from.ctime.into() }
+    }
+}
+
+impl From<Before> for WccBefore {
+    fn from(from: Before) -> Self {
+        Self { size: from.size.get(), mtime: from.mtime.into(), ctime: from.ctime.into() }
+    }
+}
+
+impl From<Attributes> for After {
+    fn from(from: Attributes) -> Self {
+        let kind = KINDS.iter().position(|&kind| kind == from.kind).expect("every kind is listed");
+        Self {
+            ino: from.ino.0.into(),
+            size: from.size.into(),
+            used: from.used.into(),
+            generation: from.generation.into(),
+            nlink: from.nlink.into(),
+            uid: from.uid.into(),
+            gid: from.gid.into(),
+            major: from.device.major.into(),
+            minor: from.device.minor.into(),
+            kind: (kind as u16).into(),
+            mode: from.mode.into(),
+            atime: from.atime.into(),
+            mtime: from.mtime.into(),
+            ctime: from.ctime.into(),
+        }
+    }
+}
+
+impl After {
+    fn attributes(self) -> Option<Attributes> {
+        Some(Attributes {
+            kind: *KINDS.get(usize::from(self.kind.get()))?,
+            mode: self.mode.get(),
+            nlink: self.nlink.get(),
+            uid: self.uid.get(),
+            gid: self.gid.get(),
+            size: self.size.get(),
+            used: self.used.get(),
+            device: Device { major: self.major.get(), minor: self.minor.get() },
+            ino: Ino(self.ino.get()),
+            generation: self.generation.get(),
+            atime: self.atime.into(),
+            mtime: self.mtime.into(),
+            ctime: self.ctime.into(),
+        })
+    }
+}
+
+/// The record that keeps an answer.
+pub(super) fn record(at: Timestamp, answered: &Answered) -> Record {
+    let Answered { key, done } = answered;
+    let mut parts = 0;
+    let mut tail = Vec::with_capacity(LARGEST);
+    let mut bit = 1;
+    let mut put = |part: Option<Vec<u8>>| {
+        if let Some(bytes) = part {
+            parts |= bit;
+            tail.extend_from_slice(&bytes);
+        }
+        bit <<= 1;
+    };
+    let after = |of: Attributes| After::from(of).as_bytes().to_vec();
+    put(done.attributes.map(after));
+    for about in &done.about {
+        put(about.before.map(|of| Before::from(of).as_bytes().to_vec()));
+        put(about.after.map(after));
+    }
+    let head = Head {
+        at: at.seconds.into(),
+        ino: done.found.map_or(0, |found| found.ino.0).into(),
+        generation: done.found.map_or(0, |found| found.generation).into(),
+        nanoseconds: at.nanoseconds.into(),
+        key: (key.as_bytes().len() as u16).into(),
+        parts: parts.into(),
+    };
+    Record::Answer(Bytes::from([head.as_bytes(), key.as_bytes(), &tail].concat()))
+}
+
+/// The answer in the data of a record, if it is one.
+pub(crate) fn read(data: &[u8]) -> Option<Remembered> {
+    let (head, rest) = Head::read_from_prefix(data).ok()?;
+    let (key, rest) = rest.split_at_checked(head.key.get().into())?;
+    let mut parts = Parts { bits: head.parts.get(), rest };
+    let attributes = parts.after()?;
+    let mut about = [Wcc::default(); 2];
+    for wcc in &mut about {
+        *wcc = Wcc { before: parts.before()?, after: parts.after()? };
+    }
+    if parts.bits != 0 || !parts.rest.is_empty() {
+        return None;
+    }
+    let (ino, generation) = (Ino(head.ino.get()), head.generation.get());
+    let found = (ino.0 != 0).then_some(ObjectId { ino, generation });
+    let at = Timestamp { seconds: head.at.get(), nanoseconds: head.nanoseconds.get() };
+    let done = Done { found, attributes, about };
+    Some(Remembered { at, answered: Answered { key: Rc::new(CallKey::new(key)?), done } })
+}
+
+/// What follows the key.
+struct Parts<'a> {
+    bits: u16,
+    rest: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// The next part, unless its bit is not set. Nothing at all when it is cut off.
+    fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Option<Option<T>> {
+        let is_there = self.bits & 1 != 0;
+        self.bits >>= 1;
+        if !is_there {
+            return Some(None);
+        }
+        let (part, rest) = T::read_from_prefix(self.rest).ok()?;
+        self.rest = rest;
+        Some(Some(part))
+    }
+
+    fn before(&mut self) -> Option<Option<WccBefore>> {
+        Some(self.take::<Before>()?.map(WccBefore::from))
+    }
+
+    fn after(&mut self) -> Option<Option<Attributes>> {
+        match self.take::<After>()? {
+            Some(after) => after.attributes().map(Some),
+            None => Some(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(ino: u64) -> Attributes {
+        let time = |seconds| Timestamp { seconds, nanoseconds: 999_999_999 };
+        Attributes {
+            kind: FileKind::Socket,
+            mode: 0o7777,
+            nlink: 3,
+            uid: 4,
+            gid: 5,
+            size: 1 << 40,
+            used: 7,
+            device: Device { major: 8, minor: 9 },
+            ino: Ino(ino),
+            generation: 10,
+            atime: time(-1),
+            mtime: time(12),
+            ctime: time(1 << 33),
+        }
+    }
+
+    fn examples() -> Vec<Done> {
+        let (one, other) = (attributes(77), attributes(78));
+        let whole = |of: Attributes| Wcc { before: Some(WccBefore::from(&of)), after: Some(of) };
+        let found = Some(ObjectId { ino: Ino(77), generation: 10 });
+        vec![
+            Done::default(),
+            Done { found, attributes: Some(one), about: [whole(other), Wcc::default()] },
+            Done { found, ..Done::default() },
+            Done { about: [whole(one), whole(other)], ..Done::default() },
+            Done { about: [Wcc { before: None, ..whole(one) }, whole(one)], ..Done::default() },
+        ]
+    }
+
+    fn written(done: Done) -> (Answered, Bytes) {
+        let key = Rc::new(CallKey::new(&[5; vfs::MAX_KEY]).expect("not too long"));
+        let answered = Answered { key, done };
+        let at = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
+        let Record::Answer(data) = record(at, &answered) else { panic!("another record") };
+        (answered, data)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for done in examples() {
+            let (answered, data) = written(done);
+            assert!(LINE + data.len() <= LARGEST);
+            let read = read(&data).expect("an answer");
+            assert_eq!((read.answered.key, read.answered.done), (answered.key, done));
+            assert_eq!(read.at, Timestamp { seconds: 1_700_000_000, nanoseconds: 5 });
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_goes_on_is_none() {
+        for done in examples() {
+            let (_, data) = written(done);
+            assert!((0..data.len()).all(|length| read(&data[..length]).is_none()));
+            assert!(read(&[&data, &[0][..]].concat()).is_none());
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Answers that entries keep, and that are kept when the head wants to pass them.
+//!
+//! An answer is written with its change, and so it comes to lie ever further behind the tail while
+//! its caller may still ask for it. It holds the head like a change that is not home, up to an
+//! eighth of the circle; then it is written again, with others of its age, at the head of a batch
+//! that goes out anyway. So recovery never reads much more for the sake of answers, and nobody waits
+//! for one. Whoever forgets an answer drops its key, and the log forgets it too.
+//!
+//! Invariants:
+//! 1. `placed` is in the order of recnos. An answer that is being written again stands in it with
+//!    its old place until the batch has one for it.
+//! 2. All of them together have no more than a sixteenth of the circle; the oldest go first. So one
+//!    half of what they may hold is always something else, and writing them again comes to an end.
+
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use bytes::Bytes;
+use journal::format::{SEGMENT, UNIT};
+use vfs::{CallKey, Remembered};
+
+use super::answer;
+use super::record::{LINE, Record};
+
+/// The most bytes of answers that are written again with one batch: two such entries, with what else
+/// they tell, fill a segment.
+const AGAIN: usize = SEGMENT as usize / 2 - 4096;
+
+/// An answer in the log.
+#[derive(Clone)]
+struct Kept {
+    key: Weak<CallKey>,
+    data: Bytes,
+    /// The Update that it came with, until it has a place; then the place of its entry.
+    at: u64,
+}
+
+impl Kept {
+    fn is_wanted(&self) -> bool {
+        self.key.strong_count() > 0
+    }
+
+    fn size(&self) -> usize {
+        LINE + self.data.len()
+    }
+}
+
+/// See the module's prose.
+pub(super) struct Memory {
+    /// Those whose entries have no place yet, by their Updates.
+    staged: VecDeque<Kept>,
+    placed: VecDeque<Kept>,
+    /// How many at the front of `placed` are being written again,
+    moving: usize,
+    /// and how many are of an earlier epoch and have to be.
+    inherited: usize,
+    bytes: usize,
+    limit: usize,
+    /// Units of log that an answer may lie behind the tail.
+    reach: u64,
+    /// At how many to look next for those that nobody wants.
+    sweep_at: usize,
+    counters: Counters,
+}
+
+/// What has become of answers since the log was begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Came with a change.
+    pub kept: u64,
+    /// Were written again.
+    pub again: u64,
+    /// Went before their time, for want of room.
+    pub dropped: u64,
+}
+
+impl Memory {
+    /// For a log of `capacity` bytes.
+    pub(super) fn new(capacity: u64) -> Self {
+        Self {
+            staged: VecDeque::new(),
+            placed: VecDeque::new(),
+            moving: 0,
+            inherited: 0,
+            bytes: 0,
+            limit: (capacity / 16) as usize,
+            reach: capacity / 8 / UNIT,
+            sweep_at: 1024,
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many there are, and their bytes.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (self.staged.len() + self.placed.len(), self.bytes)
+    }
+
+    /// An answer that goes out with the entry of an Update.
+    pub(super) fn keep(&mut self, sequence: u64, key: &Rc<CallKey>, data: Bytes) {
+        self.counters.kept += 1;
+        let kept = Kept { key: Rc::downgrade(key), data, at: sequence };
+        self.bytes += kept.size();
+        self.staged.push_back(kept);
+        self.drop_oldest();
+        self.sweep();
+    }
+
+    /// Takes over what survived of an earlier epoch, to be written again with the next batches,
+    /// from `tail` on, for which there is so much room.
+    pub(super) fn take_over(&mut self, remembered: &[Remembered], tail: u64, room: u64) {
+        for Remembered { at, answered } in remembered {
+            let Record::Answer(data) = answer::record(*at, answered) else { continue };
+            let kept = Kept { key: Rc::downgrade(&answered.key), data, at: tail };
+            self.bytes += kept.size();
+            self.placed.push_back(kept);
+        }
+        self.inherited = self.placed.len();
+        let limit = self.limit;
+        self.limit = limit.min(room as usize / 4 * 3);
+        self.drop_oldest();
+        self.limit = limit;
+    }
+
+    /// Whether something of an earlier epoch was not written again.
+    pub(super) fn is_inheriting(&self) -> bool {
+        self.inherited > 0
+    }
+
+    /// The recno of the oldest entry that is needed for an answer.
+    pub(super) fn head(&mut self) -> Option<u64> {
+        while self.moving == 0
+            && self.placed.front().is_some_and(|first| !first.is_wanted())
+            && self.forget_first().is_some()
+        {}
+        self.placed.front().map(|first| first.at)
+    }
+
+    fn forget_first(&mut self) -> Option<Kept> {
+        let first = self.placed.pop_front()?;
+        self.bytes -= first.size();
+        self.inherited = self.inherited.saturating_sub(1);
+        Some(first)
+    }
+
+    /// The oldest that lie too far behind `tail`, and before the oldest change that is not home, if
+    /// there is any: they are to be written again in one entry, to be followed by
+    /// [`Memory::moved`].
+    pub(super) fn lagging(&mut self, tail: u64, changes: Option<u64>) -> Vec<Record> {
+        self.head(); // what nobody wants goes
+        let end = changes.unwrap_or(tail).min(tail.saturating_sub(self.reach));
+        let mut size = 0;
+        let mut records = Vec::new();
+        for (index, kept) in self.placed.iter().enumerate() {
+            size += kept.size();
+            let is_meant = index < self.inherited || kept.at < end;
+            if !is_meant || size > AGAIN {
+                break;
+            }
+            records.push(Record::Answer(kept.data.clone()));
+        }
+        self.moving = records.len();
+        records
+    }
+
+    /// Those of the last [`Memory::lagging`] have a new place.
+    pub(super) fn moved(&mut self, recno: u64) {
+        for _ in 0..std::mem::take(&mut self.moving) {
+            let Some(mut kept) = self.forget_first() else { return };
+            if kept.is_wanted() {
+                self.counters.again += 1;
+                kept.at = recno;
+                self.bytes += kept.size();
+                self.placed.push_back(kept);
+            }
+        }
+    }
+
+    /// The entry of an Update has its place.
+    pub(super) fn placed(&mut self, sequence: u64, recno: u64) {
+        while let Some(first) = self.staged.front()
+            && first.at <= sequence
+            && let Some(mut kept) = self.staged.pop_front()
+        {
+            kept.at = recno;
+            self.placed.push_back(kept);
+        }
+    }
+
+    /// There is no room to write them again: those before `end` are given up.
+    pub(super) fn give_way(&mut self, end: u64) {
+        while self.moving == 0
+            && self.placed.front().is_some_and(|first| first.at < end)
+            && let Some(oldest) = self.forget_first()
+        {
+            self.counters.dropped += u64::from(oldest.is_wanted());
+        }
+    }
+
+    /// Invariant 2.
+    fn drop_oldest(&mut self) {
+        while self.bytes > self.limit
+            && self.moving == 0
+            && let Some(oldest) = self.forget_first()
+        {
+            self.counters.dropped += u64::from(oldest.is_wanted());
+        }
+    }
+
+    /// Looks for those that nobody wants, whenever there are twice as many as after the last time.
+    fn sweep(&mut self) {
+        if self.placed.len() < self.sweep_at || self.moving > 0 || self.inherited > 0 {
+            return;
+        }
+        self.placed.retain(Kept::is_wanted);
+        let sizes = self.placed.iter().chain(&self.staged).map(Kept::size);
+        self.bytes = sizes.sum();
+        self.sweep_at = (self.placed.len() * 2).max(1024);
+    }
+}

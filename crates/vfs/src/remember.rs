@@ -1,0 +1,91 @@
+//! Calls that are remembered together with what they change, so that a call which is repeated after
+//! a crash is answered once more and not executed once more.
+//!
+//! Whoever recognises repetitions gives a call a [`CallKey`]. An engine that has a place for it
+//! puts the key and the answer on stable storage in the same step as the change itself; so after a
+//! crash either both are there or neither is. It keeps them there for as long as somebody holds the
+//! key: to forget an answer is to drop its key.
+
+use std::ops::Deref;
+use std::rc::Rc;
+
+use crate::{Credentials, ObjectId, PostOp, Timestamp, Wcc};
+
+/// The most bytes of a key.
+pub const MAX_KEY: usize = 64;
+
+/// Names a call among all that are remembered. What its bytes mean, whoever made it knows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey(Box<[u8]>);
+
+impl CallKey {
+    /// A key of these bytes; none if they are too many.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= MAX_KEY).then(|| Self(bytes.into()))
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// In whose name something is changed, and by which call.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// Who.
+    pub who: Credentials,
+    /// The call to be remembered with what it changes; `None` for none.
+    pub call: Option<Rc<CallKey>>,
+}
+
+impl Author {
+    /// The superuser, with a call that nobody remembers.
+    pub fn root() -> Self {
+        Credentials::root().into()
+    }
+}
+
+impl From<Credentials> for Author {
+    fn from(who: Credentials) -> Self {
+        Self { who, call: None }
+    }
+}
+
+impl Deref for Author {
+    type Target = Credentials;
+
+    fn deref(&self) -> &Credentials {
+        &self.who
+    }
+}
+
+/// What a call that changed something is answered. A refusal changes nothing, and is not
+/// remembered here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// The file that was made, or found in place of making one.
+    pub found: Option<ObjectId>,
+    /// Its attributes, where they are known.
+    pub attributes: PostOp,
+    /// The files that the call named, in order.
+    pub about: [Wcc; 2],
+}
+
+/// A call that was answered, or is about to be.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// Which.
+    pub key: Rc<CallKey>,
+    /// How.
+    pub done: Done,
+}
+
+/// An answer that has survived: its change has, too.
+#[derive(Clone, Debug)]
+pub struct Remembered {
+    /// When the call was carried out.
+    pub at: Timestamp,
+    /// What was answered.
+    pub answered: Answered,
+}
