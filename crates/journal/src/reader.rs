@@ -160,8 +160,8 @@ pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, 
     Ok(Some(Live { slot, head: head.min(tail), tail, search_reads }))
 }
 
-/// What the log keeps of the last epoch that was closed, beside changes, which are all home; none if
-/// no epoch was closed, or the last was given up.
+/// What the log keeps of the last epoch that was closed, beside changes, which are all home; none
+/// if no epoch was closed, or the last was given up.
 ///
 /// # Errors
 /// [`JournalError`].

@@ -1,8 +1,8 @@
 //! One call on its way: what it has looked at, and the attributes that go along with its answer.
 //!
 //! A call that changes something sees it happen ([`Witness`]): what its answer says is fixed in the
-//! very step in which the change is applied, so that it can be remembered with it. A call that takes
-//! two steps is remembered with the last, without which it is not done.
+//! very step in which the change is applied, so that it can be remembered with it. A call that
+//! takes two steps is remembered with the last, without which it is not done.
 
 use std::rc::Rc;
 

@@ -3,8 +3,8 @@
 //! An answer is written with its change, and so it comes to lie ever further behind the tail while
 //! its caller may still ask for it. It holds the head like a change that is not home, up to an
 //! eighth of the circle; then it is written again, with others of its age, at the head of a batch
-//! that goes out anyway. So recovery never reads much more for the sake of answers, and nobody waits
-//! for one. Whoever forgets an answer drops its key, and the log forgets it too.
+//! that goes out anyway. So recovery never reads much more for the sake of answers, and nobody
+//! waits for one. Whoever forgets an answer drops its key, and the log forgets it too.
 //!
 //! Invariants:
 //! 1. `placed` is in the order of recnos. An answer that is being written again stands in it with
@@ -22,8 +22,8 @@ use vfs::{CallKey, Remembered};
 use super::answer;
 use super::record::{LINE, Record};
 
-/// The most bytes of answers that are written again with one batch: two such entries, with what else
-/// they tell, fill a segment.
+/// The most bytes of answers that are written again with one batch: two such entries, with what
+/// else they tell, fill a segment.
 const AGAIN: usize = SEGMENT as usize / 2 - 4096;
 
 /// An answer in the log.

@@ -226,8 +226,8 @@ impl Log {
         })
     }
 
-    /// Takes over chains that were cut, and answers, and notes them durably: before the volume bears
-    /// the number of this epoch, for then the log of the epoch before is forgotten.
+    /// Takes over chains that were cut, and answers, and notes them durably: before the volume
+    /// bears the number of this epoch, for then the log of the epoch before is forgotten.
     ///
     /// # Errors
     /// [`Lost`] when the log cannot be written.
