@@ -119,6 +119,31 @@ fn a_disk_with_a_closed_journal_below_it_is_repaired() {
     repaired(&world, &cut, "journal-cut");
 }
 
+/// They are found in one round, in which there are more of them than rounds.
+#[test]
+fn directories_side_by_side_may_all_have_lost_their_types() {
+    let world = World::new(1);
+    let (disk, inos) = world.run(async {
+        let (disk, volume) = made(&world).await;
+        let mut inos = Vec::new();
+        for number in 0..DEEP {
+            let at = volume.mkdir(volume.files.root(), &format!("d{number}")).await.expect("new");
+            volume.create(at, "leaf").await.expect("new");
+            inos.push(at.ino.0);
+        }
+        volume.files.shutdown().await.expect("it stops");
+        (disk, inos)
+    });
+    let regular = u16::from(kind_bits(FileKind::Regular)) << 12;
+    for &ino in &inos {
+        change_inode(&disk, ino, |dinode| dinode.mode.set(regular | 0o755));
+    }
+    let (report, lines) = repaired(&world, &disk, "wide");
+    assert_eq!(report.findings.count(Invariant::InodeType), DEEP as u64, "{lines}");
+    assert_eq!(report.directories, 1 + DEEP as u64, "{lines}");
+    assert_eq!(report.reconnected, 0, "{lines}");
+}
+
 /// Each is found only when the one above it is a directory again.
 #[test]
 fn directories_within_each_other_may_all_have_lost_their_types() {

@@ -49,7 +49,8 @@ pub async fn check(
     let rounds = if checker.geometry.byte_order == ByteOrder::Little { ROUNDS } else { 1 };
     while checker.round(options).await? && rounds > 1 {
         // Directories within each other are found one by one; none is given its type twice.
-        if checker.round - checker.retyped.len() as u32 >= rounds {
+        // A round may find many that lie side by side: they are more than the rounds then.
+        if checker.round >= rounds + checker.retyped.len() as u32 {
             return Err(CheckError::NoEnd { rounds });
         }
     }
