@@ -1,4 +1,5 @@
-//! Breaking a rule of the engine is noticed: each planted bug is found by some cut of a few runs.
+//! Breaking a rule of the engine is noticed: each planted bug is found by some cut of a few runs,
+//! or of a scenario of its own.
 
 mod common;
 
@@ -6,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::cutting::sizes;
 use common::fill::round::Rounds;
+use common::growth::inside_the_last_fragment;
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
 use sim::Honesty;
@@ -59,6 +61,18 @@ fn fields_that_land_out_of_order_are_found() {
 #[test]
 fn names_that_stand_twice_are_found() {
     is_found(Bug::WanderingNames, 1);
+}
+
+/// A write that takes nothing: hardly a random run has one, with a cut in the right place.
+#[test]
+fn payload_that_is_not_flushed_is_found() {
+    assert_eq!(inside_the_last_fragment(), Ok(()), "without the bug");
+    plant(Some(Bug::UnflushedPayload));
+    let found = inside_the_last_fragment();
+    plant(None);
+    let wrong = found.expect_err("the bug is not found");
+    println!("{wrong}");
+    assert!(wrong.contains("which nobody wrote"), "it is found in another way: {wrong}");
 }
 
 /// Looks for `bug` in rounds of filling and emptying, which it must end with these words.

@@ -4,6 +4,7 @@
 
 pub(crate) mod cutting;
 pub(crate) mod fill;
+pub(crate) mod growth;
 pub(crate) mod reuse;
 pub(crate) mod together;
 pub(crate) mod tree;
