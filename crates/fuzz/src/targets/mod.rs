@@ -31,6 +31,7 @@ mod rpc;
 pub mod server;
 mod settings;
 mod superblock;
+mod volume;
 
 use sim::Prng;
 

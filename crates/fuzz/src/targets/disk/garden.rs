@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ffs::OpenOptions;
-use ffs::layout::{Dinode, Geometry, INODE_SIZE, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
-use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::layout::{Dinode, Geometry, INODE_SIZE, ROOT_INODE};
 use namespace::Namespace;
-use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use vfs::{
     Author, CreateHow, Device, FileKind, FileSystem, Name, ObjectId, SetAttributes, Stability,
 };
+
+use crate::targets::volume::{self, name};
 
 /// The disk, and where what is on it.
 pub(super) struct Garden {
@@ -32,27 +32,11 @@ pub(super) fn with<T>(look: impl FnOnce(&Garden) -> T) -> T {
     GARDEN.with(|garden| look(garden.get_or_init(plant)))
 }
 
-const SIZE: u64 = 2 << 20;
-
 fn plant() -> Garden {
     let executor = Executor::new(1);
-    let disk = Disk::new(&executor, Image::zeroed(SIZE));
-    let options = MkfsOptions {
-        block_size: 4096,
-        fragment_size: 512,
-        max_group_blocks: Some(200),
-        bytes_per_inode: Some(8192),
-        ..MkfsOptions::default()
-    };
-    let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-    let random = executor.runtime().random;
-    executor.block_on(mkfs(&*disk, &options, &*random, now)).expect("the disk holds it");
+    let disk = volume::small(&executor);
     executor.block_on(grow(&executor, disk.clone()));
     survey(disk.contents())
-}
-
-pub(in crate::targets) fn name(text: &str) -> Name {
-    Name::parse(text.as_bytes()).expect("a legal name")
 }
 
 async fn grow(executor: &Executor, disk: Rc<Disk>) {
@@ -100,9 +84,7 @@ async fn write(files: &impl FileSystem, directory: ObjectId, name: &Name, size: 
 
 /// Finds out where everything is.
 fn survey(image: Image) -> Garden {
-    let mut superblock = vec![0; SUPERBLOCK_ROOM as usize];
-    image.read(SUPERBLOCK_ADDRESS, &mut superblock);
-    let geometry = Geometry::parse_any_order(&mut superblock).expect("our own disk");
+    let geometry = volume::geometry_of(&image);
     let (mut inodes, mut blocks) = (Vec::new(), Vec::new());
     for ino in ROOT_INODE..geometry.inode_count() {
         let mut bytes = vec![0; INODE_SIZE as usize];

@@ -6,7 +6,7 @@
 //! or an error, and none takes more memory than the disk can justify. A disk that the checker has
 //! repaired is one on which it finds nothing.
 
-pub(super) mod garden;
+mod garden;
 mod patch;
 pub(super) mod walk;
 

@@ -7,6 +7,7 @@ use sim::{Image, Prng};
 
 use super::garden::{Garden, inode_address};
 use crate::input::Input;
+use crate::targets::volume;
 
 /// Makes the disk one that we wrote to and did not stop.
 pub(super) fn make_unclean(image: &mut Image) {
@@ -73,19 +74,12 @@ pub(super) fn apply(garden: &Garden, image: &mut Image, input: &mut Input<'_>) {
 
 /// Adds a patch to an input, mostly of a whole field and sealed.
 pub(super) fn generate(prng: &mut Prng, input: &mut Vec<u8>) {
-    let width = [1, 2, 4, 8][prng.index(4)];
+    let width = volume::width(prng);
     let most = [1400, 300, 256, 256, 512, 64];
     let kind = prng.index(most.len());
-    let offset = prng.index(most[kind]);
-    let offset = if prng.chance(3, 4) { offset - offset % width } else { offset } as u16;
+    let offset = volume::offset(prng, most[kind], width);
     input.extend([kind as u8, prng.next_u64() as u8]);
     input.extend(offset.to_le_bytes());
     input.push((width - 1) as u8 + 16 * prng.below(16) as u8);
-    let value = match prng.below(4) {
-        0 => prng.next_u64(),
-        1 => u64::MAX >> prng.below(64),
-        2 => 1 << prng.below(64),
-        _ => prng.below(5000),
-    };
-    input.extend(&value.to_le_bytes()[..width]);
+    input.extend(&volume::value(prng).to_le_bytes()[..width]);
 }

@@ -10,7 +10,7 @@ use vfs::{
     SetAttributes, Stability,
 };
 
-use super::garden::name;
+use crate::targets::volume::name;
 
 /// The most objects that are looked at.
 const MOST: usize = 60;

@@ -8,6 +8,7 @@ use sim::{Image, Prng};
 
 use super::sample::Sample;
 use crate::input::Input;
+use crate::targets::volume;
 
 /// Bytes of a slot.
 const SLOT: u64 = 72;
@@ -97,18 +98,11 @@ pub(super) fn seal(sample: &Sample, log: &mut Image) {
 /// Adds a patch to an input, mostly of a whole field.
 pub(super) fn generate(prng: &mut Prng, input: &mut Vec<u8>) {
     let kind = prng.below(u64::from(KINDS) + 1) as u8;
-    let width = [1, 2, 4, 8][prng.index(4)];
+    let width = volume::width(prng);
     let most = [72, 64, 512, 512, 4096, 65_536, 4096][usize::from(kind)];
-    let offset = prng.index(most);
-    let offset = if prng.chance(3, 4) { offset - offset % width } else { offset } as u16;
+    let offset = volume::offset(prng, most, width);
     input.extend([kind, prng.next_u64() as u8]);
     input.extend(offset.to_le_bytes());
     input.push((width - 1) as u8);
-    let value = match prng.below(4) {
-        0 => prng.next_u64(),
-        1 => u64::MAX >> prng.below(64),
-        2 => 1 << prng.below(64),
-        _ => prng.below(5000),
-    };
-    input.extend(&value.to_le_bytes()[..width]);
+    input.extend(&volume::value(prng).to_le_bytes()[..width]);
 }

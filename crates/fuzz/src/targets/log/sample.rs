@@ -6,18 +6,16 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use bytes::Bytes;
-use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
-use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::layout::Geometry;
 use ffs::policy::log::LogOptions;
 use ffs::{OpenOptions, open_with_log};
 use journal::format::{AREA, UNIT};
 use journal::{Walker, find, peek};
 use namespace::Namespace;
-use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use vfs::{Author, CreateHow, FileSystem, SetAttributes, Stability};
 
-use crate::targets::disk::garden::name;
+use crate::targets::volume::{self, name};
 
 /// Both disks, and what is where in the log.
 pub(super) struct Sample {
@@ -39,18 +37,8 @@ pub(super) fn with<T>(look: impl FnOnce(&Sample) -> T) -> T {
 
 fn make() -> Sample {
     let executor = Executor::new(1);
-    let home = Disk::new(&executor, Image::zeroed(2 << 20));
+    let home = volume::small(&executor);
     let log = Disk::new(&executor, Image::zeroed(AREA + (2 << 20)));
-    let options = MkfsOptions {
-        block_size: 4096,
-        fragment_size: 512,
-        max_group_blocks: Some(200),
-        bytes_per_inode: Some(8192),
-        ..MkfsOptions::default()
-    };
-    let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-    let random = executor.runtime().random;
-    executor.block_on(mkfs(&*home, &options, &*random, now)).expect("the disk holds it");
     executor.block_on(work(&executor, home.clone(), log.clone()));
     executor.crash();
     survey(home.contents(), log.contents())
@@ -92,9 +80,7 @@ async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
 
 /// Finds out where everything is.
 fn survey(home: Image, log: Image) -> Sample {
-    let mut superblock = vec![0; SUPERBLOCK_ROOM as usize];
-    home.read(SUPERBLOCK_ADDRESS, &mut superblock);
-    let geometry = Geometry::parse_any_order(&mut superblock).expect("our own disk");
+    let geometry = volume::geometry_of(&home);
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, log.clone());
     let (epoch, entries) = executor.block_on(async {

@@ -6,19 +6,20 @@ use std::rc::Rc;
 use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Limits, Rule, Squash, Volume, Volumes, Window,
 };
-use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::mkfs::MkfsOptions;
 use ffs::{Ffs, OpenOptions};
 use namespace::Namespace;
 use nfs::nfs3::Procedure;
 use nfs::xdr::Encoder;
 use nfs3_types::mount::mountres3;
 use nfs3_types::nfs3::{CREATE3res, GETATTR3res, MKDIR3res, Nfs3Result, READ3res, WRITE3res};
-use runtime::{Runtime, Timestamp};
-use sim::{Disk, Executor, Image};
+use runtime::Runtime;
+use sim::{Disk, Executor};
 use vfs::FileSystem;
 
 use super::connection::{Connection, NOBODY};
 use super::results::whole;
+use crate::targets::volume;
 use crate::wire;
 
 /// Size of the disk, of a block and of a fragment, in bytes: one that is full soon, and a larger.
@@ -32,12 +33,8 @@ pub(super) const ABROAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 /// A new file system on a disk of this shape.
 pub(super) fn new_disk(executor: &Executor, shape: (u64, u64, u64)) -> Rc<Disk> {
     let (size, block_size, fragment_size) = shape;
-    let disk = Disk::new(executor, Image::zeroed(size));
     let options = MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() };
-    let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-    let random = executor.runtime().random;
-    executor.block_on(mkfs(&*disk, &options, &*random, now)).expect("the disk holds it");
-    disk
+    volume::new(executor, size, &options)
 }
 
 /// Opens the file system on a disk.
