@@ -78,7 +78,7 @@ fn open_log(volume: &Volume, path: &Path, clean: bool) -> Result<Option<DiskFile
     if !path.exists() {
         log::make(path, volume.settings.log_size.unwrap_or(LOG_SIZE))?;
     }
-    log::open(path, Access::ReadWrite).map(Some)
+    Ok(Some(DiskFile::open(path, Access::ReadWrite)?))
 }
 
 /// Is drawn on standard error from its first step on, if that is a terminal.

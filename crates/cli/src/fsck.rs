@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
-use block::file::Access;
+use block::file::{Access, DiskFile};
 use block::scratch::ScratchDevice;
 use clap::Args;
 use ffs::check::{CheckOptions, Report, check};
@@ -37,7 +37,6 @@ use server::disks::Disks;
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::log;
 use crate::volume::Volume;
 use outcome::Outcome;
 use progress::Watch;
@@ -173,7 +172,7 @@ async fn prepare(
     let Some(log) = volume.log_path.as_ref().filter(|path| path.exists()) else {
         return Ok(device);
     };
-    let log = disks.device(log::open(log, access)?);
+    let log = disks.device(DiskFile::open(log, access)?);
     let failed = |source| Failure::Engine { path: volume.path.clone(), source };
     if arguments.without_log {
         if arguments.repair {

@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use block::file::{Access, DiskFile};
-
 use crate::failure::Failure;
 use crate::volume::{parent, sync_folder};
 
@@ -46,14 +44,6 @@ pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
     };
     write().map_err(|source| Failure::File { verb: "make", path: path.to_owned(), source })?;
     sync_folder(parent(path))
-}
-
-/// Opens a log.
-///
-/// # Errors
-/// [`Failure::Open`].
-pub(crate) fn open(path: &Path, access: Access) -> Result<DiskFile, Failure> {
-    Ok(DiskFile::open(path, access)?)
 }
 
 /// Makes a log longer, in a thread of its own. What was there when it was opened does not change.

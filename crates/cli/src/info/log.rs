@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use block::file::{Access, FileDevice};
+use block::file::{Access, DiskFile, FileDevice};
 use journal::{JournalError, Walker};
 use serde::Serialize;
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::log;
 
 /// The live part is what a replay would read now. The names are those of the JSON object.
 #[derive(Debug, Serialize)]
@@ -30,7 +29,7 @@ pub(super) fn look(path: &Path) -> Result<Option<LogInfo>, Failure> {
     if !path.exists() {
         return Ok(None);
     }
-    let device = FileDevice::new(log::open(path, Access::Glance)?);
+    let device = FileDevice::new(DiskFile::open(path, Access::Glance)?);
     let looked = reactor::block_on(|_| async move { count(path, &device).await });
     let looked = looked.map_err(Failure::Start)?;
     looked.map(Some).map_err(|source| Failure::Log { path: path.to_owned(), source })
