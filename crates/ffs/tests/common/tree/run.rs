@@ -60,7 +60,7 @@ pub(crate) fn cut_at_random(seed: u64, setting: &Setting) {
     for seed in (seed..).step_by(1000).take(runs) {
         let run = record(seed, setting);
         if let Some(wrong) = run.first_wrong(seed, cuts(25), true) {
-            panic!("run {seed}: {wrong}");
+            panic!("run {seed} with a log of {} bytes: {wrong}", setting.log);
         }
     }
 }
