@@ -14,7 +14,7 @@ use ffs::planted::{Bug, plant};
 use sim::Honesty;
 
 /// The smallest log: the circle closes many times.
-const LOG: u64 = (64 << 10) * 17;
+const LOG: u64 = journal::format::SMALLEST;
 
 #[derive(Clone, Copy, Debug)]
 enum Planted {

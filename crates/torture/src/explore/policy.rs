@@ -8,6 +8,7 @@ use std::rc::Rc;
 use block::BlockDevice;
 use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::{OpenError, OpenOptions, Opened};
+use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
 use sim::{Executor, Image};
 
@@ -16,8 +17,6 @@ use super::disks::{Disks, Images};
 /// What disks are full of at first: no file ever holds such a byte.
 const RUBBISH: u8 = 0xff;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-/// Bytes of the log: as few as it may have.
-pub(crate) const SMALLEST_LOG: u64 = (64 << 10) * 17;
 /// Memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -52,7 +51,7 @@ impl Policy {
     fn disk_sizes(self) -> &'static [u64] {
         match self {
             Self::Sync => &[1 << 20],
-            Self::Log => &[1 << 20, SMALLEST_LOG],
+            Self::Log => &[1 << 20, SMALLEST],
         }
     }
 

@@ -1,7 +1,6 @@
 //! A workload, played: the whole server in a world, four clients, and cuts.
 
 use crate::explore::policy::Policy;
-use crate::explore::policy::SMALLEST_LOG;
 use ffs::OpenOptions;
 use ffs::policy::log::LogOptions;
 use std::cell::Cell;
@@ -58,7 +57,7 @@ fn options(workload: &Workload) -> WorldOptions {
     };
     let latency = if workload.is_slow { slow } else { Latency::default() };
     let disk = sim::Options { timing: Timing::Random(latency), ..sim::Options::default() };
-    let log_size = (workload.policy == Policy::Log).then_some(SMALLEST_LOG);
+    let log_size = (workload.policy == Policy::Log).then_some(journal::format::SMALLEST);
     let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
     let open = OpenOptions { cache_bytes: 4 << 20, log, ..OpenOptions::default() };
     WorldOptions { size: 1 << 20, log_size, mkfs, network, disk, open, ..WorldOptions::default() }
