@@ -31,4 +31,5 @@ pub mod history;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod protocol;
+mod volume;
 pub mod world;

@@ -9,10 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use dispatch::{
-    Anonymous, Dispatcher, Export, Exports, Fsid, Handle, Limits, Reply, Rule, Session, Squash,
-    Volume, Volumes, Window,
-};
+use dispatch::{Dispatcher, Handle, Limits, Reply, Session, Window};
 use futures::FutureExt;
 use nfs::record::{Limits as RecordLimits, Progress, RecordReader};
 use nfs3_types::nfs3::nfs_fh3;
@@ -22,10 +19,10 @@ use vfs::{FileSystem, ObjectId};
 
 use super::witness::Witness;
 use crate::protocol::{self, Answer, Procedure, User};
+use crate::volume::{FSID, exports, volumes};
 
 /// Who calls.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
-const FSID: Fsid = Fsid(1);
 
 /// A server with one volume.
 pub struct Server {
@@ -42,20 +39,11 @@ impl Server {
     /// Serves a file system to everybody.
     pub fn new(runtime: Runtime, files: Rc<dyn FileSystem>) -> Self {
         let witness = Witness::new(files);
-        let volume = Volume { name: "data".into(), fsid: FSID, file_system: witness.clone() };
-        let volumes = Volumes::new(vec![volume]).expect("one volume has a name of its own");
-        let rule = Rule {
-            network: "10.0.0.0/8".parse().expect("a network"),
-            writable: true,
-            squash: Squash::None,
-            anonymous: Anonymous { uid: 65_534, gid: 65_534 },
-        };
-        let mut exports = Exports::default();
-        exports.insert("data", Export::new(vec![rule]).expect("one network"));
         let (window, limits) = (Window::default(), Limits::default());
         // After a restart the numbers are others, or calls would be taken for those before it.
         let next_xid = Cell::new(runtime.random.next_u64() as u32);
-        let dispatcher = Dispatcher::new(runtime, volumes, exports, window, limits);
+        let volumes = volumes(witness.clone());
+        let dispatcher = Dispatcher::new(runtime, volumes, exports(), window, limits);
         let restored = dispatcher.restore().now_or_never();
         restored.expect("nothing to wait for").expect("a volume that has just been opened");
         Self { dispatcher, witness, next_xid }

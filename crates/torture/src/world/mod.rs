@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dispatch::{Anonymous, Dispatcher, Export, Exports, Limits, Rule, Squash, Window};
+use dispatch::{Dispatcher, Exports, Limits, Window};
 use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::{OpenError, OpenOptions};
 use futures::FutureExt;
@@ -26,6 +26,7 @@ use vfs::FileSystem;
 
 use crate::client::{Client, ClientOptions, Surroundings};
 use crate::history::History;
+use crate::volume::exports;
 use server::Plan;
 
 /// The address of the server.
@@ -76,19 +77,6 @@ impl Default for WorldOptions {
             connection_calls: 128,
         }
     }
-}
-
-/// Every client may write, as whoever it says.
-fn exports() -> Exports {
-    let rule = Rule {
-        network: "10.0.0.0/8".parse().expect("a network"),
-        writable: true,
-        squash: Squash::None,
-        anonymous: Anonymous { uid: 65_534, gid: 65_534 },
-    };
-    let mut exports = Exports::default();
-    exports.insert("data", Export::new(vec![rule]).expect("one network"));
-    exports
 }
 
 /// A world with one server. Everything in it follows from the seed.

@@ -3,7 +3,7 @@
 use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
-use dispatch::{Dispatcher, Fsid, Volume, Volumes};
+use dispatch::Dispatcher;
 use ffs::open_with_log;
 use futures::FutureExt;
 use namespace::Namespace;
@@ -13,6 +13,7 @@ use vfs::FileSystem;
 
 use super::connection::Connection;
 use super::{Running, SERVER, State, Watched, WorldOptions};
+use crate::volume::volumes;
 
 /// What a server is made of.
 pub(super) struct Plan {
@@ -43,8 +44,7 @@ pub(super) async fn serve(plan: Plan) {
         Err(error) => return tell(State::Failed(Rc::new(error))),
     };
     let file_system: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine));
-    let volume = Volume { name: "data".into(), fsid: Fsid(1), file_system: file_system.clone() };
-    let volumes = Volumes::new(vec![volume]).expect("one volume has a name of its own");
+    let volumes = volumes(file_system.clone());
     let WorldOptions { exports, window, limits, connection_calls, .. } = options;
     let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
     if dispatcher.restore().await.is_err() {

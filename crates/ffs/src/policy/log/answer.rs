@@ -1,8 +1,8 @@
 //! The bytes of an answer that an entry keeps with the change that it tells of.
 //!
 //! A head of 28 bytes, the key of the call, and then what is known of the files, each part if its
-//! bit is set: the attributes of the file that was found, and of each of the two files that the call
-//! named what it was just before and just after.
+//! bit is set: the attributes of the file that was found, and of each of the two files that the
+//! call named what it was just before and just after.
 
 use std::rc::Rc;
 

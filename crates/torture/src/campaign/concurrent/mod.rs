@@ -22,7 +22,7 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 
-use super::{Options, Outcome, in_threads};
+use super::{Options, Outcome, in_threads, message};
 use crate::explore::Counts;
 use crate::explore::policy::Policy;
 use crate::history::Call;
@@ -46,6 +46,18 @@ pub struct Verdict {
     pub violation: Option<String>,
 }
 
+impl Verdict {
+    /// What was tried.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            workloads: 1,
+            states: self.states,
+            images: self.history.cuts.len() as u64,
+            violations: self.violation.iter().count() as u64,
+        }
+    }
+}
+
 /// Plays histories and checks each.
 pub fn concurrent(options: &Options) -> Outcome {
     let count = if options.full { FULL } else { SHORT };
@@ -60,15 +72,9 @@ pub fn concurrent(options: &Options) -> Outcome {
 fn outcome(seed: u64, policy: Policy) -> Outcome {
     let workload = Workload::draw(seed, policy);
     let verdict = judge(&workload);
-    let violations: Vec<_> = verdict.violation.into_iter().collect();
-    let counts = Counts {
-        workloads: 1,
-        states: verdict.states,
-        images: verdict.history.cuts.len() as u64,
-        violations: violations.len() as u64,
-    };
-    let violations = violations.into_iter().map(|reason| shrink::report(&workload, &reason));
-    Outcome { counts, violations: violations.collect(), remarks: Vec::new() }
+    let counts = verdict.counts();
+    let violation = verdict.violation.map(|reason| shrink::report(&workload, &reason));
+    Outcome { counts, violations: violation.into_iter().collect(), remarks: Vec::new() }
 }
 
 /// Plays a workload and looks for an order that explains it. A panic is a violation too.
@@ -81,7 +87,7 @@ pub fn judge(workload: &Workload) -> Verdict {
     let played = match played {
         Ok(Ok(played)) => played,
         Ok(Err(reason)) => return failed(reason),
-        Err(panic) => return failed(format!("it panics: {}", said(&*panic))),
+        Err(panic) => return failed(format!("it panics: {}", message(&*panic))),
     };
     let (root, history) = match (wire::file(&played.root), executions(&played)) {
         (Ok(root), Ok(history)) => (root, history),
@@ -90,11 +96,6 @@ pub fn judge(workload: &Workload) -> Verdict {
     let (states, explained) = check(&history, &State::new(root));
     let violation = explained.err().map(|refusal| history.tell(&refusal));
     Verdict { states, history, violation }
-}
-
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 /// The executions of all calls.

@@ -2,7 +2,6 @@
 
 use super::workload::{Part, Workload};
 use super::{Outcome, judge};
-use crate::explore::Counts;
 use crate::explore::policy::Policy;
 
 /// Plays the workload of a seed, or a part of it, and tells everything.
@@ -19,13 +18,8 @@ pub fn seed(seed: u64, policy: Policy, part: &PartOf) -> Outcome {
     }
     let verdict = judge(&workload);
     println!("{}", verdict.history.all());
-    let violations: Vec<_> = verdict.violation.into_iter().collect();
-    let counts = Counts {
-        workloads: 1,
-        states: verdict.states,
-        images: verdict.history.cuts.len() as u64,
-        violations: violations.len() as u64,
-    };
+    let counts = verdict.counts();
+    let violations = verdict.violation.into_iter().collect();
     Outcome { counts, violations, remarks: Vec::new() }
 }
 

@@ -316,12 +316,15 @@ impl Reference {
         }
     }
 
-    fn readdir(
+    /// What listings of both kinds have in common. Gives what is listed, if it was to be, and where
+    /// the scan stood before.
+    fn listed<'a, T: Pack, E>(
         &mut self,
         context: &Context<'_>,
         listing: Listing,
-        reply: &wire::READDIR3res<'static>,
-    ) -> Verdict {
+        reply: &'a wire::Nfs3Result<T, E>,
+        attributes: &wire::post_op_attr,
+    ) -> Result<Option<(&'a T, Option<Scan>)>, String> {
         let (mut allowed, scan) = self.begin_listing(context, listing);
         let found = self.find(listing.directory).ok();
         if let (Ok(()), wire::Nfs3Result::Err((status, _))) = (&allowed, reply)
@@ -329,13 +332,29 @@ impl Reference {
         {
             allowed = Err(vec![*status]);
         }
-        let ok = match Self::granted(&allowed, reply)? {
-            Ok(ok) => ok,
-            Err(fail) => return self.tree.check_any(found, &fail.dir_attributes),
+        let Ok(ok) = Self::granted(&allowed, reply)? else {
+            self.tree.check_any(found, attributes)?;
+            return Ok(None);
         };
         let node = found.expect("it was allowed");
         same("fits", ok.packed_size() <= listing.room.bytes, true)?;
-        self.tree.check_given(node, &ok.dir_attributes)?;
+        self.tree.check_given(node, attributes)?;
+        Ok(Some((ok, scan)))
+    }
+
+    fn readdir(
+        &mut self,
+        context: &Context<'_>,
+        listing: Listing,
+        reply: &wire::READDIR3res<'static>,
+    ) -> Verdict {
+        let attributes = match reply {
+            wire::Nfs3Result::Ok(ok) => &ok.dir_attributes,
+            wire::Nfs3Result::Err((_, fail)) => &fail.dir_attributes,
+        };
+        let Some((ok, scan)) = self.listed(context, listing, reply, attributes)? else {
+            return Ok(());
+        };
         let Some(mut scan) = scan else { return Ok(()) };
         let entries = &ok.reply.entries.0;
         for entry in entries {
@@ -354,20 +373,13 @@ impl Reference {
         names: usize,
         reply: &wire::READDIRPLUS3res<'static>,
     ) -> Verdict {
-        let (mut allowed, scan) = self.begin_listing(context, listing);
-        let found = self.find(listing.directory).ok();
-        if let (Ok(()), wire::Nfs3Result::Err((status, _))) = (&allowed, reply)
-            && self.may_refuse(listing, *status)
-        {
-            allowed = Err(vec![*status]);
-        }
-        let ok = match Self::granted(&allowed, reply)? {
-            Ok(ok) => ok,
-            Err(fail) => return self.tree.check_any(found, &fail.dir_attributes),
+        let attributes = match reply {
+            wire::Nfs3Result::Ok(ok) => &ok.dir_attributes,
+            wire::Nfs3Result::Err((_, fail)) => &fail.dir_attributes,
         };
-        let node = found.expect("it was allowed");
-        same("fits", ok.packed_size() <= listing.room.bytes, true)?;
-        self.tree.check_given(node, &ok.dir_attributes)?;
+        let Some((ok, scan)) = self.listed(context, listing, reply, attributes)? else {
+            return Ok(());
+        };
         let entries = &ok.reply.entries.0;
         let all: usize = entries.iter().map(|entry| 16 + entry.name.packed_size()).sum();
         same("names fit", all <= names || entries.len() == 1, true)?;

@@ -1,0 +1,28 @@
+//! The one volume of every server here, and who may use it.
+
+use std::rc::Rc;
+
+use dispatch::{Anonymous, Export, Exports, Fsid, Rule, Squash, Volume, Volumes};
+use vfs::FileSystem;
+
+pub(crate) const FSID: Fsid = Fsid(1);
+const NAME: &str = "data";
+
+/// A file system as the volume of a server.
+pub(crate) fn volumes(file_system: Rc<dyn FileSystem>) -> Volumes {
+    let volume = Volume { name: NAME.into(), fsid: FSID, file_system };
+    Volumes::new(vec![volume]).expect("one volume has a name of its own")
+}
+
+/// Every client may write, as whoever it says.
+pub(crate) fn exports() -> Exports {
+    let rule = Rule {
+        network: "10.0.0.0/8".parse().expect("a network"),
+        writable: true,
+        squash: Squash::None,
+        anonymous: Anonymous { uid: 65_534, gid: 65_534 },
+    };
+    let mut exports = Exports::default();
+    exports.insert(NAME, Export::new(vec![rule]).expect("one network"));
+    exports
+}
