@@ -296,8 +296,12 @@ pub async fn open_with_log(
     let allocator = Allocator::new(home.clone(), &rows);
     let root = root(&home).await?;
     let nonce = runtime.random.next_u64();
-    let policy: Rc<dyn Policy> = match log {
-        Some(log) => begin_log(log, nonce, &back, &home, &rows, &runtime, options.log).await?,
+    let logged = match log {
+        Some(log) => Some(begin_log(log, nonce, &back, &home, &rows, &runtime, options.log).await?),
+        None => None,
+    };
+    let policy: Rc<dyn Policy> = match &logged {
+        Some(log) => log.clone(),
         None => Sync::new(home.clone(), runtime.clone()),
     };
     if !read_only {
@@ -306,6 +310,9 @@ pub async fn open_with_log(
         }
         open.mark(policy.name(), nonce, runtime.clock.wall());
         open.write(&*device, &geometry).await?;
+    }
+    if let Some(log) = logged {
+        log.bear();
     }
     let engine = Ffs::new(Parts {
         home,

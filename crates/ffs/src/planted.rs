@@ -113,6 +113,8 @@ bugs! {
     EagerHead,
     /// A chain that was cut is not finished.
     ForgottenChains,
+    /// The head passes chains that have not ended.
+    PassedChains,
     /// What was on its way to a block lands after the block was given to another file.
     LateLandings,
     /// A replay leaves the summary rows as they were.

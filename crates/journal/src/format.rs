@@ -20,7 +20,7 @@ pub const SLOTS: [u64; 2] = [0, 32 << 10];
 pub const SMALLEST: u64 = AREA + 16 * SEGMENT;
 /// No recno is as large: places in bytes, and sums of a few of them, are still numbers.
 const RECNO_END: u64 = 1 << 52;
-/// The version that this crate writes.
+/// The version that this crate writes. The first, which it reads, knew no epoch at rest.
 pub const VERSION: u32 = 2;
 
 const SLOT_MAGIC: [u8; 16] = *b"duramen log\0\0\0\0\0";
@@ -56,7 +56,7 @@ pub struct Slot {
     magic: [u8; 16],
     /// The version of the format.
     pub version: U32,
-    /// Over all bytes behind it.
+    /// In version 1 over all bytes behind it; since then over those before it, too.
     checksum: U32,
     /// A random number that the volume bears, too.
     pub epoch: U64,
@@ -101,13 +101,19 @@ impl Slot {
     }
 
     fn sum(&self) -> u32 {
-        crc(&self.as_bytes()[offset_of!(Self, checksum) + 4..])
+        if self.version.get() == 1 {
+            return crc(&self.as_bytes()[offset_of!(Self, checksum) + 4..]);
+        }
+        let mut covered = *self;
+        covered.checksum.set(0);
+        crc(covered.as_bytes())
     }
 
     /// The slot in these bytes, if there is a whole one.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let slot = Self::read_from_prefix(bytes).ok()?.0;
-        let whole = slot.magic == SLOT_MAGIC && slot.checksum.get() == slot.sum();
+        let known = slot.magic == SLOT_MAGIC && (1..=VERSION).contains(&slot.version.get());
+        let whole = known && slot.checksum.get() == slot.sum();
         let (capacity, start) = (slot.capacity.get(), slot.start.get());
         let possible = (SEGMENT..RECNO_END).contains(&capacity)
             && capacity.is_multiple_of(SEGMENT)
@@ -116,11 +122,13 @@ impl Slot {
         (whole && possible).then_some(slot)
     }
 
-    /// The version of these bytes if they mean to be a slot of any version. What a later one has
-    /// behind that, nobody knows here.
-    pub fn version_of(bytes: &[u8]) -> Option<u32> {
+    /// The version of these bytes if they are a whole slot of a later one. What such a slot says
+    /// nobody knows here, but for the place of its version and of its checksum, which covers both
+    /// it and the rest: so damage to the version of another slot is not taken for one.
+    pub fn later_version(bytes: &[u8]) -> Option<u32> {
         let slot = Self::read_from_prefix(bytes).ok()?.0;
-        (slot.magic == SLOT_MAGIC).then(|| slot.version.get())
+        let later = slot.magic == SLOT_MAGIC && slot.version.get() > VERSION;
+        (later && slot.checksum.get() == slot.sum()).then(|| slot.version.get())
     }
 }
 

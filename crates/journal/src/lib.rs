@@ -34,7 +34,8 @@
 //!    circle is no entry of this one, whatever its checksum says.
 //! 5. The two slots are written alternately; that of the epoch which the volume bears is only
 //!    overwritten when the volume bears the next one.
-//! 6. What is overwritten lies before a curhead that is durable.
+//! 6. What is overwritten lies before a curhead that is durable, in the epoch that the volume
+//!    bears.
 
 pub mod format;
 mod planted;

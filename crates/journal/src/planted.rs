@@ -19,6 +19,8 @@ pub enum Bug {
     SameEpoch,
     /// A new epoch begins over what the one before has left, which is still needed (invariant 6).
     BeginningAtZero,
+    /// What the one before has left counts as free when a new epoch has begun (invariant 6).
+    UnkeptHead,
     /// A head counts as durably named when its slot is being written (invariant 6).
     EarlyOverwrite,
     /// Batches end where their last entry ends, in the middle of a sector (invariant 1).
@@ -39,7 +41,7 @@ pub enum Bug {
 
 impl Bug {
     /// Each of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::UncheckedEntries,
         Self::SilentDamage,
         Self::LoneEntries,
@@ -47,6 +49,7 @@ impl Bug {
         Self::AnyEpoch,
         Self::SameEpoch,
         Self::BeginningAtZero,
+        Self::UnkeptHead,
         Self::EarlyOverwrite,
         Self::SharedSectors,
         Self::CrossedSegments,

@@ -19,13 +19,9 @@
 use block::{BlockDevice, IoError};
 use bytes::Bytes;
 
-use crate::format::{
-    AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, State, UNIT, VERSION,
-};
+use crate::format::{AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, State, UNIT};
 use crate::planted::{Bug, is_planted};
 
-/// Versions that can be read: the first had no answers, and gave up what was at rest.
-const KNOWN: std::ops::RangeInclusive<u32> = 1..=VERSION;
 /// So many segments behind the end of the chain are looked through for entries that should follow,
 /// and so many before the hint for one that is whole. A batch is smaller.
 const NEIGHBOURS: u64 = 4;
@@ -100,7 +96,7 @@ pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2],
     let mut found = [None, None];
     for (slot, offset) in found.iter_mut().zip(SLOTS) {
         let bytes = read(device, offset, sector(device)).await?;
-        if let Some(version) = Slot::version_of(&bytes).filter(|version| !KNOWN.contains(version)) {
+        if let Some(version) = Slot::later_version(&bytes) {
             return Err(JournalError::Version(version));
         }
         *slot = Slot::read(&bytes);

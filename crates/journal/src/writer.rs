@@ -60,6 +60,8 @@ pub struct Journal {
     batch_units: u64,
     tail: Cell<u64>,
     durable_head: Rc<Cell<u64>>,
+    /// The head of the epoch that the volume bears, as long as that is not this one.
+    kept: Cell<Option<u64>>,
     /// The checksum of the last entry.
     previous: Cell<u32>,
     next_slot: Cell<usize>,
@@ -138,7 +140,8 @@ pub(crate) fn capacity_of(size: u64) -> Result<u64, JournalError> {
 
 impl Journal {
     /// Begins an epoch, with nothing in the log. What is live of the epoch that the volume still
-    /// bears, `kept`, stays, and so does its slot: the first entry goes behind its tail.
+    /// bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first entry goes
+    /// behind its tail.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -181,6 +184,7 @@ impl Journal {
             batch_units: physical.max(4096) / UNIT,
             tail: Cell::new(start),
             durable_head: Rc::new(Cell::new(start)),
+            kept: Cell::new(kept.map(|live| live.head).filter(|_| !is_planted(Bug::UnkeptHead))),
             previous: Cell::new(epoch as u32),
             next_slot: Cell::new(next),
             slot_number: Cell::new(number(&old[0]).max(number(&old[1]))),
@@ -189,6 +193,13 @@ impl Journal {
         };
         journal.write_slot(start, State::Open).await?;
         Ok(journal)
+    }
+
+    /// The volume bears this epoch, durably: nothing is needed of the one before.
+    pub fn bear(&self) {
+        if self.kept.take().is_some() {
+            self.next_slot.set(1 - self.next_slot.get());
+        }
     }
 
     /// The epoch.
@@ -206,14 +217,15 @@ impl Journal {
         self.tail.get()
     }
 
-    /// The newest recno that is durably named as the head: what lies before may be overwritten.
+    /// What lies before may be overwritten: the newest recno that is durably named as the head, or,
+    /// while the volume bears the epoch before, the head of that.
     pub fn durable_head(&self) -> u64 {
-        self.durable_head.get()
+        self.kept.get().unwrap_or(self.durable_head.get())
     }
 
     /// Bytes that may be written before a later head has to become durable.
     pub fn room(&self) -> u64 {
-        (self.capacity - (self.tail.get() - self.durable_head.get())) * UNIT
+        (self.capacity - (self.tail.get() - self.durable_head())) * UNIT
     }
 
     /// The most bytes of the circle that an entry with so many bytes behind its header can take:
@@ -252,7 +264,7 @@ impl Journal {
         let recnos: Vec<u64> = recnos.collect();
         let end = places.last().map_or(start, |last| last.recno + last.units);
         let head = head.unwrap_or(start);
-        let limit = self.durable_head.get();
+        let limit = self.durable_head();
         assert!(end - limit <= self.capacity, "invariant 6: there is room");
         self.tail.set(end);
         let image = self.encode(&places, start, end, head);
@@ -365,7 +377,7 @@ impl Journal {
 
     async fn write_slot(&self, head: u64, state: State) -> Result<(), IoError> {
         let (next, number) = (self.next_slot.get(), self.slot_number.get() + 1);
-        if !is_planted(Bug::OneSlot) {
+        if self.kept.get().is_none() && !is_planted(Bug::OneSlot) {
             self.next_slot.set(1 - next); // invariant 5
         }
         self.slot_number.set(number);

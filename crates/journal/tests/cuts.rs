@@ -4,6 +4,7 @@
 mod common;
 
 use common::script::{Script, scripts};
+use journal::format::UNIT;
 
 fn explore(script: &Script) {
     let disks = script.explore().unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -44,6 +45,14 @@ fn a_return_may_be_cut_again_and_again() {
 #[test]
 fn a_new_epoch_may_begin_where_the_old_one_did() {
     explore(&scripts::return_at_the_start());
+}
+
+#[test]
+fn a_full_log_is_kept_until_the_volume_bears_the_next_epoch() {
+    let script = scripts::return_to_a_full_log();
+    explore(&script);
+    let room = script.journal.capacity() - script.journal.room_for(60_000);
+    assert!(script.journal.tail() * UNIT > room, "all of it was written");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{EPOCH, Placed, World, draft};
-use journal::format::{AREA, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SMALLEST, State, UNIT, VERSION};
+use crc_fast::CrcAlgorithm;
+use journal::format::{
+    AREA, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, State, UNIT, VERSION,
+};
 use journal::{Draft, Journal, JournalError, at_rest, close, find, forget, peek};
 use sim::{Image, Options, Prng};
 
@@ -252,19 +255,52 @@ fn a_log_that_was_cut_off_is_refused() {
     assert_eq!(begun.err(), Some(refused));
 }
 
+/// A slot of version 2, as far as this version knows what that is.
+fn put_later_slot(image: &mut Image, offset: u64) {
+    let mut slot = [0; 72];
+    image.read(offset, &mut slot);
+    slot[16..20].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    slot[20..24].fill(0);
+    let sum = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &slot) as u32;
+    slot[20..24].copy_from_slice(&sum.to_le_bytes());
+    image.write(offset, &slot);
+}
+
 #[test]
 fn a_later_version_is_refused_and_left_alone() {
-    for slot in [0, 32 << 10] {
+    for slot in SLOTS {
         let world = World::smallest();
         let journal = world.begin(EPOCH);
         world.run(journal.note_head(0)).expect("healthy");
         let mut image = world.disk.contents();
-        image.write(slot + 16, &(VERSION + 1).to_le_bytes());
+        put_later_slot(&mut image, slot);
         let world = World::of(image.clone());
         assert_eq!(world.run(find(&*world.disk, EPOCH)), Err(JournalError::Version(VERSION + 1)));
         assert_eq!(world.run(peek(&*world.disk)), Err(JournalError::Version(VERSION + 1)));
         let begun = world.run(Journal::begin(world.device(), EPOCH, None));
         assert_eq!(begun.err(), Some(JournalError::Version(VERSION + 1)));
         assert_eq!(world.disk.contents(), image);
+    }
+}
+
+#[test]
+fn of_two_slots_one_may_be_damaged() {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    let placed = world.place(&journal, vec![draft(1, 100), draft(2, 9_000)], Some(0));
+    world.run(journal.note_head(0)).expect("healthy");
+    for at in SLOTS.iter().flat_map(|&slot| slot..slot + 72) {
+        let mut image = world.disk.contents();
+        let mut byte = [0];
+        image.read(at, &mut byte);
+        for mask in [1, 3, 0xff] {
+            image.write(at, &[byte[0] ^ mask]);
+            let damaged = World::of(image.clone());
+            assert_eq!(damaged.entries(EPOCH).1, placed, "byte {at} xor {mask}");
+            let (live, _) = damaged.entries(EPOCH);
+            let begun = Journal::begin(damaged.device(), EPOCH + 1, Some(&live));
+            damaged.run(begun).expect("the damaged slot is written");
+            assert_eq!(damaged.entries(EPOCH).1, placed, "byte {at} xor {mask}");
+        }
     }
 }

@@ -31,6 +31,7 @@ fn scenario(bug: Bug) -> Scenario {
         Bug::AnyEpoch => || cut(scripts::clean_stops),
         Bug::SameEpoch => || cut(scripts::clean_stops),
         Bug::BeginningAtZero => || cut(scripts::many_returns),
+        Bug::UnkeptHead => || cut(scripts::return_to_a_full_log),
         Bug::EarlyOverwrite => || cut(scripts::heads_beside_batches),
         Bug::SharedSectors => || batches_are_aligned(4096, 4096),
         Bug::CrossedSegments => || cut(scripts::batches),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use futures::poll;
-use journal::format::{SMALLEST, UNIT};
+use journal::format::{SEGMENT, SMALLEST, UNIT};
 use journal::{Draft, Journal, Live};
 use sim::{Choice, Image, Mark, Options, Prng};
 
@@ -103,7 +103,7 @@ impl Script {
 
     /// Names the head in a slot.
     pub(crate) fn note_head(&mut self) {
-        let head = self.now().head;
+        let head = self.now().head.max(self.start);
         self.world.run(self.journal.note_head(head)).expect("a healthy disk");
     }
 
@@ -150,6 +150,14 @@ impl Script {
         let epoch = self.journal.epoch();
         let acknowledged = self.placed.get(&epoch).map_or(0, Vec::len);
         self.mark(Moment { epoch, acknowledged, head: self.start, closed: false });
+        self.journal.bear();
+    }
+
+    /// Large entries as long as the log says that there is room.
+    fn place_while_there_is_room(&mut self) {
+        while self.journal.room() >= self.journal.room_for(60_000) {
+            self.place(&[60_000]);
+        }
     }
 
     /// A clean stop, and another start.
@@ -317,6 +325,20 @@ pub(crate) mod scripts {
         script.place(&[200]); // in the first, where the search for the old tail begins
         script.bear();
         script.place(&[300]);
+        script
+    }
+
+    pub(crate) fn return_to_a_full_log() -> Script {
+        let mut script = Script::new();
+        while script.journal.room() > 5 * SEGMENT {
+            script.place(&[60_000]);
+        }
+        script.return_with(EPOCH + 1);
+        script.place_while_there_is_room();
+        script.note_head(); // into the slot of this epoch, and not of the other
+        script.note_head();
+        script.bear();
+        script.place_while_there_is_room();
         script
     }
 

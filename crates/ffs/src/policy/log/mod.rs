@@ -68,6 +68,7 @@ use super::{Policy, StagedUpdate};
 use crate::buffer::Buffer;
 use crate::home::Home;
 use crate::layout::Summary;
+use crate::planted::{Bug, is_planted};
 use crate::update::{Chain, ChainLink, Item, Update};
 use memory::Memory;
 use record::Record;
@@ -248,6 +249,11 @@ impl Log {
         Ok(())
     }
 
+    /// The volume bears the number of this epoch, durably.
+    pub fn bear(&self) {
+        self.journal.bear();
+    }
+
     /// What it is doing.
     pub fn statistics(&self) -> LogStatistics {
         LogStatistics {
@@ -281,7 +287,8 @@ impl Log {
         let flights = self.flights.borrow();
         let held = flights.values().next().and_then(|oldest| oldest.recno);
         let chains = self.chains.borrow();
-        held.into_iter().chain(chains.values().filter_map(|active| active.recno)).min()
+        let told = chains.values().filter_map(|active| active.recno);
+        held.into_iter().chain(told.filter(|_| !is_planted(Bug::PassedChains))).min()
     }
 
     /// Bytes from there to the tail.
