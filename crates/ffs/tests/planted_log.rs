@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::cutting::sizes;
 use common::reuse::{landing_over_new_data, replay_over_new_data};
 use common::together::{
-    large_file_that_goes, large_write_over_a_small_one, large_writes_side_by_side,
+    large_file_that_goes, large_file_that_goes_slowly, large_write_over_a_small_one,
+    large_writes_side_by_side,
 };
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
@@ -112,8 +113,9 @@ fn broken_rules_of_bookkeeping_are_found() {
 #[test]
 fn broken_rules_that_need_a_scenario_are_found() {
     type Scenario = fn() -> Result<(), String>;
-    let scenarios: [(Bug, Scenario); 5] = [
+    let scenarios: [(Bug, Scenario); 6] = [
         (Bug::ForgottenChains, || (1..=6).try_for_each(large_file_that_goes)),
+        (Bug::PassedChains, || (1..=2).try_for_each(large_file_that_goes_slowly)),
         (Bug::NoRevokes, || (1..=6).try_for_each(large_write_over_a_small_one)),
         (Bug::NoFreeingRevokes, replay_over_new_data),
         (Bug::LateLandings, landing_over_new_data),

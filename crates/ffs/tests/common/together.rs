@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use ffs::mkfs::mkfs;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use vfs::{FileSystem, Stability};
@@ -16,6 +16,8 @@ use super::volume::{Volume, try_open_pair};
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const WRITERS: usize = 12;
 const ROUNDS: usize = 6;
+/// Writers of which each writes over one file.
+const OVERWRITERS: usize = 6;
 /// Larger than what rides in an entry.
 const LARGE: usize = 24 << 10;
 
@@ -130,6 +132,59 @@ pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
             false => Err(format!("{after:?} is not {before:?}")),
         }
     })
+}
+
+/// As [`large_file_that_goes`], in more steps, while others write and the head of the log moves on;
+/// cut at any of them.
+pub(crate) fn large_file_that_goes_slowly(seed: u64) -> Result<(), String> {
+    let executor = Executor::new(seed);
+    let images = Pair { home: Image::zeroed(48 << 20), log: Some(Image::zeroed(4 << 20)) };
+    let disks = images.map(|image| Disk::new(&executor, image.clone()));
+    let (traces, before) = executor.block_on(async {
+        let volume = fresh(&executor, &disks).await;
+        let root = volume.files.root();
+        let mut small = Vec::new();
+        for writer in 0..OVERWRITERS {
+            let id = volume.create(root, &name(writer, 0)).await.expect("new");
+            volume.write(id, 0, vec![1; 12 << 10], Stability::FileSync).await.expect("room");
+            small.push(id);
+        }
+        volume.settle().await;
+        let before = volume.space().await;
+        let large = volume.create(root, "large").await.expect("new");
+        for piece in 0..32 {
+            let data = vec![1; 1 << 20];
+            volume.write(large, piece << 20, data, Stability::Unstable).await.expect("room");
+        }
+        volume.settle().await;
+        disks.map(|disk| disk.start_trace());
+        let overwrite = async |id| {
+            for round in 0..12 {
+                let data = vec![round; 12 << 10];
+                volume.write(id, 0, data, Stability::FileSync).await.expect("it is there");
+            }
+        };
+        let others = join_all(small.into_iter().map(overwrite));
+        join(others, async { volume.remove(root, "large").await.expect("it is there") }).await;
+        volume.settle().await;
+        (disks.map(|disk| disk.trace()), before)
+    });
+    for cut in random_cuts(&traces, seed, 60) {
+        let (executor, disks) = after_cut(cut.seed, cut.image()?);
+        let after = executor.block_on(async {
+            let opened = try_open_pair(executor.runtime(), &disks).await;
+            let volume = opened.map_err(|error| error.to_string())?.0;
+            if volume.lookup(volume.files.root(), "large").await.is_ok() {
+                volume.remove(volume.files.root(), "large").await.expect("it is there");
+            }
+            volume.settle().await;
+            Ok::<_, String>(volume.space().await)
+        })?;
+        if (after.free_bytes, after.free_files) != (before.free_bytes, before.free_files) {
+            return Err(format!("{}: {after:?} is not {before:?}", cut.label()));
+        }
+    }
+    Ok(())
 }
 
 /// A new volume with a log.
