@@ -330,3 +330,30 @@ fn a_block_of_pointers_that_a_file_claims_as_data_stays_with_the_tree() {
     assert!(report.findings.count(Invariant::Duplicate) > 0, "{}", text(&report));
     assert!(content(&world, &disk, "b") == data, "{}", text(&report));
 }
+
+/// The target of a link is looked at before the claims on its block are settled, and a link without
+/// one gives up its block. Then nobody contests it, but the directory was not read to its end.
+#[test]
+fn a_claim_that_is_given_up_hides_no_names_of_a_directory() {
+    let world = World::new(1);
+    let (disk, geometry) = volume_with(&world, &[]);
+    let name = |number: usize| format!("{number:0>250}"); // more than the direct blocks hold
+    let (link, directory) = with_volume(&world, &disk, async |volume| {
+        let root = volume.files.root();
+        let link = volume.symlink(root, "link", &[b't'; 300]).await.expect("new");
+        let directory = volume.mkdir(root, "directory").await.expect("new");
+        for number in 0..200 {
+            volume.mkdir(directory, &name(number)).await.expect("new");
+        }
+        (link.ino.0, directory.ino.0)
+    });
+    let pointers = inode(&disk, &geometry, directory).indirect[0].get();
+    assert_ne!(pointers, 0, "it has an indirect block");
+    let zeros = pointers + geometry.fragments_per_block as i64 - 1;
+    change_inode(&disk, &geometry, link, |dinode| dinode.direct[0].set(zeros));
+    let report = repaired(&world, &disk, "given-up");
+    assert_eq!(report.reconnected, 0, "{}", text(&report));
+    assert_eq!(report.directories, 202, "{}", text(&report));
+    let last = ["directory", &name(199)];
+    assert!(ino_of(&world, &disk, &last) > 0);
+}

@@ -61,7 +61,7 @@ impl Claim {
 }
 
 impl Checker<'_> {
-    /// Settles all contests; whether there were any that were settled.
+    /// Settles all contests; whether there were any, so that only a new round can tell what holds.
     ///
     /// # Errors
     /// [`CheckError::Device`].
@@ -96,7 +96,9 @@ impl Checker<'_> {
             };
             settled |= self.lose(&claim, &winner).await?;
         }
-        Ok(settled)
+        // A claim may be gone with what was found of its inode. Then nobody loses anything, and the
+        // next round enters the blocks of which it kept the others out.
+        Ok(settled || self.log.in_round > 0)
     }
 
     /// Gathers all inodes that names lead to from the root. What a directory says is not judged
