@@ -200,7 +200,7 @@ impl Execution {
             Begin::Execute(mut slot) => {
                 // A WRITE that is executed once more writes the same once more.
                 let is_kept = procedure != Procedure::Write;
-                let caller = caller.calling(is_kept.then(|| slot.name()));
+                let caller = caller.calling(is_kept.then(|| slot.name()).flatten());
                 let reply = crate::nfs3::execute(call.xid, &caller, arguments).await;
                 if !(is_planted(Bug::ForgottenRefusals) && reply.is_refusal()) {
                     slot.answer(reply.segments().to_vec(), reply.length());

@@ -53,6 +53,8 @@ pub struct Window {
     pub client_calls: usize,
     /// The most memory of one client, in bytes.
     pub client_bytes: usize,
+    /// Whether answers survive a crash, where a volume has a place for that.
+    pub survives: bool,
 }
 
 impl Default for Window {
@@ -67,6 +69,7 @@ impl Default for Window {
             bytes: 96 << 20,
             client_calls: 8_192,
             client_bytes: 16 << 20,
+            survives: true,
         }
     }
 }
@@ -231,7 +234,8 @@ impl<R: Clone> ReplyCache<R> {
     /// Takes over an answer of `bytes` bytes that was given so long ago, before the start: the
     /// oldest first, and before any call.
     pub fn restore(&self, name: Rc<CallKey>, key: Key, reply: R, bytes: usize, age: Duration) {
-        let Some(left) = self.window.age.checked_sub(age) else { return };
+        let left = self.window.age.checked_sub(age).filter(|_| self.window.survives);
+        let Some(left) = left else { return };
         let key = Rc::new(key);
         if self.state.borrow().entries.contains_key(&key) {
             return;
@@ -328,9 +332,13 @@ pub struct Slot<R> {
 }
 
 impl<R: Clone> Slot<R> {
-    /// The name of the call, under which the file system is to keep its answer.
-    pub fn name(&mut self) -> Rc<CallKey> {
-        self.name.get_or_insert_with(|| Rc::new(self.key.name())).clone()
+    /// The name of the call, under which the file system is to keep its answer; none if answers do
+    /// not survive.
+    pub fn name(&mut self) -> Option<Rc<CallKey>> {
+        if self.cache.window.survives {
+            self.name = Some(Rc::new(self.key.name()));
+        }
+        self.name.clone()
     }
 
     /// Remembers the answer, of `bytes` bytes, and gives it to all who wait.

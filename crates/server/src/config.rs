@@ -21,10 +21,11 @@
 //!
 //! [reply_cache]                # how long a repeated call is recognised: see `dispatch::Window`
 //! seconds = 600
-//! calls = 131072
-//! memory = "64 MiB"
-//! calls_per_client = 32768
+//! calls = 65536
+//! memory = "96 MiB"
+//! calls_per_client = 8192
 //! memory_per_client = "16 MiB"
+//! survives = true              # a crash or a restart, on volumes under policy log
 //! ```
 //!
 //! SIGHUP reads the exports anew; all else needs a restart.
@@ -177,6 +178,8 @@ pub struct ReplyCacheSection {
     pub calls_per_client: usize,
     /// The most memory of one client.
     pub memory_per_client: ByteSize,
+    /// Whether answers survive a crash or a restart, on volumes that have a log.
+    pub survives: bool,
 }
 
 impl Default for ReplyCacheSection {
@@ -188,6 +191,7 @@ impl Default for ReplyCacheSection {
             memory: ByteSize(window.bytes as u64),
             calls_per_client: window.client_calls,
             memory_per_client: ByteSize(window.client_bytes as u64),
+            survives: window.survives,
         }
     }
 }
@@ -317,6 +321,7 @@ impl Config {
             bytes: bytes(section.memory),
             client_calls: section.calls_per_client,
             client_bytes: bytes(section.memory_per_client),
+            survives: section.survives,
         }
     }
 }
