@@ -39,6 +39,7 @@ use crate::layout::{
     SUPERBLOCK_ROOM, Summary, Superblock, Totals, flags,
 };
 use crate::mark::{self, Mark};
+use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
 use crate::policy::log::{Log, LogOptions};
 use crate::policy::sync::Sync;
@@ -313,6 +314,9 @@ pub async fn open_with_log(
     }
     if let Some(log) = logged {
         log.bear();
+        if is_planted(Bug::LateInheritance) {
+            log.adopt(&[], back.inheritance()).await.map_err(|_| FsError::Io)?;
+        }
     }
     let engine = Ffs::new(Parts {
         home,
@@ -346,6 +350,13 @@ struct Back {
     replayed: Option<Replayed>,
     chains: Vec<Chain>,
     remembered: Vec<Remembered>,
+}
+
+impl Back {
+    /// The answers that the next epoch has to have.
+    fn inheritance(&self) -> &[Remembered] {
+        if is_planted(Bug::UninheritedAnswers) { &[] } else { &self.remembered }
+    }
 }
 
 impl Found {
@@ -500,7 +511,8 @@ async fn begin_log(
     let journal = Journal::begin(log, nonce, back.live.as_ref()).await;
     let journal = journal.map_err(ReplayError::from)?;
     let log = Log::new(home.clone(), journal, rows.to_vec(), runtime.clone(), options);
-    log.adopt(&back.chains, &back.remembered).await.map_err(|_| FsError::Io)?;
+    let now = if is_planted(Bug::LateInheritance) { &[][..] } else { back.inheritance() };
+    log.adopt(&back.chains, now).await.map_err(|_| FsError::Io)?;
     Ok(log)
 }
 

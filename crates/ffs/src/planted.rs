@@ -115,6 +115,24 @@ bugs! {
     ForgottenChains,
     /// The head passes chains that have not ended.
     PassedChains,
+    /// Of calls that give something back no answer is kept.
+    UnkeptAnswers,
+    /// Of an answer only what it tells of the first file is kept.
+    HalfAnswers,
+    /// The head passes answers that are to be remembered.
+    PassedAnswers,
+    /// Answers that lie far behind are taken for told again, and are not.
+    UntoldAnswers,
+    /// Answers of the epoch before are not told again in the next.
+    UninheritedAnswers,
+    /// The volume bears an epoch before that has the answers of the one before.
+    LateInheritance,
+    /// A clean stop leaves no answers in the log.
+    RestlessAnswers,
+    /// Of two answers of a call the first holds.
+    FirstAnswers,
+    /// Answers are told again, whether somebody wants them or not.
+    UnwantedAnswers,
     /// What was on its way to a block lands after the block was given to another file.
     LateLandings,
     /// A replay leaves the summary rows as they were.

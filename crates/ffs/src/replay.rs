@@ -175,7 +175,10 @@ struct Answers(HashMap<Rc<CallKey>, Remembered>);
 
 impl Answers {
     fn add(&mut self, remembered: Remembered) {
-        self.0.insert(remembered.answered.key.clone(), remembered);
+        let key = remembered.answered.key.clone();
+        if !(is_planted(Bug::FirstAnswers) && self.0.contains_key(&key)) {
+            self.0.insert(key, remembered);
+        }
     }
 
     fn in_order(self) -> Vec<Remembered> {

@@ -4,6 +4,7 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use common::calls;
 use common::cutting::sizes;
 use common::reuse::{landing_over_new_data, replay_over_new_data};
 use common::together::{
@@ -111,6 +112,26 @@ fn broken_rules_of_bookkeeping_are_found() {
 }
 
 #[test]
+fn broken_rules_of_what_is_remembered_are_found() {
+    type Scenario = fn() -> Result<(), String>;
+    let calls: Scenario = || (1..=4).try_for_each(|seed| calls::record(seed).first_wrong(60));
+    let chain: Scenario = || (1..=2).try_for_each(calls::long_file_cut_short);
+    for (bug, scenario) in [
+        (Bug::UnkeptAnswers, calls),
+        (Bug::HalfAnswers, calls),
+        (Bug::PassedAnswers, calls),
+        (Bug::UntoldAnswers, calls),
+        (Bug::UninheritedAnswers, calls),
+        (Bug::LateInheritance, calls),
+        (Bug::RestlessAnswers, calls),
+        (Bug::FirstAnswers, chain),
+        (Bug::UnwantedAnswers, calls::forgotten_calls),
+    ] {
+        find(bug, scenario);
+    }
+}
+
+#[test]
 fn broken_rules_that_need_a_scenario_are_found() {
     type Scenario = fn() -> Result<(), String>;
     let scenarios: [(Bug, Scenario); 6] = [
@@ -123,11 +144,16 @@ fn broken_rules_that_need_a_scenario_are_found() {
     ];
     for (bug, scenario) in scenarios {
         assert_eq!(scenario(), Ok(()), "without {bug:?}");
-        Planted::Policy(bug).plant();
-        let result = catch_unwind(AssertUnwindSafe(scenario));
-        unplant();
-        let wrong = result.unwrap_or_else(|_| Err("an assertion".into())).err();
-        println!("{bug:?}: {wrong:?}");
-        assert!(wrong.is_some(), "{bug:?} is not found");
+        find(bug, scenario);
     }
+}
+
+/// A scenario goes wrong with a bug.
+fn find(bug: Bug, scenario: fn() -> Result<(), String>) {
+    Planted::Policy(bug).plant();
+    let result = catch_unwind(AssertUnwindSafe(scenario));
+    unplant();
+    let wrong = result.unwrap_or_else(|_| Err("an assertion".into())).err();
+    println!("{bug:?}: {wrong:?}");
+    assert!(wrong.is_some(), "{bug:?} is not found");
 }

@@ -15,6 +15,7 @@ use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::record::{LINE, Record};
+use crate::planted::{Bug, is_planted};
 
 /// What comes first.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -161,7 +162,8 @@ pub(super) fn record(at: Timestamp, answered: &Answered) -> Record {
     };
     let after = |of: Attributes| After::from(of).as_bytes().to_vec();
     put(done.attributes.map(after));
-    for about in &done.about {
+    let told = if is_planted(Bug::HalfAnswers) { 1 } else { done.about.len() };
+    for about in &done.about[..told] {
         put(about.before.map(|of| Before::from(of).as_bytes().to_vec()));
         put(about.after.map(after));
     }

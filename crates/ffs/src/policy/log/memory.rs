@@ -21,6 +21,7 @@ use vfs::{CallKey, Remembered};
 
 use super::answer;
 use super::record::{LINE, Record};
+use crate::planted::{Bug, is_planted};
 
 /// The most bytes of answers that are written again with one batch: two such entries, with what
 /// else they tell, fill a segment.
@@ -37,7 +38,7 @@ struct Kept {
 
 impl Kept {
     fn is_wanted(&self) -> bool {
-        self.key.strong_count() > 0
+        self.key.strong_count() > 0 || is_planted(Bug::UnwantedAnswers)
     }
 
     fn size(&self) -> usize {

@@ -279,7 +279,8 @@ impl Log {
 
     /// The recno of the oldest entry that is needed, if any is (invariant 4).
     fn head(&self) -> Option<u64> {
-        self.head_of_changes().into_iter().chain(self.memory.borrow_mut().head()).min()
+        let answers = self.memory.borrow_mut().head().filter(|_| !is_planted(Bug::PassedAnswers));
+        self.head_of_changes().into_iter().chain(answers).min()
     }
 
     /// That of the oldest with something that is not home.
@@ -368,7 +369,10 @@ impl Policy for Log {
         self.next.set(sequence.0 + 1);
         let rides = rides(&update.payload);
         let is_logged = |first, count| self.is_logged(first, count);
-        let answer = update.answered.as_ref().map(|answered| self.keep_answer(sequence, answered));
+        let answered = update.answered.as_ref();
+        let answered =
+            answered.filter(|_| update.freed.is_empty() || !is_planted(Bug::UnkeptAnswers));
+        let answer = answered.map(|answered| self.keep_answer(sequence, answered));
         let geometry = self.home.geometry();
         let draft = Redo::draft(geometry, sequence.0, &update, rides, is_logged, answer);
         assert!(
@@ -413,7 +417,8 @@ impl Policy for Log {
             if this.head_of_changes().is_some() {
                 return Err(Lost); // a chain could not be finished: the next opening tries again
             }
-            let head = this.head().unwrap_or(this.journal.tail());
+            let head = this.head().filter(|_| !is_planted(Bug::RestlessAnswers));
+            let head = head.unwrap_or(this.journal.tail());
             this.journal.close(head).await.map_err(|_| Lost)
         }
         .boxed_local()
