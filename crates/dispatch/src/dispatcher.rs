@@ -110,6 +110,11 @@ impl Dispatcher {
         self.exports.replace(Rc::new(exports));
     }
 
+    /// Answers that are remembered, and the bytes that they count for.
+    pub fn remembered(&self) -> (usize, usize) {
+        self.replies.held()
+    }
+
     /// What the reply cache has seen.
     pub fn reply_cache_counters(&self) -> Counters {
         self.replies.counters()
