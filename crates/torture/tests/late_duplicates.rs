@@ -1,0 +1,117 @@
+//! A call that waits in the queue of an old connection, is repeated on a new one, and comes to its
+//! turn when its caller has long gone on: it must not be carried out any more.
+//!
+//! The old connection has one call at a time, and slow ones before the call in question. On the new
+//! connection that call is answered first, and then a newer write to the same file. What the file
+//! holds in the end is the newer write's.
+
+use bytes::Bytes;
+use dispatch::Window;
+use nfs3_types::nfs3::{Nfs3Result, READ3args, WRITE3args, nfs_fh3, stable_how};
+use torture::calls;
+use torture::campaign::retry::stage::{exchange, receive, send};
+use torture::client::ClientOptions;
+use torture::explore::server::{record, results};
+use torture::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
+
+/// Calls before the one that comes late.
+const SLOW: u32 = 12;
+const LATE: u32 = 1_000;
+
+/// What comes late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    Truncation,
+    Write,
+}
+
+impl Late {
+    const ALL: [Self; 2] = [Self::Truncation, Self::Write];
+
+    fn record(self, file: &nfs_fh3) -> Bytes {
+        match self {
+            Self::Truncation => record(LATE, &calls::setattr(file, calls::size(0))),
+            Self::Write => {
+                record(LATE, &calls::write(file, 0, vec![b'o'; 5_000], stable_how::FILE_SYNC))
+            }
+        }
+    }
+
+    /// What the file holds if it is carried out once: before the newer write.
+    fn expected(self) -> Vec<u8> {
+        let mut bytes = vec![b'n'; 3_000];
+        if self == Self::Write {
+            bytes.resize(5_000, b'o');
+        }
+        bytes
+    }
+}
+
+/// What the file holds after a late call.
+fn after(late: Late, window: Window, log_size: Option<u64>) -> Vec<u8> {
+    let options = WorldOptions { connection_calls: 1, window, log_size, ..WorldOptions::default() };
+    let world = World::new(7, options);
+    world.start();
+    assert_eq!(world.run(world.serving()), Status::Serving);
+    let client = world.client(2, ClientOptions::default());
+    world.run(async {
+        let root = client.mount(VOLUME).await.expect("the volume is exported");
+        let make = async |name| {
+            let made = client.call(&calls::create(&root, name)).await.expect("a call").unwrap();
+            made.obj.unwrap()
+        };
+        let (file, other) = (make("file").await, make("other").await);
+        let late = late.record(&file);
+        let host = world.network().host(client_address(1), None);
+        let old = host.connect(0, SERVER).await.expect("it listens");
+        for number in 0..SLOW {
+            let data = vec![number as u8; 200_000];
+            let at = u64::from(number) * 200_000;
+            let slow = record(number, &calls::write(&other, at, data, stable_how::FILE_SYNC));
+            send(&old, &slow).await.expect("a healthy network");
+        }
+        send(&old, &late).await.expect("a healthy network");
+        receive(&old).await.expect("the first of the slow ones is answered");
+        let new = host.connect(0, SERVER).await.expect("it listens");
+        let answer = exchange(&new, &late).await.expect("a reply");
+        let newer = calls::write(&file, 0, vec![b'n'; 3_000], stable_how::FILE_SYNC);
+        let newer = exchange(&new, &record(LATE + 1, &newer)).await.expect("a reply");
+        results::<WRITE3args>(&newer).expect("results").unwrap();
+        for _ in 1..SLOW {
+            receive(&old).await.expect("the slow ones are answered after that");
+        }
+        assert_eq!(receive(&old).await.expect("a late reply"), answer, "and then the late one");
+        read(&new, &file).await
+    })
+}
+
+async fn read(stream: &sim::Stream, file: &nfs_fh3) -> Vec<u8> {
+    let read = record(LATE + 2, &calls::read(file, 0, 10_000));
+    let reply = exchange(stream, &read).await.expect("a reply");
+    match results::<READ3args>(&reply).expect("results") {
+        Nfs3Result::Ok(read) => read.data.to_vec(),
+        Nfs3Result::Err((status, _)) => panic!("{status}"),
+    }
+}
+
+#[test]
+fn a_call_that_comes_late_harms_nothing_newer() {
+    for late in Late::ALL {
+        for log_size in [None, Some(4 << 20)] {
+            assert!(
+                after(late, Window::default(), log_size) == late.expected(),
+                "{late:?} {log_size:?}"
+            );
+        }
+    }
+}
+
+/// The bytes of the answers are the same; only the file tells.
+#[test]
+fn without_a_memory_it_would() {
+    let nothing = Window { calls: 0, ..Window::default() };
+    for late in Late::ALL {
+        let found = std::panic::catch_unwind(|| after(late, nothing, None));
+        assert!(found.ok() != Some(late.expected()), "the late call is carried out");
+    }
+}
