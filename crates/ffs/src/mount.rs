@@ -431,12 +431,11 @@ impl Found {
         now: Timestamp,
     ) -> Result<Back, OpenError> {
         let nonce = mark::nonce(self.superblock.superblock()).unwrap_or_default();
-        let live = journal::find(log, nonce).await.map_err(ReplayError::from)?;
-        let live = live.ok_or(OpenError::LogForeign)?;
-        let outcome = replay(device, &self.geometry, log, &live, now).await?;
+        let outcome = replay(device, &self.geometry, log, nonce, now).await?;
+        let outcome = outcome.ok_or(OpenError::LogForeign)?;
         Ok(Back {
             rebuilt: None,
-            live: Some(live),
+            live: Some(outcome.live),
             replayed: Some(outcome.replayed),
             chains: outcome.chains,
             remembered: outcome.remembered,

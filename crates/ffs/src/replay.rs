@@ -1,11 +1,11 @@
 //! Replay: the return of a volume that was cut under policy `log`.
 //!
-//! Two walks over the live log, from the head to the tail. The first finds out what must not be
-//! written: of fragments that were given back, and of those whose content was written past the log,
-//! everything that was logged before. The second applies the rest in order, some segments at a
-//! time: what several entries say of one place is merged in memory, and each place is read and
-//! written once, in the order of the disk. Then the maps of the groups that are concerned, derived
-//! and sealed anew, with their summary rows; then a flush.
+//! Two walks over the live log, from the head to the tail. The first, which also finds the tail,
+//! finds out what must not be written: of fragments that were given back, and of those whose
+//! content was written past the log, everything that was logged before. The second applies the
+//! rest in order, some segments at a time: what several entries say of one place is merged in
+//! memory, and each place is read and written once, in the order of the disk. Then the maps of the
+//! groups that are concerned, derived and sealed anew, with their summary rows; then a flush.
 //!
 //! **Commit point**: there is none here. Nothing in the log changes; the caller begins a new epoch
 //! when all this is flushed, and until then the same replay can be made again, and again be cut.
@@ -23,7 +23,7 @@ use block::{BlockDevice, Durability, IoError};
 use bytes::Bytes;
 use futures::future::join_all;
 use journal::format::SEGMENT_UNITS;
-use journal::{Entry, JournalError, Live, Walker};
+use journal::{Entry, JournalError, Live, Walker, find_with};
 use runtime::Timestamp;
 use vfs::{CallKey, Remembered};
 
@@ -86,8 +86,8 @@ const SPAN: u64 = 64 << 10;
 /// Spans that are read and written at a time.
 const SPANS_AT_ONCE: usize = 32;
 
-/// Brings what is in the log to its place, and gives back the chains that were cut. Everything is
-/// flushed at the end.
+/// Brings what is in the log of an epoch to its place, and gives back the chains that were cut;
+/// nothing when the log has no such epoch. Everything is flushed at the end.
 ///
 /// # Errors
 /// [`ReplayError`]; the log is as it was.
@@ -95,16 +95,23 @@ pub async fn replay(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     log: &dyn BlockDevice,
-    live: &Live,
+    epoch: u64,
     now: Timestamp,
-) -> Result<Outcome, ReplayError> {
+) -> Result<Option<Outcome>, ReplayError> {
     let mut replay = Replay::new(device, geometry);
+    let mut wrong = None;
+    let surveyed = find_with(log, epoch, |entry| {
+        if let Err(error) = replay.survey(entry) {
+            wrong = Some((entry.recno(), error));
+        }
+    });
+    let Some(live) = surveyed.await? else { return Ok(None) };
+    if let Some((_, error)) = wrong.filter(|(recno, _)| *recno >= live.head) {
+        return Err(error);
+    }
+    replay.chains.retain(|_, (recno, _)| *recno >= live.head);
     replay.done.bytes = live.bytes();
     replay.done.search_reads = live.search_reads;
-    let mut walker = Walker::new(log, live.slot, live.head);
-    while let Some(entry) = walker.next().await? {
-        replay.survey(&entry)?;
-    }
     let mut walker = Walker::new(log, live.slot, live.head);
     let mut window = live.head / SEGMENT_UNITS / SEGMENTS_AT_ONCE;
     while let Some(entry) = walker.next().await? {
@@ -120,16 +127,17 @@ pub async fn replay(
     if !is_planted(Bug::EarlyEpoch) {
         device.flush().await?;
     }
-    let chains: Vec<Chain> = replay.chains.into_values().collect();
+    let chains: Vec<Chain> = replay.chains.into_values().map(|(_, chain)| chain).collect();
     replay.done.chains = chains.len() as u64;
-    let remembered = replay.answers.in_order();
+    let remembered = replay.answers.in_order(live.head);
     replay.done.answers = remembered.len() as u64;
-    Ok(Outcome { replayed: replay.done, chains, remembered })
+    Ok(Some(Outcome { live, replayed: replay.done, chains, remembered }))
 }
 
 /// What a replay comes to.
-#[derive(Default)]
 pub struct Outcome {
+    /// What the log held.
+    pub live: Live,
     /// What was done.
     pub replayed: Replayed,
     /// Chains that were cut.
@@ -153,11 +161,12 @@ pub async fn answers_at_rest(log: &dyn BlockDevice) -> Result<Option<Rest>, Repl
             if let Record::Answer(data) = record
                 && let Some(remembered) = answer::read(&data)
             {
-                answers.add(remembered);
+                answers.add(entry.recno(), remembered);
             }
         }
     }
-    Ok(Some(Rest { live, remembered: answers.in_order() }))
+    let remembered = answers.in_order(live.head);
+    Ok(Some(Rest { live, remembered }))
 }
 
 /// What a log keeps while its volume is not in use.
@@ -171,18 +180,19 @@ pub struct Rest {
 /// Answers as they are found: the last one of a call is that which holds, and those that were
 /// written again are in their old order.
 #[derive(Default)]
-struct Answers(HashMap<Rc<CallKey>, Remembered>);
+struct Answers(HashMap<Rc<CallKey>, (u64, Remembered)>);
 
 impl Answers {
-    fn add(&mut self, remembered: Remembered) {
+    fn add(&mut self, recno: u64, remembered: Remembered) {
         let key = remembered.answered.key.clone();
         if !(is_planted(Bug::FirstAnswers) && self.0.contains_key(&key)) {
-            self.0.insert(key, remembered);
+            self.0.insert(key, (recno, remembered));
         }
     }
 
-    fn in_order(self) -> Vec<Remembered> {
-        let mut all: Vec<Remembered> = self.0.into_values().collect();
+    fn in_order(self, head: u64) -> Vec<Remembered> {
+        let live = self.0.into_values().filter(|(recno, _)| *recno >= head);
+        let mut all: Vec<Remembered> = live.map(|(_, remembered)| remembered).collect();
         all.sort_by(|one, other| (one.at, &one.answered.key).cmp(&(other.at, &other.answered.key)));
         all
     }
@@ -200,7 +210,8 @@ struct Replay<'a> {
     sector: u64,
     /// Fragments of which older entries say nothing that holds: up to which recno.
     revoked: BTreeMap<u64, u64>,
-    chains: BTreeMap<u64, Chain>,
+    /// By their inodes, and where they begin.
+    chains: BTreeMap<u64, (u64, Chain)>,
     answers: Answers,
     groups: BTreeMap<u64, Vec<GroupChange>>,
     /// What is to be written, by spans: where in the span, and what, in order.
@@ -226,9 +237,7 @@ impl<'a> Replay<'a> {
     /// The first walk.
     fn survey(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         let recno = entry.recno();
-        self.done.entries += 1;
         for record in self.records(entry)? {
-            self.done.records += 1;
             match record {
                 Record::Bits { group, map: Map::Fragments, first, count, value: true }
                     if !is_planted(Bug::NoFreeingRevokes) =>
@@ -245,14 +254,15 @@ impl<'a> Replay<'a> {
                     return Err(ReplayError::Impossible { recno });
                 }
                 Record::ChainBegins(chain) => {
-                    self.chains.insert(chain.ino, chain);
+                    self.chains.insert(chain.ino, (recno, chain));
                 }
                 Record::ChainEnds(ino) => {
                     self.chains.remove(&ino);
                 }
                 Record::Answer(data) => {
                     let remembered = answer::read(&data);
-                    self.answers.add(remembered.ok_or(ReplayError::Impossible { recno })?);
+                    let remembered = remembered.ok_or(ReplayError::Impossible { recno })?;
+                    self.answers.add(recno, remembered);
                 }
                 _ => {}
             }
@@ -308,7 +318,9 @@ impl<'a> Replay<'a> {
     /// The second walk.
     fn take(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         let recno = entry.recno();
+        self.done.entries += 1;
         for record in self.records(entry)? {
+            self.done.records += 1;
             match record {
                 Record::Bytes { offset, data } => self.put(recno, offset, data),
                 Record::Zeros { offset, length } => {

@@ -1,13 +1,14 @@
 //! Coming back takes as long as the live log is, however large the volume.
 //!
 //! Real files, and real time, which is printed and not judged: `DURAMEN_FILES=100000 cargo test
-//! --release -p ffs --test log_scale -- --nocapture`
+//! --release -p ffs --test log_scale -- --nocapture`. With `DURAMEN_LAZY` the sync never begins by
+//! itself, so that all of it is live.
 
 mod common;
 
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
@@ -23,6 +24,8 @@ use vfs::{Author, FileSystem};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const AT_ONCE: u64 = 32;
+/// As long as a log grows by itself, four times: a quarter of it is live without a sync.
+const LARGEST_LOG: u64 = 1 << 30;
 
 struct Scratch(PathBuf);
 
@@ -48,7 +51,11 @@ impl Drop for Scratch {
 
 async fn opened(world: &World, files: &[Scratch; 2]) -> (Volume, Option<Replayed>) {
     let [home, log] = files.each_ref().map(Scratch::device);
-    let options = OpenOptions::default();
+    let mut options = OpenOptions::default();
+    if std::env::var_os("DURAMEN_LAZY").is_some() {
+        options.log.sync_interval = Duration::from_secs(3600);
+        options.log.sync_bytes = LARGEST_LOG;
+    }
     let opened = open_with_log(home, Some(log), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
     (Volume { files: Namespace::new(opened.engine), root: Author::root() }, opened.replayed)
@@ -57,7 +64,7 @@ async fn opened(world: &World, files: &[Scratch; 2]) -> (Volume, Option<Replayed
 /// Makes files under load and leaves without a word; then comes back, in so many milliseconds.
 fn come_back(label: &str, size: u64, count: u64) -> (f64, Replayed) {
     let files = [Scratch::new(&format!("{label}-disk")), Scratch::new(&format!("{label}-log"))];
-    for (file, size) in files.iter().zip([size, 256 << 20]) {
+    for (file, size) in files.iter().zip([size, LARGEST_LOG]) {
         drop(DiskFile::create(&file.0, size).expect("sparse files are long for free"));
     }
     let world = World::new(1);

@@ -45,5 +45,5 @@ mod writer;
 pub use planted::Bug;
 #[cfg(feature = "planted-bugs")]
 pub use planted::plant;
-pub use reader::{Entry, JournalError, Live, Walker, at_rest, find, peek};
+pub use reader::{Entry, JournalError, Live, Walker, at_rest, find, find_with, peek};
 pub use writer::{Counters, Draft, Journal, close, forget};

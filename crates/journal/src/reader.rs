@@ -4,9 +4,10 @@
 //! The first entry of every segment is at a place that is known. Over the segments, from that on in
 //! which the epoch began, their recnos rise by a segment each as far as the newest round has come;
 //! so the last segment of that round is found by halving, as in section 6 of the paper: for 512
-//! segments in 9 reads, and one for the first recno. What is found so is a *hint*: its curhead says
-//! where to begin. From there the chain decides, entry by entry, each checked against its checksum
-//! and the one before.
+//! segments one read for the first recno, 8 that leave two segments, and the later of these is read
+//! whole, and the other one if that is not of the round. What is found so is a *hint*: its curhead
+//! says where to begin. From there the chain decides, entry by entry, each checked against its
+//! checksum and the one before.
 //!
 //! # What tears
 //! The batch that was under way when the power went may be there in parts: a later entry of it
@@ -64,7 +65,7 @@ pub struct Live {
     pub head: u64,
     /// The recno behind the last entry.
     pub tail: u64,
-    /// Reads that finding the last segment took.
+    /// Reads that finding the last segment took, before that itself was read.
     pub search_reads: u64,
 }
 
@@ -119,6 +120,18 @@ pub async fn peek(device: &dyn BlockDevice) -> Result<Option<Slot>, JournalError
 /// # Errors
 /// [`JournalError`].
 pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, JournalError> {
+    find_with(device, epoch, |_| ()).await
+}
+
+/// The same; `visit` sees every entry that is live, in order, and perhaps some before those.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn find_with(
+    device: &dyn BlockDevice,
+    epoch: u64,
+    mut visit: impl FnMut(&Entry),
+) -> Result<Option<Live>, JournalError> {
     let found = slots(device).await?;
     let of_epoch = found.into_iter().flatten().filter(|slot| slot.epoch.get() == epoch);
     let of_epoch = of_epoch.max_by_key(|slot| match is_planted(Bug::OlderSlot) {
@@ -142,6 +155,7 @@ pub async fn find(device: &dyn BlockDevice, epoch: u64) -> Result<Option<Live>, 
     let mut head = start;
     while let Some(entry) = walker.next().await? {
         head = head.max(entry.header.curhead.get());
+        visit(&entry);
     }
     let mut tail = walker.at;
     if let Some(hint) = hint.filter(|_| is_planted(Bug::TrustedHint)) {
@@ -196,28 +210,37 @@ impl Search<'_> {
     /// The whole entry at the start of the last segment of the newest round.
     async fn hint(&mut self) -> Result<Option<Header>, JournalError> {
         let Some((base, first)) = self.anchor().await? else { return Ok(None) };
+        let expected =
+            |number: u64| (first + number * SEGMENT_UNITS).checked_sub(base * SEGMENT_UNITS);
         let (mut last, mut end) = (base, self.segments());
-        while end - last > 1 {
+        while end - last > 2 {
             let middle = last + (end - last) / 2;
             let found = self.first_of(middle).await?;
-            let follows = found
-                .is_some_and(|found| found.recno.get() == first + (middle - base) * SEGMENT_UNITS);
-            match follows {
+            match found.map(|found| found.recno.get()) == expected(middle) {
                 true => last = middle,
                 false => end = middle,
             }
         }
+        // What is left are two segments at most, and one of them is read whole anyway.
+        if let Some(header) = self.whole(end - 1).await?
+            && expected(end - 1) == Some(header.recno.get())
+        {
+            return Ok(Some(header));
+        }
         // The last one may have been under way; then it says nothing, and one before it does.
         for back in 0..=NEIGHBOURS.min(self.segments() - 1) {
-            let segment = self.segment(last + self.segments() - back);
-            let bytes = read(self.device, AREA + segment * SEGMENT, SEGMENT).await?;
-            if let Some(header) = self.of_epoch(segment, &bytes)
-                && header.fits(&bytes)
-            {
+            if let Some(header) = self.whole(last + self.segments() - back).await? {
                 return Ok(Some(header));
             }
         }
         Ok(None)
+    }
+
+    /// The first entry of a segment, counted as [`Search::segment`] does, if it is whole.
+    async fn whole(&self, number: u64) -> Result<Option<Header>, JournalError> {
+        let segment = self.segment(number);
+        let bytes = read(self.device, AREA + segment * SEGMENT, SEGMENT).await?;
+        Ok(self.of_epoch(segment, &bytes).filter(|header| header.fits(&bytes)))
     }
 
     /// The segment from which the recnos rise, and the first of them: that in which the epoch
