@@ -182,11 +182,21 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
             )
         },
     );
+    let answers = info.log.as_ref().map_or_else(
+        || "none that survive a crash".to_owned(),
+        |log| {
+            format!(
+                "{} kept; {} repeated calls answered from memory, {} of them over a start",
+                log.answers, log.repeated_calls, log.repeated_over_a_start
+            )
+        },
+    );
     vec![
         ("volume", info.volume.clone()),
         ("disk", info.disk.clone()),
         ("policy", policy),
         ("log", log),
+        ("answers", answers),
         ("state", state.into()),
         ("label", or_none(&info.label)),
         ("id", info.id.clone()),

@@ -31,7 +31,10 @@ use crate::caller::Caller;
 use crate::mount::Mounts;
 use crate::nfs3::convert;
 use crate::planted::{Bug, is_planted};
-use crate::{Begin, Counters, Exports, Key, Limits, Reply, ReplyCache, Session, Volumes, Window};
+use crate::{
+    Begin, Counters, Exports, Handle, Key, Limits, Reply, ReplyCache, Session, Volume, Volumes,
+    Window,
+};
 
 /// AUTH_SHORT: a short-hand that we never gave out.
 const AUTH_SHORT: u32 = 2;
@@ -140,6 +143,15 @@ impl Dispatcher {
         self.turns.acquire(self.limits.calls.into()).await
     }
 
+    /// The volume of the handle with which the arguments of a call begin.
+    fn volume_of(&self, call: &Call<'_>) -> Option<&Volume> {
+        let (head, _) = call.arguments.remaining();
+        let (length, rest) = head.split_first_chunk()?;
+        let handle = rest.get(..u32::from_be_bytes(*length) as usize)?;
+        let fsid = Handle::decode(handle).ok()?.fsid;
+        self.volumes.iter().find(|volume| volume.fsid == fsid)
+    }
+
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {
         let (volumes, exports) = (self.volumes.clone(), self.exports.borrow().clone());
         Caller { client, claim, call: None, volumes, exports }
@@ -216,7 +228,12 @@ impl Execution {
                 Some(crate::nfs3::execute(call.xid, &caller, arguments).await)
             }
             Begin::Wait(repetition) => repetition.wait().await.map(Reply::new),
-            Begin::Repeat(segments) => Some(Reply::new(segments)),
+            Begin::Repeat(segments, over_a_start) => {
+                if let Some(volume) = self.dispatcher.volume_of(call) {
+                    volume.file_system.count_repetition(over_a_start);
+                }
+                Some(Reply::new(segments))
+            }
         }
     }
 

@@ -97,8 +97,8 @@ pub enum Begin<R> {
     Execute(Slot<R>),
     /// It runs already: wait for its answer.
     Wait(Repetition<R>),
-    /// It was answered with this.
-    Repeat(R),
+    /// It was answered with this; whether that was before the start.
+    Repeat(R, bool),
 }
 
 /// Answers by call. `R` is cheap to clone.
@@ -181,7 +181,7 @@ impl<R: Clone> ReplyCache<R> {
                     counters.hits += 1;
                     counters.restored_hits += u64::from(answered.is_restored);
                 });
-                Begin::Repeat(answered.reply.clone())
+                Begin::Repeat(answered.reply.clone(), answered.is_restored)
             }
             Some(Entry::Running(pending)) => {
                 self.count(|counters| counters.in_progress_hits += 1);

@@ -27,7 +27,7 @@ use futures::FutureExt;
 use journal::format::State;
 use journal::{Journal, Live, Walker};
 use runtime::{Runtime, Timestamp};
-use vfs::{FileKind, FsError, Ino, ObjectId, Remembered};
+use vfs::{FileKind, FsError, Ino, ObjectId};
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
@@ -43,7 +43,7 @@ use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
 use crate::policy::log::{Log, LogOptions};
 use crate::policy::sync::Sync;
-use crate::replay::{ReplayError, Replayed, Rest, answers_at_rest, replay};
+use crate::replay::{ReplayError, Replayed, Survived, replay, survived};
 use crate::update::Chain;
 
 /// How to open a volume.
@@ -315,7 +315,7 @@ pub async fn open_with_log(
     if let Some(log) = logged {
         log.bear();
         if is_planted(Bug::LateInheritance) {
-            log.adopt(&[], back.inheritance()).await.map_err(|_| FsError::Io)?;
+            log.adopt(&[], &back.inheritance()).await.map_err(|_| FsError::Io)?;
         }
     }
     let engine = Ffs::new(Parts {
@@ -327,7 +327,7 @@ pub async fn open_with_log(
         dirty_limit: options.cache_bytes as u64 / 2,
         superblock: open,
         root,
-        remembered: back.remembered,
+        remembered: back.survived.remembered,
     });
     engine.start_housekeeping();
     engine.finish_chains(back.chains).await?;
@@ -349,13 +349,14 @@ struct Back {
     live: Option<Live>,
     replayed: Option<Replayed>,
     chains: Vec<Chain>,
-    remembered: Vec<Remembered>,
+    survived: Survived,
 }
 
 impl Back {
-    /// The answers that the next epoch has to have.
-    fn inheritance(&self) -> &[Remembered] {
-        if is_planted(Bug::UninheritedAnswers) { &[] } else { &self.remembered }
+    /// What the next epoch has to remember.
+    fn inheritance(&self) -> Survived {
+        let is_left = is_planted(Bug::UninheritedAnswers);
+        if is_left { Survived::default() } else { self.survived.clone() }
     }
 }
 
@@ -438,7 +439,7 @@ impl Found {
             live: Some(outcome.live),
             replayed: Some(outcome.replayed),
             chains: outcome.chains,
-            remembered: outcome.remembered,
+            survived: outcome.survived,
         })
     }
 }
@@ -487,10 +488,10 @@ pub async fn replay_log(
 /// The log of a volume that was stopped cleanly: its changes are home, and it may keep answers.
 async fn look_at_rest(log: &dyn BlockDevice) -> Result<Back, OpenError> {
     refuse_left(log).await?;
-    let Some(Rest { live, remembered }) = answers_at_rest(log).await? else {
-        return Ok(Back::default());
-    };
-    Ok(Back { live: Some(live), remembered, ..Back::default() })
+    let rest = journal::at_rest(log).await.map_err(ReplayError::from)?;
+    let Some(live) = rest else { return Ok(Back::default()) };
+    let survived = survived(log, &live).await.map_err(ReplayError::from)?;
+    Ok(Back { live: Some(live), survived, ..Back::default() })
 }
 
 /// Begins a new epoch of the log, behind what was live in it. Nothing of the old one may go before
@@ -510,8 +511,9 @@ async fn begin_log(
     let journal = Journal::begin(log, nonce, back.live.as_ref()).await;
     let journal = journal.map_err(ReplayError::from)?;
     let log = Log::new(home.clone(), journal, rows.to_vec(), runtime.clone(), options);
-    let now = if is_planted(Bug::LateInheritance) { &[][..] } else { back.inheritance() };
-    log.adopt(&back.chains, now).await.map_err(|_| FsError::Io)?;
+    let is_late = is_planted(Bug::LateInheritance);
+    let now = if is_late { Survived::default() } else { back.inheritance() };
+    log.adopt(&back.chains, &now).await.map_err(|_| FsError::Io)?;
     Ok(log)
 }
 

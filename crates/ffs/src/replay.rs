@@ -25,7 +25,7 @@ use futures::future::join_all;
 use journal::format::SEGMENT_UNITS;
 use journal::{Entry, JournalError, Live, Walker, find_with};
 use runtime::Timestamp;
-use vfs::{CallKey, Remembered};
+use vfs::{CallKey, Remembered, Repetitions};
 
 use crate::derive::bits;
 use crate::home::seal_group;
@@ -129,9 +129,9 @@ pub async fn replay(
     }
     let chains: Vec<Chain> = replay.chains.into_values().map(|(_, chain)| chain).collect();
     replay.done.chains = chains.len() as u64;
-    let remembered = replay.answers.in_order(live.head);
-    replay.done.answers = remembered.len() as u64;
-    Ok(Some(Outcome { live, replayed: replay.done, chains, remembered }))
+    let survived = replay.answers.survived(live.head);
+    replay.done.answers = survived.remembered.len() as u64;
+    Ok(Some(Outcome { live, replayed: replay.done, chains, survived }))
 }
 
 /// What a replay comes to.
@@ -142,59 +142,64 @@ pub struct Outcome {
     pub replayed: Replayed,
     /// Chains that were cut.
     pub chains: Vec<Chain>,
-    /// Answers that have survived, oldest first.
-    pub remembered: Vec<Remembered>,
+    /// What is remembered.
+    pub survived: Survived,
 }
 
-/// The answers in a log whose changes are all home.
+/// What a log remembers beside changes.
+#[derive(Clone, Debug, Default)]
+pub struct Survived {
+    /// Answers, oldest first.
+    pub remembered: Vec<Remembered>,
+    /// How many calls were repetitions.
+    pub repetitions: Repetitions,
+}
+
+/// What a log remembers beside changes, from its head on.
 ///
 /// # Errors
-/// [`ReplayError`].
-pub async fn answers_at_rest(log: &dyn BlockDevice) -> Result<Option<Rest>, ReplayError> {
-    let Some(live) = journal::at_rest(log).await? else { return Ok(None) };
+/// As the device.
+pub async fn survived(log: &dyn BlockDevice, live: &Live) -> Result<Survived, JournalError> {
     let mut answers = Answers::default();
     let mut walker = Walker::new(log, live.slot, live.head);
     while let Some(entry) = walker.next().await? {
         // What else it says is history, and what it says badly is nobody's concern.
         let records = read_records(entry.header.records.get(), &entry.body).unwrap_or_default();
         for record in records {
-            if let Record::Answer(data) = record
-                && let Some(remembered) = answer::read(&data)
-            {
-                answers.add(entry.recno(), remembered);
+            match record {
+                Record::Answer(data) => {
+                    let remembered = answer::read(&data);
+                    remembered.into_iter().for_each(|one| answers.add(entry.recno(), one));
+                }
+                Record::Repetitions(repetitions) => answers.repetitions = repetitions,
+                _ => {}
             }
         }
     }
-    let remembered = answers.in_order(live.head);
-    Ok(Some(Rest { live, remembered }))
-}
-
-/// What a log keeps while its volume is not in use.
-pub struct Rest {
-    /// Where.
-    pub live: Live,
-    /// Answers, oldest first.
-    pub remembered: Vec<Remembered>,
+    Ok(answers.survived(live.head))
 }
 
 /// Answers as they are found: the last one of a call is that which holds, and those that were
 /// written again are in their old order.
 #[derive(Default)]
-struct Answers(HashMap<Rc<CallKey>, (u64, Remembered)>);
+struct Answers {
+    found: HashMap<Rc<CallKey>, (u64, Remembered)>,
+    repetitions: Repetitions,
+}
 
 impl Answers {
     fn add(&mut self, recno: u64, remembered: Remembered) {
         let key = remembered.answered.key.clone();
-        if !(is_planted(Bug::FirstAnswers) && self.0.contains_key(&key)) {
-            self.0.insert(key, (recno, remembered));
+        if !(is_planted(Bug::FirstAnswers) && self.found.contains_key(&key)) {
+            self.found.insert(key, (recno, remembered));
         }
     }
 
-    fn in_order(self, head: u64) -> Vec<Remembered> {
-        let live = self.0.into_values().filter(|(recno, _)| *recno >= head);
+    fn survived(self, head: u64) -> Survived {
+        let live = self.found.into_values().filter(|(recno, _)| *recno >= head);
         let mut all: Vec<Remembered> = live.map(|(_, remembered)| remembered).collect();
         all.sort_by(|one, other| (one.at, &one.answered.key).cmp(&(other.at, &other.answered.key)));
-        all
+        Survived { remembered: all, repetitions: self.repetitions }
     }
 }
 
@@ -264,6 +269,7 @@ impl<'a> Replay<'a> {
                     let remembered = remembered.ok_or(ReplayError::Impossible { recno })?;
                     self.answers.add(recno, remembered);
                 }
+                Record::Repetitions(repetitions) => self.answers.repetitions = repetitions,
                 _ => {}
             }
         }
@@ -311,7 +317,10 @@ impl<'a> Replay<'a> {
                 *group < geometry.group_count
                     && end.is_some_and(|end| end <= size_of::<GroupHeader>() as u64)
             }
-            Record::ChainBegins(_) | Record::ChainEnds(_) | Record::Answer(_) => true,
+            Record::ChainBegins(_)
+            | Record::ChainEnds(_)
+            | Record::Answer(_)
+            | Record::Repetitions(_) => true,
         }
     }
 
@@ -342,7 +351,8 @@ impl<'a> Replay<'a> {
                 Record::Revoked { .. }
                 | Record::ChainBegins(_)
                 | Record::ChainEnds(_)
-                | Record::Answer(_) => {}
+                | Record::Answer(_)
+                | Record::Repetitions(_) => {}
             }
         }
         Ok(())

@@ -349,6 +349,10 @@ impl Store for Ffs {
         Sealed::new(self.remembered.take(), Ffs::receipt(self, Sequence(0)))
     }
 
+    fn count_repetition(&self, over_a_start: bool) {
+        self.policy.count_repetition(over_a_start);
+    }
+
     async fn shutdown(&self) -> Result<(), FsError> {
         self.close().await
     }

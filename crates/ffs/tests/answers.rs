@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::calls::{forgotten_calls, long_file_cut_short, record};
+use common::calls::{forgotten_calls, long_file_cut_short, record, repetitions};
 
 #[test]
 fn what_was_carried_out_is_remembered_and_nothing_else() {
@@ -20,4 +20,9 @@ fn a_call_that_takes_many_steps_is_remembered_from_the_first() {
 #[test]
 fn what_its_caller_forgets_the_log_forgets() {
     forgotten_calls().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn repetitions_are_counted_for_good() {
+    repetitions().unwrap_or_else(|wrong| panic!("{wrong}"));
 }

@@ -271,6 +271,7 @@ fn kind(record: &Record) -> &'static str {
         Record::ChainBegins(_) => "chain begins",
         Record::ChainEnds(_) => "chain ends",
         Record::Answer(_) => "answer",
+        Record::Repetitions(_) => "repetitions",
     }
 }
 

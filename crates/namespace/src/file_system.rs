@@ -254,6 +254,10 @@ impl<S: Store> FileSystem for Namespace<S> {
         self.store.take_remembered()
     }
 
+    fn count_repetition(&self, over_a_start: bool) {
+        self.store.count_repetition(over_a_start);
+    }
+
     async fn shutdown(&self) -> Result<(), FsError> {
         self.store.shutdown().await
     }

@@ -267,6 +267,8 @@ pub trait Store: 'static {
     fn pathconf(&self) -> PathConf;
     /// The answers that survived the last crash or stop: see [`vfs::FileSystem::take_remembered`].
     fn take_remembered(&self) -> Sealed<Vec<Remembered>>;
+    /// A call was answered from memory: see [`vfs::FileSystem::count_repetition`].
+    fn count_repetition(&self, over_a_start: bool);
     /// Writes everything home and leaves the disk clean.
     async fn shutdown(&self) -> Result<(), FsError>;
 }

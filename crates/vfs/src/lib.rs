@@ -28,7 +28,7 @@ pub use file_system::{
     PathConf, ReadData, Stability, Verifier, Written,
 };
 pub use name::{MAX_NAME, Name};
-pub use remember::{Answered, Author, CallKey, Done, MAX_KEY, Remembered};
+pub use remember::{Answered, Author, CallKey, Done, MAX_KEY, Remembered, Repetitions};
 pub use runtime::Timestamp;
 
 /// The number of a file within its volume.

@@ -81,6 +81,15 @@ pub struct Answered {
     pub done: Done,
 }
 
+/// How often a call was a repetition that was answered from memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repetitions {
+    /// In all.
+    pub answered: u64,
+    /// Of these, calls that were carried out before the last start.
+    pub over_a_start: u64,
+}
+
 /// An answer that has survived: its change has, too.
 #[derive(Clone, Debug)]
 pub struct Remembered {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use block::file::{Access, DiskFile, FileDevice};
+use ffs::replay::{Survived, survived};
+use journal::format::State;
 use journal::{JournalError, Walker};
 use serde::Serialize;
 use server::reactor;
@@ -19,6 +21,12 @@ pub(super) struct LogInfo {
     pub(super) live_entries: u64,
     /// Writes by which those got there: entries by batches is the batching efficiency.
     pub(super) live_batches: u64,
+    /// Calls whose answers survive a crash.
+    pub(super) answers: u64,
+    /// Calls that were repeated and answered from memory,
+    pub(super) repeated_calls: u64,
+    /// and those of them that were carried out before the last start of the server.
+    pub(super) repeated_over_a_start: u64,
 }
 
 /// Looks at a log; nothing if there is none.
@@ -43,9 +51,23 @@ async fn count(path: &Path, device: &FileDevice) -> Result<LogInfo, JournalError
         live_bytes: 0,
         live_entries: 0,
         live_batches: 0,
+        answers: 0,
+        repeated_calls: 0,
+        repeated_over_a_start: 0,
     };
     let Some(slot) = journal::peek(device).await? else { return Ok(info) };
-    let Some(live) = journal::find(device, slot.epoch.get()).await? else { return Ok(info) };
+    let live = match slot.state() {
+        State::Open => journal::find(device, slot.epoch.get()).await?,
+        State::AtRest | State::GivenUp => journal::at_rest(device).await?,
+    };
+    let Some(live) = live else { return Ok(info) };
+    let Survived { remembered, repetitions } = survived(device, &live).await?;
+    info.answers = remembered.len() as u64;
+    info.repeated_calls = repetitions.answered;
+    info.repeated_over_a_start = repetitions.over_a_start;
+    if slot.state() != State::Open {
+        return Ok(info); // no change in it is needed
+    }
     info.live_bytes = live.bytes();
     let mut batches = BTreeSet::new();
     let mut walker = Walker::new(device, live.slot, live.head);

@@ -44,7 +44,7 @@ fn execute(cache: &Rc<ReplyCache<u32>>, key: Key) -> Slot<u32> {
 
 fn remembered(cache: &Rc<ReplyCache<u32>>, key: Key) -> Option<u32> {
     match cache.begin(key) {
-        Begin::Repeat(reply) => Some(reply),
+        Begin::Repeat(reply, _) => Some(reply),
         _ => None,
     }
 }

@@ -766,6 +766,8 @@ impl FileSystem for MemoryFileSystem {
         self.seal(Vec::new())
     }
 
+    fn count_repetition(&self, _over_a_start: bool) {}
+
     async fn shutdown(&self) -> Result<(), FsError> {
         self.stopped.set(true);
         Ok(())

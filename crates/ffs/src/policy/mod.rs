@@ -91,6 +91,9 @@ pub trait Policy {
     /// more, and says so from now on.
     fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;
 
+    /// A call was answered from memory; `over_a_start` if it was carried out before the last start.
+    fn count_repetition(&self, _over_a_start: bool) {}
+
     /// The rule by name, for people.
     fn name(&self) -> &'static str;
 

@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use ffs::mkfs::mkfs;
+use ffs::replay::survived;
 use futures::future::join_all;
-use journal::format::SMALLEST;
+use journal::format::{SMALLEST, State};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Trace};
 use vfs::{
     Answer, Author, CallKey, CreateHow, Credentials, Done, FileSystem, Found, ObjectId, Remembered,
-    Sealed, SetAttributes, Stability, Wcc,
+    Repetitions, Sealed, SetAttributes, Stability, Wcc,
 };
 
 use super::Seeded;
@@ -344,4 +345,50 @@ pub(crate) fn forgotten_calls() -> Result<(), String> {
             counted => Err(format!("answers that came, went again, and are held: {counted:?}")),
         }
     })
+}
+
+/// How many repetitions there were is told across a cut, across a clean stop, and by a log that has
+/// gone round since.
+pub(crate) fn repetitions() -> Result<(), String> {
+    let executor = Executor::new(1);
+    let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(SMALLEST)) };
+    let mut disks = images.map(|image| Disk::new(&executor, image.clone()));
+    executor.block_on(async {
+        mkfs(&*disks.home, &sizes(4096, 512), &Seeded::new(7), NOW).await.expect("it fits");
+    });
+    for (round, is_clean) in [(1, true), (2, false), (3, true), (4, false)] {
+        let told = executor.block_on(async {
+            let opened = try_open_pair(executor.runtime(), &disks).await;
+            let volume = opened.map_err(|error| error.to_string())?.0;
+            volume.files.count_repetition(false);
+            volume.files.count_repetition(true);
+            let file = volume.create(volume.files.root(), &format!("file-{round}")).await;
+            let file = file.map_err(|error| error.to_string())?;
+            for _ in 0..120 {
+                let data = vec![round; FILLING];
+                volume.write(file, 0, data, Stability::FileSync).await.expect("room");
+            }
+            if is_clean {
+                volume.files.shutdown().await.map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(disks.map(|disk| disk.platter().durable_image()))
+        })?;
+        disks = told.map(|image| Disk::new(&executor, image.clone()));
+        let log = disks.log.clone().expect("it has one");
+        let counted = executor.block_on(async {
+            let slot = journal::peek(&*log).await.expect("whole").expect("a log");
+            let live = match slot.state() {
+                State::Open => journal::find(&*log, slot.epoch.get()).await,
+                _ => journal::at_rest(&*log).await,
+            };
+            let live = live.expect("whole").expect("of this volume");
+            survived(&*log, &live).await.expect("readable").repetitions
+        });
+        let expected =
+            Repetitions { answered: 2 * u64::from(round), over_a_start: u64::from(round) };
+        if counted != expected {
+            return Err(format!("in round {round} the log tells of {counted:?}"));
+        }
+    }
+    Ok(())
 }

@@ -231,6 +231,10 @@ impl FileSystem for Witness {
         self.files.take_remembered()
     }
 
+    fn count_repetition(&self, over_a_start: bool) {
+        self.files.count_repetition(over_a_start);
+    }
+
     async fn shutdown(&self) -> Result<(), FsError> {
         self.files.shutdown().await
     }

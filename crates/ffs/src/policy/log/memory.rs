@@ -17,11 +17,12 @@ use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use journal::format::{SEGMENT, UNIT};
-use vfs::{CallKey, Remembered};
+use vfs::{CallKey, Remembered, Repetitions};
 
 use super::answer;
 use super::record::{LINE, Record};
 use crate::planted::{Bug, is_planted};
+use crate::replay::Survived;
 
 /// The most bytes of answers that are written again with one batch: two such entries, with what
 /// else they tell, fill a segment.
@@ -59,6 +60,10 @@ pub(super) struct Memory {
     limit: usize,
     /// Units of log that an answer may lie behind the tail.
     reach: u64,
+    repetitions: Repetitions,
+    /// What the log says of them, and where; and what is being written.
+    told: Option<(Repetitions, u64)>,
+    telling: Option<Repetitions>,
     /// At how many to look next for those that nobody wants.
     sweep_at: usize,
     counters: Counters,
@@ -86,6 +91,9 @@ impl Memory {
             bytes: 0,
             limit: (capacity / 16) as usize,
             reach: capacity / 8 / UNIT,
+            repetitions: Repetitions::default(),
+            told: None,
+            telling: None,
             sweep_at: 1024,
             counters: Counters::default(),
         }
@@ -100,6 +108,17 @@ impl Memory {
         (self.staged.len() + self.placed.len(), self.bytes)
     }
 
+    /// A call was answered from memory.
+    pub(super) fn count_repetition(&mut self, over_a_start: bool) {
+        self.repetitions.answered += 1;
+        self.repetitions.over_a_start += u64::from(over_a_start);
+    }
+
+    /// Whether the log does not say how many repetitions there have been.
+    pub(super) fn has_news(&self) -> bool {
+        self.told.map_or(Repetitions::default(), |(told, _)| told) != self.repetitions
+    }
+
     /// An answer that goes out with the entry of an Update.
     pub(super) fn keep(&mut self, sequence: u64, key: &Rc<CallKey>, data: Bytes) {
         self.counters.kept += 1;
@@ -112,8 +131,9 @@ impl Memory {
 
     /// Takes over what survived of an earlier epoch, to be written again with the next batches,
     /// from `tail` on, for which there is so much room.
-    pub(super) fn take_over(&mut self, remembered: &[Remembered], tail: u64, room: u64) {
-        for Remembered { at, answered } in remembered {
+    pub(super) fn take_over(&mut self, survived: &Survived, tail: u64, room: u64) {
+        self.repetitions = survived.repetitions;
+        for Remembered { at, answered } in &survived.remembered {
             let Record::Answer(data) = answer::record(*at, answered) else { continue };
             let kept = Kept { key: Rc::downgrade(&answered.key), data, at: tail };
             self.bytes += kept.size();
@@ -137,7 +157,8 @@ impl Memory {
             && self.placed.front().is_some_and(|first| !first.is_wanted())
             && self.forget_first().is_some()
         {}
-        self.placed.front().map(|first| first.at)
+        let told = self.told.map(|(_, at)| at);
+        self.placed.front().map(|first| first.at).into_iter().chain(told).min()
     }
 
     fn forget_first(&mut self) -> Option<Kept> {
@@ -164,11 +185,18 @@ impl Memory {
             records.push(Record::Answer(kept.data.clone()));
         }
         self.moving = records.len();
+        if self.has_news() || self.told.is_some_and(|(_, at)| at < end) {
+            records.push(Record::Repetitions(self.repetitions));
+            self.telling = Some(self.repetitions);
+        }
         records
     }
 
-    /// Those of the last [`Memory::lagging`] have a new place.
+    /// What the last [`Memory::lagging`] gave has a new place.
     pub(super) fn moved(&mut self, recno: u64) {
+        if let Some(telling) = self.telling.take() {
+            self.told = Some((telling, recno));
+        }
         for _ in 0..std::mem::take(&mut self.moving) {
             let Some(mut kept) = self.forget_first() else { return };
             if kept.is_wanted() {

@@ -61,7 +61,7 @@ use futures::future::LocalBoxFuture;
 use journal::{Draft, Journal};
 use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
-use vfs::{Answered, Ledger, Lost, Remembered, Sequence};
+use vfs::{Answered, Ledger, Lost, Sequence};
 
 use super::horizon::Horizon;
 use super::{Policy, StagedUpdate};
@@ -69,6 +69,7 @@ use crate::buffer::Buffer;
 use crate::home::Home;
 use crate::layout::Summary;
 use crate::planted::{Bug, is_planted};
+use crate::replay::Survived;
 use crate::update::{Chain, ChainLink, Item, Update};
 use memory::Memory;
 use record::Record;
@@ -232,15 +233,20 @@ impl Log {
     ///
     /// # Errors
     /// [`Lost`] when the log cannot be written.
-    pub async fn adopt(&self, chains: &[Chain], remembered: &[Remembered]) -> Result<(), Lost> {
+    pub async fn adopt(&self, chains: &[Chain], survived: &Survived) -> Result<(), Lost> {
         let (tail, room) = (self.journal.tail(), self.journal.room());
-        self.memory.borrow_mut().take_over(remembered, tail, room);
+        self.memory.borrow_mut().take_over(survived, tail, room);
         for &chain in chains {
             let recno = Some(self.journal.tail());
             let active = ActiveChain { chain, begins: 0, ends: None, recno };
             self.chains.borrow_mut().insert(chain.ino, active);
         }
-        self.repeat.set(!chains.is_empty());
+        self.repeat.set(!chains.is_empty() || self.memory.borrow().has_news());
+        self.repeated().await
+    }
+
+    /// Waits until all is told that is to be told again.
+    async fn repeated(&self) -> Result<(), Lost> {
         while self.repeat.get() || self.memory.borrow().is_inheriting() || self.writing.get() {
             self.kick_writer();
             self.horizon.moved().await;
@@ -417,11 +423,17 @@ impl Policy for Log {
             if this.head_of_changes().is_some() {
                 return Err(Lost); // a chain could not be finished: the next opening tries again
             }
+            this.repeat.set(this.memory.borrow().has_news());
+            this.repeated().await?;
             let head = this.head().filter(|_| !is_planted(Bug::RestlessAnswers));
             let head = head.unwrap_or(this.journal.tail());
             this.journal.close(head).await.map_err(|_| Lost)
         }
         .boxed_local()
+    }
+
+    fn count_repetition(&self, over_a_start: bool) {
+        self.memory.borrow_mut().count_repetition(over_a_start);
     }
 
     fn name(&self) -> &'static str {

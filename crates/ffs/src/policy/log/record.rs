@@ -7,6 +7,8 @@ use bytes::Bytes;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use vfs::Repetitions;
+
 use crate::update::Chain;
 
 /// A line of the table of contents.
@@ -98,6 +100,8 @@ pub enum Record {
     ChainEnds(u64),
     /// What a call was answered: see [`super::answer`].
     Answer(Bytes),
+    /// How many calls were repetitions, since the volume has had a log.
+    Repetitions(Repetitions),
 }
 
 /// An entry says something that this version cannot mean.
@@ -120,6 +124,7 @@ const REVOKED: u16 = 6;
 const CHAIN_BEGINS: u16 = 7;
 const CHAIN_ENDS: u16 = 8;
 const ANSWER: u16 = 9;
+const REPETITIONS: u16 = 10;
 
 const OF_INODES: u16 = 1;
 const SET: u16 = 2;
@@ -172,6 +177,10 @@ impl Record {
                 set(ANSWER, 0, 0, 0);
                 data
             }
+            Record::Repetitions(Repetitions { answered, over_a_start }) => {
+                set(REPETITIONS, 0, *over_a_start, *answered);
+                &[]
+            }
         };
         line.length.set(data.len() as u32);
         (line, data)
@@ -197,6 +206,7 @@ impl Record {
             }
             CHAIN_ENDS => Self::ChainEnds(place),
             ANSWER => Self::Answer(data),
+            REPETITIONS => Self::Repetitions(Repetitions { answered: count, over_a_start: first }),
             _ => return None,
         })
     }
@@ -250,6 +260,7 @@ mod tests {
             Record::Bits { group: 4, map: Map::Inodes, first: 1, count: 1, value: false },
             Record::Group { group: 2, offset: 24, data: data.clone() },
             Record::Answer(data.clone()),
+            Record::Repetitions(Repetitions { answered: 7, over_a_start: 3 }),
             Record::Inodes { offset: 1 << 40, generations: data },
             Record::Revoked { offset: 1 << 20, length: 1 << 19 },
             Record::ChainBegins(chain),
