@@ -1,26 +1,8 @@
-//! Bugs that tests plant, to show that they would be found.
-//!
-//! Without the feature `planted-bugs` none can be planted, and nothing of this remains.
+//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 use std::cell::Cell;
 
-/// Defines the bugs, and the list of them.
-macro_rules! bugs {
-    ($($(#[$about:meta])* $name:ident,)+) => {
-        /// A rule of the dispatcher that is broken on purpose.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Bug {
-            $($(#[$about])* $name,)+
-        }
-
-        impl Bug {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
-        }
-    };
-}
-
-bugs! {
+planted::bugs! {
     /// A call is known on its own connection only, as if its key held the port.
     ConnectionInKey,
     /// A call is known by its number and its caller alone, whatever it asks for.
@@ -42,18 +24,7 @@ bugs! {
 }
 
 thread_local! {
-    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     static CONNECTIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Plants a bug in all dispatchers of this thread, or removes it.
-#[cfg(feature = "planted-bugs")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-pub(crate) fn is_planted(bug: Bug) -> bool {
-    cfg!(feature = "planted-bugs") && PLANTED.get() == Some(bug)
 }
 
 /// What [`Bug::ConnectionInKey`] puts into the keys of a connection: nothing where it is not

@@ -1,26 +1,6 @@
-//! Bugs that tests plant, to show that they would be found.
-//!
-//! Without the feature `planted-bugs` none can be planted, and nothing of this remains.
+//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
-use std::cell::Cell;
-
-/// Defines the bugs, and the list of them.
-macro_rules! bugs {
-    ($($(#[$about:meta])* $name:ident,)+) => {
-        /// A rule of the engine that is broken on purpose.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Bug {
-            $($(#[$about])* $name,)+
-        }
-
-        impl Bug {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
-        }
-    };
-}
-
-bugs! {
+planted::bugs! {
     /// Everything of an Update lands in one round.
     EqualRanks,
     /// Names go, or are taken over, without a look at earlier Updates.
@@ -159,18 +139,4 @@ bugs! {
     ServingOn,
     /// A write leaves the change time as it was.
     StaleChangeTimes,
-}
-
-thread_local! {
-    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-}
-
-/// Plants a bug in all engines of this thread, or removes it.
-#[cfg(feature = "planted-bugs")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-pub(crate) fn is_planted(bug: Bug) -> bool {
-    cfg!(feature = "planted-bugs") && PLANTED.get() == Some(bug)
 }

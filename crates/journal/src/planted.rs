@@ -1,10 +1,6 @@
-//! Bugs that tests plant, to show that they would be found.
+//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
-use std::cell::Cell;
-
-/// A rule of the log that is broken on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+planted::bugs! {
     /// An entry is believed without its checksum (invariant 3).
     UncheckedEntries,
     /// What lies behind the end of the chain is not looked at.
@@ -37,40 +33,4 @@ pub enum Bug {
     OneSlot,
     /// Of two slots of an epoch the older one holds.
     OlderSlot,
-}
-
-impl Bug {
-    /// Each of them.
-    pub const ALL: [Self; 16] = [
-        Self::UncheckedEntries,
-        Self::SilentDamage,
-        Self::LoneEntries,
-        Self::BrokenChain,
-        Self::AnyEpoch,
-        Self::SameEpoch,
-        Self::BeginningAtZero,
-        Self::UnkeptHead,
-        Self::EarlyOverwrite,
-        Self::SharedSectors,
-        Self::CrossedSegments,
-        Self::TrustedHint,
-        Self::EarlyAnswers,
-        Self::PlainWrites,
-        Self::OneSlot,
-        Self::OlderSlot,
-    ];
-}
-
-thread_local! {
-    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-}
-
-/// Plants a bug in all logs of this thread, or removes it.
-#[cfg(feature = "planted-bugs")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-pub(crate) fn is_planted(bug: Bug) -> bool {
-    cfg!(feature = "planted-bugs") && PLANTED.get() == Some(bug)
 }

@@ -53,7 +53,7 @@ fn wrong_with(bug: Option<Bug>, scenario: Scenario) -> Option<String> {
 
 #[test]
 fn every_broken_rule_is_noticed() {
-    for bug in Bug::ALL {
+    for &bug in Bug::ALL {
         let scenario = scenario(bug);
         assert_eq!(wrong_with(None, scenario), None, "the scenario of {bug:?}, without it");
         let wrong = wrong_with(Some(bug), scenario);

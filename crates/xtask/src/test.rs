@@ -11,7 +11,8 @@ use crate::client_test::{self, Plan};
 use crate::{Repository, Result, Totals, clock, command, program, setup};
 
 /// Tests that plant bugs.
-const PLANTED: [(&str, &str); 10] = [
+const PLANTED: [(&str, &str); 11] = [
+    ("planted", "plants"),
     ("journal", "planted"),
     ("ffs", "planted"),
     ("ffs", "planted_log"),

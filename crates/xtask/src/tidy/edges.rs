@@ -17,6 +17,7 @@ const PURE: &[&str] = &[
     "lfs",
     "namespace",
     "nfs",
+    "planted",
     "runtime",
     "shadow",
     "sim",
@@ -33,8 +34,13 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
 ];
 
 /// Who may depend, among our own crates, on these alone.
-const ONLY: &[(&str, &[&str])] =
-    &[("runtime", &[]), ("block", &[]), ("journal", &["block"]), ("sim", &["block", "runtime"])];
+const ONLY: &[(&str, &[&str])] = &[
+    ("planted", &[]),
+    ("runtime", &[]),
+    ("block", &[]),
+    ("journal", &["block", "planted"]),
+    ("sim", &["block", "runtime"]),
+];
 
 /// What a crate's manifest names.
 #[derive(Debug, Default)]
