@@ -129,6 +129,8 @@ planted::bugs! {
     LateCover,
     /// A buffer keeps its deltas when its block is given back.
     KeptDeltas,
+    /// A write of the log that fails counts as one that succeeds.
+    IgnoredLogErrors,
     /// A flush that fails counts as one that succeeds.
     IgnoredFlushErrors,
     /// Data whose write fails counts as written.

@@ -1,23 +1,35 @@
 //! A fault at some reads, writes and flushes of a trace; `duramen-torture faults --full` takes all.
 
-use torture::campaign::faults;
+use torture::campaign::{Options, faults};
+use torture::explore::policy::Policy;
+
+fn options(policy: Policy) -> Options {
+    Options { policy, full: false, threads: 2, seed: 1 }
+}
 
 #[test]
 fn no_fault_makes_the_server_lie_or_the_disk_unrepairable() {
-    let outcome = faults::some(1, 61);
-    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
-    assert!(outcome.counts.workloads >= 45, "{:?}", outcome.counts);
+    // Under policy `log` the trace calls its disks less often.
+    for (policy, every) in [(Policy::Sync, 61), (Policy::Log, 29)] {
+        let outcome = faults::some(&options(policy), every);
+        assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+        assert!(outcome.counts.workloads > 40, "{:?}", outcome.counts);
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_server_that_makes_light_of_errors_is_found_out() {
     use ffs::planted::{Bug, plant};
-    for bug in
-        [Bug::IgnoredFlushErrors, Bug::ForgottenPayloadErrors, Bug::KeptVerifier, Bug::ServingOn]
-    {
+    for (bug, policy) in [
+        (Bug::IgnoredFlushErrors, Policy::Sync),
+        (Bug::ForgottenPayloadErrors, Policy::Sync),
+        (Bug::KeptVerifier, Policy::Sync),
+        (Bug::ServingOn, Policy::Sync),
+        (Bug::IgnoredLogErrors, Policy::Log),
+    ] {
         plant(Some(bug));
-        let outcome = faults::some(1, 17);
+        let outcome = faults::some(&options(policy), 17);
         plant(None);
         let tried = outcome.counts.workloads;
         let Some(first) = outcome.violations.first() else {

@@ -136,6 +136,7 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         "ForgottenPayloadErrors",
         "ServingOn",
         "StaleChangeTimes",
+        "IgnoredLogErrors",
     ];
     let of_the_log = [
         "UnloggedBits",
@@ -156,6 +157,7 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         "EagerReceipts",
         "KeptDeltas",
         "LateCover",
+        "PassedChains",
     ];
     for bug in all() {
         let name = bug.to_string();

@@ -8,11 +8,13 @@ const OPTIONS: Options = Options { policy: Policy::Sync, full: false, threads: 2
 
 #[test]
 fn a_repeated_call_is_answered_as_documented() {
-    let outcome = retry(&OPTIONS, Expectation::Documented);
-    assert_eq!(outcome.violations, Vec::<String>::new());
-    let counts = outcome.counts;
-    assert!(counts.workloads > 25 && counts.images > 5 * counts.workloads, "{counts:?}");
-    assert!(counts.states > 1_000, "{counts:?}");
+    for &policy in Policy::ALL {
+        let outcome = retry(&Options { policy, ..OPTIONS }, Expectation::Documented);
+        assert_eq!(outcome.violations, Vec::<String>::new());
+        let counts = outcome.counts;
+        assert!(counts.workloads > 25 && counts.images > 5 * counts.workloads, "{counts:?}");
+        assert!(counts.states > 1_000, "{counts:?}");
+    }
 }
 
 #[test]
@@ -31,20 +33,26 @@ fn bugs_of_the_reply_cache_and_of_the_order_of_answers_are_found() {
     use dispatch::planted::Bug;
     use torture::campaign::retry::first;
     type Plant = fn(bool);
-    let bugs: [(&str, Plant); 4] = [
-        ("a key with the connection", |is| {
+    let bugs: [(&str, Policy, Plant); 5] = [
+        ("a key with the connection", Policy::Sync, |is| {
             dispatch::planted::plant(is.then_some(Bug::ConnectionInKey));
         }),
-        ("calls that run and are not known", |is| {
+        ("calls that run and are not known", Policy::Sync, |is| {
             dispatch::planted::plant(is.then_some(Bug::UnnotedRunning));
         }),
-        ("a key without arguments", |is| dispatch::planted::plant(is.then_some(Bug::XidAlone))),
-        ("answers before the disk has it", |is| {
+        ("a key without arguments", Policy::Sync, |is| {
+            dispatch::planted::plant(is.then_some(Bug::XidAlone))
+        }),
+        ("answers before the disk has it", Policy::Sync, |is| {
             ffs::planted::plant(is.then_some(ffs::planted::Bug::EarlyReceipts));
         }),
+        ("answers before the log has it", Policy::Log, |is| {
+            journal::plant(is.then_some(journal::Bug::EarlyAnswers));
+        }),
     ];
-    for (name, plant) in bugs {
-        let outcome = first(3, &OPTIONS, Expectation::Documented, plant);
+    for (name, policy, plant) in bugs {
+        let options = Options { policy, ..OPTIONS };
+        let outcome = first(3, &options, Expectation::Documented, plant);
         println!("{name}: {:?}", outcome.violations.first());
         assert!(!outcome.violations.is_empty(), "not found: {name}");
     }

@@ -48,6 +48,12 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("the torture campaigns", || {
         program::torture(repository, &sample).map(|()| Totals::default())
     });
+    for campaign in ["seq1", "concurrent", "retry", "faults"] {
+        let with_log = [campaign, "--policy", "log", "--seed", "1"].map(OsString::from);
+        totals += step("a torture campaign, with a log", || {
+            program::torture(repository, &with_log).map(|()| Totals::default())
+        });
+    }
     totals += step("the real client", || client_test::run(repository, &Plan::default()));
     println!("{totals}");
     Ok(totals.failed == 0)

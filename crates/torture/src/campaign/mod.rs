@@ -31,6 +31,13 @@ pub struct Options {
     pub seed: u64,
 }
 
+impl Options {
+    /// The words of a command line that say the policy and the seed.
+    pub fn words(&self) -> String {
+        format!("--policy {} --seed {}", self.policy.name(), self.seed)
+    }
+}
+
 /// What a campaign did and found.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {

@@ -88,7 +88,8 @@ pub struct Cut {
 }
 
 impl Recording {
-    fn new(traces: Vec<Trace>) -> Self {
+    /// What traces tell that were begun at one moment, that of the volume first.
+    pub fn new(traces: Vec<Trace>) -> Self {
         let events = traces.iter().enumerate();
         let serial = |(disk, trace): (usize, &Trace)| {
             let serials = trace.events().iter().map(|traced| traced.serial);
@@ -97,6 +98,11 @@ impl Recording {
         let mut order: Vec<(u64, usize)> = events.flat_map(serial).collect();
         order.sort_unstable();
         Self { traces, order: order.into_iter().map(|(_, disk)| disk).collect() }
+    }
+
+    /// How many events there are.
+    pub fn events(&self) -> usize {
+        self.order.len()
     }
 
     /// Every moment from before the first event to after the last.
@@ -138,6 +144,22 @@ impl Cut {
     /// What is worth trying.
     pub fn losses(&self, prng: &mut Prng) -> Vec<Loss> {
         Choice::explore_together(&self.platters, prng).into_iter().map(Loss).collect()
+    }
+
+    /// What is left when all that is pending is lost.
+    pub fn durable(&self) -> Images {
+        Images(self.platters.iter().map(Platter::durable_image).collect())
+    }
+
+    /// What is left when nothing is lost.
+    pub fn whole(&self) -> Images {
+        Images(self.platters.iter().map(|one| one.image_with(|_| Fate::Whole)).collect())
+    }
+
+    /// What is left by chance.
+    pub fn random(&self, prng: &mut Prng) -> Images {
+        let left = |platter: &Platter| platter.image(&Choice::random(platter, prng));
+        Images(self.platters.iter().map(left).collect())
     }
 
     /// What a loss leaves; none when it is not of this cut.

@@ -25,6 +25,7 @@ use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Platter, Prng
 use vfs::FileSystem;
 
 use crate::client::{Client, ClientOptions, Surroundings};
+use crate::explore::disks::{Images, Recording};
 use crate::history::History;
 use crate::volume::exports;
 use server::Plan;
@@ -153,11 +154,18 @@ impl World {
         Self::on(executor, prng, disk, options)
     }
 
-    /// A world with a disk that holds this, and a server that is off.
-    pub fn on_image(seed: u64, options: WorldOptions, image: Image) -> Self {
+    /// A world with disks that hold this, and a server that is off.
+    ///
+    /// # Panics
+    /// When there are more or fewer than its options say.
+    pub fn on_images(seed: u64, options: WorldOptions, images: &Images) -> Self {
         let executor = Executor::new(seed);
-        let disk = Disk::with_options(&executor, image, options.disk);
-        Self::on(executor, Prng::new(!seed), disk, options)
+        let disk = |image: &Image| Disk::with_options(&executor, image.clone(), options.disk);
+        let (home, log) = (disk(images.volume()), images.0.get(1).map(disk));
+        assert_eq!(images.0.len(), 1 + usize::from(options.log_size.is_some()), "all its disks");
+        let world = Self::on(executor, Prng::new(!seed), home, options);
+        world.log.replace(log);
+        world
     }
 
     fn on(executor: Executor, prng: Prng, disk: Rc<Disk>, options: WorldOptions) -> Self {
@@ -184,6 +192,30 @@ impl World {
     /// The disk: the one of the last boot, or what is left of it.
     pub fn disk(&self) -> Rc<Disk> {
         self.disk.borrow().clone()
+    }
+
+    /// The disk of its log, if it has one: as [`World::disk`].
+    pub fn log(&self) -> Option<Rc<Disk>> {
+        self.log.borrow().clone()
+    }
+
+    /// What reads of its disks see now.
+    pub fn contents(&self) -> Images {
+        Images(self.disks().map(|disk| disk.contents()).collect())
+    }
+
+    fn disks(&self) -> impl Iterator<Item = Rc<Disk>> {
+        [Some(self.disk()), self.log()].into_iter().flatten()
+    }
+
+    /// Records from now on what happens to its disks.
+    pub fn start_recording(&self) {
+        self.disks().for_each(|disk| disk.start_trace());
+    }
+
+    /// What was recorded.
+    pub fn recording(&self) -> Recording {
+        Recording::new(self.disks().map(|disk| disk.trace()).collect())
     }
 
     /// What the clients have called.
@@ -296,7 +328,16 @@ impl World {
         self.crash_to(|platter| platter.image(&sim::Choice::random(platter, prng)));
     }
 
-    /// The power goes, and `choose` says what is left.
+    /// The power goes, and this is left.
+    ///
+    /// # Panics
+    /// When there are fewer images than disks.
+    pub fn crash_with(&self, images: &Images) {
+        let mut images = images.0.iter();
+        self.crash_to(|_| images.next().expect("one for each disk").clone());
+    }
+
+    /// The power goes, and `choose` says what is left, of the volume first.
     pub fn crash_to(&self, mut choose: impl FnMut(&Platter) -> Image) {
         self.machine.crash();
         self.ended();

@@ -1,4 +1,5 @@
-//! A fault at every read, write and flush of a trace of 200 operations.
+//! A fault at every read, write and flush of a trace of 200 operations, of the volume's disk and of
+//! its log's if there is one.
 //!
 //! The trace ([`workload`]) runs on the whole server, with too little memory, so that it reads. It
 //! is run once to count its calls of the disk, and then again for each of them with a fault there.
@@ -6,10 +7,11 @@
 //! # What is asked
 //! *Of faults that the server is told of* (EIO, ENOSPC, a short transfer, a disk that is gone),
 //! once or from then on: no panic; every call answered; no error before there was one; and no lie,
-//! which [`witness`] judges. When a flush has failed the volume stops: NFS3ERR_IO to everything.
-//! When a write has failed, the volume stops, or the write verifier changes, or, where no data was
-//! lost, the caller is told. The fault ends, the power goes, and the server comes back by itself:
-//! what was acknowledged is there, what was not is there or not, and the checker finds nothing.
+//! which [`witness`] judges. When a flush or a write of the log has failed the volume stops:
+//! NFS3ERR_IO to everything. When another write has failed, the volume stops, or the write verifier
+//! changes, or, where no data was lost, the caller is told. The fault ends, the power goes, and the
+//! server comes back by itself: what was acknowledged is there, what was not is there or not, and
+//! the checker finds nothing.
 //!
 //! *Of a call that is late:* nothing at all.
 //!
@@ -19,8 +21,8 @@
 //! if nothing had been.
 //!
 //! *Of faults that the server is not told of* (writes and flushes that do nothing, calls that go
-//! astray, bits that rot): no panic, every call answered, the disk can be repaired, and files that
-//! nobody touched are as they were.
+//! astray, bits that rot): no panic, every call answered, the return ends, the disk can be
+//! repaired, and files that nobody touched are as they were.
 //!
 //! # A failure
 //! is printed with the line that repeats it.
@@ -37,7 +39,7 @@ use sim::{Effect, Persistence};
 
 use super::{Options, Outcome, in_threads};
 use crate::explore::Counts;
-use trial::{Calls, Phase, Strike, count};
+use trial::{Calls, Phase, PhaseCalls, Place, Strike, count};
 
 /// Names the only fault to try: its number in the list.
 const VARIABLE: &str = "DURAMEN_FAULT";
@@ -62,12 +64,18 @@ const EFFECTS: [Effect; 8] = [
 
 /// Every fault of the full form, in order.
 fn strikes(calls: &Calls) -> Vec<Strike> {
+    let places = [(Place::Home, Some(calls.home)), (Place::Log, calls.log)];
+    let there = places.into_iter().filter_map(|(place, calls)| Some((place, calls?)));
+    there.flat_map(|(place, calls)| strikes_at(place, &calls)).collect()
+}
+
+fn strikes_at(place: Place, calls: &PhaseCalls) -> Vec<Strike> {
     let mut strikes = Vec::new();
     for (phase, verb) in [Phase::Trace, Phase::Return].into_iter().flat_map(in_verbs) {
         let calls = if phase == Phase::Trace { &calls.trace } else { &calls.back };
         for nth in 1..=count(calls, verb) {
             for persistence in [Persistence::Once, Persistence::Forever] {
-                strikes.push(Strike { phase, verb, nth, effect: Effect::Eio, persistence });
+                strikes.push(Strike { place, phase, verb, nth, effect: Effect::Eio, persistence });
             }
         }
         if phase == Phase::Return {
@@ -83,7 +91,7 @@ fn strikes(calls: &Calls) -> Vec<Strike> {
             }
             let first = 1 + index as u64 % STRIDE;
             for nth in (first..=count(calls, verb)).step_by(STRIDE as usize) {
-                strikes.push(Strike { phase, verb, nth, effect, persistence });
+                strikes.push(Strike { place, phase, verb, nth, effect, persistence });
             }
         }
     }
@@ -105,7 +113,7 @@ fn means_something(verb: Verb, effect: Effect) -> bool {
 
 /// A fault at every call.
 pub fn everywhere(options: &Options) -> Outcome {
-    let calls = match trial::healthy(options.seed) {
+    let calls = match trial::healthy(options.policy, options.seed) {
         Ok(calls) => calls,
         Err(reason) => return failed(format!("without a fault: {reason}")),
     };
@@ -120,31 +128,36 @@ pub fn everywhere(options: &Options) -> Outcome {
     let threads = options.threads.max(1);
     let share = strikes.len().div_ceil(threads).max(1);
     let mut outcome = in_threads(strikes.chunks(share).collect(), |part| {
-        let tried = part.iter().map(|(number, strike)| try_one(options.seed, *number, strike));
+        let tried = part.iter().map(|(number, strike)| try_one(options, *number, strike));
         tried.fold(Outcome::default(), Outcome::plus)
     });
-    outcome.remarks.push(format!(
-        "a trace of {} operations: {} reads, {} writes, {} flushes; the return: {}, {}, {}",
-        workload::OPERATIONS,
-        calls.trace.reads,
-        calls.trace.writes,
-        calls.trace.flushes,
-        calls.back.reads,
-        calls.back.writes,
-        calls.back.flushes
-    ));
+    let places = [("the volume", Some(calls.home)), ("the log", calls.log)];
+    for (place, calls) in places.into_iter().filter_map(|(place, calls)| Some((place, calls?))) {
+        let PhaseCalls { trace, back } = calls;
+        outcome.remarks.push(format!(
+            "{place} in a trace of {} operations: {} reads, {} writes, {} flushes; in the return: \
+             {}, {}, {}",
+            workload::OPERATIONS,
+            trace.reads,
+            trace.writes,
+            trace.flushes,
+            back.reads,
+            back.writes,
+            back.flushes
+        ));
+    }
     outcome
 }
 
 /// A fault at every so many calls, in this thread, until one shows something.
-pub fn some(seed: u64, every: usize) -> Outcome {
-    let calls = match trial::healthy(seed) {
+pub fn some(options: &Options, every: usize) -> Outcome {
+    let calls = match trial::healthy(options.policy, options.seed) {
         Ok(calls) => calls,
         Err(reason) => return failed(format!("without a fault: {reason}")),
     };
     let mut outcome = Outcome::default();
     for (number, strike) in strikes(&calls).iter().enumerate().step_by(every.max(1)) {
-        outcome = outcome.plus(try_one(seed, number, strike));
+        outcome = outcome.plus(try_one(options, number, strike));
         if !outcome.violations.is_empty() {
             break;
         }
@@ -157,8 +170,9 @@ fn failed(violation: String) -> Outcome {
     Outcome { counts, violations: vec![violation], remarks: Vec::new() }
 }
 
-fn try_one(seed: u64, number: usize, strike: &Strike) -> Outcome {
-    let verdict = catch_unwind(AssertUnwindSafe(|| trial::run(seed, strike)));
+fn try_one(options: &Options, number: usize, strike: &Strike) -> Outcome {
+    let Options { policy, seed, .. } = *options;
+    let verdict = catch_unwind(AssertUnwindSafe(|| trial::run(policy, seed, strike)));
     let reason = match verdict {
         Ok(Ok(())) => None,
         Ok(Err(reason)) => Some(reason),
@@ -167,9 +181,8 @@ fn try_one(seed: u64, number: usize, strike: &Strike) -> Outcome {
     let found = u64::from(reason.is_some());
     let counts = Counts { workloads: 1, states: 1, images: 1, violations: found };
     let describe = |reason| {
-        format!(
-            "{strike:?}: {reason}; {VARIABLE}={number} cargo xtask torture faults --seed {seed}"
-        )
+        let words = options.words();
+        format!("{strike:?}: {reason}; {VARIABLE}={number} cargo xtask torture faults {words}")
     };
     let violations = reason.map(describe).into_iter().collect();
     Outcome { counts, violations, remarks: Vec::new() }

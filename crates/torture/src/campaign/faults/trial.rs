@@ -1,13 +1,15 @@
 //! One run of the trace with one fault in it, and what is said about it.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use block::Verb;
-use ffs::OpenOptions;
 use ffs::check::{CheckOptions, check};
 use ffs::mkfs::MkfsOptions;
+use ffs::policy::log::LogOptions;
+use ffs::{LogUse, OpenOptions, replay_log};
 use nfs3_types::nfs3::{Nfs3Result, nfsstat3};
-use sim::{Counters, Disk, Effect, Executor, Image, Persistence};
+use sim::{Counters, Disk, Effect, Executor, Persistence};
 
 use super::super::conformance::judge::Verdict;
 use super::super::conformance::session::{Reply, Session, is_well, users};
@@ -15,8 +17,10 @@ use super::super::conformance::stamp::Stamp;
 use super::super::conformance::step::{Act, Object, Step};
 use super::witness::{Fault, Looked, Witness};
 use super::workload;
+use crate::explore::disks::Images;
+use crate::explore::policy::{Policy, SMALLEST_LOG};
 use crate::protocol::Response;
-use crate::world::{Status, WorldOptions};
+use crate::world::{Status, World, WorldOptions};
 
 /// More virtual time than anything may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -33,9 +37,19 @@ pub(super) enum Phase {
     Return,
 }
 
+/// The disk that it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// That of the volume.
+    Home,
+    /// That of the log.
+    Log,
+}
+
 /// A fault and where it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Strike {
+    pub(super) place: Place,
     pub(super) phase: Phase,
     pub(super) verb: Verb,
     /// Which call of the verb, from 1.
@@ -82,46 +96,76 @@ pub(super) fn count(counters: &Counters, verb: Verb) -> u64 {
     }
 }
 
-fn options() -> WorldOptions {
+fn options(policy: Policy) -> WorldOptions {
     let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
     // Too little memory for the metadata, so that it is read again and again.
-    let open = OpenOptions { cache_bytes: 96 << 10, ..OpenOptions::default() };
-    WorldOptions { size: 16 << 20, mkfs, open, ..WorldOptions::default() }
+    // And a log that is synced while the trace runs.
+    let log = LogOptions { sync_interval: Duration::from_millis(10), sync_bytes: 64 << 10 };
+    let open = OpenOptions { cache_bytes: 96 << 10, log, ..OpenOptions::default() };
+    let log_size = (policy == Policy::Log).then_some(SMALLEST_LOG);
+    WorldOptions { size: 16 << 20, log_size, mkfs, open, ..WorldOptions::default() }
 }
 
 /// A server on which the trace is about to begin.
-fn begin(seed: u64) -> Result<Session, String> {
+fn begin(policy: Policy, seed: u64) -> Result<Session, String> {
     let superuser = users().into_iter().take(1).collect();
-    let mut session = Session::new(seed, options(), superuser)?;
+    let mut session = Session::new(seed, options(policy), superuser)?;
     for step in workload::before() {
         session.perform(&step).map_err(|reason| format!("{step}: {reason}"))?;
+    }
+    if policy == Policy::Log {
+        // So that bystanders do not depend on a log into which a fault is put.
+        let restart = Step { number: usize::MAX, user: 0, act: Act::Restart };
+        session.perform(&restart).map_err(|reason| format!("{restart}: {reason}"))?;
     }
     Ok(session)
 }
 
-/// How often the disk is called: by the trace, and by the return after it.
+/// How often a disk is called: by the trace, and by the return after it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Calls {
+pub(super) struct PhaseCalls {
     pub(super) trace: Counters,
     pub(super) back: Counters,
 }
 
+/// How often the disks are called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calls {
+    pub(super) home: PhaseCalls,
+    pub(super) log: Option<PhaseCalls>,
+}
+
+/// A disk, if it is there.
+fn disk_at(world: &World, place: Place) -> Option<Rc<Disk>> {
+    match place {
+        Place::Home => Some(world.disk()),
+        Place::Log => world.log(),
+    }
+}
+
 /// The trace without a fault.
-pub(super) fn healthy(seed: u64) -> Result<Calls, String> {
-    let mut trial = Trial::new(seed, None)?;
+pub(super) fn healthy(policy: Policy, seed: u64) -> Result<Calls, String> {
+    let mut trial = Trial::new(policy, seed, None)?;
     trial.trace()?;
-    let trace = trial.calls();
+    let trace = [Place::Home, Place::Log].map(|place| trial.calls(place));
     trial.session.world.crash();
     trial.witness.lose_power();
     trial.start()?;
-    let back = trial.session.world.disk().counters();
+    let back = [Place::Home, Place::Log].map(|place| counters(&trial.session.world, place));
     trial.come_back()?;
-    Ok(Calls { trace, back })
+    let home = PhaseCalls { trace: trace[0], back: back[0] };
+    let log = PhaseCalls { trace: trace[1], back: back[1] };
+    Ok(Calls { home, log: (policy == Policy::Log).then_some(log) })
+}
+
+/// How often a disk was called; never if it is not there.
+fn counters(world: &World, place: Place) -> Counters {
+    disk_at(world, place).map_or_else(Counters::default, |disk| disk.counters())
 }
 
 /// The trace with a fault.
-pub(super) fn run(seed: u64, strike: &Strike) -> Verdict {
-    let mut trial = Trial::new(seed, Some(*strike))?;
+pub(super) fn run(policy: Policy, seed: u64, strike: &Strike) -> Verdict {
+    let mut trial = Trial::new(policy, seed, Some(*strike))?;
     match (strike.phase, strike.kind()) {
         (Phase::Return, _) => trial.troubled_return(strike),
         (Phase::Trace, Kind::Told | Kind::Late) => trial.judged(),
@@ -133,7 +177,8 @@ pub(super) fn run(seed: u64, strike: &Strike) -> Verdict {
 struct Trial {
     session: Session,
     witness: Witness,
-    before: Counters,
+    /// Calls of the volume's disk and of the log's.
+    before: [Counters; 2],
     /// The fault of the trace, if there is one.
     strike: Option<Strike>,
     /// Data that nobody may lose in silence was being written when the fault struck, and the
@@ -142,25 +187,37 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(seed: u64, strike: Option<Strike>) -> Result<Self, String> {
-        let session = begin(seed)?;
-        let before = session.world.disk().counters();
+    fn new(policy: Policy, seed: u64, strike: Option<Strike>) -> Result<Self, String> {
+        let session = begin(policy, seed)?;
+        let before = [Place::Home, Place::Log].map(|place| counters(&session.world, place));
         let strike = strike.filter(|strike| strike.phase == Phase::Trace);
-        if let Some(strike) = &strike {
-            session.world.disk().inject(strike.fault());
-        }
         let witness = Witness::new(session.reference.clone());
-        Ok(Self { session, witness, before, strike, lost_data: false })
+        let trial = Self { session, witness, before, strike, lost_data: false };
+        if let Some(strike) = &trial.strike {
+            trial.inject(strike);
+        }
+        Ok(trial)
     }
 
-    /// How often the trace has called the disk.
-    fn calls(&self) -> Counters {
-        self.session.world.disk().counters().since(&self.before)
+    fn inject(&self, strike: &Strike) {
+        let disk = disk_at(&self.session.world, strike.place).expect("it was called before");
+        disk.inject(strike.fault());
+    }
+
+    fn heal(&self) {
+        let disks = [Place::Home, Place::Log].map(|place| disk_at(&self.session.world, place));
+        disks.into_iter().flatten().for_each(|disk| disk.heal());
+    }
+
+    /// How often the trace has called a disk.
+    fn calls(&self, place: Place) -> Counters {
+        counters(&self.session.world, place).since(&self.before[place as usize])
     }
 
     /// Whether the fault has struck, and may show.
     fn fault(&self) -> Fault {
-        let struck = |strike: &&Strike| count(&self.calls(), strike.verb) >= strike.nth;
+        let calls = |strike: &Strike| count(&self.calls(strike.place), strike.verb);
+        let struck = |strike: &&Strike| calls(strike) >= strike.nth;
         match self.strike.as_ref().filter(|one| one.kind() != Kind::Late).filter(struck) {
             None => Fault::None,
             Some(Strike { verb: Verb::Read, .. }) => Fault::Read,
@@ -182,11 +239,11 @@ impl Trial {
         self.trace()?;
         self.session.world.crash();
         self.witness.lose_power();
-        self.session.world.disk().inject(strike.fault());
+        self.inject(strike);
         self.session.world.start();
         let status = self.session.world.run_for(PATIENCE, self.session.world.serving());
         status.ok_or("a return with a fault never ends")?;
-        self.session.world.disk().heal();
+        self.heal();
         self.session.world.crash();
         self.start()?;
         self.come_back()
@@ -215,7 +272,7 @@ impl Trial {
     fn judged(&mut self) -> Verdict {
         self.trace()?;
         self.check_signal()?;
-        self.session.world.disk().heal();
+        self.heal();
         self.session.world.crash();
         self.witness.lose_power();
         self.start()?;
@@ -284,6 +341,9 @@ impl Trial {
         if self.strike.is_some_and(|strike| strike.verb == Verb::Flush) {
             return Err("a flush failed, and the volume goes on".into());
         }
+        if self.strike.is_some_and(|strike| strike.place == Place::Log) {
+            return Err("a write of the log failed, and the volume goes on".into());
+        }
         let file = workload::bystanders().next().expect("there are some");
         let step = Step { number: usize::MAX, user: 0, act: Act::Commit(Object::Of(file), 0, 0) };
         let reply = self.ask(&step)?.ok_or("a bystander has a handle")?;
@@ -342,18 +402,17 @@ impl Trial {
             let _ = state.reference.judge(&step, &reply.response, reply.window);
             state.reference.tree.settle(reply.window.0, reply.window.1);
         }
-        self.session.world.disk().heal();
+        self.heal();
         self.session.world.crash();
+        let left = self.session.world.contents();
         self.session.world.start();
         let status = self.session.world.run_for(PATIENCE, self.session.world.serving());
-        match status {
-            Some(Status::Serving) => {}
-            Some(_) => {
-                let repaired = repair(self.session.world.disk().contents())?;
-                self.session.world.crash_to(|_| repaired.clone());
-                self.start()?;
-            }
-            None => return Err("it never comes back".into()),
+        let status = status.ok_or("it never comes back")?;
+        // A log is replayed without a look at what it is about.
+        if status != Status::Serving || left.0.len() > 1 {
+            let repaired = repair(&left)?;
+            self.session.world.crash_with(&repaired);
+            self.start()?;
         }
         for slot in workload::bystanders() {
             let step =
@@ -368,14 +427,25 @@ impl Trial {
 
 const ANY_TIME: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
 
-/// The disk after `duramen fsck --repair`, which leaves nothing to find.
-fn repair(image: Image) -> Result<Image, String> {
+/// The disks after `duramen fsck --repair`, which leaves nothing to find; a log that cannot be
+/// replayed is given up.
+fn repair(left: &Images) -> Result<Images, String> {
     let executor = Executor::new(0);
-    let disk = Disk::new(&executor, image);
+    let disks: Vec<Rc<Disk>> =
+        left.0.iter().map(|image| Disk::new(&executor, image.clone())).collect();
+    let (home, runtime) = (&disks[0], executor.runtime());
+    if let Some(log) = disks.get(1) {
+        executor.block_on(async {
+            let now = runtime.clock.wall();
+            if replay_log(&**home, &**log, now, LogUse::Replay).await.is_ok() {
+                return Ok(());
+            }
+            journal::forget(&**log).await.map_err(|error| format!("it cannot be given up: {error}"))
+        })?;
+    }
     let options = CheckOptions { repair: true, full: true, ..CheckOptions::default() };
-    let report = executor.block_on(check(&*disk, &executor.runtime(), &options, &mut |_| ()));
+    let report = executor.block_on(check(&**home, &runtime, &options, &mut |_| ()));
     report.map_err(|error| format!("it cannot be repaired: {error}"))?;
-    let image = disk.contents();
-    is_well(image.clone()).map_err(|reason| format!("after a repair {reason}"))?;
-    Ok(image)
+    is_well(home.contents()).map_err(|reason| format!("after a repair {reason}"))?;
+    Ok(Images(disks.iter().map(|disk| disk.contents()).collect()))
 }

@@ -63,7 +63,7 @@ pub fn documented(options: &Options) -> Outcome {
 
 /// Repeats every call in every way. In full, more of the ways in which a cut can lose writes.
 pub fn retry(options: &Options, expectation: Expectation) -> Outcome {
-    let count = cases(&Base::new().handles).len();
+    let count = cases(&Base::new(options.policy).handles).len();
     first(count, options, expectation, |_| ())
 }
 
@@ -77,7 +77,7 @@ pub fn first(
 ) -> Outcome {
     let threads = options.threads.max(1);
     in_threads((0..threads).collect(), |part| {
-        let base = Base::new();
+        let base = Base::new(options.policy);
         let cases = cases(&base.handles);
         let share = (part..count).step_by(threads);
         plant(true);
@@ -100,7 +100,7 @@ fn one(base: &Base, case: &Case, options: &Options, expectation: Expectation) ->
     }
     let Judge { counts, violations, .. } = judge;
     let full = if options.full { " --full" } else { "" };
-    let again = format!("cargo xtask torture retry --seed {}{full}", options.seed);
+    let again = format!("cargo xtask torture retry {}{full}", options.words());
     let violations = violations.into_iter().map(|line| format!("{again}\n{line}")).collect();
     Outcome { counts, violations, remarks: Vec::new() }
 }

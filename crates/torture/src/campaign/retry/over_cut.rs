@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
-use sim::{Choice, Image, Mark, Platter, Prng, Trace};
+use sim::Prng;
 
 use super::super::Options;
 use super::cases::{Case, Parts, Undo};
 use super::stage::{Base, PORT, Stage, XID, exchange, receive, record, results, send};
 use super::{Expectation, Judge, made_is_there, same};
 use crate::explore::Before;
-use crate::explore::disks::Images;
+use crate::explore::disks::{Images, Recording};
 use crate::explore::model::{View, What};
 use crate::explore::policy::Policy;
 use crate::explore::recover::recover;
@@ -54,7 +54,8 @@ pub struct First {
     before: View,
     after: View,
     reply: Bytes,
-    trace: Trace,
+    policy: Policy,
+    recording: Recording,
 }
 
 impl First {
@@ -63,30 +64,30 @@ impl First {
     /// # Errors
     /// When it is not answered as it should be.
     pub fn run(base: &Base, case: &Case) -> Result<Self, String> {
-        let stage = Stage::new(1, base.image.clone())?;
+        let stage = Stage::new(1, base.policy, &base.images)?;
         let before = stage.view()?;
         let disk = stage.world.disk();
         let reply = stage.world.run(async {
             let stream = stage.connect(PORT).await;
-            disk.start_trace();
+            stage.world.start_recording();
             let reply = exchange(&stream, &record(case, XID)).await?;
             disk.mark(0);
             Ok::<_, String>(reply)
         })?;
         let moment = std::time::Duration::from_millis(50);
         stage.world.run_for(moment, std::future::pending::<()>());
-        let trace = disk.trace();
+        let (policy, recording) = (base.policy, stage.world.recording());
         let status = status(case, &reply)?;
         if status != case.first {
             return Err(format!("it is answered with {status}, not {}", case.first));
         }
         made_is_there(case, &reply, &stage)?;
-        Ok(Self { before, after: stage.view()?, reply, trace })
+        Ok(Self { before, after: stage.view()?, reply, policy, recording })
     }
 
-    /// The number of events that happen to the disk.
+    /// The number of events that happen to the disks.
     pub fn events(&self) -> usize {
-        self.trace.events().len()
+        self.recording.events()
     }
 
     /// What is there when it was carried out once.
@@ -103,6 +104,8 @@ impl First {
         }
         let fits = match case.parts {
             Parts::None => false,
+            // An entry of the log is there or not; bytes that are overwritten do not go through it.
+            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.policy == Policy::Log => false,
             Parts::BothNames(from, to) => {
                 self.both_names(from, to).is_some_and(|it| same(view, &it))
             }
@@ -156,29 +159,23 @@ pub fn judge(judge: &mut Judge<'_>, first: &First, options: &Options) {
     let mut prng = Prng::new(options.seed);
     let random = if options.full { RANDOM_FULL } else { RANDOM };
     let mut seen = BTreeSet::new();
-    for (position, platter) in first.trace.cuts() {
-        let marks = first.trace.marks_before(position);
-        let answered = marks.filter(|mark| **mark == Mark::Number(0)).count() > 0;
-        for image in images(&platter, random, &mut prng) {
-            if !seen.insert((image.fingerprint(), answered)) {
+    for cut in first.recording.cuts() {
+        let answered = first.recording.marks_before(cut.position).any(|mark| mark == 0);
+        let random = (0..random).map(|_| cut.random(&mut prng));
+        for images in [cut.durable(), cut.whole()].into_iter().chain(random) {
+            if !seen.insert((images.fingerprint(), answered)) {
                 continue;
             }
             judge.counts.images += 1;
-            let when = format!("cut after {position} events");
-            repeat(judge, first, (&when, answered), &image);
+            let when = format!("cut after {} events", cut.position);
+            repeat(judge, first, (&when, answered), &images);
         }
     }
 }
 
-fn images(platter: &Platter, random: usize, prng: &mut Prng) -> Vec<Image> {
-    let whole = platter.image_with(|_| sim::Fate::Whole);
-    let random = (0..random).map(|_| platter.image(&Choice::random(platter, prng)));
-    [platter.durable_image(), whole].into_iter().chain(random).collect()
-}
-
-fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), image: &Image) {
+fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), images: &Images) {
     let case = judge.case;
-    let view = match recover(Policy::Sync, &Images(vec![image.clone()]), &Before::new()) {
+    let view = match recover(first.policy, images, &Before::new()) {
         Ok(recovered) => recovered.view,
         Err(reason) => return judge.violate(when, &reason),
     };
@@ -191,8 +188,8 @@ fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), 
     for way in WAYS {
         judge.counts.states += 1;
         let judged = match way {
-            Way::AfterUndo => after_undo(judge, first, (left, answered), image),
-            _ => again(judge, first, (left, answered), (&view, image), way),
+            Way::AfterUndo => after_undo(judge, first, (left, answered), images),
+            _ => again(judge, first, (left, answered), (&view, images), way),
         };
         if let Err(reason) = judged {
             judge.violate(&format!("{when}, {left:?} of it left, repeated {way:?}"), &reason);
@@ -213,11 +210,11 @@ fn again(
     judge: &Judge<'_>,
     first: &First,
     (left, answered): (Left, bool),
-    (view, image): (&View, &Image),
+    (view, images): (&View, &Images),
     way: Way,
 ) -> Result<(), String> {
     let case = judge.case;
-    let stage = Stage::new(2, image.clone())?;
+    let stage = Stage::new(2, first.policy, images)?;
     let replies = stage.world.run(send_again(&stage, &record(case, XID), way))?;
     let wanted = expected(judge, left);
     for reply in &replies {
@@ -266,14 +263,14 @@ fn after_undo(
     judge: &Judge<'_>,
     first: &First,
     (left, answered): (Left, bool),
-    image: &Image,
+    images: &Images,
 ) -> Result<(), String> {
     let case = judge.case;
     if case.undo == Undo::Nothing {
         return Ok(());
     }
     let run = |xid| {
-        let stage = Stage::new(3, image.clone())?;
+        let stage = Stage::new(3, first.policy, images)?;
         stage.world.run(stage.undo(case.undo));
         let undone = stage.view()?;
         let record = record(case, xid);

@@ -5,16 +5,20 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ffs::OpenOptions;
 use ffs::mkfs::MkfsOptions;
+use ffs::policy::log::LogOptions;
 use nfs3_types::nfs3::{Nfs3Result, nfs_fh3, stable_how};
-use sim::{Image, Stream};
+use sim::Stream;
 use vfs::FileSystem;
 
 use super::cases::{BEFORE, Case, Handles, SECOND, Undo};
 use crate::calls;
 use crate::client::{Client, ClientOptions};
+use crate::explore::disks::Images;
 use crate::explore::driver::Driver;
 use crate::explore::model::View;
+use crate::explore::policy::{Policy, SMALLEST_LOG};
 use crate::protocol::{self, Answer, Procedure, User};
 use crate::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
 
@@ -26,14 +30,18 @@ pub const PORT: u16 = 700;
 /// Its number.
 pub const XID: u32 = 0x5eed_0001;
 
-fn options() -> WorldOptions {
+fn options(policy: Policy) -> WorldOptions {
     let mkfs = MkfsOptions {
         block_size: 4096,
         fragment_size: 512,
         bytes_per_inode: Some(16_384),
         ..MkfsOptions::default()
     };
-    WorldOptions { size: 1 << 20, mkfs, ..WorldOptions::default() }
+    let log_size = (policy == Policy::Log).then_some(SMALLEST_LOG);
+    // A sync that is at work before the trace ends, so that cuts meet it.
+    let log = LogOptions { sync_interval: Duration::from_millis(10), ..LogOptions::default() };
+    let open = OpenOptions { log, ..WorldOptions::default().open };
+    WorldOptions { size: 1 << 20, log_size, mkfs, open, ..WorldOptions::default() }
 }
 
 /// A world that serves.
@@ -44,8 +52,10 @@ pub struct Stage {
 
 /// What is there before every call.
 pub struct Base {
-    /// The disk, stopped.
-    pub image: Image,
+    /// How the engine keeps its promises.
+    pub policy: Policy,
+    /// The disks, stopped.
+    pub images: Images,
     /// Handles of what is on it.
     pub handles: Handles,
 }
@@ -58,20 +68,14 @@ pub fn record(case: &Case, xid: u32) -> Bytes {
 
 impl Base {
     /// Makes it.
-    pub fn new() -> Self {
-        let world = World::new(1, options());
+    pub fn new(policy: Policy) -> Self {
+        let world = World::new(1, options(policy));
         world.start();
         assert_eq!(world.run(world.serving()), Status::Serving);
         let client = world.client(OTHER, ClientOptions::default());
         let handles = world.run(prepare(&client));
         world.run(world.stop());
-        Self { image: world.disk().contents(), handles }
-    }
-}
-
-impl Default for Base {
-    fn default() -> Self {
-        Self::new()
+        Self { policy, images: world.contents(), handles }
     }
 }
 
@@ -124,12 +128,12 @@ async fn parent<'p>(client: &Client, root: &nfs_fh3, path: &'p str) -> (nfs_fh3,
 }
 
 impl Stage {
-    /// A world on a disk.
+    /// A world on disks that hold this.
     ///
     /// # Errors
     /// When the server does not come up.
-    pub fn new(seed: u64, image: Image) -> Result<Self, String> {
-        let world = World::on_image(seed, options(), image);
+    pub fn new(seed: u64, policy: Policy, images: &Images) -> Result<Self, String> {
+        let world = World::on_images(seed, options(policy), images);
         world.start();
         match world.run(world.serving()) {
             Status::Serving => Ok(Self { world }),
