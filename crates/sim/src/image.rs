@@ -103,8 +103,12 @@ impl Image {
     /// Puts `bytes` at `offset`. The range lies inside.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.assert_inside(offset, bytes.len());
-        let leaves = Rc::make_mut(&mut self.leaves); // invariant 2, at each of the three levels
         for (number, within, range) in parts(offset, bytes.len()) {
+            let there = self.page(number).map(|page| &page.bytes[within..within + range.len()]);
+            if there == Some(&bytes[range.clone()]) {
+                continue; // a page that stays as it is stays shared
+            }
+            let leaves = Rc::make_mut(&mut self.leaves); // invariant 2, at each of three levels
             let leaf = leaves
                 .entry(number / LEAF_PAGES)
                 .or_insert_with(|| Rc::new([const { None }; LEAF_PAGES as usize]));

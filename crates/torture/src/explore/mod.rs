@@ -102,6 +102,9 @@ impl Style {
 /// flush, of which there are mostly a power of two, take turns.
 const RETRIES_EVERY: usize = 7;
 
+/// So many different outcomes are compared with a new one.
+const RECENT: usize = 64;
+
 /// Explores workloads that begin with the same image.
 pub struct Explorer {
     policy: Policy,
@@ -109,7 +112,13 @@ pub struct Explorer {
     /// The files of the base, by their paths.
     before: Before,
     outcomes: BTreeMap<u128, Outcome>,
+    /// Those of them that differ.
+    distinct: Vec<Outcome>,
     returns: BTreeMap<u128, Rc<Return>>,
+    /// How many images those hold.
+    kept: usize,
+    /// The images whose returns were recorded, and counted.
+    recorded: BTreeSet<u128>,
     /// How many returns are cut, one after the other.
     depth: usize,
     /// Whether to go on after the first violation of a workload.
@@ -144,7 +153,10 @@ impl Explorer {
             base,
             before,
             outcomes: BTreeMap::new(),
+            distinct: Vec::new(),
             returns: BTreeMap::new(),
+            kept: 0,
+            recorded: BTreeSet::new(),
             depth: 0,
             goes_on: false,
             counts: Counts::default(),
@@ -160,7 +172,9 @@ impl Explorer {
     /// Forgets images, to have memory for those of other workloads.
     pub fn forget(&mut self) {
         self.outcomes.clear();
-        self.returns.clear();
+        self.distinct.clear();
+        self.forget_returns();
+        self.recorded.clear();
     }
 
     /// Runs a workload in every style and explores its cuts.
@@ -230,9 +244,18 @@ impl Explorer {
             return known.clone();
         }
         self.counts.images += 1;
-        let outcome = catching(|| recover(self.policy, images, &self.before));
-        let outcome = Rc::new(outcome);
+        let outcome = self.shared(catching(|| recover(self.policy, images, &self.before)));
         self.outcomes.insert(fingerprint, outcome.clone());
+        outcome
+    }
+
+    /// Most images come back to the same few states, which hold whole files: each is kept once.
+    fn shared(&mut self, outcome: Result<Recovered, String>) -> Outcome {
+        if let Some(known) = self.distinct.iter().rev().take(RECENT).find(|it| ***it == outcome) {
+            return known.clone();
+        }
+        let outcome = Rc::new(outcome);
+        self.distinct.push(outcome.clone());
         outcome
     }
 

@@ -4,7 +4,8 @@
 //! Cuts follow each other to a depth that the explorer is given. Every return is recorded in a
 //! world of the same seed, so that what is cut off a return is mostly an image that another cut has
 //! left already: different images are few, and each is recorded and brought back once, however many
-//! chains of cuts lead to it. That is why nothing has to be sampled.
+//! chains of cuts lead to it. That is why nothing has to be sampled. Where there are more than fit
+//! into memory, the images that returns have left are forgotten, and found again.
 
 use std::rc::Rc;
 
@@ -16,6 +17,9 @@ use super::judge::Moment;
 use super::recover::record;
 use super::run::Run;
 use super::{Explorer, Judged, catching};
+
+/// The most images that are kept: about a gigabyte of a policy that writes much at its return.
+const MOST_KEPT: usize = 20_000;
 
 /// What a return may leave when it is cut, each image once.
 pub(super) type Return = Result<Vec<Left>, String>;
@@ -52,6 +56,11 @@ impl Explorer {
         }
     }
 
+    pub(super) fn forget_returns(&mut self) {
+        self.returns.clear();
+        self.kept = 0;
+    }
+
     fn left_by_return(&mut self, fingerprint: u128, images: &Images) -> Rc<Return> {
         if let Some(known) = self.returns.get(&fingerprint) {
             return known.clone();
@@ -60,9 +69,10 @@ impl Explorer {
             let mut prng = Prng::new(fingerprint as u64);
             let mut seen = std::collections::BTreeSet::from([fingerprint]);
             let mut left = Vec::new();
+            let is_new = self.recorded.insert(fingerprint);
             for cut in recording.cuts() {
                 for loss in cut.losses(&mut prng) {
-                    self.counts.states += 1;
+                    self.counts.states += u64::from(is_new);
                     let images = cut.images(&loss).expect("a loss of this cut");
                     if seen.insert(images.fingerprint()) {
                         left.push(Left { step: Step { position: cut.position, loss }, images });
@@ -71,6 +81,10 @@ impl Explorer {
             }
             left
         }));
+        self.kept += left.as_ref().as_ref().map_or(0, Vec::len);
+        if self.kept > MOST_KEPT {
+            self.forget_returns();
+        }
         self.returns.insert(fingerprint, left.clone());
         left
     }
