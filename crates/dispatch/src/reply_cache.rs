@@ -177,6 +177,9 @@ impl<R: Clone> ReplyCache<R> {
         let mut state = self.state.borrow_mut();
         match state.entries.get(&key) {
             Some(Entry::Answered(answered)) => {
+                let (xid, procedure) = (key.xid, key.procedure);
+                let (client, is_restored) = (key.client, answered.is_restored);
+                tracing::debug!(%client, xid, procedure, is_restored, "repeated, and not executed");
                 self.count(|counters| {
                     counters.hits += 1;
                     counters.restored_hits += u64::from(answered.is_restored);

@@ -195,6 +195,7 @@ impl Server {
         drop(self.listeners);
         connections.drain(&self.runtime).await;
         let _quiet = self.dispatcher.quiesce().await;
+        tell_repetitions(self.dispatcher.reply_cache_counters());
         shut_down(self.dispatcher.volumes()).await
     }
 
@@ -255,6 +256,19 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.set_keepalive(true)?; // and is inherited: a client that lost its power goes away
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+/// What the reply cache was good for: the network's losses, and ours, that no client noticed.
+fn tell_repetitions(counters: dispatch::Counters) {
+    let dispatch::Counters { hits, in_progress_hits, restored_hits, .. } = counters;
+    if hits + in_progress_hits > 0 {
+        tracing::info!(
+            answered_before = hits - restored_hits,
+            answered_before_the_start = restored_hits,
+            under_way = in_progress_hits,
+            "calls that were repeated and not executed again"
+        );
+    }
 }
 
 async fn shut_down(volumes: &Volumes) -> Result<(), ServeError> {
