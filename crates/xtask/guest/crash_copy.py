@@ -5,8 +5,8 @@ usage: crash_copy.py FILES MEBIBYTES
 
 It prints `progress N` after N per cent of the tree; the server dies and comes back at some of
 these lines. Nothing here is asked to cope: the mount is a hard one, so every call must succeed, as
-if nothing had happened. The folders are made first, because a MKDIR whose reply dies with the
-server may be sent again and then truly fail; opening a file without O_EXCL may be repeated.
+if nothing had happened. The folders are made first: calls that change names are what
+exactly_once.py is about.
 """
 import hashlib
 import os

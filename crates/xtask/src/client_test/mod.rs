@@ -2,21 +2,23 @@
 //!
 //! 1. A new volume is made and served, by the release binary, on a port of 127.0.0.1.
 //! 2. Guests mount it and run the [`scenarios`], one after the other, each in a fresh kernel. In
-//!    one of them the server is killed again and again; its clients must notice nothing.
+//!    two of them the server is killed again and again; its clients must notice nothing.
 //! 3. A last guest lists the whole tree as NFS shows it: the *manifest*.
 //! 4. The server is asked to end, and must end well.
-//! 5. The [`judges`] read the disk: the kernel's own UFS driver, the Sleuth Kit, dissect.ffs and,
-//!    where it is at hand, a checker of every invariant of the format. Each must find the manifest
-//!    there, byte by byte.
+//! 5. The program's own checker finds nothing, and the [`judges`] read the disk: the UFS driver of
+//!    the kernel, the Sleuth Kit, dissect.ffs and, where it is at hand, a checker of all invariants
+//!    of the format. Each must find the manifest there, byte by byte.
 //! 6. The same in small for a [`foreign`] disk, made by a FreeBSD kernel.
 //!
 //! One test is one check of a script, or one judge. A scenario that cannot be carried out is a
 //! failed test.
 
+mod exactly_once;
 mod foreign;
 mod judges;
 mod libnfs;
 mod manifest;
+mod relay;
 mod report;
 mod scenarios;
 mod server;
@@ -87,6 +89,7 @@ fn own_volume(
     let evidence = Evidence { repository, image: &image, share: &share };
     report.step("manifest", || evidence.list_mount(&server));
     report.step("stop", || server.stop());
+    report.step("duramen fsck", || server.check());
     evidence.show_to_checker("every invariant", report);
     evidence.show_to_driver("the kernel's UFS driver", report);
     evidence.show_to_dissect("dissect.ffs", report);

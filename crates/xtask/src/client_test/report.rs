@@ -54,8 +54,8 @@ impl Report {
         let failure = transcript.verdict(ended);
         self.totals += transcript.checks;
         self.totals += Totals { passed: 0, failed: u64::from(failure.is_some()) };
-        for note in transcript.lines.iter().filter(|line| line.starts_with("note: ")) {
-            println!("client test: {name}: {note}");
+        for note in transcript.with("note: ") {
+            println!("client test: {name}: note: {note}");
         }
         if transcript.checks.failed == 0 && failure.is_none() {
             let did = transcript.did.as_deref().unwrap_or("nothing to tell");
@@ -85,6 +85,11 @@ impl Transcript {
         if !line.starts_with("progress ") {
             self.lines.push(line.to_owned());
         }
+    }
+
+    /// The lines that begin with `word`, without it.
+    pub(super) fn with<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
+        self.lines.iter().filter_map(move |line| line.strip_prefix(word))
     }
 
     /// Tells what went wrong: the failed checks, and if that is not all, the last lines too.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Plan;
 use super::report::Report;
 use super::server::Server;
+use super::{Plan, exactly_once};
 use crate::guest::{self, Guest, Mount};
 use crate::{Failure, Repository, Result};
 
@@ -15,8 +15,22 @@ const TIME_LIMIT: Duration = Duration::from_secs(900);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
     name: &'static str,
-    /// The guest's script.
-    script: &'static str,
+    what: What,
+}
+
+/// What happens in a scenario.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// A script of the guest runs.
+    Script(Script),
+    /// See [`exactly_once`].
+    ExactlyOnce,
+}
+
+/// A script of the guest.
+#[derive(Clone, Copy, Debug)]
+struct Script {
+    file: &'static str,
     /// Its arguments in short and in full.
     arguments: [&'static [&'static str]; 2],
     /// How often the server is killed meanwhile, in short and in full.
@@ -24,32 +38,22 @@ pub(super) struct Scenario {
 }
 
 const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "semantics", script: "semantics.py", arguments: [&[], &[]], crashes: [0, 0] },
-    Scenario {
-        name: "copy",
-        script: "copy_tree.py",
-        arguments: [&["5000"], &["50000"]],
-        crashes: [0, 0],
-    },
-    Scenario {
-        name: "git",
-        script: "git.sh",
-        arguments: [&["/usr/include/linux"], &["/usr/include"]],
-        crashes: [0, 0],
-    },
-    Scenario {
-        name: "directory",
-        script: "directory.py",
-        arguments: [&["20000"], &["200000"]],
-        crashes: [0, 0],
-    },
-    Scenario {
-        name: "crash",
-        script: "crash_copy.py",
-        arguments: [&["1000", "64"], &["10000", "640"]],
-        crashes: [3, 30],
-    },
+    script("semantics", "semantics.py", [&[], &[]], [0, 0]),
+    script("copy", "copy_tree.py", [&["5000"], &["50000"]], [0, 0]),
+    script("git", "git.sh", [&["/usr/include/linux"], &["/usr/include"]], [0, 0]),
+    script("directory", "directory.py", [&["20000"], &["200000"]], [0, 0]),
+    script("crash", "crash_copy.py", [&["1000", "64"], &["10000", "640"]], [3, 30]),
+    Scenario { name: exactly_once::NAME, what: What::ExactlyOnce },
 ];
+
+const fn script(
+    name: &'static str,
+    file: &'static str,
+    arguments: [&'static [&'static str]; 2],
+    crashes: [usize; 2],
+) -> Scenario {
+    Scenario { name, what: What::Script(Script { file, arguments, crashes }) }
+}
 
 /// The scenarios of `plan`.
 pub(super) fn chosen(plan: &Plan) -> Result<Vec<Scenario>> {
@@ -89,12 +93,28 @@ impl Scenario {
         plan: &Plan,
         report: &mut Report,
     ) {
+        match self.what {
+            What::Script(script) => script.run(self.name, repository, server, plan, report),
+            What::ExactlyOnce => exactly_once::test(repository, server, plan, report),
+        }
+    }
+}
+
+impl Script {
+    fn run(
+        self,
+        name: &str,
+        repository: &Repository,
+        server: &mut Server,
+        plan: &Plan,
+        report: &mut Report,
+    ) {
         let size = usize::from(plan.full);
-        let mut guest = guest(repository, server, self.script);
+        let mut guest = guest(repository, server, self.file);
         guest.arguments = self.arguments[size].iter().map(ToString::to_string).collect();
         guest.time_limit *= if plan.full { 10 } else { 1 };
         let crashes = self.crashes[size];
-        report.script(self.name, |transcript| {
+        report.script(name, |transcript| {
             let mut running = guest::start(&guest)?;
             let mut crashed = 0;
             while let Some(line) = running.next_line()? {

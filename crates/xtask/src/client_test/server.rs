@@ -24,6 +24,10 @@ const CONFIGURATION: &str = r#"
 [exports.volume]
 clients = [{ network = "127.0.0.1", access = "rw", squash = "none" }]
 "#;
+/// What makes a server forget in a crash what it has answered.
+const FORGETFUL: &str = "\n[reply_cache]\nsurvives = false\n";
+/// What it logs: enough to see each call that was repeated and not executed again.
+const LOG: &str = "info,dispatch::reply_cache=debug";
 
 /// A server of one volume.
 #[derive(Debug)]
@@ -45,18 +49,24 @@ pub(super) fn build(repository: &Repository) -> Result<PathBuf> {
 impl Server {
     /// Makes a volume in the folder `volume` and serves it.
     pub(super) fn create(binary: &Path, volume: &Path) -> Result<Server> {
-        Server::new(binary, volume, &["--create", SIZE])
+        Server::new(binary, volume, CONFIGURATION, &["--create", SIZE])
+    }
+
+    /// The same, of the same program that forgets in a crash what it has answered.
+    pub(super) fn create_forgetful(&self, volume: &Path) -> Result<Server> {
+        let configuration = format!("{CONFIGURATION}{FORGETFUL}");
+        Server::new(&self.binary, volume, &configuration, &["--create", SIZE])
     }
 
     /// Serves the disk image `volume` as it is.
     pub(super) fn open(binary: &Path, volume: &Path) -> Result<Server> {
-        Server::new(binary, volume, &[])
+        Server::new(binary, volume, CONFIGURATION, &[])
     }
 
-    fn new(binary: &Path, volume: &Path, more: &[&str]) -> Result<Server> {
+    fn new(binary: &Path, volume: &Path, text: &str, more: &[&str]) -> Result<Server> {
         let port = free_port()?;
         let configuration = volume.with_extension("toml");
-        fs::write(&configuration, CONFIGURATION).while_doing(configuration.display())?;
+        fs::write(&configuration, text).while_doing(configuration.display())?;
         let process = start(binary, volume, port, more)?;
         Ok(Server { binary: binary.to_owned(), volume: volume.to_owned(), port, process })
     }
@@ -70,6 +80,13 @@ impl Server {
     pub(super) fn crash(&mut self) -> Result<()> {
         self.process.kill().while_doing("killing the server")?;
         self.process.wait().while_doing("killing the server")?;
+        self.process = start(&self.binary, &self.volume, self.port, &[])?;
+        Ok(())
+    }
+
+    /// Asks the process to end, and starts another on the same port when it has ended well.
+    pub(super) fn restart(&mut self) -> Result<()> {
+        self.stop()?;
         self.process = start(&self.binary, &self.volume, self.port, &[])?;
         Ok(())
     }
@@ -104,6 +121,22 @@ impl Server {
         }
     }
 
+    /// Checks the volume with the program's own checker. Nobody may serve it.
+    pub(super) fn check(&self) -> Result<String> {
+        let report = command::capture(Command::new(&self.binary).arg("fsck").arg(&self.volume))?;
+        Ok(report.lines().last().unwrap_or("nothing to tell").to_owned())
+    }
+
+    /// The folder where the volume is.
+    pub(super) fn folder(&self) -> &Path {
+        self.volume.parent().expect("a volume is in a folder")
+    }
+
+    /// All that this server has logged, and those that stood in its place before.
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(self.volume.with_extension("log")).unwrap_or_default()
+    }
+
     /// The disk image.
     pub(super) fn image(&self) -> PathBuf {
         self.volume.join("disk.img")
@@ -126,6 +159,7 @@ fn start(binary: &Path, volume: &Path, port: u16, more: &[&str]) -> Result<Child
     let mut serve = Command::new(binary);
     serve.arg("serve").arg(volume).args(["--listen", &format!("127.0.0.1:{port}")]).args(more);
     serve.arg("--config").arg(volume.with_extension("toml"));
+    serve.env("RUST_LOG", LOG).env("NO_COLOR", "1");
     serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut process = serve.spawn().while_doing("starting the server")?;
     let output = process.stdout.take().expect("standard output was asked for");

@@ -32,6 +32,7 @@ mod settings;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use running::Heard;
 pub use running::{Outcome, Running};
 
 use crate::Result;

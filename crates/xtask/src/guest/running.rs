@@ -31,6 +31,17 @@ pub struct Outcome {
     pub output: String,
 }
 
+/// What was heard of a script in a limited time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It printed this line.
+    Line(String),
+    /// It printed nothing.
+    Silence,
+    /// It will print no more.
+    End,
+}
+
 /// A guest under way.
 #[derive(Debug)]
 pub struct Running {
@@ -56,10 +67,19 @@ impl Running {
     /// The next line that the script printed, or nothing when it will print no more. Fails when
     /// the time limit has passed.
     pub fn next_line(&mut self) -> Result<Option<String>> {
-        let left = self.deadline.saturating_duration_since(clock::now());
+        match self.next_line_before(self.deadline)? {
+            Heard::Line(line) => Ok(Some(line)),
+            Heard::End | Heard::Silence => Ok(None),
+        }
+    }
+
+    /// The same for somebody who has something else to do at `moment`.
+    pub(crate) fn next_line_before(&mut self, moment: Instant) -> Result<Heard> {
+        let left = self.deadline.min(moment).saturating_duration_since(clock::now());
         match self.lines.recv_timeout(left) {
-            Ok(line) => Ok(Some(line)),
-            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Ok(line) => Ok(Heard::Line(line)),
+            Err(RecvTimeoutError::Disconnected) => Ok(Heard::End),
+            Err(RecvTimeoutError::Timeout) if moment < self.deadline => Ok(Heard::Silence),
             Err(RecvTimeoutError::Timeout) => {
                 Err(Failure::new(format!("the guest ran out of time{}", self.console())))
             }
