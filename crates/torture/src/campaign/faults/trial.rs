@@ -18,7 +18,7 @@ use super::super::conformance::step::{Act, Object, Step};
 use super::witness::{Fault, Looked, Witness};
 use super::workload;
 use crate::explore::disks::Images;
-use crate::explore::policy::{Policy, SMALLEST_LOG};
+use crate::explore::policy::Policy;
 use crate::protocol::Response;
 use crate::world::{Status, World, WorldOptions};
 
@@ -102,7 +102,7 @@ fn options(policy: Policy) -> WorldOptions {
     // And a log that is synced while the trace runs.
     let log = LogOptions { sync_interval: Duration::from_millis(10), sync_bytes: 64 << 10 };
     let open = OpenOptions { cache_bytes: 96 << 10, log, ..OpenOptions::default() };
-    let log_size = (policy == Policy::Log).then_some(SMALLEST_LOG);
+    let log_size = (policy == Policy::Log).then_some(journal::format::SMALLEST);
     WorldOptions { size: 16 << 20, log_size, mkfs, open, ..WorldOptions::default() }
 }
 

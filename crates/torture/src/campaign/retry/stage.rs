@@ -18,7 +18,7 @@ use crate::client::{Client, ClientOptions};
 use crate::explore::disks::Images;
 use crate::explore::driver::Driver;
 use crate::explore::model::View;
-use crate::explore::policy::{Policy, SMALLEST_LOG};
+use crate::explore::policy::Policy;
 use crate::protocol::{self, Answer, Procedure, User};
 use crate::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
 
@@ -37,7 +37,7 @@ fn options(policy: Policy) -> WorldOptions {
         bytes_per_inode: Some(16_384),
         ..MkfsOptions::default()
     };
-    let log_size = (policy == Policy::Log).then_some(SMALLEST_LOG);
+    let log_size = (policy == Policy::Log).then_some(journal::format::SMALLEST);
     // A sync that is at work before the trace ends, so that cuts meet it.
     let log = LogOptions { sync_interval: Duration::from_millis(10), ..LogOptions::default() };
     let open = OpenOptions { log, ..WorldOptions::default().open };
