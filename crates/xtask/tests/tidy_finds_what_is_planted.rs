@@ -58,6 +58,13 @@ fn a_tree_without_faults_has_no_findings() {
 }
 
 #[test]
+fn where_git_keeps_its_own_is_not_looked_at() {
+    let planted = Planted::new("work-tree");
+    planted.write(".git", concat!("gitdir: /wo", "rk/elsewhere\n"));
+    assert_eq!(planted.findings(), "");
+}
+
+#[test]
 fn a_line_of_101_columns() {
     let planted = Planted::new("wide");
     planted.write("crates/nfs/src/wire.rs", &format!("//! {}\n", "é".repeat(96)));

@@ -7,7 +7,7 @@ use super::rust;
 use crate::Result;
 use crate::failure::While;
 
-/// Folders that are not part of the repository.
+/// What is not part of the repository: folders, but in a further work tree `.git` is a file.
 const OUTSIDE: &[&str] = &[".git", "target"];
 
 /// Every file of the repository, sorted by path.
@@ -76,7 +76,10 @@ fn load_folder(root: &Path, folder: &str, files: &mut Vec<File>) -> Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
         let kind = entry.file_type().while_doing(&path)?;
-        if kind.is_dir() && !OUTSIDE.contains(&name.as_str()) {
+        if OUTSIDE.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
             load_folder(root, &path, files)?;
         } else if kind.is_file() {
             let bytes = fs::read(entry.path()).while_doing(&path)?;
