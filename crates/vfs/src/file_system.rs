@@ -328,8 +328,8 @@ pub trait FileSystem {
     /// holds their keys. None where answers have no place on stable storage.
     fn take_remembered(&self) -> Sealed<Vec<Remembered>>;
 
-    /// A call of this volume was repeated and answered from memory; `over_a_start` if it was carried
-    /// out before the last start. Kept for people, where answers are.
+    /// A call of this volume was repeated and answered from memory; `over_a_start` if it was
+    /// carried out before the last start. Kept for people, where answers are.
     fn count_repetition(&self, over_a_start: bool);
 
     /// Writes everything home and leaves the disk clean. No verb may follow.
