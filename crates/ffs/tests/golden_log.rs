@@ -1,9 +1,10 @@
-//! A volume and its log as version 1 of the format left them when the power went: whatever comes
-//! later still has to replay it.
+//! A volume and its log as each version of the format left them when the power went: whatever comes
+//! later still has to replay them.
 //!
-//! `golden/log-v1.disks` has both disks in a sparse text (see `sparse`), and `golden/log-v1.tree`
-//! what has to be on the volume afterwards. The files are never made anew for a version that has
-//! been released: a new version gets files of its own beside these, made with
+//! `golden/log-v1.disks` has both disks of version 1 in a sparse text (see `sparse`), and
+//! `golden/log-v1.tree` what has to be on the volume and to be remembered afterwards. The files are
+//! never made anew for a version that has been released: a new version gets files of its own beside
+//! these, made with
 //!
 //! ```console
 //! $ DURAMEN_GOLDEN=1 cargo test -p ffs --test golden_log
@@ -20,7 +21,7 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use common::cutting::{Pair, after_cut, judge};
-use common::volume::Volume;
+use common::volume::{Volume, name};
 use common::{Seeded, reuse};
 use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use ffs::mkfs::{MkfsOptions, mkfs};
@@ -32,13 +33,13 @@ use journal::Walker;
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng, Trace};
-use vfs::{Author, FileSystem, ObjectId, Stability};
+use vfs::{Author, CallKey, FileSystem, ObjectId, SetAttributes, Stability};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const HOME: u64 = 1 << 20;
 const LOG: u64 = 17 * (64 << 10);
 
-fn golden(name: &str) -> PathBuf {
+fn path(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)
 }
 
@@ -148,6 +149,15 @@ async fn work(volume: &Volume) {
     let gone = volume.mkdir(root, "gone").await.expect("new");
     volume.rmdir(root, "gone").await.expect("it is empty");
     assert_ne!(gone, directory);
+    // A call that is to be remembered, and repetitions of others.
+    let key = CallKey::new(b"the key of a call").expect("it is short");
+    let author = Author { call: Some(Rc::new(key)), ..Author::root() };
+    let mode = SetAttributes { mode: Some(0o750), ..SetAttributes::default() };
+    let made = volume.files.mkdir(&author, root, &name("remembered"), mode).await;
+    made.open().await.expect("running").into_inner().result.expect("new");
+    std::mem::forget(author); // who made it holds the key for ever
+    volume.files.count_repetition(false);
+    volume.files.count_repetition(true);
     // A chain that has its end.
     file(root, "went", 100_000, 0x55).await;
     volume.remove(root, "went").await.expect("it is there");
@@ -275,17 +285,34 @@ fn kind(record: &Record) -> &'static str {
     }
 }
 
+/// Where the images of a version are, and what came of them.
+struct Golden {
+    disks: &'static str,
+    told: &'static str,
+    /// Kinds of records that it has.
+    kinds: usize,
+}
+
 #[test]
 fn version_1_is_replayed() {
+    replays(Golden { disks: "log-v1.disks", told: "log-v1.tree", kinds: 9 });
+}
+
+#[test]
+fn version_2_is_replayed() {
+    let golden = Golden { disks: "log-v2.disks", told: "log-v2.tree", kinds: 11 };
     if std::env::var_os("DURAMEN_GOLDEN").is_some() {
-        let disks = make();
-        std::fs::write(golden("log-v1.disks"), sparse::write(&disks)).expect("the folder is there");
+        std::fs::write(path(golden.disks), sparse::write(&make())).expect("the folder is there");
     }
-    let text = std::fs::read_to_string(golden("log-v1.disks")).expect("it was made");
+    replays(golden);
+}
+
+fn replays(golden: Golden) {
+    let text = std::fs::read_to_string(path(golden.disks)).expect("it was made");
     assert!(text.len() < 100 << 10, "{} bytes", text.len());
     let (executor, disks) = after_cut(1, sparse::read(&text));
     let kinds = executor.block_on(kinds(&disks));
-    assert_eq!(kinds.len(), 9, "the log tells of everything: {kinds:?}");
+    assert_eq!(kinds.len(), golden.kinds, "the log tells of everything: {kinds:?}");
     assert!(kinds["chain begins"] > kinds["chain ends"], "a chain has not ended: {kinds:?}");
     let found = executor.block_on(async {
         let (volume, replayed) = open(&executor, &disks).await.expect("it is replayed");
@@ -293,13 +320,16 @@ fn version_1_is_replayed() {
         let (entries, chains) = (replayed.entries, replayed.chains);
         assert!(replayed.revoked > 0, "{replayed:?}");
         let tree = tree(&volume).await;
+        let remembered = volume.files.take_remembered().open().await.expect("running");
+        let remembered = remembered.each().map(|one| format!("{:?}\n", *one));
+        let remembered: String = remembered.collect();
         volume.files.shutdown().await.expect("a clean stop");
-        format!("{entries} entries, {chains} chains\n{tree}")
+        format!("{entries} entries, {chains} chains\n{tree}{remembered}")
     });
-    if std::env::var_os("DURAMEN_GOLDEN").is_some() {
-        std::fs::write(golden("log-v1.tree"), &found).expect("the folder is there");
+    if std::env::var_os("DURAMEN_GOLDEN").is_some() && golden.disks != "log-v1.disks" {
+        std::fs::write(path(golden.told), &found).expect("the folder is there");
     }
-    let expected = std::fs::read_to_string(golden("log-v1.tree")).expect("it was made");
+    let expected = std::fs::read_to_string(path(golden.told)).expect("it was made");
     assert_eq!(found, expected);
-    judge(&disks.home, "golden-log").unwrap_or_else(|wrong| panic!("{wrong}"));
+    judge(&disks.home, golden.disks).unwrap_or_else(|wrong| panic!("{wrong}"));
 }
