@@ -4,12 +4,12 @@ use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
 use dispatch::Dispatcher;
-use ffs::open_with_log;
+use ffs::{OpenError, open_with_log};
 use futures::FutureExt;
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::{Disk, Host, Machine};
-use vfs::FileSystem;
+use vfs::{FileSystem, FsError};
 
 use super::connection::Connection;
 use super::{Running, SERVER, State, Watched, WorldOptions};
@@ -48,7 +48,8 @@ pub(super) async fn serve(plan: Plan) {
     let WorldOptions { exports, window, limits, connection_calls, .. } = options;
     let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
     if dispatcher.restore().await.is_err() {
-        return; // the disk was lost meanwhile
+        // The disk was lost meanwhile.
+        return tell(State::Failed(Rc::new(OpenError::File(FsError::Io))));
     }
     let listener = host.listen(SERVER.port()).expect("a machine that has just started");
     tell(State::Serving(Running { dispatcher: dispatcher.clone(), file_system }));

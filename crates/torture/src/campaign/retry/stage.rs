@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dispatch::Window;
 use ffs::OpenOptions;
 use ffs::mkfs::MkfsOptions;
 use ffs::policy::log::LogOptions;
@@ -41,7 +42,9 @@ fn options(policy: Policy) -> WorldOptions {
     // A sync that is at work before the trace ends, so that cuts meet it.
     let log = LogOptions { sync_interval: Duration::from_millis(10), ..LogOptions::default() };
     let open = OpenOptions { log, ..WorldOptions::default().open };
-    WorldOptions { size: 1 << 20, log_size, mkfs, open, ..WorldOptions::default() }
+    // Under policy `log` answers may survive, too; here they are told apart from what they tell of.
+    let window = Window { survives: false, ..Window::default() };
+    WorldOptions { size: 1 << 20, log_size, mkfs, open, window, ..WorldOptions::default() }
 }
 
 /// A world that serves.
