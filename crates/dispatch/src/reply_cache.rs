@@ -338,7 +338,8 @@ impl<R: Clone> Slot<R> {
     /// The name of the call, under which the file system is to keep its answer; none if answers do
     /// not survive.
     pub fn name(&mut self) -> Option<Rc<CallKey>> {
-        if self.cache.window.survives {
+        let survives = self.cache.window.survives;
+        if survives && self.name.is_none() {
             self.name = Some(Rc::new(self.key.name()));
         }
         self.name.clone()

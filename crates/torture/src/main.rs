@@ -24,7 +24,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ("seq2", "all workloads of two operations, cut at every write", sequences::pairs),
     ("nested", "returns that are cut, and the returns after them", nested::nested),
     ("concurrent", "histories of four clients with cuts, explained", concurrent::concurrent),
-    ("retry", "calls that must not run twice, cut and repeated", retry::documented),
+    ("retry", "calls that must not run twice, cut and repeated", retry::promised),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
     #[cfg(feature = "planted-bugs")]
     ("planted", "which workload brings which planted bug to light", |options| {

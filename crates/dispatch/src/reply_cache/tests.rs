@@ -148,3 +148,44 @@ fn an_answer_is_forgotten_when_it_is_older_than_the_window() {
     hand.0.set(10_000_000_001);
     assert_eq!(remembered(&cache, key(1, 5)), None);
 }
+
+#[test]
+fn a_name_is_held_for_as_long_as_its_answer_is_remembered() {
+    let cache = ReplyCache::new(Rc::new(Hand::default()), small(2, 2));
+    let mut slot = execute(&cache, key(1, 1));
+    assert_eq!(Key::named(&slot.name().expect("answers survive")), Some(key(1, 1)));
+    let name = Rc::downgrade(&slot.name().expect("answers survive"));
+    slot.answer(77, 100);
+    assert!(name.upgrade().is_some());
+    execute(&cache, key(1, 2)).answer(78, 100);
+    assert!(name.upgrade().is_some());
+    execute(&cache, key(1, 3)).answer(79, 100);
+    assert!(name.upgrade().is_none(), "it was the oldest of three");
+    let window = Window { survives: false, ..Window::default() };
+    let cache = ReplyCache::new(Rc::new(Hand::default()), window);
+    assert_eq!(execute(&cache, key(1, 1)).name(), None);
+}
+
+#[test]
+fn what_is_restored_is_as_old_as_it_was_and_goes_first() {
+    let hand = Rc::new(Hand::default());
+    let window = Window { age: Duration::from_secs(10), ..small(3, 3) };
+    let cache = ReplyCache::new(hand.clone(), window);
+    let restore = |xid, reply, age| {
+        let (name, age) = (Rc::new(key(1, xid).name()), Duration::from_secs(age));
+        cache.restore(name, key(1, xid), reply, 100, age);
+    };
+    restore(1, 71, 11); // older than the window
+    restore(2, 72, 9);
+    restore(3, 73, 4);
+    assert_eq!(remembered(&cache, key(1, 1)), None);
+    assert_eq!(remembered(&cache, key(1, 2)), Some(72));
+    assert_eq!((cache.counters().restored, cache.counters().restored_hits), (2, 1));
+    hand.0.set(2_000_000_000);
+    assert_eq!(remembered(&cache, key(1, 2)), None, "nine seconds and two");
+    assert_eq!(remembered(&cache, key(1, 3)), Some(73));
+    for xid in 4..=6 {
+        execute(&cache, key(1, xid)).answer(xid, 100);
+    }
+    assert_eq!(remembered(&cache, key(1, 3)), None, "three are newer");
+}

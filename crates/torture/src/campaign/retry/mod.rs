@@ -17,15 +17,17 @@ pub mod stage;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use nfs3_types::nfs3::{WRITE3args, nfsstat3};
 
 use super::concurrent::wire;
 use super::{Options, Outcome, in_threads};
 use crate::explore::Counts;
 use crate::explore::model::View;
-use crate::protocol::{Answer, Response};
+use crate::explore::policy::Policy;
+use crate::protocol::{Answer, Procedure, Response};
 use cases::{Case, cases};
 use over_cut::First;
-use stage::{Base, Stage, results};
+use stage::{Base, Served, Stage, results};
 
 /// What a repetition across a cut may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,13 @@ pub enum Expectation {
     Original,
 }
 
+impl Expectation {
+    /// The server of which it can be expected.
+    fn served(self, policy: Policy) -> Served {
+        Served { policy, survives: self == Self::Original }
+    }
+}
+
 /// Judges one case.
 pub struct Judge<'a> {
     case: &'a Case,
@@ -47,6 +56,15 @@ pub struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// What is expected of its case. The answer of a call that changed nothing has no change to be
+    /// remembered with; a WRITE writes the same again.
+    fn expectation_of(&self, first: &First) -> Expectation {
+        let is_kept = self.case.target != WRITE3args::TARGET
+            && self.case.first == nfsstat3::NFS3_OK
+            && first.has_changed();
+        if is_kept { self.expectation } else { Expectation::Documented }
+    }
+
     fn violate(&mut self, when: &str, reason: &str) {
         self.counts.violations += 1;
         if self.violations.is_empty() {
@@ -56,15 +74,19 @@ impl Judge<'_> {
     }
 }
 
-/// The campaign against a cache that dies with the server: outcomes are those that are documented.
-pub fn documented(options: &Options) -> Outcome {
-    retry(options, Expectation::Documented)
+/// The campaign: what is documented for a cache that dies with the server; and where a policy has a
+/// place for answers, the original answer every time.
+pub fn promised(options: &Options) -> Outcome {
+    let documented = retry(options, Expectation::Documented);
+    match options.policy {
+        Policy::Sync => documented,
+        Policy::Log => documented.plus(retry(options, Expectation::Original)),
+    }
 }
 
 /// Repeats every call in every way. In full, more of the ways in which a cut can lose writes.
 pub fn retry(options: &Options, expectation: Expectation) -> Outcome {
-    let count = cases(&Base::new(options.policy).handles).len();
-    first(count, options, expectation, |_| ())
+    first(usize::MAX, options, expectation, |_| ())
 }
 
 /// The same of the first calls of the list; what tests plant is told when the work of a thread
@@ -77,9 +99,9 @@ pub fn first(
 ) -> Outcome {
     let threads = options.threads.max(1);
     in_threads((0..threads).collect(), |part| {
-        let base = Base::new(options.policy);
+        let base = Base::new(expectation.served(options.policy));
         let cases = cases(&base.handles);
-        let share = (part..count).step_by(threads);
+        let share = (part..count.min(cases.len())).step_by(threads);
         plant(true);
         let outcomes = share.map(|index| one(&base, &cases[index], options, expectation));
         let outcome = outcomes.fold(Outcome::default(), Outcome::plus);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, Nfs3Result};
+use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, Nfs3Result, nfs_fh3};
 use sim::Stream;
 
 use super::cases::{Case, Undo};
@@ -45,7 +45,7 @@ pub fn judge(judge: &mut Judge<'_>, base: &Base, first: &First, full: bool) {
 }
 
 fn repeat(case: &Case, base: &Base, first: &First, way: Way, events: usize) -> Result<(), String> {
-    let stage = Stage::new(2, base.policy, &base.images)?;
+    let stage = Stage::new(2, base.served, &base.images)?;
     let record = record(case, XID);
     let stream = stage.world.run(stage.connect(PORT));
     stage.world.start_recording();
@@ -65,7 +65,7 @@ fn repeat(case: &Case, base: &Base, first: &First, way: Way, events: usize) -> R
         return Err("the same call is answered otherwise later".into());
     }
     after_undo(&stage, case, &record, &reply)?;
-    stage.world.run(another_call_of_the_number(&stage, base))
+    stage.world.run(another_call_of_the_number(&stage, &base.handles.root))
 }
 
 /// Repeats it, and hears all answers.
@@ -120,9 +120,12 @@ fn after_undo(stage: &Stage, case: &Case, record: &Bytes, reply: &Bytes) -> Resu
 }
 
 /// The number comes round: another call that has it is another call.
-async fn another_call_of_the_number(stage: &Stage, base: &Base) -> Result<(), String> {
+///
+/// # Errors
+/// When it is not carried out.
+pub async fn another_call_of_the_number(stage: &Stage, root: &nfs_fh3) -> Result<(), String> {
     let stream = stage.connect(0).await;
-    let other = protocol::packed(&calls::mkdir(&base.handles.root, "another"));
+    let other = protocol::packed(&calls::mkdir(root, "another"));
     let user = User { machine: "client".into(), uid: 0, gid: 0, groups: Vec::new() };
     let record = protocol::call_record(XID, &user, MKDIR3args::TARGET, &other);
     let reply = exchange(&stream, &record).await?;

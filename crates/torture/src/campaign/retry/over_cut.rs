@@ -6,23 +6,27 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use nfs3_types::nfs3::nfsstat3;
+use nfs3_types::nfs3::{nfs_fh3, nfsstat3};
 use sim::Prng;
 
 use super::super::Options;
 use super::cases::{Case, Parts, Undo};
-use super::stage::{Base, PORT, Stage, XID, exchange, receive, record, results, send};
+use super::one_boot::another_call_of_the_number;
+use super::stage::{Base, PORT, Served, Stage, XID, exchange, receive, record, results, send};
 use super::{Expectation, Judge, made_is_there, same};
 use crate::explore::Before;
 use crate::explore::disks::{Images, Recording};
 use crate::explore::model::{View, What};
 use crate::explore::policy::Policy;
-use crate::explore::recover::recover;
+use crate::explore::recover::{record as return_of, recover};
 
 /// Random ways to lose what is pending, beside losing all and nothing: of a short run,
 const RANDOM: usize = 4;
 /// and of a full one.
 const RANDOM_FULL: usize = 60;
+
+/// In a short run the power goes again during one return of so many.
+const NESTED: u64 = 3;
 
 /// How a call is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +58,8 @@ pub struct First {
     before: View,
     after: View,
     reply: Bytes,
-    policy: Policy,
+    served: Served,
+    root: nfs_fh3,
     recording: Recording,
 }
 
@@ -64,7 +69,8 @@ impl First {
     /// # Errors
     /// When it is not answered as it should be.
     pub fn run(base: &Base, case: &Case) -> Result<Self, String> {
-        let stage = Stage::new(1, base.policy, &base.images)?;
+        // Not with the seed of returns: an epoch is a random number that is never used again.
+        let stage = Stage::new(7, base.served, &base.images)?;
         let before = stage.view()?;
         let disk = stage.world.disk();
         let reply = stage.world.run(async {
@@ -76,18 +82,24 @@ impl First {
         })?;
         let moment = std::time::Duration::from_millis(50);
         stage.world.run_for(moment, std::future::pending::<()>());
-        let (policy, recording) = (base.policy, stage.world.recording());
+        let (served, recording) = (base.served, stage.world.recording());
         let status = status(case, &reply)?;
         if status != case.first {
             return Err(format!("it is answered with {status}, not {}", case.first));
         }
         made_is_there(case, &reply, &stage)?;
-        Ok(Self { before, after: stage.view()?, reply, policy, recording })
+        let root = base.handles.root.clone();
+        Ok(Self { before, after: stage.view()?, reply, served, root, recording })
     }
 
     /// The number of events that happen to the disks.
     pub fn events(&self) -> usize {
         self.recording.events()
+    }
+
+    /// Whether it has changed anything.
+    pub fn has_changed(&self) -> bool {
+        !same(&self.before, &self.after)
     }
 
     /// What is there when it was carried out once.
@@ -105,7 +117,9 @@ impl First {
         let fits = match case.parts {
             Parts::None => false,
             // An entry of the log is there or not; bytes that are overwritten do not go through it.
-            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.policy == Policy::Log => false,
+            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.served.policy == Policy::Log => {
+                false
+            }
             Parts::BothNames(from, to) => {
                 self.both_names(from, to).is_some_and(|it| same(view, &it))
             }
@@ -157,6 +171,7 @@ fn status(case: &Case, reply: &Bytes) -> Result<nfsstat3, String> {
 /// Cuts a call everywhere, and repeats it in every way.
 pub fn judge(judge: &mut Judge<'_>, first: &First, options: &Options) {
     let mut prng = Prng::new(options.seed);
+    let mut again = Prng::new(options.seed + 1);
     let random = if options.full { RANDOM_FULL } else { RANDOM };
     let mut seen = BTreeSet::new();
     for cut in first.recording.cuts() {
@@ -166,16 +181,32 @@ pub fn judge(judge: &mut Judge<'_>, first: &First, options: &Options) {
             if !seen.insert((images.fingerprint(), answered)) {
                 continue;
             }
-            judge.counts.images += 1;
             let when = format!("cut after {} events", cut.position);
             repeat(judge, first, (&when, answered), &images);
+            if options.full || again.chance(1, NESTED) {
+                match cut_again(first, &images, &mut again) {
+                    Ok((more, images)) => {
+                        repeat(judge, first, (&format!("{when}, {more}"), answered), &images);
+                    }
+                    Err(reason) => judge.violate(&when, &reason),
+                }
+            }
         }
     }
 }
 
+/// What is left when the power goes once more, while the volume comes back.
+fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
+    let recording = return_of(first.served.policy, images)?;
+    let cuts: Vec<_> = recording.cuts().collect();
+    let cut = &cuts[prng.index(cuts.len())];
+    Ok((format!("and {} events of the return", cut.position), cut.random(prng)))
+}
+
 fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), images: &Images) {
+    judge.counts.images += 1;
     let case = judge.case;
-    let view = match recover(first.policy, images, &Before::new()) {
+    let view = match recover(first.served.policy, images, &Before::new()) {
         Ok(recovered) => recovered.view,
         Err(reason) => return judge.violate(when, &reason),
     };
@@ -188,8 +219,8 @@ fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), 
     for way in WAYS {
         judge.counts.states += 1;
         let judged = match way {
-            Way::AfterUndo => after_undo(judge, first, (left, answered), images),
-            _ => again(judge, first, (left, answered), (&view, images), way),
+            Way::AfterUndo => after_undo(judge, first, left, images),
+            _ => again(judge, first, left, (&view, images), way),
         };
         if let Err(reason) = judged {
             judge.violate(&format!("{when}, {left:?} of it left, repeated {way:?}"), &reason);
@@ -198,8 +229,8 @@ fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), 
 }
 
 /// What a repetition is answered.
-fn expected(judge: &Judge<'_>, left: Left) -> nfsstat3 {
-    match (judge.expectation, left) {
+fn expected(judge: &Judge<'_>, first: &First, left: Left) -> nfsstat3 {
+    match (judge.expectation_of(first), left) {
         (Expectation::Original, _) | (Expectation::Documented, Left::Nothing) => judge.case.first,
         (Expectation::Documented, Left::All) => judge.case.again,
         (Expectation::Documented, Left::Part) => nfsstat3::NFS3_OK,
@@ -209,14 +240,15 @@ fn expected(judge: &Judge<'_>, left: Left) -> nfsstat3 {
 fn again(
     judge: &Judge<'_>,
     first: &First,
-    (left, answered): (Left, bool),
+    left: Left,
     (view, images): (&View, &Images),
     way: Way,
 ) -> Result<(), String> {
     let case = judge.case;
-    let stage = Stage::new(2, first.policy, images)?;
+    let stage = Stage::new(2, first.served, images)?;
     let replies = stage.world.run(send_again(&stage, &record(case, XID), way))?;
-    let wanted = expected(judge, left);
+    let wanted = expected(judge, first, left);
+    let original = left == Left::All && judge.expectation_of(first) == Expectation::Original;
     for reply in &replies {
         let status = status(case, reply)?;
         if status != wanted {
@@ -225,17 +257,18 @@ fn again(
         if reply != &replies[0] {
             return Err("it is answered in two ways".into());
         }
-        if judge.expectation == Expectation::Original && answered && *reply != first.reply {
+        if original && *reply != first.reply {
             return Err("it is answered otherwise than the first time".into());
         }
         made_is_there(case, reply, &stage)?;
     }
     let stays = left == Left::Part && matches!(case.parts, Parts::BothNames(..));
     let goal = if stays { view } else { &first.after };
-    match same(&stage.view()?, goal) {
-        true => Ok(()),
-        false => Err(format!("not what one execution makes: {:?}", stage.view()?)),
+    if !same(&stage.view()?, goal) {
+        return Err(format!("not what one execution makes: {:?}", stage.view()?));
     }
+    // A client that has rebooted counts anew: its number comes with another call.
+    stage.world.run(another_call_of_the_number(&stage, &first.root))
 }
 
 async fn send_again(stage: &Stage, record: &Bytes, way: Way) -> Result<Vec<Bytes>, String> {
@@ -259,18 +292,13 @@ async fn send_again(stage: &Stage, record: &Bytes, way: Way) -> Result<Vec<Bytes
 
 /// Somebody else has undone it, and nothing remembers that it was carried out: then the repetition
 /// is like any other call. Where it is remembered, it changes nothing.
-fn after_undo(
-    judge: &Judge<'_>,
-    first: &First,
-    (left, answered): (Left, bool),
-    images: &Images,
-) -> Result<(), String> {
+fn after_undo(judge: &Judge<'_>, first: &First, left: Left, images: &Images) -> Result<(), String> {
     let case = judge.case;
     if case.undo == Undo::Nothing {
         return Ok(());
     }
     let run = |xid| {
-        let stage = Stage::new(3, first.policy, images)?;
+        let stage = Stage::new(3, first.served, images)?;
         stage.world.run(stage.undo(case.undo));
         let undone = stage.view()?;
         let record = record(case, xid);
@@ -278,13 +306,13 @@ fn after_undo(
         Ok::<_, String>((undone, stage.view()?, reply))
     };
     let (undone, now, reply) = run(XID)?;
-    if judge.expectation == Expectation::Original && left == Left::All {
+    if judge.expectation_of(first) == Expectation::Original && left == Left::All {
         if !same(&undone, &now) {
             return Err("it is carried out again, over what somebody else has done".into());
         }
-        return match answered && reply != first.reply {
-            true => Err("it is answered otherwise than the first time".into()),
-            false => Ok(()),
+        return match reply == first.reply {
+            true => Ok(()),
+            false => Err("it is answered otherwise than the first time".into()),
         };
     }
     let (_, like, other) = run(XID + 1)?;

@@ -31,7 +31,16 @@ pub const PORT: u16 = 700;
 /// Its number.
 pub const XID: u32 = 0x5eed_0001;
 
-fn options(policy: Policy) -> WorldOptions {
+/// What is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The policy of the volume.
+    pub policy: Policy,
+    /// Whether the server is to let answers survive, where the policy has a place for them.
+    pub survives: bool,
+}
+
+fn options(Served { policy, survives }: Served) -> WorldOptions {
     let mkfs = MkfsOptions {
         block_size: 4096,
         fragment_size: 512,
@@ -42,8 +51,7 @@ fn options(policy: Policy) -> WorldOptions {
     // A sync that is at work before the trace ends, so that cuts meet it.
     let log = LogOptions { sync_interval: Duration::from_millis(10), ..LogOptions::default() };
     let open = OpenOptions { log, ..WorldOptions::default().open };
-    // Under policy `log` answers may survive, too; here they are told apart from what they tell of.
-    let window = Window { survives: false, ..Window::default() };
+    let window = Window { survives, ..Window::default() };
     WorldOptions { size: 1 << 20, log_size, mkfs, open, window, ..WorldOptions::default() }
 }
 
@@ -55,8 +63,8 @@ pub struct Stage {
 
 /// What is there before every call.
 pub struct Base {
-    /// How the engine keeps its promises.
-    pub policy: Policy,
+    /// By what server.
+    pub served: Served,
     /// The disks, stopped.
     pub images: Images,
     /// Handles of what is on it.
@@ -71,14 +79,14 @@ pub fn record(case: &Case, xid: u32) -> Bytes {
 
 impl Base {
     /// Makes it.
-    pub fn new(policy: Policy) -> Self {
-        let world = World::new(1, options(policy));
+    pub fn new(served: Served) -> Self {
+        let world = World::new(1, options(served));
         world.start();
         assert_eq!(world.run(world.serving()), Status::Serving);
         let client = world.client(OTHER, ClientOptions::default());
         let handles = world.run(prepare(&client));
         world.run(world.stop());
-        Self { policy, images: world.contents(), handles }
+        Self { served, images: world.contents(), handles }
     }
 }
 
@@ -135,8 +143,8 @@ impl Stage {
     ///
     /// # Errors
     /// When the server does not come up.
-    pub fn new(seed: u64, policy: Policy, images: &Images) -> Result<Self, String> {
-        let world = World::on_images(seed, options(policy), images);
+    pub fn new(seed: u64, served: Served, images: &Images) -> Result<Self, String> {
+        let world = World::on_images(seed, options(served), images);
         world.start();
         match world.run(world.serving()) {
             Status::Serving => Ok(Self { world }),
