@@ -187,7 +187,7 @@ impl Run {
                 let data = vec![round; FILLING];
                 volume.write(filling, 0, data, Stability::FileSync).await.expect("room");
             }
-            if cut.seed % 2 == 0 {
+            if cut.seed.is_multiple_of(2) {
                 volume.files.shutdown().await.map_err(|error| error.to_string())?;
             }
             Ok::<_, String>(held)
