@@ -6,13 +6,15 @@
 
 mod common;
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
-use common::volume::Volume;
+use common::volume::{Volume, name};
 use common::{Seeded, World};
 use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::replay::Replayed;
@@ -20,7 +22,7 @@ use ffs::{OpenOptions, open_with_log};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
-use vfs::{Author, FileSystem};
+use vfs::{Author, CallKey, CreateHow, FileSystem};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const AT_ONCE: u64 = 32;
@@ -46,6 +48,28 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Calls that are remembered, as many as of one client by default.
+#[derive(Default)]
+struct Callers(RefCell<VecDeque<Rc<CallKey>>>);
+
+impl Callers {
+    const HELD: usize = 8192;
+
+    fn next(&self) -> Author {
+        let mut held = self.0.borrow_mut();
+        let serial = held.back().map_or(0, |last| {
+            1 + u64::from_be_bytes(last.as_bytes()[..8].try_into().expect("eight bytes"))
+        });
+        // As long as the keys of the reply cache are.
+        let key = Rc::new(CallKey::new(&[serial.to_be_bytes(); 6].concat()).expect("48 bytes"));
+        held.push_back(key.clone());
+        if held.len() > Self::HELD {
+            held.pop_front();
+        }
+        Author { call: Some(key), ..Author::root() }
     }
 }
 
@@ -75,12 +99,16 @@ fn come_back(label: &str, size: u64, count: u64) -> (f64, Replayed) {
         home.close().await.expect("it was written");
         let (volume, _) = opened(&world, &files).await;
         let root = volume.files.root();
+        let callers = Callers::default();
         for hundred in 0..count.div_ceil(1000) {
             let own = volume.mkdir(root, &format!("d{hundred}")).await.expect("new");
             for first in (0..1000).step_by(AT_ONCE as usize) {
-                let volume = &volume;
+                let (volume, callers) = (&volume, &callers);
                 let made = (first..(first + AT_ONCE).min(1000)).map(|index| async move {
-                    volume.create(own, &format!("f{index}")).await.expect("there is room");
+                    let (author, how) = (callers.next(), CreateHow::Guarded(Default::default()));
+                    let name = name(&format!("f{index}"));
+                    let made = volume.files.create(&author, own, &name, how).await.open().await;
+                    made.expect("running").into_inner().result.expect("there is room");
                 });
                 join_all(made).await;
             }

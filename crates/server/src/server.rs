@@ -140,7 +140,7 @@ impl Server {
         let (window, limits) = (config.window(), config.limits());
         let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
         dispatcher.restore().await.map_err(|_| ServeError::Stopped)?;
-        let restored = dispatcher.reply_cache_counters().restored;
+        let (restored, _) = dispatcher.remembered();
         if restored > 0 {
             tracing::info!(restored, "calls from before the start are remembered");
         }
