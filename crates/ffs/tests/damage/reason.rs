@@ -69,15 +69,20 @@ impl Reason {
 /// Why the damage cannot be seen; nothing when it must be.
 pub(crate) fn reason(base: &Base, mutation: &Mutation, disk: &MemoryDisk) -> Option<Reason> {
     let mut worst = None;
-    for (at, bytes) in &mutation.changes {
-        let step = base.geometry.fragment_size;
-        let end = at + bytes.len() as u64;
-        for start in (at - at % step..end).step_by(step as usize) {
-            let one = excuse(base, disk, start);
-            worst = worst.max(Some(one?));
-        }
+    let touched: Vec<u64> = fragments_of(base, mutation).collect();
+    for &start in &touched {
+        let one = excuse(base, disk, start).or_else(|| in_indirects(base, disk, &touched, start));
+        worst = worst.max(Some(one?));
     }
     worst
+}
+
+/// Where the fragments begin that a mutation touches.
+fn fragments_of<'a>(base: &'a Base, mutation: &'a Mutation) -> impl Iterator<Item = u64> + 'a {
+    let step = base.geometry.fragment_size;
+    mutation.changes.iter().flat_map(move |(at, bytes)| {
+        (at - at % step..at + bytes.len() as u64).step_by(step as usize)
+    })
 }
 
 /// What excuses all changes in one fragment; that nothing changed is as good as free space.
@@ -232,12 +237,7 @@ fn in_chunk(old: &[u8], new: &[u8]) -> Option<Reason> {
 fn in_indirect(base: &Base, disk: &MemoryDisk, ino: u64, start: u64) -> Option<Reason> {
     let size = base.geometry.block_size;
     let first = start - start % size;
-    let pointers = |disk: &MemoryDisk| -> Vec<u64> {
-        let bytes = disk.bytes(first, size as usize);
-        let words = bytes.chunks_exact(8);
-        words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
-    };
-    let (mut old, mut new) = (pointers(&base.disk), pointers(disk));
+    let (mut old, mut new) = (pointers(&base.disk, first, size), pointers(disk, first, size));
     let end = |all: &[u64]| all.iter().rposition(|&address| address != 0);
     let Owner::Indirect(_, lbn) = base.map.owner(first) else { return None };
     let blocks = base.map.inodes[&ino].size.get().div_ceil(size);
@@ -250,6 +250,59 @@ fn in_indirect(base: &Base, disk: &MemoryDisk, ino: u64, start: u64) -> Option<R
     new.sort_unstable();
     let regular = base.map.inodes[&ino].kind() == Some(FileKind::Regular);
     (regular && ends && old == new).then_some(Reason::BlockOrder)
+}
+
+/// The pointers in a block.
+fn pointers(disk: &MemoryDisk, at: u64, size: u64) -> Vec<u64> {
+    let bytes = disk.bytes(at, size as usize);
+    let words = bytes.chunks_exact(8);
+    words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
+}
+
+/// As [`in_indirect`], across several indirect blocks of one file, which have all been touched: what
+/// they point at together is the same, and the file still ends with a block.
+fn in_indirects(base: &Base, disk: &MemoryDisk, touched: &[u64], start: u64) -> Option<Reason> {
+    let size = base.geometry.block_size;
+    let Owner::Indirect(ino, _) = base.map.owner(start) else { return None };
+    let mine = |at: u64| matches!(base.map.owner(at), Owner::Indirect(other, _) if other == ino);
+    let blocks = touched.iter().filter(|&&at| mine(at)).map(|at| at - at % size);
+    let blocks: std::collections::BTreeSet<u64> = blocks.collect();
+    let all = |disk: &MemoryDisk| {
+        let all = blocks.iter().flat_map(|&at| pointers(disk, at, size));
+        let mut all: Vec<u64> = all.collect();
+        all.sort_unstable();
+        all
+    };
+    let inode = &base.map.inodes[&ino];
+    let last = inode.size.get().div_ceil(size) - 1;
+    let is_whole = block_of(base, disk, ino, last) != 0 && all(&base.disk) == all(disk);
+    (inode.kind() == Some(FileKind::Regular) && is_whole).then_some(Reason::BlockOrder)
+}
+
+/// Where a block of a file is, or 0 for a hole.
+fn block_of(base: &Base, disk: &MemoryDisk, ino: u64, lbn: u64) -> u64 {
+    let geometry = &base.geometry;
+    let dinode = inode_at(disk, geometry, ino);
+    let Some(mut rest) = lbn.checked_sub(dinode.direct.len() as u64) else {
+        return dinode.direct[lbn as usize].get() as u64;
+    };
+    let width = geometry.block_size / 8;
+    for (level, root) in dinode.indirect.iter().enumerate() {
+        let mut span = width.pow(level as u32 + 1);
+        if rest >= span {
+            rest -= span;
+            continue;
+        }
+        let mut here = root.get() as u64;
+        while here != 0 && span > 1 {
+            span /= width;
+            let table = pointers(disk, geometry.byte_address(here), geometry.block_size);
+            here = table[(rest / span) as usize];
+            rest %= span;
+        }
+        return here;
+    }
+    0
 }
 
 /// The extended attributes of a file, up to their size.

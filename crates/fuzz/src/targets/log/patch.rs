@@ -14,7 +14,8 @@ use crate::targets::volume;
 const SLOT: u64 = 72;
 /// Bytes of a record's line.
 const LINE: u64 = 32;
-/// Where the checksum of a slot is, and where that of an entry; what they cover begins behind.
+/// Where the checksum of a slot is, which covers all of it with zeros there, and where that of an
+/// entry, which covers what is behind.
 const SLOT_SUM: usize = 20;
 const ENTRY_SUM: usize = 4;
 /// Where an entry has the checksum of the one before, and its length.
@@ -78,7 +79,8 @@ pub(super) fn seal(sample: &Sample, log: &mut Image) {
     for slot in SLOTS {
         let mut bytes = [0; SLOT as usize];
         log.read(slot, &mut bytes);
-        let sum = sum(&bytes[SLOT_SUM + 4..]);
+        bytes[SLOT_SUM..SLOT_SUM + 4].fill(0);
+        let sum = sum(&bytes);
         bytes[SLOT_SUM..SLOT_SUM + 4].copy_from_slice(&sum);
         log.write(slot, &bytes);
     }

@@ -1,14 +1,14 @@
 //! A workload, played: the whole server in a world, four clients, and cuts.
 
-use crate::explore::policy::Policy;
-use ffs::OpenOptions;
-use ffs::policy::log::LogOptions;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dispatch::Window;
+use ffs::OpenOptions;
 use ffs::mkfs::MkfsOptions;
+use ffs::policy::log::LogOptions;
 use futures::FutureExt;
 use nfs3_types::nfs3::{
     CREATE3args, Nfs3Option, Nfs3Result, cookieverf3, createhow3, createverf3, nfs_fh3, sattr3,
@@ -20,6 +20,7 @@ use super::words::{CELL, How};
 use super::workload::{BELOW, Cut, Loss, Spot, Stable, Step, When, Workload};
 use crate::calls;
 use crate::client::{Client, ClientOptions};
+use crate::explore::policy::Policy;
 use crate::history::Call;
 use crate::protocol::Procedure;
 use crate::world::{Status, VOLUME, World, WorldOptions};
@@ -60,7 +61,11 @@ fn options(workload: &Workload) -> WorldOptions {
     let log_size = (workload.policy == Policy::Log).then_some(journal::format::SMALLEST);
     let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
     let open = OpenOptions { cache_bytes: 4 << 20, log, ..OpenOptions::default() };
-    WorldOptions { size: 1 << 20, log_size, mkfs, network, disk, open, ..WorldOptions::default() }
+    // A call that is repeated to the next boot is carried out anew there, or the search would have to
+    // know which of the two it was. `campaign::retry` has answers that survive.
+    let window = Window { survives: false, ..Window::default() };
+    let size = 1 << 20;
+    WorldOptions { size, log_size, mkfs, network, disk, open, window, ..WorldOptions::default() }
 }
 
 fn behaviour(is_bad: bool) -> ClientOptions {
