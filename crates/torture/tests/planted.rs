@@ -158,6 +158,15 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         "KeptDeltas",
         "LateCover",
         "PassedChains",
+        "UnkeptAnswers",
+        "HalfAnswers",
+        "PassedAnswers",
+        "UntoldAnswers",
+        "UninheritedAnswers",
+        "LateInheritance",
+        "RestlessAnswers",
+        "FirstAnswers",
+        "UnwantedAnswers",
     ];
     for bug in all() {
         let name = bug.to_string();
