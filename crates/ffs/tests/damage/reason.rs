@@ -259,8 +259,8 @@ fn pointers(disk: &MemoryDisk, at: u64, size: u64) -> Vec<u64> {
     words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// As [`in_indirect`], across several indirect blocks of one file, which have all been touched: what
-/// they point at together is the same, and the file still ends with a block.
+/// As [`in_indirect`], across several indirect blocks of one file, which have all been touched:
+/// what they point at together is the same, and the file still ends with a block.
 fn in_indirects(base: &Base, disk: &MemoryDisk, touched: &[u64], start: u64) -> Option<Reason> {
     let size = base.geometry.block_size;
     let Owner::Indirect(ino, _) = base.map.owner(start) else { return None };
