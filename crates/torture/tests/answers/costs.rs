@@ -27,7 +27,8 @@ fn creates(survives: bool) -> Cost {
     let executor = Executor::new(3);
     executor.block_on(async {
         let window = Window { survives, ..Window::default() };
-        let house = House::new(&executor, 256 << 20, 65 << 20, window).await;
+        // As large a log as a volume has by default.
+        let house = House::new(&executor, 256 << 20, 257 << 20, window).await;
         let written = || house.engine.log_statistics().expect("there is a log").writes;
         let before = written();
         #[expect(clippy::disallowed_methods, reason = "what is measured is the machine's time")]

@@ -6,7 +6,6 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use vfs::{
     Answered, Attributes, CallKey, Device, Done, FileKind, Ino, ObjectId, Remembered, Timestamp,
     Wcc, WccBefore,
@@ -150,32 +149,35 @@ impl After {
 /// The record that keeps an answer.
 pub(super) fn record(at: Timestamp, answered: &Answered) -> Record {
     let Answered { key, done } = answered;
-    let mut parts = 0;
-    let mut tail = Vec::with_capacity(LARGEST);
-    let mut bit = 1;
-    let mut put = |part: Option<Vec<u8>>| {
-        if let Some(bytes) = part {
-            parts |= bit;
-            tail.extend_from_slice(&bytes);
-        }
-        bit <<= 1;
-    };
-    let after = |of: Attributes| After::from(of).as_bytes().to_vec();
-    put(done.attributes.map(after));
-    let told = if is_planted(Bug::HalfAnswers) { 1 } else { done.about.len() };
-    for about in &done.about[..told] {
-        put(about.before.map(|of| Before::from(of).as_bytes().to_vec()));
-        put(about.after.map(after));
-    }
-    let head = Head {
+    let mut head = Head {
         at: at.seconds.into(),
         ino: done.found.map_or(0, |found| found.ino.0).into(),
         generation: done.found.map_or(0, |found| found.generation).into(),
         nanoseconds: at.nanoseconds.into(),
         key: (key.as_bytes().len() as u16).into(),
-        parts: parts.into(),
+        parts: 0.into(),
     };
-    Record::Answer(Bytes::from([head.as_bytes(), key.as_bytes(), &tail].concat()))
+    let mut data = Vec::with_capacity(LARGEST);
+    data.extend_from_slice(head.as_bytes());
+    data.extend_from_slice(key.as_bytes());
+    let (mut parts, mut bit) = (0, 1);
+    let mut put = |part: Option<&[u8]>| {
+        if let Some(bytes) = part {
+            parts |= bit;
+            data.extend_from_slice(bytes);
+        }
+        bit <<= 1;
+    };
+    put(done.attributes.map(After::from).as_ref().map(IntoBytes::as_bytes));
+    let told = if is_planted(Bug::HalfAnswers) { 1 } else { done.about.len() };
+    for about in &done.about[..told] {
+        put(about.before.map(Before::from).as_ref().map(IntoBytes::as_bytes));
+        put(about.after.map(After::from).as_ref().map(IntoBytes::as_bytes));
+    }
+    head.parts.set(parts);
+    data[..size_of::<Head>()].copy_from_slice(head.as_bytes());
+    data.shrink_to_fit();
+    Record::Answer(data.into())
 }
 
 /// The answer in the data of a record, if it is one.
@@ -231,6 +233,8 @@ impl Parts<'_> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn attributes(ino: u64) -> Attributes {

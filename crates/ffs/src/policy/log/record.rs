@@ -214,7 +214,8 @@ impl Record {
 
 /// The body of an entry.
 pub fn write_records(records: &[Record]) -> Vec<u8> {
-    let mut body = Vec::with_capacity(records.len() * (LINE + 64));
+    let data: usize = records.iter().map(|record| record.line().1.len()).sum();
+    let mut body = Vec::with_capacity(records.len() * LINE + data);
     for record in records {
         body.extend_from_slice(record.line().0.as_bytes());
     }
