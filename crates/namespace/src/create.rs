@@ -60,26 +60,26 @@ impl<S: Store> Namespace<S> {
             }
             let node = self.add(call, who, &parent, name, (new, &attributes)).await?;
             drop(held);
-            if let Some(size) = size {
-                self.lengthen(call, who, (&parent, name), &node, size).await?;
+            if size.is_some() {
+                let later = SetAttributes { mode: None, uid: None, gid: None, ..attributes };
+                self.lengthen(call, who, (&parent, name), &node, later).await?;
             }
             return Ok(call.found().expect("a file was made"));
         }
     }
 
-    /// Gives a new file the size that it could not be born with; or takes it back, if there is no
-    /// space for that.
+    /// Gives a new file the size that it could not be born with, and the times again that go along;
+    /// or takes it back, if there is no space for that.
     async fn lengthen(
         &self,
         call: &mut Call<S::Node>,
         who: &Credentials,
         (parent, name): (&S::Node, &Name),
         node: &S::Node,
-        size: u64,
+        later: SetAttributes,
     ) -> Result<(), FsError> {
         call.goes_on_apart();
-        let size = SetAttributes { size: Some(size), ..Default::default() };
-        match self.change_attributes(call, who, node, size, None).await {
+        match self.change_attributes(call, who, node, later, None).await {
             Err(FsError::Stale) => Ok(()), // it was made, even if somebody removed it since
             Err(FsError::NoSpace) => {
                 call.take_back();
