@@ -84,7 +84,8 @@ async fn walk(log: &dyn BlockDevice, epoch: u64) -> Result<(), JournalError> {
     while let Some(entry) = walker.next().await? {
         assert_eq!(entry.recno(), end, "entries follow each other");
         end += u64::from(entry.header.size.get()) / UNIT;
-        let is_open = live.slot.state() == State::Open; // at rest, more than changes may stand there
+        // At rest, more than changes may stand there.
+        let is_open = live.slot.state() == State::Open;
         assert!(end <= live.tail || !is_open, "the walk ends");
         check_records(entry.header.records.get(), &entry.body);
     }
