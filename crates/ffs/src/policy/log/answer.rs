@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use vfs::{
     Answered, Attributes, CallKey, Device, Done, FileKind, Ino, ObjectId, Remembered, Timestamp,
     Wcc, WccBefore,
@@ -13,7 +14,7 @@ use vfs::{
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::record::{LINE, Record};
+use super::record::LINE;
 use crate::planted::{Bug, is_planted};
 
 /// What comes first.
@@ -146,8 +147,8 @@ impl After {
     }
 }
 
-/// The record that keeps an answer.
-pub(super) fn record(at: Timestamp, answered: &Answered) -> Record {
+/// The bytes of an answer.
+pub(super) fn write(at: Timestamp, answered: &Answered) -> Bytes {
     let Answered { key, done } = answered;
     let mut head = Head {
         at: at.seconds.into(),
@@ -177,7 +178,7 @@ pub(super) fn record(at: Timestamp, answered: &Answered) -> Record {
     head.parts.set(parts);
     data[..size_of::<Head>()].copy_from_slice(head.as_bytes());
     data.shrink_to_fit();
-    Record::Answer(data.into())
+    data.into()
 }
 
 /// The answer in the data of a record, if it is one.
@@ -233,8 +234,6 @@ impl Parts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn attributes(ino: u64) -> Attributes {
@@ -273,7 +272,7 @@ mod tests {
         let key = Rc::new(CallKey::new(&[5; vfs::MAX_KEY]).expect("not too long"));
         let answered = Answered { key, done };
         let at = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
-        let Record::Answer(data) = record(at, &answered) else { panic!("another record") };
+        let data = write(at, &answered);
         (answered, data)
     }
 

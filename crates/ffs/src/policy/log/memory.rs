@@ -103,9 +103,9 @@ impl Memory {
         self.counters
     }
 
-    /// How many there are, and their bytes.
-    pub(super) fn held(&self) -> (usize, usize) {
-        (self.staged.len() + self.placed.len(), self.bytes)
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.staged.len() + self.placed.len()
     }
 
     /// A call was answered from memory.
@@ -125,7 +125,7 @@ impl Memory {
         let kept = Kept { key: Rc::downgrade(key), data, at: sequence };
         self.bytes += kept.size();
         self.staged.push_back(kept);
-        self.drop_oldest();
+        self.drop_beyond(self.limit);
         self.sweep();
     }
 
@@ -134,16 +134,13 @@ impl Memory {
     pub(super) fn take_over(&mut self, survived: &Survived, tail: u64, room: u64) {
         self.repetitions = survived.repetitions;
         for Remembered { at, answered } in &survived.remembered {
-            let Record::Answer(data) = answer::record(*at, answered) else { continue };
+            let data = answer::write(*at, answered);
             let kept = Kept { key: Rc::downgrade(&answered.key), data, at: tail };
             self.bytes += kept.size();
             self.placed.push_back(kept);
         }
         self.inherited = self.placed.len();
-        let limit = self.limit;
-        self.limit = limit.min(room as usize / 4 * 3);
-        self.drop_oldest();
-        self.limit = limit;
+        self.drop_beyond(self.limit.min(room as usize / 4 * 3));
     }
 
     /// Whether something of an earlier epoch was not written again.
@@ -153,12 +150,16 @@ impl Memory {
 
     /// The recno of the oldest entry that is needed for an answer.
     pub(super) fn head(&mut self) -> Option<u64> {
-        while self.moving == 0
-            && self.placed.front().is_some_and(|first| !first.is_wanted())
-            && self.forget_first().is_some()
-        {}
+        self.forget_unwanted();
         let told = self.told.map(|(_, at)| at);
         self.placed.front().map(|first| first.at).into_iter().chain(told).min()
+    }
+
+    /// The oldest go that nobody wants.
+    fn forget_unwanted(&mut self) {
+        while self.moving == 0 && self.placed.front().is_some_and(|first| !first.is_wanted()) {
+            self.forget_first();
+        }
     }
 
     fn forget_first(&mut self) -> Option<Kept> {
@@ -172,7 +173,7 @@ impl Memory {
     /// there is any: they are to be written again in one entry, to be followed by
     /// [`Memory::moved`].
     pub(super) fn lagging(&mut self, tail: u64, changes: Option<u64>) -> Vec<Record> {
-        self.head(); // what nobody wants goes
+        self.forget_unwanted();
         let end = changes.unwrap_or(tail).min(tail.saturating_sub(self.reach));
         let mut size = 0;
         let mut records = Vec::new();
@@ -230,8 +231,8 @@ impl Memory {
     }
 
     /// Invariant 2.
-    fn drop_oldest(&mut self) {
-        while self.bytes > self.limit
+    fn drop_beyond(&mut self, limit: usize) {
+        while self.bytes > limit
             && self.moving == 0
             && let Some(oldest) = self.forget_first()
         {

@@ -266,7 +266,7 @@ impl Log {
             writes: self.journal.counters(),
             live_bytes: self.bytes_since(self.head()),
             answers: self.memory.borrow().counters(),
-            answers_held: self.memory.borrow().held().0 as u64,
+            answers_held: self.memory.borrow().len() as u64,
             capacity: self.journal.capacity(),
             syncs: self.ended.get(),
         }
@@ -331,11 +331,9 @@ impl Log {
 
     /// The record of an answer, which is kept from now on.
     fn keep_answer(&self, sequence: Sequence, answered: &Answered) -> Record {
-        let record = answer::record(self.runtime.clock.wall(), answered);
-        if let Record::Answer(data) = &record {
-            self.memory.borrow_mut().keep(sequence.0, &answered.key, data.clone());
-        }
-        record
+        let data = answer::write(self.runtime.clock.wall(), answered);
+        self.memory.borrow_mut().keep(sequence.0, &answered.key, data.clone());
+        Record::Answer(data)
     }
 
     fn note_payload(&self, sequence: u64, payload: &[(u64, Vec<Bytes>)]) {
