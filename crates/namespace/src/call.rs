@@ -76,7 +76,7 @@ impl<N: Object + Clone> Call<N> {
     }
 
     /// A step comes that is not the last.
-    pub(crate) fn has_more(&mut self) {
+    pub(crate) fn takes_another_step(&mut self) {
         self.has_more = true;
     }
 
@@ -89,7 +89,13 @@ impl<N: Object + Clone> Call<N> {
     /// What was done is taken back: there is nothing to be remembered, and other attributes to be
     /// told.
     pub(crate) fn take_back(&mut self) {
-        (self.key, self.is_apart) = (None, false);
+        self.key = None;
+        self.begin_again();
+    }
+
+    /// Nothing of what was done or found so far counts.
+    pub(crate) fn begin_again(&mut self) {
+        (self.has_more, self.is_apart, self.made) = (false, false, None);
         for subject in self.subjects.iter_mut().flatten() {
             (subject.before, subject.after) = (None, None);
         }

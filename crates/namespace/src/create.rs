@@ -46,7 +46,10 @@ impl<S: Store> Namespace<S> {
             if let Some(existing) = self.find_under_lock(call, &parent, name).await? {
                 drop(held);
                 match self.create_existing(call, who, existing, how).await {
-                    Err(FsError::Stale) => continue, // removed meanwhile: look again
+                    Err(FsError::Stale) => {
+                        call.begin_again(); // removed meanwhile: look again
+                        continue;
+                    }
                     other => return other,
                 }
             }
@@ -54,22 +57,22 @@ impl<S: Store> Namespace<S> {
             if let CreateHow::Exclusive(verifier) = how {
                 new.verifier = Some(verifier);
             }
-            let size = attributes.size.filter(|&size| size > 0);
-            if size.is_some() {
-                call.has_more();
+            if attributes.size.is_none_or(|size| size == 0) {
+                self.add(call, who, &parent, name, (new, &attributes)).await?;
+                return Ok(call.found().expect("a file was made"));
             }
-            let node = self.add(call, who, &parent, name, (new, &attributes)).await?;
+            // Its times come with its size, which would change them.
+            call.takes_another_step();
+            let node = self.add(call, who, &parent, name, (new, &Default::default())).await?;
             drop(held);
-            if size.is_some() {
-                let later = SetAttributes { mode: None, uid: None, gid: None, ..attributes };
-                self.lengthen(call, who, (&parent, name), &node, later).await?;
-            }
+            let later = SetAttributes { mode: None, uid: None, gid: None, ..attributes };
+            self.lengthen(call, who, (&parent, name), &node, later).await?;
             return Ok(call.found().expect("a file was made"));
         }
     }
 
-    /// Gives a new file the size that it could not be born with, and the times again that go along;
-    /// or takes it back, if there is no space for that.
+    /// Gives a new file the size that it could not be born with, and its times; or takes it back if
+    /// there is no space for that.
     async fn lengthen(
         &self,
         call: &mut Call<S::Node>,
