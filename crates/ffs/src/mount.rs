@@ -25,7 +25,7 @@ use std::rc::Rc;
 use block::{BlockDevice, Durability};
 use futures::FutureExt;
 use journal::format::State;
-use journal::{Journal, Live, Walker};
+use journal::{Journal, Live};
 use runtime::{Runtime, Timestamp};
 use vfs::{FileKind, FsError, Ino, ObjectId};
 
@@ -43,7 +43,7 @@ use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
 use crate::policy::log::{Log, LogOptions};
 use crate::policy::sync::Sync;
-use crate::replay::{ReplayError, Replayed, Survived, replay, survived};
+use crate::replay::{Answers, ReplayError, Replayed, Survived, replay};
 use crate::update::Chain;
 
 /// How to open a volume.
@@ -315,7 +315,7 @@ pub async fn open_with_log(
     if let Some(log) = logged {
         log.bear();
         if is_planted(Bug::LateInheritance) {
-            log.adopt(&[], &back.inheritance()).await.map_err(|_| FsError::Io)?;
+            log.adopt(&[], &back.survived).await.map_err(|_| FsError::Io)?;
         }
     }
     let engine = Ffs::new(Parts {
@@ -350,14 +350,6 @@ struct Back {
     replayed: Option<Replayed>,
     chains: Vec<Chain>,
     survived: Survived,
-}
-
-impl Back {
-    /// What the next epoch has to remember.
-    fn inheritance(&self) -> Survived {
-        let is_left = is_planted(Bug::UninheritedAnswers);
-        if is_left { Survived::default() } else { self.survived.clone() }
-    }
 }
 
 impl Found {
@@ -488,9 +480,10 @@ pub async fn replay_log(
 /// The log of a volume that was stopped cleanly: its changes are home, and it may keep answers.
 async fn look_at_rest(log: &dyn BlockDevice) -> Result<Back, OpenError> {
     refuse_left(log).await?;
-    let rest = journal::at_rest(log).await.map_err(ReplayError::from)?;
-    let Some(live) = rest else { return Ok(Back::default()) };
-    let survived = survived(log, &live).await.map_err(ReplayError::from)?;
+    let mut answers = Answers::default();
+    let rest = journal::at_rest(log, |entry| answers.see(entry)).await;
+    let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
+    let survived = answers.survived(live.head);
     Ok(Back { live: Some(live), survived, ..Back::default() })
 }
 
@@ -511,9 +504,10 @@ async fn begin_log(
     let journal = Journal::begin(log, nonce, back.live.as_ref()).await;
     let journal = journal.map_err(ReplayError::from)?;
     let log = Log::new(home.clone(), journal, rows.to_vec(), runtime.clone(), options);
-    let is_late = is_planted(Bug::LateInheritance);
-    let now = if is_late { Survived::default() } else { back.inheritance() };
-    log.adopt(&back.chains, &now).await.map_err(|_| FsError::Io)?;
+    let is_left = is_planted(Bug::LateInheritance) || is_planted(Bug::UninheritedAnswers);
+    let nothing = Survived::default();
+    let inherited = if is_left { &nothing } else { &back.survived };
+    log.adopt(&back.chains, inherited).await.map_err(|_| FsError::Io)?;
     Ok(log)
 }
 
@@ -522,15 +516,18 @@ async fn begin_log(
 async fn refuse_left(log: &dyn BlockDevice) -> Result<(), OpenError> {
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
     let Some(slot) = newest.filter(|slot| slot.state() == State::Open) else { return Ok(()) };
-    let live = journal::find(log, slot.epoch.get()).await.map_err(ReplayError::from)?;
-    let Some(live) = live else { return Ok(()) };
-    let mut walker = Walker::new(log, live.slot, live.head);
-    while let Some(entry) = walker.next().await.map_err(ReplayError::from)? {
+    let mut last_change = None;
+    let found = journal::find_with(log, slot.epoch.get(), |entry| {
         if entry.header.sequence.get() != 0 {
-            return Err(OpenError::LogLeft);
+            last_change = Some(entry.recno());
         }
+    });
+    match found.await.map_err(ReplayError::from)? {
+        Some(live) if last_change.is_some_and(|recno| recno >= live.head) => {
+            Err(OpenError::LogLeft)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The counts of every group, from the summary area.

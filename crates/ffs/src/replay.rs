@@ -155,39 +155,31 @@ pub struct Survived {
     pub repetitions: Repetitions,
 }
 
-/// What a log remembers beside changes, from its head on.
-///
-/// # Errors
-/// As the device.
-pub async fn survived(log: &dyn BlockDevice, live: &Live) -> Result<Survived, JournalError> {
-    let mut answers = Answers::default();
-    let mut walker = Walker::new(log, live.slot, live.head);
-    while let Some(entry) = walker.next().await? {
-        // What else it says is history, and what it says badly is nobody's concern.
-        let records = read_records(entry.header.records.get(), &entry.body).unwrap_or_default();
-        for record in records {
-            match record {
-                Record::Answer(data) => {
-                    let remembered = answer::read(&data);
-                    remembered.into_iter().for_each(|one| answers.add(entry.recno(), one));
-                }
-                Record::Repetitions(repetitions) => answers.repetitions = repetitions,
-                _ => {}
-            }
-        }
-    }
-    Ok(answers.survived(live.head))
-}
-
 /// Answers as they are found: the last one of a call is that which holds, and those that were
 /// written again are in their old order.
 #[derive(Default)]
-struct Answers {
+pub struct Answers {
     found: HashMap<Rc<CallKey>, (u64, Remembered)>,
     repetitions: Repetitions,
 }
 
 impl Answers {
+    /// Takes what an entry says of them. What else it says is nobody's concern here, nor what it
+    /// says badly.
+    pub fn see(&mut self, entry: &Entry) {
+        let records = read_records(entry.header.records.get(), &entry.body);
+        for record in records.unwrap_or_default() {
+            match record {
+                Record::Answer(data) => {
+                    let remembered = answer::read(&data);
+                    remembered.into_iter().for_each(|one| self.add(entry.recno(), one));
+                }
+                Record::Repetitions(repetitions) => self.repetitions = repetitions,
+                _ => {}
+            }
+        }
+    }
+
     fn add(&mut self, recno: u64, remembered: Remembered) {
         let key = remembered.answered.key.clone();
         if !(is_planted(Bug::FirstAnswers) && self.found.contains_key(&key)) {
@@ -195,7 +187,8 @@ impl Answers {
         }
     }
 
-    fn survived(self, head: u64) -> Survived {
+    /// What entries from the head on have said.
+    pub fn survived(self, head: u64) -> Survived {
         let live = self.found.into_values().filter(|(recno, _)| *recno >= head);
         let mut all: Vec<Remembered> = live.map(|(_, remembered)| remembered).collect();
         all.sort_by(|one, other| (one.at, &one.answered.key).cmp(&(other.at, &other.answered.key)));

@@ -171,11 +171,14 @@ pub async fn find_with(
 }
 
 /// What the log keeps of the last epoch that was closed, beside changes, which are all home; none
-/// if no epoch was closed, or the last was given up.
+/// if no epoch was closed, or the last was given up. `visit` sees every entry of it, in order.
 ///
 /// # Errors
 /// [`JournalError`].
-pub async fn at_rest(device: &dyn BlockDevice) -> Result<Option<Live>, JournalError> {
+pub async fn at_rest(
+    device: &dyn BlockDevice,
+    mut visit: impl FnMut(&Entry),
+) -> Result<Option<Live>, JournalError> {
     crate::writer::capacity_of(device.geometry().size)?;
     let found = slots(device).await?;
     let closed = found.into_iter().flatten().filter(|slot| slot.state() != State::Open);
@@ -187,7 +190,9 @@ pub async fn at_rest(device: &dyn BlockDevice) -> Result<Option<Live>, JournalEr
     }
     let head = slot.curhead.get();
     let mut walker = Walker::new(device, slot, head);
-    while walker.next().await?.is_some() {}
+    while let Some(entry) = walker.next().await? {
+        visit(&entry);
+    }
     Ok(Some(Live { slot, head, tail: walker.at, search_reads: 0 }))
 }
 

@@ -224,7 +224,7 @@ fn what_is_closed_keeps_what_is_at_rest_and_what_is_given_up_nothing() {
         assert_ne!(slot.state(), State::Open);
         let live = world.run(find(&*world.disk, slot.epoch.get())).expect("fine").expect("one");
         assert_eq!(live.bytes(), 0, "no change is needed");
-        let rest = world.run(at_rest(&*world.disk)).expect("fine");
+        let rest = world.run(at_rest(&*world.disk, |_| ())).expect("fine");
         assert_eq!(rest.is_some(), kept.is_some());
         let Some((rest, kept)) = rest.zip(kept) else { continue };
         assert_eq!(world.walk(&rest), kept);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use block::file::{Access, DiskFile, FileDevice};
-use ffs::replay::{Survived, survived};
+use ffs::replay::{Answers, Survived};
 use journal::format::State;
-use journal::{JournalError, Walker};
+use journal::{Entry, JournalError, Walker};
 use serde::Serialize;
 use server::reactor;
 
@@ -56,12 +56,14 @@ async fn count(path: &Path, device: &FileDevice) -> Result<LogInfo, JournalError
         repeated_over_a_start: 0,
     };
     let Some(slot) = journal::peek(device).await? else { return Ok(info) };
+    let mut answers = Answers::default();
+    let see = |entry: &Entry| answers.see(entry);
     let live = match slot.state() {
-        State::Open => journal::find(device, slot.epoch.get()).await?,
-        State::AtRest | State::GivenUp => journal::at_rest(device).await?,
+        State::Open => journal::find_with(device, slot.epoch.get(), see).await?,
+        State::AtRest | State::GivenUp => journal::at_rest(device, see).await?,
     };
     let Some(live) = live else { return Ok(info) };
-    let Survived { remembered, repetitions } = survived(device, &live).await?;
+    let Survived { remembered, repetitions } = answers.survived(live.head);
     info.answers = remembered.len() as u64;
     info.repeated_calls = repetitions.answered;
     info.repeated_over_a_start = repetitions.over_a_start;

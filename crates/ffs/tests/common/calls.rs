@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use ffs::mkfs::mkfs;
-use ffs::replay::survived;
 use futures::future::join_all;
 use journal::format::{SMALLEST, State};
 use runtime::Timestamp;
@@ -377,12 +376,14 @@ pub(crate) fn repetitions() -> Result<(), String> {
         let log = disks.log.clone().expect("it has one");
         let counted = executor.block_on(async {
             let slot = journal::peek(&*log).await.expect("whole").expect("a log");
+            let mut answers = ffs::replay::Answers::default();
+            let see = |entry: &journal::Entry| answers.see(entry);
             let live = match slot.state() {
-                State::Open => journal::find(&*log, slot.epoch.get()).await,
-                _ => journal::at_rest(&*log).await,
+                State::Open => journal::find_with(&*log, slot.epoch.get(), see).await,
+                _ => journal::at_rest(&*log, see).await,
             };
             let live = live.expect("whole").expect("of this volume");
-            survived(&*log, &live).await.expect("readable").repetitions
+            answers.survived(live.head).repetitions
         });
         let expected =
             Repetitions { answered: 2 * u64::from(round), over_a_start: u64::from(round) };
