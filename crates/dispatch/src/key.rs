@@ -61,13 +61,19 @@ impl Key {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        let mut name = Vec::with_capacity(NAME);
-        name.extend_from_slice(&address.octets());
-        name.extend_from_slice(&self.caller.to_be_bytes());
-        name.extend_from_slice(&self.xid.to_be_bytes());
-        name.extend_from_slice(&self.procedure.to_be_bytes());
-        name.extend_from_slice(&self.length.to_be_bytes());
-        name.extend_from_slice(&self.checksum.to_be_bytes());
+        let fields: [&[u8]; 6] = [
+            &address.octets(),
+            &self.caller.to_be_bytes(),
+            &self.xid.to_be_bytes(),
+            &self.procedure.to_be_bytes(),
+            &self.length.to_be_bytes(),
+            &self.checksum.to_be_bytes(),
+        ];
+        let (mut name, mut end) = ([0; NAME], 0);
+        for field in fields {
+            name[end..end + field.len()].copy_from_slice(field);
+            end += field.len();
+        }
         CallKey::new(&name).expect("a name is shorter than the longest")
     }
 

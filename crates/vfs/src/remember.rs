@@ -6,6 +6,7 @@
 //! crash either both are there or neither is. It keeps them there for as long as somebody holds the
 //! key: to forget an answer is to drop its key.
 
+use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -15,18 +16,30 @@ use crate::{Credentials, ObjectId, PostOp, Timestamp, Wcc};
 pub const MAX_KEY: usize = 64;
 
 /// Names a call among all that are remembered. What its bytes mean, whoever made it knows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallKey(Box<[u8]>);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey {
+    /// Zeros behind the end.
+    bytes: [u8; MAX_KEY],
+    length: u8,
+}
 
 impl CallKey {
     /// A key of these bytes; none if they are too many.
     pub fn new(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() <= MAX_KEY).then(|| Self(bytes.into()))
+        let mut key = Self { bytes: [0; MAX_KEY], length: bytes.len().try_into().ok()? };
+        key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(key)
     }
 
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes[..self.length.into()]
+    }
+}
+
+impl fmt::Debug for CallKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("CallKey").field(&self.as_bytes()).finish()
     }
 }
 

@@ -31,6 +31,9 @@ const JUDGES: &[Need] = &[
     ("/usr/bin/xz", "xz-utils"),
 ];
 
+/// What counts instructions.
+const COUNTERS: &[Need] = &[("/usr/bin/valgrind", "valgrind")];
+
 /// The Python library that reads a UFS2 disk.
 const DISSECT: &str = "dissect.ffs==3.12";
 
@@ -41,7 +44,7 @@ pub fn guest() -> Result<()> {
 
 /// Installs all that the tests need.
 pub fn all(repository: &Repository) -> Result<()> {
-    install(&[GUEST, JUDGES].concat())?;
+    install(&[GUEST, JUDGES, COUNTERS].concat())?;
     python(repository).map(drop)
 }
 

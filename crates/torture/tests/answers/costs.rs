@@ -1,9 +1,12 @@
-//! Bytes of log and time of a CREATE, with and without an answer that survives.
+//! Bytes of log, instructions and time of a CREATE, with and without an answer that survives.
 //!
 //! Time is printed, never judged: `cargo test --release -p duramen-torture --test answers --
 //! --nocapture`. The two kinds alternate in one run, so that the ratio means something on a machine
-//! that is shared.
+//! that is shared. Instructions are the same on every machine; `valgrind` counts them, of this very
+//! program, which then does nothing but create.
 
+use std::env;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dispatch::Window;
@@ -23,7 +26,7 @@ struct Cost {
 }
 
 /// Creates files, one after the other, in a directory that is new.
-fn creates(survives: bool) -> Cost {
+fn creates(survives: bool, count: u32) -> Cost {
     let executor = Executor::new(3);
     executor.block_on(async {
         let window = Window { survives, ..Window::default() };
@@ -33,7 +36,7 @@ fn creates(survives: bool) -> Cost {
         let before = written();
         #[expect(clippy::disallowed_methods, reason = "what is measured is the machine's time")]
         let start = Instant::now();
-        for number in 0..CREATES {
+        for number in 0..count {
             let create = calls::create(&house.root, &format!("file-{number}"));
             house.call(client(1), number, &create).await.unwrap();
         }
@@ -49,7 +52,7 @@ fn an_answer_that_survives_costs_a_part_of_its_call() {
     let mut ratios = Vec::new();
     let mut bytes = [0; 2];
     for _ in 0..ROUNDS {
-        let (without, with) = (creates(false), creates(true));
+        let (without, with) = (creates(false, CREATES), creates(true, CREATES));
         assert_eq!(without.batches, with.batches, "nothing is written for answers alone");
         ratios.push(with.time.as_secs_f64() / without.time.as_secs_f64());
         bytes = [without.log_bytes, with.log_bytes].map(|bytes| bytes / u64::from(CREATES));
@@ -65,4 +68,48 @@ fn an_answer_that_survives_costs_a_part_of_its_call() {
     );
     // Batches of one entry each are padded to 4 KiB: there an answer is often free.
     assert!(with <= without + 1024, "{without} and {with} bytes");
+}
+
+/// Says to the program that is counted what to create: how many, and whether answers survive.
+const COUNTED: &str = "DURAMEN_COUNTED_CREATES";
+/// Few, and three times as many: what is done once does not count.
+const FEW: u32 = if cfg!(debug_assertions) { 100 } else { 1000 };
+
+/// Instructions of so many CREATEs, and of a new volume; none if nobody is there to count.
+fn instructions(survives: bool, count: u32) -> Option<u64> {
+    let program = env::current_exe().expect("this program");
+    let counter = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["--exact", "costs::an_answer_that_survives_takes_few_instructions"])
+        .env(COUNTED, format!("{count} {survives}"))
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&counter.stderr);
+    assert!(counter.status.success(), "{said}");
+    let total = said.lines().find_map(|line| line.split_once("Collected :")).expect("a total").1;
+    Some(total.trim().parse().expect("a number"))
+}
+
+#[test]
+fn an_answer_that_survives_takes_few_instructions() {
+    if let Ok(counted) = env::var(COUNTED) {
+        let (count, survives) = counted.split_once(' ').expect("two words");
+        creates(survives == "true", count.parse().expect("a number"));
+        return;
+    }
+    let each = |survives| {
+        let (few, many) = (instructions(survives, FEW)?, instructions(survives, 3 * FEW)?);
+        Some((many - few) as f64 / f64::from(2 * FEW))
+    };
+    let Some((without, with)) = each(false).zip(each(true)) else {
+        eprintln!("SKIPPED: valgrind is not there to count instructions");
+        return;
+    };
+    println!(
+        "a CREATE takes {without:.0} instructions, and {with:.0} with its answer: {:.3} times",
+        with / without,
+    );
+    assert!(with > without, "something is done for an answer");
+    assert!(with <= 1.1 * without, "{without} and {with}: more than a tenth");
 }

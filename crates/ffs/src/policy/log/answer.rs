@@ -6,7 +6,6 @@
 
 use std::rc::Rc;
 
-use bytes::Bytes;
 use vfs::{
     Answered, Attributes, CallKey, Device, Done, FileKind, Ino, ObjectId, Remembered, Timestamp,
     Wcc, WccBefore,
@@ -148,7 +147,7 @@ impl After {
 }
 
 /// The bytes of an answer.
-pub(super) fn write(at: Timestamp, answered: &Answered) -> Bytes {
+pub(super) fn write(at: Timestamp, answered: &Answered) -> Rc<[u8]> {
     let Answered { key, done } = answered;
     let mut head = Head {
         at: at.seconds.into(),
@@ -158,14 +157,17 @@ pub(super) fn write(at: Timestamp, answered: &Answered) -> Bytes {
         key: (key.as_bytes().len() as u16).into(),
         parts: 0.into(),
     };
-    let mut data = Vec::with_capacity(LARGEST);
-    data.extend_from_slice(head.as_bytes());
-    data.extend_from_slice(key.as_bytes());
+    let (mut data, mut end) = ([0; LARGEST], size_of::<Head>());
+    let mut append = |bytes: &[u8]| {
+        data[end..end + bytes.len()].copy_from_slice(bytes);
+        end += bytes.len();
+    };
+    append(key.as_bytes());
     let (mut parts, mut bit) = (0, 1);
     let mut put = |part: Option<&[u8]>| {
         if let Some(bytes) = part {
             parts |= bit;
-            data.extend_from_slice(bytes);
+            append(bytes);
         }
         bit <<= 1;
     };
@@ -177,8 +179,7 @@ pub(super) fn write(at: Timestamp, answered: &Answered) -> Bytes {
     }
     head.parts.set(parts);
     data[..size_of::<Head>()].copy_from_slice(head.as_bytes());
-    data.shrink_to_fit();
-    data.into()
+    data[..end].into()
 }
 
 /// The answer in the data of a record, if it is one.
@@ -268,7 +269,7 @@ mod tests {
         ]
     }
 
-    fn written(done: Done) -> (Answered, Bytes) {
+    fn written(done: Done) -> (Answered, Rc<[u8]>) {
         let key = Rc::new(CallKey::new(&[5; vfs::MAX_KEY]).expect("not too long"));
         let answered = Answered { key, done };
         let at = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };

@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-use bytes::Bytes;
 use journal::format::{SEGMENT, UNIT};
 use vfs::{CallKey, Remembered, Repetitions};
 
@@ -32,7 +31,7 @@ const AGAIN: usize = SEGMENT as usize / 2 - 4096;
 #[derive(Clone)]
 struct Kept {
     key: Weak<CallKey>,
-    data: Bytes,
+    data: Rc<[u8]>,
     /// The Update that it came with, until it has a place; then the place of its entry.
     at: u64,
 }
@@ -120,7 +119,7 @@ impl Memory {
     }
 
     /// An answer that goes out with the entry of an Update.
-    pub(super) fn keep(&mut self, sequence: u64, key: &Rc<CallKey>, data: Bytes) {
+    pub(super) fn keep(&mut self, sequence: u64, key: &Rc<CallKey>, data: Rc<[u8]>) {
         self.counters.kept += 1;
         let kept = Kept { key: Rc::downgrade(key), data, at: sequence };
         self.bytes += kept.size();

@@ -3,6 +3,8 @@
 //! The body of an entry is a table of contents, 32 bytes a record, and then the data of those
 //! records that have some, in the same order. All addresses are bytes of the volume.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -99,7 +101,7 @@ pub enum Record {
     /// The chain of this inode has come to its end.
     ChainEnds(u64),
     /// What a call was answered: see [`super::answer`].
-    Answer(Bytes),
+    Answer(Rc<[u8]>),
     /// How many calls were repetitions, since the volume has had a log.
     Repetitions(Repetitions),
 }
@@ -205,7 +207,7 @@ impl Record {
                 Self::ChainBegins(Chain { ino: place, generation, size })
             }
             CHAIN_ENDS => Self::ChainEnds(place),
-            ANSWER => Self::Answer(data),
+            ANSWER => Self::Answer(data[..].into()),
             REPETITIONS => Self::Repetitions(Repetitions { answered: count, over_a_start: first }),
             _ => return None,
         })
@@ -260,7 +262,7 @@ mod tests {
             Record::Bits { group: 3, map: Map::Fragments, first: 7, count: 8, value: true },
             Record::Bits { group: 4, map: Map::Inodes, first: 1, count: 1, value: false },
             Record::Group { group: 2, offset: 24, data: data.clone() },
-            Record::Answer(data.clone()),
+            Record::Answer(data[..].into()),
             Record::Repetitions(Repetitions { answered: 7, over_a_start: 3 }),
             Record::Inodes { offset: 1 << 40, generations: data },
             Record::Revoked { offset: 1 << 20, length: 1 << 19 },
