@@ -41,7 +41,7 @@ use crate::layout::{
 use crate::mark::{self, Mark};
 use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
-use crate::policy::log::{Log, LogOptions};
+use crate::policy::log::{Log, LogOptions, SharedLog};
 use crate::policy::sync::Sync;
 use crate::replay::{Answers, ReplayError, Replayed, Survived, replay};
 use crate::update::Chain;
@@ -313,7 +313,7 @@ pub async fn open_with_log(
         open.write(&*device, &geometry).await?;
     }
     if let Some(log) = logged {
-        log.bear();
+        log.shared().bear();
         if is_planted(Bug::LateInheritance) {
             log.adopt(&[], &back.survived).await.map_err(|_| FsError::Io)?;
         }
@@ -503,7 +503,8 @@ async fn begin_log(
     }
     let journal = Journal::begin(log, nonce, back.live.as_ref()).await;
     let journal = journal.map_err(ReplayError::from)?;
-    let log = Log::new(home.clone(), journal, rows.to_vec(), runtime.clone(), options);
+    let shared = SharedLog::new(journal, 1, runtime.clone());
+    let log = Log::new(home.clone(), shared, rows.to_vec(), options);
     let is_left = is_planted(Bug::LateInheritance) || is_planted(Bug::UninheritedAnswers);
     let nothing = Survived::default();
     let inherited = if is_left { &nothing } else { &back.survived };

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use crc_fast::{CrcAlgorithm, checksum};
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What a recno counts, in bytes: the padding of entries.
@@ -144,7 +144,9 @@ pub struct Header {
     /// The checksum of the entry before; of the first of an epoch, its lower half.
     pub previous: U32,
     /// How many records the entry has.
-    pub records: U32,
+    pub records: U16,
+    /// The number of the volume that it is of.
+    pub volume: U16,
     /// That of the slot.
     pub epoch: U64,
     /// Its place.
@@ -174,7 +176,9 @@ pub struct Fields {
     /// The checksum of the entry before.
     pub previous: u32,
     /// How many records.
-    pub records: u32,
+    pub records: u16,
+    /// The volume.
+    pub volume: u16,
     /// That of the slot.
     pub epoch: u64,
     /// Its place.
@@ -199,6 +203,7 @@ pub fn write_entry(image: &mut [u8], fields: Fields, body: &[u8]) -> u32 {
     header.magic.set(ENTRY_MAGIC);
     header.previous.set(fields.previous);
     header.records.set(fields.records);
+    header.volume.set(fields.volume);
     header.epoch.set(fields.epoch);
     header.recno.set(fields.recno);
     header.curhead.set(fields.curhead);

@@ -19,8 +19,10 @@ use crate::reader::{JournalError, Live, slots};
 /// An entry that has no place yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
+    /// The number of the volume that it is of.
+    pub volume: u16,
     /// How many records its body has.
-    pub records: u32,
+    pub records: u16,
     /// Table of contents and data.
     pub body: Vec<u8>,
     /// The Update that it makes durable; 0 for none.
@@ -319,6 +321,7 @@ impl Journal {
             let fields = Fields {
                 previous: self.previous.get(),
                 records: place.draft.records,
+                volume: place.draft.volume,
                 epoch: self.epoch,
                 recno: place.recno,
                 curhead: head,

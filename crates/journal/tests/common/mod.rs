@@ -26,7 +26,12 @@ pub(crate) struct Placed {
 pub(crate) fn draft(sequence: u64, length: usize) -> Draft {
     let seed = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let byte = |index: usize| seed[index % 8] ^ (index as u8).wrapping_mul(29) ^ (index >> 8) as u8;
-    Draft { records: sequence as u32 % 7, body: (0..length).map(byte).collect(), sequence }
+    Draft {
+        records: sequence as u16 % 7,
+        body: (0..length).map(byte).collect(),
+        sequence,
+        volume: 0,
+    }
 }
 
 /// A simulated disk and its executor.
@@ -140,7 +145,7 @@ async fn read(
 fn placed(entry: &Entry) -> Option<Placed> {
     let header = &entry.header;
     let (records, sequence) = (header.records.get(), header.sequence.get());
-    let draft = Draft { records, body: entry.body.to_vec(), sequence };
+    let draft = Draft { records, body: entry.body.to_vec(), sequence, volume: 0 };
     assert_eq!(header.length.get() as usize, HEADER_SIZE + draft.body.len());
     (draft != Draft::default()).then_some(Placed { recno: entry.recno(), draft })
 }

@@ -29,13 +29,13 @@ impl Log {
         }
         if self.has_work() && !self.syncing.replace(true) {
             let this = self.this();
-            self.runtime.tasks.spawn(async move { this.sync_on().await }.boxed_local());
+            self.shared.runtime.tasks.spawn(async move { this.sync_on().await }.boxed_local());
         }
     }
 
     /// Whether somebody waits for the sync.
     fn is_asked(&self) -> bool {
-        self.wanting.get() || self.wanted.get() > self.ended.get()
+        self.wanted.get() > self.ended.get() || self.shared.wants_help_of(self)
     }
 
     fn has_work(&self) -> bool {
@@ -43,19 +43,26 @@ impl Log {
     }
 
     fn is_urgent(&self) -> bool {
-        let most = self.options.sync_bytes.min(self.journal.capacity() / 4);
-        self.is_asked() || self.bytes_since(self.head_of_changes()) > most
+        let most = self.options.sync_bytes.min(self.shared.journal.capacity() / 4);
+        self.is_asked() || self.shared.bytes_since(self.head_of_changes()) > most
     }
 
     async fn sync_on(&self) {
         while self.has_work() && !self.horizon.has_failed() {
             if !self.is_urgent() {
-                let rest = self.runtime.clock.sleep(self.options.sync_interval);
+                let rest = self.shared.runtime.clock.sleep(self.options.sync_interval);
                 select(rest, self.urge.wait()).await;
             }
-            if !self.horizon.has_failed() && self.round().await.is_err() {
-                self.stop(); // invariant 9
+            if self.horizon.has_failed() {
+                break;
             }
+            if self.round().await.is_err() {
+                self.stop(); // invariant 9
+            } else if self.shared.give_room().await.is_err() {
+                self.shared.stop();
+            }
+            self.landed.notify();
+            self.shared.freed.notify();
         }
         self.syncing.set(false);
     }
@@ -97,8 +104,6 @@ impl Log {
         self.home.flush().await?;
         self.drop_holds(&written, covered);
         self.ended.set(number);
-        self.give_room().await?;
-        self.landed.notify();
         Ok(())
     }
 

@@ -9,8 +9,9 @@
 //! Invariants:
 //! 1. `placed` is in the order of recnos. An answer that is being written again stands in it with
 //!    its old place until the batch has one for it.
-//! 2. All of them together have no more than a sixteenth of the circle; the oldest go first. So one
-//!    half of what they may hold is always something else, and writing them again comes to an end.
+//! 2. All of them together, of all volumes, have no more than a sixteenth of the circle; the oldest
+//!    go first. So one half of what they may hold is always something else, and writing them again
+//!    comes to an end.
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -80,15 +81,15 @@ pub struct Counters {
 }
 
 impl Memory {
-    /// For a log of `capacity` bytes.
-    pub(super) fn new(capacity: u64) -> Self {
+    /// Of one of so many volumes, for a log of `capacity` bytes.
+    pub(super) fn new(capacity: u64, shares: u16) -> Self {
         Self {
             staged: VecDeque::new(),
             placed: VecDeque::new(),
             moving: 0,
             inherited: 0,
             bytes: 0,
-            limit: (capacity / 16) as usize,
+            limit: (capacity / 16 / u64::from(shares)) as usize,
             reach: capacity / 8 / UNIT,
             repetitions: Repetitions::default(),
             told: None,

@@ -15,7 +15,8 @@
 //! its entry until a flush of the volume covers it; the oldest entry that is held is the head.
 //!
 //! * `record` and `redo`: what an entry says, and how it comes from an Update.
-//! * `writer`: batches, payload before entries, receipts.
+//! * `shared` and `writer`: what volumes that write to one log have in common; batches, payload
+//!   before entries, receipts.
 //! * `checkpoint`: the sync, the holds, the summary rows.
 //! * `answer` and `memory`: what callers were told, kept for those who ask again.
 //! * `room`: bytes of log, set aside before an Update is applied.
@@ -48,6 +49,7 @@ mod memory;
 pub mod record;
 mod redo;
 mod room;
+mod shared;
 mod writer;
 
 use std::cell::{Cell, RefCell};
@@ -58,9 +60,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use journal::{Draft, Journal};
-use runtime::Runtime;
-use runtime::sync::{Semaphore, Signal};
+use runtime::sync::Signal;
 use vfs::{Answered, Ledger, Lost, Sequence};
 
 use super::horizon::Horizon;
@@ -74,8 +74,10 @@ use crate::update::{Chain, ChainLink, Item, Update};
 use memory::Memory;
 use record::Record;
 use redo::{LARGEST_PAYLOAD, Redo, rides};
+use shared::Waiting;
 
 pub use memory::Counters as AnswerCounters;
+pub use shared::SharedLog;
 
 /// How the log is kept small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,15 +105,6 @@ struct Flight {
     payload: bool,
 }
 
-/// An entry that is not submitted yet.
-struct Waiting {
-    draft: Draft,
-    /// What was set aside for it.
-    room: u64,
-    /// Whether a flush of the volume has to come before it.
-    after_flush: bool,
-}
-
 /// A chain that has not ended.
 struct ActiveChain {
     chain: Chain,
@@ -125,13 +118,13 @@ struct ActiveChain {
 /// See the module's prose.
 pub struct Log {
     home: Rc<Home>,
-    journal: Journal,
-    runtime: Runtime,
+    shared: Rc<SharedLog>,
+    /// Its number among the volumes of the log.
+    number: u16,
     options: LogOptions,
     next: Cell<u64>,
     horizon: Horizon,
     flights: RefCell<BTreeMap<u64, Flight>>,
-    waiting: RefCell<VecDeque<Waiting>>,
     /// Payload of Updates before this one is on stable storage.
     flushed: Cell<u64>,
     /// Runs of payload in entries that may be replayed: first fragment, to how many and whose.
@@ -146,19 +139,14 @@ pub struct Log {
     landing: RefCell<BTreeSet<u64>>,
     /// The summary rows as they are on the volume.
     rows: RefCell<Vec<Summary>>,
-    reserved: Cell<u64>,
     /// An entry is to tell of all chains again.
     repeat: Cell<bool>,
-    /// One at a time waits for room, in the order of asking.
-    queue: Rc<Semaphore>,
-    wanting: Cell<bool>,
-    writing: Cell<bool>,
     syncing: Cell<bool>,
     /// Rounds of the sync that were begun and ended, and the one before which it does not rest.
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
-    /// A round of the sync has ended, room may have become free, or the volume has stopped.
+    /// A round of the sync has ended, a block has landed, or the volume has stopped.
     landed: Signal,
     /// The sync is to begin.
     urge: Signal,
@@ -186,26 +174,23 @@ impl Log {
     /// What volumes under this policy are marked with.
     pub const NAME: &str = "log";
 
-    /// A policy that logs to `journal`, whose epoch has begun. `rows` are the summary rows of the
-    /// volume.
+    /// A volume that writes to this log. `rows` are its summary rows.
     pub fn new(
         home: Rc<Home>,
-        journal: Journal,
+        shared: Rc<SharedLog>,
         rows: Vec<Summary>,
-        runtime: Runtime,
         options: LogOptions,
     ) -> Rc<Self> {
-        let memory = RefCell::new(Memory::new(journal.capacity()));
-        Rc::new_cyclic(|this| Self {
+        let memory = RefCell::new(Memory::new(shared.journal.capacity(), shared.shares));
+        Rc::new_cyclic(|this: &Weak<Self>| Self {
             home,
-            journal,
+            number: shared.join(this.clone()),
+            shared,
             memory,
-            runtime,
             options,
             next: Cell::new(1),
             horizon: Horizon::default(),
             flights: RefCell::default(),
-            waiting: RefCell::default(),
             flushed: Cell::new(1),
             logged: RefCell::default(),
             logging: RefCell::default(),
@@ -213,11 +198,7 @@ impl Log {
             pending: RefCell::default(),
             landing: RefCell::default(),
             rows: RefCell::new(rows),
-            reserved: Cell::new(0),
             repeat: Cell::new(false),
-            queue: Semaphore::new(1),
-            wanting: Cell::new(false),
-            writing: Cell::new(false),
             syncing: Cell::new(false),
             begun: Cell::new(0),
             ended: Cell::new(0),
@@ -234,10 +215,11 @@ impl Log {
     /// # Errors
     /// [`Lost`] when the log cannot be written.
     pub async fn adopt(&self, chains: &[Chain], survived: &Survived) -> Result<(), Lost> {
-        let (tail, room) = (self.journal.tail(), self.journal.room());
+        let journal = &self.shared.journal;
+        let (tail, room) = (journal.tail(), journal.room() / u64::from(self.shared.shares));
         self.memory.borrow_mut().take_over(survived, tail, room);
         for &chain in chains {
-            let recno = Some(self.journal.tail());
+            let recno = Some(tail);
             let active = ActiveChain { chain, begins: 0, ends: None, recno };
             self.chains.borrow_mut().insert(chain.ino, active);
         }
@@ -247,27 +229,32 @@ impl Log {
 
     /// Waits until all is told that is to be told again.
     async fn repeated(&self) -> Result<(), Lost> {
-        while self.repeat.get() || self.memory.borrow().is_inheriting() || self.writing.get() {
-            self.kick_writer();
+        while self.has_to_tell() || self.shared.writing.get() {
+            self.shared.kick_writer();
             self.horizon.moved().await;
             self.horizon.is_durable(Sequence(0))?;
         }
         Ok(())
     }
 
-    /// The volume bears the number of this epoch, durably.
-    pub fn bear(&self) {
-        self.journal.bear();
+    /// Whether an entry is to tell again what others have told.
+    fn has_to_tell(&self) -> bool {
+        self.repeat.get() || self.memory.borrow().is_inheriting()
+    }
+
+    /// The log to which it writes.
+    pub fn shared(&self) -> &SharedLog {
+        &self.shared
     }
 
     /// What it is doing.
     pub fn statistics(&self) -> LogStatistics {
         LogStatistics {
-            writes: self.journal.counters(),
-            live_bytes: self.bytes_since(self.head()),
+            writes: self.shared.journal.counters(),
+            live_bytes: self.shared.bytes_since(self.shared.head()),
             answers: self.memory.borrow().counters(),
             answers_held: self.memory.borrow().len() as u64,
-            capacity: self.journal.capacity(),
+            capacity: self.shared.journal.capacity(),
             syncs: self.ended.get(),
         }
     }
@@ -281,6 +268,7 @@ impl Log {
         self.horizon.fail();
         self.landed.notify();
         self.urge.notify();
+        self.shared.leave(self.number);
     }
 
     /// The recno of the oldest entry that is needed, if any is (invariant 4).
@@ -296,12 +284,6 @@ impl Log {
         let chains = self.chains.borrow();
         let told = chains.values().filter_map(|active| active.recno);
         held.into_iter().chain(told.filter(|_| !is_planted(Bug::PassedChains))).min()
-    }
-
-    /// Bytes from there to the tail.
-    fn bytes_since(&self, head: Option<u64>) -> u64 {
-        let tail = self.journal.tail();
-        (tail - head.unwrap_or(tail)) * journal::format::UNIT
     }
 
     /// Whether an entry that may be replayed holds payload of these fragments.
@@ -331,7 +313,7 @@ impl Log {
 
     /// The record of an answer, which is kept from now on.
     fn keep_answer(&self, sequence: Sequence, answered: &Answered) -> Record {
-        let data = answer::write(self.runtime.clock.wall(), answered);
+        let data = answer::write(self.shared.runtime.clock.wall(), answered);
         self.memory.borrow_mut().keep(sequence.0, &answered.key, data.clone());
         Record::Answer(data)
     }
@@ -359,7 +341,7 @@ impl Policy for Log {
     }
 
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
-        let room = self.journal.room_for(redo::bound(update));
+        let room = self.shared.journal.room_for(redo::bound(update));
         let this = self.this();
         async move { this.set_aside(room).await }.boxed_local()
     }
@@ -378,9 +360,10 @@ impl Policy for Log {
             answered.filter(|_| update.freed.is_empty() || !is_planted(Bug::UnkeptAnswers));
         let answer = answered.map(|answered| self.keep_answer(sequence, answered));
         let geometry = self.home.geometry();
-        let draft = Redo::draft(geometry, sequence.0, &update, rides, is_logged, answer);
+        let mut draft = Redo::draft(geometry, sequence.0, &update, rides, is_logged, answer);
+        draft.volume = self.number;
         assert!(
-            self.journal.room_for(draft.body.len()) <= update.room,
+            self.shared.journal.room_for(draft.body.len()) <= update.room,
             "room was set aside for {} bytes",
             draft.body.len()
         );
@@ -397,8 +380,9 @@ impl Policy for Log {
         self.flights.borrow_mut().insert(sequence.0, flight);
         self.note_chain(sequence.0, update.chain);
         let after_flush = has_payload && !rides;
-        self.waiting.borrow_mut().push_back(Waiting { draft, room: update.room, after_flush });
-        self.kick_writer();
+        let waiting = Waiting { draft, room: update.room, after_flush };
+        self.shared.waiting.borrow_mut().push_back(waiting);
+        self.shared.kick_writer();
     }
 
     fn keeps_order(&self) -> bool {
@@ -423,9 +407,9 @@ impl Policy for Log {
             }
             this.repeat.set(this.memory.borrow().has_news());
             this.repeated().await?;
-            let head = this.head().filter(|_| !is_planted(Bug::RestlessAnswers));
-            let head = head.unwrap_or(this.journal.tail());
-            this.journal.close(head).await.map_err(|_| Lost)
+            let journal = &this.shared.journal;
+            let head = this.shared.head().filter(|_| !is_planted(Bug::RestlessAnswers));
+            journal.close(head.unwrap_or(journal.tail())).await.map_err(|_| Lost)
         }
         .boxed_local()
     }

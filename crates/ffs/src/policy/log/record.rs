@@ -231,9 +231,9 @@ pub fn write_records(records: &[Record]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`BadRecord`].
-pub fn read_records(count: u32, body: &Bytes) -> Result<Vec<Record>, BadRecord> {
-    let count = count as usize;
-    let mut data_at = count.checked_mul(LINE).ok_or(BadRecord { index: 0 })?;
+pub fn read_records(count: u16, body: &Bytes) -> Result<Vec<Record>, BadRecord> {
+    let count = usize::from(count);
+    let mut data_at = count * LINE;
     let mut records = Vec::new();
     for index in 0..count {
         let bad = BadRecord { index };
@@ -276,7 +276,7 @@ mod tests {
     fn what_is_written_is_read() {
         let records = examples();
         let body = Bytes::from(write_records(&records));
-        assert_eq!(read_records(records.len() as u32, &body), Ok(records));
+        assert_eq!(read_records(records.len() as u16, &body), Ok(records));
     }
 
     #[test]
@@ -284,8 +284,8 @@ mod tests {
         let records = examples();
         let body = Bytes::from(write_records(&records));
         for length in 0..body.len() {
-            assert!(read_records(records.len() as u32, &body.slice(..length)).is_err());
+            assert!(read_records(records.len() as u16, &body.slice(..length)).is_err());
         }
-        assert!(read_records(u32::MAX, &body).is_err());
+        assert!(read_records(u16::MAX, &body).is_err());
     }
 }

@@ -132,7 +132,7 @@ impl<'a> Redo<'a> {
         }
         redo.records.extend(answer);
         let body = write_records(&redo.records);
-        Draft { records: redo.records.len() as u32, body, sequence }
+        Draft { records: redo.records.len() as u16, body, sequence, volume: 0 }
     }
 
     fn add(&mut self, buffer: &Rc<Buffer>, extent: &Extent) {

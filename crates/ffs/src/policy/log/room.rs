@@ -4,10 +4,11 @@
 //! none wakes the sync, which moves the head, and has the head named in a slot if no entry is about
 //! to do that. A little is kept back for the entries that the writer makes itself.
 
+use block::IoError;
 use journal::format::{SEGMENT, UNIT};
 use vfs::Lost;
 
-use super::Log;
+use super::{Log, SharedLog};
 
 /// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat`.
 const KEPT_BACK: u64 = 2 * SEGMENT;
@@ -15,61 +16,66 @@ const KEPT_BACK: u64 = 2 * SEGMENT;
 impl Log {
     /// Waits for `room` bytes.
     pub(super) async fn set_aside(&self, room: u64) -> Result<u64, Lost> {
-        let _turn = self.queue.acquire(1).await;
+        let shared = &self.shared;
+        let _turn = shared.queue.acquire(1).await;
         loop {
             if self.horizon.has_failed() {
                 return Err(Lost);
             }
-            if self.reserved.get() + room + KEPT_BACK <= self.journal.room() {
-                self.reserved.set(self.reserved.get() + room);
+            if shared.reserved.get() + room + KEPT_BACK <= shared.journal.room() {
+                shared.reserved.set(shared.reserved.get() + room);
                 return Ok(room);
             }
-            let landed = self.landed.wait();
-            self.wanting.set(true);
-            self.kick_sync();
-            landed.await;
+            let freed = shared.freed.wait();
+            shared.wanting.set(true);
+            shared.kick_syncs();
+            freed.await;
         }
     }
 
+    /// If the head is where it is for a chain or an answer of this volume, and far behind, a newer
+    /// entry has to tell of it.
+    fn repeat_what_holds(&self) {
+        let journal = &self.shared.journal;
+        let (tail, far) = (journal.tail(), journal.capacity() / UNIT / 8);
+        let Some(head) = self.head().filter(|head| tail - head > far) else { return };
+        let changes = self.head_of_changes().unwrap_or(tail);
+        let is_for_a_chain = self.chains.borrow().values().any(|one| one.recno == Some(head));
+        let is_for_an_answer = !is_for_a_chain && head < changes;
+        if is_for_an_answer && !self.shared.has_room_for_answers() {
+            self.memory.borrow_mut().give_way(changes);
+        }
+        if is_for_a_chain || is_for_an_answer {
+            self.repeat.set(true);
+            self.shared.kick_writer();
+        }
+    }
+}
+
+impl SharedLog {
     /// An entry has its place: what was set aside for it is used, or free again.
     pub(super) fn use_up(&self, room: u64) {
         self.reserved.set(self.reserved.get() - room);
     }
 
+    fn kick_syncs(&self) {
+        self.running().iter().for_each(|volume| volume.kick_sync());
+    }
+
+    /// Whether somebody waits for room, and this volume can help: by bringing home what holds the
+    /// head, or, if no volume has anything to bring home, by naming a later one.
+    pub(super) fn wants_help_of(&self, volume: &Log) -> bool {
+        let holds = |volume: &Log| !volume.flights.borrow().is_empty();
+        self.wanting.get() && (holds(volume) || !self.running().iter().any(|other| holds(other)))
+    }
+
     /// Somebody waits for room: makes durable that what is obsolete may be overwritten.
-    pub(super) async fn give_room(&self) -> Result<(), block::IoError> {
+    pub(super) async fn give_room(&self) -> Result<(), IoError> {
         if !self.wanting.replace(false) {
             return Ok(());
         }
-        let tail = self.journal.tail();
-        if self.is_held_by_what_can_be_repeated() {
-            self.repeat.set(true);
-            self.kick_writer();
-        }
-        let head = self.head().unwrap_or(tail);
-        if head > self.journal.durable_head() {
-            self.journal.note_head(head).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether the head is where it is for a chain or an answer, and far behind: then a newer entry
-    /// has to tell of it.
-    fn is_held_by_what_can_be_repeated(&self) -> bool {
-        let tail = self.journal.tail();
-        let Some(head) =
-            self.head().filter(|head| tail - head > self.journal.capacity() / UNIT / 8)
-        else {
-            return false;
-        };
-        if self.chains.borrow().values().any(|active| active.recno == Some(head)) {
-            return true;
-        }
-        let changes = self.head_of_changes().unwrap_or(tail);
-        if head < changes && !self.has_room_for_answers() {
-            self.memory.borrow_mut().give_way(changes);
-        }
-        head < changes
+        self.running().iter().for_each(|volume| volume.repeat_what_holds());
+        self.note_head().await
     }
 
     /// Whether an entry with answers of old takes nothing of what has been set aside.

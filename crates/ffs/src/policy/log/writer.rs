@@ -1,18 +1,21 @@
 //! The writer: entries go out in batches, as many as wait, one write at a time.
 
+use std::rc::Rc;
+
 use block::IoError;
 use futures::FutureExt;
 use journal::Draft;
 use journal::format::SEGMENT;
 
 use super::record::{Record, write_records};
-use super::{ActiveChain, Log, Waiting};
+use super::shared::Waiting;
+use super::{ActiveChain, Log, SharedLog};
 use crate::planted::{Bug, is_planted};
 
 /// The most bytes of a batch, about.
 const LARGEST_BATCH: usize = 2 * SEGMENT as usize;
 
-impl Log {
+impl SharedLog {
     /// Starts the writer unless it runs.
     pub(super) fn kick_writer(&self) {
         if !self.writing.replace(true) {
@@ -23,54 +26,53 @@ impl Log {
 
     /// Batches until nothing waits.
     async fn write_on(&self) {
-        while !self.horizon.has_failed() && self.has_entries() {
+        while self.has_entries() {
             if self.write_batch().await.is_err() {
-                self.stop();
+                self.stop(); // invariant 4
             }
         }
         self.writing.set(false);
     }
 
     fn has_entries(&self) -> bool {
-        let inherits = self.memory.borrow().is_inheriting();
-        inherits || self.repeat.get() || !self.waiting.borrow().is_empty()
+        !self.waiting.borrow().is_empty()
+            || self.running().iter().any(|volume| volume.has_to_tell())
     }
 
     async fn write_batch(&self) -> Result<(), IoError> {
-        let first_waits =
-            self.waiting.borrow().front().is_some_and(|first| self.wants_flush(first));
-        if first_waits && !is_planted(Bug::EarlyEntries) {
-            let covered = self.next.get(); // payload of everything staged so far has been written
-            self.home.flush().await?;
-            let covered = if is_planted(Bug::LateCover) { self.next.get() } else { covered };
-            self.flushed.set(covered); // invariant 2
+        if let Some(volume) = self.first_without_payload() {
+            volume.flush_payload().await;
         }
         let batch = self.next_batch();
-        let sequences: Vec<u64> = batch.iter().map(|draft| draft.sequence).collect();
+        let meant: Vec<(u16, u64)> =
+            batch.iter().map(|draft| (draft.volume, draft.sequence)).collect();
         let head = match is_planted(Bug::EagerHead) {
             true => None,
             false => self.head(),
         };
         let (recnos, written) = self.journal.place(batch, head);
-        self.note_places(&sequences, &recnos);
+        for (&(volume, sequence), &recno) in meant.iter().zip(&recnos) {
+            let volume = self.volume(volume);
+            volume.inspect(|volume| volume.note_place(sequence, recno));
+        }
         written.await.or_else(|error| match is_planted(Bug::IgnoredLogErrors) {
             true => Ok(()),
             false => Err(error),
         })?;
-        let mut last = sequences.into_iter().max().unwrap_or(0).max(self.horizon.through().0);
-        if is_planted(Bug::EagerReceipts) {
-            last = self.next.get() - 1;
+        for volume in self.volumes() {
+            let own = meant.iter().filter(|(number, _)| *number == volume.number);
+            volume.commit(own.map(|(_, sequence)| *sequence).max().unwrap_or(0));
         }
-        self.horizon.advance(last); // the commit point
-        self.forget_chains(last);
-        self.forget_logged();
-        self.landed.notify(); // a later head may be durable now
-        self.kick_sync();
+        self.freed.notify(); // a later head may be durable now
         Ok(())
     }
 
-    fn wants_flush(&self, waiting: &Waiting) -> bool {
-        waiting.after_flush && waiting.draft.sequence >= self.flushed.get()
+    /// The volume of the first entry, if that waits for a flush of it.
+    fn first_without_payload(&self) -> Option<Rc<Log>> {
+        let waiting = self.waiting.borrow();
+        let first = waiting.front().filter(|_| !is_planted(Bug::EarlyEntries))?;
+        let volume = self.volume(first.draft.volume)?;
+        volume.wants_flush(first).then_some(volume)
     }
 
     /// What goes out now: everything that waits, up to a limit, and up to the first entry whose
@@ -78,11 +80,13 @@ impl Log {
     fn next_batch(&self) -> Vec<Draft> {
         let mut batch = Vec::new();
         let mut size = 0;
-        batch.extend(self.repeat());
+        batch.extend(self.told_again());
         let mut waiting = self.waiting.borrow_mut();
         while let Some(first) = waiting.front() {
             size += first.draft.body.len();
-            let later = self.wants_flush(first) && !is_planted(Bug::EarlyEntries);
+            let volume = self.volume(first.draft.volume);
+            let later = volume.is_some_and(|volume| volume.wants_flush(first))
+                && !is_planted(Bug::EarlyEntries);
             if later || !batch.is_empty() && size > LARGEST_BATCH {
                 break;
             }
@@ -93,13 +97,53 @@ impl Log {
         batch
     }
 
+    /// An entry of one volume, each in its turn, that tells again what the head is to pass.
+    fn told_again(&self) -> Option<Draft> {
+        let volumes = self.running();
+        let count = volumes.len();
+        let mut turns = (0..count).map(|step| (self.turn.get() + step) % count);
+        turns.find_map(|turn| {
+            let draft = volumes[turn].repeat()?;
+            self.turn.set(turn + 1);
+            Some(draft)
+        })
+    }
+}
+
+impl Log {
+    /// Payload before entries (invariant 2).
+    async fn flush_payload(&self) {
+        let covered = self.next.get(); // payload of everything staged so far has been written
+        if self.home.flush().await.is_err() {
+            return self.stop();
+        }
+        let covered = if is_planted(Bug::LateCover) { self.next.get() } else { covered };
+        self.flushed.set(covered);
+    }
+
+    /// A batch is durable that holds Updates of this volume up to `last`, or none for 0.
+    fn commit(&self, last: u64) {
+        let mut last = last.max(self.horizon.through().0);
+        if is_planted(Bug::EagerReceipts) {
+            last = self.next.get() - 1;
+        }
+        self.horizon.advance(last); // the commit point
+        self.forget_chains(last);
+        self.forget_logged();
+        self.kick_sync();
+    }
+
+    fn wants_flush(&self, waiting: &Waiting) -> bool {
+        waiting.after_flush && waiting.draft.sequence >= self.flushed.get()
+    }
+
     /// An entry that tells again what the head is to pass: the oldest answers, if they lie far
     /// behind, and all chains that have not ended.
     fn repeat(&self) -> Option<Draft> {
         let mut records = Vec::new();
-        if self.has_room_for_answers() {
+        if self.shared.has_room_for_answers() {
             let head = self.head_of_changes();
-            records = self.memory.borrow_mut().lagging(self.journal.tail(), head);
+            records = self.memory.borrow_mut().lagging(self.shared.journal.tail(), head);
             if is_planted(Bug::UntoldAnswers) && !records.is_empty() {
                 records = vec![Record::ChainEnds(0)];
             }
@@ -111,16 +155,8 @@ impl Log {
         let told = chains.values().filter(|active| active.recno.is_some());
         records.extend(told.map(|active| Record::ChainBegins(active.chain)));
         let body = write_records(&records);
-        (!records.is_empty()).then_some(Draft { records: records.len() as u32, body, sequence: 0 })
-    }
-
-    fn note_places(&self, sequences: &[u64], recnos: &[u64]) {
-        for (&sequence, &recno) in sequences.iter().zip(recnos) {
-            match sequence {
-                0 => self.note_repeated(recno),
-                _ => self.note_place(sequence, recno),
-            }
-        }
+        let draft = Draft { records: records.len() as u16, body, sequence: 0, volume: self.number };
+        (!records.is_empty()).then_some(draft)
     }
 
     fn note_repeated(&self, recno: u64) {
@@ -130,7 +166,11 @@ impl Log {
         self.memory.borrow_mut().moved(recno);
     }
 
+    /// The entry of an Update, or for 0 of what was told again, has its place.
     fn note_place(&self, sequence: u64, recno: u64) {
+        if sequence == 0 {
+            return self.note_repeated(recno);
+        }
         if let Some(flight) = self.flights.borrow_mut().get_mut(&sequence) {
             flight.recno = Some(recno);
             if flight.payload {
@@ -152,7 +192,7 @@ impl Log {
 
     /// Forgets payload in entries that will not be replayed any more.
     fn forget_logged(&self) {
-        let head = self.journal.durable_head();
+        let head = self.shared.journal.durable_head();
         let mut logging = self.logging.borrow_mut();
         let mut newest_gone = None;
         while let Some(&(sequence, recno)) = logging.front()

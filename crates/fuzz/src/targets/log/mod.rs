@@ -64,12 +64,12 @@ fn read_alone(bytes: &[u8]) {
         assert!(HEADER_SIZE <= length && length as u64 <= size && size <= SEGMENT);
         let _ = header.fits(bytes);
     }
-    let count = u32::from(bytes.first().copied().unwrap_or_default());
+    let count = u16::from(bytes.first().copied().unwrap_or_default());
     check_records(count, &bytes.to_vec().into());
 }
 
 /// What was read is written, and read again as the same.
-fn check_records(count: u32, body: &bytes::Bytes) {
+fn check_records(count: u16, body: &bytes::Bytes) {
     if let Ok(records) = read_records(count, body) {
         let again = write_records(&records).into();
         assert_eq!(read_records(count, &again), Ok(records));

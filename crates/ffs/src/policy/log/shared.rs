@@ -1,0 +1,153 @@
+//! The log itself: what the volumes that write to it have in common. Mostly that is one volume.
+//!
+//! ```text
+//!  volume 0   stage --> entry --.
+//!                                >-- waiting -- one write for all that wait --> durable: receipts
+//!  volume 1   stage --> entry --'
+//! ```
+//!
+//! Entries of all volumes stand in one circle, in the order in which they were staged, each with
+//! the number of its volume. There is one head: the oldest entry that any of them needs. So the
+//! writer's batches and the room belong to all; flights, chains, answers and the sync belong to
+//! each ([`Log`]).
+//!
+//! Invariants:
+//! 1. The writer writes one batch at a time, and nobody else gives entries places.
+//! 2. One slot is written at a time.
+//! 3. A volume that has stopped writes no entry any more, and keeps nobody else from writing. What
+//!    it holds is held.
+//! 4. When the log cannot be written, every volume stops.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use block::IoError;
+use journal::{Draft, Journal};
+use runtime::Runtime;
+use runtime::sync::{Semaphore, Signal};
+
+use super::Log;
+
+/// An entry that is not submitted yet.
+pub(super) struct Waiting {
+    pub(super) draft: Draft,
+    /// What was set aside for it.
+    pub(super) room: u64,
+    /// Whether a flush of the volume has to come before it.
+    pub(super) after_flush: bool,
+}
+
+/// See the module's prose.
+pub struct SharedLog {
+    pub(super) journal: Journal,
+    pub(super) runtime: Runtime,
+    /// How many volumes there are to be.
+    pub(super) shares: u16,
+    volumes: RefCell<Vec<Weak<Log>>>,
+    pub(super) waiting: RefCell<VecDeque<Waiting>>,
+    /// Whose turn it is to tell again what the head is to pass.
+    pub(super) turn: Cell<usize>,
+    pub(super) reserved: Cell<u64>,
+    /// One at a time waits for room, in the order of asking.
+    pub(super) queue: Rc<Semaphore>,
+    pub(super) wanting: Cell<bool>,
+    pub(super) writing: Cell<bool>,
+    slots: Rc<Semaphore>,
+    /// Room may have become free, or a volume has stopped.
+    pub(super) freed: Signal,
+    this: Weak<SharedLog>,
+}
+
+impl SharedLog {
+    /// The log of so many volumes, none of which makes use of it yet. Its epoch has begun.
+    pub fn new(journal: Journal, shares: u16, runtime: Runtime) -> Rc<Self> {
+        Rc::new_cyclic(|this| Self {
+            journal,
+            runtime,
+            shares,
+            volumes: RefCell::default(),
+            waiting: RefCell::default(),
+            turn: Cell::new(0),
+            reserved: Cell::new(0),
+            queue: Semaphore::new(1),
+            wanting: Cell::new(false),
+            writing: Cell::new(false),
+            slots: Semaphore::new(1),
+            freed: Signal::new(),
+            this: this.clone(),
+        })
+    }
+
+    /// The volumes bear the number of this epoch, durably.
+    pub fn bear(&self) {
+        self.journal.bear();
+    }
+
+    /// Takes the next volume; gives back its number.
+    pub(super) fn join(&self, volume: Weak<Log>) -> u16 {
+        let mut volumes = self.volumes.borrow_mut();
+        volumes.push(volume);
+        volumes.len() as u16 - 1
+    }
+
+    pub(super) fn this(&self) -> Rc<SharedLog> {
+        self.this.upgrade().expect("the log lives in an Rc")
+    }
+
+    /// The volume of that number, if it is still there.
+    pub(super) fn volume(&self, number: u16) -> Option<Rc<Log>> {
+        self.volumes.borrow().get(usize::from(number)).and_then(Weak::upgrade)
+    }
+
+    /// All volumes that are there.
+    pub(super) fn volumes(&self) -> Vec<Rc<Log>> {
+        self.volumes.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Those that have not stopped.
+    pub(super) fn running(&self) -> Vec<Rc<Log>> {
+        let mut volumes = self.volumes();
+        volumes.retain(|volume| !volume.horizon.has_failed());
+        volumes
+    }
+
+    /// The recno of the oldest entry that is needed, if any is.
+    pub(super) fn head(&self) -> Option<u64> {
+        self.volumes().iter().filter_map(|volume| volume.head()).min()
+    }
+
+    /// Bytes from there to the tail.
+    pub(super) fn bytes_since(&self, head: Option<u64>) -> u64 {
+        let tail = self.journal.tail();
+        (tail - head.unwrap_or(tail)) * journal::format::UNIT
+    }
+
+    /// Names a later head without an entry.
+    pub(super) async fn note_head(&self) -> Result<(), IoError> {
+        let _alone = self.slots.acquire(1).await; // invariant 2
+        let head = self.head().unwrap_or(self.journal.tail());
+        match head > self.journal.durable_head() {
+            true => self.journal.note_head(head).await,
+            false => Ok(()),
+        }
+    }
+
+    /// A volume has stopped: its entries go nowhere (invariant 3).
+    pub(super) fn leave(&self, number: u16) {
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.retain(|entry| {
+            let stays = entry.draft.volume != number;
+            if !stays {
+                self.reserved.set(self.reserved.get() - entry.room);
+            }
+            stays
+        });
+        self.freed.notify();
+    }
+
+    /// Invariant 4.
+    pub(super) fn stop(&self) {
+        self.volumes().iter().for_each(|volume| volume.stop());
+    }
+}
