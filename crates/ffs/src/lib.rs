@@ -35,6 +35,7 @@ pub mod fuzzing;
 mod home;
 mod inode;
 pub mod layout;
+pub mod logged;
 mod map;
 mod mark;
 pub mod mkfs;
@@ -49,6 +50,5 @@ mod store;
 mod update;
 
 pub use engine::Ffs;
-pub use mount::{
-    LogUse, OpenError, OpenOptions, Opened, ReadOnlyReason, open, open_with_log, replay_log,
-};
+pub use logged::{LogUse, open_sharing, replay_log};
+pub use mount::{OpenError, OpenOptions, Opened, ReadOnlyReason, open, open_with_log};

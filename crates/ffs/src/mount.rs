@@ -24,8 +24,7 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Durability};
 use futures::FutureExt;
-use journal::format::State;
-use journal::{Journal, Live};
+use journal::Live;
 use runtime::{Runtime, Timestamp};
 use vfs::{FileKind, FsError, Ino, ObjectId};
 
@@ -38,12 +37,12 @@ use crate::layout::{
     BadSuperblock, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS,
     SUPERBLOCK_ROOM, Summary, Superblock, Totals, flags,
 };
+use crate::logged;
 use crate::mark::{self, Mark};
-use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
-use crate::policy::log::{Log, LogOptions, SharedLog};
+use crate::policy::log::{Log, LogOptions};
 use crate::policy::sync::Sync;
-use crate::replay::{Answers, ReplayError, Replayed, Survived, replay};
+use crate::replay::{ReplayError, Replayed, Survived};
 use crate::update::Chain;
 
 /// How to open a volume.
@@ -125,6 +124,24 @@ pub enum OpenError {
          without it since, or is another one; 'duramen fsck --repair --without-log' gives them up"
     )]
     LogLeft,
+    /// Several volumes have the log together.
+    #[error(
+        "the log is shared by several volumes, of which this would be the only one: serve them \
+         together"
+    )]
+    LogShared,
+    /// It is to share a log, and cannot be written to.
+    #[error("the volume can only be read, so it cannot share a log: serve it by itself")]
+    LogReadOnly,
+    /// Another one of those that are to share a log has its number.
+    #[error(
+        "the volume has the same identity as another one that is to share its log: one of them is \
+         a copy; serve it without a log, or with one of its own"
+    )]
+    LogTwin,
+    /// More volumes than may share a log.
+    #[error("at most {0} volumes can share a log")]
+    LogCrowded(usize),
     /// The log cannot be replayed.
     #[error("the log cannot be replayed: {0}")]
     Replay(#[from] ReplayError),
@@ -205,12 +222,12 @@ pub(crate) struct OpenSuperblock {
 const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
 
 impl OpenSuperblock {
-    fn superblock(&mut self) -> &mut Superblock {
+    pub(crate) fn superblock(&mut self) -> &mut Superblock {
         Superblock::of_mut(&mut self.block)
     }
 
     /// Writes it and waits until it is durable.
-    async fn write(
+    pub(crate) async fn write(
         &mut self,
         device: &dyn BlockDevice,
         geometry: &Geometry,
@@ -280,80 +297,47 @@ pub async fn open_with_log(
     progress: &mut dyn FnMut(crate::check::Progress),
 ) -> Result<Opened, OpenError> {
     let mut found = Found::read(&*device).await?;
-    let mut reason = read_only_reason(&found.geometry, found.superblock.superblock());
-    if device.geometry().read_only && !options.read_only {
-        reason = reason.or(Some(ReadOnlyReason::Device));
-    }
+    let reason = found.read_only_reason(&*device, options);
     let read_only = options.read_only || reason.is_some();
     let log = log.filter(|_| !read_only);
     let back = match read_only {
         true => found.look()?,
         false => found.bring_back(&*device, log.as_deref(), &runtime, progress).await?,
     };
-    let Found { geometry, superblock: mut open } = found;
-    let home =
-        Home::new(device.clone(), geometry.clone(), runtime.clock.clone(), options.cache_bytes / 2);
-    let rows = summary_rows(&home).await?;
-    let allocator = Allocator::new(home.clone(), &rows);
-    let root = root(&home).await?;
-    let nonce = runtime.random.next_u64();
-    let logged = match log {
-        Some(log) => Some(begin_log(log, nonce, &back, &home, &rows, &runtime, options.log).await?),
-        None => None,
-    };
-    let policy: Rc<dyn Policy> = match &logged {
-        Some(log) => log.clone(),
-        None => Sync::new(home.clone(), runtime.clone()),
-    };
-    if !read_only {
-        if back.replayed.is_some() {
-            open.set_totals(&rows);
+    let mut candidate = Candidate::prepare(device, found, back, &runtime, options).await?;
+    let opened = match log {
+        Some(log) => logged::open_alone(candidate, log, &runtime, options).await?,
+        None => {
+            let nonce = runtime.random.next_u64();
+            if !read_only {
+                candidate.mark(Sync::NAME, nonce, &runtime).await?;
+            }
+            let policy = Sync::new(candidate.home.clone(), runtime.clone());
+            candidate.open(policy, &runtime, options, read_only).await?
         }
-        open.mark(policy.name(), nonce, runtime.clock.wall());
-        open.write(&*device, &geometry).await?;
-    }
-    if let Some(log) = logged {
-        log.shared().bear();
-        if is_planted(Bug::LateInheritance) {
-            log.adopt(&[], &back.survived).await.map_err(|_| FsError::Io)?;
-        }
-    }
-    let engine = Ffs::new(Parts {
-        home,
-        allocator,
-        policy,
-        runtime,
-        read_only,
-        dirty_limit: options.cache_bytes as u64 / 2,
-        superblock: open,
-        root,
-        remembered: back.survived.remembered,
-    });
-    engine.start_housekeeping();
-    engine.finish_chains(back.chains).await?;
-    let read_only = reason.filter(|_| !options.read_only);
-    let (rebuilt, replayed) = (back.rebuilt, back.replayed);
-    Ok(Opened { engine, read_only, rebuilt, replayed })
+    };
+    Ok(Opened { read_only: reason.filter(|_| !options.read_only), ..opened })
 }
 
 /// A volume that is not open yet.
-struct Found {
-    geometry: Rc<Geometry>,
-    superblock: OpenSuperblock,
+pub(crate) struct Found {
+    pub(crate) geometry: Rc<Geometry>,
+    pub(crate) superblock: OpenSuperblock,
 }
 
 /// What bringing a volume back came to.
 #[derive(Default)]
-struct Back {
-    rebuilt: Option<crate::check::Report>,
-    live: Option<Live>,
-    replayed: Option<Replayed>,
-    chains: Vec<Chain>,
-    survived: Survived,
+pub(crate) struct Back {
+    pub(crate) rebuilt: Option<crate::check::Report>,
+    /// Where what follows came from.
+    pub(crate) live: Option<Live>,
+    pub(crate) replayed: Option<Replayed>,
+    pub(crate) chains: Vec<Chain>,
+    pub(crate) survived: Survived,
 }
 
 impl Found {
-    async fn read(device: &dyn BlockDevice) -> Result<Self, OpenError> {
+    pub(crate) async fn read(device: &dyn BlockDevice) -> Result<Self, OpenError> {
         let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
         let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
         let mut superblock = OpenSuperblock { block, last_mount: Vec::new() };
@@ -362,6 +346,31 @@ impl Found {
         match needed > size {
             true => Err(OpenError::Short { needed, size }),
             false => Ok(Self { geometry, superblock }),
+        }
+    }
+
+    /// Why it is not to be written to, although that was not asked for.
+    pub(crate) fn read_only_reason(
+        &mut self,
+        device: &dyn BlockDevice,
+        options: &OpenOptions,
+    ) -> Option<ReadOnlyReason> {
+        let reason = read_only_reason(&self.geometry, self.superblock.superblock());
+        let protected = device.geometry().read_only && !options.read_only;
+        reason.or(protected.then_some(ReadOnlyReason::Device))
+    }
+
+    /// The number by which it is known, wherever it is.
+    pub(crate) fn id(&mut self) -> u64 {
+        let [second, random] = self.superblock.superblock().id.map(|half| u64::from(half.get()));
+        second << 32 | random
+    }
+
+    /// The number that its mark bears; 0 for none.
+    pub(crate) fn nonce(&mut self) -> u64 {
+        match Mark::of(self.superblock.superblock()) {
+            Mark::Policy(_) => mark::nonce(self.superblock.superblock()).unwrap_or_default(),
+            _ => 0,
         }
     }
 
@@ -376,7 +385,7 @@ impl Found {
     }
 
     /// Makes of a volume, however it was left, one that can be used; or refuses.
-    async fn bring_back(
+    pub(crate) async fn bring_back(
         &mut self,
         device: &dyn BlockDevice,
         log: Option<&dyn BlockDevice>,
@@ -387,7 +396,7 @@ impl Found {
             Mark::Clean => {
                 self.check_clean()?;
                 match log {
-                    Some(log) => look_at_rest(log).await,
+                    Some(log) => logged::look_at_rest(log, self.id()).await,
                     None => Ok(Back::default()),
                 }
             }
@@ -395,7 +404,8 @@ impl Found {
             Mark::Check => Err(OpenError::UnfinishedCheck),
             Mark::Policy(policy) if policy == Log::NAME => {
                 let log = log.ok_or(OpenError::LogMissing)?;
-                self.replay(device, log, runtime.clock.wall()).await
+                let back = logged::replay_back(self, device, log, runtime.clock.wall()).await?;
+                back.ok_or(OpenError::LogForeign)
             }
             Mark::Policy(policy) if policy != Sync::NAME => Err(OpenError::UncleanPolicy(policy)),
             Mark::Policy(_) | Mark::Torn => {
@@ -416,118 +426,76 @@ impl Found {
         self.superblock.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
         Ok(())
     }
+}
 
-    async fn replay(
+/// A volume that is as it should be, and of which nothing says yet that we have it.
+pub(crate) struct Candidate {
+    device: Rc<dyn BlockDevice>,
+    superblock: OpenSuperblock,
+    /// See [`Found::id`].
+    pub(crate) id: u64,
+    pub(crate) home: Rc<Home>,
+    pub(crate) rows: Vec<Summary>,
+    allocator: Rc<Allocator>,
+    root: ObjectId,
+    pub(crate) back: Back,
+}
+
+impl Candidate {
+    pub(crate) async fn prepare(
+        device: Rc<dyn BlockDevice>,
+        mut found: Found,
+        back: Back,
+        runtime: &Runtime,
+        options: &OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let id = found.id();
+        let Found { geometry, superblock } = found;
+        let (clock, cache_bytes) = (runtime.clock.clone(), options.cache_bytes / 2);
+        let home = Home::new(device.clone(), geometry, clock, cache_bytes);
+        let rows = summary_rows(&home).await?;
+        let allocator = Allocator::new(home.clone(), &rows);
+        let root = root(&home).await?;
+        Ok(Self { device, superblock, id, home, rows, allocator, root, back })
+    }
+
+    /// Sets the mark, durably.
+    pub(crate) async fn mark(
         &mut self,
-        device: &dyn BlockDevice,
-        log: &dyn BlockDevice,
-        now: Timestamp,
-    ) -> Result<Back, OpenError> {
-        let nonce = mark::nonce(self.superblock.superblock()).unwrap_or_default();
-        let outcome = replay(device, &self.geometry, log, nonce, now).await?;
-        let outcome = outcome.ok_or(OpenError::LogForeign)?;
-        Ok(Back {
-            rebuilt: None,
-            live: Some(outcome.live),
-            replayed: Some(outcome.replayed),
-            chains: outcome.chains,
-            survived: outcome.survived,
-        })
-    }
-}
-
-/// What is to become of a log, for a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogUse {
-    /// Bring what it holds home, for good: afterwards it holds nothing.
-    Replay,
-    /// Bring it home, and leave the log as it is: `device` keeps nothing for good.
-    Look,
-}
-
-/// Brings home what the log of a volume holds that was not stopped cleanly, without opening it: for
-/// whoever wants to check it. Nothing happens if there is nothing.
-///
-/// # Errors
-/// [`OpenError`].
-pub async fn replay_log(
-    device: &dyn BlockDevice,
-    log: &dyn BlockDevice,
-    now: Timestamp,
-    log_use: LogUse,
-) -> Result<Option<Replayed>, OpenError> {
-    let Ok(mut found) = Found::read(device).await else {
-        return Ok(None); // without a superblock nobody knows whose log it is
-    };
-    match Mark::of(found.superblock.superblock()) {
-        Mark::Policy(policy) if policy == Log::NAME => {}
-        _ => {
-            refuse_left(log).await?;
-            return Ok(None);
+        policy: &str,
+        nonce: u64,
+        runtime: &Runtime,
+    ) -> Result<(), OpenError> {
+        if self.back.replayed.is_some() {
+            self.superblock.set_totals(&self.rows);
         }
+        self.superblock.mark(policy, nonce, runtime.clock.wall());
+        Ok(self.superblock.write(&*self.device, self.home.geometry()).await?)
     }
-    let back = found.replay(device, log, now).await?;
-    // What the superblock says of the rows is only written when a volume is opened or stopped.
-    let (geometry, superblock) = (found.geometry.clone(), &mut found.superblock);
-    superblock.set_totals(&read_rows(device, &geometry).await?);
-    superblock.write(device, &geometry).await?;
-    if let (Some(live), LogUse::Replay) = (&back.live, log_use) {
-        journal::close(log, live).await.map_err(ReplayError::from)?;
-    }
-    Ok(back.replayed)
-}
 
-/// The log of a volume that was stopped cleanly: its changes are home, and it may keep answers.
-async fn look_at_rest(log: &dyn BlockDevice) -> Result<Back, OpenError> {
-    refuse_left(log).await?;
-    let mut answers = Answers::default();
-    let rest = journal::at_rest(log, |entry| answers.see(entry)).await;
-    let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
-    let survived = answers.survived(live.head);
-    Ok(Back { live: Some(live), survived, ..Back::default() })
-}
-
-/// Begins a new epoch of the log, behind what was live in it. Nothing of the old one may go before
-/// the volume bears the number of the new one.
-async fn begin_log(
-    log: Rc<dyn BlockDevice>,
-    nonce: u64,
-    back: &Back,
-    home: &Rc<Home>,
-    rows: &[Summary],
-    runtime: &Runtime,
-    options: LogOptions,
-) -> Result<Rc<Log>, OpenError> {
-    if back.live.is_none() {
-        refuse_left(&*log).await?;
-    }
-    let journal = Journal::begin(log, nonce, back.live.as_ref()).await;
-    let journal = journal.map_err(ReplayError::from)?;
-    let shared = SharedLog::new(journal, 1, runtime.clone());
-    let log = Log::new(home.clone(), shared, rows.to_vec(), options);
-    let is_left = is_planted(Bug::LateInheritance) || is_planted(Bug::UninheritedAnswers);
-    let nothing = Survived::default();
-    let inherited = if is_left { &nothing } else { &back.survived };
-    log.adopt(&back.chains, inherited).await.map_err(|_| FsError::Io)?;
-    Ok(log)
-}
-
-/// Refuses a log that holds changes, for a volume that does not bear its epoch. What holds none is
-/// the beginning of an epoch that the volume never came to bear.
-async fn refuse_left(log: &dyn BlockDevice) -> Result<(), OpenError> {
-    let newest = journal::peek(log).await.map_err(ReplayError::from)?;
-    let Some(slot) = newest.filter(|slot| slot.state() == State::Open) else { return Ok(()) };
-    let mut last_change = None;
-    let found = journal::find_with(log, slot.epoch.get(), |entry| {
-        if entry.header.sequence.get() != 0 {
-            last_change = Some(entry.recno());
-        }
-    });
-    match found.await.map_err(ReplayError::from)? {
-        Some(live) if last_change.is_some_and(|recno| recno >= live.head) => {
-            Err(OpenError::LogLeft)
-        }
-        _ => Ok(()),
+    /// Opens it.
+    pub(crate) async fn open(
+        self,
+        policy: Rc<dyn Policy>,
+        runtime: &Runtime,
+        options: &OpenOptions,
+        read_only: bool,
+    ) -> Result<Opened, OpenError> {
+        let Back { rebuilt, replayed, chains, survived, .. } = self.back;
+        let engine = Ffs::new(Parts {
+            home: self.home,
+            allocator: self.allocator,
+            policy,
+            runtime: runtime.clone(),
+            read_only,
+            dirty_limit: options.cache_bytes as u64 / 2,
+            superblock: self.superblock,
+            root: self.root,
+            remembered: survived.remembered,
+        });
+        engine.start_housekeeping();
+        engine.finish_chains(chains).await?;
+        Ok(Opened { engine, read_only: None, rebuilt, replayed })
     }
 }
 
@@ -536,7 +504,7 @@ async fn summary_rows(home: &Home) -> Result<Vec<Summary>, FsError> {
     read_rows(&**home.device(), home.geometry()).await.map_err(|_| FsError::Io)
 }
 
-async fn read_rows(
+pub(crate) async fn read_rows(
     device: &dyn BlockDevice,
     geometry: &Geometry,
 ) -> Result<Vec<Summary>, block::IoError> {
@@ -650,7 +618,7 @@ impl Ffs {
 }
 
 impl OpenSuperblock {
-    fn set_totals(&mut self, rows: &[Summary]) {
+    pub(crate) fn set_totals(&mut self, rows: &[Summary]) {
         self.superblock().totals = Totals::of(rows);
         self.superblock().pending_sectors.set(0);
         self.superblock().pending_inodes.set(0);

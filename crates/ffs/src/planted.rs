@@ -113,6 +113,14 @@ planted::bugs! {
     FirstAnswers,
     /// Answers are told again, whether somebody wants them or not.
     UnwantedAnswers,
+    /// What a shared log has of volumes that are not there is not saved.
+    UnsavedAbsent,
+    /// A volume takes the entries of all that share its log for its own.
+    EverybodysEntries,
+    /// The head of a shared log is that of its first volume.
+    FirstHead,
+    /// The epoch of a shared log is there before it has taken over what volumes need.
+    EarlyFounding,
     /// What was on its way to a block lands after the block was given to another file.
     LateLandings,
     /// A replay leaves the summary rows as they were.

@@ -86,8 +86,9 @@ const SPAN: u64 = 64 << 10;
 /// Spans that are read and written at a time.
 const SPANS_AT_ONCE: usize = 32;
 
-/// Brings what is in the log of an epoch to its place, and gives back the chains that were cut;
-/// nothing when the log has no such epoch. Everything is flushed at the end.
+/// Brings what the log of an epoch has of the volume with this number in it to its place, and gives
+/// back the chains that were cut; nothing when the log has no such epoch. Everything is flushed at
+/// the end.
 ///
 /// # Errors
 /// [`ReplayError`]; the log is as it was.
@@ -95,10 +96,10 @@ pub async fn replay(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     log: &dyn BlockDevice,
-    epoch: u64,
+    (epoch, number): (u64, u16),
     now: Timestamp,
 ) -> Result<Option<Outcome>, ReplayError> {
-    let mut replay = Replay::new(device, geometry);
+    let mut replay = Replay::new(device, geometry, number);
     let mut wrong = None;
     let surveyed = find_with(log, epoch, |entry| {
         if let Err(error) = replay.survey(entry) {
@@ -206,6 +207,8 @@ struct Replay<'a> {
     device: &'a dyn BlockDevice,
     geometry: &'a Geometry,
     sector: u64,
+    /// That of the volume in the log.
+    number: u16,
     /// Fragments of which older entries say nothing that holds: up to which recno.
     revoked: BTreeMap<u64, u64>,
     /// By their inodes, and where they begin.
@@ -218,10 +221,11 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(device: &'a dyn BlockDevice, geometry: &'a Geometry) -> Self {
+    fn new(device: &'a dyn BlockDevice, geometry: &'a Geometry, number: u16) -> Self {
         Self {
             device,
             geometry,
+            number,
             sector: u64::from(device.geometry().logical_sector_size),
             revoked: BTreeMap::new(),
             chains: BTreeMap::new(),
@@ -232,8 +236,15 @@ impl<'a> Replay<'a> {
         }
     }
 
+    fn is_own(&self, entry: &Entry) -> bool {
+        entry.header.volume.get() == self.number || is_planted(Bug::EverybodysEntries)
+    }
+
     /// The first walk.
     fn survey(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        if !self.is_own(entry) {
+            return Ok(());
+        }
         let recno = entry.recno();
         for record in self.records(entry)? {
             match record {
@@ -319,6 +330,9 @@ impl<'a> Replay<'a> {
 
     /// The second walk.
     fn take(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        if !self.is_own(entry) {
+            return Ok(());
+        }
         let recno = entry.recno();
         self.done.entries += 1;
         for record in self.records(entry)? {

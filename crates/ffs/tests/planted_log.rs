@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::calls;
 use common::cutting::sizes;
 use common::reuse::{landing_over_new_data, replay_over_new_data};
+use common::sharing;
 use common::together::{
     large_file_that_goes, large_file_that_goes_slowly, large_write_over_a_small_one,
     large_writes_side_by_side,
@@ -129,6 +130,15 @@ fn broken_rules_of_what_is_remembered_are_found() {
     ] {
         find(bug, scenario);
     }
+}
+
+#[test]
+fn broken_rules_of_a_shared_log_are_found() {
+    let lives: fn() -> Result<(), String> = || (1..=12).try_for_each(sharing::life);
+    for bug in [Bug::UnsavedAbsent, Bug::EverybodysEntries, Bug::FirstHead] {
+        find(bug, lives);
+    }
+    find(Bug::EarlyFounding, || (1..=2).try_for_each(sharing::large_file_that_goes));
 }
 
 #[test]

@@ -20,8 +20,11 @@ pub const SLOTS: [u64; 2] = [0, 32 << 10];
 pub const SMALLEST: u64 = AREA + 16 * SEGMENT;
 /// No recno is as large: places in bytes, and sums of a few of them, are still numbers.
 const RECNO_END: u64 = 1 << 52;
-/// The version that this crate writes. The first, which it reads, knew no epoch at rest.
-pub const VERSION: u32 = 2;
+/// The newest version. The first, which is read alone, knew no epoch at rest; the second, which is
+/// that of a log of one volume, knows no lines.
+pub const VERSION: u32 = 3;
+/// The most volumes that may share a log.
+pub const LINES: usize = 16;
 
 const SLOT_MAGIC: [u8; 16] = *b"duramen log\0\0\0\0\0";
 const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"Entr");
@@ -47,6 +50,39 @@ pub enum State {
     GivenUp = 2,
 }
 
+/// A volume that shares the log.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Line {
+    /// The number by which the volume is known wherever it is.
+    pub volume: U64,
+    /// The epoch that it bears, or bore when this one was begun and may bear still; 0 for none.
+    pub was: U64,
+    /// 0 where there is no line, else one more than a [`State`]: open, or at rest.
+    state: U32,
+    reserved: U32,
+}
+
+impl Line {
+    /// A volume with changes that may be needed, or with none.
+    pub fn new(volume: u64, was: u64, state: State) -> Self {
+        let state = state as u32 + 1;
+        Self { volume: volume.into(), was: was.into(), state: state.into(), reserved: 0.into() }
+    }
+
+    /// Whether changes of the volume may be needed.
+    pub fn is_open(&self) -> bool {
+        self.state.get() == State::Open as u32 + 1
+    }
+
+    /// No change of the volume is needed any more.
+    pub fn rest(&mut self) {
+        self.state.set(State::AtRest as u32 + 1);
+    }
+}
+
 /// One of the two places that say which epoch the log is in.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
@@ -70,17 +106,33 @@ pub struct Slot {
     pub curhead: U64,
     /// See [`State`].
     state: U32,
-    reserved: U32,
+    /// Over the lines, from version 3 on.
+    lines_checksum: U32,
+    lines: [Line; LINES],
 }
 
-const _: () = assert!(size_of::<Slot>() == 72);
+/// Bytes of a slot without its lines: all that its checksum covers.
+const BASE: usize = offset_of!(Slot, lines);
+const _: () = assert!(BASE == 72 && size_of::<Slot>() <= UNIT as usize);
 
 impl Slot {
-    /// A slot, sealed.
-    pub fn new(epoch: u64, number: u64, circle: Circle, curhead: u64, state: State) -> Self {
+    /// A slot, sealed: of a log of one volume, or of that of these.
+    ///
+    /// # Panics
+    /// When there are too many.
+    pub fn new(
+        epoch: u64,
+        number: u64,
+        circle: Circle,
+        curhead: u64,
+        state: State,
+        lines: &[Line],
+    ) -> Self {
         let mut slot = Self::new_zeroed();
         slot.magic = SLOT_MAGIC;
-        slot.version.set(VERSION);
+        slot.version.set(if lines.is_empty() { 2 } else { VERSION });
+        slot.lines[..lines.len()].copy_from_slice(lines);
+        slot.lines_checksum.set(if lines.is_empty() { 0 } else { crc(slot.lines.as_bytes()) });
         slot.epoch.set(epoch);
         slot.number.set(number);
         slot.capacity.set(circle.capacity);
@@ -89,6 +141,24 @@ impl Slot {
         slot.state.set(state as u32);
         slot.checksum.set(slot.sum());
         slot
+    }
+
+    /// The volumes that share the log, by their numbers in it; none if one volume has it alone.
+    pub fn lines(&self) -> &[Line] {
+        let count = self.lines.iter().rposition(|line| line.state.get() != 0);
+        &self.lines[..count.map_or(0, |last| last + 1)]
+    }
+
+    /// The number in the log of the volume that is known as `volume` and bears `epoch`; of the only
+    /// one if the log is not shared; none if it does not belong to this slot.
+    pub fn number_of(&self, volume: u64, epoch: u64) -> Option<u16> {
+        if self.lines().is_empty() {
+            return (self.epoch.get() == epoch).then_some(0);
+        }
+        let number = self.lines().iter().position(|line| line.volume.get() == volume)?;
+        let line = &self.lines[number];
+        let bears = self.epoch.get() == epoch || line.was.get() == epoch;
+        bears.then_some(number as u16)
     }
 
     /// What has become of the epoch.
@@ -102,18 +172,23 @@ impl Slot {
 
     fn sum(&self) -> u32 {
         if self.version.get() == 1 {
-            return crc(&self.as_bytes()[offset_of!(Self, checksum) + 4..]);
+            return crc(&self.as_bytes()[offset_of!(Self, checksum) + 4..BASE]);
         }
         let mut covered = *self;
         covered.checksum.set(0);
-        crc(covered.as_bytes())
+        crc(&covered.as_bytes()[..BASE])
     }
 
     /// The slot in these bytes, if there is a whole one.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let slot = Self::read_from_prefix(bytes).ok()?.0;
+        let mut slot = Self::read_from_prefix(bytes).ok()?.0;
         let known = slot.magic == SLOT_MAGIC && (1..=VERSION).contains(&slot.version.get());
-        let whole = known && slot.checksum.get() == slot.sum();
+        if slot.version.get() < 3 {
+            slot.lines.zero();
+        }
+        let shared = slot.version.get() == 3;
+        let lines_whole = !shared || slot.lines_checksum.get() == crc(slot.lines.as_bytes());
+        let whole = known && slot.checksum.get() == slot.sum() && lines_whole;
         let (capacity, start) = (slot.capacity.get(), slot.start.get());
         let possible = (SEGMENT..RECNO_END).contains(&capacity)
             && capacity.is_multiple_of(SEGMENT)

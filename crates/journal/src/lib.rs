@@ -20,6 +20,12 @@
 //! * [`Journal`] writes: batches of entries, and slots.
 //! * [`find`] and [`Walker`] read: they look for the tail after a crash and go there from the head.
 //!
+//! Several volumes may share a log. Then a slot has a *line* for each, and an entry the number of
+//! the line. A volume that bears the epoch of the slot, or the one that its line names, belongs to
+//! it: so a new epoch is there for all of them at once, with the write of its slot
+//! ([`Journal::found`]), and not when each of them bears it. What volumes need of an older epoch
+//! that are not there then is saved elsewhere before ([`save()`]).
+//!
 //! **Commit point**: an entry has happened when the write of its batch completes
 //! ([`Journal::place`]), and never before the entry before it.
 //!
@@ -40,10 +46,14 @@
 pub mod format;
 mod planted;
 mod reader;
+mod save;
 mod writer;
 
 pub use planted::Bug;
 #[cfg(feature = "planted-bugs")]
 pub use planted::plant;
-pub use reader::{Entry, JournalError, Live, Walker, at_rest, find, find_with, peek};
-pub use writer::{Counters, Draft, Journal, close, forget};
+pub use reader::{
+    Entry, JournalError, Live, Walker, at_rest, belongs, epochs, find, find_with, peek,
+};
+pub use save::{save, saved_size};
+pub use writer::{Counters, Draft, Journal, close, close_one, forget};

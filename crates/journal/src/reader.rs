@@ -115,6 +115,39 @@ pub async fn peek(device: &dyn BlockDevice) -> Result<Option<Slot>, JournalError
     Ok(found.into_iter().flatten().max_by_key(|slot| slot.number.get()))
 }
 
+/// The newest slot of every epoch of which there is one, newest first.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn epochs(device: &dyn BlockDevice) -> Result<Vec<Slot>, JournalError> {
+    crate::writer::capacity_of(device.geometry().size)?;
+    let mut found: Vec<Slot> = slots(device).await?.into_iter().flatten().collect();
+    found.sort_by_key(|slot| std::cmp::Reverse(slot.number.get()));
+    found.dedup_by_key(|slot| slot.epoch.get());
+    Ok(found)
+}
+
+/// The newest slot to which a volume belongs that is known as `volume` and bears `epoch`, and its
+/// number there. What is older than a slot with lines is over.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn belongs(
+    device: &dyn BlockDevice,
+    volume: u64,
+    epoch: u64,
+) -> Result<Option<(Slot, u16)>, JournalError> {
+    for slot in epochs(device).await? {
+        if let Some(number) = slot.number_of(volume, epoch) {
+            return Ok(Some((slot, number)));
+        }
+        if !slot.lines().is_empty() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
 /// What the log holds of an epoch; none when there is no such epoch in it.
 ///
 /// # Errors

@@ -10,8 +10,8 @@ use futures::{FutureExt, TryFutureExt};
 use zerocopy::IntoBytes;
 
 use crate::format::{
-    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot,
-    State, UNIT, write_entry,
+    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BODY, Line, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST,
+    Slot, State, UNIT, write_entry,
 };
 use crate::planted::{Bug, is_planted};
 use crate::reader::{JournalError, Live, slots};
@@ -70,6 +70,8 @@ pub struct Journal {
     slot_number: Cell<u64>,
     /// Whether a batch is being written.
     writing: Rc<Cell<bool>>,
+    /// The volumes that share the log; none if one has it alone.
+    lines: RefCell<Vec<Line>>,
     counters: RefCell<Counters>,
 }
 
@@ -79,7 +81,23 @@ pub struct Journal {
 /// # Errors
 /// [`JournalError`].
 pub async fn close(device: &dyn BlockDevice, live: &Live) -> Result<(), JournalError> {
-    put_closed(device, live.slot, live.head, State::AtRest).await
+    let mut lines = live.slot.lines().to_vec();
+    lines.iter_mut().for_each(Line::rest);
+    put_after(device, live.slot, live.head, State::AtRest, &lines).await
+}
+
+/// Says the same of one of the volumes that share the log, or gives up what the log holds of it.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn close_one(
+    device: &dyn BlockDevice,
+    slot: Slot,
+    number: u16,
+) -> Result<(), JournalError> {
+    let mut lines = slot.lines().to_vec();
+    lines[usize::from(number)].rest();
+    put_after(device, slot, slot.curhead.get(), slot.state(), &lines).await
 }
 
 /// Gives up whatever the log holds.
@@ -91,24 +109,25 @@ pub async fn forget(device: &dyn BlockDevice) -> Result<(), JournalError> {
     let found = slots(device).await?;
     let newest = found.into_iter().flatten().max_by_key(|slot| slot.number.get());
     match newest {
-        Some(slot) => put_closed(device, slot, slot.curhead.get(), State::GivenUp).await,
+        Some(slot) => put_after(device, slot, slot.curhead.get(), State::GivenUp, &[]).await,
         None => Ok(()),
     }
 }
 
-/// Writes a slot that closes the epoch of `slot`, into the place of the other one.
-async fn put_closed(
+/// Writes another slot of the epoch of `slot`, into the place of the other one.
+async fn put_after(
     device: &dyn BlockDevice,
     slot: Slot,
     head: u64,
     state: State,
+    lines: &[Line],
 ) -> Result<(), JournalError> {
     let old = slots(device).await?;
     let numbers = old.iter().flatten().map(|slot| slot.number.get());
     let number = numbers.max().unwrap_or(0) + 1;
     let is_first = old[0].is_some_and(|first| first == slot);
     let circle = Circle { capacity: slot.capacity.get(), start: slot.start.get() };
-    let closed = Slot::new(slot.epoch.get(), number, circle, head, state);
+    let closed = Slot::new(slot.epoch.get(), number, circle, head, state, lines);
     let image = slot_image(device, &closed);
     device.write(SLOTS[usize::from(is_first)], vec![image], Durability::Through).await?;
     Ok(device.flush().await?)
@@ -152,6 +171,59 @@ impl Journal {
         epoch: u64,
         kept: Option<&Live>,
     ) -> Result<Self, JournalError> {
+        let journal = Self::prepare(device, epoch, kept, Vec::new()).await?;
+        journal.write_slot(journal.start, State::Open).await?;
+        Ok(journal)
+    }
+
+    /// Begins an epoch of a log that these volumes share. It is not there, for whoever looks, until
+    /// [`Journal::found`]; till then all that is `kept` stays.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub async fn begin_shared(
+        device: Rc<dyn BlockDevice>,
+        epoch: u64,
+        kept: Option<&Live>,
+        lines: Vec<Line>,
+    ) -> Result<Self, JournalError> {
+        let journal = Self::prepare(device, epoch, kept, lines).await?;
+        let head = journal.kept.get().unwrap_or(journal.start);
+        journal.kept.set(Some(head));
+        Ok(journal)
+    }
+
+    /// The epoch is there from now on, with all that was written in it, from `head` on: the commit
+    /// point of its beginning.
+    ///
+    /// # Errors
+    /// As the device.
+    pub async fn found(&self, head: u64) -> Result<(), IoError> {
+        self.write_slot(head, State::Open).await?;
+        self.durable_head.set(self.durable_head.get().max(head));
+        self.bear();
+        Ok(())
+    }
+
+    /// A volume that shares the log bears this epoch, durably.
+    pub fn borne(&self, number: u16) {
+        self.lines.borrow_mut()[usize::from(number)].was.set(self.epoch);
+    }
+
+    /// No change of one of the volumes is needed any more; whether that holds for all now.
+    pub fn rest(&self, number: u16) -> bool {
+        let mut lines = self.lines.borrow_mut();
+        let line = lines.get_mut(usize::from(number));
+        line.into_iter().for_each(Line::rest);
+        !lines.iter().any(Line::is_open)
+    }
+
+    async fn prepare(
+        device: Rc<dyn BlockDevice>,
+        epoch: u64,
+        kept: Option<&Live>,
+        lines: Vec<Line>,
+    ) -> Result<Self, JournalError> {
         let size = device.geometry().size;
         // What is at rest stays, too, but is no reason to leave a circle smaller than it could be.
         let fills = |live: &Live| capacity_of(size) == Ok(live.slot.capacity.get());
@@ -178,7 +250,7 @@ impl Journal {
             _ => epoch,
         };
         let physical = u64::from(device.geometry().physical_sector_size);
-        let journal = Self {
+        Ok(Self {
             device,
             epoch,
             start,
@@ -191,10 +263,9 @@ impl Journal {
             next_slot: Cell::new(next),
             slot_number: Cell::new(number(&old[0]).max(number(&old[1]))),
             writing: Rc::default(),
+            lines: RefCell::new(lines),
             counters: RefCell::default(),
-        };
-        journal.write_slot(start, State::Open).await?;
-        Ok(journal)
+        })
     }
 
     /// The volume bears this epoch, durably: nothing is needed of the one before.
@@ -386,7 +457,8 @@ impl Journal {
         self.slot_number.set(number);
         self.counters.borrow_mut().slots += 1;
         let circle = Circle { capacity: self.capacity * UNIT, start: self.start };
-        let slot = Slot::new(self.epoch, number, circle, head, state);
+        let lines = self.lines.borrow().clone();
+        let slot = Slot::new(self.epoch, number, circle, head, state, &lines);
         let image = slot_image(&*self.device, &slot);
         self.device.write(SLOTS[next], vec![image], Durability::Through).await
     }

@@ -242,6 +242,17 @@ impl Log {
         self.repeat.get() || self.memory.borrow().is_inheriting()
     }
 
+    /// The volume bears the epoch of the log that it shares, durably.
+    pub fn borne(&self) {
+        self.shared.journal.borne(self.number);
+    }
+
+    /// The volume cannot be opened after all. What the log has of it stays there.
+    pub fn abandon(self: Rc<Self>) {
+        self.stop();
+        self.shared.clone().keep(self);
+    }
+
     /// The log to which it writes.
     pub fn shared(&self) -> &SharedLog {
         &self.shared
@@ -407,9 +418,7 @@ impl Policy for Log {
             }
             this.repeat.set(this.memory.borrow().has_news());
             this.repeated().await?;
-            let journal = &this.shared.journal;
-            let head = this.shared.head().filter(|_| !is_planted(Bug::RestlessAnswers));
-            journal.close(head.unwrap_or(journal.tail())).await.map_err(|_| Lost)
+            this.shared.rest(this.number).await.map_err(|_| Lost)
         }
         .boxed_local()
     }

@@ -28,6 +28,7 @@ use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
 
 use super::Log;
+use crate::planted::{Bug, is_planted};
 
 /// An entry that is not submitted yet.
 pub(super) struct Waiting {
@@ -54,6 +55,8 @@ pub struct SharedLog {
     pub(super) wanting: Cell<bool>,
     pub(super) writing: Cell<bool>,
     slots: Rc<Semaphore>,
+    /// Volumes that were abandoned, and hold what they held.
+    abandoned: RefCell<Vec<Rc<Log>>>,
     /// Room may have become free, or a volume has stopped.
     pub(super) freed: Signal,
     this: Weak<SharedLog>,
@@ -74,14 +77,40 @@ impl SharedLog {
             wanting: Cell::new(false),
             writing: Cell::new(false),
             slots: Semaphore::new(1),
+            abandoned: RefCell::default(),
             freed: Signal::new(),
             this: this.clone(),
         })
     }
 
-    /// The volumes bear the number of this epoch, durably.
+    /// The epoch.
+    pub fn epoch(&self) -> u64 {
+        self.journal.epoch()
+    }
+
+    /// The only volume bears the number of this epoch, durably.
     pub fn bear(&self) {
         self.journal.bear();
+    }
+
+    /// The epoch of several volumes is there from now on, with what they have taken over.
+    ///
+    /// # Errors
+    /// As the log's device.
+    pub async fn found(&self) -> Result<(), IoError> {
+        let _alone = self.slots.acquire(1).await;
+        self.journal.found(self.head().unwrap_or(self.journal.tail())).await
+    }
+
+    /// A volume was stopped cleanly; with the last of them the log is at rest.
+    pub(super) async fn rest(&self, number: u16) -> Result<(), IoError> {
+        let _alone = self.slots.acquire(1).await;
+        let head = self.head().filter(|_| !is_planted(Bug::RestlessAnswers));
+        let head = head.unwrap_or(self.journal.tail());
+        match self.journal.rest(number) {
+            true => self.journal.close(head).await,
+            false => self.journal.note_head(head).await,
+        }
     }
 
     /// Takes the next volume; gives back its number.
@@ -114,7 +143,9 @@ impl SharedLog {
 
     /// The recno of the oldest entry that is needed, if any is.
     pub(super) fn head(&self) -> Option<u64> {
-        self.volumes().iter().filter_map(|volume| volume.head()).min()
+        let volumes = self.volumes();
+        let all = volumes.iter().filter(|one| one.number == 0 || !is_planted(Bug::FirstHead));
+        all.filter_map(|volume| volume.head()).min()
     }
 
     /// Bytes from there to the tail.
@@ -131,6 +162,11 @@ impl SharedLog {
             true => self.journal.note_head(head).await,
             false => Ok(()),
         }
+    }
+
+    /// Nobody will use a volume that has stopped, which holds what it holds all the same.
+    pub(super) fn keep(&self, volume: Rc<Log>) {
+        self.abandoned.borrow_mut().push(volume);
     }
 
     /// A volume has stopped: its entries go nowhere (invariant 3).

@@ -1,0 +1,392 @@
+//! Volumes and their logs, from one epoch to the next.
+//!
+//! A volume that has a log alone decides by itself in which epoch it is: a new one begins behind
+//! what is live in the old one, takes over chains and answers, and is that of the volume as soon as
+//! the superblock bears its number. Until then the old one stays as it is.
+//!
+//! Several superblocks cannot be written at once. So of a log that is shared the log decides: a
+//! slot with a line for every volume is written when all of them have been brought back and the new
+//! epoch has taken over what they need. Whoever bears the epoch before belongs to it from then on.
+//!
+//! ```text
+//!  bring back each -> save what absent ones need -> take over -> slot -> mark each -> serve
+//!  --------------- a cut: the old epoch ------------------------|----- a cut: the new one ----
+//! ```
+//!
+//! **Commit point** of a shared log's beginning: its slot (`SharedLog::found`).
+//!
+//! A volume that is not there, or that is refused, holds nobody up: what the log has of it is saved
+//! as a log of its own before the slot is written, and with that it comes back another day.
+//!
+//! Invariants:
+//! 1. Nothing of an epoch is overwritten before everything in it is home and flushed on every
+//!    volume that is there, and saved for every other one.
+//! 2. Chains and answers are in the new epoch before it counts.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use block::{BlockDevice, IoError};
+use futures::future::LocalBoxFuture;
+use journal::format::{LINES, Line, Slot, State};
+use journal::{Entry, Journal, JournalError, Live};
+use runtime::{Runtime, Timestamp};
+use vfs::FsError;
+
+use crate::check::Progress;
+use crate::mark::Mark;
+use crate::mount::{Back, Candidate, Found, OpenError, OpenOptions, Opened, read_rows};
+use crate::planted::{Bug, is_planted};
+use crate::policy::log::{Log, SharedLog};
+use crate::replay::{Answers, ReplayError, Replayed, Survived, replay};
+
+/// What is to become of a log, for a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogUse {
+    /// Bring what it holds home, for good: afterwards it holds nothing.
+    Replay,
+    /// Bring it home, and leave the log as it is: `device` keeps nothing for good.
+    Look,
+}
+
+/// Brings home what the log of a volume holds that was not stopped cleanly, without opening it: for
+/// whoever wants to check it. Nothing happens if there is nothing.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn replay_log(
+    device: &dyn BlockDevice,
+    log: &dyn BlockDevice,
+    now: Timestamp,
+    log_use: LogUse,
+) -> Result<Option<Replayed>, OpenError> {
+    let Ok(mut found) = Found::read(device).await else {
+        return Ok(None); // without a superblock nobody knows whose log it is
+    };
+    match Mark::of(found.superblock.superblock()) {
+        Mark::Policy(policy) if policy == Log::NAME => {}
+        _ => {
+            refuse_left(log, found.id()).await?;
+            return Ok(None);
+        }
+    }
+    let back = replay_back(&mut found, device, log, now).await?.ok_or(OpenError::LogForeign)?;
+    // What the superblock says of the rows is only written when a volume is opened or stopped.
+    let (geometry, superblock) = (found.geometry.clone(), &mut found.superblock);
+    superblock.set_totals(&read_rows(device, &geometry).await?);
+    superblock.write(device, &geometry).await?;
+    if let (Some(live), LogUse::Replay) = (&back.live, log_use) {
+        let (volume, epoch) = (found.id(), live.slot.epoch.get());
+        let closed = match live.slot.number_of(volume, epoch).zip(live.slot.lines().first()) {
+            Some((number, _)) => journal::close_one(log, live.slot, number).await,
+            None => journal::close(log, live).await,
+        };
+        closed.map_err(ReplayError::from)?;
+    }
+    Ok(back.replayed)
+}
+
+/// Gives up what a log holds of the volume on `device`; all of it, if the log is not shared.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn give_up(device: &dyn BlockDevice, log: &dyn BlockDevice) -> Result<(), JournalError> {
+    let Some(slot) = journal::peek(log).await? else { return Ok(()) };
+    if slot.lines().is_empty() {
+        return journal::forget(log).await;
+    }
+    let Ok(mut found) = Found::read(device).await else { return Ok(()) };
+    match slot.number_of(found.id(), slot.epoch.get()) {
+        Some(number) => journal::close_one(log, slot, number).await,
+        None => Ok(()),
+    }
+}
+
+/// Brings a volume back that bears the number of an epoch; none when the log has none such.
+pub(crate) async fn replay_back(
+    found: &mut Found,
+    device: &dyn BlockDevice,
+    log: &dyn BlockDevice,
+    now: Timestamp,
+) -> Result<Option<Back>, OpenError> {
+    let place = journal::belongs(log, found.id(), found.nonce()).await;
+    let Some((slot, number)) = place.map_err(ReplayError::from)? else { return Ok(None) };
+    if slot.lines().get(usize::from(number)).is_some_and(|line| !line.is_open()) {
+        // It was about to be stopped cleanly.
+        return Ok(Some(Back { replayed: Some(Replayed::default()), ..Back::default() }));
+    }
+    let epoch = (slot.epoch.get(), number);
+    let outcome = replay(device, &found.geometry, log, epoch, now).await?;
+    Ok(outcome.map(|outcome| Back {
+        rebuilt: None,
+        live: Some(outcome.live),
+        replayed: Some(outcome.replayed),
+        chains: outcome.chains,
+        survived: outcome.survived,
+    }))
+}
+
+/// The log of a volume that was stopped cleanly: its changes are home, and it may keep answers.
+pub(crate) async fn look_at_rest(log: &dyn BlockDevice, volume: u64) -> Result<Back, OpenError> {
+    refuse_left(log, volume).await?;
+    let Some(newest) = journal::peek(log).await.map_err(ReplayError::from)? else {
+        return Ok(Back::default());
+    };
+    let Some(number) = newest.number_of(volume, newest.epoch.get()) else {
+        return Ok(Back::default()); // it was never in this log
+    };
+    let mut answers = Answers::default();
+    let see = |entry: &Entry| {
+        if entry.header.volume.get() == number {
+            answers.see(entry);
+        }
+    };
+    let rest = match newest.state() {
+        State::Open if !newest.lines().is_empty() => {
+            journal::find_with(log, newest.epoch.get(), see).await
+        }
+        _ => journal::at_rest(log, see).await,
+    };
+    let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
+    let survived = answers.survived(live.head);
+    Ok(Back { live: Some(live), survived, ..Back::default() })
+}
+
+/// Opens a volume that has its log alone. Nothing of the old epoch may go before the volume bears
+/// the number of the new one.
+pub(crate) async fn open_alone(
+    mut candidate: Candidate,
+    log: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let nonce = runtime.random.next_u64();
+    let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
+    if epochs.first().is_some_and(|newest| !newest.lines().is_empty()) {
+        return Err(OpenError::LogShared);
+    }
+    if candidate.back.live.is_none() {
+        refuse_left(&*log, candidate.id).await?;
+    }
+    let journal = Journal::begin(log, nonce, candidate.back.live.as_ref()).await;
+    let shared = SharedLog::new(journal.map_err(ReplayError::from)?, 1, runtime.clone());
+    let log = Log::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log);
+    let back = &candidate.back;
+    let is_left = is_planted(Bug::LateInheritance) || is_planted(Bug::UninheritedAnswers);
+    let nothing = Survived::default();
+    let inherited = if is_left { &nothing } else { &back.survived };
+    log.adopt(&back.chains, inherited).await.map_err(|_| FsError::Io)?;
+    candidate.mark(Log::NAME, nonce, runtime).await?;
+    log.shared().bear();
+    if is_planted(Bug::LateInheritance) {
+        log.adopt(&[], &candidate.back.survived).await.map_err(|_| FsError::Io)?;
+    }
+    candidate.open(log, runtime, options, false).await
+}
+
+/// Refuses a log that holds changes, for a volume that does not bear its epoch; if it is shared,
+/// changes of this volume. What holds none is the beginning of an epoch that the volume never came
+/// to bear.
+async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<(), OpenError> {
+    let newest = journal::peek(log).await.map_err(ReplayError::from)?;
+    let Some(slot) = newest.filter(|slot| slot.state() == State::Open) else { return Ok(()) };
+    let Some(number) = slot.number_of(volume, slot.epoch.get()) else { return Ok(()) };
+    if slot.lines().get(usize::from(number)).is_some_and(|line| !line.is_open()) {
+        return Ok(());
+    }
+    let changes = changes_of(log, &slot, |other| other == number).await?;
+    if changes.is_some() { Err(OpenError::LogLeft) } else { Ok(()) }
+}
+
+/// What is live of an epoch, if there are changes in it of these volumes.
+async fn changes_of(
+    log: &dyn BlockDevice,
+    slot: &Slot,
+    is_meant: impl Fn(u16) -> bool,
+) -> Result<Option<Live>, OpenError> {
+    let mut last_change = None;
+    let found = journal::find_with(log, slot.epoch.get(), |entry| {
+        if entry.header.sequence.get() != 0 && is_meant(entry.header.volume.get()) {
+            last_change = Some(entry.recno());
+        }
+    });
+    let live = found.await.map_err(ReplayError::from)?;
+    Ok(live.filter(|live| last_change.is_some_and(|recno| recno >= live.head)))
+}
+
+/// One of the volumes that are to share a log.
+pub struct Sharer {
+    /// Its disk.
+    pub device: Rc<dyn BlockDevice>,
+    /// What was saved of the log for it, if it was not there when the others began a new epoch:
+    /// see [`open_sharing`].
+    pub saved: Option<Rc<dyn BlockDevice>>,
+}
+
+/// Makes a device of so many bytes, with nothing in it, on which what a log holds of this epoch is
+/// saved for good.
+pub type Save<'a> =
+    &'a dyn Fn(u64, u64) -> LocalBoxFuture<'static, Result<Rc<dyn BlockDevice>, IoError>>;
+
+/// The number of the epoch that a volume bears which was not stopped cleanly: that under which its
+/// log may have been saved.
+///
+/// # Errors
+/// [`OpenError`] when there is no superblock.
+pub async fn epoch_of(device: &dyn BlockDevice) -> Result<Option<u64>, OpenError> {
+    let mut found = Found::read(device).await?;
+    Ok(Some(found.nonce()).filter(|&nonce| nonce != 0))
+}
+
+/// A volume of a log, on its way.
+struct Member {
+    candidate: Candidate,
+    was: u64,
+}
+
+/// Opens volumes that write to one log, each or none of them as [`crate::open_with_log`] does.
+/// Those that are refused hold nobody up: what the log has of them, and of others that are not
+/// there, goes where `save` says.
+///
+/// # Errors
+/// [`OpenError`] when the log itself cannot be used; then all volumes are as they were, but for
+/// what has come home.
+pub async fn open_sharing(
+    sharers: Vec<Sharer>,
+    log: Rc<dyn BlockDevice>,
+    save: Save<'_>,
+    runtime: &Runtime,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
+    let mut members: Vec<Result<Member, OpenError>> = Vec::new();
+    for sharer in sharers {
+        let member = match members.len() < LINES {
+            true => bring_back(sharer, &*log, runtime, options, progress).await,
+            false => Err(OpenError::LogCrowded(LINES)),
+        };
+        let is_twin = |id| members.iter().flatten().any(|other| other.candidate.id == id);
+        members.push(member.and_then(|member| match is_twin(member.candidate.id) {
+            true => Err(OpenError::LogTwin),
+            false => Ok(member),
+        }));
+    }
+    let ids: BTreeSet<u64> = members.iter().flatten().map(|member| member.candidate.id).collect();
+    let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
+    save_absent(&*log, &epochs, &ids, save).await?;
+    if ids.is_empty() {
+        return Ok(members.into_iter().map(|member| member.map(|_| unreachable!())).collect());
+    }
+    let shared = begin_together(&members, &epochs, log, runtime).await?;
+    if is_planted(Bug::EarlyFounding) {
+        shared.found().await.map_err(|_| FsError::Io)?;
+    }
+    let mut logs = Vec::new();
+    for member in members.iter().flatten() {
+        let Candidate { home, rows, back, .. } = &member.candidate;
+        let log = Log::new(home.clone(), shared.clone(), rows.clone(), options.log);
+        log.adopt(&back.chains, &back.survived).await.map_err(|_| FsError::Io)?;
+        logs.push(log);
+    }
+    shared.found().await.map_err(|_| FsError::Io)?; // the commit point
+    let mut logs = logs.into_iter();
+    let mut opened = Vec::new();
+    for member in members {
+        opened.push(match member {
+            Ok(member) => {
+                let log = logs.next().expect("one for each");
+                mark_and_open(member.candidate, log, runtime, options).await
+            }
+            Err(error) => Err(error),
+        });
+    }
+    Ok(opened)
+}
+
+async fn bring_back(
+    sharer: Sharer,
+    log: &dyn BlockDevice,
+    runtime: &Runtime,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Member, OpenError> {
+    let Sharer { device, saved } = sharer;
+    let mut found = Found::read(&*device).await?;
+    let was = found.nonce();
+    if found.read_only_reason(&*device, options).is_some() {
+        return Err(OpenError::LogReadOnly);
+    }
+    let place = journal::belongs(log, found.id(), was).await.map_err(ReplayError::from)?;
+    let log = saved.as_deref().filter(|_| was != 0 && place.is_none()).unwrap_or(log);
+    let back = found.bring_back(&*device, Some(log), runtime, progress).await?;
+    let candidate = Candidate::prepare(device, found, back, runtime, options).await?;
+    Ok(Member { candidate, was })
+}
+
+/// Invariant 1, for those who are not among `ids`.
+async fn save_absent(
+    log: &dyn BlockDevice,
+    epochs: &[Slot],
+    ids: &BTreeSet<u64>,
+    save: Save<'_>,
+) -> Result<(), OpenError> {
+    for slot in epochs.iter().filter(|slot| slot.state() == State::Open) {
+        let lines = slot.lines();
+        let is_absent = |line: &Line| line.is_open() && !ids.contains(&line.volume.get());
+        let live = match lines.is_empty() {
+            false if !lines.iter().any(is_absent) => None,
+            false => journal::find(log, slot.epoch.get()).await.map_err(ReplayError::from)?,
+            true => changes_of(log, slot, |_| true).await?,
+        };
+        if let Some(live) = live.filter(|_| !is_planted(Bug::UnsavedAbsent)) {
+            let to = save(slot.epoch.get(), journal::saved_size(&live)).await?;
+            journal::save(log, &live, &*to).await.map_err(ReplayError::from)?;
+        }
+        if !lines.is_empty() {
+            break; // what is older is over
+        }
+    }
+    Ok(())
+}
+
+/// Begins the epoch of those that have been brought back. Others that were at rest keep their
+/// lines, as long as there is room.
+async fn begin_together(
+    members: &[Result<Member, OpenError>],
+    epochs: &[Slot],
+    log: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) -> Result<Rc<SharedLog>, OpenError> {
+    let members: Vec<&Member> = members.iter().flatten().collect();
+    let mut lines: Vec<Line> = members
+        .iter()
+        .map(|member| Line::new(member.candidate.id, member.was, State::Open))
+        .collect();
+    let others = epochs.first().into_iter().flat_map(|newest| newest.lines().iter());
+    let is_here =
+        |line: &Line| members.iter().any(|member| member.candidate.id == line.volume.get());
+    lines.extend(others.filter(|line| !line.is_open() && !is_here(line)));
+    lines.truncate(LINES);
+    let lives = members.iter().filter_map(|member| member.candidate.back.live.as_ref());
+    let here = |live: &&Live| epochs.iter().any(|slot| slot.epoch == live.slot.epoch);
+    let kept = lives.filter(here).max_by_key(|live| live.slot.number.get());
+    let nonce = runtime.random.next_u64();
+    let journal = Journal::begin_shared(log, nonce, kept, lines).await;
+    let journal = journal.map_err(ReplayError::from)?;
+    Ok(SharedLog::new(journal, members.len() as u16, runtime.clone()))
+}
+
+async fn mark_and_open(
+    mut candidate: Candidate,
+    log: Rc<Log>,
+    runtime: &Runtime,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let epoch = log.shared().epoch();
+    if let Err(error) = candidate.mark(Log::NAME, epoch, runtime).await {
+        log.abandon();
+        return Err(error);
+    }
+    log.borne();
+    candidate.open(log, runtime, options, false).await
+}

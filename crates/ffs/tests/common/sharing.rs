@@ -1,0 +1,306 @@
+//! Volumes that share a log, over many boots: some of them are not there, the power goes in the
+//! middle of anything, and each remembers what it was told.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, IoError};
+use ffs::logged::{Sharer, epoch_of, open_sharing};
+use ffs::mkfs::mkfs;
+use ffs::policy::log::LogOptions;
+use ffs::{OpenError, OpenOptions, Opened};
+use futures::FutureExt;
+use futures::future::join_all;
+use namespace::Namespace;
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image, Prng};
+use vfs::{Author, FileSystem, Stability};
+
+use super::Seeded;
+use super::cutting::{judge, sizes};
+use super::volume::Volume;
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+const VOLUMES: usize = 3;
+const BOOTS: u64 = 12;
+/// So large that it has an indirect block.
+const LARGE: usize = 150 << 10;
+/// So large that its removal is a chain.
+const LARGEST: usize = 4 << 20;
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It has so many bytes of this value.
+    There(usize, u8),
+    Gone,
+    /// The power went while it was being changed.
+    Unknown,
+}
+
+type Model = RefCell<BTreeMap<String, Known>>;
+
+/// Everything that outlives a boot.
+#[derive(Clone)]
+struct Estate {
+    volumes: Vec<Image>,
+    log: Image,
+    /// What was saved of the log, by epoch.
+    saved: BTreeMap<u64, Image>,
+    models: Vec<Model>,
+}
+
+/// The disks of one boot.
+struct Disks {
+    volumes: Vec<Rc<Disk>>,
+    log: Rc<Disk>,
+    saved: Rc<RefCell<BTreeMap<u64, Rc<Disk>>>>,
+}
+
+impl Estate {
+    fn new() -> Self {
+        let executor = Executor::new(1);
+        let volumes = (0..VOLUMES as u64).map(|number| {
+            let disk = Disk::new(&executor, Image::zeroed(8 << 20));
+            let random = Seeded::new(7 + number);
+            let made = executor.block_on(mkfs(&*disk, &sizes(8192, 1024), &random, NOW));
+            made.expect("the disk holds it");
+            disk.contents()
+        });
+        Self {
+            volumes: volumes.collect(),
+            log: Image::zeroed(journal::format::SMALLEST),
+            saved: BTreeMap::new(),
+            models: vec![Model::default(); VOLUMES],
+        }
+    }
+
+    fn disks(&self, executor: &Executor) -> Disks {
+        let disk = |image: &Image| Disk::new(executor, image.clone());
+        let saved = self.saved.iter().map(|(&epoch, image)| (epoch, disk(image)));
+        Disks {
+            volumes: self.volumes.iter().map(disk).collect(),
+            log: disk(&self.log),
+            saved: Rc::new(RefCell::new(saved.collect())),
+        }
+    }
+
+    /// The power goes.
+    fn cut(&mut self, executor: &Executor, disks: &Disks, prng: &mut Prng) {
+        executor.crash();
+        self.volumes = disks.volumes.iter().map(|disk| disk.crash(prng)).collect();
+        self.log = disks.log.crash(prng);
+        let saved = disks.saved.borrow();
+        self.saved = saved.iter().map(|(&epoch, disk)| (epoch, disk.crash(prng))).collect();
+    }
+}
+
+/// Opens those volumes of a boot.
+async fn open(
+    executor: &Executor,
+    disks: &Disks,
+    present: &[usize],
+) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
+    let mut sharers = Vec::new();
+    for &number in present {
+        let device: Rc<dyn BlockDevice> = disks.volumes[number].clone();
+        let epoch = epoch_of(&*device).await?;
+        let saved = epoch.and_then(|epoch| disks.saved.borrow().get(&epoch).cloned());
+        sharers.push(Sharer { device, saved: saved.map(|saved| saved as Rc<dyn BlockDevice>) });
+    }
+    let runtime = executor.runtime();
+    let save = |epoch: u64, size: u64| {
+        let disk = Disk::new(executor, Image::zeroed(size));
+        disks.saved.borrow_mut().insert(epoch, disk.clone());
+        async move { Ok::<Rc<dyn BlockDevice>, IoError>(disk) }.boxed_local()
+    };
+    let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
+    let options = OpenOptions { log, ..OpenOptions::default() };
+    open_sharing(sharers, disks.log.clone(), &save, &runtime, &options, &mut |_| ()).await
+}
+
+/// A file that is made, grown, cut off, removed, in an order that chance has.
+async fn change(volume: &Volume, model: &Model, name: &str, prng: &RefCell<Prng>) {
+    let root = volume.files.root();
+    let before = model.borrow().get(name).copied().unwrap_or(Known::Gone);
+    let length = if prng.borrow_mut().chance(1, 4) { LARGE } else { 700 };
+    let byte = prng.borrow_mut().next_u64() as u8 | 1;
+    let goes = prng.borrow_mut().chance(1, 2);
+    model.borrow_mut().insert(name.to_owned(), Known::Unknown);
+    let known = match before {
+        Known::Unknown => panic!("one task a file"),
+        Known::There(..) if goes => {
+            volume.remove(root, name).await.expect("it is there");
+            Known::Gone
+        }
+        Known::There(..) => {
+            let file = volume.lookup(root, name).await.expect("it is there");
+            volume.resize(file, 0).await.expect("it is a file");
+            Known::There(0, 0)
+        }
+        Known::Gone => {
+            let file = volume.create(root, name).await.expect("there is room");
+            let data = vec![byte; length];
+            volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+            Known::There(length, byte)
+        }
+    };
+    model.borrow_mut().insert(name.to_owned(), known);
+}
+
+/// What is there agrees with what was told; what was not told is known from now on.
+async fn look(volume: &Volume, model: &Model) -> Result<(), String> {
+    let root = volume.files.root();
+    let told = model.borrow().clone();
+    for (name, known) in told {
+        let found = match volume.lookup(root, &name).await {
+            Ok(file) => Some(volume.read(file).await.map_err(|error| format!("{name}: {error}"))?),
+            Err(_) => None,
+        };
+        let is_so = match (&found, known) {
+            (None, Known::Gone) | (_, Known::Unknown) => true,
+            (Some(data), Known::There(length, byte)) => *data == vec![byte; length],
+            _ => false,
+        };
+        if !is_so {
+            let found = found.map(|data| data.len());
+            return Err(format!("{name}: {found:?} bytes are there, and {known:?} was told"));
+        }
+        let first = |data: &Vec<u8>| data.first().copied().unwrap_or(0);
+        let known = found.map_or(Known::Gone, |data| Known::There(data.len(), first(&data)));
+        model.borrow_mut().insert(name, known);
+    }
+    Ok(())
+}
+
+/// One boot of those volumes: they are opened, looked at, used for a while, and stopped if the
+/// power does not go before.
+async fn boot(
+    executor: &Executor,
+    disks: &Disks,
+    present: &[usize],
+    models: &[Model],
+    stops: bool,
+) -> Result<(), String> {
+    let opened = all(executor, disks, present).await?;
+    let prng = RefCell::new(Prng::new(executor.runtime().random.next_u64()));
+    let mut volumes = Vec::new();
+    for (&number, volume) in present.iter().zip(opened) {
+        look(&volume, &models[number])
+            .await
+            .map_err(|wrong| format!("volume {number}: {wrong}"))?;
+        volumes.push((volume, &models[number]));
+    }
+    let prng = &prng;
+    let work = volumes.iter().flat_map(|(volume, model)| {
+        (0..3).map(move |task| async move {
+            let steps = if stops { 6 } else { u64::MAX };
+            for step in 0..steps {
+                change(volume, model, &format!("file-{task}-{}", step % 5), prng).await;
+            }
+        })
+    });
+    join_all(work).await;
+    for (volume, _) in &volumes {
+        volume.files.shutdown().await.map_err(|error| format!("stop: {error}"))?;
+    }
+    Ok(())
+}
+
+/// A life of volumes with one log.
+///
+/// # Errors
+/// What was not as it was told.
+pub(crate) fn life(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let mut estate = Estate::new();
+    for number in 0..BOOTS {
+        let last = number + 1 == BOOTS;
+        let mut present: Vec<usize> = (0..VOLUMES).collect();
+        present.retain(|_| last || prng.chance(2, 3));
+        let stops = last || prng.chance(1, 4);
+        let executor = Executor::new(seed << 8 | number);
+        let disks = estate.disks(&executor);
+        let models = std::mem::take(&mut estate.models);
+        let run = boot(&executor, &disks, &present, &models, stops);
+        let time = match last {
+            true => Duration::from_secs(3600),
+            // The first of them is cut while it opens.
+            false => Duration::from_micros(prng.between(100, 100_000)),
+        };
+        let ended = executor.block_on_for(time, run);
+        let told = format!("seed {seed}, boot {number} of {present:?}");
+        match ended {
+            Some(Err(wrong)) => return Err(format!("{told}: {wrong}")),
+            None if last => return Err(format!("{told}: it does not end")),
+            _ => {}
+        }
+        estate.models = models;
+        if last {
+            for &volume in &present {
+                judge(&disks.volumes[volume], "shared-log")
+                    .map_err(|wrong| format!("{told}: volume {volume}: {wrong}"))?;
+            }
+        }
+        estate.cut(&executor, &disks, &mut prng);
+    }
+    Ok(())
+}
+
+/// A large file is removed from one of the volumes, the power goes, and goes again while they are
+/// opened: at any moment of that what is to be freed is known.
+///
+/// # Errors
+/// What was not freed.
+pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let present: Vec<usize> = (0..VOLUMES).collect();
+    let mut estate = Estate::new();
+    let executor = Executor::new(seed);
+    let disks = estate.disks(&executor);
+    let before = executor.block_on(async {
+        let volumes = all(&executor, &disks, &present).await?;
+        let (volume, root) = (&volumes[1], volumes[1].files.root());
+        let before = volume.space().await;
+        let id = volume.create(root, "file").await.expect("new");
+        volume.write(id, 0, vec![1; LARGEST], Stability::FileSync).await.expect("there is room");
+        volume.remove(root, "file").await.expect("it is there");
+        Ok::<_, String>(before)
+    })?;
+    estate.cut(&executor, &disks, &mut prng);
+    let executor = Executor::new(seed);
+    let disks = estate.disks(&executor);
+    executor.block_on(all(&executor, &disks, &present))?;
+    let time = executor.now().0;
+    for _ in 0..60 {
+        let mut cut_again = estate.clone();
+        let executor = Executor::new(seed);
+        let disks = cut_again.disks(&executor);
+        let until = Duration::from_nanos(prng.between(1, time));
+        executor.block_on_for(until, all(&executor, &disks, &present));
+        cut_again.cut(&executor, &disks, &mut prng);
+        let executor = Executor::new(seed);
+        let disks = cut_again.disks(&executor);
+        let after = executor.block_on(async {
+            let volumes = all(&executor, &disks, &present).await?;
+            volumes[1].settle().await;
+            Ok::<_, String>(volumes[1].space().await)
+        })?;
+        if (after.free_bytes, after.free_files) != (before.free_bytes, before.free_files) {
+            return Err(format!("seed {seed}, cut after {until:?}: {after:?} is not {before:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Opens those volumes, none of which is refused.
+async fn all(executor: &Executor, disks: &Disks, present: &[usize]) -> Result<Vec<Volume>, String> {
+    let opened = open(executor, disks, present).await.map_err(|error| error.to_string())?;
+    let volumes = opened.into_iter().map(|opened| {
+        let engine = opened.map_err(|error| error.to_string())?.engine;
+        Ok(Volume { files: Namespace::new(engine), root: Author::root() })
+    });
+    volumes.collect()
+}
