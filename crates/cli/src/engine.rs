@@ -1,6 +1,6 @@
 //! Opens the engine of a volume.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use ffs::check::{Progress, Report};
 use ffs::replay::Replayed;
-use ffs::{OpenOptions, Opened};
+use ffs::{OpenError, OpenOptions, Opened};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
-use runtime::Runtime;
+use runtime::{Instant, Runtime};
 use vfs::FileSystem;
 
 use crate::failure::Failure;
@@ -40,18 +40,15 @@ pub(crate) async fn open_volume(
     runtime: &Runtime,
 ) -> Result<OpenVolume, Failure> {
     let path = &volume.path;
+    let opening = Opening::begin(volume, runtime)?;
     let disk = volume.open(access)?;
-    let Superblock { superblock, .. } = read_superblock(&disk, &volume.disk_path)?;
-    let [second, random] = superblock.id.map(|half| u64::from(half.get()));
-
     let read_only = access == Access::ReadOnly;
     let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::default() };
     let log_path = volume.log_path.as_deref().filter(|_| !read_only);
     let log = match log_path {
-        Some(path) => open_log(volume, path, superblock.clean == 1)?,
+        Some(path) => open_log(volume, path, opening.is_clean)?,
         None => None,
     };
-    let start = runtime.clock.now();
     let bar = repair_bar(path);
     let mut show = |progress: Progress| {
         bar.set_length(progress.total);
@@ -60,13 +57,43 @@ pub(crate) async fn open_volume(
     let (disk, log) = (device(disk), log.map(&device));
     let opened = ffs::open_with_log(disk, log, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
-    let opened = opened.map_err(|source| Failure::Engine { path: path.clone(), source })?;
-    report(path, &opened, runtime.clock.now().since(start));
+    let opened = opening.end(opened, runtime)?;
     if let (Some(path), Some(size)) = (log_path, volume.settings.log_size) {
         log::grow(path.to_owned(), size);
     }
-    let file_system = Rc::new(Namespace::new(opened.engine));
-    Ok(OpenVolume { id: second << 32 | random, file_system })
+    Ok(opened)
+}
+
+/// A volume whose disk has been looked at, on its way to be opened.
+pub(crate) struct Opening {
+    path: PathBuf,
+    id: u64,
+    /// Whether it was stopped cleanly.
+    pub(crate) is_clean: bool,
+    start: Instant,
+}
+
+impl Opening {
+    pub(crate) fn begin(volume: &Volume, runtime: &Runtime) -> Result<Self, Failure> {
+        let disk = volume.open(Access::ReadOnly)?;
+        let Superblock { superblock, .. } = read_superblock(&disk, &volume.disk_path)?;
+        let [second, random] = superblock.id.map(|half| u64::from(half.get()));
+        let (path, start) = (volume.path.clone(), runtime.clock.now());
+        Ok(Self { path, id: second << 32 | random, is_clean: superblock.clean == 1, start })
+    }
+
+    /// It is open, or was refused.
+    pub(crate) fn end(
+        self,
+        opened: Result<Opened, OpenError>,
+        runtime: &Runtime,
+    ) -> Result<OpenVolume, Failure> {
+        let path = self.path.clone();
+        let opened = opened.map_err(|source| Failure::Engine { path, source })?;
+        report(&self.path, &opened, runtime.clock.now().since(self.start));
+        let file_system = Rc::new(Namespace::new(opened.engine));
+        Ok(OpenVolume { id: self.id, file_system })
+    }
 }
 
 /// Opens the log of a volume. One that was stopped cleanly has lost nothing with its log, and gets

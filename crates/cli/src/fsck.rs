@@ -30,6 +30,7 @@ use block::file::{Access, DiskFile};
 use block::scratch::ScratchDevice;
 use clap::Args;
 use ffs::check::{CheckOptions, Report, check};
+use ffs::logged::give_up;
 use ffs::replay::ReplayError;
 use ffs::{LogUse, replay_log};
 use runtime::Runtime;
@@ -77,7 +78,7 @@ pub(crate) struct FsckArguments {
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
     /// Leave the log out, and with --repair give up what only it holds
-    #[arg(long, conflicts_with = "log")]
+    #[arg(long)]
     pub(crate) without_log: bool,
 }
 
@@ -176,9 +177,8 @@ async fn prepare(
     let failed = |source| Failure::Engine { path: volume.path.clone(), source };
     if arguments.without_log {
         if arguments.repair {
-            journal::forget(&*log)
-                .await
-                .map_err(|error| failed(ReplayError::from(error).into()))?;
+            let given_up = give_up(&*device, &*log).await;
+            given_up.map_err(|error| failed(ReplayError::from(error).into()))?;
         }
         return Ok(device);
     }

@@ -22,6 +22,7 @@ mod info;
 mod log;
 mod mkfs;
 mod serve;
+mod sharing;
 mod signature;
 mod size;
 mod tune;

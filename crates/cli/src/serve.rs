@@ -20,6 +20,7 @@ use vfs::FileSystem;
 use crate::engine::{OpenVolume, open_volume};
 use crate::failure::Failure;
 use crate::mkfs;
+use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
 use crate::volume::Volume;
 
@@ -36,8 +37,9 @@ pub(crate) struct ServeArguments {
     /// Read this configuration file: who may use which volume, limits and more
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Serve a bare image or device with this log, a file or a device; a file that does not exist
-    /// is made. Without it a bare disk is served under policy sync
+    /// Serve bare images or devices with this log, a file or a device, which they share if they are
+    /// several; a file that does not exist is made. Without it a bare disk is served under policy
+    /// sync
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
     /// Make each volume that does not exist yet, of this size
@@ -52,10 +54,6 @@ pub(crate) struct ServeArguments {
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     let settings = read_settings(arguments)?;
-    if arguments.log.is_some() && arguments.volumes.len() > 1 {
-        let sentence = "--log is for one volume: each has a log of its own".to_owned();
-        return Err(Failure::Usage(sentence));
-    }
     if let Some(size) = arguments.create {
         for path in arguments.volumes.iter().filter(|path| !path.exists()) {
             mkfs::create(path, size)?;
@@ -90,15 +88,38 @@ async fn open_and_serve(
 ) -> Result<(), Failure> {
     let cache_bytes = usize::try_from(settings.config.cache.0).unwrap_or(usize::MAX);
     let disks = Disks::new().map_err(Failure::Start)?;
-    let mut volumes = Vec::new();
+    let device = |disk| disks.device(disk);
+    let mut found = Vec::new();
+    let mut names = Vec::new();
     for path in &arguments.volumes {
-        let volume = Volume::find(path)?.with_log(arguments.log.as_deref())?;
-        let name = export_name(path)?;
-        let device = |disk| disks.device(disk);
-        let OpenVolume { id, file_system } =
-            open_volume(&volume, Access::ReadWrite, device, cache_bytes, runtime).await?;
-        opened.push(file_system.clone());
-        volumes.push(Served { name, fsid: Fsid(id), file_system });
+        found.push(Volume::find(path)?.with_log(arguments.log.as_deref())?);
+        names.push(export_name(path)?);
+    }
+    let mut results = Vec::new();
+    match &arguments.log {
+        Some(log) if is_shared(log, found.len(), device).await? => {
+            results = open_together(&found, log, device, cache_bytes, runtime).await?;
+        }
+        _ => {
+            for volume in &found {
+                let volume = open_volume(volume, Access::ReadWrite, device, cache_bytes, runtime);
+                results.push(Ok(volume.await?));
+            }
+        }
+    }
+    let refused = results.iter().filter(|result| result.is_err()).count();
+    let all_refused = refused == results.len();
+    let mut volumes = Vec::new();
+    for (name, result) in names.into_iter().zip(results) {
+        match result {
+            Ok(OpenVolume { id, file_system }) => {
+                opened.push(file_system.clone());
+                volumes.push(Served { name, fsid: Fsid(id), file_system });
+            }
+            Err(failure) if all_refused => return Err(failure),
+            // A volume that is refused does not hold up the others.
+            Err(failure) => eprintln!("duramen: {failure}; the others are served without it"),
+        }
     }
     Ok(server::serve(runtime, volumes, settings, announce).await?)
 }

@@ -24,10 +24,10 @@
 //! 2. Chains and answers are in the new epoch before it counts.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::rc::Rc;
 
-use block::{BlockDevice, IoError};
-use futures::future::LocalBoxFuture;
+use block::BlockDevice;
 use journal::format::{LINES, Line, Slot, State};
 use journal::{Entry, Journal, JournalError, Live};
 use runtime::{Runtime, Timestamp};
@@ -225,8 +225,24 @@ pub struct Sharer {
 
 /// Makes a device of so many bytes, with nothing in it, on which what a log holds of this epoch is
 /// saved for good.
-pub type Save<'a> =
-    &'a dyn Fn(u64, u64) -> LocalBoxFuture<'static, Result<Rc<dyn BlockDevice>, IoError>>;
+pub type Save<'a> = &'a dyn Fn(u64, u64) -> io::Result<Rc<dyn BlockDevice>>;
+
+/// A volume is back from what was saved of a log for it; whether that is needed for no other any
+/// more.
+///
+/// # Errors
+/// [`JournalError`].
+pub async fn is_back(saved: &dyn BlockDevice, volume: u64) -> Result<bool, JournalError> {
+    let Some(slot) = journal::peek(saved).await? else { return Ok(true) };
+    let others = slot.lines().iter().filter(|line| line.is_open());
+    if others.filter(|line| line.volume.get() != volume).count() == 0 {
+        return Ok(true);
+    }
+    if let Some(number) = slot.number_of(volume, slot.epoch.get()) {
+        journal::close_one(saved, slot, number).await?;
+    }
+    Ok(false)
+}
 
 /// The number of the epoch that a volume bears which was not stopped cleanly: that under which its
 /// log may have been saved.
@@ -331,16 +347,18 @@ async fn save_absent(
     save: Save<'_>,
 ) -> Result<(), OpenError> {
     for slot in epochs.iter().filter(|slot| slot.state() == State::Open) {
-        let lines = slot.lines();
-        let is_absent = |line: &Line| line.is_open() && !ids.contains(&line.volume.get());
+        let mut lines = slot.lines().to_vec();
+        let here = lines.iter_mut().filter(|line| ids.contains(&line.volume.get()));
+        here.for_each(Line::rest);
         let live = match lines.is_empty() {
-            false if !lines.iter().any(is_absent) => None,
+            false if !lines.iter().any(Line::is_open) => None,
             false => journal::find(log, slot.epoch.get()).await.map_err(ReplayError::from)?,
             true => changes_of(log, slot, |_| true).await?,
         };
         if let Some(live) = live.filter(|_| !is_planted(Bug::UnsavedAbsent)) {
-            let to = save(slot.epoch.get(), journal::saved_size(&live)).await?;
-            journal::save(log, &live, &*to).await.map_err(ReplayError::from)?;
+            let to = save(slot.epoch.get(), journal::saved_size(&live));
+            let to = to.map_err(OpenError::LogUnsaved)?;
+            journal::save(log, &live, &lines, &*to).await.map_err(ReplayError::from)?;
         }
         if !lines.is_empty() {
             break; // what is older is over

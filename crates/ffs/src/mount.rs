@@ -121,7 +121,8 @@ pub enum OpenError {
     /// The log holds something, and the volume was used without it since.
     #[error(
         "the log holds changes that were not brought to the volume, and the volume was used \
-         without it since, or is another one; 'duramen fsck --repair --without-log' gives them up"
+         without it since, or is another one; 'duramen fsck --repair --without-log' gives them up \
+         (together with '--log', if the volume has no folder)"
     )]
     LogLeft,
     /// Several volumes have the log together.
@@ -133,6 +134,12 @@ pub enum OpenError {
     /// It is to share a log, and cannot be written to.
     #[error("the volume can only be read, so it cannot share a log: serve it by itself")]
     LogReadOnly,
+    /// It holds what somebody else needs, and there is no place to save that.
+    #[error(
+        "the log holds what a volume needs that is not named here, and that cannot be saved beside \
+         the log: {0}; name all volumes of the log"
+    )]
+    LogUnsaved(#[source] std::io::Error),
     /// Another one of those that are to share a log has its number.
     #[error(
         "the volume has the same identity as another one that is to share its log: one of them is \

@@ -4,7 +4,7 @@
 use block::{BlockDevice, Buffer, Durability};
 use zerocopy::IntoBytes;
 
-use crate::format::{AREA, Circle, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot};
+use crate::format::{AREA, Circle, Line, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot};
 use crate::reader::{JournalError, Live};
 
 /// Segments from the head on that hold something.
@@ -24,13 +24,14 @@ pub fn saved_size(live: &Live) -> u64 {
 }
 
 /// Writes what is live to another device, which nobody has written to before, durably: there it is
-/// a log of the same epoch.
+/// a log of the same epoch. `lines` say of whom something is needed there.
 ///
 /// # Errors
 /// [`JournalError`].
 pub async fn save(
     device: &dyn BlockDevice,
     live: &Live,
+    lines: &[Line],
     to: &dyn BlockDevice,
 ) -> Result<(), JournalError> {
     let capacity = circle(live) * SEGMENT;
@@ -44,7 +45,7 @@ pub async fn save(
     let start = segments(live).start * SEGMENT_UNITS;
     let (slot, circle) = (&live.slot, Circle { capacity, start });
     let (epoch, number) = (slot.epoch.get(), slot.number.get());
-    let saved = Slot::new(epoch, number, circle, live.head, slot.state(), slot.lines());
+    let saved = Slot::new(epoch, number, circle, live.head, slot.state(), lines);
     let mut image = Buffer::zeroed(to.geometry().logical_sector_size.max(512) as usize);
     image[..size_of::<Slot>()].copy_from_slice(saved.as_bytes());
     to.write(SLOTS[0], vec![image.freeze()], Durability::Through).await?;

@@ -73,6 +73,14 @@ impl Serving {
     }
 }
 
+/// A test that fails leaves no server behind, for which whoever reads its output would wait.
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended
+        let _ = self.process.wait();
+    }
+}
+
 /// A plain socket for the client, which wants to await: nothing else runs in this thread.
 pub(crate) struct Stream(TcpStream);
 

@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::{BlockDevice, IoError};
+use block::BlockDevice;
 use ffs::logged::{Sharer, epoch_of, open_sharing};
 use ffs::mkfs::mkfs;
 use ffs::policy::log::LogOptions;
 use ffs::{OpenError, OpenOptions, Opened};
-use futures::FutureExt;
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
@@ -114,7 +113,7 @@ async fn open(
     let save = |epoch: u64, size: u64| {
         let disk = Disk::new(executor, Image::zeroed(size));
         disks.saved.borrow_mut().insert(epoch, disk.clone());
-        async move { Ok::<Rc<dyn BlockDevice>, IoError>(disk) }.boxed_local()
+        Ok(disk as Rc<dyn BlockDevice>)
     };
     let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
     let options = OpenOptions { log, ..OpenOptions::default() };

@@ -1,0 +1,165 @@
+//! Volumes that share a log.
+//!
+//! What the log has of a volume that is not there when the others are opened is saved in a file
+//! beside it, whose name ends with the number of the epoch that the volume bears. There it is found
+//! when the volume is opened with the log again, and then the file goes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use block::BlockDevice;
+use block::file::{Access, DiskFile};
+use ffs::logged::{Sharer, epoch_of, is_back, open_sharing};
+use ffs::replay::ReplayError;
+use ffs::{OpenError, OpenOptions};
+use runtime::Runtime;
+
+use crate::engine::{OpenVolume, Opening};
+use crate::failure::Failure;
+use crate::log::{self, LOG_SIZE};
+use crate::volume::{Volume, parent, sync_folder};
+
+/// A file in which something was saved, and what is in it.
+type Saved = (PathBuf, Rc<dyn BlockDevice>);
+
+/// Whether several volumes write to this log, or are to.
+///
+/// # Errors
+/// [`Failure`] when it cannot be read.
+pub(crate) async fn is_shared(
+    log: &Path,
+    volumes: usize,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<bool, Failure> {
+    if volumes > 1 || !log.exists() {
+        return Ok(volumes > 1);
+    }
+    let device = device(DiskFile::open(log, Access::ReadOnly)?);
+    let newest = journal::peek(&*device).await;
+    let newest = newest.map_err(|source| Failure::Log { path: log.to_owned(), source })?;
+    Ok(newest.is_some_and(|slot| !slot.lines().is_empty()))
+}
+
+/// Opens volumes with the log that they share, each of them or none.
+///
+/// # Errors
+/// [`Failure`] when the log itself cannot be used.
+pub(crate) async fn open_together(
+    volumes: &[Volume],
+    log: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    cache_bytes: usize,
+    runtime: &Runtime,
+) -> Result<Vec<Result<OpenVolume, Failure>>, Failure> {
+    if !log.exists() {
+        make_log(volumes, log, runtime)?;
+    }
+    let log_device = device(DiskFile::open(log, Access::ReadWrite)?);
+    let mut openings = Vec::new();
+    let mut sharers = Vec::new();
+    for volume in volumes {
+        let prepared = async {
+            let opening = Opening::begin(volume, runtime)?;
+            let disk = device(volume.open(Access::ReadWrite)?);
+            let saved = saved_of(&*disk, log, &device).await?;
+            Ok::<_, Failure>((opening, disk, saved))
+        };
+        openings.push(prepared.await.map(|(opening, disk, saved)| {
+            let device = saved.as_ref().map(|(_, device)| device.clone());
+            sharers.push(Sharer { device: disk, saved: device });
+            (opening, saved)
+        }));
+    }
+    let save = |epoch: u64, size: u64| save_beside(log, epoch, size).map(&device);
+    let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+    // One bar for all would jump about: a volume under policy log is not checked when it returns.
+    let opened = open_sharing(sharers, log_device, &save, runtime, &options, &mut |_| ()).await;
+    let opened = opened.map_err(|source| Failure::Engine { path: log.to_owned(), source })?;
+    log::grow(log.to_owned(), LOG_SIZE);
+    let mut opened = opened.into_iter();
+    let mut all = Vec::new();
+    for opening in openings {
+        all.push(match opening {
+            Err(failure) => Err(failure),
+            Ok((opening, saved)) => {
+                let result = opened.next().expect("one for each");
+                let volume = opening.end(result, runtime);
+                if let (Ok(volume), Some(saved)) = (&volume, saved) {
+                    forget(saved, volume.id).await?;
+                }
+                volume
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// Makes the log if it can belong to some volume; those that were cut off had another one.
+fn make_log(volumes: &[Volume], log: &Path, runtime: &Runtime) -> Result<(), Failure> {
+    let is_clean = |volume| Opening::begin(volume, runtime).is_ok_and(|opening| opening.is_clean);
+    if volumes.iter().any(is_clean) {
+        return log::make(log, LOG_SIZE);
+    }
+    Err(Failure::Engine { path: volumes[0].path.clone(), source: OpenError::LogMissing })
+}
+
+fn saved_path(log: &Path, epoch: u64) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(format!(".{epoch:016x}"));
+    name.into()
+}
+
+/// What was saved of the log for the volume on `disk`, if something was.
+async fn saved_of(
+    disk: &dyn BlockDevice,
+    log: &Path,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Option<Saved>, Failure> {
+    let Ok(Some(epoch)) = epoch_of(disk).await else { return Ok(None) };
+    let path = saved_path(log, epoch);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
+    Ok(Some((path, saved)))
+}
+
+/// Makes a file beside the log, and says so.
+fn save_beside(log: &Path, epoch: u64, size: u64) -> io::Result<DiskFile> {
+    if !log.is_file() {
+        return Err(io::Error::other("the log is a device"));
+    }
+    let path = saved_path(log, epoch);
+    // One that is there was begun and never used.
+    if let Err(error) = fs::remove_file(&path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let file = DiskFile::create(&path, size).map_err(io::Error::other)?;
+    sync_folder(parent(&path)).map_err(|failure| io::Error::other(failure.to_string()))?;
+    eprintln!(
+        "duramen: {} has changes of a volume that is not there; they are kept in {}",
+        log.display(),
+        path.display()
+    );
+    Ok(file)
+}
+
+/// A volume is back, and needs no more what was saved for it.
+async fn forget((path, device): Saved, volume: u64) -> Result<(), Failure> {
+    let failed = |error| {
+        let source = OpenError::Replay(ReplayError::from(error));
+        Failure::Engine { path: path.clone(), source }
+    };
+    if is_back(&*device, volume).await.map_err(failed)? {
+        fs::remove_file(&path).map_err(|source| Failure::File {
+            verb: "remove",
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(())
+}
