@@ -88,7 +88,7 @@ async fn open_and_serve(
 ) -> Result<(), Failure> {
     let cache_bytes = usize::try_from(settings.config.cache.0).unwrap_or(usize::MAX);
     let disks = Disks::new().map_err(Failure::Start)?;
-    let device = |disk| disks.device(disk);
+    let device = move |disk| disks.device(disk);
     let mut found = Vec::new();
     let mut names = Vec::new();
     for path in &arguments.volumes {
@@ -97,12 +97,12 @@ async fn open_and_serve(
     }
     let mut results = Vec::new();
     match &arguments.log {
-        Some(log) if is_shared(log, found.len(), device).await? => {
+        Some(log) if is_shared(log, found.len(), &device).await? => {
             results = open_together(&found, log, device, cache_bytes, runtime).await?;
         }
         _ => {
             for volume in &found {
-                let volume = open_volume(volume, Access::ReadWrite, device, cache_bytes, runtime);
+                let volume = open_volume(volume, Access::ReadWrite, &device, cache_bytes, runtime);
                 results.push(Ok(volume.await?));
             }
         }

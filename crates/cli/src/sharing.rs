@@ -1,8 +1,9 @@
 //! Volumes that share a log.
 //!
-//! What the log has of a volume that is not there when the others are opened is saved in a file
-//! beside it, whose name ends with the number of the epoch that the volume bears. There it is found
-//! when the volume is opened with the log again, and then the file goes.
+//! What the log has of a volume that is not there when the others are opened, or that stops while
+//! they are served, is saved in a file beside it, whose name ends with the number by which the
+//! volume is known. There it is found when the volume is opened with the log again, and then the
+//! file goes.
 
 use std::fs;
 use std::io;
@@ -11,8 +12,7 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::logged::{Sharer, epoch_of, is_back, open_sharing};
-use ffs::replay::ReplayError;
+use ffs::logged::{Sharer, open_sharing, saved_under};
 use ffs::{OpenError, OpenOptions};
 use runtime::Runtime;
 
@@ -31,7 +31,7 @@ type Saved = (PathBuf, Rc<dyn BlockDevice>);
 pub(crate) async fn is_shared(
     log: &Path,
     volumes: usize,
-    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<bool, Failure> {
     if volumes > 1 || !log.exists() {
         return Ok(volumes > 1);
@@ -49,7 +49,7 @@ pub(crate) async fn is_shared(
 pub(crate) async fn open_together(
     volumes: &[Volume],
     log: &Path,
-    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice> + Clone + 'static,
     cache_bytes: usize,
     runtime: &Runtime,
 ) -> Result<Vec<Result<OpenVolume, Failure>>, Failure> {
@@ -72,10 +72,14 @@ pub(crate) async fn open_together(
             (opening, saved)
         }));
     }
-    let save = |epoch: u64, size: u64| save_beside(log, epoch, size).map(&device);
+    let save = {
+        let (log, device) = (log.to_owned(), device.clone());
+        move |name: u64, size: u64| save_beside(&log, name, size).map(&device)
+    };
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     // One bar for all would jump about: a volume under policy log is not checked when it returns.
-    let opened = open_sharing(sharers, log_device, &save, runtime, &options, &mut |_| ()).await;
+    let opened =
+        open_sharing(sharers, log_device, Rc::new(save), runtime, &options, &mut |_| ()).await;
     let opened = opened.map_err(|source| Failure::Engine { path: log.to_owned(), source })?;
     log::grow(log.to_owned(), LOG_SIZE);
     let mut opened = opened.into_iter();
@@ -86,8 +90,14 @@ pub(crate) async fn open_together(
             Ok((opening, saved)) => {
                 let result = opened.next().expect("one for each");
                 let volume = opening.end(result, runtime);
-                if let (Ok(volume), Some(saved)) = (&volume, saved) {
-                    forget(saved, volume.id).await?;
+                if let (Ok(_), Some((path, _))) = (&volume, saved) {
+                    // It is back, and needs that no more.
+                    let verb = "remove";
+                    fs::remove_file(&path).map_err(|source| Failure::File {
+                        verb,
+                        path,
+                        source,
+                    })?;
                 }
                 volume
             }
@@ -105,10 +115,10 @@ fn make_log(volumes: &[Volume], log: &Path, runtime: &Runtime) -> Result<(), Fai
     Err(Failure::Engine { path: volumes[0].path.clone(), source: OpenError::LogMissing })
 }
 
-fn saved_path(log: &Path, epoch: u64) -> PathBuf {
-    let mut name = log.as_os_str().to_owned();
-    name.push(format!(".{epoch:016x}"));
-    name.into()
+fn saved_path(log: &Path, name: u64) -> PathBuf {
+    let mut file = log.as_os_str().to_owned();
+    file.push(format!(".{name:016x}"));
+    file.into()
 }
 
 /// What was saved of the log for the volume on `disk`, if something was.
@@ -117,22 +127,20 @@ async fn saved_of(
     log: &Path,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<Saved>, Failure> {
-    let Ok(Some(epoch)) = epoch_of(disk).await else { return Ok(None) };
-    let path = saved_path(log, epoch);
-    if !path.exists() {
-        return Ok(None);
-    }
+    let Ok(names) = saved_under(disk).await else { return Ok(None) };
+    let mut paths = names.into_iter().map(|name| saved_path(log, name));
+    let Some(path) = paths.find(|path| path.exists()) else { return Ok(None) };
     let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
     Ok(Some((path, saved)))
 }
 
 /// Makes a file beside the log, and says so.
-fn save_beside(log: &Path, epoch: u64, size: u64) -> io::Result<DiskFile> {
+fn save_beside(log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
     if !log.is_file() {
         return Err(io::Error::other("the log is a device"));
     }
-    let path = saved_path(log, epoch);
-    // One that is there was begun and never used.
+    let path = saved_path(log, name);
+    // One that is there was begun and never used, or the volume was stopped cleanly since.
     if let Err(error) = fs::remove_file(&path)
         && error.kind() != io::ErrorKind::NotFound
     {
@@ -141,25 +149,9 @@ fn save_beside(log: &Path, epoch: u64, size: u64) -> io::Result<DiskFile> {
     let file = DiskFile::create(&path, size).map_err(io::Error::other)?;
     sync_folder(parent(&path)).map_err(|failure| io::Error::other(failure.to_string()))?;
     eprintln!(
-        "duramen: {} has changes of a volume that is not there; they are kept in {}",
+        "duramen: {} has changes of a volume that is not served; they are kept in {}",
         log.display(),
         path.display()
     );
     Ok(file)
-}
-
-/// A volume is back, and needs no more what was saved for it.
-async fn forget((path, device): Saved, volume: u64) -> Result<(), Failure> {
-    let failed = |error| {
-        let source = OpenError::Replay(ReplayError::from(error));
-        Failure::Engine { path: path.clone(), source }
-    };
-    if is_back(&*device, volume).await.map_err(failed)? {
-        fs::remove_file(&path).map_err(|source| Failure::File {
-            verb: "remove",
-            path: path.clone(),
-            source,
-        })?;
-    }
-    Ok(())
 }

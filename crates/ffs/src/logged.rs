@@ -16,7 +16,8 @@
 //! **Commit point** of a shared log's beginning: its slot (`SharedLog::found`).
 //!
 //! A volume that is not there, or that is refused, holds nobody up: what the log has of it is saved
-//! as a log of its own before the slot is written, and with that it comes back another day.
+//! as a log of its own before the slot is written, and with that it comes back another day. So does
+//! one that has stopped while the others go on.
 //!
 //! Invariants:
 //! 1. Nothing of an epoch is overwritten before everything in it is home and flushed on every
@@ -169,7 +170,12 @@ pub(crate) async fn open_alone(
         refuse_left(&*log, candidate.id).await?;
     }
     let journal = Journal::begin(log, nonce, candidate.back.live.as_ref()).await;
-    let shared = SharedLog::new(journal.map_err(ReplayError::from)?, 1, runtime.clone());
+    let shared = SharedLog::new(
+        journal.map_err(ReplayError::from)?,
+        vec![candidate.id],
+        None,
+        runtime.clone(),
+    );
     let log = Log::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log);
     let back = &candidate.back;
     let is_left = is_planted(Bug::LateInheritance) || is_planted(Bug::UninheritedAnswers);
@@ -218,40 +224,22 @@ async fn changes_of(
 pub struct Sharer {
     /// Its disk.
     pub device: Rc<dyn BlockDevice>,
-    /// What was saved of the log for it, if it was not there when the others began a new epoch:
-    /// see [`open_sharing`].
+    /// What was saved of the log for it, if there is such: see [`Save`].
     pub saved: Option<Rc<dyn BlockDevice>>,
 }
 
-/// Makes a device of so many bytes, with nothing in it, on which what a log holds of this epoch is
-/// saved for good.
-pub type Save<'a> = &'a dyn Fn(u64, u64) -> io::Result<Rc<dyn BlockDevice>>;
+/// Makes a device of so many bytes, with nothing in it, on which what a log holds of one volume is
+/// saved for good, until that has been opened again. The first number is that by which the volume
+/// is known, or, if it had the log alone, the epoch that it bears: see [`saved_under`].
+pub type Save = Rc<dyn Fn(u64, u64) -> io::Result<Rc<dyn BlockDevice>>>;
 
-/// A volume is back from what was saved of a log for it; whether that is needed for no other any
-/// more.
-///
-/// # Errors
-/// [`JournalError`].
-pub async fn is_back(saved: &dyn BlockDevice, volume: u64) -> Result<bool, JournalError> {
-    let Some(slot) = journal::peek(saved).await? else { return Ok(true) };
-    let others = slot.lines().iter().filter(|line| line.is_open());
-    if others.filter(|line| line.volume.get() != volume).count() == 0 {
-        return Ok(true);
-    }
-    if let Some(number) = slot.number_of(volume, slot.epoch.get()) {
-        journal::close_one(saved, slot, number).await?;
-    }
-    Ok(false)
-}
-
-/// The number of the epoch that a volume bears which was not stopped cleanly: that under which its
-/// log may have been saved.
+/// Under which numbers something may have been saved for the volume on `device`: see [`Save`].
 ///
 /// # Errors
 /// [`OpenError`] when there is no superblock.
-pub async fn epoch_of(device: &dyn BlockDevice) -> Result<Option<u64>, OpenError> {
+pub async fn saved_under(device: &dyn BlockDevice) -> Result<[u64; 2], OpenError> {
     let mut found = Found::read(device).await?;
-    Ok(Some(found.nonce()).filter(|&nonce| nonce != 0))
+    Ok([found.id(), found.nonce()])
 }
 
 /// A volume of a log, on its way.
@@ -270,7 +258,7 @@ struct Member {
 pub async fn open_sharing(
     sharers: Vec<Sharer>,
     log: Rc<dyn BlockDevice>,
-    save: Save<'_>,
+    save: Save,
     runtime: &Runtime,
     options: &OpenOptions,
     progress: &mut dyn FnMut(Progress),
@@ -289,11 +277,11 @@ pub async fn open_sharing(
     }
     let ids: BTreeSet<u64> = members.iter().flatten().map(|member| member.candidate.id).collect();
     let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
-    save_absent(&*log, &epochs, &ids, save).await?;
+    save_absent(&*log, &epochs, &ids, &save).await?;
     if ids.is_empty() {
         return Ok(members.into_iter().map(|member| member.map(|_| unreachable!())).collect());
     }
-    let shared = begin_together(&members, &epochs, log, runtime).await?;
+    let shared = begin_together(&members, &epochs, log, save, runtime).await?;
     if is_planted(Bug::EarlyFounding) {
         shared.found().await.map_err(|_| FsError::Io)?;
     }
@@ -344,24 +332,27 @@ async fn save_absent(
     log: &dyn BlockDevice,
     epochs: &[Slot],
     ids: &BTreeSet<u64>,
-    save: Save<'_>,
+    save: &Save,
 ) -> Result<(), OpenError> {
-    for slot in epochs.iter().filter(|slot| slot.state() == State::Open) {
-        let mut lines = slot.lines().to_vec();
-        let here = lines.iter_mut().filter(|line| ids.contains(&line.volume.get()));
-        here.for_each(Line::rest);
-        let live = match lines.is_empty() {
-            false if !lines.iter().any(Line::is_open) => None,
+    // What is older than a slot with lines is over.
+    let newest = epochs.iter().take_while(|slot| slot.lines().is_empty()).count();
+    let relevant = &epochs[..epochs.len().min(newest + 1)];
+    for slot in relevant.iter().filter(|slot| slot.state() == State::Open) {
+        let lines = slot.lines().iter().enumerate();
+        let absent = lines.filter(|(_, line)| line.is_open());
+        let absent = absent.map(|(number, line)| (number as u16, line.volume.get()));
+        let mut absent: Vec<_> = absent.filter(|(_, volume)| !ids.contains(volume)).collect();
+        let live = match slot.lines().is_empty() {
+            true => {
+                absent.push((0, slot.epoch.get()));
+                changes_of(log, slot, |_| true).await?
+            }
             false => journal::find(log, slot.epoch.get()).await.map_err(ReplayError::from)?,
-            true => changes_of(log, slot, |_| true).await?,
         };
-        if let Some(live) = live.filter(|_| !is_planted(Bug::UnsavedAbsent)) {
-            let to = save(slot.epoch.get(), journal::saved_size(&live));
-            let to = to.map_err(OpenError::LogUnsaved)?;
-            journal::save(log, &live, &lines, &*to).await.map_err(ReplayError::from)?;
-        }
-        if !lines.is_empty() {
-            break; // what is older is over
+        let Some(live) = live.filter(|_| !is_planted(Bug::UnsavedAbsent)) else { continue };
+        for (number, name) in absent {
+            let to = save(name, journal::saved_size(&live)).map_err(OpenError::LogUnsaved)?;
+            journal::save(log, &live, number, &*to).await.map_err(ReplayError::from)?;
         }
     }
     Ok(())
@@ -373,6 +364,7 @@ async fn begin_together(
     members: &[Result<Member, OpenError>],
     epochs: &[Slot],
     log: Rc<dyn BlockDevice>,
+    save: Save,
     runtime: &Runtime,
 ) -> Result<Rc<SharedLog>, OpenError> {
     let members: Vec<&Member> = members.iter().flatten().collect();
@@ -383,7 +375,7 @@ async fn begin_together(
     let others = epochs.first().into_iter().flat_map(|newest| newest.lines().iter());
     let is_here =
         |line: &Line| members.iter().any(|member| member.candidate.id == line.volume.get());
-    lines.extend(others.filter(|line| !line.is_open() && !is_here(line)));
+    lines.extend(others.filter(|line| line.is_at_rest() && !is_here(line)));
     lines.truncate(LINES);
     let lives = members.iter().filter_map(|member| member.candidate.back.live.as_ref());
     let here = |live: &&Live| epochs.iter().any(|slot| slot.epoch == live.slot.epoch);
@@ -391,7 +383,8 @@ async fn begin_together(
     let nonce = runtime.random.next_u64();
     let journal = Journal::begin_shared(log, nonce, kept, lines).await;
     let journal = journal.map_err(ReplayError::from)?;
-    Ok(SharedLog::new(journal, members.len() as u16, runtime.clone()))
+    let ids = members.iter().map(|member| member.candidate.id).collect();
+    Ok(SharedLog::new(journal, ids, Some(save), runtime.clone()))
 }
 
 async fn mark_and_open(

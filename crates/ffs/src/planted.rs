@@ -119,6 +119,8 @@ planted::bugs! {
     EverybodysEntries,
     /// The head of a shared log is that of its first volume.
     FirstHead,
+    /// What a shared log has of a volume that has stopped stays where it is.
+    HeldUp,
     /// The epoch of a shared log is there before it has taken over what volumes need.
     EarlyFounding,
     /// What was on its way to a block lands after the block was given to another file.

@@ -138,6 +138,7 @@ fn broken_rules_of_a_shared_log_are_found() {
     for bug in [Bug::UnsavedAbsent, Bug::EverybodysEntries, Bug::FirstHead] {
         find(bug, lives);
     }
+    find(Bug::HeldUp, || sharing::one_that_stops(1));
     find(Bug::EarlyFounding, || (1..=2).try_for_each(sharing::large_file_that_goes));
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::sharing::{large_file_that_goes, life};
+use common::sharing::{large_file_that_goes, life, one_that_stops};
 
 #[test]
 fn volumes_that_share_a_log_keep_what_they_told_over_many_boots() {
@@ -18,5 +18,12 @@ fn volumes_that_share_a_log_keep_what_they_told_over_many_boots() {
 fn what_is_being_freed_is_known_at_any_moment_of_the_return() {
     for seed in 1..=2 {
         large_file_that_goes(seed).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+#[test]
+fn a_volume_that_stops_holds_up_nobody_and_comes_back() {
+    for seed in 1..=3 {
+        one_that_stops(seed).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }

@@ -60,7 +60,8 @@ pub struct Line {
     pub volume: U64,
     /// The epoch that it bears, or bore when this one was begun and may bear still; 0 for none.
     pub was: U64,
-    /// 0 where there is no line, else one more than a [`State`]: open, or at rest.
+    /// 0 where there is no line, else one more than a [`State`]: open, at rest, or given up, which
+    /// is saved elsewhere.
     state: U32,
     reserved: U32,
 }
@@ -75,6 +76,16 @@ impl Line {
     /// Whether changes of the volume may be needed.
     pub fn is_open(&self) -> bool {
         self.state.get() == State::Open as u32 + 1
+    }
+
+    /// Whether the volume was stopped cleanly.
+    pub fn is_at_rest(&self) -> bool {
+        self.state.get() == State::AtRest as u32 + 1
+    }
+
+    /// What the log had of the volume has been saved elsewhere, and is there no more.
+    pub fn part(&mut self) {
+        self.state.set(State::GivenUp as u32 + 1);
     }
 
     /// No change of the volume is needed any more.
@@ -155,7 +166,9 @@ impl Slot {
         if self.lines().is_empty() {
             return (self.epoch.get() == epoch).then_some(0);
         }
-        let number = self.lines().iter().position(|line| line.volume.get() == volume)?;
+        let is_its =
+            |line: &Line| line.volume.get() == volume && (line.is_open() || line.is_at_rest());
+        let number = self.lines().iter().position(is_its)?;
         let line = &self.lines[number];
         let bears = self.epoch.get() == epoch || line.was.get() == epoch;
         bears.then_some(number as u16)

@@ -1,10 +1,10 @@
-//! What a log holds that is not obsolete, saved as a log of its own: for a volume that shares the
-//! log and is not there when the others begin a new epoch.
+//! What a log holds of a volume, saved as a log of its own: for one that shares the log and is not
+//! there when the others begin a new epoch, or has stopped while they go on.
 
 use block::{BlockDevice, Buffer, Durability};
 use zerocopy::IntoBytes;
 
-use crate::format::{AREA, Circle, Line, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot};
+use crate::format::{AREA, Circle, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot};
 use crate::reader::{JournalError, Live};
 
 /// Segments from the head on that hold something.
@@ -24,14 +24,15 @@ pub fn saved_size(live: &Live) -> u64 {
 }
 
 /// Writes what is live to another device, which nobody has written to before, durably: there it is
-/// a log of the same epoch. `lines` say of whom something is needed there.
+/// a log of the same epoch, and of one volume alone: that with this number, unless it had the log
+/// alone before.
 ///
 /// # Errors
 /// [`JournalError`].
 pub async fn save(
     device: &dyn BlockDevice,
     live: &Live,
-    lines: &[Line],
+    number: u16,
     to: &dyn BlockDevice,
 ) -> Result<(), JournalError> {
     let capacity = circle(live) * SEGMENT;
@@ -44,8 +45,13 @@ pub async fn save(
     to.flush().await?;
     let start = segments(live).start * SEGMENT_UNITS;
     let (slot, circle) = (&live.slot, Circle { capacity, start });
-    let (epoch, number) = (slot.epoch.get(), slot.number.get());
-    let saved = Slot::new(epoch, number, circle, live.head, slot.state(), lines);
+    let (epoch, serial) = (slot.epoch.get(), slot.number.get());
+    let mut lines = slot.lines().to_vec();
+    for (_, other) in lines.iter_mut().enumerate().filter(|(line, _)| *line != usize::from(number))
+    {
+        other.part();
+    }
+    let saved = Slot::new(epoch, serial, circle, live.head, slot.state(), &lines);
     let mut image = Buffer::zeroed(to.geometry().logical_sector_size.max(512) as usize);
     image[..size_of::<Slot>()].copy_from_slice(saved.as_bytes());
     to.write(SLOTS[0], vec![image.freeze()], Durability::Through).await?;

@@ -15,6 +15,7 @@ use crate::format::{
 };
 use crate::planted::{Bug, is_planted};
 use crate::reader::{JournalError, Live, slots};
+use crate::save::{save, saved_size};
 
 /// An entry that has no place yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,6 +209,34 @@ impl Journal {
     /// A volume that shares the log bears this epoch, durably.
     pub fn borne(&self, number: u16) {
         self.lines.borrow_mut()[usize::from(number)].was.set(self.epoch);
+    }
+
+    /// Saves on another device what the log holds of one of the volumes that share it, and what is
+    /// durable of that; then it is needed here no more.
+    ///
+    /// # Errors
+    /// [`JournalError`]; then it is needed here.
+    pub async fn part(&self, number: u16, to: &dyn BlockDevice) -> Result<(), JournalError> {
+        let live = self.live();
+        save(&*self.device, &live, number, to).await?;
+        self.lines.borrow_mut()[usize::from(number)].part();
+        Ok(self.note_head(self.durable_head()).await?)
+    }
+
+    /// Bytes that [`Journal::part`] takes.
+    pub fn part_size(&self) -> u64 {
+        saved_size(&self.live())
+    }
+
+    fn live(&self) -> Live {
+        let head = self.durable_head();
+        let slot = self.slot(self.slot_number.get(), head, State::Open);
+        Live { slot, head, tail: self.tail.get(), search_reads: 0 }
+    }
+
+    fn slot(&self, number: u64, head: u64, state: State) -> Slot {
+        let circle = Circle { capacity: self.capacity * UNIT, start: self.start };
+        Slot::new(self.epoch, number, circle, head, state, &self.lines.borrow())
     }
 
     /// No change of one of the volumes is needed any more; whether that holds for all now.
@@ -456,9 +485,7 @@ impl Journal {
         }
         self.slot_number.set(number);
         self.counters.borrow_mut().slots += 1;
-        let circle = Circle { capacity: self.capacity * UNIT, start: self.start };
-        let lines = self.lines.borrow().clone();
-        let slot = Slot::new(self.epoch, number, circle, head, state, &lines);
+        let slot = self.slot(number, head, state);
         let image = slot_image(&*self.device, &slot);
         self.device.write(SLOTS[next], vec![image], Durability::Through).await
     }

@@ -170,6 +170,7 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         "UnsavedAbsent",
         "EverybodysEntries",
         "FirstHead",
+        "HeldUp",
         "EarlyFounding",
     ];
     for bug in all() {

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::BlockDevice;
-use ffs::logged::{Sharer, epoch_of, open_sharing};
+use block::{BlockDevice, Verb};
+use ffs::logged::{Sharer, open_sharing, saved_under};
 use ffs::mkfs::mkfs;
 use ffs::policy::log::LogOptions;
 use ffs::{OpenError, OpenOptions, Opened};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
-use sim::{Disk, Executor, Image, Prng};
+use sim::{Disk, Executor, Image, Persistence, Prng};
 use vfs::{Author, FileSystem, Stability};
 
 use super::Seeded;
@@ -24,6 +24,8 @@ use super::volume::Volume;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const VOLUMES: usize = 3;
 const BOOTS: u64 = 12;
+/// Room for all that can be saved.
+const SPARE: u64 = journal::format::SMALLEST + journal::format::SEGMENT;
 /// So large that it has an indirect block.
 const LARGE: usize = 150 << 10;
 /// So large that its removal is a chain.
@@ -46,7 +48,7 @@ type Model = RefCell<BTreeMap<String, Known>>;
 struct Estate {
     volumes: Vec<Image>,
     log: Image,
-    /// What was saved of the log, by epoch.
+    /// What was saved of the log, by volume.
     saved: BTreeMap<u64, Image>,
     models: Vec<Model>,
 }
@@ -56,6 +58,8 @@ struct Disks {
     volumes: Vec<Rc<Disk>>,
     log: Rc<Disk>,
     saved: Rc<RefCell<BTreeMap<u64, Rc<Disk>>>>,
+    /// Disks on which nothing has been saved.
+    spare: Rc<RefCell<Vec<Rc<Disk>>>>,
 }
 
 impl Estate {
@@ -83,6 +87,9 @@ impl Estate {
             volumes: self.volumes.iter().map(disk).collect(),
             log: disk(&self.log),
             saved: Rc::new(RefCell::new(saved.collect())),
+            spare: Rc::new(RefCell::new(
+                (0..VOLUMES).map(|_| disk(&Image::zeroed(SPARE))).collect(),
+            )),
         }
     }
 
@@ -105,19 +112,22 @@ async fn open(
     let mut sharers = Vec::new();
     for &number in present {
         let device: Rc<dyn BlockDevice> = disks.volumes[number].clone();
-        let epoch = epoch_of(&*device).await?;
-        let saved = epoch.and_then(|epoch| disks.saved.borrow().get(&epoch).cloned());
+        let names = saved_under(&*device).await?;
+        let saved = names.iter().find_map(|name| disks.saved.borrow().get(name).cloned());
         sharers.push(Sharer { device, saved: saved.map(|saved| saved as Rc<dyn BlockDevice>) });
     }
     let runtime = executor.runtime();
-    let save = |epoch: u64, size: u64| {
-        let disk = Disk::new(executor, Image::zeroed(size));
-        disks.saved.borrow_mut().insert(epoch, disk.clone());
+    let (saved, spare) = (disks.saved.clone(), disks.spare.clone());
+    let save = move |name: u64, size: u64| {
+        // As if there had always been a disk for it.
+        let disk = spare.borrow_mut().pop().expect("few are saved in one boot");
+        assert!(size <= SPARE);
+        saved.borrow_mut().insert(name, disk.clone());
         Ok(disk as Rc<dyn BlockDevice>)
     };
     let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
     let options = OpenOptions { log, ..OpenOptions::default() };
-    open_sharing(sharers, disks.log.clone(), &save, &runtime, &options, &mut |_| ()).await
+    open_sharing(sharers, disks.log.clone(), Rc::new(save), &runtime, &options, &mut |_| ()).await
 }
 
 /// A file that is made, grown, cut off, removed, in an order that chance has.
@@ -302,4 +312,56 @@ async fn all(executor: &Executor, disks: &Disks, present: &[usize]) -> Result<Ve
         Ok(Volume { files: Namespace::new(engine), root: Author::root() })
     });
     volumes.collect()
+}
+
+/// The disk of one volume fails, and the other writes on for several rounds of the log; then both
+/// come back.
+///
+/// # Errors
+/// What was not as it was told.
+pub(crate) fn one_that_stops(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let mut estate = Estate::new();
+    let executor = Executor::new(seed);
+    let disks = estate.disks(&executor);
+    let rounds = executor.block_on_for(Duration::from_secs(600), async {
+        let volumes = all(&executor, &disks, &[0, 1]).await?;
+        let made = (0..5).map(|number| make(&volumes[1], number));
+        join_all(made).await;
+        disks.volumes[1].fail(Verb::Flush, 1, Persistence::Forever);
+        let log = || volumes[0].files.store().log_statistics().expect("it has one");
+        for number in 0.. {
+            make(&volumes[0], number).await;
+            volumes[0]
+                .remove(volumes[0].files.root(), &format!("file-{number}"))
+                .await
+                .expect("there");
+            if log().writes.bytes > 4 * log().capacity {
+                break;
+            }
+        }
+        make(&volumes[0], 0).await;
+        Ok(())
+    });
+    rounds.unwrap_or_else(|| Err("the one that stopped holds up the other".to_owned()))?;
+    assert_eq!(disks.saved.borrow().len(), 1, "that of the other has been saved");
+    estate.cut(&executor, &disks, &mut prng);
+    let executor = Executor::new(seed);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let volumes = all(&executor, &disks, &[0, 1]).await?;
+        for (volume, count) in volumes.iter().zip([1, 5]) {
+            for number in 0..count {
+                let found = volume.lookup(volume.files.root(), &format!("file-{number}")).await;
+                let data = volume.read(found.map_err(|error| error.to_string())?).await;
+                assert_eq!(data.map_err(|error| error.to_string())?, [7; 700]);
+            }
+        }
+        Ok(())
+    })
+}
+
+async fn make(volume: &Volume, number: u32) {
+    let file = volume.create(volume.files.root(), &format!("file-{number}")).await.expect("new");
+    volume.write(file, 0, vec![7; 700], Stability::FileSync).await.expect("there is room");
 }

@@ -141,6 +141,8 @@ pub struct Log {
     rows: RefCell<Vec<Summary>>,
     /// An entry is to tell of all chains again.
     repeat: Cell<bool>,
+    /// Nothing of it is needed in the log.
+    parted: Cell<bool>,
     syncing: Cell<bool>,
     /// Rounds of the sync that were begun and ended, and the one before which it does not rest.
     begun: Cell<u64>,
@@ -181,7 +183,7 @@ impl Log {
         rows: Vec<Summary>,
         options: LogOptions,
     ) -> Rc<Self> {
-        let memory = RefCell::new(Memory::new(shared.journal.capacity(), shared.shares));
+        let memory = RefCell::new(Memory::new(shared.journal.capacity(), shared.shares()));
         Rc::new_cyclic(|this: &Weak<Self>| Self {
             home,
             number: shared.join(this.clone()),
@@ -199,6 +201,7 @@ impl Log {
             landing: RefCell::default(),
             rows: RefCell::new(rows),
             repeat: Cell::new(false),
+            parted: Cell::new(false),
             syncing: Cell::new(false),
             begun: Cell::new(0),
             ended: Cell::new(0),
@@ -216,7 +219,7 @@ impl Log {
     /// [`Lost`] when the log cannot be written.
     pub async fn adopt(&self, chains: &[Chain], survived: &Survived) -> Result<(), Lost> {
         let journal = &self.shared.journal;
-        let (tail, room) = (journal.tail(), journal.room() / u64::from(self.shared.shares));
+        let (tail, room) = (journal.tail(), journal.room() / u64::from(self.shared.shares()));
         self.memory.borrow_mut().take_over(survived, tail, room);
         for &chain in chains {
             let recno = Some(tail);
@@ -253,6 +256,11 @@ impl Log {
         self.shared.clone().keep(self);
     }
 
+    /// It has stopped, and what the log had of it has been saved elsewhere.
+    fn part(&self) {
+        self.parted.set(true);
+    }
+
     /// The log to which it writes.
     pub fn shared(&self) -> &SharedLog {
         &self.shared
@@ -284,6 +292,9 @@ impl Log {
 
     /// The recno of the oldest entry that is needed, if any is (invariant 4).
     fn head(&self) -> Option<u64> {
+        if self.parted.get() {
+            return None;
+        }
         let answers = self.memory.borrow_mut().head().filter(|_| !is_planted(Bug::PassedAnswers));
         self.head_of_changes().into_iter().chain(answers).min()
     }

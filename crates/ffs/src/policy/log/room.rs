@@ -74,6 +74,7 @@ impl SharedLog {
         if !self.wanting.replace(false) {
             return Ok(());
         }
+        self.part_with_stopped().await?;
         self.running().iter().for_each(|volume| volume.repeat_what_holds());
         self.note_head().await
     }

@@ -15,7 +15,7 @@
 //! 1. The writer writes one batch at a time, and nobody else gives entries places.
 //! 2. One slot is written at a time.
 //! 3. A volume that has stopped writes no entry any more, and keeps nobody else from writing. What
-//!    it holds is held.
+//!    it holds is held until it has been saved elsewhere.
 //! 4. When the log cannot be written, every volume stops.
 
 use std::cell::{Cell, RefCell};
@@ -23,11 +23,12 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use block::IoError;
-use journal::{Draft, Journal};
+use journal::{Draft, Journal, JournalError};
 use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
 
 use super::Log;
+use crate::logged::Save;
 use crate::planted::{Bug, is_planted};
 
 /// An entry that is not submitted yet.
@@ -43,8 +44,10 @@ pub(super) struct Waiting {
 pub struct SharedLog {
     pub(super) journal: Journal,
     pub(super) runtime: Runtime,
-    /// How many volumes there are to be.
-    pub(super) shares: u16,
+    /// By what the volumes are known, that there are to be.
+    ids: Vec<u64>,
+    /// Where to save what is here of one that has stopped.
+    save: Option<Save>,
     volumes: RefCell<Vec<Weak<Log>>>,
     pub(super) waiting: RefCell<VecDeque<Waiting>>,
     /// Whose turn it is to tell again what the head is to pass.
@@ -63,12 +66,13 @@ pub struct SharedLog {
 }
 
 impl SharedLog {
-    /// The log of so many volumes, none of which makes use of it yet. Its epoch has begun.
-    pub fn new(journal: Journal, shares: u16, runtime: Runtime) -> Rc<Self> {
+    /// The log of these volumes, none of which makes use of it yet. Its epoch has begun.
+    pub fn new(journal: Journal, ids: Vec<u64>, save: Option<Save>, runtime: Runtime) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
             journal,
             runtime,
-            shares,
+            ids,
+            save,
             volumes: RefCell::default(),
             waiting: RefCell::default(),
             turn: Cell::new(0),
@@ -120,6 +124,11 @@ impl SharedLog {
         volumes.len() as u16 - 1
     }
 
+    /// How many volumes there are.
+    pub(super) fn shares(&self) -> u16 {
+        self.ids.len() as u16
+    }
+
     pub(super) fn this(&self) -> Rc<SharedLog> {
         self.this.upgrade().expect("the log lives in an Rc")
     }
@@ -152,6 +161,28 @@ impl SharedLog {
     pub(super) fn bytes_since(&self, head: Option<u64>) -> u64 {
         let tail = self.journal.tail();
         (tail - head.unwrap_or(tail)) * journal::format::UNIT
+    }
+
+    /// Saves what is here of volumes that have stopped, so that they hold the head no more. Where
+    /// that is not possible they hold it on, and the others wait for room in the end.
+    pub(super) async fn part_with_stopped(&self) -> Result<(), IoError> {
+        let save = self.save.as_ref().filter(|_| !is_planted(Bug::HeldUp));
+        let Some(save) = save else { return Ok(()) };
+        let _alone = self.slots.acquire(1).await; // invariant 2
+        for volume in self.volumes() {
+            if !volume.horizon.has_failed() || volume.head().is_none() {
+                continue;
+            }
+            // Rare, and the volume has stopped anyway: the file may be made while all wait.
+            let made = save(self.ids[usize::from(volume.number)], self.journal.part_size());
+            let Ok(to) = made else { continue };
+            match self.journal.part(volume.number, &*to).await {
+                Ok(()) => volume.part(),
+                Err(JournalError::Device(error)) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Names a later head without an entry.
