@@ -1,10 +1,10 @@
 //! A volume and its log as each version of the format left them when the power went: whatever comes
 //! later still has to replay them.
 //!
-//! `golden/log-v1.disks` has both disks of version 1 in a sparse text (see `sparse`), and
-//! `golden/log-v1.tree` what has to be on the volume and to be remembered afterwards. The files are
-//! never made anew for a version that has been released: a new version gets files of its own beside
-//! these, made with
+//! `golden/log-v1.disks` has both disks of version 1 in a sparse text (see `common::sparse`), and
+//! `golden/log-v1.tree` what has to be on the volume and to be remembered afterwards. Version 3 is
+//! that of a shared log, and has the disks of two volumes. The files are never made anew for a
+//! version that has been released: a new version gets files of its own beside these, made with
 //!
 //! ```console
 //! $ DURAMEN_GOLDEN=1 cargo test -p ffs --test golden_log
@@ -22,7 +22,7 @@ use std::rc::Rc;
 use block::BlockDevice;
 use common::cutting::{Pair, after_cut, judge};
 use common::volume::{Volume, name};
-use common::{Seeded, reuse};
+use common::{Seeded, reuse, sharing, sparse};
 use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::policy::log::record::{Map, Record, read_records};
@@ -41,71 +41,6 @@ const LOG: u64 = 17 * (64 << 10);
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)
-}
-
-/// Two disks as text: a line for each stretch of bytes, zeros left out. `800 00ff` are two bytes at
-/// byte 0x800, and `800 1000*a5` are 0x1000 equal ones.
-mod sparse {
-    use super::*;
-
-    /// So many equal bytes are a stretch of their own.
-    const RUN: usize = 32;
-
-    pub(crate) fn write(disks: &Pair<Image>) -> String {
-        let mut text = String::new();
-        let log = disks.log.as_ref().expect("there is a log");
-        for (name, image) in [("home", &disks.home), ("log", log)] {
-            writeln!(text, "{name} {:x}", image.size()).expect("text grows");
-            let bytes = image.bytes();
-            let mut at = 0;
-            while at < bytes.len() {
-                let run = equal(&bytes[at..]);
-                if run < RUN {
-                    let rest = &bytes[at..];
-                    let end = (1..rest.len()).find(|&end| equal(&rest[end..]) >= RUN);
-                    let stretch = &rest[..end.unwrap_or(rest.len())];
-                    let hex: String = stretch.iter().map(|byte| format!("{byte:02x}")).collect();
-                    writeln!(text, "{at:x} {hex}").expect("text grows");
-                    at += stretch.len();
-                } else {
-                    if bytes[at] != 0 {
-                        writeln!(text, "{at:x} {run:x}*{:02x}", bytes[at]).expect("text grows");
-                    }
-                    at += run;
-                }
-            }
-        }
-        text
-    }
-
-    fn equal(bytes: &[u8]) -> usize {
-        bytes.iter().take_while(|&&byte| byte == bytes[0]).count()
-    }
-
-    fn number(text: &str) -> u64 {
-        u64::from_str_radix(text, 16).expect("a number in hexadecimal")
-    }
-
-    pub(crate) fn read(text: &str) -> Pair<Image> {
-        let mut images: Vec<Image> = Vec::new();
-        for line in text.lines() {
-            let (place, what) = line.split_once(' ').expect("two words to a line");
-            if ["home", "log"].contains(&place) {
-                images.push(Image::zeroed(number(what)));
-                continue;
-            }
-            let bytes = match what.split_once('*') {
-                Some((count, byte)) => vec![number(byte) as u8; number(count) as usize],
-                None => {
-                    let pairs = (0..what.len()).step_by(2).map(|at| &what[at..at + 2]);
-                    pairs.map(|pair| number(pair) as u8).collect()
-                }
-            };
-            images.last_mut().expect("a disk was named").write(number(place), &bytes);
-        }
-        let log = images.pop();
-        Pair { home: images.pop().expect("two disks"), log }
-    }
 }
 
 async fn open(
@@ -302,15 +237,32 @@ fn version_1_is_replayed() {
 fn version_2_is_replayed() {
     let golden = Golden { disks: "log-v2.disks", told: "log-v2.tree", kinds: 11 };
     if std::env::var_os("DURAMEN_GOLDEN").is_some() {
-        std::fs::write(path(golden.disks), sparse::write(&make())).expect("the folder is there");
+        let Pair { home, log } = make();
+        let text = sparse::write(&[home, log.expect("it has one")]);
+        std::fs::write(path(golden.disks), text).expect("the folder is there");
     }
     replays(golden);
+}
+
+#[test]
+fn version_3_is_replayed() {
+    let (disks, told) = (path("log-v3.disks"), path("log-v3.told"));
+    if std::env::var_os("DURAMEN_GOLDEN").is_some() {
+        let (images, models) = sharing::golden();
+        std::fs::write(&disks, sparse::write(&images)).expect("the folder is there");
+        std::fs::write(&told, models).expect("the folder is there");
+    }
+    let text = std::fs::read_to_string(&disks).expect("it was made");
+    assert!(text.len() < 100 << 10, "{} bytes", text.len());
+    let found = sharing::replayed(&sparse::read(&text));
+    assert_eq!(found, std::fs::read_to_string(&told).expect("it was made"));
 }
 
 fn replays(golden: Golden) {
     let text = std::fs::read_to_string(path(golden.disks)).expect("it was made");
     assert!(text.len() < 100 << 10, "{} bytes", text.len());
-    let (executor, disks) = after_cut(1, sparse::read(&text));
+    let [home, log] = sparse::read(&text).try_into().expect("two disks");
+    let (executor, disks) = after_cut(1, Pair { home, log: Some(log) });
     let kinds = executor.block_on(kinds(&disks));
     assert_eq!(kinds.len(), golden.kinds, "the log tells of everything: {kinds:?}");
     assert!(kinds["chain begins"] > kinds["chain ends"], "a chain has not ended: {kinds:?}");

@@ -8,6 +8,7 @@ pub(crate) mod fill;
 pub(crate) mod growth;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
+pub(crate) mod sparse;
 pub(crate) mod together;
 pub(crate) mod tree;
 pub(crate) mod volume;

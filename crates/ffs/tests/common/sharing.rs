@@ -365,3 +365,52 @@ async fn make(volume: &Volume, number: u32) {
     let file = volume.create(volume.files.root(), &format!("file-{number}")).await.expect("new");
     volume.write(file, 0, vec![7; 700], Stability::FileSync).await.expect("there is room");
 }
+
+/// Two volumes and the log that they share, as they are when the power goes; and what is there
+/// when they are back.
+pub(crate) fn golden() -> (Vec<Image>, String) {
+    let executor = Executor::new(1);
+    let estate = Estate::new();
+    let mut disks = estate.disks(&executor);
+    disks.volumes.truncate(2);
+    executor.block_on(async {
+        let volumes = all(&executor, &disks, &[0, 1]).await.expect("they are new");
+        for (volume, count) in volumes.iter().zip([2, 3]) {
+            join_all((0..count).map(|number| make(volume, number))).await;
+        }
+    });
+    let images = disks.volumes.iter().chain([&disks.log]);
+    let images: Vec<Image> = images.map(|disk| disk.platter().durable_image()).collect();
+    let told = replayed(&images);
+    (images, told)
+}
+
+/// What is on volumes that come back with their log, a line for each name.
+pub(crate) fn replayed(images: &[Image]) -> String {
+    let (log, volumes) = images.split_last().expect("there are some");
+    let (volumes, models) = (volumes.to_vec(), Vec::new());
+    let estate = Estate { volumes, log: log.clone(), saved: BTreeMap::new(), models };
+    let executor = Executor::new(2);
+    let disks = estate.disks(&executor);
+    let present: Vec<usize> = (0..disks.volumes.len()).collect();
+    executor.block_on(async {
+        let mut text = String::new();
+        let opened = open(&executor, &disks, &present).await.expect("it is a log");
+        for (number, opened) in opened.into_iter().enumerate() {
+            let opened = opened.unwrap_or_else(|error| panic!("volume {number}: {error}"));
+            let entries = opened.replayed.expect("it was cut").entries;
+            let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+            let root = volume.files.root();
+            let mut names = volume.list(root).await.expect("it can be listed");
+            names.retain(|name| name != "." && name != "..");
+            names.sort();
+            for name in names {
+                let file = volume.lookup(root, &name).await.expect("it was listed");
+                let length = volume.read(file).await.expect("it can be read").len();
+                text += &format!("volume {number}, {entries} entries: {name} {length}\n");
+            }
+            volume.files.shutdown().await.expect("a clean stop");
+        }
+        text
+    })
+}
