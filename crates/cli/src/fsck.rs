@@ -38,6 +38,7 @@ use server::disks::Disks;
 use server::reactor;
 
 use crate::failure::Failure;
+use crate::sharing::{forget_saved, log_of};
 use crate::volume::Volume;
 use outcome::Outcome;
 use progress::Watch;
@@ -173,12 +174,15 @@ async fn prepare(
     let Some(log) = volume.log_path.as_ref().filter(|path| path.exists()) else {
         return Ok(device);
     };
-    let log = disks.device(DiskFile::open(log, access)?);
+    let last = log_of(&*device, log, |disk| disks.device(disk)).await?;
+    let (path, is_saved) = (log.clone(), last != *log);
+    let log = disks.device(DiskFile::open(&last, access)?);
     let failed = |source| Failure::Engine { path: volume.path.clone(), source };
     if arguments.without_log {
         if arguments.repair {
             let given_up = give_up(&*device, &*log).await;
             given_up.map_err(|error| failed(ReplayError::from(error).into()))?;
+            forget_saved(&*device, &path).await?;
         }
         return Ok(device);
     }
@@ -190,6 +194,9 @@ async fn prepare(
     if let Some(replayed) = replay_log(&*device, &*log, now, log_use).await.map_err(failed)? {
         let volume = volume.path.display();
         eprintln!("duramen: {volume}: {} log entries were replayed first", replayed.entries);
+    }
+    if arguments.repair && is_saved {
+        forget_saved(&*device, &path).await?;
     }
     Ok(device)
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::logged::{Sharer, open_sharing, saved_under};
+use ffs::logged::{Sharer, is_needed, open_sharing, saved_under};
 use ffs::{OpenError, OpenOptions};
 use runtime::Runtime;
 
@@ -63,7 +63,7 @@ pub(crate) async fn open_together(
         let prepared = async {
             let opening = Opening::begin(volume, runtime)?;
             let disk = device(volume.open(Access::ReadWrite)?);
-            let saved = saved_of(&*disk, log, &device).await?;
+            let saved = saved_of(&*disk, log, &device, Access::ReadWrite).await?;
             Ok::<_, Failure>((opening, disk, saved))
         };
         openings.push(prepared.await.map(|(opening, disk, saved)| {
@@ -91,13 +91,7 @@ pub(crate) async fn open_together(
                 let result = opened.next().expect("one for each");
                 let volume = opening.end(result, runtime);
                 if let (Ok(_), Some((path, _))) = (&volume, saved) {
-                    // It is back, and needs that no more.
-                    let verb = "remove";
-                    fs::remove_file(&path).map_err(|source| Failure::File {
-                        verb,
-                        path,
-                        source,
-                    })?;
+                    remove(path)?; // it is back
                 }
                 volume
             }
@@ -126,12 +120,45 @@ async fn saved_of(
     disk: &dyn BlockDevice,
     log: &Path,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    access: Access,
 ) -> Result<Option<Saved>, Failure> {
     let Ok(names) = saved_under(disk).await else { return Ok(None) };
     let mut paths = names.into_iter().map(|name| saved_path(log, name));
     let Some(path) = paths.find(|path| path.exists()) else { return Ok(None) };
-    let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
+    let saved = device(DiskFile::open(&path, access)?);
     Ok(Some((path, saved)))
+}
+
+/// Where the volume on `disk` has what it logged last: in this log, or in what was saved of it.
+///
+/// # Errors
+/// [`Failure`] when what was saved cannot be opened.
+pub(crate) async fn log_of(
+    disk: &dyn BlockDevice,
+    log: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<PathBuf, Failure> {
+    let saved = saved_of(disk, log, &device, Access::ReadOnly).await?;
+    let Some((path, saved)) = saved else { return Ok(log.to_owned()) };
+    match is_needed(disk, &*saved).await {
+        Ok(true) => Ok(path),
+        _ => Ok(log.to_owned()),
+    }
+}
+
+/// Removes what was saved for the volume on `disk`, which needs it no more.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) async fn forget_saved(disk: &dyn BlockDevice, log: &Path) -> Result<(), Failure> {
+    let Ok(names) = saved_under(disk).await else { return Ok(()) };
+    let paths = names.into_iter().map(|name| saved_path(log, name));
+    paths.filter(|path| path.exists()).try_for_each(remove)
+}
+
+fn remove(path: PathBuf) -> Result<(), Failure> {
+    let verb = "remove";
+    fs::remove_file(&path).map_err(|source| Failure::File { verb, path, source })
 }
 
 /// Makes a file beside the log, and says so.

@@ -144,7 +144,10 @@ fn images_share_a_log_and_none_holds_up_the_others() {
     put(&serving, "one", "second", b"dear both");
     serving.kill();
     assert_eq!(saved().len(), 1, "{:?}", saved());
-    // It is refused as long as it is alone with another log, and back with its own.
+    // It is refused without its log, can be checked with it, and comes back with it.
+    let run = on("fsck", &other, &with_log);
+    assert_eq!(run.code, 0, "{}", run.errors);
+    assert!(run.errors.contains("replayed"), "{}", run.errors);
     on("serve", &other, &["--listen", "127.0.0.1:0"]).failed(1, "its log");
     let serving = Serving::start(&[&one, &other], &with_log);
     assert!(saved().is_empty(), "{:?}", saved());

@@ -233,6 +233,16 @@ pub struct Sharer {
 /// is known, or, if it had the log alone, the epoch that it bears: see [`saved_under`].
 pub type Save = Rc<dyn Fn(u64, u64) -> io::Result<Rc<dyn BlockDevice>>>;
 
+/// Whether the volume on `device` needs what is in this log.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn is_needed(device: &dyn BlockDevice, log: &dyn BlockDevice) -> Result<bool, OpenError> {
+    let mut found = Found::read(device).await?;
+    let place = journal::belongs(log, found.id(), found.nonce()).await;
+    Ok(place.map_err(ReplayError::from)?.is_some())
+}
+
 /// Under which numbers something may have been saved for the volume on `device`: see [`Save`].
 ///
 /// # Errors
@@ -279,7 +289,7 @@ pub async fn open_sharing(
     let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
     save_absent(&*log, &epochs, &ids, &save).await?;
     if ids.is_empty() {
-        return Ok(members.into_iter().map(|member| member.map(|_| unreachable!())).collect());
+        return Ok(members.into_iter().filter_map(|member| member.err().map(Err)).collect());
     }
     let shared = begin_together(&members, &epochs, log, save, runtime).await?;
     if is_planted(Bug::EarlyFounding) {
@@ -321,6 +331,9 @@ async fn bring_back(
         return Err(OpenError::LogReadOnly);
     }
     let place = journal::belongs(log, found.id(), was).await.map_err(ReplayError::from)?;
+    if let Some(saved) = saved.as_deref().filter(|_| was == 0) {
+        refuse_left(saved, found.id()).await?;
+    }
     let log = saved.as_deref().filter(|_| was != 0 && place.is_none()).unwrap_or(log);
     let back = found.bring_back(&*device, Some(log), runtime, progress).await?;
     let candidate = Candidate::prepare(device, found, back, runtime, options).await?;
@@ -399,5 +412,6 @@ async fn mark_and_open(
         return Err(error);
     }
     log.borne();
-    candidate.open(log, runtime, options, false).await
+    let opened = candidate.open(log.clone(), runtime, options, false).await;
+    opened.inspect_err(|_| log.abandon())
 }

@@ -109,11 +109,12 @@ async fn open(
     disks: &Disks,
     present: &[usize],
 ) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
-    let mut sharers = Vec::new();
+    let (mut sharers, mut used) = (Vec::new(), Vec::new());
     for &number in present {
         let device: Rc<dyn BlockDevice> = disks.volumes[number].clone();
         let names = saved_under(&*device).await?;
         let saved = names.iter().find_map(|name| disks.saved.borrow().get(name).cloned());
+        used.push(names);
         sharers.push(Sharer { device, saved: saved.map(|saved| saved as Rc<dyn BlockDevice>) });
     }
     let runtime = executor.runtime();
@@ -127,7 +128,13 @@ async fn open(
     };
     let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
     let options = OpenOptions { log, ..OpenOptions::default() };
-    open_sharing(sharers, disks.log.clone(), Rc::new(save), &runtime, &options, &mut |_| ()).await
+    let (log, save) = (disks.log.clone(), Rc::new(save));
+    let opened = open_sharing(sharers, log, save, &runtime, &options, &mut |_| ()).await?;
+    let back = used.iter().zip(&opened).filter(|(_, opened)| opened.is_ok());
+    for name in back.flat_map(|(names, _)| names) {
+        disks.saved.borrow_mut().remove(name); // it is needed no more
+    }
+    Ok(opened)
 }
 
 /// A file that is made, grown, cut off, removed, in an order that chance has.
