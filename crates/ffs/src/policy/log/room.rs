@@ -59,14 +59,14 @@ impl SharedLog {
     }
 
     fn kick_syncs(&self) {
-        self.running().iter().for_each(|volume| volume.kick_sync());
+        self.running().for_each(|volume| volume.kick_sync());
     }
 
     /// Whether somebody waits for room, and this volume can help: by bringing home what holds the
     /// head, or, if no volume has anything to bring home, by naming a later one.
     pub(super) fn wants_help_of(&self, volume: &Log) -> bool {
         let holds = |volume: &Log| !volume.flights.borrow().is_empty();
-        self.wanting.get() && (holds(volume) || !self.running().iter().any(|other| holds(other)))
+        self.wanting.get() && (holds(volume) || !self.running().any(|other| holds(&other)))
     }
 
     /// Somebody waits for room: makes durable that what is obsolete may be overwritten.
@@ -75,7 +75,7 @@ impl SharedLog {
             return Ok(());
         }
         self.part_with_stopped().await?;
-        self.running().iter().for_each(|volume| volume.repeat_what_holds());
+        self.running().for_each(|volume| volume.repeat_what_holds());
         self.note_head().await
     }
 

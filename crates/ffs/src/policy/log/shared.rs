@@ -51,7 +51,7 @@ pub struct SharedLog {
     volumes: RefCell<Vec<Weak<Log>>>,
     pub(super) waiting: RefCell<VecDeque<Waiting>>,
     /// Whose turn it is to tell again what the head is to pass.
-    pub(super) turn: Cell<usize>,
+    pub(super) turn: Cell<u16>,
     pub(super) reserved: Cell<u64>,
     /// One at a time waits for room, in the order of asking.
     pub(super) queue: Rc<Semaphore>,
@@ -139,21 +139,18 @@ impl SharedLog {
     }
 
     /// All volumes that are there.
-    pub(super) fn volumes(&self) -> Vec<Rc<Log>> {
-        self.volumes.borrow().iter().filter_map(Weak::upgrade).collect()
+    pub(super) fn volumes(&self) -> impl Iterator<Item = Rc<Log>> {
+        (0..self.shares()).filter_map(|number| self.volume(number))
     }
 
     /// Those that have not stopped.
-    pub(super) fn running(&self) -> Vec<Rc<Log>> {
-        let mut volumes = self.volumes();
-        volumes.retain(|volume| !volume.horizon.has_failed());
-        volumes
+    pub(super) fn running(&self) -> impl Iterator<Item = Rc<Log>> {
+        self.volumes().filter(|volume| !volume.horizon.has_failed())
     }
 
     /// The recno of the oldest entry that is needed, if any is.
     pub(super) fn head(&self) -> Option<u64> {
-        let volumes = self.volumes();
-        let all = volumes.iter().filter(|one| one.number == 0 || !is_planted(Bug::FirstHead));
+        let all = self.volumes().filter(|one| one.number == 0 || !is_planted(Bug::FirstHead));
         all.filter_map(|volume| volume.head()).min()
     }
 
@@ -215,6 +212,6 @@ impl SharedLog {
 
     /// Invariant 4.
     pub(super) fn stop(&self) {
-        self.volumes().iter().for_each(|volume| volume.stop());
+        self.volumes().for_each(|volume| volume.stop());
     }
 }

@@ -35,8 +35,7 @@ impl SharedLog {
     }
 
     fn has_entries(&self) -> bool {
-        !self.waiting.borrow().is_empty()
-            || self.running().iter().any(|volume| volume.has_to_tell())
+        !self.waiting.borrow().is_empty() || self.running().any(|volume| volume.has_to_tell())
     }
 
     async fn write_batch(&self) -> Result<(), IoError> {
@@ -99,13 +98,12 @@ impl SharedLog {
 
     /// An entry of one volume, each in its turn, that tells again what the head is to pass.
     fn told_again(&self) -> Option<Draft> {
-        let volumes = self.running();
-        let count = volumes.len();
-        let mut turns = (0..count).map(|step| (self.turn.get() + step) % count);
+        let (first, count) = (self.turn.get(), self.shares());
+        let mut turns = (0..count).map(|step| (first + step) % count);
         turns.find_map(|turn| {
-            let draft = volumes[turn].repeat()?;
-            self.turn.set(turn + 1);
-            Some(draft)
+            let volume = self.volume(turn).filter(|volume| !volume.horizon.has_failed())?;
+            self.turn.set((turn + 1) % count);
+            volume.repeat()
         })
     }
 }
