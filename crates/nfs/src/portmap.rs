@@ -1,5 +1,6 @@
 //! The port mapper, version 2 (RFC 1833, section 3), as far as a server needs it to register
-//! itself: building the calls SET and UNSET, and reading their answers.
+//! itself, and a client to find one: building the calls SET, UNSET and GETPORT, and reading their
+//! answers.
 
 use bytes::Bytes;
 
@@ -21,6 +22,9 @@ const SET: u32 = 1;
 
 /// PMAPPROC_UNSET.
 const UNSET: u32 = 2;
+
+/// PMAPPROC_GETPORT.
+const GETPORT: u32 = 3;
 
 /// A program that is served over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +61,36 @@ pub fn unset(xid: u32, mapping: Mapping) -> Vec<Bytes> {
     call(xid, UNSET, mapping)
 }
 
+/// The record of a call that asks for the port of a program.
+pub fn getport(xid: u32, program: u32, version: u32) -> Vec<Bytes> {
+    call(xid, GETPORT, Mapping { program, version, port: 0 })
+}
+
 /// Reads the answer to the call `xid`: whether it did what was asked.
 ///
 /// # Errors
 /// [`AnswerError`].
 pub fn answer(record: &Record, xid: u32) -> Result<bool, AnswerError> {
+    let mut from = results(record, xid)?;
+    let done = from.bool()?;
+    from.finish()?;
+    Ok(done)
+}
+
+/// Reads the answer to GETPORT: where the program is served, if it is.
+///
+/// # Errors
+/// [`AnswerError`].
+pub fn answered_port(record: &Record, xid: u32) -> Result<Option<u16>, AnswerError> {
+    let mut from = results(record, xid)?;
+    let port = from.u32()?;
+    from.finish()?;
+    let bad = DecodeError::BadValue { of: "a port", value: port };
+    let port = u16::try_from(port).map_err(|_| bad)?;
+    Ok((port != 0).then_some(port))
+}
+
+fn results(record: &Record, xid: u32) -> Result<Decoder<'_>, AnswerError> {
     let mut from = Decoder::new(&record.head);
     let answered = from.u32()?;
     match from.u32()? {
@@ -79,9 +108,7 @@ pub fn answer(record: &Record, xid: u32) -> Result<bool, AnswerError> {
     if from.u32()? != 0 {
         return Err(AnswerError::Refused); // not SUCCESS
     }
-    let done = from.bool()?;
-    from.finish()?;
-    Ok(done)
+    Ok(from)
 }
 
 fn call(xid: u32, procedure: u32, mapping: Mapping) -> Vec<Bytes> {

@@ -1,6 +1,7 @@
 //! MOUNT version 3 (RFC 1813, appendix I): from the path of an export to its first handle.
 
 mod arguments;
+mod client;
 mod procedure;
 mod results;
 

@@ -3,10 +3,11 @@
 //! [`Arguments::decode`] reads the arguments of any of them; they borrow from the record. Results
 //! are owned, and each is an [`Outcome`]: what the procedure gives, or a [`Failure`] with its
 //! [`Status`] and the attributes that go along with a refusal. All are written with
-//! [`Encode`](crate::xdr::Encode).
+//! [`Encode`](crate::xdr::Encode). A client writes arguments and reads results: [`Request`].
 
 pub mod arguments;
 mod attributes;
+mod client;
 mod handle;
 mod outcome;
 mod procedure;
@@ -19,6 +20,7 @@ pub use attributes::{
     Attributes, Device, FileKind, PostOp, SetAttributes, SetTime, Stability, Time, Verifier, Wcc,
     WccAttributes,
 };
+pub use client::Request;
 pub use handle::{Handle, MAX_HANDLE};
 pub use outcome::{Failure, Outcome};
 pub use procedure::Procedure;

@@ -70,3 +70,76 @@ impl Encode for Status {
         to.u32(*self as u32);
     }
 }
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 28] = [
+        Self::NotOwner,
+        Self::NoEntry,
+        Self::Io,
+        Self::NoSuchAddress,
+        Self::Access,
+        Self::Exists,
+        Self::CrossDevice,
+        Self::NoDevice,
+        Self::NotDirectory,
+        Self::IsDirectory,
+        Self::Invalid,
+        Self::FileTooLarge,
+        Self::NoSpace,
+        Self::ReadOnly,
+        Self::TooManyLinks,
+        Self::NameTooLong,
+        Self::NotEmpty,
+        Self::Quota,
+        Self::Stale,
+        Self::Remote,
+        Self::BadHandle,
+        Self::NotSync,
+        Self::BadCookie,
+        Self::NotSupported,
+        Self::TooSmall,
+        Self::ServerFault,
+        Self::BadType,
+        Self::Jukebox,
+    ];
+
+    /// The status of this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| *status as u32 == number)
+    }
+
+    /// Its name, as the RFC writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotOwner => "NFS3ERR_PERM",
+            Self::NoEntry => "NFS3ERR_NOENT",
+            Self::Io => "NFS3ERR_IO",
+            Self::NoSuchAddress => "NFS3ERR_NXIO",
+            Self::Access => "NFS3ERR_ACCES",
+            Self::Exists => "NFS3ERR_EXIST",
+            Self::CrossDevice => "NFS3ERR_XDEV",
+            Self::NoDevice => "NFS3ERR_NODEV",
+            Self::NotDirectory => "NFS3ERR_NOTDIR",
+            Self::IsDirectory => "NFS3ERR_ISDIR",
+            Self::Invalid => "NFS3ERR_INVAL",
+            Self::FileTooLarge => "NFS3ERR_FBIG",
+            Self::NoSpace => "NFS3ERR_NOSPC",
+            Self::ReadOnly => "NFS3ERR_ROFS",
+            Self::TooManyLinks => "NFS3ERR_MLINK",
+            Self::NameTooLong => "NFS3ERR_NAMETOOLONG",
+            Self::NotEmpty => "NFS3ERR_NOTEMPTY",
+            Self::Quota => "NFS3ERR_DQUOT",
+            Self::Stale => "NFS3ERR_STALE",
+            Self::Remote => "NFS3ERR_REMOTE",
+            Self::BadHandle => "NFS3ERR_BADHANDLE",
+            Self::NotSync => "NFS3ERR_NOT_SYNC",
+            Self::BadCookie => "NFS3ERR_BAD_COOKIE",
+            Self::NotSupported => "NFS3ERR_NOTSUPP",
+            Self::TooSmall => "NFS3ERR_TOOSMALL",
+            Self::ServerFault => "NFS3ERR_SERVERFAULT",
+            Self::BadType => "NFS3ERR_BADTYPE",
+            Self::Jukebox => "NFS3ERR_JUKEBOX",
+        }
+    }
+}

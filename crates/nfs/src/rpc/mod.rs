@@ -1,13 +1,16 @@
 //! Remote procedure calls, version 2 (RFC 5531): the header of a call, the header of a reply.
 //!
 //! [`Call::decode`] reads the header of a record and leaves its `arguments` to be decoded by the
-//! program that the call names. A reply begins with [`success`] or is a whole [`refuse`].
+//! program that the call names. A reply begins with [`success`] or is a whole [`refuse`]. A client
+//! begins a call with [`call`] and reads the header of the answer with [`Reply::decode`].
 
 mod call;
+mod client;
 mod credential;
 mod reply;
 
 pub use call::{Call, CallError, Rejection};
+pub use client::{Caller, Reply, call};
 pub use credential::{
     AUTH_NONE, AUTH_SYS, AuthSys, Credential, Gids, MAX_AUTH_BODY, MAX_GIDS, MAX_MACHINE_NAME,
 };

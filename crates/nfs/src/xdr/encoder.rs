@@ -61,6 +61,12 @@ impl Encoder {
         self.buffer.extend_from_slice(value);
     }
 
+    /// Appends what was encoded before.
+    pub(crate) fn encoded(&mut self, value: &[u8]) {
+        debug_assert!(value.len().is_multiple_of(UNIT), "whole fields");
+        self.buffer.extend_from_slice(value);
+    }
+
     /// Appends variable-length opaque data or a string, copied.
     pub fn opaque(&mut self, value: &[u8]) {
         self.opaque_length(value.len());

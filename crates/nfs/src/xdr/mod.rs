@@ -34,7 +34,7 @@ pub trait Decode<'a>: Sized {
     fn decode(from: &mut Decoder<'a>) -> Result<Self, DecodeError>;
 }
 
-/// A type that can be written into a reply.
+/// A type that can be written into a record.
 pub trait Encode {
     /// Appends the value.
     fn encode(&self, to: &mut Encoder);

@@ -1,4 +1,4 @@
-//! Arguments that the peer writes.
+//! Arguments that the peer writes, and that we write as it does.
 
 use bytes::Bytes;
 use nfs::nfs3::arguments::{
@@ -7,7 +7,8 @@ use nfs::nfs3::arguments::{
     SymlinkArgs, WriteArgs,
 };
 use nfs::nfs3::{Arguments, Device, Procedure, SetAttributes, SetTime, Stability, Time, Verifier};
-use nfs::xdr::Decoder;
+use nfs::rpc::{self, Caller};
+use nfs::xdr::{Decoder, UNIT};
 use nfs3_types::nfs3 as peer;
 use nfs3_types::xdr_codec::Pack;
 
@@ -18,6 +19,11 @@ fn assert_read(procedure: Procedure, theirs: &impl Pack, ours: &Arguments<'_>) {
     let mut bytes = Vec::new();
     theirs.pack(&mut bytes).expect("a vector takes everything");
     assert_eq!(Arguments::decode(procedure, Decoder::new(&bytes)).as_ref(), Ok(ours));
+    let mut call = rpc::call(0, 0, 0, 0, &Caller::none());
+    let header = call.length();
+    call.value(ours);
+    let written = call.finish().concat().split_off(UNIT + header);
+    assert_eq!(written, bytes, "what we write is what the peer writes");
 }
 
 fn peer_name<'a>(directory: &[u8], name: &'a [u8]) -> peer::diropargs3<'a> {

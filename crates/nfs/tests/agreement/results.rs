@@ -1,4 +1,4 @@
-//! Results that the peer reads.
+//! Results that the peer reads, and that we read, too.
 
 use bytes::Bytes;
 use nfs::nfs3::results::{
@@ -10,19 +10,37 @@ use nfs::nfs3::{
     WccAttributes,
 };
 use nfs::rpc;
-use nfs::xdr::Encode;
+use nfs::xdr::{Decode, Decoder, Encode};
 use nfs3_types::nfs3 as peer;
 use nfs3_types::nfs3::Nfs3Option;
 use nfs3_types::xdr_codec::{List, Opaque, Unpack};
 
 use crate::{peer_handle, peer_time};
 
-/// Asserts that the peer reads `theirs` in what we write, all of it.
-#[track_caller]
-fn assert_written<T: Unpack + std::fmt::Debug>(ours: &impl Encode, theirs: &T) {
+/// What a value takes on the wire.
+fn encoded(value: &impl Encode) -> Vec<u8> {
     let mut reply = rpc::success(0);
-    reply.value(ours);
-    let bytes = reply.finish().concat().split_off(28);
+    reply.value(value);
+    reply.finish().concat().split_off(28)
+}
+
+/// Asserts that the peer reads `theirs` in what we write, all of it, and that so do we; and that
+/// nothing shorter or longer is taken for it.
+#[track_caller]
+fn assert_written<O, T>(ours: &O, theirs: &T)
+where
+    O: Encode + for<'a> Decode<'a>,
+    T: Unpack + std::fmt::Debug,
+{
+    let bytes = encoded(ours);
+    let mut from = Decoder::new(&bytes);
+    let back: O = from.value().expect("we can read it");
+    assert_eq!(from.finish(), Ok(()));
+    assert_eq!(encoded(&back), bytes);
+    for cut in (0..bytes.len()).step_by(4) {
+        let mut from = Decoder::new(&bytes[..cut]);
+        assert!(from.value::<O>().is_err(), "{cut} of {} bytes are no result", bytes.len());
+    }
     let (read, length) = T::unpack(&mut &bytes[..]).expect("the peer can read it");
     assert_eq!(length, bytes.len());
     assert_eq!(format!("{read:?}"), format!("{theirs:?}"));
