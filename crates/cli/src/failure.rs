@@ -103,6 +103,20 @@ pub(crate) enum Failure {
     /// The server cannot start, or ended badly.
     #[error(transparent)]
     Serve(#[from] server::ServeError),
+    /// A server could not be measured.
+    #[error(transparent)]
+    Unmeasured(#[from] Box<bench::session::BenchError>),
+    /// It was measured, and not all was well. The report says what.
+    #[error("{errors} calls failed, and {troubles} things could not be done: see above")]
+    Bench {
+        /// Calls that failed.
+        errors: u64,
+        /// What else went wrong.
+        troubles: usize,
+    },
+    /// A picture could not be written.
+    #[error(transparent)]
+    Plot(#[from] bench::report::PlotError),
     /// The operating system gave no event queue.
     #[error("cannot start: {0}")]
     Start(io::Error),

@@ -13,6 +13,7 @@
 //! fsck(8). Nothing that exists is overwritten without `--force`, and a command that fails removes
 //! what it had created. A pipe whose reader has had enough is no failure.
 
+mod bench;
 mod browse;
 mod calendar;
 mod engine;
@@ -60,6 +61,7 @@ Examples:
   duramen mkfs /dev/sdb1             make a file system on a device
   duramen fsck data --repair         check it, and repair what is wrong
   duramen tune data --policy sync    change how it makes changes durable
+  duramen bench nfs://127.0.0.1/data measure a server
 
 Exit codes: 0 all went well; 1 something failed; 2 the command line makes no sense. Those of fsck
 are others: 'duramen fsck --help' tells them.";
@@ -84,6 +86,9 @@ enum Command {
     /// Serves volumes over NFS, version 3, until SIGTERM or SIGINT
     #[command(after_long_help = SERVE_HELP)]
     Serve(serve::ServeArguments),
+    /// Measures an NFS server, this one or another
+    #[command(after_long_help = bench::after_help())]
+    Bench(bench::BenchArguments),
 }
 
 const MKFS_HELP: &str = "\
@@ -144,6 +149,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
         Command::Fsck(arguments) => return fsck::run(arguments, output),
         Command::Tune(arguments) => tune::run(arguments, output),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments, output),
     };
     match result.and_then(|()| Ok(output.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -209,3 +209,24 @@ fn a_link_that_leads_nowhere() {
     planted.write("docs/a.md", "[up](../README.md#a), [down](b.md)\n");
     planted.has_one("docs/a.md:1", "the link to b.md leads nowhere");
 }
+
+#[test]
+fn a_crate_that_takes_sockets_which_are_not_its_own() {
+    let planted = Planted::new("sockets");
+    planted.write("crates/bench/src/lib.rs", PROSE);
+    planted.write("crates/bench/Cargo.toml", "[dependencies]\ntokio.workspace = true\n");
+    assert_eq!(planted.findings(), "", "the measuring program may");
+    planted.write("crates/tool/src/lib.rs", PROSE);
+    planted.write("crates/tool/Cargo.toml", "[dependencies]\ntokio.workspace = true\n");
+    planted.has_one("crates/tool/Cargo.toml:2", "tool must not depend on tokio");
+}
+
+#[test]
+fn a_load_that_knows_one_server() {
+    let planted = Planted::new("load");
+    planted.write("crates/dispatch/src/lib.rs", PROSE);
+    planted.write("crates/dispatch/Cargo.toml", "[dependencies]\n");
+    planted.write("crates/load/src/lib.rs", PROSE);
+    planted.write("crates/load/Cargo.toml", "[dependencies]\ndispatch.workspace = true\n");
+    planted.has_one("crates/load/Cargo.toml:2", "load must not depend on dispatch");
+}

@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "ffs",
     "journal",
     "lfs",
+    "load",
     "namespace",
     "nfs",
     "planted",
@@ -29,9 +30,14 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
     (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
     (&["ffs", "lfs", "shadow", "namespace"], &["nfs", "dispatch"], "an engine knows no protocol"),
+    (&["load"], &["dispatch", "ffs", "lfs", "shadow", "namespace"], "it loads any server"),
     (&["duramen-torture"], &["tokio", "server"], "all of it runs in virtual time"),
     (&["xtask"], &["duramen", "server", "ffs"], "it meets the product as a stranger would"),
 ];
+
+/// Outside crates that only some may name.
+const RESERVED: &[(&str, &[&str], &str)] =
+    &[("tokio", &["server", "bench"], "sockets and the reactor are theirs alone")];
 
 /// Who may depend, among our own crates, on these alone.
 const ONLY: &[(&str, &[&str])] = &[
@@ -67,6 +73,11 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
                 let reached = never.iter().find(|never| reaches(&crates, need, never));
                 if let Some(never) = reached.filter(|_| !who.contains(&need.as_str())) {
                     findings.add(path, *line, edge(name, need, never, why));
+                }
+            }
+            for (reserved, may, why) in RESERVED.iter().filter(|(reserved, ..)| need == reserved) {
+                if !may.contains(name) {
+                    findings.add(path, *line, edge(name, need, reserved, why));
                 }
             }
             let only =

@@ -1,0 +1,204 @@
+//! A clock that wakes within some tens of microseconds.
+//!
+//! Timers of the reactor come in milliseconds. A load of ten thousand calls a second, begun by
+//! those, would be ten bursts in a hundred; so a thread of its own waits for the earliest time and
+//! wakes whoever is due.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use runtime::{Clock, Instant, Timestamp};
+
+/// The clock. Its thread ends with it.
+pub struct FineClock {
+    start: std::time::Instant,
+    agenda: Arc<Agenda>,
+}
+
+#[derive(Default)]
+struct Agenda {
+    entries: Mutex<Entries>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Entries {
+    due: BinaryHeap<Reverse<Entry>>,
+    next: u64,
+    is_over: bool,
+}
+
+/// Who is to be woken, when. Entries of one time are in the order in which they were made.
+struct Entry {
+    when: std::time::Instant,
+    number: u64,
+    sleeper: Arc<Mutex<Sleeper>>,
+}
+
+#[derive(Default)]
+struct Sleeper {
+    is_due: bool,
+    waker: Option<Waker>,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.when, self.number) == (other.when, other.number)
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.when, self.number).cmp(&(other.when, other.number))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the monotonic time comes from")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the calendar time comes from")]
+fn calendar() -> SystemTime {
+    SystemTime::now()
+}
+
+/// A lock whose holder panicked holds what it held: nothing here is ever half changed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FineClock {
+    /// A clock, and its thread.
+    pub fn new() -> Self {
+        let agenda = Arc::new(Agenda::default());
+        let waking = agenda.clone();
+        std::thread::spawn(move || waking.keep());
+        Self { start: now(), agenda }
+    }
+}
+
+impl Default for FineClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for FineClock {
+    fn drop(&mut self) {
+        locked(&self.agenda.entries).is_over = true;
+        self.agenda.changed.notify_one();
+    }
+}
+
+impl Agenda {
+    /// Wakes whoever is due, until the clock is gone.
+    fn keep(&self) {
+        let mut entries = locked(&self.entries);
+        while !entries.is_over {
+            let now = now();
+            let wait = entries.due.peek().map(|Reverse(first)| first.when.duration_since(now));
+            entries = match wait {
+                Some(Duration::ZERO) => {
+                    if let Some(Reverse(entry)) = entries.due.pop() {
+                        let mut sleeper = locked(&entry.sleeper);
+                        sleeper.is_due = true;
+                        if let Some(waker) = sleeper.waker.take() {
+                            waker.wake();
+                        }
+                    }
+                    entries
+                }
+                Some(wait) => {
+                    let waited = self.changed.wait_timeout(entries, wait);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(entries).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn enter(&self, when: std::time::Instant, sleeper: Arc<Mutex<Sleeper>>) {
+        let mut entries = locked(&self.entries);
+        let number = entries.next;
+        entries.next += 1;
+        let is_first = entries.due.peek().is_none_or(|Reverse(first)| when < first.when);
+        entries.due.push(Reverse(Entry { when, number, sleeper }));
+        drop(entries);
+        if is_first {
+            self.changed.notify_one();
+        }
+    }
+}
+
+struct Sleep(Arc<Mutex<Sleeper>>);
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut sleeper = locked(&self.0);
+        if sleeper.is_due {
+            return Poll::Ready(());
+        }
+        sleeper.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Clock for FineClock {
+    fn now(&self) -> Instant {
+        let passed = now().duration_since(self.start).as_nanos();
+        Instant(u64::try_from(passed).expect("no load runs for 584 years"))
+    }
+
+    fn wall(&self) -> Timestamp {
+        let passed = calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp { seconds: passed.as_secs().cast_signed(), nanoseconds: passed.subsec_nanos() }
+    }
+
+    fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
+        let sleeper = Arc::new(Mutex::new(Sleeper::default()));
+        // A time that cannot be told never comes.
+        if let Some(when) = now().checked_add(duration) {
+            self.agenda.enter(when, sleeper.clone());
+        }
+        Sleep(sleeper).boxed_local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleepers_wake_in_the_order_of_their_times_and_not_early() {
+        let clock = FineClock::new();
+        let order = Mutex::new(Vec::new());
+        let sleep = |ms: u64| {
+            let (clock, order) = (&clock, &order);
+            async move {
+                let start = clock.now();
+                clock.sleep(Duration::from_millis(ms)).await;
+                assert!(clock.now().since(start) >= Duration::from_millis(ms));
+                locked(order).push(ms);
+            }
+        };
+        futures::executor::block_on(futures::future::join_all([30, 10, 20, 0].map(sleep)));
+        assert_eq!(*locked(&order), [0, 10, 20, 30]);
+    }
+}

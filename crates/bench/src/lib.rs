@@ -1,0 +1,23 @@
+//! `duramen bench`: the loads of crate `load` over TCP, against any NFSv3 server, and what came of
+//! them as a table, an object for programs, a picture.
+//!
+//! # Layers
+//! * [`target`]: which server. [`tcp`]: connections to it.
+//! * [`reactor`], [`clock`]: time and tasks of the real world.
+//! * [`session`]: workload after workload. `progress`: what is seen meanwhile. [`cpu`]: processor
+//!   time of both sides.
+//! * [`report`]: what was measured, and its forms.
+//! * [`null`]: a server that does nothing, to measure what measuring costs.
+//!
+//! Beside `server` this is the only crate that depends on tokio. **Absent:** workloads and
+//! statistics, which `load` has; words of a command line, which the program has.
+
+pub mod clock;
+pub mod cpu;
+pub mod null;
+mod progress;
+pub mod reactor;
+pub mod report;
+pub mod session;
+pub mod target;
+pub mod tcp;

@@ -1,0 +1,82 @@
+//! What whoever waits for a measurement sees: a bar of the phase that runs, on standard error and
+//! only if that is a terminal. An interrupt from the keyboard ends the phase, not the cleaning up.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
+use load::stage::{ProcessorTime, Watch};
+
+use crate::cpu::Process;
+
+const TEMPLATE: &str = "{msg:<28} {human_pos} calls  {rate}/s  {elapsed}{errors}";
+
+/// Shows how far a measurement is.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    server: Option<Process>,
+    failed: Rc<Cell<u64>>,
+    is_over: Rc<Cell<bool>>,
+}
+
+impl Progress {
+    /// Nothing is drawn before the first phase.
+    pub(crate) fn new(is_shown: bool, server: Option<Process>) -> Self {
+        let bar = if is_shown { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        Self { bar, server, failed: Rc::default(), is_over: Rc::default() }
+    }
+
+    /// Waits for the first interrupt, and makes everything end then.
+    pub(crate) fn end_on_interrupt(&self) {
+        let is_over = self.is_over.clone();
+        tokio::task::spawn_local(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                is_over.set(true);
+            }
+        });
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template(TEMPLATE).expect("the template is a constant");
+    // A bar that cannot be drawn is not drawn.
+    style.with_key("rate", |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+        let _ = write!(text, "{}", HumanCount(state.per_sec() as u64));
+    })
+}
+
+impl Watch for Progress {
+    fn begin(&self, phase: &str, _total: u64) {
+        self.failed.set(0);
+        self.bar.reset();
+        self.bar.set_style(style());
+        self.bar.set_message(phase.to_owned());
+    }
+
+    fn progress(&self, done: u64, failed: u64) {
+        if failed != self.failed.replace(failed) {
+            let errors = format!("  {failed} errors");
+            self.bar.set_style(style().with_key(
+                "errors",
+                move |_: &ProgressState, text: &mut dyn std::fmt::Write| {
+                    let _ = text.write_str(&errors);
+                },
+            ));
+        }
+        self.bar.set_position(done);
+    }
+
+    fn processor_time(&self) -> ProcessorTime {
+        let server = self.server.as_ref();
+        ProcessorTime { client: Process::own().time(), server: server.and_then(Process::time) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+}

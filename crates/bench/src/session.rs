@@ -1,0 +1,152 @@
+//! A run of `duramen bench`: workload after workload, each on a stage of its own.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use load::stage::{Plan, Stage, Trouble, Watch};
+use load::workload::Workload;
+use nfs::rpc::Caller;
+use runtime::Runtime;
+
+use crate::cpu::Process;
+use crate::progress::Progress;
+use crate::report::{Report, Result as Row};
+use crate::target::Target;
+use crate::tcp::{self, Tcp};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Which server.
+    pub target: Target,
+    /// What is played.
+    pub workloads: Vec<Workload>,
+    /// How much of it, and how.
+    pub plan: Plan,
+    /// Where MOUNT is answered, if it is known.
+    pub mount_port: Option<u16>,
+    /// Whether to call from a port below 1024.
+    pub is_privileged: bool,
+    /// Who calls: user and group.
+    pub user: (u32, u32),
+    /// Whether to show how far things are.
+    pub shows_progress: bool,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The host has no address.
+    #[error("cannot find the host '{host}': {source}")]
+    Unknown {
+        /// Its name.
+        host: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Nobody answers there.
+    #[error("no NFS server answers at {address}: {source}")]
+    Unreachable {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// There is a server, and its MOUNT service is not found.
+    #[error("the server at {address} answers, but its MOUNT service does not: {source}")]
+    NoMount {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It could not be done.
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+    /// The operating system gave no event queue.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+}
+
+/// Carries it out. Workloads that cannot be prepared are in the report's troubles.
+///
+/// # Errors
+/// [`BenchError`], when there is nobody to measure.
+pub fn run(order: &Order) -> Result<Report, BenchError> {
+    crate::reactor::block_on(
+        |runtime| async move { Session::begin(order, runtime).await?.play().await },
+    )
+    .map_err(BenchError::Start)?
+}
+
+struct Session<'a> {
+    order: &'a Order,
+    runtime: Runtime,
+    dial: Tcp,
+    watch: Rc<Progress>,
+    report: Report,
+}
+
+impl<'a> Session<'a> {
+    async fn begin(order: &'a Order, runtime: Runtime) -> Result<Self, BenchError> {
+        let target = &order.target;
+        let unknown = |source| BenchError::Unknown { host: target.host.clone(), source };
+        let address = target.address().await.map_err(unknown)?;
+        let unreachable = |source| BenchError::Unreachable { address, source };
+        drop(tcp::connect(address, order.is_privileged).await.map_err(unreachable)?);
+        let mount = match order.mount_port {
+            Some(port) => SocketAddr::new(address.ip(), port),
+            None => {
+                let found = tcp::find_mount(address, order.is_privileged).await;
+                found.map_err(|source| BenchError::NoMount { address, source })?
+            }
+        };
+        let watch = Rc::new(Progress::new(order.shows_progress, Process::listening_at(address)));
+        watch.end_on_interrupt();
+        Ok(Self {
+            order,
+            runtime,
+            dial: Tcp { nfs: address, mount, is_privileged: order.is_privileged },
+            watch,
+            report: Report::new(target.to_string(), &order.plan),
+        })
+    }
+
+    async fn play(mut self) -> Result<Report, BenchError> {
+        for (index, workload) in self.order.workloads.iter().enumerate() {
+            let stage = match self.stage().await {
+                Ok(stage) => stage,
+                // The first failure is about the server and the export, not about a workload.
+                Err(trouble) if index == 0 => return Err(trouble.into()),
+                Err(trouble) => {
+                    self.trouble(workload.name, &trouble);
+                    continue;
+                }
+            };
+            match workload.play(&stage).await {
+                Ok(measured) => self.report.workloads.push(Row::new(&measured)),
+                Err(trouble) => self.trouble(workload.name, &trouble),
+            }
+            if let Err(left) = stage.strike().await {
+                self.report.troubles.push(left.to_string());
+            }
+            if self.watch.is_over() {
+                self.report.troubles.push("interrupted".to_owned());
+                break;
+            }
+        }
+        self.watch.clear();
+        Ok(self.report)
+    }
+
+    async fn stage(&self) -> Result<Stage, Trouble> {
+        let (uid, gid) = self.order.user;
+        let caller = Caller::sys(b"duramen-bench", uid, gid, &[]);
+        let (export, plan) = (&self.order.target.export, self.order.plan.clone());
+        Stage::set(&self.runtime, &self.dial, caller, export, plan, self.watch.clone()).await
+    }
+
+    fn trouble(&mut self, name: &str, trouble: &Trouble) {
+        self.report.troubles.push(format!("{name}: {trouble}"));
+    }
+}

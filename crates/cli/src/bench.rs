@@ -1,0 +1,164 @@
+//! `duramen bench`: measures an NFS server, ours or another.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bench::report::{self, Report};
+use bench::session::{self, Order};
+use bench::target::Target;
+use clap::Args;
+use load::stage::Plan;
+use load::workload::{self, Workload};
+
+use crate::failure::Failure;
+use crate::size::parse_size;
+
+/// The arguments of `duramen bench`.
+#[derive(Args, Debug)]
+pub(crate) struct BenchArguments {
+    /// Which server and which export of it: nfs://HOST[:PORT]/EXPORT
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// What to measure; without any, all that take one procedure or two
+    #[arg(value_name = "WORKLOAD")]
+    workloads: Vec<String>,
+    /// Print an object for programs, not a table
+    #[arg(long)]
+    json: bool,
+    /// Write a picture, too
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Connections to the server
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    connections: u16,
+    /// Calls under way on each connection
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u16).range(1..=32))]
+    depth: u16,
+    /// How long each workload is measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    seconds: f64,
+    /// The most steps of a workload. REMOVE and RMDIR need what they remove made before, so many
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    count: u64,
+    /// Steps a second, begun on time whatever the server does [default: as fast as it answers]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Over how many directories files are spread
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    directories: u64,
+    /// The size of the file of each connection that is written or read
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+    file_size: u64,
+    /// What all chance follows from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The port of the server's MOUNT service [default: that of NFS, or what its port mapper says]
+    #[arg(long, value_name = "PORT")]
+    mount_port: Option<u16>,
+    /// Call from a port below 1024, as some servers want it
+    #[arg(long)]
+    privileged: bool,
+    /// The user who calls
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    uid: u32,
+    /// The group of that user
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    gid: u32,
+}
+
+/// The help below the options.
+pub(crate) fn after_help() -> String {
+    let mut text = String::from("Workloads:\n");
+    for Workload { name, about, .. } in workload::ALL {
+        text.push_str(&format!("  {name:<16} {about}\n"));
+    }
+    text.push_str(
+        "
+Each works in a directory of its own in the export, 'duramen-bench-...', and removes it. The exit
+code is 1 when a call failed, or something could not be removed. docs/bench.md says what each
+workload does and how figures are taken.
+
+Examples:
+  duramen bench nfs://127.0.0.1/data
+  duramen bench nfs://server/export create remove --connections 16 --depth 32 --directories 16
+  duramen bench nfs://server/export getattr --rate 5000 --json",
+    );
+    text
+}
+
+/// Measures, and says what came of it.
+///
+/// # Errors
+/// [`Failure`], when there was nothing to measure, or a call failed.
+pub(crate) fn run(arguments: &BenchArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let order = order(arguments)?;
+    let report = session::run(&order).map_err(Box::new)?;
+    show(arguments, &report, output)?;
+    output.flush()?;
+    match (report.errors(), report.troubles.len()) {
+        (0, 0) => Ok(()),
+        (errors, troubles) => Err(Failure::Bench { errors, troubles }),
+    }
+}
+
+fn show(
+    arguments: &BenchArguments,
+    report: &Report,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    if let Some(path) = &arguments.svg {
+        report::plot(report, path)?;
+    }
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut *output, report).map_err(std::io::Error::from)?;
+        writeln!(output)?;
+    } else {
+        output.write_all(report::table(report).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn order(arguments: &BenchArguments) -> Result<Order, Failure> {
+    let usage = |sentence: String| Failure::Usage(sentence);
+    let target: Target = arguments.target.parse().map_err(|bad| usage(format!("{bad}")))?;
+    let named = |name: &String| {
+        let sentence = || format!("there is no workload '{name}'; 'duramen bench --help' has all");
+        Workload::named(name).ok_or_else(|| usage(sentence()))
+    };
+    let workloads = match &arguments.workloads[..] {
+        [] => workload::ALL.to_vec(),
+        names => names.iter().map(named).collect::<Result<_, _>>()?,
+    };
+    let seconds = positive("--seconds", arguments.seconds)?;
+    let rate = arguments.rate.map(|rate| positive("--rate", rate)).transpose()?;
+    let plan = Plan {
+        connections: arguments.connections.into(),
+        depth: arguments.depth.into(),
+        duration: Some(Duration::from_secs_f64(seconds)),
+        count: arguments.count,
+        rate,
+        directories: arguments.directories,
+        file_size: arguments.file_size,
+        seed: arguments.seed,
+    };
+    Ok(Order {
+        target,
+        workloads,
+        plan,
+        mount_port: arguments.mount_port,
+        is_privileged: arguments.privileged,
+        user: (arguments.uid, arguments.gid),
+        shows_progress: true,
+    })
+}
+
+fn positive(option: &str, value: f64) -> Result<f64, Failure> {
+    match value {
+        value if value > 0.0 && value <= 1e9 => Ok(value),
+        value => Err(Failure::Usage(format!("{option} {value} is not a number above zero"))),
+    }
+}

@@ -1,0 +1,109 @@
+//! Typed calls over a connection.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use nfs::nfs3::{self, Failure, Request, Status};
+use nfs::rpc::{self, Caller, PROGRAM_NFS, Refusal, Reply};
+use nfs::xdr::{DecodeError, Decoder, Encode, Encoder};
+
+use crate::connection::{Broken, Connection, Numbers};
+
+/// Why a call gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The procedure was refused.
+    #[error("{}", .0.name())]
+    Status(Status),
+    /// The call was refused as such.
+    #[error("the call is refused: {0:?}")]
+    Refused(Refusal),
+    /// The results are not those of the procedure.
+    #[error("results that cannot be read: {0}")]
+    Garbled(#[from] DecodeError),
+    /// The results can be read, and cannot be.
+    #[error("a wrong answer: {0}")]
+    Wrong(&'static str),
+    /// The connection ended first.
+    #[error(transparent)]
+    Broken(#[from] Broken),
+}
+
+/// Who makes calls, over which connection. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    connection: Connection,
+    caller: Rc<Caller>,
+    numbers: Numbers,
+}
+
+impl Client {
+    /// A client of its own connection; those of one machine share their numbers.
+    pub fn new(connection: Connection, caller: Rc<Caller>, numbers: Numbers) -> Self {
+        Self { connection, caller, numbers }
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Makes a call of NFS and reads its results.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn call<R: Request>(&self, arguments: &R) -> Result<R::Ok, CallError> {
+        let procedure = R::PROCEDURE as u32;
+        let target = (PROGRAM_NFS, nfs3::VERSION, procedure);
+        let record = self.ask(target, |to| to.value(arguments)).await?;
+        match R::results(results(&record)?)? {
+            Ok(ok) => Ok(ok),
+            Err(Failure { status, .. }) => Err(CallError::Status(status)),
+        }
+    }
+
+    /// The procedure that does nothing.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn null(&self) -> Result<(), CallError> {
+        let record = self.ask((PROGRAM_NFS, nfs3::VERSION, 0), |_| {}).await?;
+        Ok(results(&record)?.finish()?)
+    }
+
+    /// Makes a call of any program, version and procedure; gives the record of its reply.
+    ///
+    /// # Errors
+    /// [`CallError::Broken`].
+    pub async fn ask(
+        &self,
+        (program, version, procedure): (u32, u32, u32),
+        arguments: impl FnOnce(&mut Encoder),
+    ) -> Result<Bytes, CallError> {
+        let number = self.numbers.next();
+        let mut record = rpc::call(number, program, version, procedure, &self.caller);
+        arguments(&mut record);
+        Ok(self.connection.call(number, record.finish()).await?)
+    }
+
+    /// The same with arguments of one value.
+    ///
+    /// # Errors
+    /// [`CallError::Broken`].
+    pub async fn ask_with(
+        &self,
+        target: (u32, u32, u32),
+        arguments: &impl Encode,
+    ) -> Result<Bytes, CallError> {
+        self.ask(target, |to| to.value(arguments)).await
+    }
+}
+
+/// The results in the record of a reply.
+///
+/// # Errors
+/// [`CallError::Refused`], [`CallError::Garbled`].
+pub fn results(record: &Bytes) -> Result<Decoder<'_>, CallError> {
+    let reply = Reply::decode(Decoder::of_parts(record, None))?;
+    reply.results.map_err(CallError::Refused)
+}

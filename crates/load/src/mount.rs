@@ -1,0 +1,80 @@
+//! From the path of an export to the handle of its root.
+
+use std::rc::Rc;
+
+use nfs::mount::{self, ExportList, MntArgs, MntResult, Procedure, Status};
+use nfs::nfs3::Handle;
+use nfs::rpc::{Caller, PROGRAM_MOUNT};
+use runtime::Runtime;
+
+use crate::client::{CallError, Client, results};
+use crate::connection::{Connection, Numbers};
+use crate::stream::{Dial, Service};
+
+/// Why there is no root.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// Nobody is there.
+    #[error("cannot connect to the server's MOUNT service: {0}")]
+    Unreachable(#[from] std::io::Error),
+    /// The server has no such export.
+    #[error("the server does not export '{path}'{}", others(.exports))]
+    NoSuchExport {
+        /// What was asked for.
+        path: String,
+        /// What it exports.
+        exports: Vec<String>,
+    },
+    /// The server refuses.
+    #[error("the server does not let this client mount '{path}' ({status:?})")]
+    Refused {
+        /// What was asked for.
+        path: String,
+        /// Why, in its words.
+        status: Status,
+    },
+    /// It does not answer as it should.
+    #[error("the server's MOUNT service does not answer as one: {0}")]
+    Call(#[from] CallError),
+}
+
+fn others(exports: &[String]) -> String {
+    match exports {
+        [] => String::new(),
+        some => format!("; it exports: {}", some.join(" ")),
+    }
+}
+
+/// Mounts `path`: gives the handle of its root.
+///
+/// # Errors
+/// [`MountError`].
+pub async fn mount(
+    runtime: &Runtime,
+    dial: &dyn Dial,
+    caller: &Rc<Caller>,
+    numbers: &Numbers,
+    path: &str,
+) -> Result<Handle, MountError> {
+    let connection = Connection::start(runtime, dial.dial(Service::Mount).await?);
+    let client = Client::new(connection, caller.clone(), numbers.clone());
+    let target = |procedure| (PROGRAM_MOUNT, mount::VERSION, procedure as u32);
+    let arguments = MntArgs { path: path.as_bytes() };
+    let record = client.ask_with(target(Procedure::Mnt), &arguments).await?;
+    let result: MntResult = results(&record)?.value().map_err(CallError::from)?;
+    let status = match result {
+        Ok(ok) => return Ok(ok.handle),
+        Err(status) => status,
+    };
+    let path = path.to_owned();
+    if status != Status::NoEntry {
+        return Err(MountError::Refused { path, status });
+    }
+    let record = client.ask_with(target(Procedure::Export), &()).await?;
+    // Not every server tells everybody.
+    let list = results(&record).ok().and_then(|mut from| from.value().ok());
+    let ExportList(exports) = list.unwrap_or_default();
+    let exports =
+        exports.iter().map(|export| String::from_utf8_lossy(&export.path).into_owned()).collect();
+    Err(MountError::NoSuchExport { path, exports })
+}

@@ -1,0 +1,186 @@
+//! The measured part of a workload: workers take turns until time or turns run out.
+//!
+//! Without a rate a worker takes the next turn when its last one is done: the server sets the pace.
+//! With a rate every turn has a time at which it is due, whatever the server does; a turn that
+//! begins late counts from when it was due, so that a server that stalls is charged with all the
+//! calls that would have been made meanwhile ("coordinated omission" is avoided). Turns that were
+//! due and never began are counted with the time that they had waited by the end.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::future::{Either, join_all, select};
+use runtime::{Clock, Instant};
+
+use crate::stage::{ProcessorTime, Stage, Trouble, Watch};
+use crate::tally::Tally;
+use crate::worker::{Step, Worker};
+
+/// How often whoever watches is told, and connections are looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How long a call may go unanswered before its connection is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a workload does again and again.
+pub trait Play {
+    /// One turn. Its calls are noted by the worker.
+    ///
+    /// # Errors
+    /// [`Noted`](crate::worker::Noted), when a call failed.
+    fn turn(&self, worker: &mut Worker, turn: u64) -> impl Future<Output = Step>;
+}
+
+/// When turns are taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// For how long turns begin.
+    pub duration: Option<Duration>,
+    /// How many turns at most.
+    pub count: u64,
+    /// Turns a second.
+    pub rate: Option<f64>,
+}
+
+/// What a phase gave.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Its name.
+    pub name: String,
+    /// From the first turn to the last answer.
+    pub elapsed: Duration,
+    /// Everything that was noted.
+    pub tally: Tally,
+    /// Processor time of both sides meanwhile.
+    pub processor_time: ProcessorTime,
+}
+
+impl Measured {
+    /// Steps a second: calls, where a step is one call.
+    pub fn rate(&self) -> f64 {
+        let steps = self.tally.headline().count() - self.tally.unstarted;
+        steps as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// The turns of a phase.
+struct Turns {
+    start: Instant,
+    end: Option<Instant>,
+    pace: Pace,
+    next: Cell<u64>,
+    watch: Rc<dyn Watch>,
+}
+
+impl Turns {
+    fn due(&self, turn: u64) -> Option<Instant> {
+        let interval_ns = 1e9 / self.pace.rate?;
+        Some(self.start.after(Duration::from_nanos((turn as f64 * interval_ns) as u64)))
+    }
+
+    fn ends_before(&self, instant: Instant) -> bool {
+        self.end.is_some_and(|end| instant >= end)
+    }
+
+    /// The next turn, when it is due.
+    async fn take(&self, clock: &dyn Clock) -> Option<(u64, Option<Instant>)> {
+        let (turn, now) = (self.next.get(), clock.now());
+        let due = self.due(turn);
+        let over = turn >= self.pace.count || self.watch.is_over();
+        if over || self.ends_before(now) || due.is_some_and(|due| self.ends_before(due)) {
+            return None;
+        }
+        self.next.set(turn + 1);
+        if let Some(wait) = due.map(|due| due.since(now)).filter(|wait| !wait.is_zero()) {
+            clock.sleep(wait).await;
+        }
+        Some((turn, due))
+    }
+
+    /// Notes the turns that were due before the end and did not begin.
+    fn note_unstarted(&self, tally: &mut Tally) {
+        let Some(end) = self.end.filter(|_| !self.watch.is_over()) else { return };
+        let mut turn = self.next.get();
+        while let Some(due) = self.due(turn).filter(|&due| due < end && turn < self.pace.count) {
+            tally.step_unstarted(end.since(due));
+            turn += 1;
+        }
+    }
+}
+
+/// Measures a phase of the stage's own pace.
+pub async fn measure(stage: &Stage, name: &str, play: &impl Play) -> Measured {
+    let plan = &stage.plan;
+    let pace = Pace { duration: plan.duration, count: plan.count, rate: plan.rate };
+    paced(stage, name, pace, play).await
+}
+
+/// Measures a phase.
+pub async fn paced(stage: &Stage, name: &str, pace: Pace, play: &impl Play) -> Measured {
+    let (clock, tally) = (&*stage.runtime.clock, Rc::new(RefCell::new(Tally::default())));
+    let start = clock.now();
+    let end = pace.duration.map(|duration| start.after(duration));
+    let turns = Turns { start, end, pace, next: Cell::new(0), watch: stage.watch.clone() };
+    stage.watch.begin(name, pace.count);
+    let before = stage.watch.processor_time();
+    let workers = (0..stage.workers()).map(|index| {
+        let connection = index % stage.plan.connections;
+        let (client, seed) = (stage.client(connection).clone(), stage.plan.seed);
+        let runtime = stage.runtime.clone();
+        let worker = Worker::new((index, connection), client, runtime, tally.clone(), seed);
+        work(clock, &turns, worker, play)
+    });
+    let all = std::pin::pin!(join_all(workers));
+    let watching = std::pin::pin!(look_on(stage, &tally));
+    let Either::Left((_, _)) = select(all, watching).await;
+    let elapsed = clock.now().since(start);
+    let processor_time = stage.watch.processor_time().since(before);
+    turns.note_unstarted(&mut tally.borrow_mut());
+    let tally = tally.take();
+    Measured { name: name.to_owned(), elapsed, tally, processor_time }
+}
+
+async fn work(clock: &dyn Clock, turns: &Turns, mut worker: Worker, play: &impl Play) {
+    while let Some((turn, due)) = turns.take(clock).await {
+        worker.set_due(due);
+        if let Err(noted) = play.turn(&mut worker, turn).await
+            && noted.is_broken
+        {
+            return;
+        }
+    }
+}
+
+async fn look_on(stage: &Stage, tally: &RefCell<Tally>) -> std::convert::Infallible {
+    loop {
+        stage.runtime.clock.sleep(TICK).await;
+        let (done, failed) = {
+            let tally = tally.borrow();
+            (tally.succeeded(), tally.failed())
+        };
+        stage.watch.progress(done, failed);
+        stage.clients.iter().for_each(|client| client.connection().lose_patience(PATIENCE));
+    }
+}
+
+/// Does something `count` times, unmeasured, before or after a phase.
+///
+/// # Errors
+/// [`Trouble::Setup`], when any of it fails.
+pub async fn prepare(
+    stage: &Stage,
+    what: &str,
+    count: u64,
+    play: &impl Play,
+) -> Result<(), Trouble> {
+    let pace = Pace { duration: None, count, rate: None };
+    let done = paced(stage, what, pace, play).await;
+    match done.tally.errors.into_iter().next() {
+        None if stage.watch.is_over() => Err(Trouble::Interrupted),
+        None => Ok(()),
+        Some(((procedure, why), _)) => {
+            Err(Trouble::Prepare { what: what.to_owned(), procedure, why })
+        }
+    }
+}

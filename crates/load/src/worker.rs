@@ -1,0 +1,151 @@
+//! One of those who make the calls of a workload: it has at most one call under way.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use nfs::nfs3::{Procedure, Request, Status};
+use runtime::{Instant, Runtime};
+
+use crate::chance::Chance;
+use crate::client::{CallError, Client};
+use crate::tally::Tally;
+
+/// The call failed; it is noted, and the step of the workload is over.
+#[derive(Debug)]
+pub struct Noted {
+    /// The connection is of no further use.
+    pub is_broken: bool,
+}
+
+/// What a step of a workload gives: `Err` when a call of it failed, which is noted already.
+pub type Step<T = ()> = Result<T, Noted>;
+
+/// A worker.
+pub struct Worker {
+    /// Its number among all.
+    pub index: usize,
+    /// The number of its connection.
+    pub connection: usize,
+    /// Chance of its own.
+    pub chance: Chance,
+    client: Client,
+    runtime: Runtime,
+    tally: Rc<RefCell<Tally>>,
+    /// How often it has done what a workload does in turns of two kinds.
+    times_done: u64,
+    /// When the step that begins should have begun, until its first call has been noted.
+    due: Option<Instant>,
+}
+
+impl Worker {
+    /// The `index`th worker, over the connection of this number.
+    pub(crate) fn new(
+        (index, connection): (usize, usize),
+        client: Client,
+        runtime: Runtime,
+        tally: Rc<RefCell<Tally>>,
+        seed: u64,
+    ) -> Self {
+        let chance = Chance::new(seed, index as u64 + 1);
+        Self { index, connection, chance, client, runtime, tally, times_done: 0, due: None }
+    }
+
+    /// Says when the next step should begin: its first call is measured from then, not from when
+    /// the worker came to it.
+    pub(crate) fn set_due(&mut self, due: Option<Instant>) {
+        self.due = due;
+    }
+
+    /// How often [`Worker::done_once_more`] was said.
+    pub fn times_done(&self) -> u64 {
+        self.times_done
+    }
+
+    /// Counts what the workload counts for each worker.
+    pub fn done_once_more(&mut self) {
+        self.times_done += 1;
+    }
+
+    /// Makes a call, and notes how it went.
+    ///
+    /// # Errors
+    /// [`Noted`].
+    pub async fn call<R: Request>(&mut self, arguments: &R) -> Step<R::Ok> {
+        self.call_or(arguments, None).await?.ok_or(Noted { is_broken: false })
+    }
+
+    /// The same for a call that may well be refused with `expected`: that is no error then.
+    ///
+    /// # Errors
+    /// [`Noted`].
+    pub async fn call_or<R: Request>(
+        &mut self,
+        arguments: &R,
+        expected: Option<Status>,
+    ) -> Step<Option<R::Ok>> {
+        let start = self.start();
+        let result = self.client.call(arguments).await;
+        let result = match result {
+            Err(CallError::Status(status)) if Some(status) == expected => Ok(None),
+            other => other.map(Some),
+        };
+        self.note(R::PROCEDURE, start, result)
+    }
+
+    /// The procedure that does nothing.
+    ///
+    /// # Errors
+    /// [`Noted`].
+    pub async fn null(&mut self) -> Step {
+        let start = self.start();
+        let result = self.client.null().await;
+        self.note(Procedure::Null, start, result)
+    }
+
+    /// Notes that an answer was one that cannot be.
+    pub fn wrong(&mut self, procedure: Procedure, what: &'static str) -> Noted {
+        let what = CallError::Wrong(what).to_string();
+        self.tally.borrow_mut().error(procedure.name(), what);
+        Noted { is_broken: false }
+    }
+
+    /// Notes payload.
+    pub fn moved(&mut self, bytes: u64) {
+        self.tally.borrow_mut().bytes += bytes;
+    }
+
+    /// When the step began, or should have. To be asked before its first call.
+    pub fn step_start(&self) -> Instant {
+        self.due.unwrap_or_else(|| self.runtime.clock.now())
+    }
+
+    /// Notes a step of several calls.
+    pub fn step_done(&mut self, start: Instant) {
+        let latency = self.runtime.clock.now().since(start);
+        self.tally.borrow_mut().step(latency);
+    }
+
+    fn start(&mut self) -> Instant {
+        self.due.take().unwrap_or_else(|| self.runtime.clock.now())
+    }
+
+    fn note<T>(
+        &mut self,
+        procedure: Procedure,
+        start: Instant,
+        result: Result<T, CallError>,
+    ) -> Step<T> {
+        let latency = self.runtime.clock.now().since(start);
+        let tally = &mut *self.tally.borrow_mut();
+        match result {
+            Ok(ok) => {
+                tally.call(procedure, latency);
+                Ok(ok)
+            }
+            Err(error) => {
+                tally.error(procedure.name(), error.to_string());
+                Err(Noted { is_broken: matches!(error, CallError::Broken(_)) })
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The workloads, by name.
+//!
+//! Each is written once, against [`Stage`], [`Play`](crate::run::Play) and nothing below: what it
+//! needs is made before, unmeasured; its turns are measured; what it leaves behind goes with the
+//! stage. [`ALL`] is the table from which `duramen bench` takes names and help.
+
+mod data;
+mod look;
+mod names;
+
+use nfs::nfs3::Handle;
+use nfs::nfs3::arguments::{DirectoryName, LookupArgs, MkdirArgs};
+
+use crate::client::{CallError, Client};
+use crate::run::Measured;
+use crate::stage::{Stage, Trouble, open_to_owner};
+
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Its name on a command line.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Names(names::Kind),
+    Data(data::Kind),
+    Look(look::Kind),
+}
+
+const fn names(name: &'static str, kind: names::Kind, about: &'static str) -> Workload {
+    Workload { name, about, kind: Kind::Names(kind) }
+}
+
+const fn data(name: &'static str, kind: data::Kind, about: &'static str) -> Workload {
+    Workload { name, about, kind: Kind::Data(kind) }
+}
+
+const fn look(name: &'static str, kind: look::Kind, about: &'static str) -> Workload {
+    Workload { name, about, kind: Kind::Look(kind) }
+}
+
+/// All workloads of one procedure or two, in the order in which they are played.
+pub const ALL: [Workload; 17] = [
+    look("null", look::Kind::Null, "NULL: what a call costs at least"),
+    look("getattr", look::Kind::Getattr, "GETATTR of files by chance"),
+    look("lookup", look::Kind::Lookup, "LOOKUP of names by chance"),
+    look("readdirplus", look::Kind::Readdirplus, "a directory listed from start to end"),
+    names("create", names::Kind::Create, "CREATE of empty files"),
+    names("remove", names::Kind::Remove, "REMOVE of empty files"),
+    names("mkdir", names::Kind::Mkdir, "MKDIR, at most 30000 in a directory"),
+    names("rmdir", names::Kind::Rmdir, "RMDIR of empty directories"),
+    names("rename", names::Kind::Rename, "RENAME of files within their directory"),
+    data("create-write", data::Kind::CreateWrite, "CREATE, then WRITE of 1 KiB, FILE_SYNC"),
+    data("overwrite-8k", data::Kind::Overwrite, "8 KiB FILE_SYNC at places by chance"),
+    data("write-64k", data::Kind::Write { size: 64 << 10 }, "sequential, UNSTABLE, then COMMIT"),
+    data("write-1m", data::Kind::Write { size: 1 << 20 }, "sequential, UNSTABLE, then COMMIT"),
+    data("read-cold-64k", data::Kind::ReadOnce { size: 64 << 10 }, "each part of a file once"),
+    data("read-cold-1m", data::Kind::ReadOnce { size: 1 << 20 }, "each part of a file once"),
+    data("read-cached-8k", data::Kind::ReadAgain { size: 8 << 10 }, "the same 1 MiB, by chance"),
+    data("read-cached-64k", data::Kind::ReadAgain { size: 64 << 10 }, "the same 1 MiB, by chance"),
+];
+
+impl Workload {
+    /// The workload of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        ALL.into_iter().find(|workload| workload.name == name)
+    }
+
+    /// Prepares it and measures it.
+    ///
+    /// # Errors
+    /// [`Trouble`], when it cannot be prepared. Calls of the measurement that fail are counted.
+    pub async fn play(&self, stage: &Stage) -> Result<Measured, Trouble> {
+        match self.kind {
+            Kind::Names(kind) => names::play(stage, self.name, kind).await,
+            Kind::Data(kind) => data::play(stage, self.name, kind).await,
+            Kind::Look(kind) => look::play(stage, self.name, kind).await,
+        }
+    }
+}
+
+/// A name in a directory, as arguments have it.
+pub(crate) fn at<'a>(directory: &'a Handle, name: &'a [u8]) -> DirectoryName<'a> {
+    DirectoryName { directory: directory.as_bytes(), name }
+}
+
+/// The handle of a name.
+pub(crate) async fn look_up(
+    client: &Client,
+    directory: &Handle,
+    name: &str,
+) -> Result<Handle, CallError> {
+    let what = at(directory, name.as_bytes());
+    Ok(client.call(&LookupArgs { what }).await?.object)
+}
+
+/// Makes a directory in the stage's own, for one workload.
+pub(crate) async fn directory(
+    stage: &Stage,
+    parent: &Handle,
+    name: &str,
+) -> Result<Handle, Trouble> {
+    let client = stage.client(0);
+    let arguments =
+        MkdirArgs { location: at(parent, name.as_bytes()), attributes: open_to_owner() };
+    let what = || Trouble::setup(format!("make the directory '{name}'"));
+    match client.call(&arguments).await.map_err(what())?.object {
+        Some(handle) => Ok(handle),
+        None => look_up(client, parent, name).await.map_err(what()),
+    }
+}
+
+/// So many directories, in one of the workload's name.
+pub(crate) async fn directories(
+    stage: &Stage,
+    name: &str,
+    count: u64,
+) -> Result<Vec<Handle>, Trouble> {
+    let top = directory(stage, &stage.home, name).await?;
+    let mut all = Vec::new();
+    for number in 0..count {
+        all.push(directory(stage, &top, &format!("d{number}")).await?);
+    }
+    Ok(all)
+}
