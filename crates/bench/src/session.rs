@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use load::stage::{Plan, Stage, Trouble, Watch};
-use load::workload::Workload;
+use load::workload::{Played, Workload};
 use nfs::rpc::Caller;
 use runtime::Runtime;
 
 use crate::cpu::Process;
 use crate::progress::Progress;
-use crate::report::{Report, Result as Row};
+use crate::report::{Curve, Report, Result as Row};
 use crate::target::Target;
 use crate::tcp::{self, Tcp};
 
@@ -124,7 +124,7 @@ impl<'a> Session<'a> {
                 }
             };
             match workload.play(&stage).await {
-                Ok(measured) => self.report.workloads.push(Row::new(&measured)),
+                Ok(played) => self.note(workload.name, &played),
                 Err(trouble) => self.trouble(workload.name, &trouble),
             }
             if let Err(left) = stage.strike().await {
@@ -144,6 +144,11 @@ impl<'a> Session<'a> {
         let caller = Caller::sys(b"duramen-bench", uid, gid, &[]);
         let (export, plan) = (&self.order.target.export, self.order.plan.clone());
         Stage::set(&self.runtime, &self.dial, caller, export, plan, self.watch.clone()).await
+    }
+
+    fn note(&mut self, name: &str, played: &Played) {
+        self.report.workloads.extend(played.phases.iter().map(Row::new));
+        self.report.curves.extend(played.curve.as_ref().map(|curve| Curve::new(name, curve)));
     }
 
     fn trouble(&mut self, name: &str, trouble: &Trouble) {

@@ -8,7 +8,7 @@ use bench::report::{self, Report};
 use bench::session::{self, Order};
 use bench::target::Target;
 use clap::Args;
-use load::stage::Plan;
+use load::stage::{Plan, Ramp};
 use load::workload::{self, Workload};
 
 use crate::failure::Failure;
@@ -53,6 +53,18 @@ pub(crate) struct BenchArguments {
     /// The size of the file of each connection that is written or read
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     file_size: u64,
+    /// The first rate of a workload that is played at rising rates, in calls a second
+    #[arg(long, value_name = "RATE", default_value_t = 500.0)]
+    ramp_from: f64,
+    /// Its last rate [default: until the server has enough]
+    #[arg(long, value_name = "RATE")]
+    ramp_to: Option<f64>,
+    /// How many rates from the first to the last
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "ramp_to")]
+    ramp_points: usize,
+    /// The most bytes of a file set that grows with the rate
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    file_set_max: u64,
     /// What all chance follows from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -73,7 +85,7 @@ pub(crate) struct BenchArguments {
 /// The help below the options.
 pub(crate) fn after_help() -> String {
     let mut text = String::from("Workloads:\n");
-    for Workload { name, about, .. } in workload::ALL {
+    for Workload { name, about, .. } in workload::ALL.iter().chain(&workload::COMPOUND) {
         text.push_str(&format!("  {name:<16} {about}\n"));
     }
     text.push_str(
@@ -85,7 +97,8 @@ workload does and how figures are taken.
 Examples:
   duramen bench nfs://127.0.0.1/data
   duramen bench nfs://server/export create remove --connections 16 --depth 32 --directories 16
-  duramen bench nfs://server/export getattr --rate 5000 --json",
+  duramen bench nfs://server/export getattr --rate 5000 --json
+  duramen bench nfs://server/export laddis --svg curve.svg",
     );
     text
 }
@@ -143,6 +156,12 @@ fn order(arguments: &BenchArguments) -> Result<Order, Failure> {
         rate,
         directories: arguments.directories,
         file_size: arguments.file_size,
+        ramp: Ramp {
+            first: positive("--ramp-from", arguments.ramp_from)?,
+            last: arguments.ramp_to.map(|rate| positive("--ramp-to", rate)).transpose()?,
+            points: arguments.ramp_points,
+        },
+        file_set_max: arguments.file_set_max,
         seed: arguments.seed,
     };
     Ok(Order {

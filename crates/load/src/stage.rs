@@ -33,8 +33,23 @@ pub struct Plan {
     pub directories: u64,
     /// The size of the files of workloads that read and write, for each connection.
     pub file_size: u64,
+    /// The rates of workloads that are played at one after the other.
+    pub ramp: Ramp,
+    /// The most bytes of a file set that grows with the rate.
+    pub file_set_max: u64,
     /// What all chance follows from.
     pub seed: u64,
+}
+
+/// Rising rates, in calls a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ramp {
+    /// The first.
+    pub first: f64,
+    /// The last; `None` rises until the server has enough.
+    pub last: Option<f64>,
+    /// How many rates, if there is a last one.
+    pub points: usize,
 }
 
 impl Default for Plan {
@@ -48,6 +63,8 @@ impl Default for Plan {
             rate: None,
             directories: 1,
             file_size: 64 << 20,
+            ramp: Ramp { first: 500.0, last: None, points: 10 },
+            file_set_max: 256 << 20,
             seed: 1,
         }
     }

@@ -1,6 +1,7 @@
 //! What was measured, as data: [`table`] makes a text for people of it, [`svg`] pictures, and serde
 //! an object for programs.
 
+mod curve;
 mod svg;
 mod table;
 
@@ -11,6 +12,7 @@ use load::stage::Plan;
 use load::tally::Series;
 use serde::Serialize;
 
+pub use curve::{Curve, Point};
 pub use svg::{PlotError, plot};
 pub use table::table;
 
@@ -33,6 +35,8 @@ pub struct Report {
     pub seed: u64,
     /// The workloads, in the order in which they were played.
     pub workloads: Vec<Result>,
+    /// Response time against throughput, of those that were played at rising rates.
+    pub curves: Vec<Curve>,
     /// What went wrong outside of the measured calls: a workload that could not be prepared, a
     /// directory that could not be removed.
     pub troubles: Vec<String>,
@@ -118,6 +122,7 @@ impl Report {
             rate_asked: plan.rate,
             seed: plan.seed,
             workloads: Vec::new(),
+            curves: Vec::new(),
             troubles: Vec::new(),
         }
     }

@@ -1,13 +1,14 @@
-//! The report as a picture: how long calls took, for each workload.
+//! The report as a picture: how long calls took, for each workload; or, where workloads were played
+//! at rising rates, response time against throughput.
 
 use std::path::Path;
 
 use plotters::prelude::{
-    BLACK, ChartBuilder, Color, IntoDrawingArea, IntoLogRange, LineSeries, Palette, Palette99,
-    PathElement, SVGBackend, WHITE,
+    BLACK, ChartBuilder, Circle, Color, IntoDrawingArea, IntoLogRange, LineSeries, Palette,
+    Palette99, PathElement, SVGBackend, WHITE,
 };
 
-use super::{Latency, Report};
+use super::{Latency, Point, Report};
 
 /// The size of a picture, in pixels.
 const SIZE: (u32, u32) = (960, 600);
@@ -25,13 +26,16 @@ pub struct PlotError {
 /// # Errors
 /// [`PlotError`].
 pub fn plot(report: &Report, path: &Path) -> Result<(), PlotError> {
-    draw(report, path)
-        .map_err(|error| PlotError { path: path.display().to_string(), why: error.to_string() })
+    let drawn = match report.curves.is_empty() {
+        true => draw_latencies(report, path),
+        false => draw_curves(report, path),
+    };
+    drawn.map_err(|error| PlotError { path: path.display().to_string(), why: error.to_string() })
 }
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(report: &Report, path: &Path) -> Drawn {
+fn draw_latencies(report: &Report, path: &Path) -> Drawn {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let latencies: Vec<_> = report.workloads.iter().map(|result| points(&result.latency)).collect();
@@ -78,4 +82,33 @@ fn points(latency: &Latency) -> [(f64, f64); 4] {
 fn share(nines: f64) -> String {
     let share = 100.0 * (1.0 - 10_f64.powf(-nines));
     format!("{share} %")
+}
+
+fn draw_curves(report: &Report, path: &Path) -> Drawn {
+    let root = SVGBackend::new(path, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let all = || report.curves.iter().flat_map(|curve| &curve.points);
+    let widest = all().map(|point| point.achieved_per_s).fold(1.0, f64::max) * 1.05;
+    let highest = all().map(|point| point.mean_ms).fold(0.1, f64::max) * 1.05;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(format!("{}: response time", report.target), ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..widest, 0.0..highest)?;
+    chart.configure_mesh().x_desc("calls/s answered").y_desc("mean ms").draw()?;
+    for (index, curve) in report.curves.iter().enumerate() {
+        let color = Palette99::pick(index).to_rgba();
+        let place = |point: &Point| (point.achieved_per_s, point.mean_ms);
+        let line = curve.points.iter().map(place);
+        chart
+            .draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(3))?
+            .label(curve.name.clone())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
+        let knee = curve.knee.map(|index| place(&curve.points[index]));
+        chart.draw_series(knee.map(|place| Circle::new(place, 7, color.stroke_width(2))))?;
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    root.present()?;
+    Ok(())
 }

@@ -32,6 +32,9 @@ pub fn table(report: &Report) -> String {
             let _ = writeln!(text, "{}: {late} steps were due and never begun", result.name);
         }
     }
+    for curve in &report.curves {
+        text.push_str(&curve.describe());
+    }
     for trouble in &report.troubles {
         let _ = writeln!(text, "{trouble}");
     }

@@ -4,9 +4,12 @@
 //! needs is made before, unmeasured; its turns are measured; what it leaves behind goes with the
 //! stage. [`ALL`] is the table from which `duramen bench` takes names and help.
 
+mod copy_remove;
 mod data;
+pub mod laddis;
 mod look;
 mod names;
+mod smallfile;
 
 use nfs::nfs3::Handle;
 use nfs::nfs3::arguments::{DirectoryName, LookupArgs, MkdirArgs};
@@ -30,6 +33,15 @@ enum Kind {
     Names(names::Kind),
     Data(data::Kind),
     Look(look::Kind),
+    SmallFile,
+    CopyRemove,
+    Laddis(Version),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Sfs1,
+    Sfs2,
 }
 
 const fn names(name: &'static str, kind: names::Kind, about: &'static str) -> Workload {
@@ -65,22 +77,69 @@ pub const ALL: [Workload; 17] = [
     data("read-cached-64k", data::Kind::ReadAgain { size: 64 << 10 }, "the same 1 MiB, by chance"),
 ];
 
+/// Workloads of many procedures. They take longer, and are played when they are asked for.
+pub const COMPOUND: [Workload; 4] = [
+    Workload {
+        name: "smallfile",
+        about: "16000 directories and files made and removed, as in the paper on logging",
+        kind: Kind::SmallFile,
+    },
+    Workload {
+        name: "copy-remove",
+        about: "a small tree copied, read and removed, by all workers at once",
+        kind: Kind::CopyRemove,
+    },
+    Workload {
+        name: "laddis",
+        about: "the mix of SPEC SFS 1.1 (LADDIS) at rising rates",
+        kind: Kind::Laddis(Version::Sfs1),
+    },
+    Workload {
+        name: "laddis3",
+        about: "the mix of SPEC SFS 2.0 for NFS version 3 at rising rates",
+        kind: Kind::Laddis(Version::Sfs2),
+    },
+];
+
+/// What came of a workload.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    /// Its phases.
+    pub phases: Vec<Measured>,
+    /// Response time against throughput, of workloads that are played at rising rates.
+    pub curve: Option<laddis::Curve>,
+}
+
 impl Workload {
     /// The workload of this name.
     pub fn named(name: &str) -> Option<Self> {
-        ALL.into_iter().find(|workload| workload.name == name)
+        ALL.into_iter().chain(COMPOUND).find(|workload| workload.name == name)
     }
 
     /// Prepares it and measures it.
     ///
     /// # Errors
     /// [`Trouble`], when it cannot be prepared. Calls of the measurement that fail are counted.
-    pub async fn play(&self, stage: &Stage) -> Result<Measured, Trouble> {
-        match self.kind {
-            Kind::Names(kind) => names::play(stage, self.name, kind).await,
-            Kind::Data(kind) => data::play(stage, self.name, kind).await,
-            Kind::Look(kind) => look::play(stage, self.name, kind).await,
-        }
+    pub async fn play(&self, stage: &Stage) -> Result<Played, Trouble> {
+        let version = |version| match version {
+            Version::Sfs1 => &laddis::rules::LADDIS,
+            Version::Sfs2 => &laddis::rules::SFS2,
+        };
+        let measured = match self.kind {
+            Kind::Names(kind) => names::play(stage, self.name, kind).await?,
+            Kind::Data(kind) => data::play(stage, self.name, kind).await?,
+            Kind::Look(kind) => look::play(stage, self.name, kind).await?,
+            Kind::CopyRemove => copy_remove::play(stage, self.name).await?,
+            Kind::SmallFile => {
+                let phases = smallfile::play(stage, self.name).await?;
+                return Ok(Played { phases, curve: None });
+            }
+            Kind::Laddis(which) => {
+                let (phases, curve) = laddis::play(stage, self.name, version(which)).await?;
+                return Ok(Played { phases, curve: Some(curve) });
+            }
+        };
+        Ok(Played { phases: vec![measured], curve: None })
     }
 }
 

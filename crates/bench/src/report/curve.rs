@@ -1,0 +1,88 @@
+//! Response time against throughput: what a server does when more and more is asked of it.
+
+use std::fmt::Write;
+
+use load::workload::laddis;
+use serde::Serialize;
+
+/// The curve of a workload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    /// Which workload.
+    pub name: String,
+    /// By rising rate.
+    pub points: Vec<Point>,
+    /// The number of the point at the knee, from 0.
+    pub knee: Option<usize>,
+    /// How many files were there to be used.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The bytes that the benchmark's rules want for the highest rate.
+    pub bytes_wanted: u64,
+}
+
+/// A point of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// Calls a second that were asked for.
+    pub asked_per_s: f64,
+    /// Calls a second that were answered.
+    pub achieved_per_s: f64,
+    /// The mean response time.
+    pub mean_ms: f64,
+    /// The response time that 99 of a hundred did not exceed.
+    pub p99_ms: f64,
+    /// Calls that failed.
+    pub errors: u64,
+}
+
+impl Curve {
+    pub(crate) fn new(name: &str, curve: &laddis::Curve) -> Self {
+        let points = curve.points.iter().map(|point| Point {
+            asked_per_s: point.asked,
+            achieved_per_s: point.achieved,
+            mean_ms: point.mean.as_secs_f64() * 1000.0,
+            p99_ms: point.p99.as_secs_f64() * 1000.0,
+            errors: point.errors,
+        });
+        Self {
+            name: name.to_owned(),
+            points: points.collect(),
+            knee: curve.knee,
+            files: curve.files,
+            bytes: curve.bytes,
+            bytes_wanted: curve.bytes_wanted,
+        }
+    }
+
+    /// The most that was achieved.
+    pub fn peak_per_s(&self) -> f64 {
+        self.points.iter().map(|point| point.achieved_per_s).fold(0.0, f64::max)
+    }
+
+    /// The curve as a table.
+    pub(super) fn describe(&self) -> String {
+        let mut text = format!("\n{}: response time against throughput\n", self.name);
+        text.push_str("  asked/s  answered/s   mean ms    p99 ms\n");
+        for (index, point) in self.points.iter().enumerate() {
+            let Point { asked_per_s: asked, achieved_per_s: achieved, mean_ms, p99_ms, .. } = point;
+            let mark = if self.knee == Some(index) { "  <- knee" } else { "" };
+            let line = format!("{asked:>9.0} {achieved:>11.0} {mean_ms:>9.2} {p99_ms:>9.2}{mark}");
+            let _ = writeln!(text, "{line}");
+        }
+        let mib = |bytes: u64| bytes >> 20;
+        let _ = write!(
+            text,
+            "peak {:.0}/s; {} files of {} MiB in all",
+            self.peak_per_s(),
+            self.files,
+            mib(self.bytes)
+        );
+        let _ = match self.bytes_wanted > self.bytes {
+            true => writeln!(text, " (SPEC wants {} MiB at that rate)", mib(self.bytes_wanted)),
+            false => writeln!(text),
+        };
+        text
+    }
+}
