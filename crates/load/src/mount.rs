@@ -67,14 +67,16 @@ pub async fn mount(
         Err(status) => status,
     };
     let path = path.to_owned();
-    if status != Status::NoEntry {
-        return Err(MountError::Refused { path, status });
-    }
     let record = client.ask_with(target(Procedure::Export), &()).await?;
     // Not every server tells everybody.
     let list = results(&record).ok().and_then(|mut from| from.value().ok());
     let ExportList(exports) = list.unwrap_or_default();
-    let exports =
-        exports.iter().map(|export| String::from_utf8_lossy(&export.path).into_owned()).collect();
-    Err(MountError::NoSuchExport { path, exports })
+    let name = |export: &mount::Export| String::from_utf8_lossy(&export.path).into_owned();
+    let exports: Vec<_> = exports.iter().map(name).collect();
+    // Some say that they deny what is not there.
+    let is_unknown = !exports.is_empty() && !exports.contains(&path);
+    match status == Status::NoEntry || (status == Status::Access && is_unknown) {
+        true => Err(MountError::NoSuchExport { path, exports }),
+        false => Err(MountError::Refused { path, status }),
+    }
 }

@@ -6,6 +6,8 @@
 //!   NFS client and UFS driver are the two judges that we did not write.
 //! * [`client_test`] serves a volume to such a guest, treats it roughly, and compares what the
 //!   guest saw with what four independent readers find on the disk.
+//! * [`bench_test`] measures our server, another and one that does nothing, to see that measuring
+//!   works.
 //! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
 //!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
@@ -16,6 +18,7 @@
 //! Architecture invariant: no other crate depends on this one, and it depends on none of them. It
 //! meets the product as a stranger would: as a binary, a socket and a disk image.
 
+pub mod bench_test;
 pub mod client_test;
 mod clock;
 mod command;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
-use xtask::{Repository, Result, client_test, program, setup, test, tidy};
+use xtask::{Repository, Result, bench_test, client_test, program, setup, test, tidy};
 
 /// The project's own chores.
 #[derive(Parser)]
@@ -33,6 +33,8 @@ enum Chore {
     Torture(ProgramArguments),
     /// Serves a volume to the real Linux client, treats it roughly, and judges the disk
     ClientTest(ClientTest),
+    /// Measures our server, nfs-ganesha, and one that does nothing, in short
+    BenchTest,
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
     Guest(GuestArguments),
 }
@@ -111,6 +113,11 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
         Chore::ClientTest(ClientTest { full, verbose, keep, scenarios }) => {
             let plan = client_test::Plan { full, verbose, keep, scenarios };
             let totals = client_test::run(repository, &plan)?;
+            println!("{totals}");
+            Ok(passed(totals.failed == 0))
+        }
+        Chore::BenchTest => {
+            let totals = bench_test::run(repository)?;
             println!("{totals}");
             Ok(passed(totals.failed == 0))
         }

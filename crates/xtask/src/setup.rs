@@ -34,6 +34,13 @@ const JUDGES: &[Need] = &[
 /// What counts instructions.
 const COUNTERS: &[Need] = &[("/usr/bin/valgrind", "valgrind")];
 
+/// Another server to measure, and the port mapper that it wants.
+const BENCH: &[Need] = &[
+    ("/usr/bin/ganesha.nfsd", "nfs-ganesha"),
+    ("/etc/ganesha/vfs.conf", "nfs-ganesha-vfs"),
+    ("/usr/sbin/rpcbind", "rpcbind"),
+];
+
 /// The Python library that reads a UFS2 disk.
 const DISSECT: &str = "dissect.ffs==3.12";
 
@@ -42,9 +49,14 @@ pub fn guest() -> Result<()> {
     install(GUEST)
 }
 
+/// Installs what measuring another server needs.
+pub fn bench() -> Result<()> {
+    install(BENCH)
+}
+
 /// Installs all that the tests need.
 pub fn all(repository: &Repository) -> Result<()> {
-    install(&[GUEST, JUDGES, COUNTERS].concat())?;
+    install(&[GUEST, JUDGES, COUNTERS, BENCH].concat())?;
     python(repository).map(drop)
 }
 

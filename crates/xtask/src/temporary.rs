@@ -17,11 +17,16 @@ pub(crate) struct TemporaryFolder {
 impl TemporaryFolder {
     /// Makes one, with `purpose` in its name.
     pub(crate) fn new(purpose: &str) -> Result<TemporaryFolder> {
+        TemporaryFolder::within(&std::env::temp_dir(), purpose)
+    }
+
+    /// Makes one in this folder instead.
+    pub(crate) fn within(parent: &Path, purpose: &str) -> Result<TemporaryFolder> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let process = std::process::id();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("duramen-{purpose}-{process}-{number}");
-        let path = std::env::temp_dir().join(name);
+        let path = parent.join(name);
         // One of the same name can only be left over from a process that was killed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).while_doing(path.display())?;

@@ -40,7 +40,8 @@ impl Serving {
         Self { process, ready }
     }
 
-    fn address(&self) -> SocketAddr {
+    /// Where it serves.
+    pub(crate) fn address(&self) -> SocketAddr {
         let first = self.ready.split([' ', '/']).nth(1).expect("an address behind 'ready:'");
         first.parse().expect("an address")
     }

@@ -21,7 +21,7 @@ mod manifest;
 mod relay;
 mod report;
 mod scenarios;
-mod server;
+pub(crate) mod server;
 
 use std::fs;
 use std::path::Path;

@@ -31,7 +31,7 @@ const LOG: &str = "info,dispatch::reply_cache=debug";
 
 /// A server of one volume.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     binary: PathBuf,
     volume: PathBuf,
     port: u16,
@@ -39,7 +39,7 @@ pub(super) struct Server {
 }
 
 /// Builds the release binary; gives its path.
-pub(super) fn build(repository: &Repository) -> Result<PathBuf> {
+pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--bin", "duramen"]).current_dir(repository.root());
     command::run(&mut cargo)?;
@@ -48,7 +48,7 @@ pub(super) fn build(repository: &Repository) -> Result<PathBuf> {
 
 impl Server {
     /// Makes a volume in the folder `volume` and serves it.
-    pub(super) fn create(binary: &Path, volume: &Path) -> Result<Server> {
+    pub(crate) fn create(binary: &Path, volume: &Path) -> Result<Server> {
         Server::new(binary, volume, CONFIGURATION, &["--create", SIZE])
     }
 
@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// The port of both its services.
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// Asks the process to end, and waits until it has ended well.
-    pub(super) fn stop(&mut self) -> Result<String> {
+    pub(crate) fn stop(&mut self) -> Result<String> {
         let number = self.process.id().to_string();
         command::run(Command::new("kill").args(["-TERM", &number]))?;
         match self.wait(STOP)? {
@@ -212,7 +212,7 @@ pub(super) fn last_words(folder: &Path) -> String {
 /// A port that nobody uses. It is one below those that the system gives to outgoing connections:
 /// while the server is down its clients try to connect, and a port of that range could meet
 /// itself.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     let first = 21_000 + (std::process::id() % 8_000) as u16;
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     (first..30_000).find(free).ok_or_else(|| Failure::new("no free port from 21000 to 30000"))

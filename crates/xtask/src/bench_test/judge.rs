@@ -1,0 +1,139 @@
+//! Whether the figures of a report can be.
+
+use serde_json::Value;
+
+use crate::{Failure, Result};
+
+/// The workloads that a run without names has, in their order.
+const SIMPLE: [&str; 17] = [
+    "null",
+    "getattr",
+    "lookup",
+    "readdirplus",
+    "create",
+    "remove",
+    "mkdir",
+    "rmdir",
+    "rename",
+    "create-write",
+    "overwrite-8k",
+    "write-64k",
+    "write-1m",
+    "read-cold-64k",
+    "read-cold-1m",
+    "read-cached-8k",
+    "read-cached-64k",
+];
+
+/// Those that move payload.
+const MOVING: [&str; 3] = ["write", "read-", "smallfile CF"];
+
+/// How far a rate may be from what its own count and time say.
+const ROUNDING: f64 = 0.01;
+
+/// Judges a report of the workloads of one procedure or two.
+pub(super) fn simple(report: &Value) -> Result<String> {
+    let results = results(report)?;
+    let names: Vec<_> = results.iter().map(|result| text(result, "name")).collect();
+    if names != SIMPLE {
+        return Err(Failure::new(format!("the workloads are {names:?}")));
+    }
+    results.iter().try_for_each(judge)?;
+    Ok(format!("{} workloads without an error", names.len()))
+}
+
+/// Judges a report of the others.
+pub(super) fn compound(report: &Value) -> Result<String> {
+    let results = results(report)?;
+    results.iter().try_for_each(judge)?;
+    let curves = list(report, "curves");
+    let names: Vec<_> = curves.iter().map(|curve| text(curve, "name")).collect();
+    if names != ["laddis", "laddis3"] {
+        return Err(Failure::new(format!("the curves are {names:?}")));
+    }
+    for curve in curves {
+        let points = list(curve, "points").len();
+        let knee = curve["knee"].as_u64().ok_or_else(|| Failure::new("a curve without a knee"))?;
+        if points != 2 || knee >= 2 {
+            return Err(Failure::new(format!("a curve of {points} points, its knee at {knee}")));
+        }
+    }
+    Ok(format!("{} phases of the others", results.len()))
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value[field].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The results, if nothing went wrong around them.
+fn results(report: &Value) -> Result<&[Value]> {
+    match list(report, "troubles") {
+        [] => Ok(list(report, "workloads")),
+        troubles => Err(Failure::new(format!("{troubles:?}"))),
+    }
+}
+
+/// Judges a result by itself.
+fn judge(result: &Value) -> Result<()> {
+    let name = text(result, "name");
+    let wrong = |what: &str| Err(Failure::new(format!("{name}: {what}: {result}")));
+    let number = |field: &str| result[field].as_f64().unwrap_or(f64::NAN);
+    let latency = |field: &str| result["latency"][field].as_f64().unwrap_or(f64::NAN);
+    if !list(result, "errors").is_empty() {
+        return wrong("errors");
+    }
+    let (steps, elapsed) = (number("steps"), number("elapsed_s"));
+    let calls = list(result, "calls").iter().filter_map(|calls| calls["count"].as_f64());
+    if !(steps > 0.0 && elapsed > 0.0 && calls.sum::<f64>() >= steps) {
+        return wrong("steps without calls, or none");
+    }
+    if (number("rate_per_s") * elapsed / steps - 1.0).abs() > ROUNDING {
+        return wrong("the rate is not what its steps and its time say");
+    }
+    let order = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(latency);
+    if !order.is_sorted() || order[0] <= 0.0 || latency("mean_us") > order[4] {
+        return wrong("latencies out of order");
+    }
+    let moves = MOVING.iter().any(|part| name.contains(part));
+    if moves != (number("bytes") > 0.0) && !name.contains("laddis") && name != "copy-remove" {
+        return wrong("payload where there is none, or none where there is");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn good() -> Value {
+        let latency = json!({"mean_us": 2.0, "p50_us": 1.0, "p90_us": 2.0, "p99_us": 3.0,
+                             "p999_us": 4.0, "max_us": 5.0});
+        json!({"name": "create", "steps": 100, "elapsed_s": 2.0, "rate_per_s": 50.0, "bytes": 0,
+               "latency": latency, "calls": [{"procedure": "CREATE", "count": 100}], "errors": []})
+    }
+
+    #[test]
+    fn every_kind_of_impossible_figure_is_found() {
+        assert_eq!(judge(&good()), Ok(()));
+        let faults = [
+            ("errors", json!([{"procedure": "CREATE", "what": "NFS3ERR_IO", "count": 1}])),
+            ("steps", json!(0)),
+            ("steps", json!(101)),
+            ("rate_per_s", json!(55.0)),
+            ("calls", json!([])),
+            ("bytes", json!(1)),
+            ("name", json!("write-1m")),
+            ("latency", json!({"p50_us": 9.0})),
+        ];
+        for (field, value) in faults {
+            let mut result = good();
+            result[field] = value;
+            assert!(judge(&result).is_err(), "{result}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `duramen bench` at work, in short: against our own server, against nfs-ganesha, which we did not
+//! write, and against a server that does nothing.
+//!
+//! What is held is not how fast a server is but that measuring works: no call fails, every workload
+//! is there, its figures fit each other, and nothing is left in the export. Only against the server
+//! that does nothing a rate is held: what the measuring itself can do.
+
+mod ganesha;
+mod judge;
+mod null;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::client_test::server::{self, Server};
+use crate::failure::While;
+use crate::temporary::TemporaryFolder;
+use crate::{Failure, Repository, Result, Totals, command, setup};
+
+/// How much of each workload.
+const SHORT: [&str; 8] =
+    ["--seconds", "0.3", "--count", "1600", "--file-size", "4M", "--file-set-max", "8M"];
+
+/// Those of many procedures.
+const COMPOUND: [&str; 8] =
+    ["smallfile", "copy-remove", "laddis", "laddis3", "--ramp-to", "600", "--ramp-points", "2"];
+
+/// Measures all three, and counts.
+pub fn run(repository: &Repository) -> Result<Totals> {
+    setup::bench()?;
+    let binary = server::build(repository)?;
+    let folder = TemporaryFolder::new("bench-test")?;
+    let mut totals = Totals::default();
+    let mut step = |name: &str, outcome: Result<String>| {
+        match &outcome {
+            Ok(note) => println!("bench test: {name}: {note}"),
+            Err(failure) => println!("bench test: {name}: FAILED: {failure}"),
+        }
+        totals += Totals::one(outcome.is_ok());
+    };
+    step("our own server", own(&binary, folder.path()));
+    step("nfs-ganesha", ganesha::measure(repository, &binary, folder.path()));
+    step("a server that does nothing", null::measure(repository, &binary));
+    Ok(totals)
+}
+
+/// Measures our own server, with all workloads.
+fn own(binary: &Path, folder: &Path) -> Result<String> {
+    let mut server = Server::create(binary, &folder.join("volume"))?;
+    let target = format!("nfs://127.0.0.1:{}/volume", server.port());
+    let note = all(binary, &target)?;
+    server.stop()?;
+    let list = command::capture(Command::new(binary).arg("ls").arg(folder.join("volume")))?;
+    if !list.trim().is_empty() {
+        return Err(Failure::new(format!("it has left behind: {}", list.trim())));
+    }
+    Ok(note)
+}
+
+/// All workloads against a server, and a picture.
+fn all(binary: &Path, target: &str) -> Result<String> {
+    let simple = judge::simple(&bench(binary, target, &SHORT)?)?;
+    let picture = std::env::temp_dir().join(format!("duramen-bench-{}.svg", std::process::id()));
+    let path = picture.to_string_lossy().into_owned();
+    let more = [&SHORT[..], &COMPOUND, &["--svg", &path]].concat();
+    let compound = judge::compound(&bench(binary, target, &more)?)?;
+    let drawn = fs::read_to_string(&picture).while_doing(picture.display())?;
+    let _ = fs::remove_file(&picture);
+    if !drawn.starts_with("<svg") || !drawn.contains("laddis3") {
+        return Err(Failure::new("the picture shows no curve"));
+    }
+    Ok(format!("{simple}; {compound}"))
+}
+
+/// Runs `duramen bench`; gives its report.
+fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<serde_json::Value> {
+    let mut bench = Command::new(binary);
+    bench.args(["bench", target, "--json"]).args(more);
+    let report = command::capture(&mut bench)?;
+    serde_json::from_str(&report).while_doing("the report of duramen bench")
+}
