@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use load::stage::{Plan, Stage, Trouble, Watch};
-use load::workload::{Played, Workload};
+use load::workload::{Played, Workload, replay};
 use nfs::rpc::Caller;
 use runtime::Runtime;
+use trace::Entry;
 
 use crate::cpu::Process;
 use crate::progress::Progress;
@@ -20,7 +21,7 @@ pub struct Order {
     /// Which server.
     pub target: Target,
     /// What is played.
-    pub workloads: Vec<Workload>,
+    pub pieces: Vec<Piece>,
     /// How much of it, and how.
     pub plan: Plan,
     /// Where MOUNT is answered, if it is known.
@@ -31,6 +32,34 @@ pub struct Order {
     pub user: (u32, u32),
     /// Whether to show how far things are.
     pub shows_progress: bool,
+}
+
+/// What can be played.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// A workload.
+    Workload(Workload),
+    /// A trace, at a multiple of its own speed, or as fast as it goes.
+    Replay(Vec<Entry>, Option<f64>),
+}
+
+impl Piece {
+    fn name(&self) -> &str {
+        match self {
+            Self::Workload(workload) => workload.name,
+            Self::Replay(..) => "replay",
+        }
+    }
+
+    async fn play(&self, stage: &Stage) -> Result<Played, Trouble> {
+        match self {
+            Self::Workload(workload) => workload.play(stage).await,
+            Self::Replay(entries, speed) => {
+                let phases = vec![replay(stage, entries, *speed).await?];
+                Ok(Played { phases, curve: None })
+            }
+        }
+    }
 }
 
 /// Why nothing was measured.
@@ -113,19 +142,19 @@ impl<'a> Session<'a> {
     }
 
     async fn play(mut self) -> Result<Report, BenchError> {
-        for (index, workload) in self.order.workloads.iter().enumerate() {
+        for (index, piece) in self.order.pieces.iter().enumerate() {
             let stage = match self.stage().await {
                 Ok(stage) => stage,
                 // The first failure is about the server and the export, not about a workload.
                 Err(trouble) if index == 0 => return Err(trouble.into()),
                 Err(trouble) => {
-                    self.trouble(workload.name, &trouble);
+                    self.trouble(piece.name(), &trouble);
                     continue;
                 }
             };
-            match workload.play(&stage).await {
-                Ok(played) => self.note(workload.name, &played),
-                Err(trouble) => self.trouble(workload.name, &trouble),
+            match piece.play(&stage).await {
+                Ok(played) => self.note(piece.name(), &played),
+                Err(trouble) => self.trouble(piece.name(), &trouble),
             }
             if let Err(left) = stage.strike().await {
                 self.report.troubles.push(left.to_string());

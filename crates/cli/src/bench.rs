@@ -1,11 +1,11 @@
 //! `duramen bench`: measures an NFS server, ours or another.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bench::report::{self, Report};
-use bench::session::{self, Order};
+use bench::session::{self, Order, Piece};
 use bench::target::Target;
 use clap::Args;
 use load::stage::{Plan, Ramp};
@@ -65,6 +65,12 @@ pub(crate) struct BenchArguments {
     /// The most bytes of a file set that grows with the rate
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     file_set_max: u64,
+    /// Play this trace, which 'duramen serve --trace' recorded, in the place of workloads
+    #[arg(long, value_name = "FILE", conflicts_with = "workloads")]
+    replay: Option<PathBuf>,
+    /// How much faster than it was recorded; 0 is as fast as causes and effects allow
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, requires = "replay")]
+    speed: f64,
     /// What all chance follows from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -98,7 +104,8 @@ Examples:
   duramen bench nfs://127.0.0.1/data
   duramen bench nfs://server/export create remove --connections 16 --depth 32 --directories 16
   duramen bench nfs://server/export getattr --rate 5000 --json
-  duramen bench nfs://server/export laddis --svg curve.svg",
+  duramen bench nfs://server/export laddis --svg curve.svg
+  duramen bench nfs://server/export --replay load.trace --speed 2",
     );
     text
 }
@@ -142,9 +149,13 @@ fn order(arguments: &BenchArguments) -> Result<Order, Failure> {
         let sentence = || format!("there is no workload '{name}'; 'duramen bench --help' has all");
         Workload::named(name).ok_or_else(|| usage(sentence()))
     };
-    let workloads = match &arguments.workloads[..] {
-        [] => workload::ALL.to_vec(),
-        names => names.iter().map(named).collect::<Result<_, _>>()?,
+    let pieces = match (&arguments.replay, &arguments.workloads[..]) {
+        (Some(path), _) => vec![recorded(path, arguments.speed)?],
+        (None, []) => workload::ALL.map(Piece::Workload).to_vec(),
+        (None, names) => {
+            let named = names.iter().map(|name| named(name).map(Piece::Workload));
+            named.collect::<Result<_, _>>()?
+        }
     };
     let seconds = positive("--seconds", arguments.seconds)?;
     let rate = arguments.rate.map(|rate| positive("--rate", rate)).transpose()?;
@@ -166,13 +177,23 @@ fn order(arguments: &BenchArguments) -> Result<Order, Failure> {
     };
     Ok(Order {
         target,
-        workloads,
+        pieces,
         plan,
         mount_port: arguments.mount_port,
         is_privileged: arguments.privileged,
         user: (arguments.uid, arguments.gid),
         shows_progress: true,
     })
+}
+
+/// A trace, read.
+fn recorded(path: &Path, speed: f64) -> Result<Piece, Failure> {
+    let unreadable = |source| Failure::File { verb: "read", path: path.to_owned(), source };
+    let file = std::fs::read(path).map_err(unreadable)?;
+    let damaged = |source| Failure::Trace { path: path.to_owned(), source };
+    let entries = trace::read(&file.into()).map_err(damaged)?;
+    let speed = if speed == 0.0 { None } else { Some(positive("--speed", speed)?) };
+    Ok(Piece::Replay(entries, speed))
 }
 
 fn positive(option: &str, value: f64) -> Result<f64, Failure> {

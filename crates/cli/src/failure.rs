@@ -114,6 +114,14 @@ pub(crate) enum Failure {
         /// What else went wrong.
         troubles: usize,
     },
+    /// What should be a trace is none.
+    #[error("{}: {source}", path.display())]
+    Trace {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: trace::BadTrace,
+    },
     /// A picture could not be written.
     #[error(transparent)]
     Plot(#[from] bench::report::PlotError),

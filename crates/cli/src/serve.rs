@@ -42,6 +42,9 @@ pub(crate) struct ServeArguments {
     /// sync
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
+    /// Record what clients ask, without contents, in this new file: 'duramen bench' can replay it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Make each volume that does not exist yet, of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) create: Option<u64>,
@@ -140,6 +143,9 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     };
     if !arguments.listen.is_empty() {
         config.listen = Listen(arguments.listen.clone());
+    }
+    if arguments.trace.is_some() {
+        config.trace = arguments.trace.clone();
     }
     Ok(Settings { config, file })
 }

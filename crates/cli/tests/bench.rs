@@ -131,3 +131,31 @@ fn a_volume_that_is_full_is_an_error_that_is_counted() {
     assert!(serving.stop().success());
     assert_eq!(on("ls", &volume, &[]).good(), "", "it is removed all the same");
 }
+
+#[test]
+fn a_load_that_was_recorded_is_played_to_another_server() {
+    let folder = Folder::new();
+    let (volume, other) = (folder.path("data"), folder.path("other"));
+    let file = folder.path("load.trace").to_string_lossy().into_owned();
+    let serving = Serving::start(&[&volume], &["--create", "64M", "--trace", &file]);
+    let target = format!("nfs://{}/data", serving.address());
+    duramen(&[&["bench", &target, "smallfile", "rename"], &SHORT[..]].concat()).good();
+    assert!(serving.stop().success());
+
+    let again = duramen(&["serve", &volume.to_string_lossy(), "--trace", &file]);
+    assert!(again.code == 1 && again.errors.contains("cannot write the trace"), "{again:?}");
+    let serving = Serving::start(&[&other], &["--create", "64M"]);
+    let target = format!("nfs://{}/other", serving.address());
+    let run = duramen(&["bench", &target, "--replay", &file, "--speed", "0", "--json"]);
+    let report: Value = serde_json::from_str(&run.good()).expect("an object");
+    let result = &report["workloads"][0];
+    let counted = calls(result);
+    let of =
+        |procedure| counted.iter().find(|(name, _)| *name == procedure).map(|(_, count)| *count);
+    assert_eq!((of("REMOVE"), of("RENAME")), (Some(160 + 8), Some(160)), "{counted:?}");
+    assert_eq!(result["errors"], Value::Array(vec![]));
+    duramen(&["bench", &target, "--replay", &volume.join("volume.toml").to_string_lossy()])
+        .failed(1, "this is no trace");
+    assert!(serving.stop().success());
+    assert_eq!(on("ls", &other, &[]).good(), "", "nothing is left behind");
+}

@@ -14,7 +14,7 @@
 //! then the turn; who has a turn waits for the
 //! disk alone, and memory for replies comes back from a socket that takes bytes or is given up.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -23,8 +23,9 @@ use nfs::nfs3::{self, Arguments, Procedure};
 use nfs::record::Record;
 use nfs::rpc::{AuthStatus, Call, CallError, Credential, Refusal};
 use nfs::{mount, rpc};
-use runtime::Runtime;
 use runtime::sync::{Permit, Semaphore};
+use runtime::{Instant, Runtime};
+use trace::Begun;
 use vfs::{Credentials, Lost};
 
 use crate::caller::Caller;
@@ -52,6 +53,15 @@ pub struct Dispatcher {
     /// What calls may hold of it that have not arrived in full (invariant 3).
     pub(crate) arriving_memory: Rc<Semaphore>,
     pub(crate) reply_memory: Rc<Semaphore>,
+    tap: RefCell<Option<Rc<dyn Tap>>>,
+    connections: Cell<u64>,
+}
+
+/// Looks on: hears of every call that was answered and is of a kind that is traced.
+pub trait Tap {
+    /// A call was answered: when it had arrived and when its answer was there, the number of its
+    /// connection, and the answer. What is done here, everybody waits for.
+    fn answered(&self, call: Begun, times: (Instant, Instant), connection: u64, reply: &[Bytes]);
 }
 
 impl Dispatcher {
@@ -73,6 +83,8 @@ impl Dispatcher {
             request_memory: Semaphore::new(limits.request_memory),
             arriving_memory: Semaphore::new(limits.request_memory / 4 * 3),
             reply_memory: Semaphore::new(limits.reply_memory),
+            tap: RefCell::default(),
+            connections: Cell::new(0),
             runtime,
         })
     }
@@ -111,6 +123,21 @@ impl Dispatcher {
     /// Replaces the rules. They hold for every call that begins from now on.
     pub fn set_exports(&self, exports: Exports) {
         self.exports.replace(Rc::new(exports));
+    }
+
+    /// Lets somebody look on from now on.
+    pub fn set_tap(&self, tap: Rc<dyn Tap>) {
+        self.tap.replace(Some(tap));
+    }
+
+    pub(crate) fn tap(&self) -> Option<Rc<dyn Tap>> {
+        self.tap.borrow().clone()
+    }
+
+    /// A number that no other connection has.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.set(self.connections.get() + 1);
+        self.connections.get()
     }
 
     /// Answers that are remembered, and the bytes that they count for.

@@ -41,7 +41,7 @@ pub mod reply_cache;
 mod session;
 mod volume;
 
-pub use dispatcher::Dispatcher;
+pub use dispatcher::{Dispatcher, Tap};
 pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
 pub use handle::{HANDLE_SIZE, Handle};
 pub use limits::{Limits, MAX_TRANSFER};

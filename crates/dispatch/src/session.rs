@@ -8,6 +8,7 @@ use nfs::nfs3::{Arguments, Procedure};
 use nfs::record::Record;
 use nfs::{mount, rpc};
 use runtime::sync::{Permit, Semaphore};
+use trace::Begun;
 
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
@@ -22,6 +23,8 @@ pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
     reply_memory: Rc<Semaphore>,
+    /// Tells connections apart, for whoever looks on.
+    number: u64,
     /// See [`crate::planted::connection_key`].
     planted_key: u64,
 }
@@ -44,7 +47,8 @@ impl Session {
         let client = client.to_canonical();
         let reply_memory = Semaphore::new(SESSION_REPLY_MEMORY);
         let planted_key = planted::connection_key();
-        Rc::new(Self { dispatcher, client, reply_memory, planted_key })
+        let number = dispatcher.next_connection();
+        Rc::new(Self { dispatcher, client, reply_memory, number, planted_key })
     }
 
     /// Memory for a call of `bytes` that has arrived, to be taken before it is copied. First come,
@@ -77,6 +81,17 @@ impl Session {
     /// waits for its reply may go away, and it still runs to its end. A call that waits for its
     /// turn, or only reads, ends when the future is dropped.
     pub async fn call(&self, record: Record, memory: Permit) -> Option<Reply> {
+        let Some(tap) = self.dispatcher.tap() else { return self.answer(record, memory).await };
+        let (clock, begun) = (&self.dispatcher.runtime.clock, Begun::seen(&record));
+        let start = clock.now();
+        let reply = self.answer(record, memory).await?;
+        if let Some(begun) = begun {
+            tap.answered(begun, (start, clock.now()), self.number, reply.segments());
+        }
+        Some(reply)
+    }
+
+    async fn answer(&self, record: Record, memory: Permit) -> Option<Reply> {
         let plan = Plan::of(&record);
         // The order matters: who waits for memory that a slow peer holds must not hold a turn.
         let reply_memory = match plan.reply_bytes {

@@ -4,6 +4,7 @@
 //! listen = ["127.0.0.1:2049", "[::1]:2049"]  # "[::]:2049" is every address, IPv4 as well
 //! cache = "256 MiB"            # of blocks, for each volume
 //! rpcbind = false              # announce the ports to rpcbind on this machine
+//! trace = "load.trace"         # record what clients ask in this new file; without: nothing
 //!
 //! [exports.data]               # who may use the volume "data"; without: this machine, rw
 //! clients = [
@@ -61,6 +62,8 @@ pub struct Config {
     pub limits: LimitsSection,
     /// How long a repeated call is recognised.
     pub reply_cache: ReplyCacheSection,
+    /// A new file that is to hold what clients ask.
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -72,6 +75,7 @@ impl Default for Config {
             exports: BTreeMap::new(),
             limits: LimitsSection::default(),
             reply_cache: ReplyCacheSection::default(),
+            trace: None,
         }
     }
 }

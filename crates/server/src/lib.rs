@@ -7,6 +7,7 @@
 //! - `patience`: how long a client may keep us, and through us others, waiting;
 //! - `places`: how many connections there are, and which one goes when another is wanted;
 //! - `rpcbind`: making the ports known, where that is wanted;
+//! - `recording`: a trace of what clients ask;
 //! - [`config`]: the file `duramen.toml`;
 //! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines;
 //! - [`disks`]: devices whose calls do not block the reactor.
@@ -17,7 +18,8 @@
 //! say goes to `tracing`, and what a user should see first is in [`ReadyInfo`].
 //!
 //! SIGTERM and SIGINT end the server in good order, a second one at once. SIGHUP reads the exports
-//! anew. Architecture invariant: no other crate knows tokio, and this one knows no engine.
+//! anew. Architecture invariant: only `bench`, which measures servers, knows tokio besides; and
+//! this crate knows no engine.
 
 pub mod config;
 mod connection;
@@ -27,6 +29,7 @@ mod patience;
 mod places;
 pub mod reactor;
 mod ready;
+mod recording;
 mod rpcbind;
 mod server;
 mod signals;

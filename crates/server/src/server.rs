@@ -24,6 +24,7 @@ use crate::config::{Config, ConfigError};
 use crate::connection::Connection;
 use crate::places::{Guest, Places};
 use crate::ready::ReadyInfo;
+use crate::recording::Recording;
 use crate::rpcbind;
 
 /// How long peers may take to fetch their last replies.
@@ -64,6 +65,14 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
+    /// There is no place for the trace.
+    #[error("cannot write the trace {}: {source}", path.display())]
+    Trace {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(std::io::Error),
@@ -90,6 +99,7 @@ pub struct Server {
     dispatcher: Rc<Dispatcher>,
     listeners: Vec<TcpListener>,
     ready: ReadyInfo,
+    recording: Option<Rc<Recording>>,
     stop: Rc<Switch>,
 }
 
@@ -144,6 +154,7 @@ impl Server {
         if restored > 0 {
             tracing::info!(restored, "calls from before the start are remembered");
         }
+        let recording = record(runtime, config, &dispatcher)?;
         let mut listeners = Vec::new();
         for &address in &config.listen.0 {
             let failed = |source| ServeError::Listen { address, source };
@@ -154,7 +165,7 @@ impl Server {
         let addresses = addresses.expect("a socket that listens has an address");
         let ready = ReadyInfo { addresses, volumes: names, registered: false };
         let (runtime, stop) = (runtime.clone(), Rc::default());
-        Ok(Self { runtime, settings, dispatcher, listeners, ready, stop })
+        Ok(Self { runtime, settings, dispatcher, listeners, ready, recording, stop })
     }
 
     /// Where it listens, and what it serves.
@@ -195,6 +206,7 @@ impl Server {
         drop(self.listeners);
         connections.drain(&self.runtime).await;
         let _quiet = self.dispatcher.quiesce().await;
+        self.recording.iter().for_each(|recording| recording.finish());
         tell_repetitions(self.dispatcher.reply_cache_counters());
         shut_down(self.dispatcher.volumes()).await
     }
@@ -248,6 +260,19 @@ fn exports(config: &Config, volumes: &Volumes) -> Result<Exports, ConfigError> {
         return Err(ConfigError::NoVolume { volume, served });
     }
     Ok(exports)
+}
+
+/// Begins the trace, if the configuration wants one.
+fn record(
+    runtime: &Runtime,
+    config: &Config,
+    dispatcher: &Dispatcher,
+) -> Result<Option<Rc<Recording>>, ServeError> {
+    let Some(path) = &config.trace else { return Ok(None) };
+    let failed = |source| ServeError::Trace { path: path.clone(), source };
+    let recording = Rc::new(Recording::begin(path, runtime.clock.now()).map_err(failed)?);
+    dispatcher.set_tap(recording.clone());
+    Ok(Some(recording))
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {

@@ -9,7 +9,10 @@ mod data;
 pub mod laddis;
 mod look;
 mod names;
+mod replay;
 mod smallfile;
+
+pub use replay::replay;
 
 use nfs::nfs3::Handle;
 use nfs::nfs3::arguments::{DirectoryName, LookupArgs, MkdirArgs};

@@ -1,5 +1,5 @@
-//! A server double: it answers what a stage asks for, each call at once, unless it is told to lie or
-//! to wait. It keeps nothing, and its network is a pair of queues.
+//! A server double: it answers what a stage asks for, each call at once, unless it is told to lie
+//! or to wait. It keeps nothing, and its network is a pair of queues.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

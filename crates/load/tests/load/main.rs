@@ -6,5 +6,6 @@
 
 mod double;
 mod lies;
+mod replayed;
 mod simulated;
 mod stall;

@@ -18,10 +18,10 @@ use nfs::rpc::Caller;
 use sim::{Host, Stream};
 use torture::world::{SERVER, VOLUME, World, WorldOptions};
 
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
+pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 
 /// The driver for simulated servers: all that it takes.
-struct Simulated(Host);
+pub(crate) struct Simulated(pub(crate) Host);
 
 struct Wire(Stream);
 
@@ -69,14 +69,14 @@ impl Run {
 }
 
 /// A volume with a log, which holds what the workloads make.
-fn options() -> WorldOptions {
+pub(crate) fn options() -> WorldOptions {
     let mut options =
         WorldOptions { size: 64 << 20, log_size: Some(4 << 20), ..WorldOptions::default() };
     options.open.cache_bytes = 32 << 20;
     options
 }
 
-fn plan(seed: u64) -> Plan {
+pub(crate) fn plan(seed: u64) -> Plan {
     Plan {
         connections: 2,
         depth: 4,

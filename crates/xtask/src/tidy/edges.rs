@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "runtime",
     "shadow",
     "sim",
+    "trace",
     "vfs",
 ];
 
@@ -46,6 +47,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("block", &[]),
     ("journal", &["block", "planted"]),
     ("sim", &["block", "runtime"]),
+    ("trace", &["nfs"]),
 ];
 
 /// What a crate's manifest names.

@@ -140,7 +140,8 @@ impl<'a> Mix<'a> {
                 let read = worker.call(&arguments).await?;
                 let length: usize = read.data.iter().map(bytes::Bytes::len).sum();
                 worker.moved(length as u64);
-                let there = file.size.saturating_sub(offset).min(count.into()); // invariant 2 of files
+                // Files never shrink (invariant 2 of the file set).
+                let there = file.size.saturating_sub(offset).min(count.into());
                 match length as u64 >= there {
                     true => Ok(()),
                     false => Err(worker.wrong(Procedure::Read, "it read less than there is")),
