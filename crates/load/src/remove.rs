@@ -93,7 +93,7 @@ async fn empty(stage: &Stage, found: &mut Vec<Found>, index: usize) -> Result<()
                 Some(FileKind::Directory) => {
                     let handle = match entry.handle {
                         Some(handle) => handle,
-                        None => look_up_bytes(client, &found[index].handle, &name).await?,
+                        None => look_up(client, &found[index].handle, &name).await?,
                     };
                     let depth = found[index].depth + 1;
                     found.push(Found { parent: Some(index), depth, name, handle });
@@ -113,14 +113,6 @@ async fn empty(stage: &Stage, found: &mut Vec<Found>, index: usize) -> Result<()
         remove_one(stage.client(number), DirectoryName { directory, name }, false)
     });
     all(stage, removals).await
-}
-
-async fn look_up_bytes(
-    client: &Client,
-    directory: &Handle,
-    name: &[u8],
-) -> Result<Handle, CallError> {
-    look_up(client, directory, &String::from_utf8_lossy(name)).await
 }
 
 async fn remove_one(

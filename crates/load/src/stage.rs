@@ -217,7 +217,7 @@ impl Stage {
         let made = first.call(&arguments).await.map_err(what())?;
         let home = match made.object {
             Some(home) => home,
-            None => workload::look_up(first, &root, &home_name).await.map_err(what())?,
+            None => workload::look_up(first, &root, home_name.as_bytes()).await.map_err(what())?,
         };
         let runtime = runtime.clone();
         Ok(Self { runtime, plan, limits, home, home_name, clients, watch, root })

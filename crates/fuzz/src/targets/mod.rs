@@ -5,7 +5,9 @@
 //! | `record` | a TCP connection, and how it is cut into reads |
 //! | `rpc-call` | a record: header, credential, and the arguments of whatever it calls |
 //! | `nfs-arguments`, `mount-arguments` | a procedure's number and its arguments |
+//! | `nfs-replies` | a procedure's number, and what a server answers to it |
 //! | `portmap` | what a port mapper answers |
+//! | `trace` | the file of a recorded load |
 //! | `handle` | a file handle that a client sends back |
 //! | `superblock`, `group-block` | the shape of a disk, and one of its groups |
 //! | `inode`, `indirect-block`, `directory-chunk` | the metadata of files |
@@ -27,10 +29,12 @@ mod mount;
 mod nfs3;
 mod portmap;
 mod record;
+mod replies;
 mod rpc;
 pub mod server;
 mod settings;
 mod superblock;
+mod trace;
 mod volume;
 
 use sim::Prng;
@@ -71,8 +75,10 @@ pub const TARGETS: &[Target] = &[
     record::TARGET,
     rpc::TARGET,
     nfs3::TARGET,
+    replies::TARGET,
     mount::TARGET,
     portmap::TARGET,
+    trace::TARGET,
     handle::TARGET,
     superblock::TARGET,
     group::TARGET,

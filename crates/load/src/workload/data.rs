@@ -4,7 +4,7 @@
 //! read together, one piece after the other. A file that was written to its end is committed, and
 //! written from its start again.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use bytes::Bytes;
 use nfs::nfs3::arguments::{CommitArgs, CreateArgs, CreateHow, LookupArgs, ReadArgs, WriteArgs};
@@ -55,8 +55,6 @@ struct Files {
     files: Vec<File>,
     size: u64,
     payload: Bytes,
-    /// Files of a workload that makes many.
-    names: RefCell<u64>,
 }
 
 /// Makes the files of all connections.
@@ -83,7 +81,6 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
         files: (0..stage.plan.connections).map(|_| File::default()).collect(),
         size: stage.plan.file_size.next_multiple_of(1 << 20),
         payload: payload(stage.plan.seed),
-        names: RefCell::default(),
     };
     if kind != Kind::CreateWrite {
         let connections = stage.plan.connections as u64;
@@ -219,7 +216,6 @@ impl Play for Playing<'_> {
         match self.1 {
             Kind::CreateWrite => {
                 let start = worker.step_start();
-                *files.names.borrow_mut() += 1;
                 let handle = files.create(worker, turn).await?;
                 files.write(worker, (&handle, 0, SMALL), Stability::FileSync).await?;
                 worker.step_done(start);

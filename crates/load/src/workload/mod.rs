@@ -155,9 +155,9 @@ pub(crate) fn at<'a>(directory: &'a Handle, name: &'a [u8]) -> DirectoryName<'a>
 pub(crate) async fn look_up(
     client: &Client,
     directory: &Handle,
-    name: &str,
+    name: &[u8],
 ) -> Result<Handle, CallError> {
-    let what = at(directory, name.as_bytes());
+    let what = at(directory, name);
     Ok(client.call(&LookupArgs { what }).await?.object)
 }
 
@@ -173,7 +173,7 @@ pub(crate) async fn directory(
     let what = || Trouble::setup(format!("make the directory '{name}'"));
     match client.call(&arguments).await.map_err(what())?.object {
         Some(handle) => Ok(handle),
-        None => look_up(client, parent, name).await.map_err(what()),
+        None => look_up(client, parent, name.as_bytes()).await.map_err(what()),
     }
 }
 

@@ -73,7 +73,7 @@ impl Name {
 impl Play for Names {
     async fn turn(&self, worker: &mut Worker, turn: u64) -> Step {
         if self.kind == Kind::Rename {
-            return self.rename(worker, turn).await;
+            return self.rename(worker).await;
         }
         let directory = &self.directories[(turn % self.directories.len() as u64) as usize];
         let name = Name::new('n', turn);
@@ -96,7 +96,7 @@ impl Play for Names {
 
 impl Names {
     /// Each worker has a file, which it calls one thing and then another.
-    async fn rename(&self, worker: &mut Worker, _turn: u64) -> Step {
+    async fn rename(&self, worker: &mut Worker) -> Step {
         let own = worker.index as u64;
         let directory = &self.directories[(own % self.directories.len() as u64) as usize];
         let (one, other) = (Name::new('n', own), Name::new('m', own));
