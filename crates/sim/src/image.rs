@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use crate::Digest;
 
-const PAGE_SIZE: usize = 4096;
+pub(crate) const PAGE_SIZE: usize = 4096;
 /// Pages that share one node of the tree: a change after a copy copies one node.
 const LEAF_PAGES: u64 = 64;
 
@@ -29,7 +29,7 @@ pub struct Image {
 type Leaf = [Option<Rc<Page>>; LEAF_PAGES as usize];
 
 #[derive(Clone)]
-struct Page {
+pub(crate) struct Page {
     bytes: [u8; PAGE_SIZE],
     /// The hash of the page and its place, once it has been asked for.
     fingerprint: OnceCell<u128>,
@@ -108,14 +108,8 @@ impl Image {
             if there == Some(&bytes[range.clone()]) {
                 continue; // a page that stays as it is stays shared
             }
-            let leaves = Rc::make_mut(&mut self.leaves); // invariant 2, at each of three levels
-            let leaf = leaves
-                .entry(number / LEAF_PAGES)
-                .or_insert_with(|| Rc::new([const { None }; LEAF_PAGES as usize]));
-            let slot = &mut Rc::make_mut(leaf)[(number % LEAF_PAGES) as usize];
-            let page = Rc::make_mut(slot.get_or_insert_with(Page::zeroed));
-            page.fingerprint.take();
-            page.bytes[within..within + range.len()].copy_from_slice(&bytes[range]);
+            let page = self.slot(number).get_or_insert_with(Page::zeroed);
+            Page::change(page, within, &bytes[range]);
         }
     }
 
@@ -127,7 +121,27 @@ impl Image {
     }
 
     fn page(&self, number: u64) -> Option<&Page> {
-        self.leaves.get(&(number / LEAF_PAGES))?[(number % LEAF_PAGES) as usize].as_deref()
+        self.page_at(number).map(|page| &**page)
+    }
+
+    pub(crate) fn page_at(&self, number: u64) -> Option<&Rc<Page>> {
+        self.leaves.get(&(number / LEAF_PAGES))?[(number % LEAF_PAGES) as usize].as_ref()
+    }
+
+    /// Puts a page there, which stays shared.
+    pub(crate) fn put_page(&mut self, number: u64, page: Rc<Page>) {
+        if !self.page_at(number).is_some_and(|there| Rc::ptr_eq(there, &page)) {
+            *self.slot(number) = Some(page);
+        }
+    }
+
+    /// The place of a page (invariant 2, at two of three levels).
+    fn slot(&mut self, number: u64) -> &mut Option<Rc<Page>> {
+        let leaves = Rc::make_mut(&mut self.leaves);
+        let leaf = leaves
+            .entry(number / LEAF_PAGES)
+            .or_insert_with(|| Rc::new([const { None }; LEAF_PAGES as usize]));
+        &mut Rc::make_mut(leaf)[(number % LEAF_PAGES) as usize]
     }
 
     fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
@@ -149,12 +163,19 @@ impl Image {
 }
 
 impl Page {
-    fn zeroed() -> Rc<Self> {
+    pub(crate) fn zeroed() -> Rc<Self> {
         Rc::new(Self { bytes: [0; PAGE_SIZE], fingerprint: OnceCell::new() })
     }
 
+    /// Puts bytes into a page, a copy of it if others have it too (invariant 2).
+    pub(crate) fn change(this: &mut Rc<Self>, within: usize, bytes: &[u8]) {
+        let page = Rc::make_mut(this);
+        page.fingerprint.take();
+        page.bytes[within..within + bytes.len()].copy_from_slice(bytes);
+    }
+
     /// Zero for a page of zeros (invariant 1).
-    fn fingerprint(&self, number: u64) -> u128 {
+    pub(crate) fn fingerprint(&self, number: u64) -> u128 {
         *self.fingerprint.get_or_init(|| {
             if self.bytes == [0; PAGE_SIZE] {
                 return 0;

@@ -77,6 +77,7 @@ mod net;
 mod options;
 mod platter;
 mod prng;
+mod remains;
 mod timing;
 mod trace;
 mod verbs;
@@ -97,5 +98,6 @@ pub use net::{
 pub use options::{Latency, Options};
 pub use platter::{Honesty, Platter, SECTOR_SIZE, Stage, Written};
 pub use prng::Prng;
+pub use remains::Remains;
 pub use timing::{Flash, Mechanical, Nvram, Scheduler, Timing, Zone, presets};
 pub use trace::{Event, Mark, Trace, Traced};

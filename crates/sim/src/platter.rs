@@ -164,7 +164,13 @@ impl Platter {
         }
     }
 
-    fn writes(&self) -> impl Iterator<Item = &Written> {
+    /// What the longest durable beginning has left (invariant 2).
+    pub(crate) fn base(&self) -> &Image {
+        &self.base
+    }
+
+    /// All that the base has not absorbed, in the order in which it takes effect.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = &Written> {
         self.settled.iter().chain(&self.in_flight) // invariant 1
     }
 
@@ -248,6 +254,16 @@ impl Written {
 
     fn covers(&self, offset: u64) -> bool {
         (self.offset..self.offset + self.data.len() as u64).contains(&offset)
+    }
+
+    /// Whether a sector of it is there after a fate.
+    pub(crate) fn survives(&self, fate: &Fate, sector: usize) -> bool {
+        let does = match fate {
+            Fate::Lost => false,
+            Fate::Whole => true,
+            Fate::Torn(sectors) => sectors.contains(sector),
+        };
+        does && self.changed.as_ref().is_none_or(|changed| changed.contains(sector))
     }
 
     fn sectors_of(&self, fate: &Fate) -> Sectors {
