@@ -111,6 +111,13 @@ impl Trace {
         &self.events
     }
 
+    /// A hash of the events, whatever the medium held before.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest::new(0);
+        self.events.iter().for_each(|traced| traced.event.add_to(&mut digest));
+        digest.value()
+    }
+
     /// The medium at a position.
     ///
     /// # Panics

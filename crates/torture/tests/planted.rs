@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 
 use torture::explore::case::Case;
+use torture::explore::nested::Further;
 use torture::explore::op::{Op, operations};
 use torture::explore::policy::Policy;
 use torture::explore::{Explorer, Style};
@@ -210,11 +211,27 @@ fn a_violation_is_made_small_and_its_line_shows_it_again() {
 fn a_bug_that_a_second_cut_shows_is_made_small_as_well() {
     // The return does what the engine's order would have kept from happening.
     plant(Some("EarlyZeros".parse().expect("a bug")));
-    let mut explorer = Explorer::nested(Policy::Sync, 1);
+    let mut explorer = Explorer::nested(Policy::Sync, 1, Further::All);
     explorer.explore(&workload("chmod foo 600, resize foo 3000"), Style::OneByOne);
     let small = explorer.violations.first().expect("the bug is found").clone().shrunk();
     plant(None);
     assert_eq!(small.case.ops.len(), 1, "{small}");
+}
+
+#[test]
+fn a_sample_of_returns_after_cut_returns_shows_a_bug_of_the_return() {
+    let sampled = |bug: Option<&str>| {
+        plant(bug.map(|name| name.parse().expect("a bug")));
+        let mut explorer = Explorer::nested(Policy::Log, 2, Further::Sample);
+        explorer.explore(&workload("create bar unchecked"), Style::OneByOne);
+        plant(None);
+        explorer
+    };
+    let clean = sampled(None);
+    assert!(clean.violations.is_empty() && clean.counts.states > 3_000, "{:?}", clean.counts);
+    let found = sampled(Some("EarlyEpoch")).violations;
+    let found = found.first().expect("the bug is found");
+    assert!(found.case.steps.len() > 1, "a return has to be cut: {found}");
 }
 
 fn own((before, line): (&str, &str)) -> (String, String) {

@@ -2,6 +2,7 @@
 //! and some of the returns, cut as well. `duramen-torture seq2` and `nested` run all.
 
 use torture::explore::Explorer;
+use torture::explore::nested::Further;
 use torture::explore::op::{Op, operations};
 use torture::explore::policy::Policy;
 
@@ -32,7 +33,7 @@ fn every_cut_of_some_pairs_leaves_what_may_be_there() {
 
 #[test]
 fn every_cut_of_some_returns_leaves_what_may_be_there() {
-    let nested = Explorer::nested(Policy::Sync, 2);
+    let nested = Explorer::nested(Policy::Sync, 2, Further::All);
     let list = operations();
     explore(nested, list.into_iter().step_by(15).map(|op| vec![op]), 5_000);
 }

@@ -2,21 +2,34 @@
 //!
 //! In full: all workloads of one operation, and of those of two every seventh; seven has no divisor
 //! in common with their number in a row, so that every operation comes first and second. The short
-//! form takes every hundredth instead. Every image that any cut of them leaves is brought back,
-//! that is cut in every way, and so is the return of what is left by that: two deep, and nothing
-//! is sampled.
+//! form takes every hundredth instead, of policy `log` every two hundredth. Every image that any
+//! cut of them leaves is brought back, and that return is cut in every way. What that leaves is
+//! brought back as well, and this second return is cut in turn: every one, but under policy `log`,
+//! whose images are many and whose returns are few. There it is every one of workloads of one
+//! operation, in the full form; else a sample, in which is each return that does what no other
+//! does ([`Further::Sample`]).
 
 use super::sequences::{all_pairs, all_singles, explore};
 use super::{Options, Outcome};
 use crate::explore::Explorer;
+use crate::explore::nested::Further;
+use crate::explore::policy::Policy;
 
 /// How many returns are cut, one after the other.
 const DEPTH: usize = 2;
 
 /// The campaign.
 pub fn nested(options: &Options) -> Outcome {
-    let stride = if options.full { 7 } else { 100 };
-    let pairs = all_pairs().into_iter().step_by(stride);
-    let workloads = all_singles().into_iter().chain(pairs).collect();
-    explore(options, workloads, |policy| Explorer::nested(policy, DEPTH))
+    let (of_pairs, short) = match options.policy {
+        Policy::Sync => (Further::All, 100),
+        Policy::Log => (Further::Sample, 200),
+    };
+    let stride = if options.full { 7 } else { short };
+    let pairs = all_pairs().into_iter().step_by(stride).collect();
+    let of_singles = if options.full { Further::All } else { of_pairs };
+    let parts = [(all_singles(), of_singles), (pairs, of_pairs)];
+    let explore = |(workloads, further)| {
+        explore(options, workloads, |policy| Explorer::nested(policy, DEPTH, further))
+    };
+    parts.into_iter().map(explore).fold(Outcome::default(), Outcome::plus)
 }

@@ -52,12 +52,6 @@ pub struct Violation {
 }
 
 impl Case {
-    /// The same, cut once more.
-    pub(super) fn after(&self, step: Step) -> Self {
-        let steps = self.steps.iter().cloned().chain([step]).collect();
-        Self { steps, ..self.clone() }
-    }
-
     /// Shows it again.
     ///
     /// # Errors

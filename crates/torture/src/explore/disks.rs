@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use block::BlockDevice;
 use sim::{Choice, Digest, Disk, Event, Executor, Fate, Image, Mark, NoChoice, Platter, Prng};
-use sim::{Trace, Traced};
+use sim::{Remains, Trace, Traced};
 
 /// What is on each disk, the volume first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,22 +20,27 @@ pub struct Images(pub Vec<Image>);
 impl Images {
     /// A hash of all of it.
     pub fn fingerprint(&self) -> u128 {
-        let [one] = &self.0[..] else {
-            let mut halves = [Digest::new(0), Digest::new(1)];
-            for image in &self.0 {
-                let fingerprint = image.fingerprint();
-                halves[0].add(fingerprint as u64);
-                halves[1].add((fingerprint >> 64) as u64);
-            }
-            return u128::from(halves[0].value()) << 64 | u128::from(halves[1].value());
-        };
-        one.fingerprint()
+        together(self.0.iter().map(Image::fingerprint))
     }
 
     /// The volume.
     pub fn volume(&self) -> &Image {
         &self.0[0]
     }
+}
+
+/// One hash of those of several disks; that of a single one is its own.
+fn together(fingerprints: impl ExactSizeIterator<Item = u128>) -> u128 {
+    let is_one = fingerprints.len() == 1;
+    let mut halves = [Digest::new(0), Digest::new(1)];
+    for fingerprint in fingerprints {
+        if is_one {
+            return fingerprint;
+        }
+        halves[0].add(fingerprint as u64);
+        halves[1].add((fingerprint >> 64) as u64);
+    }
+    u128::from(halves[0].value()) << 64 | u128::from(halves[1].value())
 }
 
 /// Disks of one machine.
@@ -105,6 +110,14 @@ impl Recording {
         self.order.len()
     }
 
+    /// A hash of what happened, whatever was on the disks before.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest::new(self.order.len() as u64);
+        self.order.iter().for_each(|&disk| digest.add(disk as u64));
+        self.traces.iter().for_each(|trace| digest.add(trace.digest()));
+        digest.value()
+    }
+
     /// Every moment from before the first event to after the last.
     pub fn cuts(&self) -> impl Iterator<Item = Cut> {
         let mut walks: Vec<_> = self.traces.iter().map(Trace::cuts).collect();
@@ -146,6 +159,11 @@ impl Cut {
         Choice::explore_together(&self.platters, prng).into_iter().map(Loss).collect()
     }
 
+    /// For all of them.
+    pub fn left(&self) -> Left<'_> {
+        Left(self.platters.iter().map(Remains::new).collect())
+    }
+
     /// What is left when all that is pending is lost.
     pub fn durable(&self) -> Images {
         Images(self.platters.iter().map(Platter::durable_image).collect())
@@ -177,6 +195,23 @@ impl Cut {
             return None;
         }
         Some(Images(both().map(|(platter, choice)| platter.image(choice)).collect()))
+    }
+}
+
+/// What the losses of one cut leave: see [`sim::Remains`].
+pub struct Left<'a>(Vec<Remains<'a>>);
+
+impl Left<'_> {
+    /// The hash of what a loss of this cut leaves, without the making of it.
+    pub fn fingerprint(&mut self, loss: &Loss) -> u128 {
+        let both = self.0.iter_mut().zip(&loss.0);
+        together(both.map(|(remains, choice)| remains.fingerprint(choice)))
+    }
+
+    /// What a loss of this cut leaves.
+    pub fn images(&mut self, loss: &Loss) -> Images {
+        let both = self.0.iter_mut().zip(&loss.0);
+        Images(both.map(|(remains, choice)| remains.image(choice)).collect())
     }
 }
 
@@ -237,8 +272,11 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for cut in recording.cuts() {
             let marks: Vec<u64> = recording.marks_before(cut.position).collect();
+            let mut left = cut.left();
             for loss in cut.losses(&mut Prng::new(1)) {
                 let images = cut.images(&loss).expect("a loss of this cut");
+                assert_eq!(left.fingerprint(&loss), images.fingerprint());
+                assert_eq!(left.images(&loss), images);
                 let found = (first(&images, 0), first(&images, 1));
                 seen.insert(found);
                 assert!(!marks.contains(&2) || found.1 == 2, "{marks:?} {found:?}");

@@ -47,7 +47,7 @@ use case::{Case, Step, Violation};
 use disks::{Images, Recording};
 use driver::Driver;
 use judge::{History, Moment};
-use nested::Return;
+use nested::{Further, Reach, Way};
 use op::{BEFORE, Op};
 use policy::Policy;
 use recover::{Recovered, recover};
@@ -114,13 +114,16 @@ pub struct Explorer {
     outcomes: BTreeMap<u128, Outcome>,
     /// Those of them that differ.
     distinct: Vec<Outcome>,
-    returns: BTreeMap<u128, Rc<Return>>,
-    /// How many images those hold.
-    kept: usize,
+    /// What images can come back as when so many returns are cut.
+    reached: BTreeMap<(u128, usize), Rc<Reach>>,
     /// The images whose returns were recorded, and counted.
     recorded: BTreeSet<u128>,
     /// How many returns are cut, one after the other.
     depth: usize,
+    /// Which of them, after the first.
+    further: Further,
+    /// How many returns after a cut one there were of each kind.
+    kinds: BTreeMap<u64, usize>,
     /// Whether to go on after the first violation of a workload.
     goes_on: bool,
     /// What was done and found so far.
@@ -138,8 +141,8 @@ type Outcome = Rc<Result<Recovered, String>>;
 /// What of a workload has been judged.
 #[derive(Default)]
 struct Judged {
-    /// Images at a moment, and how many returns after them were cut.
-    seen: BTreeMap<(u128, Moment), usize>,
+    /// Images at a moment.
+    seen: BTreeSet<(u128, Moment)>,
     /// Outcomes that were found to be allowed, by their address, which lives in the cache.
     allowed: BTreeSet<(*const Result<Recovered, String>, Moment)>,
 }
@@ -154,10 +157,11 @@ impl Explorer {
             before,
             outcomes: BTreeMap::new(),
             distinct: Vec::new(),
-            returns: BTreeMap::new(),
-            kept: 0,
+            reached: BTreeMap::new(),
             recorded: BTreeSet::new(),
             depth: 0,
+            further: Further::All,
+            kinds: BTreeMap::new(),
             goes_on: false,
             counts: Counts::default(),
             violations: Vec::new(),
@@ -165,16 +169,17 @@ impl Explorer {
     }
 
     /// Cuts so many returns, one after the other. What is counted then are ways to cut returns.
-    pub fn nested(policy: Policy, depth: usize) -> Self {
-        Self { depth, ..Self::new(policy) }
+    pub fn nested(policy: Policy, depth: usize, further: Further) -> Self {
+        Self { depth, further, ..Self::new(policy) }
     }
 
     /// Forgets images, to have memory for those of other workloads.
     pub fn forget(&mut self) {
         self.outcomes.clear();
         self.distinct.clear();
-        self.forget_returns();
+        self.reached.clear();
         self.recorded.clear();
+        self.kinds.clear();
     }
 
     /// Runs a workload in every style and explores its cuts.
@@ -193,50 +198,54 @@ impl Explorer {
         self.counts.workloads += 1;
         let mut judged = Judged::default();
         let mut prng = Prng::new(run::SEED);
-        let before = self.counts.violations;
         for cut in run.recording.cuts() {
             let moment = moment(&run.recording, cut.position);
+            let mut left = cut.left();
             for loss in cut.losses(&mut prng) {
-                let images = cut.images(&loss).expect("a loss of this cut");
-                let case = case.after(Step { position: cut.position, loss });
                 if self.depth == 0 {
                     self.counts.states += 1;
                 }
-                self.judge(&case, &run, moment, &images, &mut judged, self.depth);
-                if self.counts.violations > before && !self.goes_on {
+                let fingerprint = left.fingerprint(&loss);
+                if !judged.seen.insert((fingerprint, moment)) {
+                    continue;
+                }
+                let images = left.images(&loss);
+                let Err((way, reason)) =
+                    self.judge(&run, moment, (fingerprint, &images), &mut judged)
+                else {
+                    continue;
+                };
+                let first = Step { position: cut.position, loss };
+                let steps = [first].into_iter().chain(way.steps());
+                self.violate(Case { steps: steps.collect(), ..case.clone() }, reason);
+                if !self.goes_on {
                     return; // one of a workload says enough
                 }
             }
         }
     }
 
-    /// Judges an image, and what is left when its return is cut, up to `depth` returns.
+    /// Judges an image, and what is left when its return is cut, and the return after that.
+    ///
+    /// # Errors
+    /// What may not be, and the cuts of returns that lead there.
     fn judge(
         &mut self,
-        case: &Case,
         run: &Run,
         moment: Moment,
-        images: &Images,
+        (fingerprint, images): (u128, &Images),
         judged: &mut Judged,
-        depth: usize,
-    ) {
-        let fingerprint = images.fingerprint();
-        let known = judged.seen.insert((fingerprint, moment), depth);
-        if let Some(known) = known.filter(|known| *known >= depth) {
-            judged.seen.insert((fingerprint, moment), known);
-            return;
+    ) -> Result<(), (Way, String)> {
+        let reach = self.reach(fingerprint, || images.clone(), self.depth);
+        let refused = reach.outcomes().filter_map(|(outcome, way)| {
+            let allowed = self.allows(&run.history, moment, outcome, judged);
+            Some((way.clone(), allowed.err()?))
+        });
+        if let Some(worst) = refused.min_by_key(|(way, _)| way.effort()) {
+            return Err(worst);
         }
-        if known.is_none() {
-            let outcome = self.outcome(fingerprint, images);
-            let allowed = self.allows(&run.history, moment, &outcome, judged);
-            let allowed = allowed.and_then(|()| self.retry(run, moment, images, judged));
-            if let Err(reason) = allowed {
-                return self.violate(case.clone(), reason);
-            }
-        }
-        if depth > 0 {
-            self.cut_return(case, run, moment, (fingerprint, images), judged, depth - 1);
-        }
+        let retried = self.retry(run, moment, images, judged);
+        retried.map_err(|reason| (Way::default(), reason))
     }
 
     fn outcome(&mut self, fingerprint: u128, images: &Images) -> Outcome {

@@ -2,90 +2,174 @@
 //! in every way, and what is left has to come back to a state that was allowed before.
 //!
 //! Cuts follow each other to a depth that the explorer is given. Every return is recorded in a
-//! world of the same seed, so that what is cut off a return is mostly an image that another cut has
-//! left already: different images are few, and each is recorded and brought back once, however many
-//! chains of cuts lead to it. That is why nothing has to be sampled. Where there are more than fit
-//! into memory, the images that returns have left are forgotten, and found again.
+//! world of the same seed, so that what an image can come back as, up to so many cut returns,
+//! follows from the image alone: its *reach*, a few outcomes with the shortest way to each. It is
+//! found once for each image, whichever cuts lead to it, and what a moment allows is asked of the
+//! outcomes. So no image has to be kept.
+//!
+//! Images are many that differ in nothing but what no return looks at: a log has old bytes behind
+//! its end, and each way to tear its last batch leaves others there. Their returns do the same to
+//! the last byte. So [`Further::Sample`] takes, of the returns after a cut return, those that do
+//! what none has done before, a few more of each kind, and some of the rest: by their images'
+//! hashes, and so always the same. The first return of every image is cut, always.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use sim::Prng;
 
-use super::case::{Case, Step};
-use super::disks::Images;
-use super::judge::Moment;
+use super::case::Step;
+use super::disks::{Images, Loss, Recording};
 use super::recover::record;
-use super::run::Run;
-use super::{Explorer, Judged, catching};
+use super::{Explorer, Outcome, catching};
 
-/// The most images that are kept: about a gigabyte of a policy that writes much at its return.
-const MOST_KEPT: usize = 20_000;
+/// Of the returns after a cut return that are alike, so many are cut,
+const OF_EACH_KIND: usize = 4;
+/// and one of so many of all.
+const ONE_OF: u128 = 32;
 
-/// What a return may leave when it is cut, each image once.
-pub(super) type Return = Result<Vec<Left>, String>;
+/// Which returns are cut that come after a cut return. All are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Further {
+    /// All.
+    All,
+    /// A few of those that do the same, and some by chance.
+    Sample,
+}
 
-/// An image, and how it came about.
-pub(super) struct Left {
-    step: Step,
-    images: Images,
+/// The cuts of returns that lead from an image to an outcome.
+#[derive(Clone, Default)]
+pub(super) struct Way(Option<Rc<Cuts>>);
+
+struct Cuts {
+    first: Step,
+    rest: Way,
+    effort: Effort,
+}
+
+/// How hard a way is to picture: cuts, writes that survive in part, writes that survive, events.
+type Effort = (usize, usize, usize, usize);
+
+impl Way {
+    fn after(&self, first: Step) -> Self {
+        let effort = self.effort_after(&first.loss, first.position);
+        Self(Some(Rc::new(Cuts { first, rest: self.clone(), effort })))
+    }
+
+    /// That of the way after one more cut.
+    fn effort_after(&self, loss: &Loss, position: usize) -> Effort {
+        let (cuts, torn, whole, events) = self.effort();
+        let (more_torn, more_whole) = loss.weight();
+        (cuts + 1, torn + more_torn, whole + more_whole, events + position)
+    }
+
+    pub(super) fn effort(&self) -> Effort {
+        self.0.as_ref().map_or_else(Effort::default, |cuts| cuts.effort)
+    }
+
+    /// Its cuts, the first one first.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut at = self;
+        while let Some(cuts) = &at.0 {
+            steps.push(cuts.first.clone());
+            at = &cuts.rest;
+        }
+        steps
+    }
+}
+
+/// The outcomes of an image and of what its cut returns leave, each by its shortest way: few, and
+/// in the order in which they were found, so that every run tells the same.
+#[derive(Clone, Default)]
+pub(super) struct Reach(Vec<(Outcome, Way)>);
+
+impl Reach {
+    fn of(outcome: Outcome) -> Self {
+        Self(vec![(outcome, Way::default())])
+    }
+
+    fn add(&mut self, outcome: &Outcome, way: impl FnOnce() -> Way, effort: Effort) {
+        match self.0.iter_mut().find(|(known, _)| Rc::ptr_eq(known, outcome)) {
+            None => self.0.push((outcome.clone(), way())),
+            Some((_, known)) if effort < known.effort() => *known = way(),
+            Some(_) => {}
+        }
+    }
+
+    /// The outcomes, with the way to each.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = &(Outcome, Way)> {
+        self.0.iter()
+    }
 }
 
 impl Explorer {
-    /// Cuts the return of an image, and judges what is left as the image itself.
-    pub(super) fn cut_return(
+    /// What an image can come back as when up to `depth` returns are cut.
+    pub(super) fn reach(
         &mut self,
-        case: &Case,
-        run: &Run,
-        moment: Moment,
-        (fingerprint, images): (u128, &Images),
-        judged: &mut Judged,
+        fingerprint: u128,
+        images: impl FnOnce() -> Images,
         depth: usize,
-    ) {
-        let left = self.left_by_return(fingerprint, images);
-        let left = match &*left {
-            Ok(left) => left,
-            Err(reason) => return self.violate(case.clone(), reason.clone()),
-        };
-        let before = self.counts.violations;
-        for Left { step, images } in left {
-            let case = case.after(step.clone());
-            self.judge(&case, run, moment, images, judged, depth);
-            if self.counts.violations > before {
-                return;
-            }
+    ) -> Rc<Reach> {
+        if depth == 0 {
+            let known = self.outcomes.get(&fingerprint).cloned();
+            let outcome = known.unwrap_or_else(|| self.outcome(fingerprint, &images()));
+            return Rc::new(Reach::of(outcome));
         }
-    }
-
-    pub(super) fn forget_returns(&mut self) {
-        self.returns.clear();
-        self.kept = 0;
-    }
-
-    fn left_by_return(&mut self, fingerprint: u128, images: &Images) -> Rc<Return> {
-        if let Some(known) = self.returns.get(&fingerprint) {
+        if let Some(known) = self.reached.get(&(fingerprint, depth)) {
             return known.clone();
         }
-        let left = Rc::new(catching(|| record(self.policy, images)).map(|recording| {
-            let mut prng = Prng::new(fingerprint as u64);
-            let mut seen = std::collections::BTreeSet::from([fingerprint]);
-            let mut left = Vec::new();
-            let is_new = self.recorded.insert(fingerprint);
-            for cut in recording.cuts() {
-                for loss in cut.losses(&mut prng) {
-                    self.counts.states += u64::from(is_new);
-                    let images = cut.images(&loss).expect("a loss of this cut");
-                    if seen.insert(images.fingerprint()) {
-                        left.push(Left { step: Step { position: cut.position, loss }, images });
-                    }
+        let images = images();
+        let mut reach = Reach::of(self.outcome(fingerprint, &images));
+        if let Err(reason) = self.cut_return(fingerprint, &images, depth, &mut reach) {
+            reach.0.push((Rc::new(Err(reason)), Way::default()));
+        }
+        let reach = Rc::new(reach);
+        self.reached.insert((fingerprint, depth), reach.clone());
+        reach
+    }
+
+    /// Whether the cuts of a return after a cut return are left out.
+    fn passes_over(&mut self, recording: &Recording, fingerprint: u128) -> bool {
+        if self.further == Further::All {
+            return false;
+        }
+        let alike = self.kinds.entry(recording.digest()).or_insert(0);
+        *alike += 1;
+        *alike > OF_EACH_KIND && !fingerprint.is_multiple_of(ONE_OF)
+    }
+
+    /// Cuts a return, and adds what images come back as that are left by that.
+    fn cut_return(
+        &mut self,
+        fingerprint: u128,
+        images: &Images,
+        depth: usize,
+        reach: &mut Reach,
+    ) -> Result<(), String> {
+        let recording = catching(|| record(self.policy, images))?;
+        if depth < self.depth && self.passes_over(&recording, fingerprint) {
+            return Ok(());
+        }
+        let is_new = self.recorded.insert(fingerprint);
+        let mut prng = Prng::new(fingerprint as u64);
+        let mut seen = BTreeSet::from([fingerprint]);
+        for cut in recording.cuts() {
+            let mut left = cut.left();
+            for loss in cut.losses(&mut prng) {
+                self.counts.states += u64::from(is_new);
+                let fingerprint = left.fingerprint(&loss);
+                if !seen.insert(fingerprint) {
+                    continue;
+                }
+                let further = self.reach(fingerprint, || left.images(&loss), depth - 1);
+                for (outcome, way) in further.outcomes() {
+                    let effort = way.effort_after(&loss, cut.position);
+                    let step = || Step { position: cut.position, loss: loss.clone() };
+                    reach.add(outcome, || way.after(step()), effort);
                 }
             }
-            left
-        }));
-        self.kept += left.as_ref().as_ref().map_or(0, Vec::len);
-        if self.kept > MOST_KEPT {
-            self.forget_returns();
         }
-        self.returns.insert(fingerprint, left.clone());
-        left
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! survive.
 
 use super::case::{Case, Violation};
+use super::nested::Further;
 use super::op::{Mode, Op, Part, Stable};
 use super::{Explorer, Style};
 
@@ -10,18 +11,20 @@ impl Violation {
     /// itself in many ways.
     pub fn shrunk(self) -> Self {
         let mut least = self;
-        while let Some(smaller) =
-            workloads_below(&least.case).into_iter().find_map(|(ops, style)| {
-                Explorer::nested(least.case.policy, least.case.steps.len().saturating_sub(1))
-                    .least(&ops, style)
-            })
+        while let Some(smaller) = workloads_below(&least.case)
+            .into_iter()
+            .find_map(|(ops, style)| nested(&least.case).least(&ops, style))
         {
             least = smaller;
         }
-        let Case { policy, style, ops, steps } = &least.case;
-        let explorer = Explorer::nested(*policy, steps.len().saturating_sub(1));
-        explorer.least(ops, *style).unwrap_or(least)
+        let Case { style, ops, .. } = &least.case;
+        nested(&least.case).least(ops, *style).unwrap_or(least)
     }
+}
+
+/// What finds a case of so many cuts.
+fn nested(case: &Case) -> Explorer {
+    Explorer::nested(case.policy, case.steps.len().saturating_sub(1), Further::All)
 }
 
 impl Explorer {
