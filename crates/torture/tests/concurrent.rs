@@ -2,7 +2,7 @@
 
 use torture::campaign::Options;
 use torture::campaign::concurrent::workload::Workload;
-use torture::campaign::concurrent::{concurrent, play};
+use torture::campaign::concurrent::{concurrent, judge, play};
 use torture::explore::policy::Policy;
 
 #[test]
@@ -14,6 +14,20 @@ fn histories_are_explained_by_an_order_of_their_calls() {
         assert_eq!(counts.workloads, torture::campaign::concurrent::SHORT);
         assert!(counts.states > 20 * counts.workloads, "{counts:?}");
     }
+}
+
+#[test]
+fn answers_survive_in_most_histories_with_a_log_and_repetitions_meet_them() {
+    let mut told = [0; 2];
+    for seed in 0..200 {
+        let workload = Workload::draw(seed, Policy::Log);
+        let history = judge(&workload).history;
+        assert_eq!(history.rules.survives, workload.survives);
+        // Executions in boots before the one that answered, with its answer.
+        let early = history.executions.iter().filter(|one| one.end.is_none() && one.told.is_some());
+        told[usize::from(workload.survives)] += early.count();
+    }
+    assert!(told[0] == 0 && told[1] > 100, "{told:?}");
 }
 
 #[test]
@@ -35,8 +49,6 @@ fn a_workload_is_played_the_same_again_and_meets_trouble() {
 
 #[cfg(feature = "planted-bugs")]
 mod planted {
-    use torture::campaign::concurrent::judge;
-
     use super::*;
 
     /// The first of the workloads that is a violation with a bug planted; it is none without it.
@@ -70,6 +82,20 @@ mod planted {
         bug_of_the_engine(Bug::EarlyReceipts, first(100));
         bug_of_the_engine(Bug::EqualRanks, first(600));
         bug_of_the_engine(Bug::ConstantVerifier, first(60));
+    }
+
+    #[test]
+    fn answers_that_do_not_survive_as_they_should_are_found() {
+        use ffs::planted::Bug;
+        // Seldom: a call has to be repeated to the next boot, or even to the one after that.
+        let with_log = || {
+            let all = (0..2_000).map(|seed| Workload::draw(seed, Policy::Log));
+            all.filter(|workload| workload.survives)
+        };
+        bug_of_the_engine(Bug::PassedAnswers, with_log());
+        bug_of_the_engine(Bug::UnkeptAnswers, with_log());
+        bug_of_the_engine(Bug::UninheritedAnswers, with_log());
+        bug_of_the_engine(Bug::UntoldAnswers, with_log());
     }
 
     #[test]

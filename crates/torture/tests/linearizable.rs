@@ -3,7 +3,7 @@
 
 use nfs3_types::nfs3::nfsstat3::{self, *};
 use torture::campaign::concurrent::model::State;
-use torture::campaign::concurrent::search::{Execution, History, check};
+use torture::campaign::concurrent::search::{Execution, History, Rules, check};
 use torture::campaign::concurrent::words::{CELL, File, How, Op, Place, Told};
 
 const ROOT: File = File(2, 1);
@@ -28,6 +28,25 @@ impl Hand {
 
     fn cut(mut self, at: u64) -> Self {
         self.0.cuts.push(at);
+        self
+    }
+
+    /// The same call as that before, sent to another boot.
+    fn again(mut self) -> Self {
+        let count = self.0.executions.len();
+        self.0.executions[count - 1].call = self.0.executions[count - 2].call;
+        self
+    }
+
+    /// A call that the next boot will have answered like this, from memory or not.
+    fn perhaps(mut self, begin: u64, op: Op, told: Told) -> Self {
+        self.push(begin, None, op, Some(told));
+        self
+    }
+
+    /// Under policy `log`.
+    fn with_log(mut self) -> Self {
+        self.0.rules = Rules { survives: true, is_whole: true };
         self
     }
 
@@ -159,6 +178,72 @@ fn a_call_is_carried_out_once_in_a_boot_and_may_be_again_in_the_next() {
     let again = Hand::default().began(1, remove("x")).cut(10);
     let again = in_turn(again, vec![(create("x"), found(ONE)), (remove("x"), Told::ok())]);
     assert!(in_turn(again, vec![(lookup("x"), status(NFS3ERR_NOENT))]).is_explained());
+}
+
+/// A call that is sent to two boots and answered by the second; in the first, others come between.
+fn over_a_cut(op: &Op, answer: &Told, between: impl FnOnce(Hand) -> Hand) -> Hand {
+    let sent = match answer.status {
+        NFS3_OK => Hand::default().with_log().perhaps(1, op.clone(), answer.clone()),
+        _ => Hand::default().with_log(),
+    };
+    let first = sent.0.executions.len();
+    let mut hand = between(sent).cut(20).did((21, 40), op.clone(), answer.clone());
+    if first > 0 {
+        hand.0.executions.last_mut().expect("it was pushed").call = 0;
+    }
+    hand
+}
+
+#[test]
+fn a_call_whose_answer_survives_is_carried_out_once_in_all_boots() {
+    let made = |between: fn(Hand) -> Hand| over_a_cut(&create("x"), &found(ONE), between);
+    let (nothing, gone) = (|hand| hand, || status(NFS3ERR_NOENT));
+    let seen = |hand: Hand| hand.did((2, 5), lookup("x"), found(ONE));
+    // In either boot, and in the first one if somebody has seen it there.
+    assert!(made(nothing).is_explained() && made(seen).is_explained());
+    assert!(made(nothing).did((22, 23), lookup("x"), gone()).is_explained(), "by the second");
+    assert!(!made(seen).did((22, 23), lookup("x"), gone()).is_explained(), "it has happened");
+    // What was carried out by the first is not carried out again by the second.
+    let removed = || made(seen).did((22, 23), remove("x"), Told::ok());
+    assert!(removed().did((41, 42), lookup("x"), gone()).is_explained());
+    assert!(!removed().did((41, 42), lookup("x"), found(TWO)).is_explained());
+    // Nor is it refused because of the first.
+    let exists = || over_a_cut(&create("x"), &status(NFS3ERR_EXIST), |hand| hand);
+    assert!(!exists().is_explained());
+    let other = |hand: Hand| hand.did((2, 5), create("x"), found(ONE));
+    assert!(over_a_cut(&create("x"), &status(NFS3ERR_EXIST), other).is_explained());
+    let twice = over_a_cut(&remove("x"), &status(NFS3ERR_NOENT), other);
+    assert!(!twice.is_explained(), "it was there, and nobody else has removed it");
+}
+
+#[test]
+fn a_call_that_nobody_answered_is_carried_out_in_one_of_its_boots() {
+    let sent = || Hand::default().with_log().began(1, create("x"));
+    let both = || sent().cut(10).began(11, create("x")).again();
+    let removed = |at| (at, at + 1);
+    let once =
+        || both().did((12, 13), lookup("x"), found(ONE)).did(removed(14), remove("x"), Told::ok());
+    assert!(once().is_explained());
+    assert!(!once().did((16, 17), lookup("x"), found(TWO)).is_explained());
+    // One that was refused may be carried out by a later boot: that is not remembered.
+    let full = in_turn(Hand::default().with_log(), vec![(create("x"), found(ONE))]);
+    let refused = full.did((5, 30), create("x"), status(NFS3ERR_EXIST)).cut(10);
+    let later = refused.began(11, create("x"));
+    let mut later = later.did((12, 13), remove("x"), Told::ok());
+    later.0.executions[2].call = later.0.executions[1].call;
+    assert!(later.did((14, 15), lookup("x"), found(TWO)).is_explained());
+}
+
+#[test]
+fn with_a_log_a_rename_that_was_cut_is_whole() {
+    let start = || in_turn(Hand::default().with_log(), vec![(create("x"), found(ONE))]);
+    let after = |x, y| {
+        let cut = start().began(5, rename("x", "y")).cut(10);
+        in_turn(cut, vec![(lookup("x"), x), (lookup("y"), y)]).is_explained()
+    };
+    let gone = || status(NFS3ERR_NOENT);
+    assert!(after(found(ONE), gone()) && after(gone(), found(ONE)));
+    assert!(!after(found(ONE), found(ONE)) && !after(gone(), gone()));
 }
 
 #[test]

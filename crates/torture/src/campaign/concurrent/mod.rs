@@ -27,8 +27,9 @@ use crate::explore::Counts;
 use crate::explore::policy::Policy;
 use crate::history::Call;
 use model::State;
+use nfs3_types::nfs3::nfsstat3;
 use play::Played;
-use search::{Execution, History, check};
+use search::{Execution, History, Rules, check};
 use workload::Workload;
 
 /// Histories of a full run.
@@ -89,7 +90,7 @@ pub fn judge(workload: &Workload) -> Verdict {
         Ok(Err(reason)) => return failed(reason),
         Err(panic) => return failed(format!("it panics: {}", message(&*panic))),
     };
-    let (root, history) = match (wire::file(&played.root), executions(&played)) {
+    let (root, history) = match (wire::file(&played.root), executions(&played, workload)) {
         (Ok(root), Ok(history)) => (root, history),
         (Err(reason), _) | (_, Err(reason)) => return failed(reason),
     };
@@ -99,22 +100,31 @@ pub fn judge(workload: &Workload) -> Verdict {
 }
 
 /// The executions of all calls.
-fn executions(played: &Played) -> Result<History, String> {
+fn executions(played: &Played, workload: &Workload) -> Result<History, String> {
     let mut executions = Vec::new();
     for (number, call) in played.calls.iter().enumerate() {
         let Some((op, told)) = wire::read(call)? else { continue };
+        let survives = workload.survives && op.is_remembered();
+        let answered = call.answered.as_ref();
         for (boot, begin) in first_sent(call) {
-            let answered = call.answered.as_ref().filter(|answered| answered.boot == boot);
+            let before = answered.is_some_and(|answered| boot < answered.boot);
+            let is_refused = told.as_ref().is_some_and(|told| told.status != nfsstat3::NFS3_OK);
+            if survives && before && is_refused {
+                continue; // it has changed nothing, or that would have been the answer
+            }
+            let answered = answered.filter(|answered| answered.boot == boot);
             let end = answered.map(|answered| answered.when.order);
             if end.is_none() && !op.changes() {
                 continue; // nobody will ever know
             }
-            let told = end.and(told.clone());
+            let may_be_told = end.is_some() || survives && before;
+            let told = may_be_told.then(|| told.clone()).flatten();
             let (client, op) = (call.client, op.clone());
             executions.push(Execution { call: number, client, boot, begin, end, op, told });
         }
     }
-    Ok(History { executions, cuts: played.cuts.clone() })
+    let rules = Rules { survives: workload.survives, is_whole: workload.policy == Policy::Log };
+    Ok(History { executions, cuts: played.cuts.clone(), rules })
 }
 
 /// When a call was first sent to each boot.

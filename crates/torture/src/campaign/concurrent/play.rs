@@ -61,9 +61,7 @@ fn options(workload: &Workload) -> WorldOptions {
     let log_size = (workload.policy == Policy::Log).then_some(journal::format::SMALLEST);
     let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
     let open = OpenOptions { cache_bytes: 4 << 20, log, ..OpenOptions::default() };
-    // A call that is repeated to the next boot is carried out anew there, or the search would have
-    // to know which of the two it was. `campaign::retry` has answers that survive.
-    let window = Window { survives: false, ..Window::default() };
+    let window = Window { survives: workload.survives, ..Window::default() };
     let size = 1 << 20;
     WorldOptions { size, log_size, mkfs, network, disk, open, window, ..WorldOptions::default() }
 }

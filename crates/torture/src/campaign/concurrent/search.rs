@@ -18,9 +18,25 @@
 //!
 //! In one boot a call is carried out once, however often it comes.
 //!
+//! # Answers that survive
+//! Where [`Rules::survives`] says so, a call that must not be executed twice is not, whatever boots
+//! it is sent to. Then the execution that changed something is the one whose answer is given, by
+//! its own boot or by any later one, and it stands in the row for ever; so does the execution of
+//! a call that was answered as done:
+//! * A call that was answered as done has one execution with this answer: in the boot that
+//!   answered, or in one before to which it was sent. It has no other, unless it has changed
+//!   nothing, which is not remembered: then a boot *after* that which answered may carry it out.
+//! * A call that was refused has changed nothing in any boot up to that which refused it.
+//! * A call that was not answered may be carried out in one of the boots to which it was sent.
+//!
+//! So what a repetition is told of its own first execution, *exists* or *no such file*, is
+//! explained by nothing but somebody else's call.
+//!
 //! UNSTABLE data is the model's business: after a cut it is old or new, piece by piece.
 
 use std::collections::HashSet;
+
+use nfs3_types::nfs3::nfsstat3;
 
 use super::model::State;
 use super::words::{Op, Told};
@@ -40,8 +56,25 @@ pub struct Execution {
     pub end: Option<u64>,
     /// The call.
     pub op: Op,
-    /// Its answer, if this boot has answered it.
+    /// Its answer, if this boot has answered it, or if a later one may have remembered it.
     pub told: Option<Told>,
+}
+
+impl Execution {
+    /// Whether it has changed something, if it was carried out; of a doubtful one, no. An attribute
+    /// that is set to what it was is a change: of a time.
+    fn has_changed(&self, before: &State, after: &State) -> bool {
+        matches!(self.op, Op::Chmod(..) | Op::Resize(..)) || !before.has_names_of(after)
+    }
+}
+
+/// What is promised beyond what every policy promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Answers survive a cut.
+    pub survives: bool,
+    /// A cut leaves nothing in parts but WRITEs.
+    pub is_whole: bool,
 }
 
 /// What is to be explained.
@@ -51,6 +84,8 @@ pub struct History {
     pub executions: Vec<Execution>,
     /// When each boot but the last one ended.
     pub cuts: Vec<u64>,
+    /// What is promised.
+    pub rules: Rules,
 }
 
 /// What cannot be explained: the longest row that was found.
@@ -119,21 +154,18 @@ impl Search<'_> {
         self.note(&next);
         for index in next {
             let one = &self.history.executions[index];
-            let mut after = match one.end {
-                Some(_) => state.apply(index, &one.op, one.told.as_ref()),
-                None if one.op.changes() => state.apply(index, &one.op, None),
-                None => Vec::new(),
-            };
-            if one.end.is_none() {
+            let mut after = state.apply(index, &one.op, one.told.as_ref());
+            if one.told.is_none() {
                 after.retain(|after| after != state); // not carried out: that is tried anyhow
-                if end_of_boot && boot < last_boot {
+                if end_of_boot && boot < last_boot && self.may_be_cut(&one.op) {
                     // What a cut left in parts was seen by nobody before the cut.
                     after.extend(state.cut(index, &one.op));
                 }
             }
             for after in after {
                 self.row.push(Some(index));
-                if self.explains(done | 1 << index, boot, &after) {
+                let ended = self.ended_by(index, state, &after);
+                if self.explains(done | ended, boot, &after) {
                     return true;
                 }
                 self.row.pop();
@@ -150,6 +182,24 @@ impl Search<'_> {
         let explained = self.explains(done | past, boot + 1, &after);
         self.row.pop();
         explained
+    }
+
+    fn may_be_cut(&self, op: &Op) -> bool {
+        !self.history.rules.is_whole || matches!(op, Op::Write { .. })
+    }
+
+    /// The executions that there are no more after one of them: itself, and those of the same call
+    /// if its answer survives.
+    fn ended_by(&self, index: usize, before: &State, after: &State) -> u128 {
+        let one = &self.history.executions[index];
+        let is_refused = one.told.as_ref().is_some_and(|told| told.status != nfsstat3::NFS3_OK);
+        // What a later boot told it has remembered, changed or not.
+        let is_kept = one.end.is_none() || !is_refused && one.has_changed(before, after);
+        if !self.history.rules.survives || !one.op.is_remembered() || !is_kept {
+            return 1 << index;
+        }
+        let all = self.history.executions.iter().enumerate();
+        all.filter(|(_, other)| other.call == one.call).fold(0, |ended, (at, _)| ended | 1 << at)
     }
 
     /// Before when an execution has to come: its answer, or the end of the boot that gave it.

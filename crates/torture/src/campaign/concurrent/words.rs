@@ -104,6 +104,12 @@ impl Op {
                 | Op::Commit(_)
         )
     }
+
+    /// Whether it must not be executed twice, so that an answer may survive a cut: all that changes
+    /// something but WRITE, which writes the same once more.
+    pub fn is_remembered(&self) -> bool {
+        self.changes() && !matches!(self, Op::Write { .. })
+    }
 }
 
 /// What is told of a file.

@@ -15,6 +15,9 @@ use super::words::How;
 /// How many clients there are.
 pub const CLIENTS: usize = 4;
 
+/// One of so many workloads of a policy with which answers survive has it switched off.
+const FORGETFUL: u64 = 8;
+
 /// A name in one of the directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
@@ -97,6 +100,8 @@ pub struct Workload {
     pub seed: u64,
     /// How the engine keeps its promises.
     pub policy: Policy,
+    /// Whether answers survive a cut.
+    pub survives: bool,
     /// The seed of the world in which it runs.
     pub world: u64,
     /// Of each client, what it does, and how long it waits before that, in microseconds. The
@@ -129,7 +134,8 @@ impl Workload {
         let cuts = prng.between(1, 2) as usize;
         let cuts = (0..cuts).map(|index| (index, cut(&mut prng))).collect();
         let (is_bad, is_slow) = (prng.chance(1, 2), prng.chance(1, 2));
-        Self { seed, policy, world: seed, clients, cuts, is_bad, is_slow }
+        let survives = policy == Policy::Log && !seed.is_multiple_of(FORGETFUL);
+        Self { seed, policy, survives, world: seed, clients, cuts, is_bad, is_slow }
     }
 
     /// What it is a part of its seed's workload, which may be all.

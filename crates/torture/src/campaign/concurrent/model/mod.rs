@@ -164,6 +164,15 @@ impl State {
         true
     }
 
+    /// Whether all names are the same, of the same files.
+    pub fn has_names_of(&self, other: &Self) -> bool {
+        let shape = |(&id, node): (&Id, &Node)| match &node.body {
+            Body::Directory { names, .. } => (id, Some(names.clone())),
+            _ => (id, None),
+        };
+        self.nodes.iter().map(shape).eq(other.nodes.iter().map(shape))
+    }
+
     /// The power goes.
     pub fn crash(&mut self) {
         for node in self.nodes.values_mut() {
