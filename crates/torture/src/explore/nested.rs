@@ -2,8 +2,8 @@
 //! in every way, and what is left has to come back to a state that was allowed before.
 //!
 //! Cuts follow each other to a depth that the explorer is given. Every return is recorded in a
-//! world of the same seed, so that what an image can come back as, up to so many cut returns,
-//! follows from the image alone: its *reach*, a few outcomes with the shortest way to each. It is
+//! world whose seed follows from the image, so that what that can come back as, up to so many cut
+//! returns, follows from it alone: its *reach*, a few outcomes with the shortest way to each. It is
 //! found once for each image, whichever cuts lead to it, and what a moment allows is asked of the
 //! outcomes. So no image has to be kept.
 //!

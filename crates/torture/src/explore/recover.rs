@@ -1,11 +1,14 @@
 //! What becomes of images that a cut has left: the volume comes back, is looked at, used, emptied
 //! and stopped, and the checker finds nothing.
 
+use std::mem::offset_of;
 use std::rc::Rc;
 
 use ffs::check::{CheckOptions, check};
+use ffs::layout::{SUPERBLOCK_ADDRESS, Superblock};
+use journal::format::SLOTS;
 use namespace::Namespace;
-use sim::Executor;
+use sim::{Digest, Executor, SECTOR_SIZE};
 use vfs::ObjectId;
 
 use super::Before;
@@ -18,9 +21,30 @@ use super::ram::Ram;
 use super::server::{Server, handle};
 use crate::calls;
 
-/// The world in which images are looked at: the same for all, so that equal images have equal
-/// outcomes.
+/// The world in which clients come back to images: the same for all.
 pub const SEED: u64 = 1;
+/// Bytes of a mark in a superblock, and more.
+const MARK: usize = 64;
+
+/// The world in which an image is brought back. Equal images have equal outcomes, so it follows
+/// from the image. But a boot draws numbers that no other may draw, that of a log's epoch for one:
+/// after a return that was cut it has to be another world. So it follows from where a boot leaves
+/// them, which are few bytes: images that differ elsewhere are brought back in the same world.
+fn seed(policy: Policy, images: &Images) -> u64 {
+    let slots = match policy {
+        Policy::Sync => &[][..],
+        Policy::Log => &SLOTS[..],
+    };
+    let slots = slots.iter().map(|&slot| (&images.0[1], slot, SECTOR_SIZE));
+    let mark = SUPERBLOCK_ADDRESS + offset_of!(Superblock, last_mount) as u64;
+    let mut digest = Digest::new(SEED);
+    for (image, offset, length) in slots.chain([(images.volume(), mark, MARK)]) {
+        let mut bytes = vec![0; length];
+        image.read(offset, &mut bytes);
+        digest.add_bytes(&bytes);
+    }
+    digest.value()
+}
 
 /// What a client sees that comes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +63,7 @@ pub struct Recovered {
 /// # Errors
 /// What went wrong, on the way or afterwards.
 pub fn recover(policy: Policy, images: &Images, before: &Before) -> Result<Recovered, String> {
-    let executor = Executor::new(SEED);
+    let executor = Executor::new(seed(policy, images));
     let rams: Vec<Rc<Ram>> =
         images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect();
     let recovered = executor.block_on(async {
@@ -76,10 +100,34 @@ pub fn recover(policy: Policy, images: &Images, before: &Before) -> Result<Recov
 /// # Errors
 /// When the volume does not come back.
 pub fn record(policy: Policy, images: &Images) -> Result<Recording, String> {
-    let executor = Executor::new(SEED);
+    let executor = Executor::new(seed(policy, images));
     let disks = Disks::new(&executor, images);
     disks.start_recording();
     let opened = executor.block_on(policy.open(disks.devices(), executor.runtime()));
     opened.map_err(|error| format!("it does not come back: {error}"))?;
     Ok(disks.recording())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::base;
+    use super::*;
+
+    #[test]
+    fn a_return_after_another_one_is_in_another_world() {
+        for &policy in Policy::ALL {
+            let (mut images, _) = base(policy);
+            let mut seeds = Vec::new();
+            for _ in 0..3 {
+                seeds.push(seed(policy, &images));
+                let recording = record(policy, &images).expect("it comes back");
+                let last = recording.cuts().last().expect("there is a last moment");
+                images = last.whole();
+            }
+            seeds.sort_unstable();
+            seeds.dedup();
+            assert_eq!(seeds.len(), 3, "{policy:?}: {seeds:?}");
+            assert_eq!(seed(policy, &images), seed(policy, &images.clone()));
+        }
+    }
 }
