@@ -38,7 +38,7 @@ use server::disks::Disks;
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::sharing::{forget_saved, log_of};
+use crate::sharing;
 use crate::volume::Volume;
 use outcome::Outcome;
 use progress::Watch;
@@ -149,7 +149,7 @@ fn tell(run: &Run<'_>, json: bool, output: &mut dyn Write) -> io::Result<()> {
 }
 
 async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Done, Unchecked> {
-    let device = prepare(arguments, &runtime).await.map_err(Unchecked::Volume)?;
+    let (device, saved) = prepare(arguments, &runtime).await.map_err(Unchecked::Volume)?;
     let options =
         CheckOptions { repair: arguments.repair, full: arguments.full, ..CheckOptions::default() };
     let start = runtime.clock.now();
@@ -158,23 +158,27 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     watch.end();
     let report = report.map_err(|error| Unchecked::Check(arguments.volume.clone(), error))?;
     let took = runtime.clock.now().since(start);
+    if let Some(path) = saved {
+        sharing::remove(path).map_err(Unchecked::Volume)?;
+    }
     Ok(Done { report, took })
 }
 
 /// Opens the disk of a volume, whatever is on it, and replays its log: for good when it is to be
-/// repaired, else in memory.
+/// repaired, else in memory. What was saved of a log, and has been brought home for good, goes when
+/// the check has come to its end.
 async fn prepare(
     arguments: &FsckArguments,
     runtime: &Runtime,
-) -> Result<Rc<dyn BlockDevice>, Failure> {
+) -> Result<(Rc<dyn BlockDevice>, Option<PathBuf>), Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
     let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = disks.device(volume.open(access)?);
     let Some(log) = volume.log_path.as_ref().filter(|path| path.exists()) else {
-        return Ok(device);
+        return Ok((device, None));
     };
-    let last = log_of(&*device, log, |disk| disks.device(disk)).await?;
+    let last = sharing::log_of(&*device, log, |disk| disks.device(disk)).await?;
     let (path, is_saved) = (log.clone(), last != *log);
     let log = disks.device(DiskFile::open(&last, access)?);
     let failed = |source| Failure::Engine { path: volume.path.clone(), source };
@@ -182,9 +186,9 @@ async fn prepare(
         if arguments.repair {
             let given_up = give_up(&*device, &*log).await;
             given_up.map_err(|error| failed(ReplayError::from(error).into()))?;
-            forget_saved(&*device, &path).await?;
+            sharing::forget_saved(&*device, &path).await?;
         }
-        return Ok(device);
+        return Ok((device, None));
     }
     let (device, log_use): (Rc<dyn BlockDevice>, _) = match arguments.repair {
         true => (device, LogUse::Replay),
@@ -195,8 +199,5 @@ async fn prepare(
         let volume = volume.path.display();
         eprintln!("duramen: {volume}: {} log entries were replayed first", replayed.entries);
     }
-    if arguments.repair && is_saved {
-        forget_saved(&*device, &path).await?;
-    }
-    Ok(device)
+    Ok((device, Some(last).filter(|_| arguments.repair && is_saved)))
 }

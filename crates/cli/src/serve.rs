@@ -85,7 +85,7 @@ async fn serve(
 
 async fn open_and_serve(
     arguments: &ServeArguments,
-    settings: Settings,
+    mut settings: Settings,
     runtime: &Runtime,
     opened: &mut Vec<Rc<dyn FileSystem>>,
 ) -> Result<(), Failure> {
@@ -121,7 +121,10 @@ async fn open_and_serve(
             }
             Err(failure) if all_refused => return Err(failure),
             // A volume that is refused does not hold up the others.
-            Err(failure) => eprintln!("duramen: {failure}; the others are served without it"),
+            Err(failure) => {
+                eprintln!("duramen: {failure}; the others are served without it");
+                settings.refused.push(name);
+            }
         }
     }
     Ok(server::serve(runtime, volumes, settings, announce).await?)
@@ -147,7 +150,7 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     if arguments.trace.is_some() {
         config.trace = arguments.trace.clone();
     }
-    Ok(Settings { config, file })
+    Ok(Settings { config, file, refused: Vec::new() })
 }
 
 /// The last part of a path, without the `.img` of an image.

@@ -91,7 +91,10 @@ pub(crate) async fn open_together(
                 let result = opened.next().expect("one for each");
                 let volume = opening.end(result, runtime);
                 if let (Ok(_), Some((path, _))) = (&volume, saved) {
-                    remove(path)?; // it is back
+                    // It is back.
+                    if let Err(failure) = remove(path) {
+                        eprintln!("duramen: {failure}; it is not needed any more");
+                    }
                 }
                 volume
             }
@@ -156,9 +159,15 @@ pub(crate) async fn forget_saved(disk: &dyn BlockDevice, log: &Path) -> Result<(
     paths.filter(|path| path.exists()).try_for_each(remove)
 }
 
-fn remove(path: PathBuf) -> Result<(), Failure> {
+/// Removes what was saved, for good.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn remove(path: PathBuf) -> Result<(), Failure> {
     let verb = "remove";
-    fs::remove_file(&path).map_err(|source| Failure::File { verb, path, source })
+    let folder = parent(&path).to_owned();
+    fs::remove_file(&path).map_err(|source| Failure::File { verb, path, source })?;
+    sync_folder(&folder)
 }
 
 /// Makes a file beside the log, and says so.
@@ -176,7 +185,7 @@ fn save_beside(log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
     let file = DiskFile::create(&path, size).map_err(io::Error::other)?;
     sync_folder(parent(&path)).map_err(|failure| io::Error::other(failure.to_string()))?;
     eprintln!(
-        "duramen: {} has changes of a volume that is not served; they are kept in {}",
+        "duramen: what {} has of a volume that is not served goes to {}, until it is served again",
         log.display(),
         path.display()
     );

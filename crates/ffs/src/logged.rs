@@ -24,7 +24,6 @@
 //!    volume that is there, and saved for every other one.
 //! 2. Chains and answers are in the new epoch before it counts.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::rc::Rc;
 
@@ -114,7 +113,8 @@ pub(crate) async fn replay_back(
     let Some((slot, number)) = place.map_err(ReplayError::from)? else { return Ok(None) };
     if slot.lines().get(usize::from(number)).is_some_and(|line| !line.is_open()) {
         // It was about to be stopped cleanly.
-        return Ok(Some(Back { replayed: Some(Replayed::default()), ..Back::default() }));
+        let rest = at_rest(log, &slot, number).await?;
+        return Ok(Some(Back { replayed: Some(Replayed::default()), ..rest }));
     }
     let epoch = (slot.epoch.get(), number);
     let outcome = replay(device, &found.geometry, log, epoch, now).await?;
@@ -136,18 +136,26 @@ pub(crate) async fn look_at_rest(log: &dyn BlockDevice, volume: u64) -> Result<B
     let Some(number) = newest.number_of(volume, newest.epoch.get()) else {
         return Ok(Back::default()); // it was never in this log
     };
+    at_rest(log, &newest, number).await
+}
+
+/// What the log keeps beside changes of a volume that was stopped cleanly.
+async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back, OpenError> {
     let mut answers = Answers::default();
     let see = |entry: &Entry| {
         if entry.header.volume.get() == number {
             answers.see(entry);
         }
     };
-    let rest = match newest.state() {
-        State::Open if !newest.lines().is_empty() => {
-            journal::find_with(log, newest.epoch.get(), see).await
+    let rest = match slot.state() {
+        State::Open if !slot.lines().is_empty() => {
+            journal::find_with(log, slot.epoch.get(), see).await
         }
         _ => journal::at_rest(log, see).await,
     };
+    if !slot.lines().is_empty() && matches!(rest, Err(JournalError::Damaged { .. })) {
+        return Ok(Back::default()); // nothing that anybody needs
+    }
     let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
     let survived = answers.survived(live.head);
     Ok(Back { live: Some(live), survived, ..Back::default() })
@@ -162,6 +170,7 @@ pub(crate) async fn open_alone(
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
     let nonce = runtime.random.next_u64();
+    refuse_volume(&*log).await?;
     let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
     if epochs.first().is_some_and(|newest| !newest.lines().is_empty()) {
         return Err(OpenError::LogShared);
@@ -188,6 +197,15 @@ pub(crate) async fn open_alone(
         log.adopt(&[], &candidate.back.survived).await.map_err(|_| FsError::Io)?;
     }
     candidate.open(log, runtime, options, false).await
+}
+
+/// Refuses a log that is none, but a volume.
+async fn refuse_volume(log: &dyn BlockDevice) -> Result<(), OpenError> {
+    let is_log = journal::peek(log).await.map_err(ReplayError::from)?.is_some();
+    match !is_log && Found::read(log).await.is_ok() {
+        true => Err(OpenError::LogIsVolume),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a log that holds changes, for a volume that does not bear its epoch; if it is shared,
@@ -273,6 +291,7 @@ pub async fn open_sharing(
     options: &OpenOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
+    refuse_volume(&*log).await?;
     let mut members: Vec<Result<Member, OpenError>> = Vec::new();
     for sharer in sharers {
         let member = match members.len() < LINES {
@@ -285,13 +304,16 @@ pub async fn open_sharing(
             false => Ok(member),
         }));
     }
-    let ids: BTreeSet<u64> = members.iter().flatten().map(|member| member.candidate.id).collect();
-    let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
-    save_absent(&*log, &epochs, &ids, &save).await?;
-    if ids.is_empty() {
+    let here: Vec<&Member> = members.iter().flatten().collect();
+    if here.is_empty() {
         return Ok(members.into_iter().filter_map(|member| member.err().map(Err)).collect());
     }
-    let shared = begin_together(&members, &epochs, log, save, runtime).await?;
+    let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
+    let live = live_in(&*log, &epochs, &here).await?;
+    if let Some(live) = &live {
+        save_absent(&*log, live, &here, &save).await?;
+    }
+    let shared = begin_together(&here, &epochs, live.as_ref(), log, save, runtime).await?;
     if is_planted(Bug::EarlyFounding) {
         shared.found().await.map_err(|_| FsError::Io)?;
     }
@@ -330,43 +352,79 @@ async fn bring_back(
     if found.read_only_reason(&*device, options).is_some() {
         return Err(OpenError::LogReadOnly);
     }
-    let place = journal::belongs(log, found.id(), was).await.map_err(ReplayError::from)?;
-    if let Some(saved) = saved.as_deref().filter(|_| was == 0) {
-        refuse_left(saved, found.id()).await?;
-    }
-    let log = saved.as_deref().filter(|_| was != 0 && place.is_none()).unwrap_or(log);
-    let back = found.bring_back(&*device, Some(log), runtime, progress).await?;
+    let newest = journal::peek(log).await.map_err(ReplayError::from)?;
+    let is_shared = newest.is_some_and(|slot| !slot.lines().is_empty());
+    let log = match (was, saved.as_deref()) {
+        (0, saved) => {
+            if let Some(saved) = saved {
+                refuse_left(saved, found.id()).await?;
+            }
+            // Who had a log alone, and was stopped cleanly, nobody knows.
+            Some(log).filter(|_| is_shared)
+        }
+        (_, Some(saved)) => {
+            let place = journal::belongs(log, found.id(), was).await;
+            let is_there = place.map_err(ReplayError::from)?.is_some();
+            Some(if is_there { log } else { saved })
+        }
+        (_, None) => Some(log),
+    };
+    let back = found.bring_back(&*device, log, runtime, progress).await?;
     let candidate = Candidate::prepare(device, found, back, runtime, options).await?;
     Ok(Member { candidate, was })
 }
 
-/// Invariant 1, for those who are not among `ids`.
-async fn save_absent(
+/// What the log holds that is needed until the next epoch is there: of the epoch of a shared log,
+/// or of the one volume that had it alone, whether or not that is here.
+async fn live_in(
     log: &dyn BlockDevice,
     epochs: &[Slot],
-    ids: &BTreeSet<u64>,
+    members: &[&Member],
+) -> Result<Option<Live>, OpenError> {
+    let of = async |slot: &Slot| match slot.state() {
+        State::Open => journal::find(log, slot.epoch.get()).await,
+        State::AtRest => journal::at_rest(log, |_| ()).await,
+        State::GivenUp => Ok(None),
+    };
+    let Some(newest) = epochs.first() else { return Ok(None) };
+    if !newest.lines().is_empty() {
+        return Ok(of(newest).await.map_err(ReplayError::from)?);
+    }
+    for slot in epochs.iter().filter(|slot| slot.state() == State::Open) {
+        if members.iter().any(|member| member.was == slot.epoch.get()) {
+            return Ok(of(slot).await.map_err(ReplayError::from)?);
+        }
+    }
+    for slot in epochs.iter().filter(|slot| slot.state() == State::Open) {
+        if let Some(live) = changes_of(log, slot, |_| true).await? {
+            return Ok(Some(live));
+        }
+    }
+    Ok(journal::at_rest(log, |_| ()).await.map_err(ReplayError::from)?)
+}
+
+/// Invariant 1, for those who are not here.
+async fn save_absent(
+    log: &dyn BlockDevice,
+    live: &Live,
+    members: &[&Member],
     save: &Save,
 ) -> Result<(), OpenError> {
-    // What is older than a slot with lines is over.
-    let newest = epochs.iter().take_while(|slot| slot.lines().is_empty()).count();
-    let relevant = &epochs[..epochs.len().min(newest + 1)];
-    for slot in relevant.iter().filter(|slot| slot.state() == State::Open) {
-        let lines = slot.lines().iter().enumerate();
-        let absent = lines.filter(|(_, line)| line.is_open());
-        let absent = absent.map(|(number, line)| (number as u16, line.volume.get()));
-        let mut absent: Vec<_> = absent.filter(|(_, volume)| !ids.contains(volume)).collect();
-        let live = match slot.lines().is_empty() {
-            true => {
-                absent.push((0, slot.epoch.get()));
-                changes_of(log, slot, |_| true).await?
-            }
-            false => journal::find(log, slot.epoch.get()).await.map_err(ReplayError::from)?,
-        };
-        let Some(live) = live.filter(|_| !is_planted(Bug::UnsavedAbsent)) else { continue };
-        for (number, name) in absent {
-            let to = save(name, journal::saved_size(&live)).map_err(OpenError::LogUnsaved)?;
-            journal::save(log, &live, number, &*to).await.map_err(ReplayError::from)?;
-        }
+    let slot = &live.slot;
+    if slot.state() != State::Open || is_planted(Bug::UnsavedAbsent) {
+        return Ok(());
+    }
+    let lines = slot.lines().iter().enumerate().filter(|(_, line)| line.is_open());
+    let named = lines.map(|(number, line)| (number as u16, line.volume.get()));
+    let is_here = |volume| members.iter().any(|member| member.candidate.id == volume);
+    let mut absent: Vec<_> = named.filter(|(_, volume)| !is_here(*volume)).collect();
+    let epoch = slot.epoch.get();
+    if slot.lines().is_empty() && !members.iter().any(|member| member.was == epoch) {
+        absent.push((0, epoch));
+    }
+    for (number, name) in absent {
+        let to = save(name, journal::saved_size(live)).map_err(OpenError::LogUnsaved)?;
+        journal::save(log, live, number, &*to).await.map_err(ReplayError::from)?;
     }
     Ok(())
 }
@@ -374,13 +432,13 @@ async fn save_absent(
 /// Begins the epoch of those that have been brought back. Others that were at rest keep their
 /// lines, as long as there is room.
 async fn begin_together(
-    members: &[Result<Member, OpenError>],
+    members: &[&Member],
     epochs: &[Slot],
+    kept: Option<&Live>,
     log: Rc<dyn BlockDevice>,
     save: Save,
     runtime: &Runtime,
 ) -> Result<Rc<SharedLog>, OpenError> {
-    let members: Vec<&Member> = members.iter().flatten().collect();
     let mut lines: Vec<Line> = members
         .iter()
         .map(|member| Line::new(member.candidate.id, member.was, State::Open))
@@ -390,9 +448,6 @@ async fn begin_together(
         |line: &Line| members.iter().any(|member| member.candidate.id == line.volume.get());
     lines.extend(others.filter(|line| line.is_at_rest() && !is_here(line)));
     lines.truncate(LINES);
-    let lives = members.iter().filter_map(|member| member.candidate.back.live.as_ref());
-    let here = |live: &&Live| epochs.iter().any(|slot| slot.epoch == live.slot.epoch);
-    let kept = lives.filter(here).max_by_key(|live| live.slot.number.get());
     let nonce = runtime.random.next_u64();
     let journal = Journal::begin_shared(log, nonce, kept, lines).await;
     let journal = journal.map_err(ReplayError::from)?;

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::absent::{full_and_nowhere_to_save, saved_and_absent};
 use common::sharing::{large_file_that_goes, life, one_that_stops};
 
 #[test]
@@ -26,4 +27,16 @@ fn a_volume_that_stops_holds_up_nobody_and_comes_back() {
     for seed in 1..=3 {
         one_that_stops(seed).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
+}
+
+#[test]
+fn one_that_returns_with_what_was_saved_does_no_harm_to_another_that_is_absent() {
+    for seed in 1..=2 {
+        saved_and_absent(seed).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+#[test]
+fn a_log_that_is_full_is_begun_anew() {
+    full_and_nowhere_to_save(1).unwrap_or_else(|wrong| panic!("{wrong}"));
 }

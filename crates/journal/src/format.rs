@@ -170,7 +170,7 @@ impl Slot {
             |line: &Line| line.volume.get() == volume && (line.is_open() || line.is_at_rest());
         let number = self.lines().iter().position(is_its)?;
         let line = &self.lines[number];
-        let bears = self.epoch.get() == epoch || line.was.get() == epoch;
+        let bears = epoch != 0 && [self.epoch.get(), line.was.get()].contains(&epoch);
         bears.then_some(number as u16)
     }
 

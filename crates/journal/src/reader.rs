@@ -43,6 +43,15 @@ pub enum JournalError {
         /// Bytes that there must be.
         smallest: u64,
     },
+    /// There is something else.
+    #[error(
+        "there is something, and it is no log: name another file or device, or fill its first \
+         64 KiB with zeros"
+    )]
+    NoLog,
+    /// What is saved of it cannot be written.
+    #[error("what the log holds cannot be saved elsewhere: {0}")]
+    Save(IoError),
     /// A later version wrote it.
     #[error("the log has version {0} of its format, which this program does not know")]
     Version(u32),
@@ -138,6 +147,9 @@ pub async fn belongs(
     epoch: u64,
 ) -> Result<Option<(Slot, u16)>, JournalError> {
     for slot in epochs(device).await? {
+        if slot.state() == State::GivenUp {
+            return Ok(None);
+        }
         if let Some(number) = slot.number_of(volume, epoch) {
             return Ok(Some((slot, number)));
         }

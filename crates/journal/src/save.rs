@@ -40,9 +40,10 @@ pub async fn save(
         let place = number * SEGMENT;
         let buffer = Buffer::zeroed(SEGMENT as usize);
         let segment = device.read(AREA + place % live.slot.capacity.get(), buffer).await?;
-        to.write(AREA + place % capacity, vec![segment.freeze()], Durability::Plain).await?;
+        let written = to.write(AREA + place % capacity, vec![segment.freeze()], Durability::Plain);
+        written.await.map_err(JournalError::Save)?;
     }
-    to.flush().await?;
+    to.flush().await.map_err(JournalError::Save)?;
     let start = segments(live).start * SEGMENT_UNITS;
     let (slot, circle) = (&live.slot, Circle { capacity, start });
     let (epoch, serial) = (slot.epoch.get(), slot.number.get());
@@ -54,6 +55,7 @@ pub async fn save(
     let saved = Slot::new(epoch, serial, circle, live.head, slot.state(), &lines);
     let mut image = Buffer::zeroed(to.geometry().logical_sector_size.max(512) as usize);
     image[..size_of::<Slot>()].copy_from_slice(saved.as_bytes());
-    to.write(SLOTS[0], vec![image.freeze()], Durability::Through).await?;
-    Ok(to.flush().await?)
+    let written = to.write(SLOTS[0], vec![image.freeze()], Durability::Through);
+    written.await.map_err(JournalError::Save)?;
+    to.flush().await.map_err(JournalError::Save)
 }

@@ -98,7 +98,8 @@ pub async fn close_one(
 ) -> Result<(), JournalError> {
     let mut lines = slot.lines().to_vec();
     lines[usize::from(number)].rest();
-    put_after(device, slot, slot.curhead.get(), slot.state(), &lines).await
+    let state = if lines.iter().any(Line::is_open) { slot.state() } else { State::AtRest };
+    put_after(device, slot, slot.curhead.get(), state, &lines).await
 }
 
 /// Gives up whatever the log holds.
@@ -160,6 +161,13 @@ pub(crate) fn capacity_of(size: u64) -> Result<u64, JournalError> {
     Ok((size - AREA) / SEGMENT * SEGMENT)
 }
 
+/// Whatever is there when there is no slot must be nothing at all.
+async fn refuse_others(device: &dyn BlockDevice) -> Result<(), JournalError> {
+    let bytes = device.read(0, block::Buffer::zeroed(AREA as usize)).await?;
+    let is_empty = bytes.iter().all(|&byte| byte == 0);
+    if is_empty { Ok(()) } else { Err(JournalError::NoLog) }
+}
+
 impl Journal {
     /// Begins an epoch, with nothing in the log. What is live of the epoch that the volume still
     /// bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first entry goes
@@ -211,25 +219,28 @@ impl Journal {
         self.lines.borrow_mut()[usize::from(number)].was.set(self.epoch);
     }
 
-    /// Saves on another device what the log holds of one of the volumes that share it, and what is
-    /// durable of that; then it is needed here no more.
+    /// Saves on another device what the log holds of one of the volumes that share it, from the
+    /// entry at `head` on, before which nothing is needed of it; then nothing is needed here.
     ///
     /// # Errors
     /// [`JournalError`]; then it is needed here.
-    pub async fn part(&self, number: u16, to: &dyn BlockDevice) -> Result<(), JournalError> {
-        let live = self.live();
-        save(&*self.device, &live, number, to).await?;
+    pub async fn part(
+        &self,
+        number: u16,
+        head: u64,
+        to: &dyn BlockDevice,
+    ) -> Result<(), JournalError> {
+        save(&*self.device, &self.live_from(head), number, to).await?;
         self.lines.borrow_mut()[usize::from(number)].part();
         Ok(self.note_head(self.durable_head()).await?)
     }
 
     /// Bytes that [`Journal::part`] takes.
-    pub fn part_size(&self) -> u64 {
-        saved_size(&self.live())
+    pub fn part_size(&self, head: u64) -> u64 {
+        saved_size(&self.live_from(head))
     }
 
-    fn live(&self) -> Live {
-        let head = self.durable_head();
+    fn live_from(&self, head: u64) -> Live {
         let slot = self.slot(self.slot_number.get(), head, State::Open);
         Live { slot, head, tail: self.tail.get(), search_reads: 0 }
     }
@@ -264,6 +275,9 @@ impl Journal {
         let behind = kept.filter(|_| !is_planted(Bug::BeginningAtZero));
         let start = behind.map_or(0, |live| live.tail.next_multiple_of(SEGMENT_UNITS));
         let old = slots(&*device).await?;
+        if old.iter().all(Option::is_none) {
+            refuse_others(&*device).await?;
+        }
         let number = |slot: &Option<Slot>| slot.map_or(0, |slot| slot.number.get());
         let holds = |slot: &Option<Slot>| {
             slot.is_some_and(|slot| kept.is_some_and(|live| live.slot.epoch == slot.epoch))

@@ -46,6 +46,8 @@ pub struct Settings {
     pub config: Config,
     /// The file that it came from; exports are read anew from there.
     pub file: Option<PathBuf>,
+    /// Volumes that were to be served and are not: there may be rules for them all the same.
+    pub refused: Vec<String>,
 }
 
 /// Why a server cannot start, or ended badly.
@@ -109,6 +111,7 @@ pub struct ServerHandle {
     stop: Rc<Switch>,
     dispatcher: Rc<Dispatcher>,
     file: Option<PathBuf>,
+    refused: Vec<String>,
 }
 
 /// Is thrown once and stays so. (Of tokio, since it is looked at whenever a connection wakes, and
@@ -146,7 +149,7 @@ impl Server {
         let volumes = Volumes::new(volumes)?;
         let names = volumes.iter().map(|volume| volume.name.clone()).collect();
         let config = &settings.config;
-        let exports = exports(config, &volumes)?;
+        let exports = exports(config, &volumes, &settings.refused)?;
         let (window, limits) = (config.window(), config.limits());
         let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
         dispatcher.restore().await.map_err(|_| ServeError::Stopped)?;
@@ -176,7 +179,8 @@ impl Server {
     /// What can be asked of it while it runs.
     pub fn handle(&self) -> ServerHandle {
         let (stop, dispatcher) = (self.stop.clone(), self.dispatcher.clone());
-        ServerHandle { stop, dispatcher, file: self.settings.file.clone() }
+        let Settings { file, refused, .. } = self.settings.clone();
+        ServerHandle { stop, dispatcher, file, refused }
     }
 
     /// Tells rpcbind the ports, if the configuration wants it. A failure is a warning.
@@ -239,7 +243,8 @@ impl ServerHandle {
     pub fn reload_exports(&self) -> Result<(), ConfigError> {
         let Some(file) = &self.file else { return Ok(()) };
         let config = Config::read(file)?;
-        self.dispatcher.set_exports(exports(&config, self.dispatcher.volumes())?);
+        let exports = exports(&config, self.dispatcher.volumes(), &self.refused)?;
+        self.dispatcher.set_exports(exports);
         Ok(())
     }
 
@@ -251,9 +256,12 @@ impl ServerHandle {
 
 /// Rules for a volume that is not there are a typing error, and a dangerous one: the volume that
 /// was meant would be open to this machine instead.
-fn exports(config: &Config, volumes: &Volumes) -> Result<Exports, ConfigError> {
+fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exports, ConfigError> {
     let exports = config.exports()?;
-    let unknown = exports.named().find(|name| volumes.iter().all(|volume| volume.name != *name));
+    let is_known = |name: &str| {
+        volumes.iter().any(|volume| volume.name == name) || refused.iter().any(|one| one == name)
+    };
+    let unknown = exports.named().find(|name| !is_known(name));
     if let Some(volume) = unknown {
         let served: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
         let (volume, served) = (volume.to_owned(), served.join(", "));

@@ -85,7 +85,7 @@ async fn serve(runtime: &Runtime, disk: &Rc<MemoryDisk>) -> Serving {
     };
     let volumes = [("data", 7), ("other", 8), ("fixed", 9), ("closed", 10)].map(volume);
     let config = Config::parse(CONFIGURATION, Path::new("here")).expect("it makes sense");
-    let settings = Settings { config, file: None };
+    let settings = Settings { config, ..Settings::default() };
     let server = Server::bind(runtime, volumes.into(), settings).await.expect("it listens");
     let address = server.ready().addresses[0];
     let handle = server.handle();

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Persistence, Prng};
-use vfs::{Author, FileSystem, Stability};
+use vfs::{Author, FileSystem, FsStat, Stability};
 
 use super::Seeded;
 use super::cutting::{judge, sizes};
@@ -45,7 +46,7 @@ type Model = RefCell<BTreeMap<String, Known>>;
 
 /// Everything that outlives a boot.
 #[derive(Clone)]
-struct Estate {
+pub(crate) struct Estate {
     volumes: Vec<Image>,
     log: Image,
     /// What was saved of the log, by volume.
@@ -54,16 +55,16 @@ struct Estate {
 }
 
 /// The disks of one boot.
-struct Disks {
-    volumes: Vec<Rc<Disk>>,
+pub(crate) struct Disks {
+    pub(crate) volumes: Vec<Rc<Disk>>,
     log: Rc<Disk>,
     saved: Rc<RefCell<BTreeMap<u64, Rc<Disk>>>>,
     /// Disks on which nothing has been saved.
-    spare: Rc<RefCell<Vec<Rc<Disk>>>>,
+    pub(crate) spare: Rc<RefCell<Vec<Rc<Disk>>>>,
 }
 
 impl Estate {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let executor = Executor::new(1);
         let volumes = (0..VOLUMES as u64).map(|number| {
             let disk = Disk::new(&executor, Image::zeroed(8 << 20));
@@ -80,7 +81,7 @@ impl Estate {
         }
     }
 
-    fn disks(&self, executor: &Executor) -> Disks {
+    pub(crate) fn disks(&self, executor: &Executor) -> Disks {
         let disk = |image: &Image| Disk::new(executor, image.clone());
         let saved = self.saved.iter().map(|(&epoch, image)| (epoch, disk(image)));
         Disks {
@@ -94,7 +95,7 @@ impl Estate {
     }
 
     /// The power goes.
-    fn cut(&mut self, executor: &Executor, disks: &Disks, prng: &mut Prng) {
+    pub(crate) fn cut(&mut self, executor: &Executor, disks: &Disks, prng: &mut Prng) {
         executor.crash();
         self.volumes = disks.volumes.iter().map(|disk| disk.crash(prng)).collect();
         self.log = disks.log.crash(prng);
@@ -121,7 +122,7 @@ async fn open(
     let (saved, spare) = (disks.saved.clone(), disks.spare.clone());
     let save = move |name: u64, size: u64| {
         // As if there had always been a disk for it.
-        let disk = spare.borrow_mut().pop().expect("few are saved in one boot");
+        let disk = spare.borrow_mut().pop().ok_or(io::ErrorKind::StorageFull)?;
         assert!(size <= SPARE);
         saved.borrow_mut().insert(name, disk.clone());
         Ok(disk as Rc<dyn BlockDevice>)
@@ -273,23 +274,17 @@ pub(crate) fn life(seed: u64) -> Result<(), String> {
 pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let present: Vec<usize> = (0..VOLUMES).collect();
-    let mut estate = Estate::new();
-    let executor = Executor::new(seed);
-    let disks = estate.disks(&executor);
-    let before = executor.block_on(async {
-        let volumes = all(&executor, &disks, &present).await?;
-        let (volume, root) = (&volumes[1], volumes[1].files.root());
-        let before = volume.space().await;
-        let id = volume.create(root, "file").await.expect("new");
-        volume.write(id, 0, vec![1; LARGEST], Stability::FileSync).await.expect("there is room");
-        volume.remove(root, "file").await.expect("it is there");
-        Ok::<_, String>(before)
-    })?;
-    estate.cut(&executor, &disks, &mut prng);
-    let executor = Executor::new(seed);
-    let disks = estate.disks(&executor);
-    executor.block_on(all(&executor, &disks, &present))?;
-    let time = executor.now().0;
+    let (estate, before, time) = loop {
+        let (estate, before) = cut_after_removal(&mut prng)?;
+        let executor = Executor::new(seed);
+        let disks = estate.disks(&executor);
+        let opened = executor.block_on(open(&executor, &disks, &present));
+        let opened = opened.map_err(|error| error.to_string())?.swap_remove(1);
+        let replayed = opened.map_err(|error| error.to_string())?.replayed.expect("it was cut");
+        if replayed.chains > 0 {
+            break (estate, before, executor.now().0);
+        }
+    };
     for _ in 0..60 {
         let mut cut_again = estate.clone();
         let executor = Executor::new(seed);
@@ -311,8 +306,30 @@ pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// The power goes when the removal of a large file has been answered; and how much was free before.
+fn cut_after_removal(prng: &mut Prng) -> Result<(Estate, FsStat), String> {
+    let mut estate = Estate::new();
+    let executor = Executor::new(prng.next_u64());
+    let disks = estate.disks(&executor);
+    let before = executor.block_on(async {
+        let volumes = all(&executor, &disks, &[0, 1, 2]).await?;
+        let (volume, root) = (&volumes[1], volumes[1].files.root());
+        let before = volume.space().await;
+        let id = volume.create(root, "file").await.expect("new");
+        volume.write(id, 0, vec![1; LARGEST], Stability::FileSync).await.expect("there is room");
+        volume.remove(root, "file").await.expect("it is there");
+        Ok::<_, String>(before)
+    })?;
+    estate.cut(&executor, &disks, prng);
+    Ok((estate, before))
+}
+
 /// Opens those volumes, none of which is refused.
-async fn all(executor: &Executor, disks: &Disks, present: &[usize]) -> Result<Vec<Volume>, String> {
+pub(crate) async fn all(
+    executor: &Executor,
+    disks: &Disks,
+    present: &[usize],
+) -> Result<Vec<Volume>, String> {
     let opened = open(executor, disks, present).await.map_err(|error| error.to_string())?;
     let volumes = opened.into_iter().map(|opened| {
         let engine = opened.map_err(|error| error.to_string())?.engine;
@@ -368,7 +385,7 @@ pub(crate) fn one_that_stops(seed: u64) -> Result<(), String> {
     })
 }
 
-async fn make(volume: &Volume, number: u32) {
+pub(crate) async fn make(volume: &Volume, number: u32) {
     let file = volume.create(volume.files.root(), &format!("file-{number}")).await.expect("new");
     volume.write(file, 0, vec![7; 700], Stability::FileSync).await.expect("there is room");
 }

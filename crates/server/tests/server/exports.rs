@@ -24,7 +24,11 @@ impl File {
 
     fn settings(&self) -> Settings {
         let exports = Config::read(&self.0).expect("a good file").exports;
-        Settings { config: Config { exports, ..ephemeral() }, file: Some(self.0.clone()) }
+        Settings {
+            config: Config { exports, ..ephemeral() },
+            file: Some(self.0.clone()),
+            ..Settings::default()
+        }
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn with_server<F: Future<Output = ()>>(
 
 /// Runs `test` with a server as it is without a configuration.
 pub(crate) fn with_default<F: Future<Output = ()>>(test: impl FnOnce(House) -> F) {
-    with_server(Settings { config: ephemeral(), file: None }, test);
+    with_server(Settings { config: ephemeral(), ..Settings::default() }, test);
 }
 
 /// The superuser, from a machine of this name.

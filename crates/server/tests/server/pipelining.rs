@@ -39,7 +39,7 @@ fn a_thousand_calls_in_one_go_are_all_answered_once() {
 fn one_call_at_a_time_is_a_limit_that_slows_and_does_not_refuse() {
     let mut config = ephemeral();
     config.limits.calls_per_connection = 1;
-    let settings = server::Settings { config, file: None };
+    let settings = server::Settings { config, ..server::Settings::default() };
     with_server(settings, async |house: House| {
         let (_client, root) = house.mounted().await;
         let names: Vec<String> = (0..50).map(|number| format!("dir{number}")).collect();

@@ -58,7 +58,7 @@ impl Log {
             }
             if self.round().await.is_err() {
                 self.stop(); // invariant 9
-            } else if self.shared.give_room().await.is_err() {
+            } else if !self.horizon.has_failed() && self.shared.give_room().await.is_err() {
                 self.shared.stop();
             }
             self.landed.notify();
@@ -102,6 +102,9 @@ impl Log {
             self.drop_holds(&written, covered);
         }
         self.home.flush().await?;
+        if self.horizon.has_failed() {
+            return Ok(()); // invariant 9: another flush has failed meanwhile
+        }
         self.drop_holds(&written, covered);
         self.ended.set(number);
         Ok(())

@@ -4,6 +4,8 @@
 //! none wakes the sync, which moves the head, and has the head named in a slot if no entry is about
 //! to do that. A little is kept back for the entries that the writer makes itself.
 
+use std::time::Duration;
+
 use block::IoError;
 use journal::format::{SEGMENT, UNIT};
 use vfs::Lost;
@@ -12,6 +14,8 @@ use super::{Log, SharedLog};
 
 /// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat`.
 const KEPT_BACK: u64 = 2 * SEGMENT;
+/// Between two attempts to get room that a volume holds which has stopped.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Log {
     /// Waits for `room` bytes.
@@ -30,6 +34,9 @@ impl Log {
             shared.wanting.set(true);
             shared.kick_syncs();
             freed.await;
+            if shared.is_held_by_who_stopped() {
+                shared.runtime.clock.sleep(PAUSE).await;
+            }
         }
     }
 

@@ -166,20 +166,25 @@ impl SharedLog {
         let save = self.save.as_ref().filter(|_| !is_planted(Bug::HeldUp));
         let Some(save) = save else { return Ok(()) };
         let _alone = self.slots.acquire(1).await; // invariant 2
-        for volume in self.volumes() {
-            if !volume.horizon.has_failed() || volume.head().is_none() {
-                continue;
-            }
+        for volume in self.volumes().filter(|volume| volume.horizon.has_failed()) {
+            let Some(head) = volume.head() else { continue };
             // Rare, and the volume has stopped anyway: the file may be made while all wait.
-            let made = save(self.ids[usize::from(volume.number)], self.journal.part_size());
+            let made = save(self.ids[usize::from(volume.number)], self.journal.part_size(head));
             let Ok(to) = made else { continue };
-            match self.journal.part(volume.number, &*to).await {
+            match self.journal.part(volume.number, head, &*to).await {
                 Ok(()) => volume.part(),
                 Err(JournalError::Device(error)) => return Err(error),
                 Err(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// Whether the head is where it is for a volume that has stopped.
+    pub(super) fn is_held_by_who_stopped(&self) -> bool {
+        let head = self.head();
+        let mut stopped = self.volumes().filter(|volume| volume.horizon.has_failed());
+        head.is_some() && stopped.any(|volume| volume.head() == head)
     }
 
     /// Names a later head without an entry.

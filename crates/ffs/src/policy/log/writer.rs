@@ -139,7 +139,8 @@ impl Log {
     /// behind, and all chains that have not ended.
     fn repeat(&self) -> Option<Draft> {
         let mut records = Vec::new();
-        if self.shared.has_room_for_answers() {
+        // What is inherited was bounded by the room, of which nothing is set aside yet.
+        if self.shared.has_room_for_answers() || self.memory.borrow().is_inheriting() {
             let head = self.head_of_changes();
             records = self.memory.borrow_mut().lagging(self.shared.journal.tail(), head);
             if is_planted(Bug::UntoldAnswers) && !records.is_empty() {
