@@ -75,7 +75,7 @@ pub(crate) struct FsckArguments {
     /// Read the data of every file as well, and look for superblocks on the whole disk
     #[arg(long)]
     pub(crate) full: bool,
-    /// The log of a bare image or device
+    /// The log, if it is not in the volume's folder
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
     /// Leave the log out, and with --repair give up what only it holds
@@ -172,7 +172,7 @@ async fn prepare(
     runtime: &Runtime,
 ) -> Result<(Rc<dyn BlockDevice>, Option<PathBuf>), Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
-    let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
+    let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref());
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = disks.device(volume.open(access)?);
     let Some(log) = volume.log_path.as_ref().filter(|path| path.exists()) else {

@@ -37,9 +37,9 @@ pub(crate) struct ServeArguments {
     /// Read this configuration file: who may use which volume, limits and more
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Serve bare images or devices with this log, a file or a device, which they share if they are
-    /// several; a file that does not exist is made. Without it a bare disk is served under policy
-    /// sync
+    /// Serve with this log, a file or a device, which the volumes share if they are several; a file
+    /// that does not exist is made. Without it a folder has its own log, and a bare disk is served
+    /// under policy sync
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
     /// Record what clients ask, without contents, in this new file: 'duramen bench' can replay it
@@ -95,7 +95,7 @@ async fn open_and_serve(
     let mut found = Vec::new();
     let mut names = Vec::new();
     for path in &arguments.volumes {
-        found.push(Volume::find(path)?.with_log(arguments.log.as_deref())?);
+        found.push(Volume::find(path)?.with_log(arguments.log.as_deref()));
         names.push(export_name(path)?);
     }
     let mut results = Vec::new();

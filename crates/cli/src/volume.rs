@@ -2,8 +2,8 @@
 //!
 //! A volume is a folder with `volume.toml`, which holds the policy, `disk.img`, which holds the
 //! file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an image file or a
-//! device with nothing beside it, such as one that FreeBSD made; then the policy is `sync`, unless
-//! a log is named.
+//! device with nothing beside it, such as one that FreeBSD made; then the policy is `sync`. Where a
+//! log is named, that is used instead.
 //!
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.
@@ -66,22 +66,14 @@ impl Volume {
         Ok(Self { path: path.to_owned(), disk_path, log_path, settings, bare: false })
     }
 
-    /// The same with a log that the command line names, if it names one.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] for a folder, which has its own.
-    pub(crate) fn with_log(mut self, log: Option<&Path>) -> Result<Self, Failure> {
-        let Some(log) = log else { return Ok(self) };
-        if !self.bare {
-            let sentence = format!(
-                "{} is a folder with settings of its own; --log is for a bare image or device",
-                self.path.display()
-            );
-            return Err(Failure::Usage(sentence));
+    /// The same with a log that the command line names, if it names one, whatever its settings say:
+    /// if that is not the one with which it was used last, and that matters, it will be refused.
+    pub(crate) fn with_log(mut self, log: Option<&Path>) -> Self {
+        if let Some(log) = log {
+            self.settings.policy = PolicyName::Log;
+            self.log_path = Some(log.to_owned());
         }
-        self.settings.policy = PolicyName::Log;
-        self.log_path = Some(log.to_owned());
-        Ok(self)
+        self
     }
 
     /// Opens the disk.

@@ -220,6 +220,18 @@ fn a_bare_image_is_served_with_the_log_that_is_named() {
     assert_eq!(on("cat", &image, &["letter"]).good(), "dear friend");
     assert_clean(&image);
     let other = folder.path("other");
+    // A folder has a log of its own, and can be served with another; but what the last one holds
+    // is in that alone.
     on("mkfs", &other, &["--size", "16M"]).good();
-    on("serve", &other, &with_log).failed(2, "folder");
+    let serving = Serving::start(&[&other], &with_log);
+    put(&serving, "other", "letter", b"dear other");
+    serving.kill();
+    on("serve", &other, &["--listen", "127.0.0.1:0"]).failed(1, "not that with which");
+    assert!(Serving::start(&[&other], &with_log).stop().success());
+    assert!(Serving::start(&[&other], &[]).stop().success());
+    assert_eq!(on("cat", &other, &["letter"]).good(), "dear other");
+    // A disk is no log.
+    let disk = ["--log", image.to_str().expect("a plain path"), "--listen", "127.0.0.1:0"];
+    on("serve", &other, &disk).failed(1, "file system");
+    assert_clean(&image);
 }
