@@ -46,7 +46,7 @@ pub(crate) async fn open_volume(
     let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::default() };
     let log_path = volume.log_path.as_deref().filter(|_| !read_only);
     let log = match log_path {
-        Some(path) => open_log(volume, path, opening.is_clean)?,
+        Some(path) => open_log(volume, path, opening.is_clean, &device).await?,
         None => None,
     };
     let bar = repair_bar(path);
@@ -54,7 +54,7 @@ pub(crate) async fn open_volume(
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
-    let (disk, log) = (device(disk), log.map(&device));
+    let disk = device(disk);
     let opened = ffs::open_with_log(disk, log, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
     let opened = opening.end(opened, runtime)?;
@@ -98,14 +98,19 @@ impl Opening {
 
 /// Opens the log of a volume. One that was stopped cleanly has lost nothing with its log, and gets
 /// a new one; one that was not is refused without, and told what to do.
-fn open_log(volume: &Volume, path: &Path, clean: bool) -> Result<Option<DiskFile>, Failure> {
+async fn open_log(
+    volume: &Volume,
+    path: &Path,
+    clean: bool,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Option<Rc<dyn BlockDevice>>, Failure> {
     if !path.exists() && !clean {
         return Ok(None);
     }
     if !path.exists() {
         log::make(path, volume.settings.log_size.unwrap_or(LOG_SIZE))?;
     }
-    Ok(Some(DiskFile::open(path, Access::ReadWrite)?))
+    Ok(Some(log::open(path, device).await?))
 }
 
 /// Is drawn on standard error from its first step on, if that is a terminal.

@@ -31,6 +31,17 @@ pub(crate) enum Failure {
         /// What.
         what: String,
     },
+    /// What was named as a log is something else.
+    #[error(
+        "{} holds {what}, and is no log: name another file or device",
+        path.display()
+    )]
+    NotALog {
+        /// What was named.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// The disk cannot be opened or created.
     #[error(transparent)]
     Open(#[from] block::file::OpenError),

@@ -8,10 +8,15 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
+use block::file::{Access, DiskFile};
+use block::{BlockDevice, Buffer};
+
 use crate::failure::Failure;
+use crate::signature::{HEAD_SIZE, known};
 use crate::volume::{parent, sync_folder};
 
 /// The file of a volume that holds its log.
@@ -31,6 +36,26 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// mostly empty.
 pub(crate) fn log_size_for(volume_size: u64) -> u64 {
     (volume_size / 8 / SMALLEST_LOG * SMALLEST_LOG).clamp(8 << 20, LOG_SIZE)
+}
+
+/// Opens a log, or what is to become one: an empty file or a device, but nothing that is known to
+/// be something else.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) async fn open(
+    path: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Rc<dyn BlockDevice>, Failure> {
+    let file = DiskFile::open(path, Access::ReadWrite)?;
+    let mut head = Buffer::zeroed(HEAD_SIZE.min(file.geometry().size as usize));
+    file.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
+    let device = device(file);
+    let is_log = matches!(journal::peek(&*device).await, Ok(Some(_)));
+    match known(&head).filter(|_| !is_log) {
+        Some(what) => Err(Failure::NotALog { path: path.to_owned(), what }),
+        None => Ok(device),
+    }
 }
 
 /// Makes a log that may grow to `size` bytes.

@@ -56,7 +56,7 @@ pub(crate) async fn open_together(
     if !log.exists() {
         make_log(volumes, log, runtime)?;
     }
-    let log_device = device(DiskFile::open(log, Access::ReadWrite)?);
+    let log_device = log::open(log, &device).await?;
     let mut openings = Vec::new();
     let mut sharers = Vec::new();
     for volume in volumes {

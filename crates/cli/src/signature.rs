@@ -39,11 +39,16 @@ const SIGNATURES: [Signature; 19] = [
 
 /// What the first bytes of a disk give away; nothing when they are all zero.
 pub(crate) fn recognise(head: &[u8]) -> Option<&'static str> {
+    let data = || head.iter().any(|&byte| byte != 0).then_some("data of an unknown kind");
+    known(head).or_else(data)
+}
+
+/// What they give away if it is something known.
+pub(crate) fn known(head: &[u8]) -> Option<&'static str> {
     let found = SIGNATURES.iter().find(|signature| {
         head.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.bytes))
     });
-    let data = || head.iter().any(|&byte| byte != 0).then_some("data of an unknown kind");
-    found.map(|signature| signature.name).or_else(data)
+    found.map(|signature| signature.name)
 }
 
 #[cfg(test)]

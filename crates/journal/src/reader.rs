@@ -43,12 +43,6 @@ pub enum JournalError {
         /// Bytes that there must be.
         smallest: u64,
     },
-    /// There is something else.
-    #[error(
-        "there is something, and it is no log: name another file or device, or fill its first \
-         64 KiB with zeros"
-    )]
-    NoLog,
     /// What is saved of it cannot be written.
     #[error("what the log holds cannot be saved elsewhere: {0}")]
     Save(IoError),

@@ -161,13 +161,6 @@ pub(crate) fn capacity_of(size: u64) -> Result<u64, JournalError> {
     Ok((size - AREA) / SEGMENT * SEGMENT)
 }
 
-/// Whatever is there when there is no slot must be nothing at all.
-async fn refuse_others(device: &dyn BlockDevice) -> Result<(), JournalError> {
-    let bytes = device.read(0, block::Buffer::zeroed(AREA as usize)).await?;
-    let is_empty = bytes.iter().all(|&byte| byte == 0);
-    if is_empty { Ok(()) } else { Err(JournalError::NoLog) }
-}
-
 impl Journal {
     /// Begins an epoch, with nothing in the log. What is live of the epoch that the volume still
     /// bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first entry goes
@@ -275,9 +268,6 @@ impl Journal {
         let behind = kept.filter(|_| !is_planted(Bug::BeginningAtZero));
         let start = behind.map_or(0, |live| live.tail.next_multiple_of(SEGMENT_UNITS));
         let old = slots(&*device).await?;
-        if old.iter().all(Option::is_none) {
-            refuse_others(&*device).await?;
-        }
         let number = |slot: &Option<Slot>| slot.map_or(0, |slot| slot.number.get());
         let holds = |slot: &Option<Slot>| {
             slot.is_some_and(|slot| kept.is_some_and(|live| live.slot.epoch == slot.epoch))
