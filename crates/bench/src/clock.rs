@@ -7,17 +7,18 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::{Clock, Instant, Timestamp};
 
-/// The clock. Its thread ends with it.
+/// A clock that tells what another one does, and wakes by itself. Its thread ends with it.
 pub struct FineClock {
-    start: std::time::Instant,
+    clock: Rc<dyn Clock>,
     agenda: Arc<Agenda>,
 }
 
@@ -67,14 +68,9 @@ impl Ord for Entry {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is where the monotonic time comes from")]
+#[expect(clippy::disallowed_methods, reason = "the thread that wakes waits for real time")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "this is where the calendar time comes from")]
-fn calendar() -> SystemTime {
-    SystemTime::now()
 }
 
 /// A lock whose holder panicked holds what it held: nothing here is ever half changed.
@@ -83,18 +79,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FineClock {
-    /// A clock, and its thread.
-    pub fn new() -> Self {
+    /// What `clock` tells, and a thread that wakes.
+    pub fn over(clock: Rc<dyn Clock>) -> Self {
         let agenda = Arc::new(Agenda::default());
         let waking = agenda.clone();
         std::thread::spawn(move || waking.keep());
-        Self { start: now(), agenda }
-    }
-}
-
-impl Default for FineClock {
-    fn default() -> Self {
-        Self::new()
+        Self { clock, agenda }
     }
 }
 
@@ -162,13 +152,11 @@ impl Future for Sleep {
 
 impl Clock for FineClock {
     fn now(&self) -> Instant {
-        let passed = now().duration_since(self.start).as_nanos();
-        Instant(u64::try_from(passed).expect("no load runs for 584 years"))
+        self.clock.now()
     }
 
     fn wall(&self) -> Timestamp {
-        let passed = calendar().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp { seconds: passed.as_secs().cast_signed(), nanoseconds: passed.subsec_nanos() }
+        self.clock.wall()
     }
 
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
@@ -185,9 +173,26 @@ impl Clock for FineClock {
 mod tests {
     use super::*;
 
+    /// What a reactor tells, without its timers.
+    struct Told(std::time::Instant);
+
+    impl Clock for Told {
+        fn now(&self) -> Instant {
+            Instant(now().duration_since(self.0).as_nanos() as u64)
+        }
+
+        fn wall(&self) -> Timestamp {
+            Timestamp { seconds: 0, nanoseconds: 0 }
+        }
+
+        fn sleep(&self, _: Duration) -> LocalBoxFuture<'static, ()> {
+            unreachable!("nobody sleeps by it")
+        }
+    }
+
     #[test]
     fn nobody_wakes_early_nor_waits_for_who_sleeps_longer() {
-        let clock = FineClock::new();
+        let clock = FineClock::over(Rc::new(Told(now())));
         let for_long = clock.sleep(Duration::from_secs(3600));
         let sleep = |ms: u64| {
             let clock = &clock;

@@ -3,7 +3,7 @@
 //!
 //! # Layers
 //! * [`target`]: which server. [`tcp`]: connections to it.
-//! * [`reactor`], [`clock`]: time and tasks of the real world.
+//! * [`clock`]: waking on time. Time itself, chance and tasks are handed in.
 //! * [`session`]: workload after workload. `progress`: what is seen meanwhile. [`cpu`]: processor
 //!   time of both sides.
 //! * [`report`]: what was measured, and its forms.
@@ -16,7 +16,6 @@ pub mod clock;
 pub mod cpu;
 pub mod null;
 mod progress;
-pub mod reactor;
 pub mod report;
 pub mod session;
 pub mod target;

@@ -9,6 +9,7 @@ use nfs::rpc::Caller;
 use runtime::Runtime;
 use trace::Entry;
 
+use crate::clock::FineClock;
 use crate::cpu::Process;
 use crate::progress::Progress;
 use crate::report::{Curve, Report, Result as Row};
@@ -92,20 +93,16 @@ pub enum BenchError {
     /// It could not be done.
     #[error(transparent)]
     Trouble(#[from] Trouble),
-    /// The operating system gave no event queue.
-    #[error("cannot start: {0}")]
-    Start(std::io::Error),
 }
 
-/// Carries it out. Workloads that cannot be prepared are in the report's troubles.
+/// Carries it out, with a finer clock. Workloads that cannot be prepared are in the report's
+/// troubles.
 ///
 /// # Errors
 /// [`BenchError`], when there is nobody to measure.
-pub fn run(order: &Order) -> Result<Report, BenchError> {
-    crate::reactor::block_on(
-        |runtime| async move { Session::begin(order, runtime).await?.play().await },
-    )
-    .map_err(BenchError::Start)?
+pub async fn run(order: &Order, runtime: Runtime) -> Result<Report, BenchError> {
+    let clock = Rc::new(FineClock::over(runtime.clock));
+    Session::begin(order, Runtime { clock, ..runtime }).await?.play().await
 }
 
 struct Session<'a> {

@@ -10,6 +10,7 @@ use bench::target::Target;
 use clap::Args;
 use load::stage::{Plan, Ramp};
 use load::workload::{self, Workload};
+use server::reactor;
 
 use crate::failure::Failure;
 use crate::size::parse_size;
@@ -116,7 +117,8 @@ Examples:
 /// [`Failure`], when there was nothing to measure, or a call failed.
 pub(crate) fn run(arguments: &BenchArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let order = order(arguments)?;
-    let report = session::run(&order).map_err(Box::new)?;
+    let measured = reactor::block_on(|runtime| session::run(&order, runtime));
+    let report = measured.map_err(Failure::Start)?.map_err(Box::new)?;
     show(arguments, &report, output)?;
     output.flush()?;
     match (report.errors(), report.troubles.len()) {
