@@ -39,7 +39,7 @@ pub(crate) async fn is_shared(
     let device = device(DiskFile::open(log, Access::ReadOnly)?);
     let newest = journal::peek(&*device).await;
     let newest = newest.map_err(|source| Failure::Log { path: log.to_owned(), source })?;
-    Ok(newest.is_some_and(|slot| !slot.lines().is_empty()))
+    Ok(newest.is_some_and(|slot| slot.is_shared()))
 }
 
 /// Opens volumes with the log that they share, each of them or none.

@@ -77,8 +77,9 @@ pub async fn replay_log(
     superblock.write(device, &geometry).await?;
     if let (Some(live), LogUse::Replay) = (&back.live, log_use) {
         let (volume, epoch) = (found.id(), live.slot.epoch.get());
-        let closed = match live.slot.number_of(volume, epoch).zip(live.slot.lines().first()) {
-            Some((number, _)) => journal::close_one(log, live.slot, number).await,
+        let number = live.slot.number_of(volume, epoch).filter(|_| live.slot.is_shared());
+        let closed = match number {
+            Some(number) => journal::close_one(log, live.slot, number).await,
             None => journal::close(log, live).await,
         };
         closed.map_err(ReplayError::from)?;
@@ -92,7 +93,7 @@ pub async fn replay_log(
 /// [`JournalError`].
 pub async fn give_up(device: &dyn BlockDevice, log: &dyn BlockDevice) -> Result<(), JournalError> {
     let Some(slot) = journal::peek(log).await? else { return Ok(()) };
-    if slot.lines().is_empty() {
+    if !slot.is_shared() {
         return journal::forget(log).await;
     }
     let Ok(mut found) = Found::read(device).await else { return Ok(()) };
@@ -148,12 +149,10 @@ async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back
         }
     };
     let rest = match slot.state() {
-        State::Open if !slot.lines().is_empty() => {
-            journal::find_with(log, slot.epoch.get(), see).await
-        }
+        State::Open if slot.is_shared() => journal::find_with(log, slot.epoch.get(), see).await,
         _ => journal::at_rest(log, see).await,
     };
-    if !slot.lines().is_empty() && matches!(rest, Err(JournalError::Damaged { .. })) {
+    if slot.is_shared() && matches!(rest, Err(JournalError::Damaged { .. })) {
         return Ok(Back::default()); // nothing that anybody needs
     }
     let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
@@ -170,9 +169,8 @@ pub(crate) async fn open_alone(
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
     let nonce = runtime.random.next_u64();
-    refuse_volume(&*log).await?;
     let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
-    if epochs.first().is_some_and(|newest| !newest.lines().is_empty()) {
+    if epochs.first().is_some_and(Slot::is_shared) {
         return Err(OpenError::LogShared);
     }
     if candidate.back.live.is_none() {
@@ -197,15 +195,6 @@ pub(crate) async fn open_alone(
         log.adopt(&[], &candidate.back.survived).await.map_err(|_| FsError::Io)?;
     }
     candidate.open(log, runtime, options, false).await
-}
-
-/// Refuses a log that is none, but a volume.
-async fn refuse_volume(log: &dyn BlockDevice) -> Result<(), OpenError> {
-    let is_log = journal::peek(log).await.map_err(ReplayError::from)?.is_some();
-    match !is_log && Found::read(log).await.is_ok() {
-        true => Err(OpenError::LogIsVolume),
-        false => Ok(()),
-    }
 }
 
 /// Refuses a log that holds changes, for a volume that does not bear its epoch; if it is shared,
@@ -291,7 +280,6 @@ pub async fn open_sharing(
     options: &OpenOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
-    refuse_volume(&*log).await?;
     let mut members: Vec<Result<Member, OpenError>> = Vec::new();
     for sharer in sharers {
         let member = match members.len() < LINES {
@@ -353,7 +341,7 @@ async fn bring_back(
         return Err(OpenError::LogReadOnly);
     }
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
-    let is_shared = newest.is_some_and(|slot| !slot.lines().is_empty());
+    let is_shared = newest.is_some_and(|slot| slot.is_shared());
     let log = match (was, saved.as_deref()) {
         (0, saved) => {
             if let Some(saved) = saved {
@@ -381,21 +369,25 @@ async fn live_in(
     epochs: &[Slot],
     members: &[&Member],
 ) -> Result<Option<Live>, OpenError> {
-    let of = async |slot: &Slot| match slot.state() {
-        State::Open => journal::find(log, slot.epoch.get()).await,
-        State::AtRest => journal::at_rest(log, |_| ()).await,
-        State::GivenUp => Ok(None),
-    };
     let Some(newest) = epochs.first() else { return Ok(None) };
-    if !newest.lines().is_empty() {
-        return Ok(of(newest).await.map_err(ReplayError::from)?);
-    }
-    for slot in epochs.iter().filter(|slot| slot.state() == State::Open) {
-        if members.iter().any(|member| member.was == slot.epoch.get()) {
-            return Ok(of(slot).await.map_err(ReplayError::from)?);
+    let is_borne = |slot: &Slot| members.iter().any(|member| member.was == slot.epoch.get());
+    let open = epochs.iter().filter(|slot| slot.state() == State::Open);
+    let slot = match newest.is_shared() {
+        true => Some(newest),
+        false => open.clone().find(|slot| is_borne(slot)),
+    };
+    if let Some(slot) = slot {
+        // Mostly somebody has found it, by the very same slot, when he came back.
+        let mut lives = members.iter().filter_map(|member| member.candidate.back.live);
+        return match (lives.find(|live| live.slot == *slot), slot.state()) {
+            (Some(live), _) => Ok(Some(live)),
+            (None, State::Open) => journal::find(log, slot.epoch.get()).await,
+            (None, State::AtRest) => journal::at_rest(log, |_| ()).await,
+            (None, State::GivenUp) => Ok(None),
         }
+        .map_err(|error| ReplayError::from(error).into());
     }
-    for slot in epochs.iter().filter(|slot| slot.state() == State::Open) {
+    for slot in open {
         if let Some(live) = changes_of(log, slot, |_| true).await? {
             return Ok(Some(live));
         }
@@ -419,7 +411,7 @@ async fn save_absent(
     let is_here = |volume| members.iter().any(|member| member.candidate.id == volume);
     let mut absent: Vec<_> = named.filter(|(_, volume)| !is_here(*volume)).collect();
     let epoch = slot.epoch.get();
-    if slot.lines().is_empty() && !members.iter().any(|member| member.was == epoch) {
+    if !slot.is_shared() && !members.iter().any(|member| member.was == epoch) {
         absent.push((0, epoch));
     }
     for (number, name) in absent {

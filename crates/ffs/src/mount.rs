@@ -134,9 +134,6 @@ pub enum OpenError {
     /// It is to share a log, and cannot be written to.
     #[error("the volume can only be read, so it cannot share a log: serve it by itself")]
     LogReadOnly,
-    /// It is no log.
-    #[error("what is named as the log holds a file system: name another file or device")]
-    LogIsVolume,
     /// It holds what somebody else needs, and there is no place to save that.
     #[error(
         "the log holds what a volume needs that is not named here, and that cannot be saved beside \

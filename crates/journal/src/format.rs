@@ -160,10 +160,15 @@ impl Slot {
         &self.lines[..count.map_or(0, |last| last + 1)]
     }
 
+    /// Whether volumes share the log.
+    pub fn is_shared(&self) -> bool {
+        !self.lines().is_empty()
+    }
+
     /// The number in the log of the volume that is known as `volume` and bears `epoch`; of the only
     /// one if the log is not shared; none if it does not belong to this slot.
     pub fn number_of(&self, volume: u64, epoch: u64) -> Option<u16> {
-        if self.lines().is_empty() {
+        if !self.is_shared() {
             return (self.epoch.get() == epoch).then_some(0);
         }
         let is_its =

@@ -147,7 +147,7 @@ pub async fn belongs(
         if let Some(number) = slot.number_of(volume, epoch) {
             return Ok(Some((slot, number)));
         }
-        if !slot.lines().is_empty() {
+        if slot.is_shared() {
             break;
         }
     }
@@ -397,6 +397,10 @@ fn sector(device: &dyn BlockDevice) -> u64 {
     u64::from(device.geometry().logical_sector_size).max(UNIT)
 }
 
-async fn read(device: &dyn BlockDevice, offset: u64, length: u64) -> Result<Bytes, JournalError> {
+pub(crate) async fn read(
+    device: &dyn BlockDevice,
+    offset: u64,
+    length: u64,
+) -> Result<Bytes, JournalError> {
     Ok(device.read(offset, block::Buffer::zeroed(length as usize)).await?.freeze())
 }

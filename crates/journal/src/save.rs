@@ -1,11 +1,11 @@
 //! What a log holds of a volume, saved as a log of its own: for one that shares the log and is not
 //! there when the others begin a new epoch, or has stopped while they go on.
 
-use block::{BlockDevice, Buffer, Durability};
-use zerocopy::IntoBytes;
+use block::{BlockDevice, Durability};
 
 use crate::format::{AREA, Circle, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot};
-use crate::reader::{JournalError, Live};
+use crate::reader::{JournalError, Live, read};
+use crate::writer::slot_image;
 
 /// Segments from the head on that hold something.
 fn segments(live: &Live) -> std::ops::Range<u64> {
@@ -38,9 +38,8 @@ pub async fn save(
     let capacity = circle(live) * SEGMENT;
     for number in segments(live) {
         let place = number * SEGMENT;
-        let buffer = Buffer::zeroed(SEGMENT as usize);
-        let segment = device.read(AREA + place % live.slot.capacity.get(), buffer).await?;
-        let written = to.write(AREA + place % capacity, vec![segment.freeze()], Durability::Plain);
+        let segment = read(device, AREA + place % live.slot.capacity.get(), SEGMENT).await?;
+        let written = to.write(AREA + place % capacity, vec![segment], Durability::Plain);
         written.await.map_err(JournalError::Save)?;
     }
     to.flush().await.map_err(JournalError::Save)?;
@@ -53,9 +52,7 @@ pub async fn save(
         other.part();
     }
     let saved = Slot::new(epoch, serial, circle, live.head, slot.state(), &lines);
-    let mut image = Buffer::zeroed(to.geometry().logical_sector_size.max(512) as usize);
-    image[..size_of::<Slot>()].copy_from_slice(saved.as_bytes());
-    let written = to.write(SLOTS[0], vec![image.freeze()], Durability::Through);
+    let written = to.write(SLOTS[0], vec![slot_image(to, &saved)], Durability::Through);
     written.await.map_err(JournalError::Save)?;
     to.flush().await.map_err(JournalError::Save)
 }

@@ -136,7 +136,7 @@ async fn put_after(
 }
 
 /// The sector that holds a slot.
-fn slot_image(device: &dyn BlockDevice, slot: &Slot) -> Bytes {
+pub(crate) fn slot_image(device: &dyn BlockDevice, slot: &Slot) -> Bytes {
     let size = u64::from(device.geometry().logical_sector_size).max(UNIT);
     let mut image = block::Buffer::zeroed(size as usize);
     image[..size_of::<Slot>()].copy_from_slice(slot.as_bytes());

@@ -148,6 +148,11 @@ impl SharedLog {
         self.volumes().filter(|volume| !volume.horizon.has_failed())
     }
 
+    /// Those that have.
+    fn stopped(&self) -> impl Iterator<Item = Rc<Log>> {
+        self.volumes().filter(|volume| volume.horizon.has_failed())
+    }
+
     /// The recno of the oldest entry that is needed, if any is.
     pub(super) fn head(&self) -> Option<u64> {
         let all = self.volumes().filter(|one| one.number == 0 || !is_planted(Bug::FirstHead));
@@ -166,7 +171,7 @@ impl SharedLog {
         let save = self.save.as_ref().filter(|_| !is_planted(Bug::HeldUp));
         let Some(save) = save else { return Ok(()) };
         let _alone = self.slots.acquire(1).await; // invariant 2
-        for volume in self.volumes().filter(|volume| volume.horizon.has_failed()) {
+        for volume in self.stopped() {
             let Some(head) = volume.head() else { continue };
             // Rare, and the volume has stopped anyway: the file may be made while all wait.
             let made = save(self.ids[usize::from(volume.number)], self.journal.part_size(head));
@@ -183,8 +188,7 @@ impl SharedLog {
     /// Whether the head is where it is for a volume that has stopped.
     pub(super) fn is_held_by_who_stopped(&self) -> bool {
         let head = self.head();
-        let mut stopped = self.volumes().filter(|volume| volume.horizon.has_failed());
-        head.is_some() && stopped.any(|volume| volume.head() == head)
+        head.is_some() && self.stopped().any(|volume| volume.head() == head)
     }
 
     /// Names a later head without an entry.
