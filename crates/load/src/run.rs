@@ -41,6 +41,15 @@ pub struct Pace {
     pub count: u64,
     /// Turns a second.
     pub rate: Option<f64>,
+    /// How long a worker does something else after each turn, as programs do.
+    pub pause: Duration,
+}
+
+impl Default for Pace {
+    /// As fast as the server answers, for ever.
+    fn default() -> Self {
+        Self { duration: None, count: u64::MAX, rate: None, pause: Duration::ZERO }
+    }
 }
 
 /// What a phase gave.
@@ -112,7 +121,8 @@ impl Turns {
 /// Measures a phase of the stage's own pace.
 pub async fn measure(stage: &Stage, name: &str, play: &impl Play) -> Measured {
     let plan = &stage.plan;
-    let pace = Pace { duration: plan.duration, count: plan.count, rate: plan.rate };
+    let pace =
+        Pace { duration: plan.duration, count: plan.count, rate: plan.rate, ..Pace::default() };
     paced(stage, name, pace, play).await
 }
 
@@ -149,6 +159,9 @@ async fn work(clock: &dyn Clock, turns: &Turns, mut worker: Worker, play: &impl 
         {
             return;
         }
+        if !turns.pace.pause.is_zero() {
+            clock.sleep(turns.pace.pause).await;
+        }
     }
 }
 
@@ -174,7 +187,7 @@ pub async fn prepare(
     count: u64,
     play: &impl Play,
 ) -> Result<(), Trouble> {
-    let pace = Pace { duration: None, count, rate: None };
+    let pace = Pace { count, ..Pace::default() };
     let done = paced(stage, what, pace, play).await;
     match done.tally.errors.into_iter().next() {
         None if stage.watch.is_over() => Err(Trouble::Interrupted),

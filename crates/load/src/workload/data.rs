@@ -112,7 +112,7 @@ fn payload(seed: u64) -> Bytes {
 async fn finish(stage: &Stage, files: &Files, measured: &mut Measured) {
     let start = stage.runtime.clock.now();
     let count = stage.plan.connections as u64;
-    let pace = crate::run::Pace { duration: None, count, rate: None };
+    let pace = crate::run::Pace { count, ..Default::default() };
     let last = crate::run::paced(stage, "committing", pace, &Committing(files)).await;
     for (key, count) in last.tally.errors {
         *measured.tally.errors.entry(key).or_default() += count;

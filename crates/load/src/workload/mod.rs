@@ -10,7 +10,7 @@ pub mod laddis;
 mod look;
 mod names;
 mod replay;
-mod smallfile;
+pub mod smallfile;
 
 pub use replay::replay;
 

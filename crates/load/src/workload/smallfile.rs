@@ -32,22 +32,29 @@ const PARENTS: u64 = DISKS * DIRECTORIES;
 /// The size of a copy, in bytes.
 const SIZE: u32 = 1 << 10;
 
+/// One of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub enum Phase {
+    /// CD.
     MakeDirectories,
+    /// RD.
     RemoveDirectories,
+    /// CF.
     CopyFiles,
+    /// RF.
     RemoveFiles,
 }
 
-const PHASES: [(&str, Phase); 4] = [
+/// All four, in their order, by the names that the paper gives them.
+pub const PHASES: [(&str, Phase); 4] = [
     ("CD", Phase::MakeDirectories),
     ("RD", Phase::RemoveDirectories),
     ("CF", Phase::CopyFiles),
     ("RF", Phase::RemoveFiles),
 ];
 
-struct Tree {
+/// The directories in which everything is made: of one disk, or of several.
+pub struct Tree {
     parents: Vec<Handle>,
     content: Bytes,
 }
@@ -56,29 +63,49 @@ struct Playing<'a>(&'a Tree, Phase);
 
 /// All four phases, in their order. A plan of fewer steps than 16000 makes the directories smaller.
 pub(super) async fn play(stage: &Stage, name: &str) -> Result<Vec<Measured>, Trouble> {
-    let mut parents = Vec::new();
-    for disk in 0..DISKS {
-        let disk = directory(stage, &stage.home, &format!("disk{disk}")).await?;
-        for number in 0..DIRECTORIES {
-            parents.push(directory(stage, &disk, &format!("d{number}")).await?);
-        }
-    }
-    let tree = Tree { parents, content: Bytes::from(vec![b'x'; SIZE as usize]) };
+    let tree = Tree::make(stage, DISKS).await?;
     let children = stage.plan.count.div_ceil(PARENTS).clamp(1, CHILDREN);
-    let pace = Pace { duration: None, count: PARENTS * children, rate: stage.plan.rate };
+    let pace = Pace { rate: stage.plan.rate, ..tree.pace(children) };
     let mut phases = Vec::new();
     for (phase, kind) in PHASES {
-        let name = format!("{name} {phase}");
-        phases.push(paced(stage, &name, pace, &Playing(&tree, kind)).await);
+        phases.push(tree.play(stage, &format!("{name} {phase}"), pace, kind).await);
     }
     Ok(phases)
+}
+
+impl Tree {
+    /// Makes the directories of so many disks.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn make(stage: &Stage, disks: u64) -> Result<Self, Trouble> {
+        let mut parents = Vec::new();
+        for disk in 0..disks {
+            let disk = directory(stage, &stage.home, &format!("disk{disk}")).await?;
+            for number in 0..DIRECTORIES {
+                parents.push(directory(stage, &disk, &format!("d{number}")).await?);
+            }
+        }
+        Ok(Self { parents, content: Bytes::from(vec![b'x'; SIZE as usize]) })
+    }
+
+    /// The pace at which each directory gets so many children, as fast as they are answered.
+    pub fn pace(&self, children: u64) -> Pace {
+        Pace { count: self.parents.len() as u64 * children, ..Pace::default() }
+    }
+
+    /// Measures a phase. RD and RF remove what CD and CF have made.
+    pub async fn play(&self, stage: &Stage, name: &str, pace: Pace, phase: Phase) -> Measured {
+        paced(stage, name, pace, &Playing(self, phase)).await
+    }
 }
 
 impl Play for Playing<'_> {
     async fn turn(&self, worker: &mut Worker, turn: u64) -> Step {
         let start = worker.step_start();
-        let directory = &self.0.parents[(turn % PARENTS) as usize];
-        let name = Name::new('n', turn / PARENTS);
+        let parents = self.0.parents.len() as u64;
+        let directory = &self.0.parents[(turn % parents) as usize];
+        let name = Name::new('n', turn / parents);
         let object = at(directory, name.as_bytes());
         let look_up = LookupArgs { what: object };
         match self.1 {

@@ -24,6 +24,7 @@ use crate::workload::{at, directories};
 const PIECE: u64 = 64 << 10;
 
 /// A file that is read and written.
+#[derive(Clone)]
 pub(super) struct File {
     pub(super) handle: Handle,
     /// The number in its name, and of its directory.
@@ -34,8 +35,10 @@ pub(super) struct File {
     pub(super) length: Cell<u64>,
 }
 
-/// All files.
-pub(super) struct FileSet {
+/// All files. What they are named stays as it is when a server starts again, so that copies of a
+/// set serve copies of a server.
+#[derive(Clone)]
+pub struct FileSet {
     pub(super) directories: Vec<Handle>,
     pub(super) data: Vec<File>,
     pub(super) plain: Vec<Handle>,
@@ -61,7 +64,10 @@ struct Making<'a> {
 
 impl FileSet {
     /// Makes files of about so many bytes in all.
-    pub(super) async fn make(stage: &Stage, rules: &Rules, bytes: u64) -> Result<Self, Trouble> {
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub async fn make(stage: &Stage, rules: &Rules, bytes: u64) -> Result<Self, Trouble> {
         let count = (bytes / rules.average_file()).max(20);
         let mut chance = Chance::new(stage.plan.seed, u64::MAX);
         let directories = directories(stage, "files", count.div_ceil(FILES_PER_DIRECTORY)).await?;

@@ -14,7 +14,8 @@ mod operation;
 mod ramp;
 pub mod rules;
 
-pub use ramp::{Curve, Point};
+pub use fileset::FileSet;
+pub use ramp::{Curve, Point, at_rate};
 
 use crate::run::Measured;
 use crate::stage::{Stage, Trouble};

@@ -107,13 +107,25 @@ async fn point(
     files: &FileSet,
     rate: f64,
 ) -> Measured {
-    let mix = Mix::new(rules, files, rate);
     let duration = stage.plan.duration.unwrap_or(Duration::from_secs(10));
-    let turns = Some(rate / rules.calls_per_turn());
-    let pace = |duration| Pace { duration: Some(duration), count: u64::MAX, rate: turns };
     let name = format!("{name} {rate:.0}/s");
-    paced(stage, &format!("{name}, warming up"), pace(duration.mul_f64(WARM_UP)), &mix).await;
-    paced(stage, &name, pace(duration), &mix).await
+    let warming_up = format!("{name}, warming up");
+    at_rate(stage, &warming_up, rules, files, (rate, duration.mul_f64(WARM_UP))).await;
+    at_rate(stage, &name, rules, files, (rate, duration)).await
+}
+
+/// The mix at so many calls a second, for so long.
+pub async fn at_rate(
+    stage: &Stage,
+    name: &str,
+    rules: &Rules,
+    files: &FileSet,
+    (rate, duration): (f64, Duration),
+) -> Measured {
+    let mix = Mix::new(rules, files, rate);
+    let turns = Some(rate / rules.calls_per_turn());
+    let pace = Pace { duration: Some(duration), rate: turns, ..Pace::default() };
+    paced(stage, name, pace, &mix).await
 }
 
 /// Where throughput divided by response time is highest (Kleinrock's "power"): before it more load
