@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::future::{Either, join_all, select};
 use runtime::{Clock, Instant};
 
+use crate::chance::Chance;
 use crate::stage::{ProcessorTime, Stage, Trouble, Watch};
 use crate::tally::Tally;
 use crate::worker::{Step, Worker};
@@ -22,6 +23,9 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// How long a call may go unanswered before its connection is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The stream of chance by which turns are due.
+const ARRIVALS: u64 = u64::MAX - 1;
 
 /// What a workload does again and again.
 pub trait Play {
@@ -41,14 +45,32 @@ pub struct Pace {
     pub count: u64,
     /// Turns a second.
     pub rate: Option<f64>,
+    /// How they lie in that second.
+    pub arrivals: Arrivals,
     /// How long a worker does something else after each turn, as programs do.
     pub pause: Duration,
+}
+
+/// When turns are due that have a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At even distances.
+    Even,
+    /// By chance, each on its own (Poisson's law), as the calls of many clients come. Several
+    /// loads of one server would else march in step.
+    Chance,
 }
 
 impl Default for Pace {
     /// As fast as the server answers, for ever.
     fn default() -> Self {
-        Self { duration: None, count: u64::MAX, rate: None, pause: Duration::ZERO }
+        Self {
+            duration: None,
+            count: u64::MAX,
+            rate: None,
+            arrivals: Arrivals::Even,
+            pause: Duration::ZERO,
+        }
     }
 }
 
@@ -78,14 +100,34 @@ struct Turns {
     start: Instant,
     end: Option<Instant>,
     pace: Pace,
+    /// The next turn, and how long after the start it is due, if there is a rate.
     next: Cell<u64>,
+    due_ns: Cell<f64>,
+    chance: RefCell<Chance>,
     watch: Rc<dyn Watch>,
 }
 
 impl Turns {
-    fn due(&self, turn: u64) -> Option<Instant> {
-        let interval_ns = 1e9 / self.pace.rate?;
-        Some(self.start.after(Duration::from_nanos((turn as f64 * interval_ns) as u64)))
+    /// When the next turn is due.
+    fn due(&self) -> Option<Instant> {
+        self.pace.rate?;
+        Some(self.start.after(Duration::from_nanos(self.due_ns.get() as u64)))
+    }
+
+    /// Goes on to the one after it.
+    fn advance(&self) {
+        self.next.set(self.next.get() + 1);
+        self.due_ns.set(self.due_ns.get() + self.gap_ns());
+    }
+
+    /// How long after one turn the next is due.
+    fn gap_ns(&self) -> f64 {
+        let Some(rate) = self.pace.rate else { return 0.0 };
+        let share = match self.pace.arrivals {
+            Arrivals::Even => 1.0,
+            Arrivals::Chance => -(1.0 - self.chance.borrow_mut().unit()).ln(),
+        };
+        share * 1e9 / rate
     }
 
     fn ends_before(&self, instant: Instant) -> bool {
@@ -95,12 +137,12 @@ impl Turns {
     /// The next turn, when it is due.
     async fn take(&self, clock: &dyn Clock) -> Option<(u64, Option<Instant>)> {
         let (turn, now) = (self.next.get(), clock.now());
-        let due = self.due(turn);
+        let due = self.due();
         let over = turn >= self.pace.count || self.watch.is_over();
         if over || self.ends_before(now) || due.is_some_and(|due| self.ends_before(due)) {
             return None;
         }
-        self.next.set(turn + 1);
+        self.advance();
         if let Some(wait) = due.map(|due| due.since(now)).filter(|wait| !wait.is_zero()) {
             clock.sleep(wait).await;
         }
@@ -110,10 +152,10 @@ impl Turns {
     /// Notes the turns that were due before the end and did not begin.
     fn note_unstarted(&self, tally: &mut Tally) {
         let Some(end) = self.end.filter(|_| !self.watch.is_over()) else { return };
-        let mut turn = self.next.get();
-        while let Some(due) = self.due(turn).filter(|&due| due < end && turn < self.pace.count) {
+        let has_more = || self.next.get() < self.pace.count;
+        while let Some(due) = self.due().filter(|&due| due < end && has_more()) {
             tally.step_unstarted(end.since(due));
-            turn += 1;
+            self.advance();
         }
     }
 }
@@ -131,7 +173,12 @@ pub async fn paced(stage: &Stage, name: &str, pace: Pace, play: &impl Play) -> M
     let (clock, tally) = (&*stage.runtime.clock, Rc::new(RefCell::new(Tally::default())));
     let start = clock.now();
     let end = pace.duration.map(|duration| start.after(duration));
-    let turns = Turns { start, end, pace, next: Cell::new(0), watch: stage.watch.clone() };
+    let chance = RefCell::new(Chance::new(stage.plan.seed, ARRIVALS));
+    let (next, due_ns, watch) = (Cell::new(0), Cell::new(0.0), stage.watch.clone());
+    let turns = Turns { start, end, pace, next, due_ns, chance, watch };
+    if pace.arrivals == Arrivals::Chance {
+        turns.due_ns.set(turns.gap_ns());
+    }
     stage.watch.begin(name, pace.count);
     let before = stage.watch.processor_time();
     let workers = (0..stage.workers()).map(|index| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fileset::FileSet;
 use super::operation::Mix;
 use super::rules::Rules;
-use crate::run::{Measured, Pace, paced};
+use crate::run::{Arrivals, Measured, Pace, paced};
 use crate::stage::{Stage, Trouble};
 
 /// The ramp ends when the server answers less than this share of what is asked of it,
@@ -124,7 +124,8 @@ pub async fn at_rate(
 ) -> Measured {
     let mix = Mix::new(rules, files, rate);
     let turns = Some(rate / rules.calls_per_turn());
-    let pace = Pace { duration: Some(duration), rate: turns, ..Pace::default() };
+    let duration = Some(duration);
+    let pace = Pace { duration, rate: turns, arrivals: Arrivals::Chance, ..Pace::default() };
     paced(stage, name, pace, &mix).await
 }
 
