@@ -24,12 +24,14 @@
 //!    volume that is there, and saved for every other one.
 //! 2. Chains and answers are in the new epoch before it counts.
 
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
 use block::BlockDevice;
+use futures::future::join_all;
 use journal::format::{LINES, Line, Slot, State};
-use journal::{Entry, Journal, JournalError, Live};
+use journal::{Entry, Journal, JournalError, Live, ReadOnce};
 use runtime::{Runtime, Timestamp};
 use vfs::FsError;
 
@@ -182,6 +184,7 @@ pub(crate) async fn open_alone(
         vec![candidate.id],
         None,
         runtime.clone(),
+        &options.log,
     );
     let log = Log::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log);
     let back = &candidate.back;
@@ -280,12 +283,16 @@ pub async fn open_sharing(
     options: &OpenOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
+    let (once, progress) = (ReadOnce::new(log.clone()), RefCell::new(progress));
+    let coming = sharers.into_iter().enumerate().map(async |(index, sharer)| match index < LINES {
+        true => {
+            let mut tell = |now| progress.borrow_mut()(now);
+            bring_back(sharer, &once, runtime, options, &mut tell).await
+        }
+        false => Err(OpenError::LogCrowded(LINES)),
+    });
     let mut members: Vec<Result<Member, OpenError>> = Vec::new();
-    for sharer in sharers {
-        let member = match members.len() < LINES {
-            true => bring_back(sharer, &*log, runtime, options, progress).await,
-            false => Err(OpenError::LogCrowded(LINES)),
-        };
+    for member in join_all(coming).await {
         let is_twin = |id| members.iter().flatten().any(|other| other.candidate.id == id);
         members.push(member.and_then(|member| match is_twin(member.candidate.id) {
             true => Err(OpenError::LogTwin),
@@ -301,7 +308,9 @@ pub async fn open_sharing(
     if let Some(live) = &live {
         save_absent(&*log, live, &here, &save).await?;
     }
-    let shared = begin_together(&here, &epochs, live.as_ref(), log, save, runtime).await?;
+    let journal = begin_together(&here, &epochs, live.as_ref(), log, runtime).await?;
+    let ids = here.iter().map(|member| member.candidate.id).collect();
+    let shared = SharedLog::new(journal, ids, Some(save), runtime.clone(), &options.log);
     if is_planted(Bug::EarlyFounding) {
         shared.found().await.map_err(|_| FsError::Io)?;
     }
@@ -428,9 +437,8 @@ async fn begin_together(
     epochs: &[Slot],
     kept: Option<&Live>,
     log: Rc<dyn BlockDevice>,
-    save: Save,
     runtime: &Runtime,
-) -> Result<Rc<SharedLog>, OpenError> {
+) -> Result<Journal, OpenError> {
     let mut lines: Vec<Line> = members
         .iter()
         .map(|member| Line::new(member.candidate.id, member.was, State::Open))
@@ -442,9 +450,7 @@ async fn begin_together(
     lines.truncate(LINES);
     let nonce = runtime.random.next_u64();
     let journal = Journal::begin_shared(log, nonce, kept, lines).await;
-    let journal = journal.map_err(ReplayError::from)?;
-    let ids = members.iter().map(|member| member.candidate.id).collect();
-    Ok(SharedLog::new(journal, ids, Some(save), runtime.clone()))
+    Ok(journal.map_err(ReplayError::from)?)
 }
 
 async fn mark_and_open(

@@ -21,6 +21,7 @@
 //! its number. Any other unclean disk is refused: its own system, or a checker, has to look at it.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Durability};
 use futures::FutureExt;
@@ -52,13 +53,20 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Bytes of memory for metadata and for UNSTABLE data, half each.
     pub cache_bytes: usize,
+    /// How often access times and old UNSTABLE data go to the disk.
+    pub housekeeping_interval: Duration,
     /// How the log is kept small, if there is one.
     pub log: LogOptions,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, cache_bytes: 256 << 20, log: LogOptions::default() }
+        Self {
+            read_only: false,
+            cache_bytes: 256 << 20,
+            housekeeping_interval: Duration::from_secs(5),
+            log: LogOptions::default(),
+        }
     }
 }
 
@@ -309,7 +317,11 @@ pub async fn open_with_log(
     let log = log.filter(|_| !read_only);
     let back = match read_only {
         true => found.look()?,
-        false => found.bring_back(&*device, log.as_deref(), &runtime, progress).await?,
+        false => {
+            let once = log.clone().map(journal::ReadOnce::new);
+            let once = once.as_ref().map(|once| once as &dyn BlockDevice);
+            found.bring_back(&*device, once, &runtime, progress).await?
+        }
     };
     let mut candidate = Candidate::prepare(device, found, back, &runtime, options).await?;
     let opened = match log {
@@ -500,7 +512,7 @@ impl Candidate {
             root: self.root,
             remembered: survived.remembered,
         });
-        engine.start_housekeeping();
+        engine.start_housekeeping(options.housekeeping_interval);
         engine.finish_chains(chains).await?;
         Ok(Opened { engine, read_only: None, rebuilt, replayed })
     }
@@ -534,12 +546,9 @@ async fn root(home: &Home) -> Result<ObjectId, OpenError> {
     Ok(ObjectId { ino: Ino(ROOT_INODE), generation: dinode.generation.get() })
 }
 
-/// How often access times and old UNSTABLE data go to the disk.
-const HOUSEKEEPING: std::time::Duration = std::time::Duration::from_secs(5);
-
 impl Ffs {
     /// Lands UNSTABLE data and writes access times now and then, for as long as the engine lives.
-    fn start_housekeeping(self: &Rc<Self>) {
+    fn start_housekeeping(self: &Rc<Self>, interval: Duration) {
         if self.read_only {
             return;
         }
@@ -547,7 +556,7 @@ impl Ffs {
         let clock = self.runtime.clock.clone();
         let task = async move {
             loop {
-                clock.sleep(HOUSEKEEPING).await;
+                clock.sleep(interval).await;
                 let Some(engine) = engine.upgrade() else { return };
                 if engine.policy.has_stopped() || engine.is_closed() {
                     return;

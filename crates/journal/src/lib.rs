@@ -45,6 +45,7 @@
 
 pub mod format;
 mod planted;
+mod read_once;
 mod reader;
 mod save;
 mod writer;
@@ -52,6 +53,7 @@ mod writer;
 pub use planted::Bug;
 #[cfg(feature = "planted-bugs")]
 pub use planted::plant;
+pub use read_once::ReadOnce;
 pub use reader::{
     Entry, JournalError, Live, Walker, at_rest, belongs, epochs, find, find_with, peek,
 };

@@ -25,7 +25,11 @@ const LARGE: usize = 64 << 10;
 
 /// A sync that does not begin by itself.
 pub(crate) fn without_sync() -> LogOptions {
-    LogOptions { sync_interval: Duration::from_secs(3600), sync_bytes: LOG }
+    LogOptions {
+        sync_interval: Duration::from_secs(3600),
+        sync_bytes: LOG,
+        ..LogOptions::default()
+    }
 }
 
 /// A volume with its log, in a world of its own.
@@ -45,7 +49,11 @@ impl Setup {
     async fn open(&self) -> Result<Volume, String> {
         let disks = self.disks.clone();
         let log = disks.log.map(|log| log as Rc<dyn BlockDevice>);
-        let log_options = LogOptions { sync_interval: self.sync_interval, sync_bytes: LOG };
+        let log_options = LogOptions {
+            sync_interval: self.sync_interval,
+            sync_bytes: LOG,
+            ..LogOptions::default()
+        };
         let options = OpenOptions { log: log_options, ..OpenOptions::default() };
         let runtime = self.executor.runtime();
         let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await;

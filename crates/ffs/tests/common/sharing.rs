@@ -127,7 +127,11 @@ async fn open(
         saved.borrow_mut().insert(name, disk.clone());
         Ok(disk as Rc<dyn BlockDevice>)
     };
-    let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
+    let log = LogOptions {
+        sync_interval: Duration::from_millis(20),
+        sync_bytes: 64 << 10,
+        ..LogOptions::default()
+    };
     let options = OpenOptions { log, ..OpenOptions::default() };
     let (log, save) = (disks.log.clone(), Rc::new(save));
     let opened = open_sharing(sharers, log, save, &runtime, &options, &mut |_| ()).await?;

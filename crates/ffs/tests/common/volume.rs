@@ -64,7 +64,11 @@ pub(crate) async fn try_open_pair(
 
 /// A sync that is often at work, so that cuts meet it.
 fn small_log() -> LogOptions {
-    LogOptions { sync_interval: Duration::from_millis(3), sync_bytes: 64 << 10 }
+    LogOptions {
+        sync_interval: Duration::from_millis(3),
+        sync_bytes: 64 << 10,
+        ..LogOptions::default()
+    }
 }
 
 pub(crate) struct Volume {

@@ -29,17 +29,31 @@ use sim::Stream;
 
 /// Why a connection ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
+pub enum ConnectionError {
+    /// It broke.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The peer does not speak the protocol.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
 
-pub(super) struct Connection {
+/// The processor of a server, for worlds in which its time counts.
+pub trait Processor {
+    /// A call has arrived: completes when as much has been done for it as comes before its
+    /// execution.
+    fn take(&self, call: &Record) -> LocalBoxFuture<'static, ()>;
+
+    /// It was answered: completes when the reply can go out.
+    fn give(&self, reply: &Reply) -> LocalBoxFuture<'static, ()>;
+}
+
+/// A connection, from the server's side: a future that ends with it.
+pub struct Connection {
     stream: Stream,
     session: Rc<Session>,
     max_calls: usize,
+    processor: Option<Rc<dyn Processor>>,
     reader: RecordReader,
     memory: Memory,
     is_reading: bool,
@@ -61,11 +75,19 @@ struct Outgoing {
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, session: Rc<Session>, max_calls: usize) -> Self {
+    /// A connection with at most so many calls under way; without a processor its calls cost no
+    /// time but that of the disks.
+    pub fn new(
+        stream: Stream,
+        session: Rc<Session>,
+        max_calls: usize,
+        processor: Option<Rc<dyn Processor>>,
+    ) -> Self {
         Self {
             stream,
             session,
             max_calls,
+            processor,
             reader: RecordReader::new(Limits::default()),
             memory: Memory::None,
             is_reading: true,
@@ -83,8 +105,16 @@ impl Connection {
         while self.may_read() {
             match self.poll_record(context)? {
                 Poll::Ready(Some((record, memory))) => {
-                    let session = self.session.clone();
-                    let call = async move { session.call(record, memory).await };
+                    let (session, processor) = (self.session.clone(), self.processor.clone());
+                    let call = async move {
+                        let Some(processor) = processor else {
+                            return session.call(record, memory).await;
+                        };
+                        processor.take(&record).await;
+                        let reply = session.call(record, memory).await?;
+                        processor.give(&reply).await;
+                        Some(reply)
+                    };
                     self.calls.push(call.boxed_local());
                 }
                 Poll::Ready(None) => self.is_reading = false,

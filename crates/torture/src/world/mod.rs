@@ -10,6 +10,8 @@
 mod connection;
 mod server;
 
+pub use connection::{Connection, ConnectionError, Processor};
+
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;

@@ -56,7 +56,7 @@ pub(super) async fn serve(plan: Plan) {
     loop {
         let stream = listener.accept().await;
         let session = dispatcher.connect(stream.peer().ip());
-        let connection = Connection::new(stream, session, connection_calls);
+        let connection = Connection::new(stream, session, connection_calls, None);
         // A connection that breaks is the client's business: it comes back and repeats its calls.
         runtime.tasks.spawn(connection.map(drop).boxed_local());
     }

@@ -60,6 +60,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use journal::format::SEGMENT;
 use runtime::sync::Signal;
 use vfs::{Answered, Ledger, Lost, Sequence};
 
@@ -73,7 +74,7 @@ use crate::replay::Survived;
 use crate::update::{Chain, ChainLink, Item, Update};
 use memory::Memory;
 use record::Record;
-use redo::{LARGEST_PAYLOAD, Redo, rides};
+use redo::Redo;
 use shared::Waiting;
 
 pub use memory::Counters as AnswerCounters;
@@ -86,11 +87,22 @@ pub struct LogOptions {
     pub sync_interval: Duration,
     /// Bytes of live log from which on the sync does not wait.
     pub sync_bytes: u64,
+    /// The most bytes that go out with one write, about. Never less than an entry; so 1 is a log
+    /// without batches.
+    pub batch_bytes: usize,
+    /// The most payload that rides in an entry, in bytes: beyond, writing it twice costs more than
+    /// the flush that it saves. With 0 there is nothing but metadata in the log.
+    pub payload_bytes: usize,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        Self { sync_interval: Duration::from_secs(5), sync_bytes: 16 << 20 }
+        Self {
+            sync_interval: Duration::from_secs(5),
+            sync_bytes: 16 << 20,
+            batch_bytes: 2 * SEGMENT as usize,
+            payload_bytes: 16 << 10,
+        }
     }
 }
 
@@ -308,11 +320,15 @@ impl Log {
         held.into_iter().chain(told.filter(|_| !is_planted(Bug::PassedChains))).min()
     }
 
+    fn rides(&self, payload: &[(u64, Vec<Bytes>)]) -> bool {
+        redo::rides(payload, self.options.payload_bytes)
+    }
+
     /// Whether an entry that may be replayed holds payload of these fragments.
     fn is_logged(&self, first: u64, count: u64) -> bool {
         let logged = self.logged.borrow();
         // No run is longer than what rides in an entry.
-        let reach = LARGEST_PAYLOAD as u64 / self.home.geometry().fragment_size + 64;
+        let reach = self.options.payload_bytes as u64 / self.home.geometry().fragment_size + 64;
         let mut near = logged.range(first.saturating_sub(reach)..first + count);
         near.any(|(&start, &(length, _))| start + length > first)
     }
@@ -363,7 +379,7 @@ impl Policy for Log {
     }
 
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
-        let room = self.shared.journal.room_for(redo::bound(update));
+        let room = self.shared.journal.room_for(redo::bound(update, self.rides(&update.payload)));
         let this = self.this();
         async move { this.set_aside(room).await }.boxed_local()
     }
@@ -375,7 +391,7 @@ impl Policy for Log {
     fn stage(&self, sequence: Sequence, update: StagedUpdate) {
         assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
         self.next.set(sequence.0 + 1);
-        let rides = rides(&update.payload);
+        let rides = self.rides(&update.payload);
         let is_logged = |first, count| self.is_logged(first, count);
         let answered = update.answered.as_ref();
         let answered =

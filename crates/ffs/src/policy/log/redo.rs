@@ -19,19 +19,16 @@ use crate::planted::{Bug, is_planted};
 use crate::policy::StagedUpdate;
 use crate::update::{ChainLink, Update};
 
-/// The most payload that rides in an entry, in bytes: beyond, writing it twice costs more than the
-/// flush that it saves.
-pub(super) const LARGEST_PAYLOAD: usize = 16 << 10;
 /// Shorter zeros are logged as they are.
 const SHORT: usize = LINE;
 /// Pointers are 8 bytes.
 const POINTER: usize = 8;
 
-/// Whether the payload of an Update rides in its entry.
-pub(super) fn rides(payload: &[(u64, Vec<Bytes>)]) -> bool {
+/// Whether the payload of an Update rides in its entry: if that is at most so many bytes.
+pub(super) fn rides(payload: &[(u64, Vec<Bytes>)], most: usize) -> bool {
     let pieces = payload.iter().flat_map(|(_, pieces)| pieces);
     let bytes: usize = pieces.filter(|piece| !is_zero(piece)).map(Bytes::len).sum();
-    bytes <= LARGEST_PAYLOAD
+    bytes <= most
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
@@ -39,7 +36,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// The most bytes that the body of the entry for an Update can have.
-pub(super) fn bound(update: &Update) -> usize {
+pub(super) fn bound(update: &Update, rides: bool) -> usize {
     let items: usize = update
         .items
         .iter()
@@ -53,7 +50,7 @@ pub(super) fn bound(update: &Update) -> usize {
         .sum();
     let inodes = update.inode_count() * (size_of::<Dinode>() + LINE);
     let payload = update.payload.iter().flat_map(|(_, pieces)| pieces);
-    let payload: usize = match rides(&update.payload) {
+    let payload: usize = match rides {
         true => payload.map(|piece| piece.len() + LINE).sum(),
         false => update.payload.len() * LINE,
     };

@@ -27,7 +27,7 @@ use journal::{Draft, Journal, JournalError};
 use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
 
-use super::Log;
+use super::{Log, LogOptions};
 use crate::logged::Save;
 use crate::planted::{Bug, is_planted};
 
@@ -48,6 +48,7 @@ pub struct SharedLog {
     ids: Vec<u64>,
     /// Where to save what is here of one that has stopped.
     save: Option<Save>,
+    pub(super) batch_bytes: usize,
     volumes: RefCell<Vec<Weak<Log>>>,
     pub(super) waiting: RefCell<VecDeque<Waiting>>,
     /// Whose turn it is to tell again what the head is to pass.
@@ -67,12 +68,19 @@ pub struct SharedLog {
 
 impl SharedLog {
     /// The log of these volumes, none of which makes use of it yet. Its epoch has begun.
-    pub fn new(journal: Journal, ids: Vec<u64>, save: Option<Save>, runtime: Runtime) -> Rc<Self> {
+    pub fn new(
+        journal: Journal,
+        ids: Vec<u64>,
+        save: Option<Save>,
+        runtime: Runtime,
+        options: &LogOptions,
+    ) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
             journal,
             runtime,
             ids,
             save,
+            batch_bytes: options.batch_bytes,
             volumes: RefCell::default(),
             waiting: RefCell::default(),
             turn: Cell::new(0),

@@ -1,19 +1,17 @@
 //! The writer: entries go out in batches, as many as wait, one write at a time.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use block::IoError;
 use futures::FutureExt;
+use futures::future::join_all;
 use journal::Draft;
-use journal::format::SEGMENT;
 
 use super::record::{Record, write_records};
 use super::shared::Waiting;
 use super::{ActiveChain, Log, SharedLog};
 use crate::planted::{Bug, is_planted};
-
-/// The most bytes of a batch, about.
-const LARGEST_BATCH: usize = 2 * SEGMENT as usize;
 
 impl SharedLog {
     /// Starts the writer unless it runs.
@@ -39,9 +37,7 @@ impl SharedLog {
     }
 
     async fn write_batch(&self) -> Result<(), IoError> {
-        if let Some(volume) = self.first_without_payload() {
-            volume.flush_payload().await;
-        }
+        join_all(self.to_flush_first().iter().map(|volume| volume.flush_payload())).await;
         let batch = self.next_batch();
         let meant: Vec<(u16, u64)> =
             batch.iter().map(|draft| (draft.volume, draft.sequence)).collect();
@@ -66,12 +62,20 @@ impl SharedLog {
         Ok(())
     }
 
-    /// The volume of the first entry, if that waits for a flush of it.
-    fn first_without_payload(&self) -> Option<Rc<Log>> {
+    /// If the first entry waits for a flush of its volume: that volume, and all others of which
+    /// an entry waits for one, so that those do not cut the batch short.
+    fn to_flush_first(&self) -> Vec<Rc<Log>> {
         let waiting = self.waiting.borrow();
-        let first = waiting.front().filter(|_| !is_planted(Bug::EarlyEntries))?;
-        let volume = self.volume(first.draft.volume)?;
-        volume.wants_flush(first).then_some(volume)
+        let wants = |entry: &Waiting| {
+            let volume = self.volume(entry.draft.volume);
+            volume.is_some_and(|volume| volume.wants_flush(entry))
+        };
+        if is_planted(Bug::EarlyEntries) || !waiting.front().is_some_and(wants) {
+            return Vec::new();
+        }
+        let numbers = waiting.iter().filter(|entry| wants(entry)).map(|entry| entry.draft.volume);
+        let numbers: BTreeSet<u16> = numbers.collect();
+        numbers.into_iter().filter_map(|number| self.volume(number)).collect()
     }
 
     /// What goes out now: everything that waits, up to a limit, and up to the first entry whose
@@ -86,7 +90,7 @@ impl SharedLog {
             let volume = self.volume(first.draft.volume);
             let later = volume.is_some_and(|volume| volume.wants_flush(first))
                 && !is_planted(Bug::EarlyEntries);
-            if later || !batch.is_empty() && size > LARGEST_BATCH {
+            if later || !batch.is_empty() && size > self.batch_bytes {
                 break;
             }
             let first = waiting.pop_front().expect("just seen");

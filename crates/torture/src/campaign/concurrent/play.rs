@@ -59,7 +59,11 @@ fn options(workload: &Workload) -> WorldOptions {
     let latency = if workload.is_slow { slow } else { Latency::default() };
     let disk = sim::Options { timing: Timing::Random(latency), ..sim::Options::default() };
     let log_size = (workload.policy == Policy::Log).then_some(journal::format::SMALLEST);
-    let log = LogOptions { sync_interval: Duration::from_millis(20), sync_bytes: 64 << 10 };
+    let log = LogOptions {
+        sync_interval: Duration::from_millis(20),
+        sync_bytes: 64 << 10,
+        ..LogOptions::default()
+    };
     let open = OpenOptions { cache_bytes: 4 << 20, log, ..OpenOptions::default() };
     let window = Window { survives: workload.survives, ..Window::default() };
     let size = 1 << 20;

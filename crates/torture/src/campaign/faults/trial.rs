@@ -100,7 +100,11 @@ fn options(policy: Policy) -> WorldOptions {
     let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
     // Too little memory for the metadata, so that it is read again and again.
     // And a log that is synced while the trace runs.
-    let log = LogOptions { sync_interval: Duration::from_millis(10), sync_bytes: 64 << 10 };
+    let log = LogOptions {
+        sync_interval: Duration::from_millis(10),
+        sync_bytes: 64 << 10,
+        ..LogOptions::default()
+    };
     let open = OpenOptions { cache_bytes: 96 << 10, log, ..OpenOptions::default() };
     let log_size = (policy == Policy::Log).then_some(journal::format::SMALLEST);
     WorldOptions { size: 16 << 20, log_size, mkfs, open, ..WorldOptions::default() }
