@@ -42,8 +42,10 @@ pub struct Replayed {
     pub entries: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// What they say.
+    /// What they say,
     pub records: u64,
+    /// and how much of that changes a place on the volume.
+    pub changes: u64,
     /// Records that were passed over: what they are about was given back or written anew since.
     pub revoked: u64,
     /// Writes to the volume.
@@ -337,6 +339,7 @@ impl<'a> Replay<'a> {
         self.done.entries += 1;
         for record in self.records(entry)? {
             self.done.records += 1;
+            self.done.changes += u64::from(record.is_change());
             match record {
                 Record::Bytes { offset, data } => self.put(recno, offset, data),
                 Record::Zeros { offset, length } => {

@@ -67,6 +67,11 @@ impl<T> Sealed<T> {
         Sealed { value: change(self.value), receipt: self.receipt }
     }
 
+    /// Waits until the receipt comes through, or never will. What is inside stays sealed.
+    pub async fn settled(&self) {
+        let _ = self.receipt.clone().wait().await; // who opens it hears how it went
+    }
+
     /// Waits for the receipt.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 //!   guest saw with what four independent readers find on the disk.
 //! * [`bench_test`] measures our server, another and one that does nothing, to see that measuring
 //!   works.
+//! * [`lab`] holds the page with the papers' figures to what the lab gives.
 //! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
 //!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
@@ -24,6 +25,7 @@ mod clock;
 mod command;
 mod failure;
 pub mod guest;
+pub mod lab;
 pub mod program;
 mod repository;
 pub mod setup;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
-use xtask::{Repository, Result, bench_test, client_test, program, setup, test, tidy};
+use xtask::{Repository, Result, bench_test, client_test, lab, program, setup, test, tidy};
 
 /// The project's own chores.
 #[derive(Parser)]
@@ -35,6 +35,8 @@ enum Chore {
     ClientTest(ClientTest),
     /// Measures our server, nfs-ganesha, and one that does nothing, in short
     BenchTest,
+    /// Runs the papers' experiments, and writes the figures and pictures of docs/lab.md anew
+    Lab,
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
     Guest(GuestArguments),
 }
@@ -121,6 +123,7 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
             println!("{totals}");
             Ok(passed(totals.failed == 0))
         }
+        Chore::Lab => lab::write(repository).map(|()| ExitCode::SUCCESS),
         Chore::Guest(arguments) => run_guest(arguments),
     }
 }

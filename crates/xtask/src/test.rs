@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use crate::client_test::{self, Plan};
-use crate::{Repository, Result, Totals, bench_test, clock, command, program, setup};
+use crate::{Repository, Result, Totals, bench_test, clock, command, lab, program, setup};
 
 /// Tests that plant bugs.
 const PLANTED: [(&str, &str); 11] = [
@@ -54,6 +54,7 @@ pub fn run(repository: &Repository) -> Result<bool> {
             program::torture(repository, &with_log).map(|()| Totals::default())
         });
     }
+    totals += step("the papers' figures", || lab::test(repository));
     totals += step("measuring servers", || bench_test::run(repository));
     totals += step("the real client", || client_test::run(repository, &Plan::default()));
     println!("{totals}");

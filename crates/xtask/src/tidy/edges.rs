@@ -32,7 +32,7 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
     (&["ffs", "lfs", "shadow", "namespace"], &["nfs", "dispatch"], "an engine knows no protocol"),
     (&["load"], &["dispatch", "ffs", "lfs", "shadow", "namespace"], "it loads any server"),
-    (&["duramen-torture"], &["tokio", "server"], "all of it runs in virtual time"),
+    (&["duramen-torture", "duramen-lab"], &["tokio", "server"], "all of it runs in virtual time"),
     (&["xtask"], &["duramen", "server", "ffs"], "it meets the product as a stranger would"),
 ];
 

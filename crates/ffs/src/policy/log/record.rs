@@ -106,6 +106,14 @@ pub enum Record {
     Repetitions(Repetitions),
 }
 
+impl Record {
+    /// Whether it says what a place on the volume is to hold.
+    pub fn is_change(&self) -> bool {
+        use Record::{Bits, Bytes, Group, Inodes, Zeros};
+        matches!(self, Bytes { .. } | Zeros { .. } | Bits { .. } | Group { .. } | Inodes { .. })
+    }
+}
+
 /// An entry says something that this version cannot mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {index} of an entry is none")]

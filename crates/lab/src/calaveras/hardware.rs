@@ -1,0 +1,105 @@
+//! The hardware of the paper (section 7), and the three servers on it.
+
+use std::time::Duration;
+
+use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::policy::log::LogOptions;
+use runtime::Timestamp;
+use sim::{Delay, Disk, Executor, Image, NetworkOptions, Timing, presets};
+
+use crate::processor::Costs;
+use crate::server::{Design, Hardware, Images};
+
+/// The size of the log: "32 Mbytes", section 3.
+pub const LOG_BYTES: u64 = 32 << 20;
+
+/// Disks with file systems, beside the one for the log. Without logging that holds one, too.
+pub const DISKS: usize = 10;
+
+/// *Input.* The memory that caches have of 192 MB.
+const CACHE_BYTES: usize = 128 << 20;
+
+/// *Input*, calibrated: "the maximum throughput we could achieve was about 650 NFS operations per
+/// second [...] beyond that, the CPU became a bottleneck", which is 1.54 ms a call of the mix. A
+/// byte costs what it does to copy it and to sum it up at 15 MB/s, and the call itself the rest.
+const PENTIUM_60: Costs = Costs { call_ns: 1_330_000, byte_ns: 66 };
+
+/// *Input.* FDDI, 100 Mbit/s, in one machine room.
+const FDDI: NetworkOptions = NetworkOptions {
+    delay: Delay { usual_ns: (100_000, 200_000), late_per_mille: 0, late_ns: (0, 0) },
+    byte_ps: 80_000,
+    segment_max: 4352,
+    window: 64 << 10,
+    loss_per_mille: 0,
+    retransmit_ns: 200_000_000,
+    give_up_ns: 120_000_000_000,
+    death: None,
+};
+
+/// DECpc 560ST: a Pentium of 60 MHz, RZ-26 disks.
+pub fn decpc() -> Hardware {
+    Hardware {
+        data: presets::RZ_26,
+        log: presets::RZ_26,
+        cache_bytes: CACHE_BYTES,
+        processor: Some(PENTIUM_60),
+        network: FDDI,
+    }
+}
+
+/// The same disks and the same server in no time: to put files there before an experiment.
+pub fn workshop() -> Hardware {
+    let fast = Timing::default();
+    let network = NetworkOptions { window: 1 << 20, ..NetworkOptions::default() };
+    Hardware { data: fast, log: fast, processor: None, network, ..decpc() }
+}
+
+/// "The next sync operation, which happens every 30 seconds", section 3.
+pub const SYNC: Duration = Duration::from_secs(30);
+
+/// The paper's log: it is brought home every 30 seconds, and what changes is locked until the log
+/// has it.
+pub fn calaveras(batches: bool) -> Design {
+    let options = LogOptions {
+        sync_interval: SYNC,
+        sync_bytes: LOG_BYTES,
+        payload_bytes: 0,
+        ..LogOptions::default()
+    };
+    let batch_bytes = if batches { options.batch_bytes } else { 1 };
+    let options = LogOptions { batch_bytes, ..options };
+    Design::Log { options, holds_locks: true, keeps_answers: false }
+}
+
+/// Our log as it is.
+pub fn ours() -> Design {
+    Design::Log { options: LogOptions::default(), holds_locks: false, keeps_answers: true }
+}
+
+/// Empty file systems on so many disks, and an empty log.
+///
+/// # Panics
+/// When an RZ-26 does not hold a file system.
+pub fn empty(disks: usize, seed: u64) -> Images {
+    let executor = Executor::new(seed);
+    let size = presets::RZ_26.capacity().expect("it is mechanical") / (1 << 20) * (1 << 20);
+    let options = MkfsOptions {
+        block_size: 8192,
+        fragment_size: 1024,
+        bytes_per_inode: Some(4096),
+        ..MkfsOptions::default()
+    };
+    let now = Timestamp { seconds: 800_000_000, nanoseconds: 0 };
+    let volumes = (0..disks).map(|_| {
+        let disk = Disk::new(&executor, Image::zeroed(size));
+        let made = executor.block_on(mkfs(&*disk, &options, &*executor.runtime().random, now));
+        made.unwrap_or_else(|error| panic!("an RZ-26 holds a file system: {error}"));
+        disk.contents()
+    });
+    Images { volumes: volumes.collect(), log: Some(Image::zeroed(LOG_BYTES)) }
+}
+
+/// An old, slow disk for the log: 3600 rpm, and no buffer.
+pub fn slow_log() -> Hardware {
+    Hardware { log: presets::ACACIA, ..decpc() }
+}

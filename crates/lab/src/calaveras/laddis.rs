@@ -1,0 +1,143 @@
+//! LADDIS on the paper's server, at one rate after the other: figures 4 and 5.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use load::stage::Stage;
+use load::tally::Series;
+use load::workload::laddis::rules::LADDIS;
+use load::workload::laddis::{FileSet, at_rate};
+use nfs::nfs3::Procedure;
+
+use super::clients::stages;
+use super::hardware;
+use crate::server::{Design, Hardware, Images, Server};
+
+/// The rate for which files are made, in calls a second: "about 3 Gbytes of data".
+const PEAK: f64 = 650.0;
+
+/// *Input.* Processes of each client. SPEC says only that there are enough of them.
+const PROCESSES: usize = 6;
+
+/// The rates at which the mix is played, in calls a second.
+const RATES: [f64; 8] = [50.0, 150.0, 250.0, 350.0, 450.0, 550.0, 600.0, 650.0];
+
+/// How long each rate is measured, after a part of it that is not.
+const MEASURED: Duration = Duration::from_secs(40);
+const SETTLING: Duration = Duration::from_secs(5);
+
+/// How long the server runs at first, until its caches are warm.
+const WARMING: Duration = Duration::from_secs(60);
+
+/// The rate at which that is.
+const WARM_RATE: f64 = 500.0;
+
+/// The calls of the mix that change something: each makes an entry in a log.
+const INTRUSIVE: [Procedure; 4] =
+    [Procedure::Write, Procedure::Create, Procedure::Remove, Procedure::Setattr];
+
+/// Disks with the files of the benchmark, and what its clients know of them.
+pub(super) struct Population {
+    images: Images,
+    files: Vec<FileSet>,
+}
+
+/// What the server does at a rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Point {
+    /// Calls a second that were answered.
+    pub(super) achieved: f64,
+    /// The mean response time, in milliseconds.
+    pub(super) mean_ms: f64,
+    /// Calls that change something for each write to the log.
+    pub(super) batching: f64,
+    /// The most live log until then, in bytes.
+    pub(super) peak_log: u64,
+}
+
+impl Population {
+    /// Makes the files, on so many disks.
+    pub(super) fn make(disks: usize, seed: u64) -> Self {
+        let seed = !seed; // what it makes must not have the names of what comes later
+        let empty = hardware::empty(disks, seed);
+        let server = Server::start(seed, &hardware::workshop(), Design::InPlace, &empty);
+        let stages = stages(&server, PROCESSES, seed);
+        let bytes = (PEAK * LADDIS.bytes_per_rate as f64) as u64 / disks as u64;
+        let making = stages.iter().map(|stage| FileSet::make(stage, &LADDIS, bytes));
+        let files: Result<Vec<_>, _> = server.run(join_all(making)).into_iter().collect();
+        let files = files.unwrap_or_else(|trouble| panic!("the files cannot be made: {trouble}"));
+        drop(stages);
+        Self { images: Images { log: empty.log, ..server.stop() }, files }
+    }
+}
+
+/// A server under load.
+pub(super) struct Loaded {
+    pub(super) server: Server,
+    stages: Vec<Stage>,
+    files: Vec<FileSet>,
+    pub(super) hardware: Hardware,
+    pub(super) design: Design,
+}
+
+impl Loaded {
+    /// Starts a server, and warms its caches.
+    pub(super) fn start(
+        population: &Population,
+        hardware: Hardware,
+        design: Design,
+        seed: u64,
+    ) -> Self {
+        let server = Server::start(seed, &hardware, design, &population.images);
+        let stages = stages(&server, PROCESSES, seed);
+        let files = population.files.clone();
+        let loaded = Self { server, stages, files, hardware, design };
+        loaded.play(WARM_RATE, WARMING);
+        loaded
+    }
+
+    /// Plays the mix at a rate for so long.
+    pub(super) fn play(&self, rate: f64, duration: Duration) -> Point {
+        let (before, start) = (self.log(), self.server.now());
+        let each = (rate / self.stages.len() as f64, duration);
+        let clients = self.stages.iter().zip(&self.files);
+        let playing = clients.map(|(stage, files)| at_rate(stage, "mix", &LADDIS, files, each));
+        let measured = self.server.run(join_all(playing));
+        let seconds = self.server.now().since(start).as_secs_f64();
+        let (mut calls, mut answered, mut intrusive) = (Series::default(), 0, 0);
+        for one in &measured {
+            assert_eq!(one.tally.failed(), 0, "{:?}", one.tally.errors);
+            answered += one.tally.succeeded();
+            intrusive += INTRUSIVE.iter().map(|&of| one.tally.of(of)).sum::<u64>();
+            calls.add(&one.tally.headline());
+        }
+        let log = self.log();
+        let batches = log.batches - before.batches;
+        Point {
+            achieved: answered as f64 / seconds,
+            mean_ms: calls.mean().as_secs_f64() * 1e3,
+            batching: if batches == 0 { 0.0 } else { intrusive as f64 / batches as f64 },
+            peak_log: log.peak_bytes,
+        }
+    }
+
+    fn log(&self) -> journal::Counters {
+        let statistics = self.server.engines()[0].log_statistics();
+        statistics.map_or_else(Default::default, |statistics| statistics.writes)
+    }
+
+    /// Plays all rates.
+    pub(super) fn climb(&self) -> Vec<Point> {
+        let mut points = Vec::new();
+        for rate in RATES {
+            self.play(rate, SETTLING);
+            points.push(self.play(rate, MEASURED));
+        }
+        points
+    }
+}
+
+/// The most calls a second that were answered.
+pub(super) fn maximum(points: &[Point]) -> f64 {
+    points.iter().map(|point| point.achieved).fold(0.0, f64::max)
+}

@@ -1,0 +1,166 @@
+//! A figure of a paper, and what stands beside it.
+
+use serde::Serialize;
+
+/// A figure. One that the paper does not give is there for what it tells of the others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Which experiment it belongs to.
+    pub experiment: &'static str,
+    /// What it is.
+    pub figure: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What the paper says.
+    pub published: Option<f64>,
+    /// What the model of the paper's system gives.
+    pub measured: Option<f64>,
+    /// What our own gives on the same hardware.
+    pub ours: Option<f64>,
+    /// Why it is not as published, where it is not.
+    pub note: Option<&'static str>,
+}
+
+/// What counts as reproduced: the measured figure over the published one.
+pub const REPRODUCED: std::ops::RangeInclusive<f64> = 0.67..=1.5;
+
+impl Figure {
+    /// A figure of which nothing is known yet.
+    pub fn new(experiment: &'static str, figure: impl Into<String>, unit: &'static str) -> Self {
+        let (figure, published, measured, ours, note) = (figure.into(), None, None, None, None);
+        Self { experiment, figure, unit, published, measured, ours, note }
+    }
+
+    /// The paper says this.
+    pub fn published(self, published: f64) -> Self {
+        Self { published: Some(published), ..self }
+    }
+
+    /// The model gives this.
+    pub fn measured(self, measured: f64) -> Self {
+        Self { measured: Some(measured), ..self }
+    }
+
+    /// Our own gives this.
+    pub fn ours(self, ours: f64) -> Self {
+        Self { ours: Some(ours), ..self }
+    }
+
+    /// Why it is not as published.
+    pub fn note(self, note: &'static str) -> Self {
+        Self { note: Some(note), ..self }
+    }
+
+    /// Measured over published.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.measured? / self.published?)
+    }
+
+    /// Whether it is as published, or it is said why not, or nothing is published.
+    pub fn is_accounted_for(&self) -> bool {
+        self.is_reproduced() != Some(false) || self.note.is_some()
+    }
+
+    /// Whether it is as published, if the paper says what it is.
+    pub fn is_reproduced(&self) -> Option<bool> {
+        self.ratio().map(|ratio| REPRODUCED.contains(&ratio))
+    }
+}
+
+/// The longest line of a note, in characters.
+const WIDTH: usize = 98;
+
+/// The figures as a table for people, with the notes below.
+pub fn table(figures: &[Figure]) -> String {
+    let mut text = format!(
+        "{:<54}{:>9}{:>10}{:>7}{:>9}  {}\n",
+        "", "published", "measured", "ratio", "ours", "unit"
+    );
+    let (mut experiment, mut notes) = ("", Vec::new());
+    for figure in figures {
+        if figure.experiment != experiment {
+            experiment = figure.experiment;
+            text.push_str(&format!("{experiment}\n"));
+        }
+        let mark = match (figure.is_reproduced(), figure.note) {
+            (_, None) => String::new(),
+            (_, Some(note)) => {
+                let known = notes.iter().position(|&other| other == note);
+                let number = known.unwrap_or_else(|| {
+                    notes.push(note);
+                    notes.len() - 1
+                });
+                format!(" ({})", number + 1)
+            }
+        };
+        let ratio = figure.ratio().map_or(String::new(), |ratio| format!("{ratio:.2}"));
+        let line = format!(
+            "  {:<52}{:>9}{:>10}{:>7}{:>9}  {}{}",
+            figure.figure,
+            digits(figure.published),
+            digits(figure.measured),
+            ratio,
+            digits(figure.ours),
+            figure.unit,
+            mark
+        );
+        text.push_str(&format!("{}\n", line.trim_end()));
+    }
+    for (number, note) in notes.iter().enumerate() {
+        text.push_str(&wrapped(&format!("({}) {note}", number + 1)));
+    }
+    text
+}
+
+/// Words in lines that a page of text holds.
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        if width + word.len() + 1 > WIDTH {
+            lines.push_str("\n   ");
+            width = 3;
+        }
+        if width > 0 {
+            lines.push(' ');
+        }
+        lines.push_str(word);
+        width += word.len() + 1;
+    }
+    lines + "\n"
+}
+
+/// Three digits, or all of a whole number.
+fn digits(value: Option<f64>) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_reproduced_between_two_thirds_and_one_and_a_half() {
+        let figure = |measured| Figure::new("e", "f", "s").published(100.0).measured(measured);
+        assert_eq!(figure(66.0).is_reproduced(), Some(false));
+        assert_eq!(figure(67.0).is_reproduced(), Some(true));
+        assert_eq!(figure(150.0).is_reproduced(), Some(true));
+        assert_eq!(figure(151.0).is_reproduced(), Some(false));
+        assert_eq!(Figure::new("e", "f", "s").measured(1.0).is_reproduced(), None);
+        assert!(figure(99.0).is_accounted_for() && !figure(60.0).is_accounted_for());
+        assert!(figure(60.0).note("because").is_accounted_for());
+    }
+
+    #[test]
+    fn notes_stand_once_below_the_table() {
+        let figure = Figure::new("an experiment", "a figure", "ms").published(2.0).measured(4.0);
+        let text = table(&[figure.clone().note("because"), figure.note("because")]);
+        assert_eq!(text.matches("because").count(), 1);
+        assert_eq!(text.matches("(1)").count(), 3);
+        assert_eq!(text.matches("an experiment").count(), 1);
+    }
+}

@@ -1,0 +1,86 @@
+//! `duramen-lab`: for people who study file systems.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use lab::calaveras;
+use lab::figure::{Figure, table};
+
+/// Runs the experiments of the papers, and puts what was published beside what they give.
+#[derive(Debug, Parser)]
+#[command(name = "duramen-lab", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Every experiment of a paper, on a model of its hardware
+    Paper {
+        /// Which
+        name: Paper,
+        /// Print a list for programs, not a table
+        #[arg(long)]
+        json: bool,
+        /// Write the paper's pictures into this folder, too
+        #[arg(long, value_name = "DIR")]
+        svg: Option<PathBuf>,
+        /// Fail when a figure is not as published, and nothing says why
+        #[arg(long)]
+        check: bool,
+        /// What all chance follows from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Paper {
+    /// "Metadata Logging in an NFS Server", 1995
+    Calaveras,
+}
+
+fn main() -> ExitCode {
+    let Arguments { command } = Arguments::parse();
+    let Command::Paper { name: Paper::Calaveras, json, svg, check, seed } = command;
+    match run(json, svg, check, seed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("duramen-lab: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(
+    json: bool,
+    svg: Option<PathBuf>,
+    check: bool,
+    seed: u64,
+) -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(folder) = &svg {
+        // Before the work: a folder that cannot be made is better known at once.
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
+    }
+    let results = calaveras::run(seed, &|experiment| eprintln!("{experiment} ..."));
+    for picture in svg.iter().flat_map(|_| &results.pictures) {
+        picture.write(svg.as_deref().expect("it is asked for"))?;
+    }
+    print!("{}", said(&results.figures, json)?);
+    let others = results.figures.iter().filter(|figure| !figure.is_accounted_for());
+    let others: Vec<&str> = others.map(|figure| figure.figure.as_str()).collect();
+    match others.is_empty() || !check {
+        true => Ok(()),
+        false => Err(format!("not as published: {}", others.join("; ")).into()),
+    }
+}
+
+fn said(figures: &[Figure], json: bool) -> serde_json::Result<String> {
+    match json {
+        true => Ok(serde_json::to_string_pretty(figures)? + "\n"),
+        false => Ok(table(figures)),
+    }
+}

@@ -1,0 +1,299 @@
+//! A server of a paper, with its disks, its processor and its network, in virtual time.
+//!
+//! The whole of our server runs on it: the codec, `dispatch`, the namespace and the engine, over
+//! disks that take the time of the paper's. What tells a [`Design`] from another is what the paper
+//! says of it, and nothing more.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::BlockDevice;
+use dispatch::{
+    Anonymous, Dispatcher, Export, Exports, Fsid, Limits, Rule, Squash, Volume, Volumes, Window,
+};
+use ffs::logged::Sharer;
+use ffs::policy::log::LogOptions;
+use ffs::{Ffs, OpenError, OpenOptions, Opened, open, open_sharing};
+use futures::FutureExt;
+use namespace::Namespace;
+use runtime::{Instant, Runtime};
+use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Timing};
+use torture::world::Connection;
+use vfs::FileSystem;
+
+use crate::logging_locks::LoggingLocks;
+use crate::processor::{Costs, Processor};
+use crate::wire::Simulated;
+
+/// The address of the server.
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 2049);
+
+/// The most calls of one connection that are unanswered.
+const CONNECTION_CALLS: usize = 128;
+
+/// How often a UNIX of the time writes what nobody waits for.
+const UPDATE: Duration = Duration::from_secs(30);
+
+/// What a server is made of.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    /// Each disk with a file system.
+    pub data: Timing,
+    /// The disk with the log.
+    pub log: Timing,
+    /// Memory for the caches of all volumes, in bytes.
+    pub cache_bytes: usize,
+    /// The processor; without costs it takes no time.
+    pub processor: Option<Costs>,
+    /// The network.
+    pub network: NetworkOptions,
+}
+
+/// How the server makes changes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// Writes in order to their place, and no log.
+    InPlace,
+    /// A metadata log for all volumes.
+    Log {
+        /// How it is kept small, and what goes out together.
+        options: LogOptions,
+        /// Whether what changes stays locked until the log has it.
+        holds_locks: bool,
+        /// Whether answers are kept in the log, too.
+        keeps_answers: bool,
+    },
+}
+
+/// What is on the disks.
+#[derive(Clone)]
+pub struct Images {
+    /// The file systems.
+    pub volumes: Vec<Image>,
+    /// The log.
+    pub log: Option<Image>,
+}
+
+/// A server that runs.
+pub struct Server {
+    // The tasks go before what they use.
+    executor: Executor,
+    machine: Machine,
+    network: Network,
+    /// The disks with file systems.
+    pub disks: Vec<Rc<Disk>>,
+    /// The disk with the log.
+    pub log: Option<Rc<Disk>>,
+    /// The processor, if its time counts.
+    pub processor: Option<Rc<Processor>>,
+    started: Started,
+}
+
+/// What came of the start.
+struct Started {
+    file_systems: Vec<Rc<dyn FileSystem>>,
+    engines: Vec<Rc<Ffs>>,
+    back: Back,
+}
+
+/// How a server came back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Back {
+    /// How long it took until all volumes were open.
+    pub took: Duration,
+    /// What was replayed, of all volumes.
+    pub replayed: ffs::replay::Replayed,
+}
+
+impl Server {
+    /// Starts a server on what is on its disks; one without a log leaves the log alone. It serves
+    /// when this returns.
+    ///
+    /// # Panics
+    /// When a volume cannot be opened: then the model is wrong.
+    pub fn start(seed: u64, hardware: &Hardware, design: Design, images: &Images) -> Self {
+        let executor = Executor::new(seed);
+        let machine = Machine::new(&executor);
+        let network = Network::new(&executor, hardware.network);
+        let disk = |image: &Image, timing| {
+            let options = sim::Options { timing, ..sim::Options::default() };
+            Disk::in_machine(&machine, image.clone(), options)
+        };
+        let disks: Vec<_> = images.volumes.iter().map(|image| disk(image, hardware.data)).collect();
+        let log = images.log.as_ref().filter(|_| design != Design::InPlace);
+        let log = log.map(|image| disk(image, hardware.log));
+        let runtime = machine.runtime();
+        let processor =
+            hardware.processor.map(|costs| Processor::new(costs, runtime.clock.clone()));
+        let opening = open_all(&runtime, hardware, design, &disks, log.as_ref());
+        let begun = executor.now();
+        let opened = executor.block_on(opening);
+        let opened = opened.unwrap_or_else(|error| panic!("the server does not start: {error}"));
+        let took = executor.now().since(begun);
+        let started = Started::new(opened, design, took);
+        let server = Self { executor, machine, network, disks, log, processor, started };
+        server.listen(design);
+        server
+    }
+
+    fn listen(&self, design: Design) {
+        let runtime = self.machine.runtime();
+        let survives = matches!(design, Design::Log { keeps_answers: true, .. });
+        let window = Window { survives, ..Window::default() };
+        let (volumes, exports) = self.exports();
+        let limits = Limits::default();
+        let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
+        let listener = self.network.host(SERVER.ip(), Some(&self.machine)).listen(SERVER.port());
+        let listener = listener.expect("nobody listens yet");
+        let (processor, tasks) = (self.processor.clone(), runtime.tasks.clone());
+        let serving = async move {
+            loop {
+                let stream = listener.accept().await;
+                let session = dispatcher.connect(stream.peer().ip());
+                let processor = processor
+                    .clone()
+                    .map(|processor| processor as Rc<dyn torture::world::Processor>);
+                let connection = Connection::new(stream, session, CONNECTION_CALLS, processor);
+                tasks.spawn(connection.map(drop).boxed_local());
+            }
+        };
+        runtime.tasks.spawn(serving.boxed_local());
+    }
+
+    fn exports(&self) -> (Volumes, Exports) {
+        let rule = Rule {
+            network: "10.0.0.0/8".parse().expect("a network"),
+            writable: true,
+            squash: Squash::None,
+            anonymous: Anonymous { uid: 65_534, gid: 65_534 },
+        };
+        let (mut volumes, mut exports) = (Vec::new(), Exports::default());
+        for (number, file_system) in self.started.file_systems.iter().enumerate() {
+            let (name, file_system) = (name(number), file_system.clone());
+            exports.insert(&name, Export::new(vec![rule]).expect("one network"));
+            volumes.push(Volume { name, fsid: Fsid(number as u64 + 1), file_system });
+        }
+        (Volumes::new(volumes).expect("each has a name of its own"), exports)
+    }
+
+    /// The path under which a volume is exported.
+    pub fn export(number: usize) -> String {
+        format!("/{}", name(number))
+    }
+
+    /// How it came back.
+    pub fn back(&self) -> Back {
+        self.started.back
+    }
+
+    /// The engines, by volume.
+    pub fn engines(&self) -> &[Rc<Ffs>] {
+        &self.started.engines
+    }
+
+    /// Connections from a machine of its own.
+    pub fn client(&self, number: u8) -> Simulated {
+        let address = IpAddr::V4(Ipv4Addr::new(10, 1, 0, number));
+        Simulated { host: self.network.host(address, None), server: SERVER }
+    }
+
+    /// Time, chance and tasks outside of the server.
+    pub fn runtime(&self) -> Runtime {
+        self.executor.runtime()
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.executor.now()
+    }
+
+    /// Runs everything until `future` is done.
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        self.executor.block_on(future)
+    }
+
+    /// What would be left if the power went now. What was not flushed is lost or not, by chance.
+    pub fn left(&self, seed: u64) -> Images {
+        let prng = &mut sim::Prng::new(seed);
+        let volumes = self.disks.iter().map(|disk| disk.crash(prng)).collect();
+        Images { volumes, log: self.log.as_ref().map(|log| log.crash(prng)) }
+    }
+
+    /// Stops it as an administrator does.
+    ///
+    /// # Panics
+    /// When a disk fails, which those of models do not.
+    pub fn stop(self) -> Images {
+        for file_system in &self.started.file_systems {
+            let stopped = self.executor.block_on(file_system.shutdown());
+            stopped.expect("the disks of a model do not fail");
+        }
+        let volumes = self.disks.iter().map(|disk| disk.contents()).collect();
+        Images { volumes, log: self.log.as_ref().map(|log| log.contents()) }
+    }
+}
+
+impl Started {
+    fn new(opened: Vec<Opened>, design: Design, took: Duration) -> Self {
+        let mut back = Back { took, ..Back::default() };
+        for replayed in opened.iter().filter_map(|opened| opened.replayed) {
+            back.add(&replayed);
+        }
+        let engines: Vec<_> = opened.into_iter().map(|opened| opened.engine).collect();
+        let file_systems = engines.iter().map(|engine| {
+            let plain: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
+            match design {
+                Design::Log { holds_locks: true, .. } => Rc::new(LoggingLocks::new(plain)),
+                _ => plain,
+            }
+        });
+        Self { file_systems: file_systems.collect(), engines, back }
+    }
+}
+
+impl Back {
+    fn add(&mut self, volume: &ffs::replay::Replayed) {
+        let all = &mut self.replayed;
+        all.entries += volume.entries;
+        all.records += volume.records;
+        all.changes += volume.changes;
+        all.revoked += volume.revoked;
+        all.writes += volume.writes;
+        // There is one log, and each volume is told of all of it.
+        all.bytes = all.bytes.max(volume.bytes);
+        all.search_reads = all.search_reads.max(volume.search_reads);
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("disk{number}")
+}
+
+async fn open_all(
+    runtime: &Runtime,
+    hardware: &Hardware,
+    design: Design,
+    disks: &[Rc<Disk>],
+    log: Option<&Rc<Disk>>,
+) -> Result<Vec<Opened>, OpenError> {
+    let cache_bytes = hardware.cache_bytes / disks.len();
+    let housekeeping_interval = UPDATE;
+    let mut options = OpenOptions { cache_bytes, housekeeping_interval, ..OpenOptions::default() };
+    let devices = disks.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>);
+    let Design::Log { options: log_options, .. } = design else {
+        let mut all = Vec::new();
+        for device in devices {
+            all.push(open(device, runtime.clone(), &options, &mut |_| ()).await?);
+        }
+        return Ok(all);
+    };
+    options.housekeeping_interval = log_options.sync_interval;
+    options.log = log_options;
+    let sharers = devices.map(|device| Sharer { device, saved: None }).collect();
+    let log = log.expect("a design with a log has a disk for it").clone();
+    let save: ffs::logged::Save =
+        Rc::new(|_, _| Err(std::io::Error::other("no volume of a model is ever absent")));
+    let all = open_sharing(sharers, log, save, runtime, &options, &mut |_| ()).await?;
+    all.into_iter().collect()
+}
