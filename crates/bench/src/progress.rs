@@ -2,6 +2,7 @@
 //! only if that is a terminal. An interrupt from the keyboard ends the phase, not the cleaning up.
 
 use std::cell::Cell;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
@@ -15,15 +16,17 @@ const TEMPLATE: &str = "{msg:<28} {human_pos} calls  {rate}/s  {elapsed}{errors}
 pub(crate) struct Progress {
     bar: ProgressBar,
     server: Option<Process>,
+    /// What a shell runs before each measurement.
+    prepared: Option<String>,
     failed: Rc<Cell<u64>>,
     is_over: Rc<Cell<bool>>,
 }
 
 impl Progress {
     /// Nothing is drawn before the first phase.
-    pub(crate) fn new(is_shown: bool, server: Option<Process>) -> Self {
+    pub(crate) fn new(is_shown: bool, server: Option<Process>, prepared: Option<String>) -> Self {
         let bar = if is_shown { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        Self { bar, server, failed: Rc::default(), is_over: Rc::default() }
+        Self { bar, server, prepared, failed: Rc::default(), is_over: Rc::default() }
     }
 
     /// Waits for the first interrupt, and makes everything end then.
@@ -50,7 +53,24 @@ fn style() -> ProgressStyle {
     })
 }
 
+/// Has a shell run a command, and waits for it: nothing else is to happen meanwhile.
+fn run_in_shell(command: &str) -> Result<(), String> {
+    let why = |why: String| format!("before measuring, '{command}': {why}");
+    let mut shell = Command::new("/bin/sh");
+    // What it prints is not part of the report.
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
+    match shell.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(why(status.to_string())),
+        Err(error) => Err(why(error.to_string())),
+    }
+}
+
 impl Watch for Progress {
+    fn prepared(&self, _workload: &str) -> Result<(), String> {
+        self.prepared.as_deref().map_or(Ok(()), run_in_shell)
+    }
+
     fn begin(&self, phase: &str, _total: u64) {
         self.failed.set(0);
         self.bar.reset();

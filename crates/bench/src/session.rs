@@ -31,6 +31,9 @@ pub struct Order {
     pub is_privileged: bool,
     /// Who calls: user and group.
     pub user: (u32, u32),
+    /// What a shell is to run when what a workload of a procedure or two needs is made, and it is
+    /// about to be measured.
+    pub prepared: Option<String>,
     /// Whether to show how far things are.
     pub shows_progress: bool,
 }
@@ -127,7 +130,9 @@ impl<'a> Session<'a> {
                 found.map_err(|source| BenchError::NoMount { address, source })?
             }
         };
-        let watch = Rc::new(Progress::new(order.shows_progress, Process::listening_at(address)));
+        let server = Process::listening_at(address);
+        let prepared = order.prepared.clone();
+        let watch = Rc::new(Progress::new(order.shows_progress, server, prepared));
         watch.end_on_interrupt();
         Ok(Self {
             order,

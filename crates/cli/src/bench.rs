@@ -54,6 +54,10 @@ pub(crate) struct BenchArguments {
     /// The size of the file of each connection that is written or read
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     file_size: u64,
+    /// Have a shell run this when what a workload needs is made, just before it is measured; it is
+    /// not measured if that fails. For workloads of a procedure or two
+    #[arg(long, value_name = "COMMAND", conflicts_with = "replay")]
+    prepared: Option<String>,
     /// The first rate of a workload that is played at rising rates, in calls a second
     #[arg(long, value_name = "RATE", default_value_t = 500.0)]
     ramp_from: f64,
@@ -184,6 +188,7 @@ fn order(arguments: &BenchArguments) -> Result<Order, Failure> {
         mount_port: arguments.mount_port,
         is_privileged: arguments.privileged,
         user: (arguments.uid, arguments.gid),
+        prepared: arguments.prepared.clone(),
         shows_progress: true,
     })
 }

@@ -115,6 +115,32 @@ fn what_cannot_be_measured_is_told_in_a_sentence() {
 }
 
 #[test]
+fn a_command_of_ones_own_runs_when_all_is_prepared_and_can_forbid_the_measurement() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let seen = folder.path("seen");
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    let target = format!("nfs://{}/data", serving.address());
+    let bench = |command: &str| {
+        let own = ["bench", &target, "remove", "--json", "--prepared", command];
+        duramen(&[&own[..], &SHORT].concat())
+    };
+    let report: Value =
+        serde_json::from_str(&bench(&format!("echo once >> {}", seen.display())).good())
+            .expect("an object");
+    assert_eq!(report["workloads"][0]["steps"], 160, "{report}");
+    assert_eq!(fs::read_to_string(&seen).expect("it ran"), "once\n");
+    let refused = bench("exit 3");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let report: Value = serde_json::from_str(&refused.output).expect("an object");
+    let trouble = report["troubles"][0].as_str().expect("a sentence");
+    assert!(trouble.contains("'exit 3': exit status: 3"), "{trouble}");
+    assert!(report["workloads"].as_array().is_some_and(Vec::is_empty), "{report}");
+    assert!(serving.stop().success());
+    assert_eq!(on("ls", &volume, &[]).good(), "", "nothing is left behind");
+}
+
+#[test]
 fn a_volume_that_is_full_is_an_error_that_is_counted() {
     let folder = Folder::new();
     let volume = folder.path("data");

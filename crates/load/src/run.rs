@@ -160,12 +160,17 @@ impl Turns {
     }
 }
 
-/// Measures a phase of the stage's own pace.
-pub async fn measure(stage: &Stage, name: &str, play: &impl Play) -> Measured {
+/// Measures a phase of the stage's own pace. What it needs is there, and whoever watches is asked
+/// first.
+///
+/// # Errors
+/// [`Trouble::Refused`], when it is not to be measured.
+pub async fn measure(stage: &Stage, name: &str, play: &impl Play) -> Result<Measured, Trouble> {
+    stage.watch.prepared(name).map_err(Trouble::Refused)?;
     let plan = &stage.plan;
     let pace =
         Pace { duration: plan.duration, count: plan.count, rate: plan.rate, ..Pace::default() };
-    paced(stage, name, pace, play).await
+    Ok(paced(stage, name, pace, play).await)
 }
 
 /// Measures a phase.

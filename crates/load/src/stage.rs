@@ -100,6 +100,9 @@ pub enum Trouble {
     /// Whoever watches has had enough.
     #[error("interrupted")]
     Interrupted,
+    /// Whoever watches does not let it be measured.
+    #[error("{0}")]
+    Refused(String),
     /// The plan makes no sense.
     #[error("{0}")]
     Plan(String),
@@ -136,6 +139,14 @@ impl ProcessorTime {
 
 /// Hears how far things are.
 pub trait Watch {
+    /// What a workload of a procedure or two needs is made, and it is about to be measured: the
+    /// moment to empty caches, say. No call is under way.
+    ///
+    /// # Errors
+    /// A sentence: why it is not to be measured.
+    fn prepared(&self, _workload: &str) -> Result<(), String> {
+        Ok(())
+    }
     /// A phase begins; `total` steps are the most.
     fn begin(&self, phase: &str, total: u64);
     /// So many calls of it were answered, and so many failed.

@@ -95,7 +95,7 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
             files.files.iter().for_each(|file| file.begun.set(0));
         }
     }
-    let mut measured = measure(stage, name, &Playing(&files, kind)).await;
+    let mut measured = measure(stage, name, &Playing(&files, kind)).await?;
     if let Kind::Write { .. } = kind {
         finish(stage, &files, &mut measured).await;
     }

@@ -38,7 +38,7 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
     let directories = directories(stage, name, stage.plan.directories.max(needed)).await?;
     let mut names = Names { directories, kind };
     let (before, how_many) = match kind {
-        Kind::Create | Kind::Mkdir => return Ok(measure(stage, name, &names).await),
+        Kind::Create | Kind::Mkdir => return measure(stage, name, &names).await,
         Kind::Remove => (Kind::Create, count),
         Kind::Rmdir => (Kind::Mkdir, count),
         Kind::Rename => (Kind::Create, stage.workers() as u64),
@@ -46,7 +46,7 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
     names.kind = before;
     prepare(stage, &format!("preparing {name}"), how_many, &names).await?;
     names.kind = kind;
-    Ok(measure(stage, name, &names).await)
+    measure(stage, name, &names).await
 }
 
 /// A short name, in place.
