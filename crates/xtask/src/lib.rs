@@ -28,6 +28,7 @@ pub mod guest;
 pub mod lab;
 pub mod program;
 mod repository;
+mod servers;
 pub mod setup;
 mod temporary;
 pub mod test;

@@ -13,8 +13,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::client_test::server::{self, Server};
 use crate::failure::While;
+use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result, Totals, command, setup};
 
@@ -29,7 +29,7 @@ const COMPOUND: [&str; 8] =
 /// Measures all three, and counts.
 pub fn run(repository: &Repository) -> Result<Totals> {
     setup::bench()?;
-    let binary = server::build(repository)?;
+    let binary = duramen::build(repository)?;
     let folder = TemporaryFolder::new("bench-test")?;
     let mut totals = Totals::default();
     let mut step = |name: &str, outcome: Result<String>| {
@@ -48,8 +48,7 @@ pub fn run(repository: &Repository) -> Result<Totals> {
 /// Measures our own server, with all workloads.
 fn own(binary: &Path, folder: &Path) -> Result<String> {
     let mut server = Server::create(binary, &folder.join("volume"))?;
-    let target = format!("nfs://127.0.0.1:{}/volume", server.port());
-    let note = all(binary, &target)?;
+    let note = all(binary, &server.target())?;
     server.stop()?;
     let list = command::capture(Command::new(binary).arg("ls").arg(folder.join("volume")))?;
     if !list.trim().is_empty() {
@@ -60,23 +59,15 @@ fn own(binary: &Path, folder: &Path) -> Result<String> {
 
 /// All workloads against a server, and a picture.
 fn all(binary: &Path, target: &str) -> Result<String> {
-    let simple = judge::simple(&bench(binary, target, &SHORT)?)?;
+    let simple = judge::simple(&duramen::bench(binary, target, &SHORT)?)?;
     let picture = std::env::temp_dir().join(format!("duramen-bench-{}.svg", std::process::id()));
     let path = picture.to_string_lossy().into_owned();
     let more = [&SHORT[..], &COMPOUND, &["--svg", &path]].concat();
-    let compound = judge::compound(&bench(binary, target, &more)?)?;
+    let compound = judge::compound(&duramen::bench(binary, target, &more)?)?;
     let drawn = fs::read_to_string(&picture).while_doing(picture.display())?;
     let _ = fs::remove_file(&picture);
     if !drawn.starts_with("<svg") || !drawn.contains("laddis3") {
         return Err(Failure::new("the picture shows no curve"));
     }
     Ok(format!("{simple}; {compound}"))
-}
-
-/// Runs `duramen bench`; gives its report.
-fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<serde_json::Value> {
-    let mut bench = Command::new(binary);
-    bench.args(["bench", target, "--json"]).args(more);
-    let report = command::capture(&mut bench)?;
-    serde_json::from_str(&report).while_doing("the report of duramen bench")
 }

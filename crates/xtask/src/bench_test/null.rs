@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::bench;
 use crate::failure::While;
+use crate::servers::duramen::bench;
 use crate::{Failure, Repository, Result, command};
 
 /// Calls a second that the program must be able to make and measure, with 32 connections on a

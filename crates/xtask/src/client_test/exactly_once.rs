@@ -22,9 +22,9 @@ use super::Plan;
 use super::relay::Relay;
 use super::report::{Report, Transcript};
 use super::scenarios;
-use super::server::Server;
 use crate::failure::While;
 use crate::guest::{self, Guest, Heard};
+use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, clock};
 
 /// The scenario's name, and that of the folder where it works.

@@ -10,8 +10,8 @@ use std::process::Command;
 use super::judges::Evidence;
 use super::report::Report;
 use super::scenarios;
-use super::server::Server;
 use crate::failure::While;
+use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, guest};
 
 const OUR_ORDER: &str = "images/freebsd14-little-endian.img.xz";

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::manifest::{self, Names};
 use super::report::Report;
 use super::scenarios;
-use super::server::Server;
 use crate::failure::While;
 use crate::guest::{self, Guest};
+use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, command, setup};
 
 /// The tree as NFS shows it, and as each reader of the disk sees it: files of the shared folder.

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::server::Server;
 use crate::failure::While;
+use crate::servers::duramen::Server;
 use crate::{Failure, Result, command};
 
 /// Puts a file on the server with libnfs, and gets it back.

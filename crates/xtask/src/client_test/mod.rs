@@ -21,16 +21,15 @@ mod manifest;
 mod relay;
 mod report;
 mod scenarios;
-pub(crate) mod server;
 
 use std::fs;
 use std::path::Path;
 
 use judges::Evidence;
 use report::Report;
-use server::Server;
 
 use crate::failure::While;
+use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Repository, Result, Totals, setup};
 
@@ -53,7 +52,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
     let folder = TemporaryFolder::new("client-test")?;
     let folder = if plan.keep { folder.keep() } else { folder };
     let mut report = Report::new(plan.verbose);
-    let binary = server::build(repository)?;
+    let binary = duramen::build(repository)?;
     if let Err(failure) = own_volume(repository, &binary, folder.path(), plan, &mut report) {
         report.step("the rest", || Err(failure));
     }
@@ -61,7 +60,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
         foreign::test(repository, &binary, folder.path(), &mut report);
     }
     if report.totals().failed > 0 {
-        println!("client test: the server's last words:\n{}", server::last_words(folder.path()));
+        println!("client test: the server's last words:\n{}", duramen::last_words(folder.path()));
     }
     if plan.keep {
         println!("client test: the volume is in {}", folder.path().display());

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::server::Server;
 use crate::failure::While;
+use crate::servers::duramen::Server;
 use crate::{Result, clock};
 
 /// How often to look for a server that is not there.

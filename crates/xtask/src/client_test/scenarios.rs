@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::report::Report;
-use super::server::Server;
 use super::{Plan, exactly_once};
 use crate::guest::{self, Guest, Mount};
+use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
 
 /// The time limit of a scenario, for a machine that does much else; with `--full` ten times that.

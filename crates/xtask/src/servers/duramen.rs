@@ -1,4 +1,4 @@
-//! The server under test: a process, its volume and its port.
+//! Our own server: a process, its volume and its port.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -34,6 +34,8 @@ const LOG: &str = "info,dispatch::reply_cache=debug";
 pub(crate) struct Server {
     binary: PathBuf,
     volume: PathBuf,
+    /// Its configuration and what it logs, but for the endings of their names.
+    files: PathBuf,
     port: u16,
     process: Child,
 }
@@ -53,22 +55,39 @@ impl Server {
     }
 
     /// The same, of the same program that forgets in a crash what it has answered.
-    pub(super) fn create_forgetful(&self, volume: &Path) -> Result<Server> {
+    pub(crate) fn create_forgetful(&self, volume: &Path) -> Result<Server> {
         let configuration = format!("{CONFIGURATION}{FORGETFUL}");
         Server::new(&self.binary, volume, &configuration, &["--create", SIZE])
     }
 
     /// Serves the disk image `volume` as it is.
-    pub(super) fn open(binary: &Path, volume: &Path) -> Result<Server> {
+    pub(crate) fn open(binary: &Path, volume: &Path) -> Result<Server> {
         Server::new(binary, volume, CONFIGURATION, &[])
     }
 
     fn new(binary: &Path, volume: &Path, text: &str, more: &[&str]) -> Result<Server> {
+        Server::beside(binary, volume, volume, text, more)
+    }
+
+    fn beside(
+        binary: &Path,
+        volume: &Path,
+        files: &Path,
+        text: &str,
+        more: &[&str],
+    ) -> Result<Server> {
         let port = free_port()?;
-        let configuration = volume.with_extension("toml");
+        let configuration = files.with_extension("toml");
         fs::write(&configuration, text).while_doing(configuration.display())?;
-        let process = start(binary, volume, port, more)?;
-        Ok(Server { binary: binary.to_owned(), volume: volume.to_owned(), port, process })
+        let process = start(binary, volume, files, port, more)?;
+        let [binary, volume, files] = [binary, volume, files].map(Path::to_owned);
+        Ok(Server { binary, volume, files, port, process })
+    }
+
+    /// What `duramen bench` calls it.
+    pub(crate) fn target(&self) -> String {
+        let name = self.volume.file_name().unwrap_or_default().to_string_lossy();
+        format!("nfs://127.0.0.1:{}/{name}", self.port)
     }
 
     /// The port of both its services.
@@ -77,22 +96,22 @@ impl Server {
     }
 
     /// Kills the process without warning, and starts another on the same port.
-    pub(super) fn crash(&mut self) -> Result<()> {
+    pub(crate) fn crash(&mut self) -> Result<()> {
         self.process.kill().while_doing("killing the server")?;
         self.process.wait().while_doing("killing the server")?;
-        self.process = start(&self.binary, &self.volume, self.port, &[])?;
+        self.process = start(&self.binary, &self.volume, &self.files, self.port, &[])?;
         Ok(())
     }
 
     /// Asks the process to end, and starts another on the same port when it has ended well.
-    pub(super) fn restart(&mut self) -> Result<()> {
+    pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
-        self.process = start(&self.binary, &self.volume, self.port, &[])?;
+        self.process = start(&self.binary, &self.volume, &self.files, self.port, &[])?;
         Ok(())
     }
 
     /// Fails if the process has ended without being asked to.
-    pub(super) fn must_be_alive(&mut self) -> Result<()> {
+    pub(crate) fn must_be_alive(&mut self) -> Result<()> {
         match self.process.try_wait().while_doing("asking after the server")? {
             None => Ok(()),
             Some(status) => Err(Failure::new(format!("the server is gone: {status}"))),
@@ -122,23 +141,23 @@ impl Server {
     }
 
     /// Checks the volume with the program's own checker. Nobody may serve it.
-    pub(super) fn check(&self) -> Result<String> {
+    pub(crate) fn check(&self) -> Result<String> {
         let report = command::capture(Command::new(&self.binary).arg("fsck").arg(&self.volume))?;
         Ok(report.lines().last().unwrap_or("nothing to tell").to_owned())
     }
 
     /// The folder where the volume is.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.volume.parent().expect("a volume is in a folder")
     }
 
     /// All that this server has logged, and those that stood in its place before.
-    pub(super) fn log(&self) -> String {
-        fs::read_to_string(self.volume.with_extension("log")).unwrap_or_default()
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.files.with_extension("log")).unwrap_or_default()
     }
 
     /// The disk image.
-    pub(super) fn image(&self) -> PathBuf {
+    pub(crate) fn image(&self) -> PathBuf {
         self.volume.join("disk.img")
     }
 }
@@ -153,12 +172,12 @@ impl Drop for Server {
 
 /// Starts a server and waits until it says that it is ready. What it logs goes to a file beside
 /// the volume.
-fn start(binary: &Path, volume: &Path, port: u16, more: &[&str]) -> Result<Child> {
-    let log = volume.with_extension("log");
+fn start(binary: &Path, volume: &Path, files: &Path, port: u16, more: &[&str]) -> Result<Child> {
+    let log = files.with_extension("log");
     let log = File::options().append(true).create(true).open(&log).while_doing(log.display())?;
     let mut serve = Command::new(binary);
     serve.arg("serve").arg(volume).args(["--listen", &format!("127.0.0.1:{port}")]).args(more);
-    serve.arg("--config").arg(volume.with_extension("toml"));
+    serve.arg("--config").arg(files.with_extension("toml"));
     serve.env("RUST_LOG", LOG).env("NO_COLOR", "1");
     serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut process = serve.spawn().while_doing("starting the server")?;
@@ -168,7 +187,7 @@ fn start(binary: &Path, volume: &Path, port: u16, more: &[&str]) -> Result<Child
         Err(failure) => {
             let _ = process.kill();
             let _ = process.wait();
-            let log = fs::read_to_string(volume.with_extension("log")).unwrap_or_default();
+            let log = fs::read_to_string(files.with_extension("log")).unwrap_or_default();
             Err(Failure::new(format!("{failure}; its log:\n{log}")))
         }
     }
@@ -203,7 +222,7 @@ fn announce(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
 }
 
 /// The last lines of the log of the server of our own volume, in the test's `folder`.
-pub(super) fn last_words(folder: &Path) -> String {
+pub(crate) fn last_words(folder: &Path) -> String {
     let log = fs::read_to_string(folder.join("volume.log")).unwrap_or_default();
     let lines = log.lines().collect::<Vec<_>>();
     lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
@@ -213,7 +232,21 @@ pub(super) fn last_words(folder: &Path) -> String {
 /// while the server is down its clients try to connect, and a port of that range could meet
 /// itself.
 pub(crate) fn free_port() -> Result<u16> {
+    free_ports().map(|[port]| port)
+}
+
+/// The same for several, which differ.
+pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     let first = 21_000 + (std::process::id() % 8_000) as u16;
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (first..30_000).find(free).ok_or_else(|| Failure::new("no free port from 21000 to 30000"))
+    let ports: Vec<_> = (first..30_000).filter(free).take(COUNT).collect();
+    ports.try_into().map_err(|_| Failure::new("no free port from 21000 to 30000"))
+}
+
+/// Runs `duramen bench`; gives its report.
+pub(crate) fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<serde_json::Value> {
+    let mut bench = Command::new(binary);
+    bench.args(["bench", target, "--json"]).args(more);
+    let report = command::capture(&mut bench)?;
+    serde_json::from_str(&report).while_doing("the report of duramen bench")
 }
