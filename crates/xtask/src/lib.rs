@@ -9,6 +9,8 @@
 //! * [`bench_test`] measures our server, another and one that does nothing, to see that measuring
 //!   works.
 //! * [`lab`] holds the page with the papers' figures to what the lab gives.
+//! * [`race`] measures our server against another on devices of the same kind, and writes
+//!   docs/benchmarks.md.
 //! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
 //!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
@@ -27,6 +29,7 @@ mod failure;
 pub mod guest;
 pub mod lab;
 pub mod program;
+pub mod race;
 mod repository;
 mod servers;
 pub mod setup;

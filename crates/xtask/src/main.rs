@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
-use xtask::{Repository, Result, bench_test, client_test, lab, program, setup, test, tidy};
+use xtask::{Repository, Result, bench_test, client_test, lab, program, race, setup, test, tidy};
 
 /// The project's own chores.
 #[derive(Parser)]
@@ -37,6 +37,8 @@ enum Chore {
     BenchTest,
     /// Runs the papers' experiments, and writes the figures and pictures of docs/lab.md anew
     Lab,
+    /// Our server against nfs-ganesha on XFS mounted wsync, on devices of the same kind. Needs root
+    Race(Race),
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
     Guest(GuestArguments),
 }
@@ -54,6 +56,29 @@ struct ClientTest {
     keep: bool,
     /// Run only the scenarios of these names (the disk is judged in any case)
     scenarios: Vec<String>,
+}
+
+#[derive(Args)]
+struct Race {
+    /// How often each contestant is measured, by turns
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// For how long each time
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    seconds: f64,
+    /// One round, short, to see that it works; writes no page
+    #[arg(long, conflicts_with_all = ["rounds", "seconds", "output"])]
+    quick: bool,
+    /// Where to make the files of the devices, 14 GiB [default: where cargo builds]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// The page to write [default: docs/benchmarks.md]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only rows whose names have this in them; writes a page only if it is told where
+    #[arg(long, value_name = "WORDS")]
+    only: Option<String>,
 }
 
 #[derive(Args)]
@@ -124,12 +149,22 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
             Ok(passed(totals.failed == 0))
         }
         Chore::Lab => lab::write(repository).map(|()| ExitCode::SUCCESS),
+        Chore::Race(arguments) => {
+            race::run(repository, &race_plan(repository, arguments)).map(passed)
+        }
         Chore::Guest(arguments) => run_guest(arguments),
     }
 }
 
 fn passed(all: bool) -> ExitCode {
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn race_plan(repository: &Repository, arguments: Race) -> race::Plan {
+    let Race { rounds, seconds, quick, folder, output, only } = arguments;
+    let usual = (!quick && only.is_none()).then(|| repository.root().join("docs/benchmarks.md"));
+    let (rounds, seconds) = if quick { (1, 0.2) } else { (rounds, seconds) };
+    race::Plan { rounds, seconds, quick, folder, output: output.or(usual), only }
 }
 
 fn run_guest(arguments: GuestArguments) -> Result<ExitCode> {

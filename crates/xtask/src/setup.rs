@@ -41,6 +41,9 @@ const BENCH: &[Need] = &[
     ("/usr/sbin/rpcbind", "rpcbind"),
 ];
 
+/// What makes the file system on which it is honest.
+const RACE: &[Need] = &[("/usr/sbin/mkfs.xfs", "xfsprogs")];
+
 /// The Python library that reads a UFS2 disk.
 const DISSECT: &str = "dissect.ffs==3.12";
 
@@ -52,6 +55,11 @@ pub fn guest() -> Result<()> {
 /// Installs what measuring another server needs.
 pub fn bench() -> Result<()> {
     install(BENCH)
+}
+
+/// Installs what a race against another server needs.
+pub fn race() -> Result<()> {
+    install(&[BENCH, RACE].concat())
 }
 
 /// Installs all that the tests need.

@@ -60,6 +60,21 @@ impl Server {
         Server::new(&self.binary, volume, &configuration, &["--create", SIZE])
     }
 
+    /// Makes a volume on a device, and serves it with the device `log`. What else belongs to it is
+    /// in `folder`.
+    pub(crate) fn on_devices(
+        binary: &Path,
+        disk: &Path,
+        log: &Path,
+        folder: &Path,
+    ) -> Result<Server> {
+        command::capture(Command::new(binary).arg("mkfs").arg(disk))?;
+        let export = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = CONFIGURATION.replace("exports.volume", &format!("exports.{export}"));
+        let log = log.to_string_lossy();
+        Server::beside(binary, disk, &folder.join("volume"), &text, &["--log", &log])
+    }
+
     /// Serves the disk image `volume` as it is.
     pub(crate) fn open(binary: &Path, volume: &Path) -> Result<Server> {
         Server::new(binary, volume, CONFIGURATION, &[])
@@ -88,6 +103,11 @@ impl Server {
     pub(crate) fn target(&self) -> String {
         let name = self.volume.file_name().unwrap_or_default().to_string_lossy();
         format!("nfs://127.0.0.1:{}/{name}", self.port)
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// The port of both its services.

@@ -22,8 +22,9 @@ const LAST_WORDS: usize = 20;
 
 /// A server of one folder. It ends with this value.
 pub(crate) struct Ganesha {
-    _process: Process,
+    process: Process,
     port: u16,
+    mount_port: u16,
     export: PathBuf,
 }
 
@@ -39,12 +40,22 @@ impl Ganesha {
         ganesha.arg("-L").arg(log(folder)).arg("-p").arg(folder.join("ganesha.pid"));
         let mut process = Process::start("nfs-ganesha", &mut ganesha)?;
         process.listens("nfs-ganesha", port)?;
-        Ok(Ganesha { _process: process, port, export: export.to_owned() })
+        Ok(Ganesha { process, port, mount_port, export: export.to_owned() })
     }
 
     /// What `duramen bench` calls it.
     pub(crate) fn target(&self) -> String {
         format!("nfs://127.0.0.1:{}{}", self.port, self.export.display())
+    }
+
+    /// The port of its MOUNT service.
+    pub(crate) fn mount_port(&self) -> u16 {
+        self.mount_port
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 }
 

@@ -23,6 +23,11 @@ impl Process {
         quiet.spawn().map(Process).while_doing(name)
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Waits until somebody listens on the port.
     pub(super) fn listens(&mut self, name: &str, port: u16) -> Result<()> {
         let deadline = clock::now() + READY;

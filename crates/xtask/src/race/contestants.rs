@@ -1,0 +1,167 @@
+//! Who races: two servers that keep their promises, side by side on devices of one kind, and
+//! beside them the other as most people run it, and ours as most people will.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::disk::Disk;
+use super::janitor::{Janitor, quoted};
+use super::{Plan, rows::Load, rows::Row};
+use crate::failure::While;
+use crate::servers::duramen::{self, Server};
+use crate::servers::ganesha::Ganesha;
+use crate::{Failure, Result, command};
+
+/// Which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Who {
+    /// Ours, its disk and its log on a device each.
+    Ours,
+    /// nfs-ganesha on XFS, mounted `wsync`.
+    Theirs,
+    /// nfs-ganesha on XFS, mounted as it is: it answers before the data is on the disk.
+    Volatile,
+    /// Ours, a folder of the file system that is underneath of all.
+    File,
+}
+
+enum Process {
+    Duramen(Server),
+    Ganesha(Ganesha),
+}
+
+/// A server that is ready.
+pub(super) struct Contestant {
+    pub(super) who: Who,
+    process: Process,
+    /// Where its data is, if that is a device.
+    disk: Option<Disk>,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// Steps or MiB.
+    pub(super) units: f64,
+    /// Of them a second.
+    pub(super) rate: f64,
+    /// The server's processor time, in seconds.
+    pub(super) cpu_s: Option<f64>,
+}
+
+/// What has to be at hand to start them.
+pub(super) struct Ground<'a> {
+    pub(super) binary: &'a Path,
+    pub(super) folder: &'a Path,
+    pub(super) is_direct: bool,
+    pub(super) disk_mib: u64,
+    pub(super) log_mib: u64,
+}
+
+impl Ground<'_> {
+    /// Starts all of them.
+    pub(super) fn start(&self, janitor: &mut Janitor) -> Result<Vec<Contestant>> {
+        Ok(vec![
+            self.ours(janitor)?,
+            self.ganesha(janitor, Who::Theirs, "wsync")?,
+            self.ganesha(janitor, Who::Volatile, "defaults")?,
+            self.file(janitor)?,
+        ])
+    }
+
+    pub(super) fn disk(&self, janitor: &mut Janitor, name: &str, mib: u64) -> Result<Disk> {
+        Disk::make(janitor, self.folder, name, mib, self.is_direct)
+    }
+
+    fn ours(&self, janitor: &mut Janitor) -> Result<Contestant> {
+        let disk = self.disk(janitor, "duramen-disk", self.disk_mib)?;
+        let log = self.disk(janitor, "duramen-log", self.log_mib)?;
+        let folder = self.own_folder("duramen")?;
+        let server = Server::on_devices(self.binary, disk.path(), log.path(), &folder)?;
+        janitor.end(server.id(), &self.folder.to_string_lossy())?;
+        Ok(Contestant { who: Who::Ours, process: Process::Duramen(server), disk: Some(disk) })
+    }
+
+    fn file(&self, janitor: &mut Janitor) -> Result<Contestant> {
+        let server = Server::create(self.binary, &self.folder.join("volume"))?;
+        janitor.end(server.id(), &self.folder.to_string_lossy())?;
+        Ok(Contestant { who: Who::File, process: Process::Duramen(server), disk: None })
+    }
+
+    fn ganesha(&self, janitor: &mut Janitor, who: Who, option: &str) -> Result<Contestant> {
+        let name = format!("ganesha-{option}");
+        let disk = self.disk(janitor, &format!("{name}-disk"), self.disk_mib)?;
+        let folder = self.own_folder(&name)?;
+        // -K: discarding would give back what the file underneath has allocated.
+        command::capture(Command::new("mkfs.xfs").args(["-q", "-K"]).arg(disk.path()))?;
+        let export = folder.join("export");
+        fs::create_dir(&export).while_doing(export.display())?;
+        let mut mount = Command::new("mount");
+        command::capture(mount.args(["-o", option]).arg(disk.path()).arg(&export))?;
+        let unmount = format!("umount {}", quoted(&export));
+        janitor.promise(&format!("{unmount} || {{ sleep 2; {unmount}; }}"))?;
+        let ganesha = Ganesha::start(&folder, &export)?;
+        janitor.end(ganesha.id(), &self.folder.to_string_lossy())?;
+        Ok(Contestant { who, process: Process::Ganesha(ganesha), disk: Some(disk) })
+    }
+
+    fn own_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(name);
+        fs::create_dir(&folder).while_doing(folder.display())?;
+        Ok(folder)
+    }
+}
+
+impl Contestant {
+    /// Measures a row.
+    pub(super) fn measure(
+        &self,
+        binary: &Path,
+        row: &Row,
+        load: Load,
+        plan: &Plan,
+    ) -> Result<Sample> {
+        let mut words = row.arguments(load, &plan.amount());
+        let target = match &self.process {
+            Process::Duramen(server) => server.target(),
+            Process::Ganesha(ganesha) => {
+                words.extend(["--mount-port".to_owned(), ganesha.mount_port().to_string()]);
+                ganesha.target()
+            }
+        };
+        let read = |disk: &Option<Disk>| disk.as_ref().map_or(Ok(0), Disk::read_bytes);
+        let before = read(&self.disk)?;
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let report = duramen::bench(binary, &target, &words)?;
+        let result = &report["workloads"][0];
+        let number = |field: &str| {
+            result[field].as_f64().ok_or_else(|| Failure::new(format!("no {field}: {report}")))
+        };
+        let mib = number("bytes")? / f64::from(1 << 20);
+        let read_mib = (read(&self.disk)? - before) as f64 / f64::from(1 << 20);
+        if row.is_cold && self.disk.is_some() && read_mib < 0.9 * mib {
+            let sentence = format!("{mib} MiB were read, but only {read_mib} from the device");
+            return Err(Failure::new(sentence));
+        }
+        let (units, rate) = match row.unit {
+            super::rows::Unit::Steps => (number("steps")?, number("rate_per_s")?),
+            super::rows::Unit::Payload => (mib, number("mib_per_s")?),
+        };
+        Ok(Sample { units, rate, cpu_s: result["server_cpu_s"].as_f64() })
+    }
+
+    /// Ends it. Ours must end well.
+    pub(super) fn stop(self) -> Result<()> {
+        match self.process {
+            Process::Duramen(mut server) => {
+                server.stop()?;
+                server.check().map(drop)
+            }
+            Process::Ganesha(ganesha) => {
+                drop(ganesha);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Ours against nfs-ganesha, both honest, on devices of the same kind: `cargo xtask race`.
+//!
+//! 1. Files are made on one file system and written from end to end; loop devices stand over them.
+//!    One has XFS, mounted `wsync`, which nfs-ganesha serves: each of its operations is on the
+//!    device before it is answered. Two are ours, policy `log`, one for the disk and one for the
+//!    log. One more XFS is mounted as it is, for a nfs-ganesha as people run it; and a plain folder
+//!    holds a volume of ours as people have it.
+//! 2. In each round, for each of the [`rows`], `duramen bench` measures the contestants one after
+//!    the other; the next round begins with the other of the two. The device by itself is measured
+//!    in each round, too. What stands beside is measured in every second round.
+//! 3. A ratio is that of two measurements of one round; what counts is the median over the rounds.
+//!
+//! [`janitor`] tidies up, also after an interrupt.
+
+mod contestants;
+mod disk;
+mod janitor;
+mod machine;
+mod raw;
+mod results;
+mod rows;
+mod statistics;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use contestants::{Contestant, Ground, Who};
+use janitor::Janitor;
+use results::Results;
+use rows::{Amount, LOADS, ROWS};
+
+use crate::failure::While;
+use crate::servers::duramen;
+use crate::servers::ganesha;
+use crate::temporary::TemporaryFolder;
+use crate::{Failure, Repository, Result, command, setup};
+
+/// The size of a device that holds data, in MiB.
+const DISK_MIB: u64 = 4 << 10;
+
+/// The size of our log: what a volume has unless it is told otherwise.
+const LOG_MIB: u64 = 256;
+
+/// The size of the device that is measured by itself.
+const RAW_MIB: u64 = 1 << 10;
+
+/// How much to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How often each contestant is measured.
+    pub rounds: u32,
+    /// For how long each time.
+    pub seconds: f64,
+    /// Less of everything, to see that it works.
+    pub quick: bool,
+    /// Where the devices' files are to be, instead of with the products of the build.
+    pub folder: Option<PathBuf>,
+    /// The page to write.
+    pub output: Option<PathBuf>,
+    /// Only rows whose names contain this.
+    pub only: Option<String>,
+}
+
+impl Plan {
+    fn amount(&self) -> Amount {
+        match self.quick {
+            true => Amount { seconds: self.seconds, removed: [100, 1000], file_mib: 64 },
+            false => Amount { seconds: self.seconds, removed: [500, 8000], file_mib: 512 },
+        }
+    }
+
+    fn is_chosen(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+    }
+}
+
+/// Races, prints the tables, and writes the page; says whether everything could be measured.
+pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
+    let user = command::capture(Command::new("id").arg("-u"))?;
+    if user.trim() != "0" {
+        return Err(Failure::new(
+            "a race needs root: it makes loop devices, mounts XFS, runs nfs-ganesha and empties \
+             the kernel's caches",
+        ));
+    }
+    setup::race()?;
+    let binary = duramen::build(repository)?;
+    let parent = plan.folder.clone().unwrap_or_else(|| repository.target());
+    let folder = TemporaryFolder::within(&parent, "race")?;
+    let mut janitor = Janitor::start()?;
+    janitor.remove(folder.path())?;
+    let is_direct = disk::can_be_direct(folder.path());
+    let place = machine::describe(repository, folder.path())?;
+    println!("race: {} devices; files in {}", kind(is_direct), folder.path().display());
+    let mapper = ganesha::mapper()?;
+    if let Some(mapper) = &mapper {
+        janitor.end(mapper.id(), "rpcbind")?;
+    }
+    let ground = Ground {
+        binary: &binary,
+        folder: folder.path(),
+        is_direct,
+        disk_mib: DISK_MIB,
+        log_mib: LOG_MIB,
+    };
+    let raw = ground.disk(&mut janitor, "raw", RAW_MIB)?;
+    let contestants = ground.start(&mut janitor)?;
+    let mut results = Results::default();
+    for round in 0..plan.rounds {
+        results.raw.measure(raw.path(), RAW_MIB, plan.seconds)?;
+        race(round, plan, &binary, &contestants, &mut results);
+    }
+    contestants.into_iter().try_for_each(Contestant::stop)?;
+    drop(mapper);
+    drop(janitor);
+    let page = page(plan, is_direct, &place, &results);
+    println!("{page}");
+    if let Some(output) = &plan.output {
+        fs::write(output, page).while_doing(output.display())?;
+    }
+    Ok(results.troubles.is_empty())
+}
+
+/// One round.
+fn race(round: u32, plan: &Plan, binary: &Path, contestants: &[Contestant], results: &mut Results) {
+    for (row_place, row) in ROWS.iter().enumerate().filter(|(_, row)| plan.is_chosen(row.name)) {
+        for (load_place, load) in LOADS.into_iter().enumerate() {
+            let beside = |who| matches!(who, Who::Volatile | Who::File);
+            let now = contestants.iter().filter(|one| round.is_multiple_of(2) || !beside(one.who));
+            let mut now: Vec<_> = now.collect();
+            if !round.is_multiple_of(2) {
+                now.reverse();
+            }
+            let mut said = Vec::new();
+            for contestant in now {
+                let who = contestant.who;
+                match contestant.measure(binary, row, load, plan) {
+                    Ok(sample) => {
+                        said.push(format!("{who:?} {:.0}", sample.rate));
+                        results.add((row_place, load_place), who, round, sample);
+                    }
+                    Err(failure) => {
+                        let connections = load.connections();
+                        let trouble =
+                            format!("{} over {connections}: {who:?}: {failure}", row.name);
+                        said.push(format!("{who:?} FAILED: {failure}"));
+                        results.troubles.push(trouble);
+                    }
+                }
+            }
+            let connections = load.connections();
+            println!(
+                "race: round {} of {}, {} over {connections}: {}",
+                round + 1,
+                plan.rounds,
+                row.name,
+                said.join(", ")
+            );
+        }
+    }
+}
+
+fn kind(is_direct: bool) -> &'static str {
+    if is_direct { "loop, direct I/O," } else { "loop, buffered," }
+}
+
+/// The page for people.
+fn page(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
+    let direct = match is_direct {
+        true => "The devices go past its cache (direct I/O).",
+        false => "The devices go through its cache: it has no direct I/O for them.",
+    };
+    format!(
+        "# Benchmarks
+
+`cargo xtask race --rounds {rounds} --seconds {seconds}`
+
+{place}
+Duramen, policy `log`, against nfs-ganesha on XFS mounted `wsync`: both answer when the data is on
+stable storage. They have loop devices over files of one file system, which were written from end
+to end before: ganesha one of {disk} MiB, Duramen one of {disk} MiB for the disk and one of
+{log} MiB for the log. {direct} All settings are those that each has by itself. A volatile
+ganesha, on XFS mounted with its defaults, stands beside.
+
+Each row is measured by `duramen bench` for {seconds} s a round, with one call under way on each
+connection, by turns, `sync` before each. Rates are medians; a ratio is that of two measurements of
+the same round, and of ratios there are the median and the least and the most. What stands beside
+is measured in every second round. The client and the kernel's threads share the processors with
+the server; the machine was not idle otherwise. Cold reads begin with
+`/proc/sys/vm/drop_caches`, read each part once, and are held against what the device says it has
+read. *Wanted* is what the project sets itself.
+
+{tables}
+Processor time is that of the server's process with its threads. What the kernel does in threads of
+its own (write-back, XFS's log) is in neither figure.
+",
+        rounds = plan.rounds,
+        seconds = plan.seconds,
+        disk = DISK_MIB,
+        log = LOG_MIB,
+        tables = table::render(results),
+    )
+}
