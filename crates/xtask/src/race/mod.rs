@@ -181,8 +181,9 @@ fn page(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String 
 Duramen, policy `log`, against nfs-ganesha on XFS mounted `wsync`: both answer when the data is on
 stable storage. They have loop devices over files of one file system, which were written from end
 to end before: ganesha one of {disk} MiB, Duramen one of {disk} MiB for the disk and one of
-{log} MiB for the log. {direct} All settings are those that each has by itself. A volatile
-ganesha, on XFS mounted with its defaults, stands beside.
+{log} MiB for the log. {direct}
+All settings are those that each has by itself. A volatile ganesha, on XFS mounted with its
+defaults, stands beside.
 
 Each row is measured by `duramen bench` for {seconds} s a round, with one call under way on each
 connection, by turns, `sync` before each. Rates are medians; a ratio is that of two measurements of
