@@ -1,0 +1,167 @@
+//! What the calls that a server does most may cost, in instructions: see `docs/performance.md`.
+//!
+//! `valgrind` counts them, of this very program, which then makes one kind of call and nothing
+//! else: the bytes of the call go through the record reader, the dispatcher, the namespace, the
+//! engine and the log, onto disks in memory, and come back as the pieces of a reply. What has to be
+//! there before is not counted. So neither the machine nor who else uses it matters; the compiler
+//! does, a little, which is why there is some room under each bound.
+//!
+//! A bound that a change needs to raise is raised in the change, which then says why.
+
+#[path = "../answers/house.rs"]
+mod house;
+mod kinds;
+
+use std::env;
+use std::process::Command;
+
+use dispatch::Session;
+use nfs::record::{Limits, Progress, RecordReader};
+use nfs::rpc::Call;
+use sim::Executor;
+
+use house::client;
+use kinds::{Calls, Kind};
+
+/// What a call of each kind may take.
+const BOUNDS: [Bound; 7] = [
+    Bound { kind: Kind::Getattr, debug: 64_500, release: 6_670 },
+    Bound { kind: Kind::Lookup, debug: 96_600, release: 10_400 },
+    Bound { kind: Kind::Create, debug: 478_000, release: 76_500 },
+    Bound { kind: Kind::Remove, debug: 524_000, release: 82_000 },
+    Bound { kind: Kind::Write8k, debug: 842_000, release: 232_000 },
+    Bound { kind: Kind::Write64k, debug: 1_920_000, release: 255_000 },
+    Bound { kind: Kind::Read1m, debug: 2_130_000, release: 1_310_000 },
+];
+
+struct Bound {
+    kind: Kind,
+    /// Instructions of a call in a build for tests,
+    debug: u64,
+    /// and in one that is optimised.
+    release: u64,
+}
+
+impl Bound {
+    fn of(&self) -> u64 {
+        if cfg!(debug_assertions) { self.debug } else { self.release }
+    }
+}
+
+/// Says to the program that is counted what to do: the kind of call, and how far to go.
+const COUNTED: &str = "DURAMEN_COUNTED_CALLS";
+
+/// How far the program goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// It makes the calls.
+    Called,
+    /// The same, and decodes each of them twice more than it should.
+    Planted,
+}
+
+const EXTENTS: [Extent; 2] = [Extent::Called, Extent::Planted];
+
+/// Makes calls of a kind.
+fn run(kind: Kind, extent: Extent) {
+    let executor = Executor::new(3);
+    let calls = executor.block_on(Calls::prepare(&executor, kind));
+    make(&executor, &calls, extent == Extent::Planted);
+}
+
+/// What is counted. A function of its own, so that it is one for whoever counts, too.
+#[inline(never)]
+fn make(executor: &Executor, calls: &Calls, planted: bool) {
+    let session = calls.house.dispatcher.connect(client(1));
+    executor.block_on(for_all(&session, &calls.records, planted));
+}
+
+/// What `server::connection` does with the bytes of a connection, without the socket.
+async fn for_all(session: &Session, calls: &[bytes::Bytes], planted: bool) {
+    let mut reader = RecordReader::new(Limits::default());
+    for bytes in calls {
+        let (mut rest, mut memory) = (&bytes[..], None);
+        let record = loop {
+            match reader.poll().expect("a stream of records") {
+                Progress::NeedsBytes => rest = &rest[reader.feed(rest)..],
+                Progress::NeedsMemory(bytes) => {
+                    memory = Some(session.request_memory(bytes).await);
+                    reader.grant();
+                }
+                Progress::Record(record) => break record,
+            }
+        };
+        if planted {
+            decode(&record);
+            decode(&record);
+        }
+        let memory = memory.expect("the reader asked for memory");
+        let reply = session.call(record, memory).await.expect("a reply");
+        assert!(kinds::is_good(&reply), "a call that was carried out");
+    }
+}
+
+/// Decodes a call, for nothing.
+fn decode(record: &nfs::record::Record) {
+    let call = Call::decode(std::hint::black_box(record)).expect("a call");
+    let procedure = nfs::nfs3::Procedure::from_number(call.procedure).expect("one that there is");
+    let arguments = nfs::nfs3::Arguments::decode(procedure, call.arguments);
+    std::hint::black_box(arguments.expect("its arguments"));
+}
+
+/// Instructions of one call; none if nobody is there to count.
+fn cost(kind: Kind, extent: Extent) -> Option<u64> {
+    let counter = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=hot_path::make")
+        .arg(env::current_exe().expect("this program"))
+        .args(["--exact", "the_calls_of_the_hot_path_keep_within_their_bounds"])
+        .env(COUNTED, format!("{kind:?} {extent:?}"))
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&counter.stderr);
+    assert!(counter.status.success(), "{said}");
+    let total = said.lines().find_map(|line| line.split_once("Collected :")).expect("a total").1;
+    Some(total.trim().parse::<u64>().expect("a number") / u64::from(kinds::COUNT))
+}
+
+/// Does what the environment says, if this is the program that is counted.
+fn is_counted() -> bool {
+    let Ok(asked) = env::var(COUNTED) else { return false };
+    let is_asked = |word: String| asked.split(' ').any(|asked| asked == word);
+    let bound = BOUNDS.iter().find(|bound| is_asked(format!("{:?}", bound.kind)));
+    let extent = EXTENTS.iter().find(|extent| is_asked(format!("{extent:?}")));
+    run(bound.expect("a kind").kind, *extent.expect("an extent"));
+    true
+}
+
+#[test]
+fn the_calls_of_the_hot_path_keep_within_their_bounds() {
+    if is_counted() {
+        return;
+    }
+    let mut beyond = Vec::new();
+    for bound in &BOUNDS {
+        let (kind, most) = (bound.kind, bound.of());
+        let Some(cost) = cost(kind, Extent::Called) else {
+            eprintln!("SKIPPED: valgrind is not there to count instructions");
+            return;
+        };
+        println!("{kind:?} takes {cost} instructions; {most} are the most");
+        if cost > most {
+            beyond.push(format!("{kind:?} takes {cost} instructions, where {most} are the most"));
+        }
+    }
+    assert!(beyond.is_empty(), "{beyond:#?}");
+}
+
+#[test]
+fn a_call_that_is_decoded_too_often_is_noticed() {
+    let bound = &BOUNDS[0];
+    let Some(cost) = cost(bound.kind, Extent::Planted) else {
+        eprintln!("SKIPPED: valgrind is not there to count instructions");
+        return;
+    };
+    println!("{:?} takes {cost} instructions with what was planted", bound.kind);
+    assert!(cost > bound.of(), "{cost} is not beyond {}", bound.of());
+}
