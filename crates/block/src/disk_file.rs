@@ -1,8 +1,8 @@
 //! An image file or a raw block device: opened, measured, locked, and driven by blocking calls.
 //!
 //! Every device of this crate stands on a [`DiskFile`]; they differ in who makes the calls.
-//! I/O is buffered: reads and writes go through the kernel's page cache, `flush` is fdatasync and
-//! a through write is RWF_DSYNC.
+//! I/O is buffered: reads and writes go through the kernel's page cache, unless they are to go past
+//! it; `flush` is fdatasync and a through write is RWF_DSYNC.
 //!
 //! Invariants:
 //! 1. While a writer has the disk open nobody else has (among all who ask for the lock, as every
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Durability, Geometry, IoError, Verb, length_of, system};
+use crate::{Buffer, Durability, Geometry, IoError, Verb, direct, length_of, system};
 
 /// Sector sizes that an image file pretends to have. A file system block is 4 KiB nearly
 /// everywhere, and the file system below reads before it writes less than that.
@@ -82,6 +82,8 @@ fn purpose(access: &Access) -> &'static str {
 #[derive(Debug)]
 pub struct DiskFile {
     file: File,
+    /// The same past the page cache, if transfers are to go there.
+    direct: Option<File>,
     geometry: Geometry,
     is_device: bool,
 }
@@ -123,7 +125,7 @@ impl DiskFile {
             return Err(failed(ErrorKind::ReadOnlyFilesystem.into()));
         }
         let geometry = measure(&file, is_device, access).map_err(failed)?;
-        Ok(Self { file, geometry, is_device })
+        Ok(Self { file, direct: None, geometry, is_device })
     }
 
     /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for
@@ -145,11 +147,27 @@ impl DiskFile {
         file.sync_all().map_err(failed)?;
         sync_parent(path).map_err(failed)?;
         let geometry = measure(&file, false, access).map_err(failed)?;
-        Ok(Self { file, geometry, is_device: false })
+        Ok(Self { file, direct: None, geometry, is_device: false })
     }
 
+    /// The same disk, of which everything goes past the page cache from now on, where the system
+    /// can do that. For what is written often and waited for, and not read meanwhile: a log.
+    ///
+    /// A device stays as it is: on a loop device neither way was faster than the other.
+    pub fn past_cache(self) -> Self {
+        let is_for_it = !self.is_device && !self.geometry.read_only;
+        let direct = is_for_it.then(|| direct::reopened(&self.file)).flatten();
+        Self { direct, ..self }
+    }
+
+    /// What transfers go through.
     pub(crate) fn file(&self) -> &File {
-        &self.file
+        self.direct.as_ref().unwrap_or(&self.file)
+    }
+
+    /// The bytes of a write as they can be transferred, if they cannot as they are.
+    pub(crate) fn transferable(&self, data: &[Bytes]) -> Option<Bytes> {
+        self.direct.as_ref().and_then(|_| direct::aligned(data))
     }
 
     /// Size and sectors.
@@ -161,7 +179,14 @@ impl DiskFile {
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         let length = bytes.len() as u64;
         self.geometry.check(Verb::Read, offset, length)?;
-        let result = self.file.read_exact_at(bytes, offset);
+        let result = match self.direct.is_none() || direct::is_aligned(bytes) {
+            true => self.file().read_exact_at(bytes, offset),
+            false => {
+                let mut aligned = Buffer::zeroed(bytes.len());
+                let read = self.file().read_exact_at(&mut aligned, offset);
+                read.map(|()| bytes.copy_from_slice(&aligned))
+            }
+        };
         result.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
     }
 
@@ -174,6 +199,8 @@ impl DiskFile {
     ) -> Result<(), IoError> {
         let length = length_of(data);
         self.geometry.check(Verb::Write, offset, length)?;
+        let aligned = self.transferable(data);
+        let data = aligned.as_ref().map_or(data, std::slice::from_ref);
         let result = self.write_all(offset, data, durability == Durability::Through);
         result.map_err(|error| IoError::from_os(Verb::Write, offset, length, &error))
     }
@@ -209,7 +236,7 @@ impl DiskFile {
         let mut flush_at_end = false;
         IoSlice::advance_slices(&mut rest, 0); // drops leading empty pieces
         while !rest.is_empty() {
-            match system::write_at(&self.file, rest, offset, through) {
+            match system::write_at(self.file(), rest, offset, through) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(taken) => {
                     offset += taken as u64;

@@ -26,14 +26,15 @@
 //! containers; [`file::FileDevice`] the caller itself. [`scratch::ScratchDevice`] stands on any of
 //! them and writes nothing.
 //!
-//! I/O is buffered for now: what is read and written goes through the kernel's page cache as well.
-//! O_DIRECT, which saves that copy and the detour of a buffered write through a kernel thread,
-//! needs every piece of a write to be aligned in memory, and comes with the layer that sees to it.
+//! I/O is buffered: what is read and written goes through the kernel's page cache as well. The
+//! exception is a log, of which nothing is read while it is written, and every write is one aligned
+//! piece that somebody waits for: [`file::DiskFile::past_cache`].
 //!
 //! Verbs for tests (cutting the power, injecting faults, recording) live in wrappers, not in the
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.
 
 mod buffer;
+mod direct;
 mod disk_file;
 pub mod file;
 mod held;

@@ -72,6 +72,20 @@ pub(crate) fn sector_sizes(file: &File) -> Result<(u32, u32)> {
     Ok((logical.unsigned_abs(), physical))
 }
 
+/// How transfers past the page cache have to be aligned, in memory and in the file, in bytes; none
+/// where the file system below takes none, or does not say.
+pub(crate) fn direct_alignment(file: &File) -> Option<u32> {
+    // SAFETY: statx is a C struct of numbers, for which zeros are a value.
+    let mut told: libc::statx = unsafe { std::mem::zeroed() };
+    let (mask, flags) = (libc::STATX_DIOALIGN, libc::AT_EMPTY_PATH);
+    // SAFETY: the path is a string that ends; `told` is ours alone and lives until the call
+    // returns.
+    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, &raw mut told) };
+    let is_told = result == 0 && told.stx_mask & mask != 0;
+    let alignment = told.stx_dio_mem_align.max(told.stx_dio_offset_align);
+    (is_told && told.stx_dio_offset_align > 0).then_some(alignment)
+}
+
 /// A counter of the kernel's that can be waited for, for the completions of a ring. Reading it
 /// never blocks.
 pub(crate) fn event_counter() -> Result<File> {

@@ -19,6 +19,13 @@ enum Step {
         value: u8,
         through: bool,
     },
+    /// Writes whole sectors from one piece that is aligned in memory.
+    Aligned {
+        sector: usize,
+        count: usize,
+        value: u8,
+        through: bool,
+    },
     /// Writes single sectors, all at once.
     Scatter {
         sectors: Vec<usize>,
@@ -36,6 +43,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..SECTORS, pieces, any::<u8>(), any::<bool>()).prop_map(
             |(sector, pieces, value, through)| Step::Write { sector, pieces, value, through }
+        ),
+        3 => (0..SECTORS, 1..SECTORS, any::<u8>(), any::<bool>()).prop_map(
+            |(sector, count, value, through)| Step::Aligned { sector, count, value, through }
         ),
         1 => (prop::collection::btree_set(0..SECTORS, 1..10), any::<u8>()).prop_map(
             |(sectors, value)| Step::Scatter { sectors: sectors.into_iter().collect(), value }
@@ -66,6 +76,15 @@ fn perform(driven: &common::Driven, model: &mut [u8], step: &Step) {
             let whole = data.concat();
             model[sector * 512..sector * 512 + whole.len()].copy_from_slice(&whole);
             let durability = if *through { Durability::Through } else { Durability::Plain };
+            let write = device.write(*sector as u64 * 512, data, durability);
+            driven.run(write).expect("a write");
+        }
+        Step::Aligned { sector, count, value, through } => {
+            let length = (*count).min(SECTORS - sector) * 512;
+            let target = &mut model[sector * 512..][..length];
+            target.fill(*value);
+            let durability = if *through { Durability::Through } else { Durability::Plain };
+            let data = vec![Buffer::copied(target).freeze()];
             let write = device.write(*sector as u64 * 512, data, durability);
             driven.run(write).expect("a write");
         }

@@ -47,7 +47,7 @@ pub(crate) async fn open(
     path: &Path,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Rc<dyn BlockDevice>, Failure> {
-    let file = DiskFile::open(path, Access::ReadWrite)?;
+    let file = DiskFile::open(path, Access::ReadWrite)?.past_cache();
     let mut head = Buffer::zeroed(HEAD_SIZE.min(file.geometry().size as usize));
     file.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
     let device = device(file);

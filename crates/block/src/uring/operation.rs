@@ -48,7 +48,12 @@ pub(super) enum Progress {
 }
 
 impl Operation {
-    pub(super) fn new(file: Arc<Held>, offset: u64, length: u64, work: Work) -> Self {
+    pub(super) fn new(file: Arc<Held>, offset: u64, length: u64, mut work: Work) -> Self {
+        if let Work::Write { data, .. } = &mut work
+            && let Some(aligned) = file.transferable(data)
+        {
+            *data = vec![aligned];
+        }
         Self { file, offset, length, done: 0, work, slices: Vec::new() }
     }
 
