@@ -40,7 +40,7 @@ pub(crate) fn aligned(data: &[Bytes]) -> Option<Bytes> {
     if data.iter().all(|piece| is_aligned(piece)) {
         return None;
     }
-    let mut copy = Buffer::zeroed(data.iter().map(Bytes::len).sum());
+    let mut copy = Buffer::unfilled(data.iter().map(Bytes::len).sum());
     let mut rest = &mut copy[..];
     for piece in data {
         let (target, behind) = rest.split_at_mut(piece.len());

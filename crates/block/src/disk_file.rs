@@ -182,7 +182,7 @@ impl DiskFile {
         let result = match self.direct.is_none() || direct::is_aligned(bytes) {
             true => self.file().read_exact_at(bytes, offset),
             false => {
-                let mut aligned = Buffer::zeroed(bytes.len());
+                let mut aligned = Buffer::unfilled(bytes.len());
                 let read = self.file().read_exact_at(&mut aligned, offset);
                 read.map(|()| bytes.copy_from_slice(&aligned))
             }

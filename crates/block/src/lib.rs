@@ -38,6 +38,7 @@ mod direct;
 mod disk_file;
 pub mod file;
 mod held;
+mod pages;
 pub mod scratch;
 mod system;
 pub mod threads;

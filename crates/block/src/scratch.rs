@@ -36,7 +36,7 @@ impl ScratchDevice {
         let missing = (first..=last).filter(|page| !self.pages.borrow().contains_key(page));
         let read = |page: u64| {
             let start = page * PAGE;
-            let buffer = Buffer::zeroed((size - start).min(PAGE) as usize);
+            let buffer = Buffer::unfilled((size - start).min(PAGE) as usize);
             let read = self.below.read(start, buffer);
             async move { Ok((page, read.await?)) }.boxed_local()
         };

@@ -182,7 +182,7 @@ impl Home {
     /// [`FsError::Io`].
     pub async fn read(&self, address: u64, size: usize) -> Result<block::Buffer, FsError> {
         let offset = address * self.geometry.fragment_size;
-        let buffer = block::Buffer::zeroed(size);
+        let buffer = block::Buffer::unfilled(size);
         self.device.read(offset, buffer).await.map_err(|_| FsError::Io)
     }
 

@@ -412,7 +412,7 @@ impl<'a> Replay<'a> {
         let start = first / self.sector * self.sector;
         let length = (end - start).next_multiple_of(self.sector);
         let offset = span * SPAN + start;
-        let mut image = self.device.read(offset, block::Buffer::zeroed(length as usize)).await?;
+        let mut image = self.device.read(offset, block::Buffer::unfilled(length as usize)).await?;
         for (at, data) in pieces {
             let at = (at - start) as usize;
             image[at..at + data.len()].copy_from_slice(data);
@@ -427,7 +427,7 @@ impl<'a> Replay<'a> {
             let address = self.geometry.group_header_fragment(group);
             let offset = self.geometry.byte_address(address);
             let size = self.geometry.group_block_size as usize;
-            let mut image = self.device.read(offset, block::Buffer::zeroed(size)).await?;
+            let mut image = self.device.read(offset, block::Buffer::unfilled(size)).await?;
             for change in changes {
                 change.apply(self.geometry, &mut image);
             }
@@ -453,7 +453,7 @@ impl<'a> Replay<'a> {
         for fragment in fragments {
             let offset = geometry.byte_address(geometry.summary_address + fragment);
             let size = geometry.fragment_size as usize;
-            let mut image = self.device.read(offset, block::Buffer::zeroed(size)).await?;
+            let mut image = self.device.read(offset, block::Buffer::unfilled(size)).await?;
             let first = fragment * per_fragment;
             for (group, row) in rows.range(first..first + per_fragment) {
                 Summary::rows_mut(&mut image)[(group - first) as usize] = *row;

@@ -402,5 +402,5 @@ pub(crate) async fn read(
     offset: u64,
     length: u64,
 ) -> Result<Bytes, JournalError> {
-    Ok(device.read(offset, block::Buffer::zeroed(length as usize)).await?.freeze())
+    Ok(device.read(offset, block::Buffer::unfilled(length as usize)).await?.freeze())
 }

@@ -419,9 +419,11 @@ impl Journal {
     }
 
     fn encode(&self, places: &[Place], start: u64, end: u64, head: u64) -> block::Buffer {
-        let mut image = block::Buffer::zeroed(((end - start) * UNIT) as usize);
+        let mut image = block::Buffer::unfilled(((end - start) * UNIT) as usize);
         for place in places {
             let at = ((place.recno - start) * UNIT) as usize;
+            let behind = at + HEADER_SIZE + place.draft.body.len();
+            image[behind..at + (place.units * UNIT) as usize].fill(0);
             let fields = Fields {
                 previous: self.previous.get(),
                 records: place.draft.records,

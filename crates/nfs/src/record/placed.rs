@@ -25,7 +25,7 @@ impl Placed {
         let (head, rest) = arrived.split_at(shape.head);
         let mut placed = Self {
             head: Bytes::copy_from_slice(head),
-            payload: Buffer::zeroed(shape.payload),
+            payload: Buffer::unfilled(shape.payload),
             filled: 0,
             padding: shape.padding(),
         };

@@ -1,0 +1,148 @@
+//! The memory of buffers: pages, of which each thread keeps some that were given back.
+//!
+//! Why: what comes from the allocator has to be made zeros before it may be looked at, and a
+//! mebibyte of new memory is given by the kernel page by page. For a buffer that is about to be
+//! filled both are for nothing, and cost more than to fill it.
+//!
+//! Invariants:
+//! 1. Every byte of pages is initialised: the allocator gave them as zeros.
+//! 2. What is kept belongs to nobody; what is taken is kept no more.
+//! 3. A thread keeps [`KEPT_MOST`] bytes at most.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::ptr::NonNull;
+
+use crate::ALIGNMENT;
+
+/// Bytes that a thread keeps: some READs and WRITEs of the largest size.
+const KEPT_MOST: usize = 16 << 20;
+/// Sizes that are kept: powers of two from a page on.
+const SIZES: usize = 10;
+
+/// Memory that is owned, and holds anything.
+pub(crate) struct Pages {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: Pages own their memory alone, as a Box<[u8]> does; u8 is Send.
+unsafe impl Send for Pages {}
+// SAFETY: shared Pages give out shared slices only; u8 is Sync.
+unsafe impl Sync for Pages {}
+
+/// What a thread keeps, by size.
+#[derive(Default)]
+struct Kept {
+    pages: [Vec<Pages>; SIZES],
+    bytes: usize,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// Where memory of `length` bytes is kept, if it is of a size that is.
+fn place_of(length: usize) -> Option<usize> {
+    let place = length.checked_div(ALIGNMENT)?.checked_ilog2()? as usize;
+    (place < SIZES && length == ALIGNMENT << place).then_some(place)
+}
+
+impl Pages {
+    /// At least `length` bytes, which hold anything; none for 0.
+    pub(crate) fn take(length: usize) -> Self {
+        let rounded = length.next_power_of_two().max(ALIGNMENT);
+        let Some(place) = place_of(rounded).filter(|_| length > 0) else {
+            return Self::allocate(length);
+        };
+        let kept = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            let pages = kept.pages[place].pop()?;
+            kept.bytes -= rounded; // invariant 2
+            Some(pages)
+        });
+        kept.ok().flatten().unwrap_or_else(|| Self::allocate(rounded))
+    }
+
+    /// Gives it back, for whoever takes as much next.
+    pub(crate) fn give_back(self) {
+        let Some(place) = place_of(self.length) else { return };
+        // At the end of a thread nothing is kept: then `self` is freed with the closure.
+        let _ = KEPT.try_with(move |kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.bytes + self.length <= KEPT_MOST {
+                kept.bytes += self.length; // invariant 3
+                kept.pages[place].push(self);
+            }
+        });
+    }
+
+    /// As many zeros, new from the allocator.
+    pub(crate) fn allocate(length: usize) -> Self {
+        if length == 0 {
+            return Self { start: NonNull::dangling(), length };
+        }
+        let layout = Self::layout(length);
+        // SAFETY: the layout has a non-zero size, checked above.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout));
+        Self { start, length }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `start` is valid for `length` initialised bytes (invariant 1; dangling with
+        // length 0), and the borrow of self keeps writers away.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in bytes, and the mutable borrow of self makes this slice the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+
+    fn layout(length: usize) -> Layout {
+        Layout::from_size_align(length, ALIGNMENT).expect("a buffer is shorter than isize::MAX")
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if self.length > 0 {
+            // SAFETY: `start` came from alloc_zeroed with the same layout and is freed once, as
+            // only drop frees and Pages cannot be copied.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.length)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> usize {
+        KEPT.with_borrow(|kept| kept.bytes)
+    }
+
+    #[test]
+    fn what_is_given_back_is_taken_again_for_as_much() {
+        let first = Pages::take(5000);
+        let address = first.bytes().as_ptr();
+        first.give_back();
+        assert_eq!(kept(), 8192);
+        assert_ne!(Pages::take(4096).bytes().as_ptr(), address);
+        assert_eq!(Pages::take(8192).bytes().as_ptr(), address);
+        assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn a_thread_keeps_no_more_than_the_most() {
+        let many: Vec<Pages> = (0..20).map(|_| Pages::take(1 << 20)).collect();
+        many.into_iter().for_each(Pages::give_back);
+        assert_eq!(kept(), KEPT_MOST);
+        Pages::take(3 << 20).give_back();
+        Pages::take(0).give_back();
+        assert_eq!(kept(), KEPT_MOST);
+    }
+}
