@@ -29,14 +29,16 @@ pub struct Pages {
 impl Page {
     /// What has to be written of it.
     pub fn content(&self) -> Content {
-        Content { data: self.data.clone(), changed: self.changed.clone() }
+        Content { from: 0, data: self.data.clone(), changed: self.changed.clone() }
     }
 }
 
 /// What a block is to hold.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// Its bytes from its start on; what is missing is zero.
+    /// Where in the block `data` begins: at its start, unless it stays where it is for certain.
+    pub from: usize,
+    /// Its bytes from there on; what is missing is zero.
     pub data: Bytes,
     /// Where, if the block stays where it is, they may differ from what is there.
     pub changed: Range<usize>,
@@ -45,7 +47,7 @@ pub struct Content {
 impl Content {
     /// Of a block that is to be written as a whole.
     pub fn whole(data: Bytes) -> Self {
-        Self { data, changed: 0..usize::MAX }
+        Self { from: 0, data, changed: 0..usize::MAX }
     }
 }
 

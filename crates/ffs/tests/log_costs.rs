@@ -1,4 +1,5 @@
-//! What a reply costs under policy `log`: flushes and through-writes, counted on real files.
+//! What a reply costs under policy `log`: flushes and through-writes, and reads of what is written
+//! over, counted on real files.
 //!
 //! Time stands still here, so the sync never begins by itself: every flush that is counted is one
 //! that a reply waits for.
@@ -23,10 +24,11 @@ use vfs::{Author, FileSystem, Stability};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// A device that counts what makes something durable.
+/// A device that counts what makes something durable, and bytes that are read.
 struct Counted {
     below: FileDevice,
     barriers: Rc<Cell<u64>>,
+    read: Cell<u64>,
     path: PathBuf,
 }
 
@@ -36,7 +38,8 @@ impl Counted {
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&path);
         let file = DiskFile::create(&path, size).expect("a file in the temporary directory");
-        Rc::new(Self { below: FileDevice::new(file), barriers: barriers.clone(), path })
+        let (barriers, read) = (barriers.clone(), Cell::new(0));
+        Rc::new(Self { below: FileDevice::new(file), barriers, read, path })
     }
 
     fn count(&self) {
@@ -56,6 +59,7 @@ impl BlockDevice for Counted {
     }
 
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.read.set(self.read.get() + buffer.len() as u64);
         self.below.read(offset, buffer)
     }
 
@@ -83,6 +87,11 @@ impl BlockDevice for Counted {
 /// A volume with a log, and what counts its barriers. A file is there already, so that nothing has
 /// to be prepared any more.
 fn with_volume(name: &str, test: impl AsyncFnOnce(&Volume, &Cell<u64>)) {
+    with_disk(name, async |volume, disk| test(volume, &disk.barriers).await);
+}
+
+/// The same, and the disk of the volume.
+fn with_disk(name: &str, test: impl AsyncFnOnce(&Volume, &Counted)) {
     let barriers = Rc::new(Cell::new(0));
     let disk = Counted::new(&format!("{name}-disk"), 256 << 20, &barriers);
     let log = Counted::new(&format!("{name}-log"), 32 << 20, &barriers);
@@ -91,11 +100,12 @@ fn with_volume(name: &str, test: impl AsyncFnOnce(&Volume, &Cell<u64>)) {
         let random = Seeded::new(7);
         mkfs(&*disk, &MkfsOptions::default(), &random, NOW).await.expect("the disk holds it");
         let options = OpenOptions::default();
-        let opened = open_with_log(disk, Some(log), world.runtime(), &options, &mut |_| ()).await;
+        let opened =
+            open_with_log(disk.clone(), Some(log), world.runtime(), &options, &mut |_| ()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
         let volume = Volume { files: Namespace::new(engine), root: Author::root() };
         volume.create(volume.files.root(), "first").await.expect("new");
-        test(&volume, &barriers).await;
+        test(&volume, &disk).await;
         volume.files.shutdown().await.expect("a clean stop");
     });
 }
@@ -158,5 +168,34 @@ fn many_at_a_time_share_their_barriers() {
         let (all, creates) = (all.await, rounds * 32);
         println!("{creates} CREATEs, 32 at a time in one directory: {all} barriers");
         assert!(all * 8 <= creates, "{all} barriers for {creates} CREATEs");
+    });
+}
+
+#[test]
+fn what_is_written_over_is_read_only_where_it_stays() {
+    with_disk("over", async |volume, disk| {
+        const FRAGMENT: u64 = 4096;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        let old = vec![0xa5; 40 * FRAGMENT as usize + 100];
+        volume.write(id, 0, old.clone(), Stability::FileSync).await.expect("there is room");
+        let mut expected = old;
+        let cases = [
+            (8 * FRAGMENT, 2 * FRAGMENT, 0),            // within a block
+            (15 * FRAGMENT, 2 * FRAGMENT, 0),           // over the border of two
+            (0, 8 * FRAGMENT, 0),                       // all of one
+            (39 * FRAGMENT, FRAGMENT + 100, 0),         // to the end of the file, within a fragment
+            (5 * FRAGMENT + 1, 10, FRAGMENT),           // a part of a fragment
+            (8 * FRAGMENT - 1, 2, 2 * FRAGMENT),        // of two, in two blocks
+            (40 * FRAGMENT, 99, FRAGMENT),              // of the last one, which is not full
+            (FRAGMENT, 2 * FRAGMENT - 1, 2 * FRAGMENT), // one and a part: both, in one read
+        ];
+        for (step, (offset, length, read)) in cases.into_iter().enumerate() {
+            let data = vec![step as u8; length as usize];
+            expected[offset as usize..][..length as usize].copy_from_slice(&data);
+            let before = disk.read.get();
+            volume.write(id, offset, data, Stability::FileSync).await.expect("it is there");
+            assert_eq!(disk.read.get() - before, read, "{length} bytes at byte {offset}");
+        }
+        assert!(volume.read(id).await.expect("all of it") == expected);
     });
 }

@@ -118,11 +118,15 @@ impl Ffs {
             let length = run_length(self.geometry(), size, lbn) * fragment;
             let part = match place {
                 Place::There(_) => content.changed.start..content.changed.end.min(length as usize),
-                Place::New(_) => 0..length as usize,
+                Place::New(_) => {
+                    assert_eq!(content.from, 0, "what begins within a block stays in its place");
+                    0..length as usize
+                }
             };
             let first = part.start as u64 / fragment;
             let end = (part.end as u64).div_ceil(fragment);
-            let data = content.data.slice(content.data.len().min((first * fragment) as usize)..);
+            let skip = (first * fragment) as usize - content.from;
+            let data = content.data.slice(content.data.len().min(skip)..);
             let length = (end - first) * fragment;
             payload.add(fragment, place.address() + first, &data, length as usize);
         }

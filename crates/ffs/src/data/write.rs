@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use vfs::{FsError, Stability};
+use vfs::{FsError, Stability, Timestamp};
 
 use super::{gather, slices};
 use crate::engine::Ffs;
@@ -32,6 +32,11 @@ impl Ffs {
         privileged: bool,
     ) -> Result<Stability, FsError> {
         let stretch = Stretch::new(self.geometry().block_size, offset, data);
+        let lazy = is_planted(Bug::LazyDataSync) && stability == Stability::DataSync;
+        let may_wait = stability == Stability::Unstable || lazy;
+        if !may_wait && self.replaces(node, &stretch).await? {
+            return self.replace(node, &stretch, privileged).await;
+        }
         let pages = match self.make_pages(node, &stretch, privileged).await {
             Err(FsError::NoSpace) => return self.write_through(node, &stretch, privileged).await,
             pages => pages?,
@@ -42,13 +47,9 @@ impl Ffs {
             self.put_page(node, lbn, page);
         }
         let size = node.size().max(stretch.end);
-        let now = self.now();
-        let stale = is_planted(Bug::StaleChangeTimes);
-        let ctime = if stale { node.attributes().ctime } else { now };
-        node.volatile.set(Some(Volatile { size, mtime: now, ctime }));
+        let (mtime, ctime) = self.times_of_write(node);
+        node.volatile.set(Some(Volatile { size, mtime, ctime }));
         self.dirty_nodes.borrow_mut().insert(node.ino, node.clone());
-        let lazy = is_planted(Bug::LazyDataSync) && stability == Stability::DataSync;
-        let may_wait = stability == Stability::Unstable || lazy;
         if may_wait && self.dirty_bytes.get() <= self.dirty_limit {
             return Ok(stability);
         }
@@ -68,7 +69,7 @@ impl Ffs {
         // The first write behind the end also pays for an old last block that has to grow.
         let mut tail = u64::from(stretch.end > landed && node.size() <= landed);
         for lbn in stretch.blocks.clone() {
-            let Content { data, changed } = self.merge(node, lbn, stretch).await?;
+            let Content { data, changed, .. } = self.merge(node, lbn, stretch).await?;
             let follows = lbn > stretch.blocks.start;
             let need = self.page_reservation(node, lbn, follows).await? + std::mem::take(&mut tail);
             pages.push((lbn, Page { data, changed, reserved: need }));
@@ -91,12 +92,23 @@ impl Ffs {
         for lbn in stretch.blocks.clone() {
             set.insert(lbn, self.merge(node, lbn, stretch).await?);
         }
-        let size = node.size().max(stretch.end);
+        self.land_now(node, set, stretch.end, privileged).await
+    }
+
+    /// Lands blocks that were never pages, with a write that ends at `end`.
+    async fn land_now(
+        &self,
+        node: &Rc<Node>,
+        set: BTreeMap<u64, Content>,
+        end: u64,
+        privileged: bool,
+    ) -> Result<Stability, FsError> {
+        let size = node.size().max(end);
         let budget = if privileged { Budget::Superuser } else { Budget::User };
-        let now = self.now();
+        let (mtime, ctime) = self.times_of_write(node);
         let stamp = |dinode: &mut Dinode| {
-            dinode.set_modify_time(now);
-            dinode.set_change_time(now);
+            dinode.set_modify_time(mtime);
+            dinode.set_change_time(ctime);
         };
         let landed = self.land(node, set, (size, budget), stamp, &mut ()).await;
         if landed == Err(FsError::Io) {
@@ -120,15 +132,76 @@ impl Ffs {
             return Ok(Content::whole(gather(data, new.start, new.len())));
         }
         let old = self.block_data(node, lbn).await?;
-        let mut merged = block::Buffer::zeroed(end.max(old.len()));
+        let mut merged = block::Buffer::unfilled(end.max(old.len()));
         merged[..old.len()].copy_from_slice(&old);
-        let mut at = start;
-        for piece in slices(data, new.start, new.len()) {
-            merged[at..at + piece.len()].copy_from_slice(&piece);
-            at += piece.len();
-        }
         // What lies between the old end and the new data becomes zero.
-        Ok(Content { data: merged.freeze(), changed: start.min(old.len())..end })
+        merged[old.len().min(start)..start].fill(0);
+        put(&mut merged[start..end], data, new.start);
+        Ok(Content { from: 0, data: merged.freeze(), changed: start.min(old.len())..end })
+    }
+
+    /// Whether a write takes the place of bytes that have landed, and of nothing else.
+    async fn replaces(&self, node: &Rc<Node>, stretch: &Stretch<'_>) -> Result<bool, FsError> {
+        let dinode = node.dinode();
+        if stretch.end > dinode.size.get() || !node.pages.borrow().is_empty() {
+            return Ok(false);
+        }
+        for lbn in stretch.blocks.clone() {
+            if self.map().find(&dinode, None, lbn).await? == 0 {
+                return Ok(false); // a hole
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes where [`Ffs::replaces`] holds. Every block stays where it is and as long as it is, so
+    /// that only the fragments count that are written, and only those are read that are not
+    /// covered.
+    async fn replace(
+        &self,
+        node: &Rc<Node>,
+        stretch: &Stretch<'_>,
+        privileged: bool,
+    ) -> Result<Stability, FsError> {
+        let mut set = BTreeMap::new();
+        for lbn in stretch.blocks.clone() {
+            set.insert(lbn, self.replaced(node, lbn, stretch).await?);
+        }
+        self.land_now(node, set, stretch.end, privileged).await
+    }
+
+    /// The fragments of a block in which a write changes something, as they are then.
+    async fn replaced(
+        &self,
+        node: &Rc<Node>,
+        lbn: u64,
+        stretch: &Stretch<'_>,
+    ) -> Result<Content, FsError> {
+        let geometry = self.geometry();
+        let fragment = geometry.fragment_size as usize;
+        let (start, new) = stretch.part(lbn);
+        let changed = start..start + new.len();
+        let at = lbn * geometry.block_size;
+        let visible = (node.size() - at).min(geometry.block_size) as usize;
+        let from = start - start % fragment;
+        let end = changed.end.next_multiple_of(fragment).min(visible);
+        let data = if changed == (from..end) {
+            gather(stretch.data, new.start, new.len())
+        } else {
+            let (old, _) = self.read_data(node, at + from as u64, (end - from) as u64).await?;
+            let mut merged = block::Buffer::unfilled(end - from);
+            put(&mut merged, &old, 0);
+            put(&mut merged[start - from..changed.end - from], stretch.data, new.start);
+            merged.freeze()
+        };
+        Ok(Content { from, data, changed })
+    }
+
+    /// The times of a file that is written now.
+    fn times_of_write(&self, node: &Node) -> (Timestamp, Timestamp) {
+        let now = self.now();
+        let stale = is_planted(Bug::StaleChangeTimes);
+        (now, if stale { node.attributes().ctime } else { now })
     }
 
     /// Whole blocks to set aside so that landing this page cannot meet a full disk: its own and
@@ -173,6 +246,15 @@ impl Ffs {
             self.dirty_bytes.set(self.dirty_bytes.get() - page.data.len() as u64);
             self.allocator.unreserve_blocks(page.reserved);
         }
+    }
+}
+
+/// Copies a stretch of several pieces to where it is to be.
+fn put(target: &mut [u8], data: &[Bytes], start: usize) {
+    let mut at = 0;
+    for piece in slices(data, start, target.len()) {
+        target[at..at + piece.len()].copy_from_slice(&piece);
+        at += piece.len();
     }
 }
 
