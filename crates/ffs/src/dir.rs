@@ -53,13 +53,16 @@ pub struct BadChunk {
     pub offset: usize,
 }
 
+/// Entries of a full chunk with names of the usual length: for them memory is taken once.
+const USUAL_ENTRIES: usize = CHUNK_SIZE / 16;
+
 /// The entries of a chunk, empty slots included.
 ///
 /// # Errors
 /// [`BadChunk`] when they do not fill the chunk exactly.
 pub fn entries(chunk: &[u8]) -> Result<Vec<Entry<'_>>, BadChunk> {
     assert_eq!(chunk.len(), CHUNK_SIZE, "a chunk has 512 bytes");
-    let mut entries = Vec::new();
+    let mut entries = Vec::with_capacity(USUAL_ENTRIES);
     let mut offset = 0;
     while offset < CHUNK_SIZE {
         let entry = entry_at(chunk, offset).ok_or(BadChunk { offset })?;
@@ -119,7 +122,7 @@ impl Host {
 
 /// The entries that stay where they are, each with all the room up to the next one.
 fn hosts(entries: &[Entry<'_>], is_empty: impl Fn(&Entry<'_>) -> bool) -> Vec<Host> {
-    let mut hosts: Vec<Host> = Vec::new();
+    let mut hosts: Vec<Host> = Vec::with_capacity(entries.len());
     for entry in entries {
         let empty = is_empty(entry);
         match hosts.last_mut() {

@@ -264,9 +264,12 @@ impl Geometry {
     /// numbers as they come from a disk.
     pub fn is_data_run(&self, first: u64, count: u64) -> bool {
         let room = self.fragments_per_block - first % self.fragments_per_block;
-        // Below the size nothing can overflow.
-        first < self.size
-            && (1..=room).contains(&count)
-            && (first..first + count).all(|fragment| self.is_data_fragment(fragment))
+        if first >= self.size || !(1..=room).contains(&count) || count > self.size - first {
+            return false;
+        }
+        // Groups begin with a block, so that all of it is in one.
+        let start = first % self.fragments_per_group;
+        let metadata = self.metadata_offsets(self.group_of_fragment(first));
+        !metadata.iter().any(|range| range.start.max(start) < range.end.min(start + count))
     }
 }
