@@ -43,7 +43,7 @@ pub(crate) fn before_waiting(work: impl Fn() + 'static) {
 fn production() -> Runtime {
     Runtime {
         clock: Rc::new(SystemClock { start: monotonic() }),
-        random: Rc::new(SystemRandom),
+        random: Rc::new(SystemRandom::default()),
         tasks: Rc::new(LocalTasks),
     }
 }
@@ -89,11 +89,28 @@ impl Clock for SystemClock {
     }
 }
 
-struct SystemRandom;
+/// Bytes of chance that are asked for at a time: so many the kernel gives without interruption.
+const DRAW: usize = 256;
+
+/// Chance from the operating system, some of it in advance: a block of new inodes takes a number
+/// for each, and each would be a system call.
+#[derive(Default)]
+struct SystemRandom {
+    drawn: RefCell<Vec<u64>>,
+}
 
 impl Random for SystemRandom {
     fn next_u64(&self) -> u64 {
-        getrandom::u64().expect("the operating system gives random numbers to every process")
+        let mut drawn = self.drawn.borrow_mut();
+        loop {
+            if let Some(number) = drawn.pop() {
+                return number; // handed out once
+            }
+            let mut bytes = [0; DRAW];
+            let given = getrandom::fill(&mut bytes);
+            given.expect("the operating system gives random numbers to every process");
+            drawn.extend(bytes.as_chunks().0.iter().map(|&number| u64::from_ne_bytes(number)));
+        }
     }
 }
 
@@ -109,6 +126,7 @@ impl Spawn for LocalTasks {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_clock_goes_on_while_a_task_sleeps() {
@@ -118,6 +136,14 @@ mod tests {
             runtime.clock.now().since(start)
         });
         assert!(slept.expect("a reactor") >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn chance_does_not_repeat_itself() {
+        let (one, other) = (SystemRandom::default(), SystemRandom::default());
+        let numbers = [&one, &other].map(|random| (0..100).map(|_| random.next_u64()));
+        let different: BTreeSet<u64> = numbers.into_iter().flatten().collect();
+        assert_eq!(different.len(), 200);
     }
 
     #[test]
