@@ -29,9 +29,9 @@ const BOUNDS: [Bound; 7] = [
     Bound { kind: Kind::Lookup, debug: 96_600, release: 10_400 },
     Bound { kind: Kind::Create, debug: 478_000, release: 69_800 },
     Bound { kind: Kind::Remove, debug: 524_000, release: 74_500 },
-    Bound { kind: Kind::Write8k, debug: 842_000, release: 103_000 },
-    Bound { kind: Kind::Write64k, debug: 1_920_000, release: 182_000 },
-    Bound { kind: Kind::Read1m, debug: 2_130_000, release: 201_000 },
+    Bound { kind: Kind::Write8k, debug: 657_000, release: 102_000 },
+    Bound { kind: Kind::Write64k, debug: 1_900_000, release: 180_000 },
+    Bound { kind: Kind::Read1m, debug: 1_910_000, release: 181_000 },
 ];
 
 struct Bound {
