@@ -5,7 +5,7 @@
 mod common;
 
 use common::absent::{full_and_nowhere_to_save, saved_and_absent};
-use common::sharing::{large_file_that_goes, life, one_that_stops};
+use common::sharing::{large_file_that_goes, large_writes, life, one_that_stops};
 
 #[test]
 fn volumes_that_share_a_log_keep_what_they_told_over_many_boots() {
@@ -39,4 +39,11 @@ fn one_that_returns_with_what_was_saved_does_no_harm_to_another_that_is_absent()
 #[test]
 fn a_log_that_is_full_is_begun_anew() {
     full_and_nowhere_to_save(1).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn entries_that_wait_for_flushes_of_several_volumes_go_out_together() {
+    let (entries, batches) = large_writes(1);
+    println!("{entries} entries in {batches} batches");
+    assert!(entries >= 5 * batches, "{entries} entries in {batches} batches");
 }

@@ -389,6 +389,35 @@ pub(crate) fn one_that_stops(seed: u64) -> Result<(), String> {
     })
 }
 
+/// Several write to each volume at once, more than rides in an entry. Gives entries and writes of
+/// the log.
+pub(crate) fn large_writes(seed: u64) -> (u64, u64) {
+    const WRITERS: u32 = 4;
+    const ROUNDS: u32 = 10;
+    let executor = Executor::new(seed);
+    let disks = Estate::new().disks(&executor);
+    executor.block_on(async {
+        let volumes = all(&executor, &disks, &[0, 1, 2]).await.expect("none is refused");
+        let written = || {
+            let log = volumes[0].files.store().log_statistics().expect("there is one");
+            (log.writes.entries, log.writes.batches)
+        };
+        let before = written();
+        let writers = volumes.iter().flat_map(|volume| (0..WRITERS).map(move |one| (volume, one)));
+        let writing = writers.map(async |(volume, one)| {
+            let file = volume.create(volume.files.root(), &format!("file-{one}")).await;
+            let file = file.expect("new");
+            for round in 0..ROUNDS {
+                let data = vec![round as u8; 32 << 10];
+                volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+            }
+        });
+        join_all(writing).await;
+        let after = written();
+        (after.0 - before.0, after.1 - before.1)
+    })
+}
+
 pub(crate) async fn make(volume: &Volume, number: u32) {
     let file = volume.create(volume.files.root(), &format!("file-{number}")).await.expect("new");
     volume.write(file, 0, vec![7; 700], Stability::FileSync).await.expect("there is room");
