@@ -71,6 +71,8 @@ pub enum Design {
 pub struct Images {
     /// The file systems.
     pub volumes: Vec<Image>,
+    /// The number of the first of them, in handles and in the names of exports.
+    pub first: usize,
     /// The log.
     pub log: Option<Image>,
 }
@@ -88,6 +90,7 @@ pub struct Server {
     /// The processor, if its time counts.
     pub processor: Option<Rc<Processor>>,
     started: Started,
+    first: usize,
 }
 
 /// What came of the start.
@@ -132,7 +135,8 @@ impl Server {
         let opened = opened.unwrap_or_else(|error| panic!("the server does not start: {error}"));
         let took = executor.now().since(begun);
         let started = Started::new(opened, design, took);
-        let server = Self { executor, machine, network, disks, log, processor, started };
+        let first = images.first;
+        let server = Self { executor, machine, network, disks, log, processor, started, first };
         server.listen(design);
         server
     }
@@ -170,6 +174,7 @@ impl Server {
         };
         let (mut volumes, mut exports) = (Vec::new(), Exports::default());
         for (number, file_system) in self.started.file_systems.iter().enumerate() {
+            let number = self.first + number;
             let (name, file_system) = (name(number), file_system.clone());
             exports.insert(&name, Export::new(vec![rule]).expect("one network"));
             volumes.push(Volume { name, fsid: Fsid(number as u64 + 1), file_system });
@@ -177,9 +182,9 @@ impl Server {
         (Volumes::new(volumes).expect("each has a name of its own"), exports)
     }
 
-    /// The path under which a volume is exported.
-    pub fn export(number: usize) -> String {
-        format!("/{}", name(number))
+    /// The paths under which its volumes are exported.
+    pub fn paths(&self) -> impl Iterator<Item = String> {
+        (0..self.disks.len()).map(|number| format!("/{}", name(self.first + number)))
     }
 
     /// How it came back.
@@ -217,7 +222,7 @@ impl Server {
     pub fn left(&self, seed: u64) -> Images {
         let prng = &mut sim::Prng::new(seed);
         let volumes = self.disks.iter().map(|disk| disk.crash(prng)).collect();
-        Images { volumes, log: self.log.as_ref().map(|log| log.crash(prng)) }
+        Images { volumes, first: self.first, log: self.log.as_ref().map(|log| log.crash(prng)) }
     }
 
     /// Stops it as an administrator does.
@@ -230,7 +235,7 @@ impl Server {
             stopped.expect("the disks of a model do not fail");
         }
         let volumes = self.disks.iter().map(|disk| disk.contents()).collect();
-        Images { volumes, log: self.log.as_ref().map(|log| log.contents()) }
+        Images { volumes, first: self.first, log: self.log.as_ref().map(|log| log.contents()) }
     }
 }
 

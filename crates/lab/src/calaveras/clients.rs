@@ -22,10 +22,10 @@ pub(super) fn stages(server: &Server, processes: usize, seed: u64) -> Vec<Stage>
     };
     server.run(async {
         let mut stages = Vec::new();
-        for number in 0..server.disks.len() {
+        for (number, export) in server.paths().enumerate() {
             let client = server.client(number as u8 + 1);
             let caller = Caller::sys(b"alpha", 0, 0, &[]);
-            let (export, watch) = (Server::export(number), Rc::new(Unwatched));
+            let watch = Rc::new(Unwatched);
             let stage = Stage::set(&runtime, &client, caller, &export, plan(number), watch).await;
             stages.push(stage.unwrap_or_else(|trouble| panic!("client {number}: {trouble}")));
         }

@@ -38,10 +38,18 @@ pub(super) fn figures(measured: &Measured) -> Vec<Figure> {
     all.extend(recovery(measured));
     all.extend(small_files(measured));
     all.extend(latencies(measured));
-    let unit = "creates/s";
-    let hot = Figure::new(HOT, "creates, with a log", unit).measured(measured.log_hot);
-    all.push(hot.ours(measured.ours_hot));
+    all.extend(hot_directory(measured));
     all
+}
+
+fn hot_directory(measured: &Measured) -> Vec<Figure> {
+    let [in_place, log, ours] = measured.hot;
+    let new = |figure: &str, unit| Figure::new(HOT, figure, unit);
+    vec![
+        new("creates, no logging", "creates/s").measured(in_place),
+        new("creates, logging", "creates/s").measured(log).ours(ours),
+        new("creates, gain", "times").measured(log / in_place).ours(ours / in_place),
+    ]
 }
 
 fn laddis(measured: &Measured) -> Vec<Figure> {

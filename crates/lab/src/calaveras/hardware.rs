@@ -96,7 +96,7 @@ pub fn empty(disks: usize, seed: u64) -> Images {
         made.unwrap_or_else(|error| panic!("an RZ-26 holds a file system: {error}"));
         disk.contents()
     });
-    Images { volumes: volumes.collect(), log: Some(Image::zeroed(LOG_BYTES)) }
+    Images { volumes: volumes.collect(), first: 0, log: Some(Image::zeroed(LOG_BYTES)) }
 }
 
 /// An old, slow disk for the log: 3600 rpm, and no buffer.

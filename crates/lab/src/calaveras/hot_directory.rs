@@ -30,8 +30,9 @@ pub(super) fn creates(design: Design, duration: Duration, seed: u64) -> f64 {
     };
     let (runtime, client) = (server.runtime(), server.client(1));
     let (caller, watch) = (Caller::sys(b"alpha", 0, 0, &[]), std::rc::Rc::new(Unwatched));
+    let export = server.paths().next().expect("it has a disk");
     server.run(async {
-        let stage = Stage::set(&runtime, &client, caller, &Server::export(0), plan, watch).await;
+        let stage = Stage::set(&runtime, &client, caller, &export, plan, watch).await;
         let stage = stage.unwrap_or_else(|trouble| panic!("{trouble}"));
         let create = Workload::named("create").expect("it is in the table");
         let played = create.play(&stage).await.unwrap_or_else(|trouble| panic!("{trouble}"));

@@ -56,18 +56,24 @@ pub(super) struct Point {
 }
 
 impl Population {
-    /// Makes the files, on so many disks.
+    /// Makes the files on so many disks, one disk after the other: a simulated disk keeps what is
+    /// durable and what is not, and so takes twice the memory for as long as it is at work.
     pub(super) fn make(disks: usize, seed: u64) -> Self {
         let seed = !seed; // what it makes must not have the names of what comes later
-        let empty = hardware::empty(disks, seed);
-        let server = Server::start(seed, &hardware::workshop(), Design::InPlace, &empty);
-        let stages = stages(&server, PROCESSES, seed);
+        let Images { volumes, log, .. } = hardware::empty(disks, seed);
         let bytes = (PEAK * LADDIS.bytes_per_rate as f64) as u64 / disks as u64;
-        let making = stages.iter().map(|stage| FileSet::make(stage, &LADDIS, bytes));
-        let files: Result<Vec<_>, _> = server.run(join_all(making)).into_iter().collect();
-        let files = files.unwrap_or_else(|trouble| panic!("the files cannot be made: {trouble}"));
-        drop(stages);
-        Self { images: Images { log: empty.log, ..server.stop() }, files }
+        let (mut full, mut files) = (Vec::new(), Vec::new());
+        for (first, volume) in volumes.into_iter().enumerate() {
+            let empty = Images { volumes: vec![volume], first, log: None };
+            let server = Server::start(seed, &hardware::workshop(), Design::InPlace, &empty);
+            let stages = stages(&server, PROCESSES, seed + first as u64);
+            let [stage] = &stages[..] else { panic!("one disk has one stage") };
+            let made = server.run(FileSet::make(stage, &LADDIS, bytes));
+            files.push(made.unwrap_or_else(|trouble| panic!("disk {first}: {trouble}")));
+            drop(stages);
+            full.extend(server.stop().volumes);
+        }
+        Self { images: Images { volumes: full, first: 0, log }, files }
     }
 }
 
