@@ -16,7 +16,7 @@ use runtime::Instant;
 use torture::world::{VOLUME, World};
 use trace::{Begun, Entry, MAGIC};
 
-use crate::simulated::{CLIENT, Simulated, options, plan};
+use crate::simulated::{client, options, plan};
 
 /// What a server writes into a file, kept in memory.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Tap for Recording {
 }
 
 async fn stage(world: &World, seed: u64) -> Stage {
-    let dial = Simulated(world.network().host(CLIENT, None));
+    let dial = client(world);
     let (runtime, caller) = (world.runtime(), Caller::sys(b"load", 0, 0, &[]));
     let set = Stage::set(&runtime, &dial, caller, VOLUME, plan(seed), Rc::new(Unwatched)).await;
     set.unwrap_or_else(|trouble| panic!("seed {seed}: {trouble}"))

@@ -1,48 +1,23 @@
 //! Workloads against the whole server in a simulated world: the same that run over TCP, in virtual
 //! time. The same seed gives the same figures, to the nanosecond.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::LocalBoxFuture;
+use lab::wire::Simulated;
 use load::run::Measured;
 use load::stage::{Plan, Ramp, Stage, Unwatched};
-use load::stream::{ByteStream, Dial, Service};
 use load::workload::{ALL, Workload};
 use nfs::nfs3::Procedure;
 use nfs::rpc::Caller;
-use sim::{Host, Stream};
 use torture::world::{SERVER, VOLUME, World, WorldOptions};
 
 pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 
-/// The driver for simulated servers: all that it takes.
-pub(crate) struct Simulated(pub(crate) Host);
-
-struct Wire(Stream);
-
-impl ByteStream for Wire {
-    fn poll_read(&self, context: &mut Context<'_>, target: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_read(context, target)
-    }
-
-    fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_write(context, bytes)
-    }
-}
-
-impl Dial for Simulated {
-    fn dial(&self, _: Service) -> LocalBoxFuture<'_, io::Result<Box<dyn ByteStream>>> {
-        let connecting = async {
-            let stream = self.0.connect(0, SERVER).await?;
-            Ok(Box::new(Wire(stream)) as Box<dyn ByteStream>)
-        };
-        connecting.boxed_local()
-    }
+/// Connections to the world's server.
+pub(crate) fn client(world: &World) -> Simulated {
+    Simulated { host: world.network().host(CLIENT, None), server: SERVER }
 }
 
 /// Everything that a run leaves.
@@ -94,7 +69,7 @@ fn play(name: &str, seed: u64) -> Run {
     let world = World::new(seed, options());
     world.start();
     world.run(world.serving());
-    let dial = Simulated(world.network().host(CLIENT, None));
+    let dial = client(&world);
     let (runtime, caller) = (world.runtime(), Caller::sys(b"load", 0, 0, &[]));
     let phases = world.run(async {
         let watch = Rc::new(Unwatched);
