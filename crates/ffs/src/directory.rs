@@ -66,7 +66,8 @@ impl Ffs {
             return Ok(());
         }
         let index = self.scan_directory(node).await?;
-        node.directory.borrow_mut().get_or_insert(index);
+        node.directory.borrow_mut().get_or_insert(Box::new(index));
+        self.relieve_memory();
         Ok(())
     }
 
@@ -76,7 +77,7 @@ impl Ffs {
         if size == 0 || !whole || size > MAX_DIRECTORY_SIZE {
             return Err(FsError::Corrupt);
         }
-        let mut index = DirIndex::new(0, size as usize / CHUNK_SIZE);
+        let mut index = DirIndex::new(0, size as usize / CHUNK_SIZE, self.nodes.memory.clone());
         for start in (0..size).step_by(CHUNK_SIZE) {
             let (buffer, at) = self.directory_buffer(None, node, start).await?;
             buffer.read(|image| {
@@ -105,7 +106,7 @@ impl Ffs {
     /// Whether a directory has nothing but "." and "..".
     pub(crate) async fn is_directory_empty(&self, node: &Rc<Node>) -> Result<bool, FsError> {
         self.load_directory(node).await?;
-        Ok(node.directory.borrow().as_ref().is_none_or(DirIndex::is_empty))
+        Ok(node.directory.borrow().as_ref().is_none_or(|index| index.is_empty()))
     }
 
     /// The entries of the first chunk that has some behind `cookie`; none at the end. A cookie
@@ -345,10 +346,10 @@ impl Ffs {
             dinode.size.set(CHUNK_SIZE as u64);
             dinode.direct[0].set(address as i64);
         });
-        let mut index = DirIndex::new(parent.ino, 1);
+        let mut index = DirIndex::new(parent.ino, 1, self.nodes.memory.clone());
         let room = CHUNK_SIZE - dir::DOT_DOT_OFFSET - minimum_record_length(2);
         index.set_slack(0, room as u16);
-        *node.directory.borrow_mut() = Some(index);
+        *node.directory.borrow_mut() = Some(Box::new(index));
         Ok(())
     }
 }

@@ -28,13 +28,11 @@ use crate::inode::Node;
 use crate::layout::{Dinode, Geometry, GroupHeader};
 use crate::map::Map;
 use crate::mount::OpenSuperblock;
+use crate::nodes::Nodes;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
 use crate::policy::{Policy, Staged, StagedUpdate};
 use crate::update::{ChainLink, Ready, Update};
-
-/// Inodes kept in memory when nobody uses them.
-const IDLE_NODES: usize = 65_536;
 
 /// Chains of Updates that may be under way at once: a log tells of all of them in one entry.
 const MOST_CHAINS: u64 = 64;
@@ -57,8 +55,8 @@ pub struct Ffs {
     /// Calls that are landing data now.
     pub(crate) landings: Cell<u64>,
     verifier: Cell<Verifier>,
-    nodes: RefCell<BTreeMap<u64, Rc<Node>>>,
-    tick: Cell<u64>,
+    /// Files in memory; see [`crate::nodes`].
+    pub(crate) nodes: Nodes,
     /// What to give back, and whose sequence to forget, when an Update is durable.
     leaving: RefCell<VecDeque<Leaving>>,
     /// Sequences of freed inodes (invariant 3).
@@ -101,6 +99,7 @@ impl Ffs {
             true => Verifier([7; 8]),
             false => Verifier(parts.runtime.random.next_u64().to_be_bytes()),
         };
+        let nodes = Nodes::new(parts.home.beside().clone());
         Rc::new_cyclic(|this| Self {
             home: parts.home,
             allocator: parts.allocator,
@@ -115,8 +114,7 @@ impl Ffs {
             dirty_nodes: RefCell::default(),
             landings: Cell::new(0),
             verifier: Cell::new(verifier),
-            nodes: RefCell::default(),
-            tick: Cell::new(0),
+            nodes,
             leaving: RefCell::default(),
             gone: RefCell::default(),
             remembered: Cell::new(parts.remembered),
@@ -146,6 +144,12 @@ impl Ffs {
     /// What its log is doing, if it has one.
     pub fn log_statistics(&self) -> Option<LogStatistics> {
         self.policy.log_statistics()
+    }
+
+    /// Bytes of memory in use, of [`crate::OpenOptions::cache_bytes`]: blocks of metadata, files,
+    /// names of directories, and dirty data.
+    pub fn cached_bytes(&self) -> usize {
+        self.home.in_use()
     }
 
     pub(crate) fn map(&self) -> Map<'_> {
@@ -221,7 +225,7 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::node`].
     pub async fn node_of(&self, ino: u64) -> Result<Rc<Node>, FsError> {
-        if let Some(node) = self.cached_node(ino) {
+        if let Some(node) = self.nodes.find(ino) {
             return Ok(node);
         }
         let geometry = self.geometry();
@@ -237,7 +241,7 @@ impl Ffs {
         let position = geometry.inode_position(ino);
         let size = geometry.block_size as usize;
         let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
-        if let Some(node) = self.cached_node(ino) {
+        if let Some(node) = self.nodes.find(ino) {
             return Ok(node); // somebody else was faster
         }
         let dinode = buffer.read(|image| *Dinode::at(image, position.offset));
@@ -247,40 +251,6 @@ impl Ffs {
         let node = Node::from_buffer(ino, buffer, position.offset)?;
         self.adopt(&node);
         Ok(node)
-    }
-
-    fn cached_node(&self, ino: u64) -> Option<Rc<Node>> {
-        let node = self.nodes.borrow().get(&ino).cloned()?;
-        self.tick.set(self.tick.get() + 1);
-        node.used.set(self.tick.get());
-        Some(node)
-    }
-
-    fn adopt(&self, node: &Rc<Node>) {
-        self.tick.set(self.tick.get() + 1);
-        node.used.set(self.tick.get());
-        let old = self.nodes.borrow_mut().insert(node.ino, node.clone());
-        assert!(old.is_none(), "one Node for inode {}", node.ino);
-        if self.nodes.borrow().len() > IDLE_NODES {
-            self.forget_idle_nodes();
-        }
-    }
-
-    /// Drops the least recently used half of the inodes that nobody needs.
-    fn forget_idle_nodes(&self) {
-        let mut nodes = self.nodes.borrow_mut();
-        let durable = self.policy.durable_through();
-        let mut idle: Vec<(u64, u64)> = nodes
-            .values()
-            .filter(|node| Rc::strong_count(node) == 1 && node.volatile.get().is_none())
-            .filter(|node| node.sequence() <= durable)
-            .map(|node| (node.used.get(), node.ino))
-            .collect();
-        idle.sort_unstable();
-        idle.truncate(IDLE_NODES / 2);
-        for (_, ino) in idle {
-            nodes.remove(&ino);
-        }
     }
 
     /// Seals an inode for the disk.
@@ -354,10 +324,11 @@ impl Ffs {
             node.set_dinode(dinode);
             node.changed_by(sequence);
         }
+        let durable = self.policy.durable_through();
         for (directory, change) in update.index_changes.drain(..) {
             directory.changed_by(sequence);
             if let Some(index) = directory.directory.borrow_mut().as_mut() {
-                index.apply(change);
+                index.apply(change, sequence, durable);
             }
         }
         if !is_planted(Bug::LandsAfterRemoval) {
@@ -413,7 +384,7 @@ impl Ffs {
     /// while until everything of it is free.
     pub(crate) fn retire(&self, node: &Node, sequence: Sequence) {
         node.die();
-        self.nodes.borrow_mut().remove(&node.ino);
+        self.nodes.remove(node.ino);
         self.gone.borrow_mut().insert(node.ino, sequence);
     }
 

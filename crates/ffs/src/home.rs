@@ -6,8 +6,9 @@
 //!
 //! Invariants:
 //! 1. For one address there is at most one buffer, and at most one read on its way.
-//! 2. What is pinned, pending or dirty is not evicted; so the budget is a wish, and what exceeds
-//!    it is bounded by the Updates in flight.
+//! 2. What is pinned, pending or dirty is not evicted; so the budget is a wish. What is pinned by
+//!    files in memory goes with them (`nodes`), and what exceeds the budget then is bounded by the
+//!    Updates in flight, and the calls.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
 
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,7 @@ use vfs::FsError;
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::derive;
 use crate::layout::{Geometry, GroupHeader};
+use crate::nodes::Meter;
 
 /// See the module's prose.
 pub struct Home {
@@ -33,12 +35,18 @@ pub struct Home {
     loading: RefCell<BTreeSet<u64>>,
     loaded: Signal,
     bytes: Cell<usize>,
+    /// What is kept beside the buffers and counts with them.
+    beside: Meter,
     budget: usize,
+    /// Bytes in use at which some are to go: the budget, or more when less could not go last time.
+    most: Cell<usize>,
+    /// The last time not enough could go.
+    short: Cell<bool>,
     tick: Cell<u64>,
 }
 
 impl Home {
-    /// The home of a volume; `budget` bytes of metadata are kept in memory.
+    /// The home of a volume; `budget` bytes of memory are for metadata and what counts with it.
     pub fn new(
         device: Rc<dyn BlockDevice>,
         geometry: Rc<Geometry>,
@@ -53,7 +61,10 @@ impl Home {
             loading: RefCell::default(),
             loaded: Signal::new(),
             bytes: Cell::new(0),
+            beside: Meter::default(),
             budget,
+            most: Cell::new(budget),
+            short: Cell::new(false),
             tick: Cell::new(0),
         })
     }
@@ -113,7 +124,7 @@ impl Home {
         self.bytes.set(self.bytes.get() + buffer.size());
         let old = self.buffers.borrow_mut().insert(buffer.address(), buffer.clone());
         assert!(old.is_none(), "one buffer for block {} (invariant 1)", buffer.address());
-        if self.bytes.get() > self.budget {
+        if self.in_use() > self.most.get() {
             self.evict();
         }
     }
@@ -131,8 +142,28 @@ impl Home {
         self.bytes.set(self.bytes.get() + bytes);
     }
 
+    /// Counts what is kept beside the buffers, within the same budget.
+    pub(crate) fn beside(&self) -> &Meter {
+        &self.beside
+    }
+
+    /// Bytes of memory that are meant to suffice.
+    pub(crate) fn budget(&self) -> usize {
+        self.budget
+    }
+
+    /// Bytes of memory that are in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.bytes.get() + self.beside.bytes()
+    }
+
+    /// Whether more is in use than should be, and it is time for others to let go of something.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.get() || self.in_use() > self.most.get()
+    }
+
     /// Drops the least recently used eighth of what may go (invariant 2).
-    fn evict(&self) {
+    pub(crate) fn evict(&self) {
         let mut buffers = self.buffers.borrow_mut();
         let mut idle: Vec<(u64, u64)> = buffers
             .values()
@@ -142,12 +173,16 @@ impl Home {
             .collect();
         idle.sort_unstable();
         for (_, address) in idle {
-            if self.bytes.get() <= self.budget / 8 * 7 {
+            if self.in_use() <= self.budget / 8 * 7 {
                 break;
             }
             let buffer = buffers.remove(&address).expect("just listed");
             self.bytes.set(self.bytes.get().saturating_sub(buffer.size()));
         }
+        let further = self.in_use() + self.budget / 64;
+        self.most.set(further.max(self.budget));
+        // Once told is enough, until more is in use.
+        self.short.set(self.in_use() > self.budget && !self.short.get());
     }
 
     /// Buffers that were changed without a delta.

@@ -58,7 +58,7 @@ pub struct Node {
     /// What attributes show in the place of size and times (invariant 4), under the lock.
     veil: Cell<Option<Volatile>>,
     /// Names of a directory, once they were read.
-    pub directory: RefCell<Option<DirIndex>>,
+    pub directory: RefCell<Option<Box<DirIndex>>>,
     /// Ticks of the table's clock at the last use.
     pub(crate) used: Cell<u64>,
     buffer: Rc<Buffer>,
@@ -186,6 +186,16 @@ impl Node {
     /// Notes that `sequence` changed the file or its entries.
     pub fn changed_by(&self, sequence: Sequence) {
         self.sequence.set(self.sequence.get().max(sequence));
+    }
+
+    /// The block that it pins: its address, and bytes of memory.
+    pub(crate) fn block(&self) -> (u64, usize) {
+        (self.buffer.address(), self.buffer.size())
+    }
+
+    /// Bytes of memory that the names of a directory take.
+    pub(crate) fn names_bytes(&self) -> usize {
+        self.directory.borrow().as_ref().map_or(0, |index| index.bytes())
     }
 
     /// Whether the file has been freed.

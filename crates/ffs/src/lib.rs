@@ -11,6 +11,7 @@
 //! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers,
 //!   directory chunks, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
+//! * `nodes`: the files in memory, and which of them go when memory is short.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing
 //!   damage.
@@ -40,6 +41,7 @@ mod map;
 mod mark;
 pub mod mkfs;
 pub mod mount;
+mod nodes;
 mod pages;
 #[doc(hidden)]
 pub mod planted;

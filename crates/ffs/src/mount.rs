@@ -51,7 +51,7 @@ use crate::update::Chain;
 pub struct OpenOptions {
     /// Change nothing.
     pub read_only: bool,
-    /// Bytes of memory for metadata and for UNSTABLE data, half each.
+    /// Bytes of memory for metadata, files and names, and for UNSTABLE data, which may take half.
     pub cache_bytes: usize,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
@@ -470,8 +470,10 @@ impl Candidate {
     ) -> Result<Self, OpenError> {
         let id = found.id();
         let Found { geometry, superblock } = found;
-        let (clock, cache_bytes) = (runtime.clock.clone(), options.cache_bytes / 2);
-        let home = Home::new(device.clone(), geometry, clock, cache_bytes);
+        let clock = runtime.clock.clone();
+        // Memory in pieces costs more than the pieces: an eighth is left for that.
+        let budget = options.cache_bytes / 8 * 7;
+        let home = Home::new(device.clone(), geometry, clock, budget);
         let rows = summary_rows(&home).await?;
         let allocator = Allocator::new(home.clone(), &rows);
         let root = root(&home).await?;

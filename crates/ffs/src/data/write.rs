@@ -236,14 +236,20 @@ impl Ffs {
             page.changed.start = page.changed.start.min(old.changed.start);
             page.changed.end = page.changed.end.max(old.changed.end);
         }
-        let bytes = self.dirty_bytes.get() + page.data.len() as u64;
-        self.dirty_bytes.set(bytes - old.map_or(0, |old| old.data.len() as u64));
+        self.count_dirty(page.data.len(), old.map_or(0, |old| old.data.len()));
         pages.insert(lbn, page);
+    }
+
+    /// Dirty data counts with the metadata: it has first claim on the memory of a volume.
+    fn count_dirty(&self, more: usize, less: usize) {
+        self.dirty_bytes.set(self.dirty_bytes.get() + more as u64 - less as u64);
+        self.home.beside().add(more);
+        self.home.beside().subtract(less);
     }
 
     pub(super) fn drop_page(&self, node: &Node, lbn: u64) {
         if let Some(page) = node.pages.borrow_mut().remove(lbn) {
-            self.dirty_bytes.set(self.dirty_bytes.get() - page.data.len() as u64);
+            self.count_dirty(0, page.data.len());
             self.allocator.unreserve_blocks(page.reserved);
         }
     }

@@ -1,0 +1,137 @@
+//! Files in memory: the table of nodes, and what of them goes when memory is short.
+//!
+//! A node pins the block of its inode, and a directory keeps its names. Both would add up: a block
+//! holds a hundred inodes, so that few nodes of a large volume can pin most of its inode blocks.
+//! So what nodes keep is counted with the buffers (`Home`), and when the buffers cannot be kept
+//! within their budget by themselves, nodes are forgotten, the least recently used first.
+//!
+//! Invariants:
+//! 1. There is one node for an inode number.
+//! 2. A node is forgotten only when nobody holds it, everything that changed it is durable, and no
+//!    UNSTABLE change is kept in it alone: reading it anew gives the same.
+//! 3. Looking for nodes to forget costs a pass over all of them; it happens again only when there
+//!    are an eighth more of them, or a 64th of the budget more is in use.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use vfs::Sequence;
+
+use crate::engine::Ffs;
+use crate::inode::Node;
+
+/// Inodes kept in memory when nobody uses them.
+const IDLE_NODES: usize = 65_536;
+
+/// Bytes of memory for things that are kept beside the buffers. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter(Rc<Cell<usize>>);
+
+impl Meter {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.get()
+    }
+
+    pub(crate) fn add(&self, bytes: usize) {
+        self.0.set(self.0.get() + bytes);
+    }
+
+    pub(crate) fn subtract(&self, bytes: usize) {
+        self.0.set(self.0.get().checked_sub(bytes).expect("only what was added is subtracted"));
+    }
+}
+
+/// See the module's prose.
+pub(crate) struct Nodes {
+    table: RefCell<BTreeMap<u64, Rc<Node>>>,
+    tick: Cell<u64>,
+    /// How many there may be before some are forgotten (invariant 3).
+    most: Cell<usize>,
+    /// Memory of the nodes and their names.
+    pub(crate) memory: Meter,
+}
+
+impl Nodes {
+    pub(crate) fn new(memory: Meter) -> Self {
+        Self { table: RefCell::default(), tick: Cell::new(0), most: Cell::new(IDLE_NODES), memory }
+    }
+
+    /// The node of an inode, if it is in memory.
+    pub(crate) fn find(&self, ino: u64) -> Option<Rc<Node>> {
+        let node = self.table.borrow().get(&ino).cloned()?;
+        self.touch(&node);
+        Some(node)
+    }
+
+    fn touch(&self, node: &Node) {
+        self.tick.set(self.tick.get() + 1);
+        node.used.set(self.tick.get());
+    }
+
+    fn insert(&self, node: &Rc<Node>) {
+        self.touch(node);
+        self.memory.add(size_of::<Node>());
+        let old = self.table.borrow_mut().insert(node.ino, node.clone());
+        assert!(old.is_none(), "one Node for inode {} (invariant 1)", node.ino);
+    }
+
+    /// Drops the node of an inode that has ended.
+    pub(crate) fn remove(&self, ino: u64) {
+        if self.table.borrow_mut().remove(&ino).is_some() {
+            self.memory.subtract(size_of::<Node>());
+        }
+    }
+
+    fn are_many(&self) -> bool {
+        self.table.borrow().len() > self.most.get()
+    }
+
+    /// Forgets all idle nodes but the most recently used, which may be `most` and, but for the
+    /// last of them, keep `bytes`: so that a directory that is in use and larger than that stays.
+    fn forget(&self, durable: Sequence, most: usize, bytes: usize) {
+        let table = self.table.borrow();
+        let mut idle: Vec<(u64, u64)> = table
+            .values()
+            .filter(|node| Rc::strong_count(node) == 1 && node.volatile.get().is_none())
+            .filter(|node| node.sequence() <= durable)
+            .map(|node| (node.used.get(), node.ino))
+            .collect();
+        idle.sort_unstable_by(|one, other| other.cmp(one));
+        let (mut pinned, mut kept) = (BTreeSet::new(), 0);
+        let staying = idle.iter().take(most).position(|(_, ino)| {
+            let node = &table[ino];
+            let (block, size) = node.block();
+            kept += size_of::<Node>() + node.names_bytes();
+            kept += if pinned.insert(block) { size } else { 0 };
+            kept > bytes
+        });
+        let staying = staying.map_or(most.min(idle.len()), |last| last + 1);
+        drop(table);
+        for (_, ino) in &idle[staying..] {
+            self.remove(*ino);
+        }
+        let left = self.table.borrow().len();
+        self.most.set(IDLE_NODES.max(left + left / 8));
+    }
+}
+
+impl Ffs {
+    /// Takes a node into the table.
+    pub(crate) fn adopt(&self, node: &Rc<Node>) {
+        self.nodes.insert(node);
+        self.relieve_memory();
+    }
+
+    /// Forgets nodes that nobody needs, if there are many or memory is short.
+    pub(crate) fn relieve_memory(&self) {
+        let short = self.home.is_short();
+        if short || self.nodes.are_many() {
+            let durable = self.policy.durable_through();
+            self.nodes.forget(durable, IDLE_NODES / 2, self.home.budget() / 4 * 3);
+        }
+        if short {
+            self.home.evict();
+        }
+    }
+}
