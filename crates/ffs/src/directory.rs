@@ -10,10 +10,13 @@
 //! 2. A run with pending deltas is not moved: growing waits until they are durable, so that no
 //!    entry is ever durable in a place that nothing points at.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use namespace::Listed;
+use runtime::sync::Signal;
 use vfs::{FsError, Name};
 
 use crate::alloc::Near;
@@ -60,11 +63,18 @@ impl Ffs {
         Ok((buffer, at))
     }
 
-    /// Reads the names of a directory unless they are in memory.
+    /// Reads the names of a directory unless they are in memory. One call reads them, however many
+    /// want them: each would have all the names in memory meanwhile.
     pub(crate) async fn load_directory(&self, node: &Rc<Node>) -> Result<(), FsError> {
-        if node.directory.borrow().is_some() {
-            return Ok(());
-        }
+        let _scanning = loop {
+            if node.directory.borrow().is_some() {
+                return Ok(());
+            }
+            match self.scans.begin(node.ino) {
+                Some(scanning) => break scanning,
+                None => self.scans.ended.wait().await,
+            }
+        };
         let index = self.scan_directory(node).await?;
         node.directory.borrow_mut().get_or_insert(Box::new(index));
         self.relieve_memory();
@@ -351,6 +361,35 @@ impl Ffs {
         index.set_slack(0, room as u16);
         *node.directory.borrow_mut() = Some(Box::new(index));
         Ok(())
+    }
+}
+
+/// The directories whose names are being read.
+#[derive(Default)]
+pub(crate) struct Scans {
+    under_way: RefCell<BTreeSet<u64>>,
+    ended: Signal,
+}
+
+impl Scans {
+    /// The right to read the names of a directory, unless somebody does.
+    fn begin(&self, ino: u64) -> Option<Scanning<'_>> {
+        let first = self.under_way.borrow_mut().insert(ino);
+        // Made only by the first: dropped, it would end the scan of another.
+        first.then(|| Scanning { scans: self, ino })
+    }
+}
+
+/// Names are being read; dropped, it lets the next one look.
+struct Scanning<'a> {
+    scans: &'a Scans,
+    ino: u64,
+}
+
+impl Drop for Scanning<'_> {
+    fn drop(&mut self) {
+        self.scans.under_way.borrow_mut().remove(&self.ino);
+        self.scans.ended.notify();
     }
 }
 

@@ -23,6 +23,7 @@ use vfs::{FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, V
 
 use crate::alloc::{Allocator, Freed};
 use crate::buffer::Role;
+use crate::directory::Scans;
 use crate::home::Home;
 use crate::inode::Node;
 use crate::layout::{Dinode, Geometry, GroupHeader};
@@ -57,6 +58,7 @@ pub struct Ffs {
     verifier: Cell<Verifier>,
     /// Files in memory; see [`crate::nodes`].
     pub(crate) nodes: Nodes,
+    pub(crate) scans: Scans,
     /// What to give back, and whose sequence to forget, when an Update is durable.
     leaving: RefCell<VecDeque<Leaving>>,
     /// Sequences of freed inodes (invariant 3).
@@ -115,6 +117,7 @@ impl Ffs {
             landings: Cell::new(0),
             verifier: Cell::new(verifier),
             nodes,
+            scans: Scans::default(),
             leaving: RefCell::default(),
             gone: RefCell::default(),
             remembered: Cell::new(parts.remembered),
