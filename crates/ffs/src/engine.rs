@@ -327,11 +327,10 @@ impl Ffs {
             node.set_dinode(dinode);
             node.changed_by(sequence);
         }
-        let durable = self.policy.durable_through();
         for (directory, change) in update.index_changes.drain(..) {
             directory.changed_by(sequence);
             if let Some(index) = directory.directory.borrow_mut().as_mut() {
-                index.apply(change, sequence, durable);
+                index.apply(change, sequence, self.policy.durable_through());
             }
         }
         if !is_planted(Bug::LandsAfterRemoval) {
