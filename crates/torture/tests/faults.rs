@@ -21,15 +21,16 @@ fn no_fault_makes_the_server_lie_or_the_disk_unrepairable() {
 #[test]
 fn a_server_that_makes_light_of_errors_is_found_out() {
     use ffs::planted::{Bug, plant};
-    for (bug, policy) in [
-        (Bug::IgnoredFlushErrors, Policy::Sync),
-        (Bug::ForgottenPayloadErrors, Policy::Sync),
-        (Bug::KeptVerifier, Policy::Sync),
-        (Bug::ServingOn, Policy::Sync),
-        (Bug::IgnoredLogErrors, Policy::Log),
+    // Each with a step that is small enough to come by what shows it.
+    for (bug, policy, every) in [
+        (Bug::IgnoredFlushErrors, Policy::Sync, 17),
+        (Bug::ForgottenPayloadErrors, Policy::Sync, 17),
+        (Bug::KeptVerifier, Policy::Sync, 3),
+        (Bug::ServingOn, Policy::Sync, 17),
+        (Bug::IgnoredLogErrors, Policy::Log, 17),
     ] {
         plant(Some(bug));
-        let outcome = faults::some(&options(policy), 17);
+        let outcome = faults::some(&options(policy), every);
         plant(None);
         let tried = outcome.counts.workloads;
         let Some(first) = outcome.violations.first() else {
