@@ -51,7 +51,7 @@ impl BlockDevice for ReadOnce {
             (None, None) => return self.device.read(offset, buffer),
             (None, Some(left)) => {
                 self.left.set(left);
-                let reading = self.device.read(offset, Buffer::zeroed(buffer.len()));
+                let reading = self.device.read(offset, Buffer::unfilled(buffer.len()));
                 let reading = async move { Ok(reading.await?.freeze()) };
                 let reading = reading.boxed_local().shared();
                 self.readings.borrow_mut().insert(key, reading.clone());

@@ -4,14 +4,11 @@
 //! disks that take the time of the paper's. What tells a [`Design`] from another is what the paper
 //! says of it, and nothing more.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
-use dispatch::{
-    Anonymous, Dispatcher, Export, Exports, Fsid, Limits, Rule, Squash, Volume, Volumes, Window,
-};
+use dispatch::{Dispatcher, Exports, Fsid, Limits, Volume, Volumes, Window};
 use ffs::logged::Sharer;
 use ffs::policy::log::LogOptions;
 use ffs::{Ffs, OpenError, OpenOptions, Opened, open, open_sharing};
@@ -19,15 +16,12 @@ use futures::FutureExt;
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
 use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Timing};
-use torture::world::Connection;
+use torture::world::{SERVER, answer, client_address, open_to_all};
 use vfs::FileSystem;
 
 use crate::logging_locks::LoggingLocks;
 use crate::processor::{Costs, Processor};
 use crate::wire::Simulated;
-
-/// The address of the server.
-const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 2049);
 
 /// The most calls of one connection that are unanswered.
 const CONNECTION_CALLS: usize = 128;
@@ -150,33 +144,18 @@ impl Server {
         let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
         let listener = self.network.host(SERVER.ip(), Some(&self.machine)).listen(SERVER.port());
         let listener = listener.expect("nobody listens yet");
-        let (processor, tasks) = (self.processor.clone(), runtime.tasks.clone());
-        let serving = async move {
-            loop {
-                let stream = listener.accept().await;
-                let session = dispatcher.connect(stream.peer().ip());
-                let processor = processor
-                    .clone()
-                    .map(|processor| processor as Rc<dyn torture::world::Processor>);
-                let connection = Connection::new(stream, session, CONNECTION_CALLS, processor);
-                tasks.spawn(connection.map(drop).boxed_local());
-            }
-        };
+        let tasks = runtime.tasks.clone();
+        let processor = self.processor.clone().map(|one| one as Rc<dyn torture::world::Processor>);
+        let serving = answer(listener, dispatcher, tasks, CONNECTION_CALLS, processor);
         runtime.tasks.spawn(serving.boxed_local());
     }
 
     fn exports(&self) -> (Volumes, Exports) {
-        let rule = Rule {
-            network: "10.0.0.0/8".parse().expect("a network"),
-            writable: true,
-            squash: Squash::None,
-            anonymous: Anonymous { uid: 65_534, gid: 65_534 },
-        };
         let (mut volumes, mut exports) = (Vec::new(), Exports::default());
         for (number, file_system) in self.started.file_systems.iter().enumerate() {
             let number = self.first + number;
             let (name, file_system) = (name(number), file_system.clone());
-            exports.insert(&name, Export::new(vec![rule]).expect("one network"));
+            exports.insert(&name, open_to_all());
             volumes.push(Volume { name, fsid: Fsid(number as u64 + 1), file_system });
         }
         (Volumes::new(volumes).expect("each has a name of its own"), exports)
@@ -198,9 +177,9 @@ impl Server {
     }
 
     /// Connections from a machine of its own.
-    pub fn client(&self, number: u8) -> Simulated {
-        let address = IpAddr::V4(Ipv4Addr::new(10, 1, 0, number));
-        Simulated { host: self.network.host(address, None), server: SERVER }
+    pub fn client(&self, number: u32) -> Simulated {
+        let host = self.network.host(client_address(number), None);
+        Simulated { host, server: SERVER }
     }
 
     /// Time, chance and tasks outside of the server.

@@ -16,13 +16,18 @@ pub(crate) fn volumes(file_system: Rc<dyn FileSystem>) -> Volumes {
 
 /// Every client may write, as whoever it says.
 pub(crate) fn exports() -> Exports {
+    let mut exports = Exports::default();
+    exports.insert(NAME, open_to_all());
+    exports
+}
+
+/// The same for any volume of a simulated server.
+pub fn open_to_all() -> Export {
     let rule = Rule {
         network: "10.0.0.0/8".parse().expect("a network"),
         writable: true,
         squash: Squash::None,
         anonymous: Anonymous { uid: 65_534, gid: 65_534 },
     };
-    let mut exports = Exports::default();
-    exports.insert(NAME, Export::new(vec![rule]).expect("one network"));
-    exports
+    Export::new(vec![rule]).expect("one network")
 }

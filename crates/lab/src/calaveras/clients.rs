@@ -23,7 +23,7 @@ pub(super) fn stages(server: &Server, processes: usize, seed: u64) -> Vec<Stage>
     server.run(async {
         let mut stages = Vec::new();
         for (number, export) in server.paths().enumerate() {
-            let client = server.client(number as u8 + 1);
+            let client = server.client(number as u32 + 1);
             let caller = Caller::sys(b"alpha", 0, 0, &[]);
             let watch = Rc::new(Unwatched);
             let stage = Stage::set(&runtime, &client, caller, &export, plan(number), watch).await;

@@ -4,10 +4,9 @@
 
 use std::time::Duration;
 
-use load::stage::{Plan, Stage, Unwatched};
 use load::workload::Workload;
-use nfs::rpc::Caller;
 
+use super::clients::stages;
 use super::hardware;
 use crate::server::{Design, Server};
 
@@ -20,22 +19,12 @@ pub(super) const MEASURED: Duration = Duration::from_secs(60);
 /// Creates a second.
 pub(super) fn creates(design: Design, duration: Duration, seed: u64) -> f64 {
     let server = Server::start(seed, &hardware::decpc(), design, &hardware::empty(1, seed));
-    let plan = Plan {
-        connections: 1,
-        depth: PROCESSES,
-        duration: Some(duration),
-        count: u64::MAX,
-        seed,
-        ..Plan::default()
-    };
-    let (runtime, client) = (server.runtime(), server.client(1));
-    let (caller, watch) = (Caller::sys(b"alpha", 0, 0, &[]), std::rc::Rc::new(Unwatched));
-    let export = server.paths().next().expect("it has a disk");
+    let mut stages = stages(&server, PROCESSES, seed);
+    let [stage] = &mut stages[..] else { panic!("one disk has one stage") };
+    (stage.plan.duration, stage.plan.count) = (Some(duration), u64::MAX);
     server.run(async {
-        let stage = Stage::set(&runtime, &client, caller, &export, plan, watch).await;
-        let stage = stage.unwrap_or_else(|trouble| panic!("{trouble}"));
         let create = Workload::named("create").expect("it is in the table");
-        let played = create.play(&stage).await.unwrap_or_else(|trouble| panic!("{trouble}"));
+        let played = create.play(stage).await.unwrap_or_else(|trouble| panic!("{trouble}"));
         let [phase] = &played.phases[..] else { panic!("it has one phase") };
         assert_eq!(phase.tally.failed(), 0, "{:?}", phase.tally.errors);
         phase.rate()

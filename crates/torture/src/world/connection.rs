@@ -19,21 +19,20 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use dispatch::{Reply, Session};
+use dispatch::{Dispatcher, Reply, Session};
 use futures::StreamExt;
 use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
 use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
+use runtime::Spawn;
 use runtime::sync::Permit;
-use sim::Stream;
+use sim::{Listener, Stream};
 
 /// Why a connection ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectionError {
-    /// It broke.
+pub(super) enum ConnectionError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The peer does not speak the protocol.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -48,8 +47,25 @@ pub trait Processor {
     fn give(&self, reply: &Reply) -> LocalBoxFuture<'static, ()>;
 }
 
+/// Answers whoever connects, in tasks of their own, for as long as this is polled. A connection
+/// that breaks is the client's business: it comes back and repeats its calls.
+pub async fn answer(
+    listener: Listener,
+    dispatcher: Rc<Dispatcher>,
+    tasks: Rc<dyn Spawn>,
+    max_calls: usize,
+    processor: Option<Rc<dyn Processor>>,
+) {
+    loop {
+        let stream = listener.accept().await;
+        let session = dispatcher.connect(stream.peer().ip());
+        let connection = Connection::new(stream, session, max_calls, processor.clone());
+        tasks.spawn(connection.map(drop).boxed_local());
+    }
+}
+
 /// A connection, from the server's side: a future that ends with it.
-pub struct Connection {
+struct Connection {
     stream: Stream,
     session: Rc<Session>,
     max_calls: usize,
@@ -77,7 +93,7 @@ struct Outgoing {
 impl Connection {
     /// A connection with at most so many calls under way; without a processor its calls cost no
     /// time but that of the disks.
-    pub fn new(
+    fn new(
         stream: Stream,
         session: Rc<Session>,
         max_calls: usize,

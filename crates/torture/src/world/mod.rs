@@ -10,7 +10,7 @@
 mod connection;
 mod server;
 
-pub use connection::{Connection, ConnectionError, Processor};
+pub use connection::{Processor, answer};
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,6 +30,7 @@ use crate::client::{Client, ClientOptions, Surroundings};
 use crate::explore::disks::{Images, Recording};
 use crate::history::History;
 use crate::volume::exports;
+pub use crate::volume::open_to_all;
 use server::Plan;
 
 /// The address of the server.

@@ -5,13 +5,12 @@ use std::rc::{Rc, Weak};
 use block::BlockDevice;
 use dispatch::Dispatcher;
 use ffs::{OpenError, open_with_log};
-use futures::FutureExt;
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::{Disk, Host, Machine};
 use vfs::{FileSystem, FsError};
 
-use super::connection::Connection;
+use super::connection::answer;
 use super::{Running, SERVER, State, Watched, WorldOptions};
 use crate::volume::volumes;
 
@@ -53,11 +52,5 @@ pub(super) async fn serve(plan: Plan) {
     }
     let listener = host.listen(SERVER.port()).expect("a machine that has just started");
     tell(State::Serving(Running { dispatcher: dispatcher.clone(), file_system }));
-    loop {
-        let stream = listener.accept().await;
-        let session = dispatcher.connect(stream.peer().ip());
-        let connection = Connection::new(stream, session, connection_calls, None);
-        // A connection that breaks is the client's business: it comes back and repeats its calls.
-        runtime.tasks.spawn(connection.map(drop).boxed_local());
-    }
+    answer(listener, dispatcher, runtime.tasks, connection_calls, None).await;
 }
