@@ -283,6 +283,7 @@ pub async fn open_sharing(
     options: &OpenOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Result<Opened, OpenError>>, OpenError> {
+    // Until the new epoch begins nothing is written to the log.
     let (once, progress) = (ReadOnce::new(log.clone()), RefCell::new(progress));
     let coming = sharers.into_iter().enumerate().map(async |(index, sharer)| match index < LINES {
         true => {
@@ -303,11 +304,12 @@ pub async fn open_sharing(
     if here.is_empty() {
         return Ok(members.into_iter().filter_map(|member| member.err().map(Err)).collect());
     }
-    let epochs = journal::epochs(&*log).await.map_err(ReplayError::from)?;
-    let live = live_in(&*log, &epochs, &here).await?;
+    let epochs = journal::epochs(&once).await.map_err(ReplayError::from)?;
+    let live = live_in(&once, &epochs, &here).await?;
     if let Some(live) = &live {
-        save_absent(&*log, live, &here, &save).await?;
+        save_absent(&once, live, &here, &save).await?;
     }
+    drop(once); // what it keeps is for nobody any more
     let journal = begin_together(&here, &epochs, live.as_ref(), log, runtime).await?;
     let ids = here.iter().map(|member| member.candidate.id).collect();
     let shared = SharedLog::new(journal, ids, Some(save), runtime.clone(), &options.log);
@@ -386,15 +388,12 @@ async fn live_in(
         false => open.clone().find(|slot| is_borne(slot)),
     };
     if let Some(slot) = slot {
-        // Mostly somebody has found it, by the very same slot, when he came back.
-        let mut lives = members.iter().filter_map(|member| member.candidate.back.live);
-        return match (lives.find(|live| live.slot == *slot), slot.state()) {
-            (Some(live), _) => Ok(Some(live)),
-            (None, State::Open) => journal::find(log, slot.epoch.get()).await,
-            (None, State::AtRest) => journal::at_rest(log, |_| ()).await,
-            (None, State::GivenUp) => Ok(None),
-        }
-        .map_err(|error| ReplayError::from(error).into());
+        let live = match slot.state() {
+            State::Open => journal::find(log, slot.epoch.get()).await,
+            State::AtRest => journal::at_rest(log, |_| ()).await,
+            State::GivenUp => Ok(None),
+        };
+        return Ok(live.map_err(ReplayError::from)?);
     }
     for slot in open {
         if let Some(live) = changes_of(log, slot, |_| true).await? {
