@@ -2,7 +2,7 @@
 //!
 //! Every device of this crate stands on a [`DiskFile`]; they differ in who makes the calls.
 //! I/O is buffered: reads and writes go through the kernel's page cache, unless they are to go past
-//! it; `flush` is fdatasync and a through write is RWF_DSYNC.
+//! it ([`crate::direct`]); `flush` is fdatasync and a through write is RWF_DSYNC.
 //!
 //! Invariants:
 //! 1. While a writer has the disk open nobody else has (among all who ask for the lock, as every
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Buffer, Durability, Geometry, IoError, Verb, direct, length_of, system};
+use crate::direct::{self, Direct, Takes};
+use crate::{Buffer, Durability, Geometry, IoError, Verb, length_of, system};
 
 /// Sector sizes that an image file pretends to have. A file system block is 4 KiB nearly
 /// everywhere, and the file system below reads before it writes less than that.
@@ -83,7 +84,7 @@ fn purpose(access: &Access) -> &'static str {
 pub struct DiskFile {
     file: File,
     /// The same past the page cache, if transfers are to go there.
-    direct: Option<File>,
+    direct: Option<Direct>,
     geometry: Geometry,
     is_device: bool,
 }
@@ -156,18 +157,42 @@ impl DiskFile {
     /// A device stays as it is: on a loop device neither way was faster than the other.
     pub fn past_cache(self) -> Self {
         let is_for_it = !self.is_device && !self.geometry.read_only;
-        let direct = is_for_it.then(|| direct::reopened(&self.file)).flatten();
+        let direct = is_for_it.then(|| Direct::reopen(&self.file, Takes::All)).flatten();
         Self { direct, ..self }
     }
 
-    /// What transfers go through.
+    /// The same disk, of which large writes go past the page cache from now on, where the system
+    /// can do that. For a volume: see [`crate::direct`].
+    ///
+    /// Nobody may write the same bytes twice at once.
+    pub fn large_writes_past_cache(self) -> Self {
+        let is_for_it = !self.geometry.read_only;
+        let direct = is_for_it.then(|| Direct::reopen(&self.file, Takes::Large)).flatten();
+        Self { direct, ..self }
+    }
+
+    /// What everything goes through but, perhaps, a write.
     pub(crate) fn file(&self) -> &File {
-        self.direct.as_ref().unwrap_or(&self.file)
+        self.direct.as_ref().and_then(Direct::for_all).unwrap_or(&self.file)
+    }
+
+    /// What a write goes through.
+    pub(crate) fn file_for_write<'a>(
+        &self,
+        offset: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> &File {
+        let direct = self.direct.as_ref().and_then(|direct| direct.for_write(offset, pieces));
+        direct.unwrap_or(&self.file)
+    }
+
+    fn is_past_cache(&self) -> bool {
+        self.direct.as_ref().and_then(Direct::for_all).is_some()
     }
 
     /// The bytes of a write as they can be transferred, if they cannot as they are.
     pub(crate) fn transferable(&self, data: &[Bytes]) -> Option<Bytes> {
-        self.direct.as_ref().and_then(|_| direct::aligned(data))
+        self.is_past_cache().then(|| direct::aligned(data)).flatten()
     }
 
     /// Size and sectors.
@@ -179,7 +204,7 @@ impl DiskFile {
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         let length = bytes.len() as u64;
         self.geometry.check(Verb::Read, offset, length)?;
-        let result = match self.direct.is_none() || direct::is_aligned(bytes) {
+        let result = match !self.is_past_cache() || direct::is_transferable(bytes) {
             true => self.file().read_exact_at(bytes, offset),
             false => {
                 let mut aligned = Buffer::unfilled(bytes.len());
@@ -236,7 +261,8 @@ impl DiskFile {
         let mut flush_at_end = false;
         IoSlice::advance_slices(&mut rest, 0); // drops leading empty pieces
         while !rest.is_empty() {
-            match system::write_at(self.file(), rest, offset, through) {
+            let file = self.file_for_write(offset, rest.iter().map(|piece| &piece[..]));
+            match system::write_at(file, rest, offset, through) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(taken) => {
                     offset += taken as u64;

@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use crate::ALIGNMENT;
 
 /// Bytes that a thread keeps: some READs and WRITEs of the largest size.
-const KEPT_MOST: usize = 16 << 20;
+const KEPT_MOST: usize = 32 << 20;
 /// Sizes that are kept: powers of two from a page on.
 const SIZES: usize = 10;
 
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_no_more_than_the_most() {
-        let many: Vec<Pages> = (0..20).map(|_| Pages::take(1 << 20)).collect();
+        let many: Vec<Pages> = (0..KEPT_MOST >> 19).map(|_| Pages::take(1 << 20)).collect();
         many.into_iter().for_each(Pages::give_back);
         assert_eq!(kept(), KEPT_MOST);
         Pages::take(3 << 20).give_back();

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use proptest::prelude::*;
 
-const SECTORS: usize = 32;
+const SECTORS: usize = 320;
+const PAGE: usize = 4096;
 
 /// What is asked of all devices, and of an array.
 #[derive(Clone, Debug)]
@@ -22,6 +23,14 @@ enum Step {
     /// Writes whole sectors from one piece that is aligned in memory.
     Aligned {
         sector: usize,
+        count: usize,
+        value: u8,
+        through: bool,
+    },
+    /// Writes many pages from as many pieces that are aligned in memory: what is large enough may
+    /// go another way than all else.
+    Pages {
+        page: usize,
         count: usize,
         value: u8,
         through: bool,
@@ -46,6 +55,9 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         3 => (0..SECTORS, 1..SECTORS, any::<u8>(), any::<bool>()).prop_map(
             |(sector, count, value, through)| Step::Aligned { sector, count, value, through }
+        ),
+        2 => (0..SECTORS * 512 / PAGE, 14..20_usize, any::<u8>(), any::<bool>()).prop_map(
+            |(page, count, value, through)| Step::Pages { page, count, value, through }
         ),
         1 => (prop::collection::btree_set(0..SECTORS, 1..10), any::<u8>()).prop_map(
             |(sectors, value)| Step::Scatter { sectors: sectors.into_iter().collect(), value }
@@ -86,6 +98,16 @@ fn perform(driven: &common::Driven, model: &mut [u8], step: &Step) {
             let durability = if *through { Durability::Through } else { Durability::Plain };
             let data = vec![Buffer::copied(target).freeze()];
             let write = device.write(*sector as u64 * 512, data, durability);
+            driven.run(write).expect("a write");
+        }
+        Step::Pages { page, count, value, through } => {
+            let count = (*count).min(SECTORS * 512 / PAGE - page);
+            let target = &mut model[page * PAGE..][..count * PAGE];
+            let number = |index: usize| value.wrapping_add(index as u8);
+            target.chunks_mut(PAGE).enumerate().for_each(|(index, page)| page.fill(number(index)));
+            let data = target.chunks(PAGE).map(|page| Buffer::copied(page).freeze()).collect();
+            let durability = if *through { Durability::Through } else { Durability::Plain };
+            let write = device.write((page * PAGE) as u64, data, durability);
             driven.run(write).expect("a write");
         }
         Step::Scatter { sectors, value } => {

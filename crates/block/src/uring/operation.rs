@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -71,8 +72,8 @@ impl Operation {
     }
 
     fn entry(&mut self) -> Entry {
-        let file = types::Fd(self.file.file().as_raw_fd());
         let position = self.offset + self.done as u64;
+        let file = types::Fd(self.file_for(position).as_raw_fd());
         match &mut self.work {
             Work::Read { buffer, .. } => {
                 let rest = &mut buffer[self.done..];
@@ -96,6 +97,15 @@ impl Operation {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 opcode::Fallocate::new(file, self.length).offset(self.offset).mode(mode).build()
             }
+        }
+    }
+
+    fn file_for(&self, position: u64) -> &File {
+        match &self.work {
+            Work::Write { data, .. } => {
+                self.file.file_for_write(position, data.iter().map(|piece| &piece[..]))
+            }
+            _ => self.file.file(),
         }
     }
 
