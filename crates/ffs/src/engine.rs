@@ -150,9 +150,9 @@ impl Ffs {
     }
 
     /// Bytes of memory in use, of [`crate::OpenOptions::cache_bytes`]: blocks of metadata, files,
-    /// names of directories, and dirty data.
+    /// names of directories, dirty data, and data that may be read again.
     pub fn cached_bytes(&self) -> usize {
-        self.home.in_use()
+        self.home.in_use() + self.home.data().bytes()
     }
 
     pub(crate) fn map(&self) -> Map<'_> {

@@ -1,8 +1,8 @@
 //! The place where metadata lives: the device, and the buffers of the blocks in use.
 //!
 //! Everybody who wants a metadata block asks [`Home::load`] for its buffer; an `Rc` of it pins it.
-//! There is one buffer for a block, however many ask at once. File data passes by here too, but
-//! is not kept.
+//! There is one buffer for a block, however many ask at once. File data passes by here too; what is
+//! kept of it is in [`crate::data_cache`], which has what metadata leaves of the memory.
 //!
 //! Invariants:
 //! 1. For one address there is at most one buffer, and at most one read on its way.
@@ -10,6 +10,7 @@
 //!    files in memory goes with them (`nodes`), and what exceeds the budget then is bounded by the
 //!    Updates in flight, and the calls.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
+//! 4. Nothing is written but by [`Home::write`], which tells the cache of data.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +18,13 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Durability, Io};
 use bytes::Bytes;
+use futures::FutureExt;
 use runtime::Clock;
 use runtime::sync::Signal;
 use vfs::FsError;
 
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
+use crate::data_cache::DataCache;
 use crate::derive;
 use crate::layout::{Geometry, GroupHeader};
 use crate::nodes::Meter;
@@ -37,6 +40,8 @@ pub struct Home {
     bytes: Cell<usize>,
     /// What is kept beside the buffers and counts with them.
     beside: Meter,
+    /// Of files.
+    data: Rc<DataCache>,
     budget: usize,
     /// Bytes in use at which some are to go: the budget, or more when less could not go last time.
     most: Cell<usize>,
@@ -46,17 +51,21 @@ pub struct Home {
 }
 
 impl Home {
-    /// The home of a volume; `budget` bytes of memory are for metadata and what counts with it.
+    /// The home of a volume; `budget` bytes of memory are for metadata, what counts with it, and
+    /// data.
     pub fn new(
         device: Rc<dyn BlockDevice>,
         geometry: Rc<Geometry>,
         clock: Rc<dyn Clock>,
         budget: usize,
     ) -> Rc<Self> {
+        let data = Rc::new(DataCache::new(geometry.block_size, budget));
+        let budget = DataCache::rest_of(budget);
         Rc::new(Self {
             device,
             geometry,
             clock,
+            data,
             buffers: RefCell::default(),
             loading: RefCell::default(),
             loaded: Signal::new(),
@@ -127,6 +136,7 @@ impl Home {
         if self.in_use() > self.most.get() {
             self.evict();
         }
+        self.data.leave(self.in_use());
     }
 
     /// Lets go of a block that is no metadata any more.
@@ -208,7 +218,21 @@ impl Home {
     /// Writes pieces of data, one after the other, from fragment `address`.
     pub fn write(&self, address: u64, data: Vec<Bytes>) -> Io<()> {
         let offset = address * self.geometry.fragment_size;
-        self.device.write(offset, data, Durability::Plain)
+        let range = offset..offset + block::length_of(&data);
+        self.data.spoil(&range);
+        let (cache, written) =
+            (self.data.clone(), self.device.write(offset, data, Durability::Plain));
+        let write = async move {
+            let result = written.await;
+            cache.spoil(&range);
+            result
+        };
+        write.boxed_local()
+    }
+
+    /// What is kept of files.
+    pub(crate) fn data(&self) -> &Rc<DataCache> {
+        &self.data
     }
 
     /// Reads `size` bytes from fragment `address`.

@@ -25,6 +25,7 @@ use vfs::{Attributes, FileKind, FsError, Ino, ObjectId, Sequence, Timestamp};
 use zerocopy::IntoBytes;
 
 use crate::buffer::{Buffer, Edit};
+use crate::data::Reading;
 use crate::dir_index::DirIndex;
 use crate::layout::{Dinode, SECTOR_SIZE};
 use crate::pages::Pages;
@@ -55,6 +56,8 @@ pub struct Node {
     pub pages: RefCell<Pages>,
     /// UNSTABLE changes of size and time, under the lock.
     pub volatile: Cell<Option<Volatile>>,
+    /// How it is being read.
+    pub(crate) reading: Cell<Reading>,
     /// What attributes show in the place of size and times (invariant 4), under the lock.
     veil: Cell<Option<Volatile>>,
     /// Names of a directory, once they were read.
@@ -106,6 +109,7 @@ impl Node {
             lock: Lock::default(),
             pages: RefCell::default(),
             volatile: Cell::new(None),
+            reading: Cell::default(),
             veil: Cell::new(None),
             directory: RefCell::default(),
             used: Cell::new(0),

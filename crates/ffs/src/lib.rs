@@ -12,6 +12,7 @@
 //!   directory chunks, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `nodes`: the files in memory, and which of them go when memory is short.
+//! * `data_cache`: data as it is on the disk, which may be read again.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing
 //!   damage.
@@ -26,6 +27,7 @@ mod alloc;
 mod buffer;
 pub mod check;
 mod data;
+mod data_cache;
 pub mod derive;
 mod dir;
 mod dir_index;

@@ -51,7 +51,8 @@ use crate::update::Chain;
 pub struct OpenOptions {
     /// Change nothing.
     pub read_only: bool,
-    /// Bytes of memory for metadata, files and names, and for UNSTABLE data, which may take half.
+    /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and for
+    /// data that is kept because it may be read again.
     pub cache_bytes: usize,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
@@ -232,6 +233,10 @@ pub(crate) struct OpenSuperblock {
     /// What the last-mount field said before our mark.
     last_mount: Vec<u8>,
 }
+
+/// Bytes of UNSTABLE data that wait in memory at most, however much of that there is: a COMMIT that
+/// finds more takes longer than its caller may want to wait.
+const DIRTY_MOST: u64 = 256 << 20;
 
 /// The longest old last-mount field that is put back: it must end in the first sector.
 const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
@@ -509,7 +514,7 @@ impl Candidate {
             policy,
             runtime: runtime.clone(),
             read_only,
-            dirty_limit: options.cache_bytes as u64 / 2,
+            dirty_limit: (options.cache_bytes as u64 / 2).min(DIRTY_MOST),
             superblock: self.superblock,
             root: self.root,
             remembered: survived.remembered,

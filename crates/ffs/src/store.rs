@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures::future::try_join;
 use namespace::{AttributeChange, Listed, NewFile, Object, Store, Witness};
 use runtime::sync::Lock;
 use vfs::{
@@ -257,7 +258,8 @@ impl Store for Ffs {
         offset: u64,
         count: u64,
     ) -> Result<(Vec<Bytes>, bool), FsError> {
-        let data = self.read_data(node, offset, count).await?;
+        let read = self.read_data(node, offset, count);
+        let (data, ()) = try_join(read, self.read_ahead(node, offset, count)).await?;
         if !self.read_only && count > 0 {
             node.touch_access_time(self.now(), self.seal());
         }

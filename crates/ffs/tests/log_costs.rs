@@ -87,11 +87,12 @@ impl BlockDevice for Counted {
 /// A volume with a log, and what counts its barriers. A file is there already, so that nothing has
 /// to be prepared any more.
 fn with_volume(name: &str, test: impl AsyncFnOnce(&Volume, &Cell<u64>)) {
-    with_disk(name, async |volume, disk| test(volume, &disk.barriers).await);
+    let usual = OpenOptions::default().cache_bytes;
+    with_disk(name, usual, async |volume, disk| test(volume, &disk.barriers).await);
 }
 
-/// The same, and the disk of the volume.
-fn with_disk(name: &str, test: impl AsyncFnOnce(&Volume, &Counted)) {
+/// The same with so much memory, and the disk of the volume.
+fn with_disk(name: &str, cache_bytes: usize, test: impl AsyncFnOnce(&Volume, &Counted)) {
     let barriers = Rc::new(Cell::new(0));
     let disk = Counted::new(&format!("{name}-disk"), 256 << 20, &barriers);
     let log = Counted::new(&format!("{name}-log"), 32 << 20, &barriers);
@@ -99,7 +100,7 @@ fn with_disk(name: &str, test: impl AsyncFnOnce(&Volume, &Counted)) {
     world.run(async {
         let random = Seeded::new(7);
         mkfs(&*disk, &MkfsOptions::default(), &random, NOW).await.expect("the disk holds it");
-        let options = OpenOptions::default();
+        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         let opened =
             open_with_log(disk.clone(), Some(log), world.runtime(), &options, &mut |_| ()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
@@ -173,7 +174,7 @@ fn many_at_a_time_share_their_barriers() {
 
 #[test]
 fn what_is_written_over_is_read_only_where_it_stays() {
-    with_disk("over", async |volume, disk| {
+    with_disk("over", 0, async |volume, disk| {
         const FRAGMENT: u64 = 4096;
         let id = volume.create(volume.files.root(), "file").await.expect("new");
         let old = vec![0xa5; 40 * FRAGMENT as usize + 100];
@@ -197,5 +198,24 @@ fn what_is_written_over_is_read_only_where_it_stays() {
             assert_eq!(disk.read.get() - before, read, "{length} bytes at byte {offset}");
         }
         assert!(volume.read(id).await.expect("all of it") == expected);
+    });
+}
+
+#[test]
+fn data_that_is_used_again_is_not_read_again() {
+    with_disk("again", OpenOptions::default().cache_bytes, async |volume, disk| {
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        let data = vec![0x5a; 3 << 20];
+        let read = async || {
+            let before = disk.read.get();
+            assert!(volume.read(id).await.expect("all of it") == data);
+            disk.read.get() - before
+        };
+        volume.write(id, 0, data.clone(), Stability::FileSync).await.expect("there is room");
+        assert_eq!(read().await, 0, "what was just written");
+        // What is written over in part is read once more, and nothing else.
+        volume.write(id, 70_000, vec![0x5a; 10], Stability::FileSync).await.expect("it is there");
+        assert_eq!(read().await, 32 << 10, "the block of it");
+        assert_eq!(read().await, 0, "what was just read");
     });
 }

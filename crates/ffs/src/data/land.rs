@@ -8,7 +8,7 @@ use futures::future::join_all;
 use namespace::Witness;
 use vfs::{FsError, Sequence};
 
-use super::zeros;
+use super::{gather, zeros};
 use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
@@ -184,8 +184,9 @@ impl Ffs {
         let lbn = start / self.geometry().block_size;
         let address = self.map().find(&node.dinode(), None, lbn).await?;
         let size = (count as usize).next_multiple_of(self.geometry().fragment_size as usize);
-        let data = self.home.read(address, size).await?.freeze();
-        Ok((data.slice(..count as usize), address))
+        let start = self.geometry().byte_address(address);
+        let data = self.home.read_data(start..start + size as u64).await?;
+        Ok((gather(&data, 0, count as usize), address))
     }
 
     /// Writes a run of payload for `update`, to the device and not yet to stable storage.
@@ -201,6 +202,18 @@ impl Ffs {
         self.home.write(address, pieces.clone()).await.map_err(|_| FsError::Io)?;
         update.push_payload(address, pieces);
         Ok(())
+    }
+
+    /// Keeps the whole blocks of what was written at fragment `address`: what is less went through
+    /// the page cache.
+    fn keep_written(&self, address: u64, pieces: &[Bytes]) {
+        let mut start = self.geometry().byte_address(address);
+        for piece in pieces {
+            if piece.len() as u64 == self.geometry().block_size {
+                self.home.keep_written(start, piece);
+            }
+            start += piece.len() as u64;
+        }
     }
 
     /// Where block `lbn` goes when the file grows from `old_size` to `size`: where it is, longer in
@@ -321,7 +334,10 @@ impl Payload {
                 result => result.map_err(|_| FsError::Io)?,
             }
         }
-        self.runs.into_iter().for_each(|(address, pieces, _)| update.push_payload(address, pieces));
+        for (address, pieces, _) in self.runs {
+            engine.keep_written(address, &pieces);
+            update.push_payload(address, pieces);
+        }
         Ok(())
     }
 }

@@ -15,10 +15,12 @@
 //!    behind the old end never shows.
 //! 3. A page goes when its data has landed, or when its data was lost; then the verifier changes.
 
+mod ahead;
 mod land;
 mod read;
 mod write;
 
+pub(crate) use ahead::Reading;
 use bytes::Bytes;
 
 /// A stretch of several pieces: by reference if it lies in one, else copied together.

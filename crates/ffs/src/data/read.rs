@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::future::try_join_all;
 use vfs::FsError;
 
 use super::{gather, zeros};
@@ -43,9 +43,8 @@ impl Ffs {
             self.piece(node, at / block_size, start as usize, length, &mut pieces).await?;
             at += length as u64;
         }
-        let reads = pieces.into_iter().map(|piece| self.fetch(piece));
-        let data = join_all(reads).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok((data, end == size || offset >= size))
+        let data = try_join_all(pieces.into_iter().map(|piece| self.fetch(piece))).await?;
+        Ok((data.into_iter().flatten().collect(), end == size || offset >= size))
     }
 
     /// Adds a part of one block to what has to be read, joining what lies together on the disk.
@@ -88,16 +87,12 @@ impl Ffs {
         Ok(())
     }
 
-    async fn fetch(&self, piece: Piece) -> Result<Bytes, FsError> {
+    async fn fetch(&self, piece: Piece) -> Result<Vec<Bytes>, FsError> {
         match piece {
-            Piece::Memory(data) => Ok(data),
-            Piece::Zeros(length) => Ok(zeros(length)),
+            Piece::Memory(data) => Ok(vec![data]),
+            Piece::Zeros(length) => Ok(vec![zeros(length)]),
             Piece::Disk { start, length } => {
-                let unit = self.geometry().fragment_size;
-                let skip = (start % unit) as usize;
-                let size = (skip + length).next_multiple_of(unit as usize);
-                let buffer = self.home.read(start / unit, size).await?;
-                Ok(buffer.freeze().slice(skip..skip + length))
+                self.home.read_data(start..start + length as u64).await
             }
         }
     }

@@ -1,0 +1,99 @@
+//! The way of file data between the device and those who want it.
+
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use vfs::FsError;
+
+use super::Found;
+use crate::home::Home;
+
+impl Home {
+    /// Reads bytes of the device that are data of a file, one piece after the other.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub(crate) async fn read_data(
+        self: &Rc<Self>,
+        range: Range<u64>,
+    ) -> Result<Vec<Bytes>, FsError> {
+        while self.data().is_loading(&range) {
+            self.data().wait().await;
+        }
+        // From here on nothing is awaited until all reads have begun: nobody who has begun one
+        // waits for another's.
+        let (mut parts, mut missing, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = range.start;
+        while at < range.end {
+            match self.data().find(at..range.end) {
+                Found::Here(data) => {
+                    at += data.len() as u64;
+                    parts.push(data);
+                }
+                Found::Nothing(end) => {
+                    reads.push(self.load_data(at..end));
+                    missing.push(parts.len());
+                    parts.push(Bytes::new());
+                    at = end;
+                }
+            }
+        }
+        for (place, data) in missing.into_iter().zip(try_join_all(reads).await?) {
+            parts[place] = data;
+        }
+        Ok(parts)
+    }
+
+    /// Begins to read, at once, what somebody waits for.
+    fn load_data(
+        self: &Rc<Self>,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Bytes, FsError>> + use<> {
+        let unit = self.geometry().fragment_size;
+        let skip = (range.start % unit) as usize;
+        let (from, to) = (range.start - skip as u64, range.end.next_multiple_of(unit));
+        let loading = self.data().begin(from..to);
+        let read = self.begin_read(from..to);
+        let used = (range.end - from) as usize;
+        async move {
+            let data = read.await?;
+            loading.keep(&data, used, false);
+            Ok(data.slice(skip..used))
+        }
+    }
+
+    /// Begins to read, at once, what somebody will want, whole fragments of which nothing is kept.
+    /// It is on its way, and arrives, whether the future is dropped or not; kept it is only if that
+    /// is run.
+    pub(crate) fn load_ahead(
+        self: &Rc<Self>,
+        range: Range<u64>,
+    ) -> impl Future<Output = ()> + use<> {
+        let loading = self.data().begin(range.clone());
+        let read = self.begin_read(range);
+        async move {
+            if let Ok(data) = read.await {
+                loading.keep(&data, 0, true);
+            }
+        }
+    }
+
+    fn begin_read(
+        &self,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Bytes, FsError>> + use<> {
+        self.data().leave(self.in_use());
+        let buffer = block::Buffer::unfilled((range.end - range.start) as usize);
+        let read = self.device().read(range.start, buffer);
+        async move { Ok(read.await.map_err(|_| FsError::Io)?.freeze()) }
+    }
+
+    /// Keeps whole fragments of data that have just been written at a byte of the device.
+    pub(crate) fn keep_written(&self, start: u64, data: &Bytes) {
+        self.data().leave(self.in_use());
+        self.data().keep_written(start, data);
+    }
+}

@@ -1,0 +1,302 @@
+//! Data of files in memory, as it is on the disk: what was read or written and may be read again.
+//!
+//! What is kept are stretches of the disk, a block of a file each, or its tail. A reader takes what
+//! is here by reference and reads what is not; somebody who reads ahead leaves it here. Below it is
+//! the page cache of the system that we run on, which knows nothing of what went past it.
+//!
+//! A scan must not wash out what is used again and again. So there are two queues, as in S3-FIFO
+//! (Yang et al., SOSP 2023): what is new goes through a short one, and only what is used again
+//! while it is there, or comes again soon after it has left, reaches the long one. A file that is
+//! read in small calls, each going on where the last one ended, is used once.
+//!
+//! Invariants:
+//! 1. What is kept is what a read of the device would give. A write takes away what it overlaps
+//!    when it begins and when it ends, and spoils reads that are under way: what they bring is not
+//!    kept.
+//! 2. Stretches do not overlap, and begin and end with a fragment.
+//! 3. The memory of what is in the long queue is its own. What is in the short one may be a part of
+//!    what a single call brought: all of that goes with the last part, and the queue is in the
+//!    order of coming.
+//! 4. No borrow is held while somebody waits.
+
+mod access;
+mod queues;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use runtime::sync::{Signal, SignalWait};
+
+use queues::{Queue, Queues};
+
+/// Of the budget, one part in so many is for data, however much else there is.
+const LEAST_PART: usize = 8;
+/// What was read ahead and not yet used may take one part in so many of what data may take.
+const AHEAD_PART: usize = 8;
+
+/// See the module's prose. All places are bytes of the disk.
+pub(crate) struct DataCache {
+    state: RefCell<State>,
+    loaded: Signal,
+    block_size: u64,
+    /// For data and everything else together.
+    budget: usize,
+    most: Cell<usize>,
+}
+
+#[derive(Default)]
+struct State {
+    stretches: BTreeMap<u64, Stretch>,
+    queues: Queues,
+    loads: BTreeMap<u64, Load>,
+    next_load: u64,
+    /// Bytes that were read ahead and not used yet.
+    ahead: usize,
+}
+
+/// Data that is kept, by its first byte.
+struct Stretch {
+    data: Bytes,
+    queue: Queue,
+    /// Its turn in the queue.
+    turn: u64,
+    /// How often it was used again, up to [`USES_MOST`].
+    uses: u8,
+    /// The end of what was used last, from its start.
+    used_to: usize,
+    is_ahead: bool,
+}
+
+/// More uses than these make no difference.
+const USES_MOST: u8 = 3;
+
+/// A read that is under way.
+struct Load {
+    range: Range<u64>,
+    is_spoiled: bool,
+}
+
+/// What there is of a range, from its start.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// These bytes.
+    Here(Bytes),
+    /// Nothing up to there.
+    Nothing(u64),
+}
+
+impl DataCache {
+    /// An empty cache; `budget` bytes are for it and for all that it is told of
+    /// ([`DataCache::leave`]).
+    pub(crate) fn new(block_size: u64, budget: usize) -> Self {
+        let (state, loaded) = (RefCell::default(), Signal::new());
+        Self { state, loaded, block_size, budget, most: Cell::new(budget) }
+    }
+
+    /// Bytes for everything else when data takes as little as it ever does.
+    pub(crate) fn rest_of(budget: usize) -> usize {
+        budget - budget / LEAST_PART
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state.borrow().queues.bytes()
+    }
+
+    /// Others use so many bytes of the budget.
+    pub(crate) fn leave(&self, others: usize) {
+        let most = self.budget.saturating_sub(others).max(self.budget / LEAST_PART);
+        if most < self.most.replace(most) {
+            self.state.borrow_mut().shrink(most);
+        }
+    }
+
+    /// What there is of `range`, which is not empty, from its start. Counts as a use.
+    pub(crate) fn find(&self, range: Range<u64>) -> Found {
+        let state = &mut *self.state.borrow_mut();
+        let before = state.stretches.range_mut(..=range.start).next_back();
+        if let Some((&start, stretch)) = before
+            && start + stretch.data.len() as u64 > range.start
+        {
+            let from = (range.start - start) as usize;
+            let to = stretch.data.len().min((range.end - start) as usize);
+            if std::mem::take(&mut stretch.is_ahead) {
+                state.ahead -= stretch.data.len();
+            }
+            stretch.note_use(from, to);
+            return Found::Here(stretch.data.slice(from..to));
+        }
+        let next = state.stretches.range(range.start..range.end).next();
+        Found::Nothing(next.map_or(range.end, |(&start, _)| start))
+    }
+
+    /// Whether any of `range` is kept or on its way.
+    pub(crate) fn has_any(&self, range: &Range<u64>) -> bool {
+        self.state.borrow().first_overlap(range).is_some() || self.is_loading(range)
+    }
+
+    /// Whether a part of `range` is on its way.
+    pub(crate) fn is_loading(&self, range: &Range<u64>) -> bool {
+        self.state.borrow().loads.values().any(|load| overlap(&load.range, range))
+    }
+
+    /// Completes when something arrives, or fails to.
+    pub(crate) fn wait(&self) -> SignalWait<'_> {
+        self.loaded.wait()
+    }
+
+    /// Whether more may be read ahead.
+    pub(crate) fn has_room_ahead(&self) -> bool {
+        self.state.borrow().ahead <= self.most.get() / AHEAD_PART
+    }
+
+    /// Notes that `range` is about to be read, whole fragments of which nothing is kept.
+    pub(crate) fn begin(self: &Rc<Self>, range: Range<u64>) -> Loading {
+        let state = &mut *self.state.borrow_mut();
+        let number = state.next_load;
+        state.next_load += 1;
+        state.loads.insert(number, Load { range, is_spoiled: false });
+        Loading { cache: self.clone(), number }
+    }
+
+    /// Takes away what is kept of `range`, which is about to change (invariant 1).
+    pub(crate) fn spoil(&self, range: &Range<u64>) {
+        let state = &mut *self.state.borrow_mut();
+        while let Some(start) = state.first_overlap(range) {
+            state.remove(start);
+        }
+        for load in state.loads.values_mut() {
+            load.is_spoiled |= overlap(&load.range, range);
+        }
+    }
+
+    /// Keeps what the device has just taken at `start`, whole fragments.
+    pub(crate) fn keep_written(&self, start: u64, data: &Bytes) {
+        let range = start..start + data.len() as u64;
+        // Whoever reads or wrote there meanwhile knows better, or as well.
+        if !self.has_any(&range) {
+            self.keep(start, data, 0, false);
+        }
+    }
+
+    /// Keeps new data, block by block; of it, the first `used` bytes were used already.
+    fn keep(&self, start: u64, data: &Bytes, used: usize, is_ahead: bool) {
+        let state = &mut *self.state.borrow_mut();
+        let mut from = 0;
+        while from < data.len() {
+            let at = start + from as u64;
+            let room = (self.block_size - at % self.block_size) as usize;
+            let to = data.len().min(from + room);
+            let used_to = used.clamp(from, to) - from;
+            state.insert(at, data.slice(from..to), used_to, is_ahead);
+            from = to;
+        }
+        state.shrink(self.most.get());
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// A read that is under way; dropped, it is over, and whoever waits looks again.
+pub(crate) struct Loading {
+    cache: Rc<DataCache>,
+    number: u64,
+}
+
+impl Loading {
+    /// Keeps what was read, unless it was spoiled meanwhile. Nobody has used more than the first
+    /// `used` bytes of it.
+    pub(crate) fn keep(self, data: &Bytes, used: usize, is_ahead: bool) {
+        let load = self.cache.state.borrow_mut().loads.remove(&self.number);
+        if let Some(Load { range, is_spoiled: false }) = load {
+            self.cache.keep(range.start, data, used, is_ahead);
+        }
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.cache.state.borrow_mut().loads.remove(&self.number);
+        self.cache.loaded.notify();
+    }
+}
+
+impl Stretch {
+    fn note_use(&mut self, from: usize, to: usize) {
+        // In the short queue, what goes on where the last use ended is the same use.
+        let is_again = self.queue == Queue::Long || from < self.used_to;
+        self.uses = (self.uses + u8::from(is_again)).min(USES_MOST);
+        self.used_to = to;
+    }
+}
+
+impl State {
+    fn first_overlap(&self, range: &Range<u64>) -> Option<u64> {
+        let (&start, stretch) = self.stretches.range(..range.end).next_back()?;
+        (start + stretch.data.len() as u64 > range.start).then_some(start)
+    }
+
+    fn insert(&mut self, start: u64, data: Bytes, used_to: usize, is_ahead: bool) {
+        let queue = match self.queues.left_lately(start) {
+            true => Queue::Long,
+            false => Queue::Short,
+        };
+        let data = if queue == Queue::Long { own(&data) } else { data };
+        self.ahead += if is_ahead { data.len() } else { 0 };
+        let turn = self.queues.push(queue, start, cost(&data));
+        let stretch = Stretch { data, queue, turn, uses: 0, used_to, is_ahead };
+        let old = self.stretches.insert(start, stretch);
+        assert!(old.is_none(), "stretches do not overlap (invariant 2)");
+    }
+
+    fn remove(&mut self, start: u64) -> Stretch {
+        let stretch = self.stretches.remove(&start).expect("whoever removes it has seen it");
+        self.queues.take(stretch.queue, stretch.turn, cost(&stretch.data));
+        self.ahead -= if stretch.is_ahead { stretch.data.len() } else { 0 };
+        stretch
+    }
+
+    /// Lets go of data until no more than `most` bytes are kept.
+    fn shrink(&mut self, most: usize) {
+        while self.queues.bytes() > most {
+            let (queue, start) = self.queues.next(most).expect("there is something");
+            let stretch = self.remove(start);
+            let uses = match queue {
+                Queue::Short => (stretch.uses > 0).then_some(0),
+                Queue::Long => stretch.uses.checked_sub(1),
+            };
+            match uses {
+                Some(uses) => self.move_to_long(start, stretch, uses),
+                None if queue == Queue::Short => self.queues.remember(start),
+                None => {}
+            }
+        }
+    }
+
+    fn move_to_long(&mut self, start: u64, stretch: Stretch, uses: u8) {
+        let own = if stretch.queue == Queue::Short { own(&stretch.data) } else { stretch.data };
+        self.ahead += if stretch.is_ahead { own.len() } else { 0 };
+        let turn = self.queues.push(Queue::Long, start, cost(&own));
+        self.stretches
+            .insert(start, Stretch { data: own, queue: Queue::Long, turn, uses, ..stretch });
+    }
+}
+
+/// Bytes of memory that it takes to keep data: buffers are powers of two, and a stretch is an entry
+/// of three trees.
+fn cost(data: &Bytes) -> usize {
+    data.len().next_power_of_two().max(block::ALIGNMENT) + size_of::<Stretch>() + 128
+}
+
+/// The same bytes in memory of their own (invariant 3).
+fn own(data: &Bytes) -> Bytes {
+    block::Buffer::copied(data).freeze()
+}
+
+#[cfg(test)]
+mod tests;

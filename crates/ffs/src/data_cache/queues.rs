@@ -1,0 +1,98 @@
+//! The order in which data goes: a short queue, a long one, and what has left the short one lately.
+//!
+//! Invariants:
+//! 1. A turn is in one queue, once, and names a stretch that is kept.
+//! 2. Of what has left, no more is remembered than the long queue has places for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is new gets one part in so many.
+const SHORT_PART: usize = 4;
+/// So many are remembered at least.
+const REMEMBERED_LEAST: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// For what is new.
+    Short,
+    /// For what was used again.
+    Long,
+}
+
+#[derive(Default)]
+struct Line {
+    /// Stretches by their turn.
+    turns: BTreeMap<u64, u64>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Queues {
+    short: Line,
+    long: Line,
+    /// What has left the short queue, by its turn, and the same by its place.
+    left: BTreeMap<u64, u64>,
+    left_places: BTreeSet<u64>,
+    next_turn: u64,
+}
+
+impl Queues {
+    /// Bytes of what is in the queues.
+    pub(super) fn bytes(&self) -> usize {
+        self.short.bytes + self.long.bytes
+    }
+
+    /// Puts a stretch at the end; gives its turn.
+    pub(super) fn push(&mut self, queue: Queue, start: u64, bytes: usize) -> u64 {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        let line = self.line(queue);
+        line.turns.insert(turn, start);
+        line.bytes += bytes;
+        turn
+    }
+
+    /// Takes a stretch out.
+    pub(super) fn take(&mut self, queue: Queue, turn: u64, bytes: usize) {
+        let line = self.line(queue);
+        let start = line.turns.remove(&turn);
+        assert!(start.is_some(), "what is kept has a turn (invariant 1)");
+        line.bytes -= bytes;
+    }
+
+    /// Whose turn it is to go, where `most` bytes are to stay.
+    pub(super) fn next(&self, most: usize) -> Option<(Queue, u64)> {
+        let first = |line: &Line| line.turns.first_key_value().map(|(_, &start)| start);
+        let short = first(&self.short).map(|start| (Queue::Short, start));
+        let long = first(&self.long).map(|start| (Queue::Long, start));
+        match self.short.bytes > most / SHORT_PART {
+            true => short.or(long),
+            false => long.or(short),
+        }
+    }
+
+    /// Remembers what has left the short queue without having been used again.
+    pub(super) fn remember(&mut self, start: u64) {
+        if self.left_places.insert(start) {
+            self.left.insert(self.next_turn, start);
+            self.next_turn += 1;
+        }
+        while self.left.len() > self.long.turns.len().max(REMEMBERED_LEAST) {
+            if let Some((_, start)) = self.left.pop_first() {
+                self.left_places.remove(&start);
+            }
+        }
+    }
+
+    /// Whether it has left the short queue lately.
+    pub(super) fn left_lately(&self, start: u64) -> bool {
+        self.left_places.contains(&start)
+    }
+
+    fn line(&mut self, queue: Queue) -> &mut Line {
+        match queue {
+            Queue::Short => &mut self.short,
+            Queue::Long => &mut self.long,
+        }
+    }
+}

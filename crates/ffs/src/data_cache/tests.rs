@@ -1,0 +1,200 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const BLOCK: usize = 32 << 10;
+const BUDGET: usize = 64 * (BLOCK + 1024);
+
+fn cache() -> Rc<DataCache> {
+    Rc::new(DataCache::new(BLOCK as u64, BUDGET))
+}
+
+fn range(block: usize, count: usize) -> Range<u64> {
+    (block * BLOCK) as u64..((block + count) * BLOCK) as u64
+}
+
+fn bytes(value: u8, length: usize) -> Bytes {
+    vec![value; length].into()
+}
+
+/// Uses a block as a reader does who takes it in calls of `call` bytes; whether it was kept.
+fn read(cache: &Rc<DataCache>, block: usize, call: usize) -> bool {
+    let whole = range(block, 1);
+    let mut was_here = true;
+    for start in whole.clone().step_by(call) {
+        if let Found::Nothing(_) = cache.find(start..start + call as u64) {
+            was_here = false;
+            cache.begin(whole.clone()).keep(&bytes(block as u8, BLOCK), call, false);
+        }
+    }
+    was_here
+}
+
+fn read_all(cache: &Rc<DataCache>, blocks: Range<usize>, call: usize) {
+    for block in blocks {
+        read(cache, block, call);
+    }
+}
+
+#[test]
+fn a_scan_leaves_what_is_used_again_and_again() {
+    for call in [BLOCK, BLOCK / 8] {
+        let cache = cache();
+        for _ in 0..3 {
+            read_all(&cache, 0..16, call);
+        }
+        read_all(&cache, 100..1100, call);
+        let left = (0..16).filter(|&block| read(&cache, block, call)).count();
+        assert_eq!(left, 16, "calls of {call} bytes");
+        assert!(cache.bytes() <= BUDGET);
+    }
+}
+
+#[test]
+fn what_comes_again_soon_after_it_has_left_stays_longer() {
+    let cache = cache();
+    read(&cache, 0, BLOCK);
+    read_all(&cache, 1..66, BLOCK);
+    assert!(!read(&cache, 0, BLOCK), "it has left");
+    read_all(&cache, 100..400, BLOCK);
+    assert!(read(&cache, 0, BLOCK));
+}
+
+#[test]
+fn data_yields_to_others_but_for_its_least_part() {
+    let cache = cache();
+    read_all(&cache, 0..60, BLOCK);
+    assert!(cache.bytes() > BUDGET / 2);
+    cache.leave(BUDGET / 2);
+    assert!(cache.bytes() <= BUDGET / 2);
+    cache.leave(usize::MAX);
+    let least = cache.bytes();
+    assert!((1..=BUDGET / LEAST_PART).contains(&least), "{least}");
+    cache.leave(0);
+    read_all(&cache, 0..60, BLOCK);
+    assert!(cache.bytes() > BUDGET / 2, "and takes it back");
+}
+
+#[test]
+fn what_is_read_ahead_is_bounded_until_it_is_used() {
+    let cache = cache();
+    let most = BUDGET / AHEAD_PART / BLOCK;
+    let ahead = |block| cache.begin(range(block, 1)).keep(&bytes(1, BLOCK), 0, true);
+    (0..most + 1).for_each(ahead);
+    assert!(!cache.has_room_ahead());
+    cache.find(range(0, 1));
+    cache.find(range(1, 1));
+    assert!(cache.has_room_ahead());
+    cache.spoil(&range(0, 100));
+    assert_eq!((cache.bytes(), cache.state.borrow().ahead), (0, 0));
+}
+
+#[test]
+fn a_read_that_was_overtaken_by_a_write_is_not_kept() {
+    let cache = cache();
+    let loading = cache.begin(range(0, 4));
+    assert!(cache.is_loading(&range(3, 1)) && !cache.is_loading(&range(4, 1)));
+    cache.spoil(&range(3, 1));
+    loading.keep(&bytes(1, 4 * BLOCK), 0, false);
+    assert_eq!(cache.find(range(0, 4)), Found::Nothing(range(0, 4).end));
+    assert!(!cache.is_loading(&range(0, 4)), "and nobody waits for it");
+}
+
+/// What somebody does with a disk of sixteen blocks of eight fragments.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Reads fragments.
+    Find { first: u64, count: u64 },
+    /// Begins to read what nothing is kept of.
+    Begin { first: u64, count: u64, is_ahead: bool },
+    /// Ends the oldest read under way.
+    End,
+    /// Writes fragments, and keeps them.
+    Write { first: u64, count: u64 },
+    /// Others take so much.
+    Leave { bytes: usize },
+}
+
+const FRAGMENT: u64 = BLOCK as u64 / 8;
+const FRAGMENTS: u64 = 128;
+
+fn step() -> impl Strategy<Value = Step> {
+    let place = || (0..FRAGMENTS - 40, 1..40_u64);
+    prop_oneof![
+        4 => place().prop_map(|(first, count)| Step::Find { first, count }),
+        4 => (place(), any::<bool>())
+            .prop_map(|((first, count), is_ahead)| Step::Begin { first, count, is_ahead }),
+        4 => Just(Step::End),
+        2 => place().prop_map(|(first, count)| Step::Write { first, count }),
+        1 => (0..BUDGET).prop_map(|bytes| Step::Leave { bytes }),
+    ]
+}
+
+/// A disk, as the value of each fragment, and reads that have begun and seen it.
+struct World {
+    cache: Rc<DataCache>,
+    disk: Vec<u8>,
+    reads: std::collections::VecDeque<(Loading, Bytes, bool)>,
+    writes: u8,
+}
+
+impl World {
+    fn content(&self, first: u64, count: u64) -> Bytes {
+        let fragments = &self.disk[first as usize..(first + count) as usize];
+        fragments.iter().flat_map(|&value| [value; FRAGMENT as usize]).collect()
+    }
+
+    fn take(&mut self, step: &Step) {
+        let place = |first: u64, count: u64| first * FRAGMENT..(first + count) * FRAGMENT;
+        match *step {
+            Step::Find { first, count } => {
+                if let Found::Here(data) = self.cache.find(place(first, count)) {
+                    assert_eq!(data, self.content(first, count).slice(..data.len()));
+                }
+            }
+            Step::Begin { first, count, is_ahead } => {
+                let range = place(first, count);
+                if !self.cache.has_any(&range) {
+                    let read = (self.cache.begin(range), self.content(first, count), is_ahead);
+                    self.reads.push_back(read);
+                }
+            }
+            Step::End => {
+                if let Some((loading, data, is_ahead)) = self.reads.pop_front() {
+                    loading.keep(&data, 0, is_ahead);
+                }
+            }
+            Step::Write { first, count } => {
+                self.cache.spoil(&place(first, count));
+                self.writes += 1;
+                self.disk[first as usize..(first + count) as usize].fill(self.writes);
+                self.cache.spoil(&place(first, count));
+                self.cache.keep_written(first * FRAGMENT, &self.content(first, count));
+            }
+            Step::Leave { bytes } => self.cache.leave(bytes),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_is_kept_is_what_the_disk_holds(steps in prop::collection::vec(step(), 1..200)) {
+        let disk = vec![0; FRAGMENTS as usize];
+        let mut world = World { cache: cache(), disk, reads: Default::default(), writes: 0 };
+        for step in &steps {
+            world.take(step);
+            let state = world.cache.state.borrow();
+            let kept: usize = state.stretches.values().map(|stretch| cost(&stretch.data)).sum();
+            prop_assert_eq!(kept, state.queues.bytes());
+            prop_assert!(kept <= world.cache.most.get());
+            let ahead = state.stretches.values().filter(|stretch| stretch.is_ahead);
+            prop_assert_eq!(ahead.map(|stretch| stretch.data.len()).sum::<usize>(), state.ahead);
+        }
+    }
+}
