@@ -21,6 +21,7 @@ mod failure;
 mod fsck;
 mod info;
 mod log;
+mod memory;
 mod mkfs;
 mod serve;
 mod sharing;

@@ -19,6 +19,7 @@ use vfs::FileSystem;
 
 use crate::engine::{OpenVolume, open_volume};
 use crate::failure::Failure;
+use crate::memory;
 use crate::mkfs;
 use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
@@ -89,7 +90,10 @@ async fn open_and_serve(
     runtime: &Runtime,
     opened: &mut Vec<Rc<dyn FileSystem>>,
 ) -> Result<(), Failure> {
-    let cache_bytes = usize::try_from(settings.config.cache.0).unwrap_or(usize::MAX);
+    let cache_bytes = match settings.config.cache {
+        Some(bytes) => usize::try_from(bytes.0).unwrap_or(usize::MAX),
+        None => memory::usual_cache(arguments.volumes.len()),
+    };
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = move |disk| disks.device(disk);
     let mut found = Vec::new();

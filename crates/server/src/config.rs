@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! listen = ["127.0.0.1:2049", "[::1]:2049"]  # "[::]:2049" is every address, IPv4 as well
-//! cache = "256 MiB"            # of blocks, for each volume
+//! cache = "4 GiB"              # memory of each volume; without: a quarter of the machine's for all
 //! rpcbind = false              # announce the ports to rpcbind on this machine
 //! trace = "load.trace"         # record what clients ask in this new file; without: nothing
 //!
@@ -52,8 +52,8 @@ pub const DEFAULT_PORT: u16 = 2049;
 pub struct Config {
     /// Addresses to listen on.
     pub listen: Listen,
-    /// Memory for the blocks of each volume.
-    pub cache: ByteSize,
+    /// Memory of each volume for metadata and data; without it, what suits the machine.
+    pub cache: Option<ByteSize>,
     /// Whether to announce the ports to rpcbind.
     pub rpcbind: bool,
     /// Who may use which volume.
@@ -70,7 +70,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: Listen(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))]),
-            cache: ByteSize(256 << 20),
+            cache: None,
             rpcbind: false,
             exports: BTreeMap::new(),
             limits: LimitsSection::default(),
