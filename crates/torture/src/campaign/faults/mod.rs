@@ -27,6 +27,7 @@
 //! # A failure
 //! is printed with the line that repeats it.
 
+mod data;
 mod trial;
 mod witness;
 mod workload;

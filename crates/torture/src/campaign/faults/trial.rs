@@ -287,6 +287,9 @@ impl Trial {
         let was_struck = self.fault() != Fault::None;
         let Some(reply) = self.ask(step)? else { return Ok(()) };
         let fault = self.fault();
+        if !matches!(step.act, Act::Write(..) | Act::Commit(..)) {
+            self.learn_verifier(fault)?;
+        }
         self.witness.hear(step, &reply, fault)?;
         let failed = reply.status() == Some(nfsstat3::NFS3ERR_IO);
         if fault == Fault::Write && !self.witness.stopped && (failed || !was_struck) {
@@ -295,6 +298,28 @@ impl Trial {
         let writes = matches!(step.act, Act::Write(..) | Act::Commit(..));
         self.lost_data |= !was_struck && failed && fault == Fault::Write && writes;
         self.look_at_unsure()
+    }
+
+    /// Data can be lost in the background, and only a verifier tells: a reply that bears none, and
+    /// may show a loss, is judged by one that is asked for just after it. Says whether it is new.
+    fn learn_verifier(&mut self, fault: Fault) -> Result<bool, String> {
+        if fault == Fault::None || self.witness.stopped {
+            return Ok(false);
+        }
+        let before = self.witness.verifier();
+        let (step, reply) = self.commit_bystander()?;
+        if reply.status() == Some(nfsstat3::NFS3_OK) {
+            self.witness.hear(&step, &reply, fault)?;
+        }
+        Ok(before.is_some() && self.witness.verifier() != before)
+    }
+
+    /// A COMMIT that changes nothing, and bears a verifier.
+    fn commit_bystander(&mut self) -> Result<(Step, Reply), String> {
+        let file = workload::bystanders().next().expect("there are some");
+        let step = Step { number: usize::MAX, user: 0, act: Act::Commit(Object::Of(file), 0, 0) };
+        let reply = self.ask(&step)?.ok_or("a bystander has a handle")?;
+        Ok((step, reply))
     }
 
     /// Whether the volume answers nothing any more. The root directory is always in memory.
@@ -322,6 +347,9 @@ impl Trial {
                 _ if gone => None,
                 _ => continue, // it cannot be read now
             };
+            if self.learn_verifier(self.fault())? {
+                continue; // nobody knows before which loss it was seen
+            }
             self.witness.look(&Looked { slot, seen })?;
             for state in &mut self.witness.states {
                 if let Some(node) = state.reference.node(slot) {
@@ -348,9 +376,7 @@ impl Trial {
         if self.strike.is_some_and(|strike| strike.place == Place::Log) {
             return Err("a write of the log failed, and the volume goes on".into());
         }
-        let file = workload::bystanders().next().expect("there are some");
-        let step = Step { number: usize::MAX, user: 0, act: Act::Commit(Object::Of(file), 0, 0) };
-        let reply = self.ask(&step)?.ok_or("a bystander has a handle")?;
+        let (step, reply) = self.commit_bystander()?;
         self.witness.hear(&step, &reply, Fault::Write)?;
         self.look_at_unsure()?;
         match self.witness.rotated {

@@ -4,11 +4,7 @@
 //! states that are true; every later reply has to fit one of them, and those that it does not fit
 //! are dropped. With none left, something was said that cannot be.
 //!
-//! Data is apart. A file has *versions*: what it was at each UNSTABLE write since it was last known
-//! to be durable. Where data may have been lost (an error, another write verifier, the power) the
-//! file is *unsure*: each of its sectors is that of some version, its length is between theirs, and
-//! when it has been looked at it is what was seen. Where a write *failed*, that is so until the
-//! power goes: what is read then may be what the disk never makes durable, whatever is flushed.
+//! Data is apart: see [`data`](super::data).
 //!
 //! The rules:
 //! 1. No error without a fault.
@@ -26,24 +22,21 @@ use super::super::conformance::judge::Verdict;
 use super::super::conformance::reference::Reference;
 use super::super::conformance::session::Reply;
 use super::super::conformance::stamp::{Stamp, Time};
-use super::super::conformance::step::{Act, Changes, Object, Step, payload};
+use super::super::conformance::step::{Act, Object, Step};
 use super::super::conformance::tree::{Body, Node};
+use super::data::{Change, Data};
 use crate::protocol::Response;
 
 /// More states than this nobody can tell apart.
 const STATES: usize = 64;
-const SECTOR: usize = 512;
 const ALWAYS: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
 
 /// One of the states that may be true.
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) reference: Reference,
-    /// By the step that made the file, what it may go back to, the oldest first.
-    versions: BTreeMap<usize, Vec<Content>>,
-    unsure: BTreeSet<usize>,
-    /// Files of which a write failed: no flush makes durable what is read of them since.
-    failed: BTreeSet<usize>,
+    /// By the step that made the file, its data, as long as that is not known to be durable.
+    data: BTreeMap<usize, Data>,
 }
 
 /// See the module's prose.
@@ -110,9 +103,13 @@ fn verifier(response: &Response) -> Option<[u8; 8]> {
 
 impl Witness {
     pub(super) fn new(reference: Reference) -> Self {
-        let (versions, unsure, failed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let state = State { reference, versions, unsure, failed };
+        let state = State { reference, data: BTreeMap::new() };
         Self { states: vec![state], stopped: false, rotated: false, told: false }
+    }
+
+    /// The newest write verifier.
+    pub(super) fn verifier(&self) -> Option<[u8; 8]> {
+        self.states[0].reference.known.verifier
     }
 
     /// Takes a reply.
@@ -148,7 +145,7 @@ impl Witness {
     /// Rule 4. Whatever was not durable may be lost.
     fn note_verifier(&mut self, response: &Response, fault: Fault) -> Verdict {
         let Some(seen) = verifier(response) else { return Ok(()) };
-        let known = self.states[0].reference.known.verifier;
+        let known = self.verifier();
         if known.is_none_or(|known| known == seen) {
             return Ok(());
         }
@@ -156,7 +153,7 @@ impl Witness {
             return Err("another write verifier, and nothing has failed".into());
         }
         self.rotated = true;
-        self.states.iter_mut().for_each(State::lose_volatile);
+        self.states.iter_mut().for_each(|state| state.lose_volatile(true));
         Ok(())
     }
 
@@ -169,7 +166,9 @@ impl Witness {
             match subject(&step.act) {
                 Some(slot) => {
                     let mut mixed = state;
-                    mixed.mix(slot, &done);
+                    let current = mixed.content(slot);
+                    let data = mixed.data.entry(slot).or_default();
+                    data.fail(current, Change::of(step));
                     self.states.push(mixed);
                 }
                 None if changes(&step.act) && fault == Fault::Write => {
@@ -197,7 +196,7 @@ impl Witness {
 
     /// The files at which somebody has to look.
     pub(super) fn unsure(&self) -> BTreeSet<usize> {
-        self.states.iter().flat_map(|state| state.unsure.iter().copied()).collect()
+        self.states.iter().flat_map(State::unsure).collect()
     }
 
     /// Takes what a look at an unsure file has shown.
@@ -212,7 +211,7 @@ impl Witness {
     pub(super) fn lose_power(&mut self) {
         self.stopped = false;
         for state in &mut self.states {
-            state.lose_volatile();
+            state.lose_volatile(false);
             for node in &mut state.reference.tree.nodes {
                 node.atime = ALWAYS;
             }
@@ -230,10 +229,22 @@ impl State {
         content.unwrap_or_default()
     }
 
-    /// Another write verifier is known, and what was not durable is unsure.
-    fn lose_volatile(&mut self) {
+    fn unsure(&self) -> impl Iterator<Item = usize> {
+        self.data.iter().filter(|(_, data)| data.is_unsure()).map(|(&slot, _)| slot)
+    }
+
+    fn is_unsure(&self, slot: usize) -> bool {
+        self.data.get(&slot).is_some_and(Data::is_unsure)
+    }
+
+    /// Another write verifier is known, since writes `failed` or the power went, and what was not
+    /// durable is unsure.
+    fn lose_volatile(&mut self, failed: bool) {
         self.reference.restarted();
-        self.unsure.extend(self.versions.keys());
+        for (slot, mut data) in std::mem::take(&mut self.data) {
+            data.lose(self.content(slot), failed);
+            self.data.insert(slot, data);
+        }
     }
 
     /// Does a step that succeeded, and compares.
@@ -253,43 +264,40 @@ impl State {
 
     /// Whether a reply shows something of an unsure file.
     fn shows_unsure(&self, act: &Act) -> bool {
-        !self.unsure.is_empty()
+        self.unsure().next().is_some()
             && match act {
                 Act::Getattr(Object::Of(slot))
                 | Act::Read(Object::Of(slot), ..)
                 | Act::Write(Object::Of(slot), ..)
                 | Act::Commit(Object::Of(slot), ..)
                 | Act::Setattr(Object::Of(slot), ..)
-                | Act::Link(Object::Of(slot), ..) => self.unsure.contains(slot),
+                | Act::Link(Object::Of(slot), ..) => self.is_unsure(*slot),
                 Act::Lookup(..) | Act::Readdirplus(..) | Act::Create(..) => true,
                 _ => false,
             }
     }
 
-    /// Data that was written: which versions it leaves.
+    /// What a step that succeeded has done to the data of a file.
     fn note_data(&mut self, step: &Step, slot: usize, before: Content, response: &Response) {
-        match (&step.act, response) {
-            (Act::Write(_, offset, length, ..), Response::Write(Nfs3Result::Ok(ok))) => {
-                match ok.committed {
-                    stable_how::UNSTABLE => self.versions.entry(slot).or_default().push(before),
-                    // Durable as far as it goes, whatever becomes of the rest.
-                    stable_how::DATA_SYNC | stable_how::FILE_SYNC => {
-                        let data = payload(step.number, *length);
-                        let versions = self.versions.get_mut(&slot).into_iter().flatten();
-                        versions.for_each(|version| version.write(*offset, &data));
-                    }
+        let change = Change::of(step);
+        let is_known = match (response, change) {
+            (Response::Write(Nfs3Result::Ok(ok)), Some(write)) => {
+                let is_durable = ok.committed != stable_how::UNSTABLE;
+                if !is_durable || self.data.contains_key(&slot) {
+                    self.data.entry(slot).or_default().write(before, &write, is_durable);
                 }
+                false
             }
-            (_, Response::Commit(Nfs3Result::Ok(_)) | Response::Setattr(Nfs3Result::Ok(_)))
-                if !self.unsure.contains(&slot) && !self.failed.contains(&slot) =>
-            {
-                self.versions.remove(&slot);
+            (Response::Commit(Nfs3Result::Ok(_)), None) => {
+                self.data.get_mut(&slot).is_some_and(Data::commit)
             }
-            (Act::Setattr(_, Changes { size: Some(size), .. }, _), Response::Setattr(_)) => {
-                let versions = self.versions.get_mut(&slot).into_iter().flatten();
-                versions.for_each(|version| version.resize(*size));
+            (Response::Setattr(Nfs3Result::Ok(_)), Some(resize)) => {
+                self.data.get_mut(&slot).is_some_and(|data| data.resize(&resize))
             }
-            _ => {}
+            _ => false,
+        };
+        if is_known {
+            self.data.remove(&slot);
         }
     }
 
@@ -299,19 +307,12 @@ impl State {
         self.reference.tree.settle(window.0, window.1);
     }
 
-    /// A write or a truncation failed: its file is a mixture of before and after.
-    fn mix(&mut self, slot: usize, done: &State) {
-        let (before, after) = (self.content(slot), done.content(slot));
-        self.versions.entry(slot).or_default().extend([before, after]);
-        self.unsure.insert(slot);
-        self.failed.insert(slot);
-    }
-
     fn look(&mut self, looked: &Looked) -> Verdict {
         let slot = looked.slot;
-        if !self.unsure.remove(&slot) {
+        if !self.is_unsure(slot) {
             return Ok(());
         }
+        let mut data = self.data.remove(&slot).unwrap_or_default();
         let node = self.reference.node(slot).filter(|&node| self.reference.at(node).links > 0);
         let (node, (attributes, bytes)) = match (node, &looked.seen) {
             (None, None) => return Ok(()),
@@ -319,10 +320,9 @@ impl State {
             (Some(_), None) => return Err(format!("the file of step {slot} is gone")),
             (None, Some(_)) => return Err(format!("the file of step {slot} is still there")),
         };
-        let mut versions = self.versions.get(&slot).cloned().unwrap_or_default();
-        versions.push(self.content(slot));
-        check_mixture(slot, attributes.size, bytes, &versions)?;
-        self.versions.insert(slot, versions);
+        let verdict = data.look(attributes.size, bytes);
+        verdict.map_err(|reason| format!("file of step {slot}: {reason}"))?;
+        self.data.insert(slot, data);
         let file = &mut self.reference.tree.nodes[node];
         let mut content = Content::default();
         content.write(0, bytes);
@@ -332,28 +332,6 @@ impl State {
             (Stamp::Known(time(&attributes.mtime)), Stamp::Known(time(&attributes.ctime)));
         Ok(())
     }
-}
-
-/// Each sector is that of some version, and the length is between theirs.
-fn check_mixture(slot: usize, size: u64, bytes: &[u8], versions: &[Content]) -> Verdict {
-    let sizes = versions.iter().map(Content::size);
-    let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
-    if !(least..=most).contains(&size) {
-        return Err(format!("file of step {slot}: size {size}, expected {least} to {most}"));
-    }
-    let whole = |version: &Content| {
-        let mut whole = version.read(0, bytes.len() as u64);
-        whole.resize(bytes.len(), 0);
-        whole
-    };
-    let versions: Vec<Vec<u8>> = versions.iter().map(whole).collect();
-    for (index, sector) in bytes.chunks(SECTOR).enumerate() {
-        let range = index * SECTOR..index * SECTOR + sector.len();
-        if !versions.iter().any(|version| &version[range.clone()] == sector) {
-            return Err(format!("file of step {slot}: sector {index} was never there"));
-        }
-    }
-    Ok(())
 }
 
 /// Nobody knows when a step that may not have been done was done.
