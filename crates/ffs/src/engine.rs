@@ -53,6 +53,8 @@ pub struct Ffs {
     pub(crate) dirty_limit: u64,
     pub(crate) dirty_bytes: Cell<u64>,
     pub(crate) dirty_nodes: RefCell<BTreeMap<u64, Rc<Node>>>,
+    /// Whether a task lands pages in the background.
+    pub(crate) writes_behind: Cell<bool>,
     /// Calls that are landing data now.
     pub(crate) landings: Cell<u64>,
     verifier: Cell<Verifier>,
@@ -114,6 +116,7 @@ impl Ffs {
             dirty_limit: parts.dirty_limit,
             dirty_bytes: Cell::new(0),
             dirty_nodes: RefCell::default(),
+            writes_behind: Cell::new(false),
             landings: Cell::new(0),
             verifier: Cell::new(verifier),
             nodes,
@@ -153,6 +156,11 @@ impl Ffs {
     /// names of directories, dirty data, and data that may be read again.
     pub fn cached_bytes(&self) -> usize {
         self.home.in_use() + self.home.data().bytes()
+    }
+
+    /// Bytes of UNSTABLE data that wait in memory.
+    pub fn unstable_bytes(&self) -> u64 {
+        self.dirty_bytes.get()
     }
 
     pub(crate) fn map(&self) -> Map<'_> {
@@ -325,7 +333,10 @@ impl Ffs {
         update.promises.drain(..).for_each(crate::alloc::Promise::keep);
         for (node, dinode) in nodes {
             node.set_dinode(dinode);
-            node.changed_by(sequence);
+            match update.lands_unasked {
+                true => node.landed_by(sequence),
+                false => node.changed_by(sequence),
+            }
         }
         for (directory, change) in update.index_changes.drain(..) {
             directory.changed_by(sequence);

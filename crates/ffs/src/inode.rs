@@ -14,7 +14,9 @@
 //!    data: every reply that shows something of the file waits for it.
 //! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
 //!    dinode's.
-//! 4. While a write lands that somebody waits for, attributes show the file as it was before: what
+//! 4. `landed` is that of the newest Update that brought UNSTABLE data home. No reply waits for it:
+//!    what it shows, replies showed before, from memory. Who promises that the data stays, waits.
+//! 5. While a write lands that somebody waits for, attributes show the file as it was before: what
 //!    they showed otherwise no Update would carry yet, and no reply could wait for it.
 
 use std::cell::{Cell, RefCell};
@@ -29,6 +31,7 @@ use crate::data::Reading;
 use crate::dir_index::DirIndex;
 use crate::layout::{Dinode, SECTOR_SIZE};
 use crate::pages::Pages;
+use crate::planted::{Bug, is_planted};
 use crate::update::Chain;
 
 /// What UNSTABLE writes changed and no Update carries yet.
@@ -58,7 +61,7 @@ pub struct Node {
     pub volatile: Cell<Option<Volatile>>,
     /// How it is being read.
     pub(crate) reading: Cell<Reading>,
-    /// What attributes show in the place of size and times (invariant 4), under the lock.
+    /// What attributes show in the place of size and times (invariant 5), under the lock.
     veil: Cell<Option<Volatile>>,
     /// Names of a directory, once they were read.
     pub directory: RefCell<Option<Box<DirIndex>>>,
@@ -68,6 +71,9 @@ pub struct Node {
     offset: usize,
     dinode: Cell<Dinode>,
     sequence: Cell<Sequence>,
+    landed: Cell<Sequence>,
+    /// The tick at which its pages began to wait for their turn to land.
+    pub(crate) waits_since: Cell<u64>,
     dead: Cell<bool>,
 }
 
@@ -117,6 +123,8 @@ impl Node {
             offset,
             dinode: Cell::new(dinode),
             sequence: Cell::new(Sequence(0)),
+            landed: Cell::new(Sequence(0)),
+            waits_since: Cell::new(0),
             dead: Cell::new(false),
         })
     }
@@ -175,7 +183,7 @@ impl Node {
         }
     }
 
-    /// Lets attributes show what they show now for as long as the veil is there (invariant 4).
+    /// Lets attributes show what they show now for as long as the veil is there (invariant 5).
     pub(crate) fn veil(self: &Rc<Self>) -> Veil {
         let Attributes { size, mtime, ctime, .. } = self.attributes();
         self.veil.set(Some(Volatile { size, mtime, ctime }));
@@ -200,6 +208,23 @@ impl Node {
     /// Bytes of memory that the names of a directory take.
     pub(crate) fn names_bytes(&self) -> usize {
         self.directory.borrow().as_ref().map_or(0, |index| index.bytes())
+    }
+
+    /// Notes that `sequence` brought UNSTABLE data home (invariant 4).
+    pub(crate) fn landed_by(&self, sequence: Sequence) {
+        self.landed.set(self.landed.get().max(sequence));
+    }
+
+    /// From now on replies wait for all UNSTABLE data that has been brought home.
+    pub(crate) fn promise_landed(&self) {
+        if !is_planted(Bug::UnwaitedLandings) {
+            self.changed_by(self.landed.get());
+        }
+    }
+
+    /// The newest Update of it, whether replies wait for that or not.
+    pub(crate) fn newest(&self) -> Sequence {
+        self.sequence.get().max(self.landed.get())
     }
 
     /// Whether the file has been freed.

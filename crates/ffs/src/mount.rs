@@ -582,7 +582,7 @@ impl Ffs {
         let nodes: Vec<Rc<Node>> = self.dirty_nodes.borrow().values().cloned().collect();
         for node in nodes {
             let _alone = node.lock.exclusive().await;
-            let _ = self.land_range(&node, 0, u64::MAX).await;
+            self.land_unasked(&node).await;
         }
     }
 

@@ -65,8 +65,7 @@ impl Nodes {
     }
 
     fn touch(&self, node: &Node) {
-        self.tick.set(self.tick.get() + 1);
-        node.used.set(self.tick.get());
+        node.used.set(self.tick());
     }
 
     fn insert(&self, node: &Rc<Node>) {
@@ -74,6 +73,12 @@ impl Nodes {
         self.memory.add(size_of::<Node>());
         let old = self.table.borrow_mut().insert(node.ino, node.clone());
         assert!(old.is_none(), "one Node for inode {} (invariant 1)", node.ino);
+    }
+
+    /// The next tick of the table's clock.
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick.set(self.tick.get() + 1);
+        self.tick.get()
     }
 
     /// Drops the node of an inode that has ended.
@@ -94,7 +99,7 @@ impl Nodes {
         let mut idle: Vec<(u64, u64)> = table
             .values()
             .filter(|node| Rc::strong_count(node) == 1 && node.volatile.get().is_none())
-            .filter(|node| node.sequence() <= durable)
+            .filter(|node| node.newest() <= durable)
             .map(|node| (node.used.get(), node.ino))
             .collect();
         idle.sort_unstable_by(|one, other| other.cmp(one));

@@ -71,6 +71,10 @@ planted::bugs! {
     LandsAfterRemoval,
     /// UNSTABLE data of a file that is cut short is kept.
     KeepsPages,
+    /// A COMMIT does not wait for UNSTABLE data that landed before it.
+    UnwaitedLandings,
+    /// Where UNSTABLE data was lost in the background, the file shows what the disk has there.
+    RottenLosses,
     /// That a handle is stale is said before the removal is durable.
     UnwaitedRemovals,
     /// The log does not say that fragments are taken.

@@ -288,6 +288,7 @@ impl Store for Ffs {
         if !is_planted(Bug::KeepsPages) {
             self.land_range(node, 0, u64::MAX).await?;
         }
+        node.promise_landed();
         let also = |dinode: &mut Dinode| apply(change, node.kind, dinode);
         Ffs::resize(self, node, (size, budget(who)), also, witness).await?;
         Ok(())
@@ -300,7 +301,9 @@ impl Store for Ffs {
             0 if !is_planted(Bug::EmptyCommit) => u64::MAX,
             count => block_count(geometry, offset.saturating_add(count)),
         };
-        self.land_range(node, first, end).await
+        self.land_range(node, first, end).await?;
+        node.promise_landed();
+        Ok(())
     }
 
     async fn link_target(&self, node: &Rc<Node>) -> Result<Bytes, FsError> {

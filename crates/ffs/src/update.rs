@@ -111,6 +111,8 @@ pub struct Update {
     pub(crate) payload: Vec<(u64, Vec<Bytes>)>,
     /// A chain of Updates that begins or ends with this one.
     pub(crate) chain: Option<ChainLink>,
+    /// Whether it only brings UNSTABLE data home: see [`Node`], invariant 4.
+    pub(crate) lands_unasked: bool,
     working: BTreeMap<u64, Working>,
     pub(crate) budget: Budget,
 }
@@ -170,6 +172,7 @@ impl Update {
             discards: Vec::new(),
             payload: Vec::new(),
             chain: None,
+            lands_unasked: false,
             working: BTreeMap::new(),
             budget,
         }

@@ -5,6 +5,7 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use common::behind::{POLICIES, survives};
 use common::cutting::sizes;
 use common::fill::round::Rounds;
 use common::growth::inside_the_last_fragment;
@@ -107,4 +108,14 @@ fn a_reserve_that_is_too_small_is_found() {
 #[test]
 fn blocks_that_are_promised_twice_are_found() {
     is_found_when_full(Bug::BrokenPromises, "the size of"); // UNSTABLE data is lost
+}
+
+#[test]
+fn a_commit_that_does_not_wait_for_what_landed_before_is_found() {
+    for has_log in POLICIES {
+        plant(Some(Bug::UnwaitedLandings));
+        let found = (0..40).find_map(|seed| survives(seed, has_log).err());
+        plant(None);
+        println!("log: {has_log}: {}", found.expect("the bug is not found"));
+    }
 }

@@ -28,6 +28,7 @@ fn a_server_that_makes_light_of_errors_is_found_out() {
         (Bug::KeptVerifier, Policy::Sync, 3),
         (Bug::ServingOn, Policy::Sync, 17),
         (Bug::IgnoredLogErrors, Policy::Log, 17),
+        (Bug::RottenLosses, Policy::Log, 3),
     ] {
         plant(Some(bug));
         let outcome = faults::some(&options(policy), every);

@@ -1,6 +1,7 @@
 //! Landing: pages get their place on the disk, and the file points at them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -20,6 +21,28 @@ use crate::update::{Budget, Intent, Update};
 /// Pages that land with one Update, so that Updates stay bounded.
 const PAGES_PER_UPDATE: usize = 128;
 
+/// Who wants pages to land.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A caller, who is told when it is durable.
+    ByCaller,
+    /// Nobody: memory is to become free, and no reply waits.
+    ByNobody,
+    /// The same, but a WRITE waits for the memory.
+    ForMemory,
+}
+
+impl Asked {
+    /// How many pages land at once. Where many calls wait for memory, each takes a small share, so
+    /// that they wait alike.
+    fn pages(self) -> usize {
+        match self {
+            Self::ByCaller | Self::ByNobody => PAGES_PER_UPDATE,
+            Self::ForMemory => PAGES_PER_UPDATE / 4,
+        }
+    }
+}
+
 impl Ffs {
     /// Lands the dirty pages of blocks `first` up to `end`. Under the exclusive lock.
     ///
@@ -31,27 +54,41 @@ impl Ffs {
         first: u64,
         end: u64,
     ) -> Result<(), FsError> {
-        loop {
-            let blocks = node.pages.borrow().blocks(first, end, PAGES_PER_UPDATE);
-            let Some(&last) = blocks.last() else { break };
-            let _landing = self.begin_landing();
-            let volatile = node.volatile.get().expect("dirty pages have their size and time");
-            let size = ((last + 1) * self.geometry().block_size)
-                .min(volatile.size)
-                .max(node.dinode().size.get());
-            let set = blocks
-                .iter()
-                .filter_map(|&lbn| Some((lbn, node.pages.borrow().get(lbn)?.content())))
-                .collect();
-            let landed = self.land(node, set, (size, Budget::Reserved), |_| (), &mut ()).await;
-            blocks.iter().for_each(|&lbn| self.drop_page(node, lbn));
-            self.settle_volatile(node);
-            if let Err(error) = landed {
-                self.rotate_verifier();
-                return Err(error);
-            }
-        }
+        while self.land_some(node, first..end, Asked::ByCaller).await? {}
         Ok(())
+    }
+
+    /// Lands the first of these pages, as many as `asked` has it; returns whether there were any.
+    /// Under the exclusive lock.
+    ///
+    /// # Errors
+    /// As [`Ffs::land_range`].
+    pub(crate) async fn land_some(
+        &self,
+        node: &Rc<Node>,
+        range: Range<u64>,
+        asked: Asked,
+    ) -> Result<bool, FsError> {
+        let blocks = node.pages.borrow().blocks(range.start, range.end, asked.pages());
+        let Some(&last) = blocks.last() else { return Ok(false) };
+        let _landing = self.begin_landing();
+        let volatile = node.volatile.get().expect("dirty pages have their size and time");
+        let size = ((last + 1) * self.geometry().block_size)
+            .min(volatile.size)
+            .max(node.dinode().size.get());
+        let set = blocks
+            .iter()
+            .filter_map(|&lbn| Some((lbn, node.pages.borrow().get(lbn)?.content())))
+            .collect();
+        let mut update = Update::new(Budget::Reserved);
+        update.lands_unasked = asked != Asked::ByCaller;
+        let landed = self.land(update, node, set, size, |_| (), &mut ()).await;
+        blocks.iter().for_each(|&lbn| self.drop_page(node, lbn));
+        self.settle_volatile(node);
+        if landed.is_err() {
+            self.rotate_verifier();
+        }
+        landed.map(|_| true)
     }
 
     /// Lands the UNSTABLE data of all files that nobody works on: what was set aside for it beyond
@@ -62,8 +99,7 @@ impl Ffs {
         for node in nodes {
             if node.lock.is_free() && !self.policy.has_stopped() {
                 let _alone = node.lock.exclusive().await;
-                // What cannot be landed is lost, and the verifier says so.
-                let _ = self.land_range(&node, 0, u64::MAX).await;
+                self.land_unasked(&node).await;
                 landed = true;
             }
         }
@@ -90,22 +126,22 @@ impl Ffs {
         }
     }
 
-    /// Writes blocks of data, makes the file point at them and be `size` bytes long, all in one
-    /// Update. Of a block that stays where it is only those fragments are written that change.
-    /// Never shortens a file.
+    /// Writes blocks of data, makes the file point at them and be `size` bytes long, all in
+    /// `update`, which is new. Of a block that stays where it is only those fragments are written
+    /// that change. Never shortens a file.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`]; then nothing changed but,
     /// perhaps, the bytes of blocks that were overwritten.
     pub(crate) async fn land(
         &self,
+        mut update: Update,
         node: &Rc<Node>,
         mut set: BTreeMap<u64, Content>,
-        (size, budget): (u64, Budget),
+        size: u64,
         also: impl FnOnce(&mut crate::layout::Dinode),
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
-        let mut update = Update::new(budget);
         let old = node.dinode();
         let old_size = old.size.get();
         if size > old_size {
@@ -331,6 +367,9 @@ impl Payload {
         for result in join_all(self.runs.iter().map(write)).await {
             match result {
                 Err(_) if is_planted(Bug::ForgottenPayloadErrors) => {}
+                Err(_) if update.lands_unasked && is_planted(Bug::RottenLosses) => {
+                    engine.rotate_verifier();
+                }
                 result => result.map_err(|_| FsError::Io)?,
             }
         }

@@ -5,6 +5,8 @@
 //! it; the policy flushes before any pointer goes out. An overwrite goes to where the old data is,
 //! in parallel with nothing: its Update follows it.
 //!
+//! Pages land when somebody asks for it, every few seconds, and when they are many (`behind`).
+//!
 //! A page has whole blocks set aside for the worst case, so that landing it never meets a full
 //! disk. Where that much is not free, a write lands at once instead, with exactly what it takes:
 //! it is refused only if its data has no room.
@@ -16,6 +18,7 @@
 //! 3. A page goes when its data has landed, or when its data was lost; then the verifier changes.
 
 mod ahead;
+mod behind;
 mod land;
 mod read;
 mod write;

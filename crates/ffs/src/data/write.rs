@@ -14,7 +14,7 @@ use crate::layout::{DIRECT_POINTERS, Dinode};
 use crate::map::depth;
 use crate::pages::{Content, Page};
 use crate::planted::{Bug, is_planted};
-use crate::update::Budget;
+use crate::update::{Budget, Update};
 
 impl Ffs {
     /// Takes the pieces of `data` into pages and, unless UNSTABLE will do, lands them. Where there
@@ -41,7 +41,7 @@ impl Ffs {
             Err(FsError::NoSpace) => return self.write_through(node, &stretch, privileged).await,
             pages => pages?,
         };
-        let _veil = node.veil();
+        let _veil = (!may_wait).then(|| node.veil());
         // Nothing was awaited since the blocks were set aside.
         for (lbn, page) in pages {
             self.put_page(node, lbn, page);
@@ -49,8 +49,9 @@ impl Ffs {
         let size = node.size().max(stretch.end);
         let (mtime, ctime) = self.times_of_write(node);
         node.volatile.set(Some(Volatile { size, mtime, ctime }));
-        self.dirty_nodes.borrow_mut().insert(node.ino, node.clone());
-        if may_wait && self.dirty_bytes.get() <= self.dirty_limit {
+        self.note_dirty(node);
+        if may_wait {
+            self.bound_memory(node).await?;
             return Ok(stability);
         }
         self.land_range(node, stretch.blocks.start, stretch.blocks.end).await?;
@@ -110,7 +111,7 @@ impl Ffs {
             dinode.set_modify_time(mtime);
             dinode.set_change_time(ctime);
         };
-        let landed = self.land(node, set, (size, budget), stamp, &mut ()).await;
+        let landed = self.land(Update::new(budget), node, set, size, stamp, &mut ()).await;
         if landed == Err(FsError::Io) {
             self.rotate_verifier(); // UNSTABLE data may have stood there
         }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 pub(crate) mod absent;
+pub(crate) mod behind;
 pub(crate) mod calls;
 pub(crate) mod cutting;
 pub(crate) mod fill;

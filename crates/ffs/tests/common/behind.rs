@@ -1,0 +1,103 @@
+//! A volume with little memory for UNSTABLE data, so that it lands in the background.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use ffs::mkfs::mkfs;
+use ffs::{Ffs, OpenOptions, open_with_log};
+use namespace::{Namespace, Store};
+use runtime::{Runtime, Timestamp};
+use sim::{Disk, Executor, Image, Prng};
+use vfs::{Author, FileSystem, ObjectId, Stability};
+
+use super::cutting::{Pair, after_cut, sizes};
+use super::volume::Volume;
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+const BLOCK: usize = 4096;
+/// Half of the cache.
+pub(crate) const LIMIT: u64 = 256 << 10;
+pub(crate) const CALL: usize = 8 * BLOCK;
+pub(crate) const POLICIES: [bool; 2] = [false, true];
+
+/// Disks for a volume, with a log or without.
+pub(crate) fn new_disks(executor: &Executor, has_log: bool) -> Pair<Rc<Disk>> {
+    let sizes = Pair { home: 32 << 20, log: has_log.then_some(32 << 20) };
+    sizes.map(|&size| Disk::new(executor, Image::zeroed(size)))
+}
+
+async fn opened(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Ffs>) {
+    let options = OpenOptions {
+        cache_bytes: 2 * LIMIT as usize,
+        housekeeping_interval: Duration::from_secs(3600),
+        ..OpenOptions::default()
+    };
+    let log = disks.log.clone().map(|log| log as Rc<dyn block::BlockDevice>);
+    let opened = open_with_log(disks.home.clone(), log, runtime, &options, &mut |_| ()).await;
+    let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+    (Volume { files: Namespace::new(engine.clone()), root: Author::root() }, engine)
+}
+
+pub(crate) async fn new_volume(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Ffs>) {
+    mkfs(&*disks.home, &sizes(BLOCK as u64, 512), &*runtime.random, NOW).await.expect("it fits");
+    opened(runtime, disks).await
+}
+
+/// What call number `index` writes to a file.
+pub(crate) fn content(file: usize, index: usize) -> Vec<u8> {
+    vec![1 + (file * 101 + index) as u8 % 251; CALL]
+}
+
+/// Writes to a file UNSTABLE, call after call; returns the most that waited in memory.
+pub(crate) async fn write_on(
+    volume: &Volume,
+    engine: &Ffs,
+    (file, id): (usize, ObjectId),
+    calls: usize,
+) -> u64 {
+    let mut most = 0;
+    for index in 0..calls {
+        let data = content(file, index);
+        let written = volume.write(id, (index * CALL) as u64, data, Stability::Unstable).await;
+        written.expect("there is room");
+        most = most.max(engine.unstable_bytes());
+    }
+    most
+}
+
+/// Writes two files, of which the first lands in the background as a whole; commits that; cuts the
+/// power. Says whether what was committed is there afterwards.
+pub(crate) fn survives(seed: u64, has_log: bool) -> Result<(), String> {
+    const CALLS: usize = 2;
+    let executor = Executor::new(seed);
+    let disks = new_disks(&executor, has_log);
+    let before = executor.block_on(async {
+        let (volume, engine) = new_volume(executor.runtime(), &disks).await;
+        let root = volume.files.root();
+        let first = volume.create(root, "first").await.expect("new");
+        let second = volume.create(root, "second").await.expect("new");
+        let verifier = engine.verifier();
+        write_on(&volume, &engine, (0, first), CALLS).await;
+        let rest = (LIMIT / 4) as usize / CALL;
+        write_on(&volume, &engine, (1, second), rest).await;
+        while engine.unstable_bytes() > LIMIT / 4 {
+            executor.runtime().clock.sleep(Duration::from_micros(1)).await;
+        }
+        let committed = volume.commit(first).await.expect("it lands");
+        assert_eq!(committed, verifier, "nothing was lost yet");
+        verifier
+    });
+    executor.crash();
+    let mut prng = Prng::new(seed);
+    let images = disks.map(|disk| disk.crash(&mut prng));
+    let (executor, disks) = after_cut(seed, images);
+    executor.block_on(async {
+        let (volume, engine) = opened(executor.runtime(), &disks).await;
+        assert_ne!(engine.verifier(), before, "what was not committed may be lost");
+        let root = volume.files.root();
+        let first = volume.lookup(root, "first").await.expect("it was made");
+        let expected: Vec<u8> = (0..CALLS).flat_map(|index| content(0, index)).collect();
+        let found = volume.read(first).await.expect("it can be read");
+        (found == expected).then_some(()).ok_or_else(|| format!("{} bytes are left", found.len()))
+    })
+}
