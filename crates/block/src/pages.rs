@@ -4,8 +4,11 @@
 //! mebibyte of new memory is given by the kernel page by page. For a buffer that is about to be
 //! filled both are for nothing, and cost more than to fill it.
 //!
+//! What is large comes from the kernel itself and goes back there: in an allocator's heap, where
+//! small things that stay lie between, memory of large buffers that come and go is lost in pieces.
+//!
 //! Invariants:
-//! 1. Every byte of pages is initialised: the allocator gave them as zeros.
+//! 1. Every byte of pages is initialised: whoever gave them gave zeros.
 //! 2. What is kept belongs to nobody; what is taken is kept no more.
 //! 3. A thread keeps [`KEPT_MOST`] bytes at most.
 
@@ -19,6 +22,8 @@ use crate::ALIGNMENT;
 
 /// Bytes that a thread keeps: some READs and WRITEs of the largest size.
 const KEPT_MOST: usize = 32 << 20;
+/// What is at least as large comes from the kernel itself.
+const LARGE: usize = 128 << 10;
 /// Sizes that are kept: powers of two from a page on.
 const SIZES: usize = 10;
 
@@ -85,10 +90,22 @@ impl Pages {
             return Self { start: NonNull::dangling(), length };
         }
         let layout = Self::layout(length);
-        // SAFETY: the layout has a non-zero size, checked above.
-        let memory = unsafe { alloc_zeroed(layout) };
+        let memory = match length >= LARGE {
+            true => Self::map(length),
+            // SAFETY: the layout has a non-zero size, checked above.
+            false => unsafe { alloc_zeroed(layout) },
+        };
         let start = NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout));
         Self { start, length }
+    }
+
+    /// Pages of zeros of the kernel, not shared with anybody; null if it has none.
+    fn map(length: usize) -> *mut u8 {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: nothing that exists is replaced: the kernel chooses where the new memory is.
+        let memory = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
+        if memory == libc::MAP_FAILED { std::ptr::null_mut() } else { memory.cast() }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -109,10 +126,15 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        if self.length > 0 {
-            // SAFETY: `start` came from alloc_zeroed with the same layout and is freed once, as
-            // only drop frees and Pages cannot be copied.
-            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.length)) }
+        let start = self.start.as_ptr();
+        if self.length >= LARGE {
+            // SAFETY: all of it came from `map`, which gave it to nobody else, and it is given back
+            // once, as only drop gives back and Pages cannot be copied.
+            unsafe { libc::munmap(start.cast(), self.length) };
+        } else if self.length > 0 {
+            // SAFETY: `start` came from alloc_zeroed with the same layout, and is freed once, as
+            // above.
+            unsafe { dealloc(start, Self::layout(self.length)) }
         }
     }
 }
