@@ -34,6 +34,8 @@ pub struct Order {
     /// What a shell is to run when what a workload of a procedure or two needs is made, and it is
     /// about to be measured.
     pub prepared: Option<String>,
+    /// Whether to leave what was made where it is.
+    pub keeps: bool,
     /// Whether to show how far things are.
     pub shows_progress: bool,
 }
@@ -158,7 +160,9 @@ impl<'a> Session<'a> {
                 Ok(played) => self.note(piece.name(), &played),
                 Err(trouble) => self.trouble(piece.name(), &trouble),
             }
-            if let Err(left) = stage.strike().await {
+            if !self.order.keeps
+                && let Err(left) = stage.strike().await
+            {
                 self.report.troubles.push(left.to_string());
             }
             if self.watch.is_over() {

@@ -58,6 +58,9 @@ pub(crate) struct BenchArguments {
     /// not measured if that fails. For workloads of a procedure or two
     #[arg(long, value_name = "COMMAND", conflicts_with = "replay")]
     prepared: Option<String>,
+    /// Leave what was made in the export, to look at the server with it
+    #[arg(long)]
+    keep: bool,
     /// The first rate of a workload that is played at rising rates, in calls a second
     #[arg(long, value_name = "RATE", default_value_t = 500.0)]
     ramp_from: f64,
@@ -189,6 +192,7 @@ fn order(arguments: &BenchArguments) -> Result<Order, Failure> {
         is_privileged: arguments.privileged,
         user: (arguments.uid, arguments.gid),
         prepared: arguments.prepared.clone(),
+        keeps: arguments.keep,
         shows_progress: true,
     })
 }

@@ -9,6 +9,7 @@ mod data;
 pub mod laddis;
 mod look;
 mod names;
+mod population;
 mod replay;
 pub mod smallfile;
 
@@ -39,6 +40,7 @@ enum Kind {
     SmallFile,
     CopyRemove,
     Laddis(Version),
+    Population,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +83,7 @@ pub const ALL: [Workload; 17] = [
 ];
 
 /// Workloads of many procedures. They take longer, and are played when they are asked for.
-pub const COMPOUND: [Workload; 4] = [
+pub const COMPOUND: [Workload; 5] = [
     Workload {
         name: "smallfile",
         about: "16000 directories and files made and removed, as in the paper on logging",
@@ -101,6 +103,11 @@ pub const COMPOUND: [Workload; 4] = [
         name: "laddis3",
         about: "the mix of SPEC SFS 2.0 for NFS version 3 at rising rates",
         kind: Kind::Laddis(Version::Sfs2),
+    },
+    Workload {
+        name: "population",
+        about: "calls among '--count' files over '--directories' directories",
+        kind: Kind::Population,
     },
 ];
 
@@ -133,6 +140,10 @@ impl Workload {
             Kind::Data(kind) => data::play(stage, self.name, kind).await?,
             Kind::Look(kind) => look::play(stage, self.name, kind).await?,
             Kind::CopyRemove => copy_remove::play(stage, self.name).await?,
+            Kind::Population => {
+                let phases = population::play(stage, self.name).await?;
+                return Ok(Played { phases, curve: None });
+            }
             Kind::SmallFile => {
                 let phases = smallfile::play(stage, self.name).await?;
                 return Ok(Played { phases, curve: None });
