@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
-use xtask::{Repository, Result, bench_test, client_test, lab, program, race, setup, test, tidy};
+use xtask::{
+    Repository, Result, bench_test, client_test, lab, program, race, scale, setup, test, tidy,
+};
 
 /// The project's own chores.
 #[derive(Parser)]
@@ -39,6 +41,8 @@ enum Chore {
     Lab,
     /// Our server against nfs-ganesha on XFS mounted wsync, on devices of the same kind. Needs root
     Race(Race),
+    /// A volume of 1 TiB with many files, and a large directory, against small ones
+    Scale(Scale),
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
     Guest(GuestArguments),
 }
@@ -79,6 +83,25 @@ struct Race {
     /// Only rows whose names have this in them; writes a page only if it is told where
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
+}
+
+#[derive(Args)]
+struct Scale {
+    /// Files on the large volume
+    #[arg(long, value_name = "N", default_value_t = 2_000_000)]
+    files: u64,
+    /// Entries of the large directory
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    entries: u64,
+    /// For how long each procedure is measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    seconds: f64,
+    /// Where to make the volumes, some GiB [default: the system's folder for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// A program to measure, in the place of one that is built
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -151,6 +174,10 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
         Chore::Lab => lab::write(repository).map(|()| ExitCode::SUCCESS),
         Chore::Race(arguments) => {
             race::run(repository, &race_plan(repository, arguments)).map(passed)
+        }
+        Chore::Scale(Scale { files, entries, seconds, folder, program }) => {
+            let plan = scale::Plan { files, entries, seconds, folder, program };
+            scale::run(repository, &plan).map(passed)
         }
         Chore::Guest(arguments) => run_guest(arguments),
     }

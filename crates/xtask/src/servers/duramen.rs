@@ -51,7 +51,12 @@ pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
 impl Server {
     /// Makes a volume in the folder `volume` and serves it.
     pub(crate) fn create(binary: &Path, volume: &Path) -> Result<Server> {
-        Server::new(binary, volume, CONFIGURATION, &["--create", SIZE])
+        Server::create_of(binary, volume, SIZE)
+    }
+
+    /// The same, of another size.
+    pub(crate) fn create_of(binary: &Path, volume: &Path, size: &str) -> Result<Server> {
+        Server::new(binary, volume, CONFIGURATION, &["--create", size])
     }
 
     /// The same, of the same program that forgets in a crash what it has answered.
