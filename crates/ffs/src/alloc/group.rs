@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::held::Held;
 use crate::buffer::Buffer;
 use crate::derive::bits;
 use crate::layout::{Geometry, Summary};
@@ -9,9 +10,9 @@ use crate::layout::{Geometry, Summary};
 /// See the module's prose; the invariants are those of [`super::Allocator`].
 pub(super) struct Group {
     buffer: Option<Rc<Buffer>>,
-    /// Bits of fragments and inodes that are promised or not yet free; empty until needed.
-    held_fragments: Vec<u8>,
-    held_inodes: Vec<u8>,
+    /// Fragments and inodes that are promised or not yet free.
+    held_fragments: Held,
+    held_inodes: Held,
     /// What may be allocated.
     pub(super) free_blocks: i64,
     pub(super) free_fragments: i64,
@@ -29,8 +30,8 @@ impl Group {
     pub(super) fn new(row: &Summary) -> Self {
         Self {
             buffer: None,
-            held_fragments: Vec::new(),
-            held_inodes: Vec::new(),
+            held_fragments: Held::default(),
+            held_inodes: Held::default(),
             free_blocks: row.free_blocks.get().into(),
             free_fragments: row.free_fragments.get().into(),
             free_inodes: row.free_inodes.get().into(),
@@ -61,11 +62,8 @@ impl Group {
     pub(super) fn block_bits(&self, geometry: &Geometry, block: usize) -> u8 {
         let image_bits =
             self.loaded().read(|image| bits_of(geometry, geometry.maps.fragments_in(image), block));
-        let held = match self.held_fragments.is_empty() {
-            true => 0,
-            false => bits_of(geometry, &self.held_fragments, block),
-        };
-        image_bits & !held
+        let first = block * geometry.fragments_per_block as usize;
+        image_bits & !self.held_fragments.bits(first)
     }
 
     /// Marks fragments as held or not; returns the change of free blocks and free fragments.
@@ -76,18 +74,12 @@ impl Group {
         count: usize,
         held: bool,
     ) -> (i64, i64) {
-        if self.held_fragments.is_empty() {
-            self.held_fragments = vec![0; geometry.maps.fragments.len()];
-        }
         let per_block = geometry.fragments_per_block as usize;
         let block = first / per_block;
         assert_eq!(block, (first + count - 1) / per_block, "a run stays inside a block");
         let (old_blocks, old_fragments) = self.count(geometry, block);
         for fragment in first..first + count {
-            let bit = fragment as u64;
-            let was = bits::is_set(&self.held_fragments, bit);
-            assert_ne!(was, held, "held once, let go once");
-            bits::put(&mut self.held_fragments, bit, held);
+            self.held_fragments.put(fragment, held);
         }
         let (blocks, fragments) = self.count(geometry, block);
         self.free_blocks += blocks - old_blocks;
@@ -97,24 +89,18 @@ impl Group {
 
     /// Whether any of these fragments is held.
     pub(super) fn holds_fragments(&self, first: usize, count: usize) -> bool {
-        let range = first as u64..(first + count) as u64;
-        !self.held_fragments.is_empty() && !bits::none_set(&self.held_fragments, range)
+        (first..first + count).any(|fragment| self.held_fragments.has(fragment))
     }
 
     /// Whether this inode is held.
     pub(super) fn holds_inode(&self, index: usize) -> bool {
-        !self.held_inodes.is_empty() && bits::is_set(&self.held_inodes, index as u64)
+        self.held_inodes.has(index)
     }
 
     /// Marks an inode as held or not; returns the change of free inodes.
     pub(super) fn hold_inode(&mut self, geometry: &Geometry, index: usize, held: bool) -> i64 {
-        if self.held_inodes.is_empty() {
-            self.held_inodes = vec![0; geometry.maps.inodes.len()];
-        }
-        let was = bits::is_set(&self.held_inodes, index as u64);
-        assert_ne!(was, held, "held once, let go once");
         let old = i64::from(self.is_inode_free(geometry, index));
-        bits::put(&mut self.held_inodes, index as u64, held);
+        self.held_inodes.put(index, held);
         let change = i64::from(self.is_inode_free(geometry, index)) - old;
         self.free_inodes += change;
         change
@@ -123,7 +109,7 @@ impl Group {
     pub(super) fn is_inode_free(&self, geometry: &Geometry, index: usize) -> bool {
         let bit = index as u64;
         let used = self.loaded().read(|image| bits::is_set(geometry.maps.inodes_in(image), bit));
-        !used && (self.held_inodes.is_empty() || !bits::is_set(&self.held_inodes, bit))
+        !used && !self.held_inodes.has(index)
     }
 
     /// Free whole blocks (0 or 1) and free fragments of a block that is not free as a whole.

@@ -20,6 +20,7 @@
 
 mod fragments;
 mod group;
+mod held;
 mod inodes;
 
 use std::cell::{Cell, RefCell};
