@@ -16,7 +16,7 @@
 //! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing.
 //! 6. A buffer with pending deltas, or with a write under way, is not evicted.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -25,6 +25,7 @@ use vfs::Sequence;
 
 use crate::derive::bits;
 use crate::layout::CHUNK_SIZE;
+use crate::nodes::Meter;
 use crate::planted::{Bug, is_planted};
 
 /// What a buffer holds, which decides what has to be derived when it is written.
@@ -171,12 +172,25 @@ pub struct Delta {
     in_flight: bool,
 }
 
+impl Delta {
+    /// Bytes of memory that it takes, about.
+    fn bytes(&self) -> usize {
+        let beside = match &self.undo {
+            Undo::Bytes { old, .. } => old.len() + 16,
+            _ => 0,
+        };
+        size_of::<Self>() + beside
+    }
+}
+
 /// A block of metadata in memory.
 pub struct Buffer {
     address: u64,
     role: Role,
     image: RefCell<Vec<u8>>,
     deltas: RefCell<Vec<Delta>>,
+    /// Counts the bytes of the deltas, once the block is at home.
+    meter: OnceCell<Meter>,
     /// Changed without a delta: access times, search hints. Written at leisure.
     dirty: Cell<bool>,
     /// Ticks of the cache's clock at the last use.
@@ -199,6 +213,7 @@ impl Buffer {
             role,
             image: RefCell::new(image),
             deltas: RefCell::default(),
+            meter: OnceCell::new(),
             dirty: Cell::new(false),
             used: Cell::new(0),
         })
@@ -217,6 +232,11 @@ impl Buffer {
     /// Bytes of memory that the image takes.
     pub fn size(&self) -> usize {
         self.image.borrow().len()
+    }
+
+    /// The memory of the image.
+    pub(crate) fn into_image(self) -> Vec<u8> {
+        self.image.into_inner()
     }
 
     /// Looks at the image.
@@ -268,7 +288,21 @@ impl Buffer {
             }
             Edit::Whole => Undo::Whole,
         };
-        self.deltas.borrow_mut().push(Delta { sequence, rank, undo, in_flight: false });
+        let delta = Delta { sequence, rank, undo, in_flight: false };
+        self.count(|meter| meter.add(delta.bytes()));
+        self.deltas.borrow_mut().push(delta);
+    }
+
+    /// Has `meter` count what the deltas take that are applied from now on. There are none yet.
+    pub(crate) fn count_deltas(&self, meter: &Meter) {
+        assert!(!self.is_pending(), "a block comes home before it changes");
+        let _ = self.meter.set(meter.clone()); // it may have been here before
+    }
+
+    fn count(&self, how: impl FnOnce(&Meter)) {
+        if let Some(meter) = self.meter.get() {
+            how(meter);
+        }
     }
 
     /// Whether anything here is not durable yet.
@@ -339,6 +373,7 @@ impl Buffer {
         let mut landed = Vec::new();
         self.deltas.borrow_mut().retain(|delta| {
             if delta.in_flight {
+                self.count(|meter| meter.subtract(delta.bytes()));
                 landed.push((delta.sequence, delta.rank));
             }
             !delta.in_flight
@@ -349,7 +384,9 @@ impl Buffer {
     /// The block is none of ours any more: forgets all deltas, and says whose they were.
     pub fn let_go(&self) -> Vec<Sequence> {
         self.dirty.set(false);
-        self.deltas.take().into_iter().map(|delta| delta.sequence).collect()
+        let deltas = self.deltas.take();
+        self.count(|meter| meter.subtract(deltas.iter().map(Delta::bytes).sum()));
+        deltas.into_iter().map(|delta| delta.sequence).collect()
     }
 }
 

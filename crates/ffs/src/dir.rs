@@ -92,6 +92,13 @@ fn entry_at(chunk: &[u8], offset: usize) -> Option<Entry<'_>> {
     Some(Entry { offset, record_length, ino, kind: header.kind, name })
 }
 
+/// The name of the entry at `offset` of a run of chunks, if it has one.
+pub(crate) fn name_at(run: &[u8], offset: usize) -> Option<&[u8]> {
+    let (header, rest) = EntryHeader::ref_from_prefix(run.get(offset..)?).ok()?;
+    let length = usize::from(header.name_length);
+    if header.inode.get() == 0 || length == 0 { None } else { rest.get(..length) }
+}
+
 /// Where a new entry goes in a chunk, and what has to be written to make room.
 #[derive(Debug)]
 pub struct Place {
@@ -245,6 +252,15 @@ mod tests {
         }
         let all: [&[u8]; 5] = [b".", b"..", b"one", b"second", b"the third one"];
         assert_eq!(names(&chunk), all);
+    }
+
+    #[test]
+    fn an_entry_has_its_name_for_as_long_as_it_names_something() {
+        let mut chunk = first_chunk(9, 2, 4);
+        assert_eq!(name_at(&chunk, DOT_DOT_OFFSET), Some(&b".."[..]));
+        chunk[DOT_DOT_OFFSET..DOT_DOT_OFFSET + 4].fill(0);
+        assert_eq!(name_at(&chunk, DOT_DOT_OFFSET), None);
+        assert_eq!(name_at(&chunk, CHUNK_SIZE), None);
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! The names of a directory in memory, so that finding one does not read the others.
+//! Where the names of a directory stand, so that finding one does not read the others.
 //!
 //! Built by one scan when a directory is first used, then kept true by every Update that changes
-//! the directory, at the moment at which it is applied.
+//! the directory, at the moment at which it is applied. The names themselves stay in their chunks:
+//! here is a hash of each, from which follow the slots that may have it, nearly always one. Who
+//! looks for a name compares it with what stands there. So a name takes about 20 bytes, and a
+//! directory of a million names is read without a million pieces of memory.
 //!
 //! Invariants:
-//! 1. `names` holds every live entry but "." and "..", which have their fixed places.
+//! 1. `slots` holds every live entry but "." and "..", which have their fixed places.
 //! 2. `ghosts` holds slots whose entry was dropped by an Update that may not be durable, and whose
 //!    name still stands in the chunk. A name that comes back takes its own slot: so on the disk,
 //!    where the drop and the new entry are deltas of one field, both can never be seen together.
@@ -17,6 +20,7 @@ use vfs::Sequence;
 
 use crate::layout::{CHUNK_SIZE, ENTRY_ALIGNMENT, minimum_record_length};
 use crate::nodes::Meter;
+use crate::planted::{Bug, is_planted};
 
 /// Where a name stands and what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +38,22 @@ pub enum IndexChange {
     Added { name: Box<[u8]>, slot: Slot, record_length: usize, slack: u16 },
     /// A name took the slot again in which it stood before.
     Returned { name: Box<[u8]>, slot: Slot },
-    /// A name is gone; what room its chunk has now.
-    Dropped { name: Box<[u8]>, slack: u16 },
-    /// A name names another inode.
-    Retargeted { name: Box<[u8]>, ino: u64 },
+    /// A name is gone from its offset; what room its chunk has now.
+    Dropped { name: Box<[u8]>, offset: u64, slack: u16 },
+    /// A name names another inode now.
+    Retargeted { name: Box<[u8]>, slot: Slot },
     /// ".." names another directory.
     Parent { ino: u64 },
     /// Another chunk was added.
     Grown,
+}
+
+/// An entry as a scan found it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scanned(Key, u32);
+
+fn number(ino: u64) -> u32 {
+    u32::try_from(ino).expect("entries hold 32 bits of inode numbers")
 }
 
 /// See the module's prose.
@@ -49,7 +61,9 @@ pub enum IndexChange {
 pub struct DirIndex {
     /// What ".." names.
     pub parent: u64,
-    names: BTreeMap<Box<[u8]>, Slot>,
+    /// Inode numbers by [`Key`].
+    slots: BTreeMap<Key, u32>,
+    hashing: NameHash,
     ghosts: BTreeMap<Box<[u8]>, u64>,
     /// The same by offset, each with the Update that dropped it.
     ghost_names: BTreeMap<u64, (Sequence, Box<[u8]>)>,
@@ -62,7 +76,56 @@ pub struct DirIndex {
     memory: Meter,
 }
 
-/// Bytes that a name takes here: itself and its slot, and what trees and pieces of memory cost.
+/// Hash of a name above, place of its entry below: in units of the alignment, as bits of offsets.
+type Key = u64;
+
+/// Bits of a place: offsets have 31 and are multiples of 4.
+const PLACE_BITS: u32 = 29;
+const PLACES: u64 = (1 << PLACE_BITS) - 1;
+
+/// How names are hashed: the same for all directories of a volume for as long as it is open, and
+/// hard to tell for others, so that nobody chooses names that collide. If somebody does, each
+/// lookup compares them one by one, and is slow and right.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameHash(pub(crate) u64);
+
+impl NameHash {
+    /// The key of a name at place 0.
+    fn first(self, name: &[u8]) -> Key {
+        if is_planted(Bug::OneHash) || is_planted(Bug::UncomparedNames) {
+            return 0;
+        }
+        let mut state = self.0 ^ name.len() as u64;
+        for piece in name.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            state = fold(state ^ u64::from_le_bytes(word), 0x9e37_79b9_7f4a_7c15);
+        }
+        fold(state, self.0 | 1) & !PLACES
+    }
+}
+
+/// Both halves of a product: every bit depends on all of them.
+fn fold(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product >> 64) as u64 ^ product as u64
+}
+
+fn place(offset: u64) -> Key {
+    let place = offset / ENTRY_ALIGNMENT as u64;
+    assert!(place <= PLACES && offset.is_multiple_of(ENTRY_ALIGNMENT as u64), "an entry's offset");
+    place
+}
+
+fn slot((key, ino): (&Key, &u32)) -> Slot {
+    Slot { offset: (key & PLACES) * ENTRY_ALIGNMENT as u64, ino: u64::from(*ino) }
+}
+
+/// Bytes that a name takes in the tree of slots, the tree's own included.
+const SLOT_COST: usize = 2 * size_of::<(u64, u32)>() - 8;
+
+/// Bytes that a dropped name takes here: itself and its slot, and what trees and pieces of memory
+/// cost.
 fn cost(name: &[u8]) -> usize {
     const BESIDE: usize = 3 * size_of::<(Box<[u8]>, Slot)>() / 2;
     name.len().next_multiple_of(16) + 16 + BESIDE
@@ -73,12 +136,13 @@ const LENGTHS: usize = minimum_record_length(255) / ENTRY_ALIGNMENT + 1;
 
 impl DirIndex {
     /// An index without names over `chunks` chunks without room; `memory` counts its bytes.
-    pub(crate) fn new(parent: u64, chunks: usize, memory: Meter) -> Self {
+    pub(crate) fn new(parent: u64, chunks: usize, hashing: NameHash, memory: Meter) -> Self {
         let bytes = size_of::<Self>() + chunks * size_of::<u16>();
         memory.add(bytes);
         Self {
             parent,
-            names: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            hashing,
             ghosts: BTreeMap::new(),
             ghost_names: BTreeMap::new(),
             dropped: VecDeque::new(),
@@ -104,9 +168,20 @@ impl DirIndex {
         self.memory.subtract(bytes);
     }
 
-    /// Where `name` stands.
-    pub fn find(&self, name: &[u8]) -> Option<Slot> {
-        self.names.get(name).copied()
+    /// The next slot behind offset `after`, or the first, where `name` may stand: if it is there
+    /// at all, it is in one of these.
+    pub fn candidate(&self, name: &[u8], after: Option<u64>) -> Option<Slot> {
+        let first = self.hashing.first(name);
+        let start = first | after.map_or(0, |offset| place(offset) + 1);
+        self.slots.range(start..=first | PLACES).next().map(slot)
+    }
+
+    /// Pairs of slots that may have the same name.
+    pub(crate) fn twins(&self) -> Vec<(Slot, Slot)> {
+        let all = self.slots.iter();
+        let pairs = all.clone().zip(all.skip(1));
+        let alike = pairs.filter(|(one, other)| one.0 & !PLACES == other.0 & !PLACES);
+        alike.map(|(one, other)| (slot(one), slot(other))).collect()
     }
 
     /// The slot in which `name` stood before it was dropped.
@@ -116,13 +191,18 @@ impl DirIndex {
 
     /// Whether there is nothing but "." and "..".
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.slots.is_empty()
     }
 
-    /// Takes in a live entry while scanning; false when the name is there already.
-    pub fn insert(&mut self, name: &[u8], slot: Slot) -> bool {
-        self.grow(cost(name));
-        self.names.insert(name.into(), slot).is_none() // else the index is not used
+    /// An entry that a scan has found.
+    pub(crate) fn entry(&self, name: &[u8], slot: Slot) -> Scanned {
+        Scanned(self.hashing.first(name) | place(slot.offset), number(slot.ino))
+    }
+
+    /// Takes in the live entries that a scan found.
+    pub(crate) fn fill(&mut self, scanned: Vec<Scanned>) {
+        self.grow(scanned.len() * SLOT_COST);
+        self.slots = scanned.into_iter().map(|Scanned(key, ino)| (key, ino)).collect();
     }
 
     /// Sets the room of a chunk while scanning.
@@ -150,28 +230,31 @@ impl DirIndex {
             IndexChange::Added { name, slot, record_length, slack } => {
                 self.bury(slot.offset..slot.offset + record_length as u64);
                 self.slack[slot.offset as usize / CHUNK_SIZE] = slack;
-                self.add(name, slot);
+                self.add(&name, slot);
             }
             IndexChange::Returned { name, slot } => {
                 self.bury(slot.offset..slot.offset + 1);
-                self.add(name, slot);
+                self.add(&name, slot);
             }
-            IndexChange::Dropped { name, slack } => {
-                let slot = self.names.remove(&name).expect("a name is dropped that was there");
-                let chunk = slot.offset as usize / CHUNK_SIZE;
+            IndexChange::Dropped { name, offset, slack } => {
+                let key = self.hashing.first(&name) | place(offset);
+                self.slots.remove(&key).expect("a name is dropped that was there");
+                self.shrink(SLOT_COST);
+                let chunk = offset as usize / CHUNK_SIZE;
                 self.slack[chunk] = self.slack[chunk].max(slack);
                 let longest = (usize::from(slack) / ENTRY_ALIGNMENT).min(LENGTHS - 1);
                 for hint in &mut self.hints[..=longest] {
                     *hint = (*hint).min(chunk);
                 }
-                self.grow(cost(&name)); // what the name took, its ghost takes, twice
-                self.ghost_names.insert(slot.offset, (sequence, name.clone()));
-                self.ghosts.insert(name, slot.offset);
-                self.dropped.push_back((sequence, slot.offset));
+                self.grow(2 * cost(&name)); // it stands in two trees
+                self.ghost_names.insert(offset, (sequence, name.clone()));
+                self.ghosts.insert(name, offset);
+                self.dropped.push_back((sequence, offset));
             }
-            IndexChange::Retargeted { name, ino } => {
-                let slot = self.names.get_mut(&name).expect("a name is retargeted that is there");
-                slot.ino = ino;
+            IndexChange::Retargeted { name, slot } => {
+                let key = self.hashing.first(&name) | place(slot.offset);
+                let ino = self.slots.get_mut(&key).expect("a name is retargeted that is there");
+                *ino = number(slot.ino);
             }
             IndexChange::Parent { ino } => self.parent = ino,
             IndexChange::Grown => {
@@ -181,10 +264,11 @@ impl DirIndex {
         }
     }
 
-    fn add(&mut self, name: Box<[u8]>, slot: Slot) {
-        self.grow(cost(&name));
-        let old = self.names.insert(name, slot);
-        assert!(old.is_none(), "a name is added once (invariant 1)");
+    fn add(&mut self, name: &[u8], slot: Slot) {
+        self.grow(SLOT_COST);
+        let key = self.hashing.first(name) | place(slot.offset);
+        let old = self.slots.insert(key, number(slot.ino));
+        assert!(old.is_none(), "a slot is taken once (invariant 1)");
     }
 
     /// Forgets the ghosts whose slots are taken by something else.
@@ -234,17 +318,17 @@ mod tests {
 
     fn drop_name(index: &mut DirIndex, number: u64, durable: u64) {
         let name = format!("name{number}").into_bytes().into();
-        let dropped = IndexChange::Dropped { name, slack: 24 };
+        let dropped = IndexChange::Dropped { name, offset: number * 24, slack: 24 };
         index.apply(dropped, Sequence(1000 + number), Sequence(durable));
     }
 
     #[test]
     fn the_memory_of_names_comes_back_when_their_drops_are_durable() {
         let memory = Meter::default();
-        let mut index = DirIndex::new(2, 1000, memory.clone());
+        let mut index = DirIndex::new(2, 1000, NameHash(7), memory.clone());
         let empty = memory.bytes();
         (0..1000).for_each(|number| add(&mut index, number));
-        assert!(memory.bytes() > empty + 1000 * 40);
+        assert!(memory.bytes() > empty + 1000 * 12);
         (0..900).for_each(|number| drop_name(&mut index, number, 0));
         assert_eq!(index.ghost(b"name7"), Some(7 * 24), "nothing of it is durable");
         drop_name(&mut index, 900, 1899);
@@ -252,25 +336,58 @@ mod tests {
         assert_eq!(index.ghost(b"name900"), Some(900 * 24));
         (901..1000).for_each(|number| drop_name(&mut index, number, 1000 + number - 1));
         drop_name_of_a_slot_that_was_taken_again(&mut index);
-        assert!(memory.bytes() < empty + 10 * 40, "{} of {empty} bytes", memory.bytes());
+        assert!(memory.bytes() < empty + 10 * 80, "{} of {empty} bytes", memory.bytes());
         drop(index);
         assert_eq!(memory.bytes(), 0);
     }
 
     fn drop_name_of_a_slot_that_was_taken_again(index: &mut DirIndex) {
         add(index, 999);
-        let dropped = IndexChange::Dropped { name: (*b"name999").into(), slack: 24 };
+        let (name, offset) = ((*b"name999").into(), 999 * 24);
+        let dropped = IndexChange::Dropped { name, offset, slack: 24 };
         index.apply(dropped, Sequence(3000), Sequence(2500));
         assert_eq!(index.ghost(b"name999"), Some(999 * 24), "the later drop is not durable");
     }
 
     #[test]
     fn room_for_short_names_is_no_hint_for_long_ones() {
-        let mut index = DirIndex::new(2, 1000, Meter::default());
+        let mut index = DirIndex::new(2, 1000, NameHash(7), Meter::default());
         (0..1000).for_each(|number| add(&mut index, number));
         assert_eq!(index.chunk_with_room(40, 0), None);
         drop_name(&mut index, 100, 0);
         assert_eq!(index.hints[40 / ENTRY_ALIGNMENT], 1000, "a longer one need not look again");
         assert_eq!(index.chunk_with_room(24, 0), Some(100 * 24 / CHUNK_SIZE));
+    }
+
+    #[test]
+    fn names_are_found_where_they_stand_whatever_others_do() {
+        let mut index = DirIndex::new(2, 10_000, NameHash(99), Meter::default());
+        (0..100_000).for_each(|number| add(&mut index, number));
+        (0..100_000).step_by(3).for_each(|number| drop_name(&mut index, number, 0));
+        for number in 0..100_000 {
+            let name = format!("name{number}").into_bytes();
+            let mut slots = Vec::new();
+            while let Some(slot) = index.candidate(&name, slots.last().map(|s: &Slot| s.offset)) {
+                slots.push(slot);
+            }
+            let own = Slot { offset: number * 24, ino: number };
+            assert_eq!(slots.contains(&own), number % 3 != 0, "name{number} at {slots:?}");
+            assert!(slots.len() <= 3, "name{number} collides with others: {slots:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_name_twice_is_told_and_others_are_hardly_ever() {
+        let mut index = DirIndex::new(2, 1000, NameHash(5), Meter::default());
+        let scan = |name: String, number: u64| {
+            index.entry(name.as_bytes(), Slot { offset: number * 24, ino: 9 })
+        };
+        let mut scanned: Vec<_> = (0..20_000).map(|n| scan(format!("name{n}"), n)).collect();
+        scanned.push(scan("name77".to_owned(), 20_000));
+        index.fill(scanned);
+        let twins = index.twins();
+        let offsets = |&(one, other): &(Slot, Slot)| (one.offset, other.offset);
+        assert!(twins.iter().map(offsets).any(|pair| pair == (77 * 24, 20_000 * 24)));
+        assert!(twins.len() <= 3, "{twins:?}");
     }
 }

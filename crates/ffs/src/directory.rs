@@ -22,7 +22,7 @@ use vfs::{FsError, Name};
 use crate::alloc::Near;
 use crate::buffer::{Buffer, Edit, Role};
 use crate::dir;
-use crate::dir_index::{DirIndex, IndexChange, Slot};
+use crate::dir_index::{DirIndex, IndexChange, Scanned, Slot};
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, kind_bits, minimum_record_length};
@@ -87,14 +87,63 @@ impl Ffs {
         if size == 0 || !whole || size > MAX_DIRECTORY_SIZE {
             return Err(FsError::Corrupt);
         }
-        let mut index = DirIndex::new(0, size as usize / CHUNK_SIZE, self.nodes.memory.clone());
+        let mut index = self.empty_index(0, size as usize / CHUNK_SIZE);
+        let mut scanned = Vec::new();
         for start in (0..size).step_by(CHUNK_SIZE) {
             let (buffer, at) = self.directory_buffer(None, node, start).await?;
             buffer.read(|image| {
-                scan_chunk(&mut index, node.ino, start, &image[at..][..CHUNK_SIZE])
+                let chunk = &image[at..][..CHUNK_SIZE];
+                scan_chunk(&mut index, &mut scanned, node.ino, start, chunk)
             })?;
         }
+        index.fill(scanned);
+        for (one, other) in index.twins() {
+            let (buffer, at) = self.directory_buffer(None, node, one.offset).await?;
+            let name = buffer.read(|image| dir::name_at(image, at).map(<[u8]>::to_vec));
+            if self.stands_at(None, node, other, &name.ok_or(FsError::Corrupt)?).await? {
+                return Err(FsError::Corrupt); // the same name twice
+            }
+        }
         if index.parent == 0 { Err(FsError::Corrupt) } else { Ok(index) }
+    }
+
+    fn empty_index(&self, parent: u64, chunks: usize) -> DirIndex {
+        DirIndex::new(parent, chunks, self.name_hash, self.nodes.memory.clone())
+    }
+
+    /// Whether it is `name` that stands in a slot.
+    async fn stands_at(
+        &self,
+        update: Option<&Update>,
+        node: &Node,
+        slot: Slot,
+        name: &[u8],
+    ) -> Result<bool, FsError> {
+        let (buffer, at) = self.directory_buffer(update, node, slot.offset).await?;
+        let known = is_planted(Bug::UncomparedNames);
+        Ok(known || buffer.read(|image| dir::name_at(image, at) == Some(name)))
+    }
+
+    /// Where a name stands that is no "." and no "..".
+    async fn find_slot(
+        &self,
+        update: Option<&Update>,
+        node: &Rc<Node>,
+        name: &[u8],
+    ) -> Result<Option<Slot>, FsError> {
+        let mut after = None;
+        loop {
+            let slot = {
+                let directory = node.directory.borrow();
+                let index = directory.as_ref().expect("loaded before, and under a lock");
+                index.candidate(name, after)
+            };
+            let Some(slot) = slot else { return Ok(None) };
+            if self.stands_at(update, node, slot, name).await? {
+                return Ok(Some(slot));
+            }
+            after = Some(slot.offset);
+        }
     }
 
     /// The inode behind a name.
@@ -104,13 +153,11 @@ impl Ffs {
         name: &Name,
     ) -> Result<Option<u64>, FsError> {
         self.load_directory(node).await?;
-        let directory = node.directory.borrow();
-        let index = directory.as_ref().expect("just loaded, and under a lock");
-        Ok(match name.as_bytes() {
-            b"." => Some(node.ino),
-            b".." => Some(index.parent),
-            name => index.find(name).map(|slot| slot.ino),
-        })
+        match name.as_bytes() {
+            b"." => Ok(Some(node.ino)),
+            b".." => Ok(node.directory.borrow().as_ref().map(|index| index.parent)),
+            name => Ok(self.find_slot(None, node, name).await?.map(|slot| slot.ino)),
+        }
     }
 
     /// Whether a directory has nothing but "." and "..".
@@ -281,7 +328,7 @@ impl Ffs {
         node: &Rc<Node>,
         name: &Name,
     ) -> Result<(), FsError> {
-        let slot = self.slot(node, name).await?;
+        let slot = self.slot(update, node, name).await?;
         let (buffer, at) = self.directory_buffer(Some(update), node, slot.offset).await?;
         let chunk = at - at % CHUNK_SIZE;
         let slack = buffer.read(|image| {
@@ -291,7 +338,8 @@ impl Ffs {
         })?;
         let edit = Edit::Entry { offset: at, ino: 0, kind: 0, layout: Vec::new() };
         update.push(Intent::EntryDropped, &buffer, edit);
-        let change = IndexChange::Dropped { name: name.as_bytes().into(), slack };
+        let (name, offset) = (name.as_bytes().into(), slot.offset);
+        let change = IndexChange::Dropped { name, offset, slack };
         update.index_changes.push((node.clone(), change));
         Ok(())
     }
@@ -304,10 +352,11 @@ impl Ffs {
         name: &Name,
         target: &Node,
     ) -> Result<(), FsError> {
-        let slot = self.slot(node, name).await?;
+        let slot = self.slot(update, node, name).await?;
         let (buffer, offset) = self.directory_buffer(Some(update), node, slot.offset).await?;
         update.push(Intent::EntryRetargeted, &buffer, retarget(offset, target));
-        let change = IndexChange::Retargeted { name: name.as_bytes().into(), ino: target.ino };
+        let slot = Slot { ino: target.ino, ..slot };
+        let change = IndexChange::Retargeted { name: name.as_bytes().into(), slot };
         update.index_changes.push((node.clone(), change));
         Ok(())
     }
@@ -330,10 +379,10 @@ impl Ffs {
         Ok(())
     }
 
-    async fn slot(&self, node: &Rc<Node>, name: &Name) -> Result<Slot, FsError> {
+    async fn slot(&self, update: &Update, node: &Rc<Node>, name: &Name) -> Result<Slot, FsError> {
         self.load_directory(node).await?;
-        let directory = node.directory.borrow();
-        directory.as_ref().and_then(|index| index.find(name.as_bytes())).ok_or(FsError::NoEntry)
+        let found = self.find_slot(Some(update), node, name.as_bytes()).await?;
+        found.ok_or(FsError::NoEntry)
     }
 
     /// The body of a directory that begins with this Update: one fragment with one chunk.
@@ -356,7 +405,7 @@ impl Ffs {
             dinode.size.set(CHUNK_SIZE as u64);
             dinode.direct[0].set(address as i64);
         });
-        let mut index = DirIndex::new(parent.ino, 1, self.nodes.memory.clone());
+        let mut index = self.empty_index(parent.ino, 1);
         let room = CHUNK_SIZE - dir::DOT_DOT_OFFSET - minimum_record_length(2);
         index.set_slack(0, room as u16);
         *node.directory.borrow_mut() = Some(Box::new(index));
@@ -430,7 +479,13 @@ fn retarget(offset: usize, target: &Node) -> Edit {
 }
 
 /// Takes the names of one chunk into an index.
-fn scan_chunk(index: &mut DirIndex, ino: u64, start: u64, chunk: &[u8]) -> Result<(), FsError> {
+fn scan_chunk(
+    index: &mut DirIndex,
+    scanned: &mut Vec<Scanned>,
+    ino: u64,
+    start: u64,
+    chunk: &[u8],
+) -> Result<(), FsError> {
     let entries = dir::entries(chunk).map_err(|_| FsError::Corrupt)?;
     for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.is_live()) {
         let target = u64::from(entry.ino);
@@ -442,7 +497,8 @@ fn scan_chunk(index: &mut DirIndex, ino: u64, start: u64, chunk: &[u8]) -> Resul
             }
             _ => {
                 let slot = Slot { offset: start + entry.offset as u64, ino: target };
-                !matches!(entry.name, b"." | b"..") && index.insert(entry.name, slot)
+                scanned.push(index.entry(entry.name, slot));
+                !matches!(entry.name, b"." | b"..")
             }
         };
         if !legal {

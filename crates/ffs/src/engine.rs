@@ -19,11 +19,15 @@ use futures::FutureExt;
 use namespace::Witness;
 use runtime::Runtime;
 use runtime::sync::Semaphore;
-use vfs::{FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier};
+use vfs::{
+    FileKind, FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier,
+};
 
 use crate::alloc::{Allocator, Freed};
-use crate::buffer::Role;
+use crate::buffer::{Buffer, Role};
+use crate::dir_index::NameHash;
 use crate::directory::Scans;
+use crate::glimpse::Passing;
 use crate::home::Home;
 use crate::inode::Node;
 use crate::layout::{Dinode, Geometry, GroupHeader};
@@ -61,6 +65,8 @@ pub struct Ffs {
     /// Files in memory; see [`crate::nodes`].
     pub(crate) nodes: Nodes,
     pub(crate) scans: Scans,
+    pub(crate) name_hash: NameHash,
+    pub(crate) passing: Passing,
     /// What to give back, and whose sequence to forget, when an Update is durable.
     leaving: RefCell<VecDeque<Leaving>>,
     /// Sequences of freed inodes (invariant 3).
@@ -103,6 +109,8 @@ impl Ffs {
             true => Verifier([7; 8]),
             false => Verifier(parts.runtime.random.next_u64().to_be_bytes()),
         };
+        // Another number by chance would make every run of a simulation another one.
+        let name_hash = NameHash(u64::from_be_bytes(verifier.0));
         let nodes = Nodes::new(parts.home.beside().clone());
         Rc::new_cyclic(|this| Self {
             home: parts.home,
@@ -121,6 +129,8 @@ impl Ffs {
             verifier: Cell::new(verifier),
             nodes,
             scans: Scans::default(),
+            name_hash,
+            passing: Passing::default(),
             leaving: RefCell::default(),
             gone: RefCell::default(),
             remembered: Cell::new(parts.remembered),
@@ -239,29 +249,55 @@ impl Ffs {
         if let Some(node) = self.nodes.find(ino) {
             return Ok(node);
         }
-        let geometry = self.geometry();
-        if self.orphans.borrow().contains_key(&ino) || !geometry.is_inode(ino) {
-            return Err(FsError::Stale);
-        }
-        // Behind the initialised inodes the table holds anything; those bytes are not looked at.
-        let group = self.allocator.group_buffer(geometry.group_of_inode(ino)).await?;
-        let initialised = group.read(|image| GroupHeader::of(image).initialized_inodes.get());
-        if ino % geometry.inodes_per_group >= u64::from(initialised) {
-            return Err(FsError::Stale);
-        }
-        let position = geometry.inode_position(ino);
-        let size = geometry.block_size as usize;
-        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        let (buffer, offset) = self.inode_place(ino).await?;
         if let Some(node) = self.nodes.find(ino) {
             return Ok(node); // somebody else was faster
         }
-        let dinode = buffer.read(|image| *Dinode::at(image, position.offset));
-        if geometry.verify_inode(&dinode).is_err() {
-            return Err(FsError::Corrupt);
-        }
-        let node = Node::from_buffer(ino, buffer, position.offset)?;
+        let dinode = buffer.read(|image| *Dinode::at(image, offset));
+        let kind = self.kind_of(ino, &dinode)?;
+        let node = Node::with_dinode(ino, buffer, offset, dinode, kind);
         self.adopt(&node);
         Ok(node)
+    }
+
+    /// Where an inode is: the buffer of its block, and the offset there.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when there is no such inode, [`FsError::Io`], [`FsError::Corrupt`].
+    pub(crate) async fn inode_place(&self, ino: u64) -> Result<(Rc<Buffer>, usize), FsError> {
+        self.check_initialised(ino).await?;
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        let size = geometry.block_size as usize;
+        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        Ok((buffer, position.offset))
+    }
+
+    /// [`FsError::Stale`] unless there is such an inode: behind the initialised ones the table holds
+    /// anything, and those bytes are not looked at.
+    pub(crate) async fn check_initialised(&self, ino: u64) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        if !geometry.is_inode(ino) {
+            return Err(FsError::Stale);
+        }
+        let group = self.allocator.group_buffer(geometry.group_of_inode(ino)).await?;
+        let initialised = group.read(|image| GroupHeader::of(image).initialized_inodes.get());
+        let is_there = ino % geometry.inodes_per_group < u64::from(initialised);
+        if is_there { Ok(()) } else { Err(FsError::Stale) }
+    }
+
+    /// What the file of an inode is that nobody has in memory.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when there is none, [`FsError::Corrupt`] when the inode makes no sense.
+    pub(crate) fn kind_of(&self, ino: u64, dinode: &Dinode) -> Result<FileKind, FsError> {
+        if self.orphans.borrow().contains_key(&ino) || dinode.is_free() {
+            return Err(FsError::Stale);
+        }
+        if self.geometry().verify_inode(dinode).is_err() {
+            return Err(FsError::Corrupt);
+        }
+        dinode.kind().ok_or(FsError::Corrupt)
     }
 
     /// Seals an inode for the disk.
@@ -380,7 +416,7 @@ impl Ffs {
     fn change_lives(&self, update: &mut Update, sequence: Sequence) -> Vec<u64> {
         let mut ended = Vec::new();
         for (node, begins) in update.lives.drain(..) {
-            if node.kind == vfs::FileKind::Directory {
+            if node.kind == FileKind::Directory {
                 self.allocator.count_directory(node.ino, if begins { 1 } else { -1 });
             }
             if begins {

@@ -11,9 +11,10 @@
 //!    Updates in flight, and the calls.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
 //! 4. Nothing is written but by [`Home::write`], which tells the cache of data.
+//! 5. While a block is read past the buffers nobody makes one of it ([`Home::glance`]).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use block::{BlockDevice, Durability, Io};
@@ -28,13 +29,15 @@ use crate::data_cache::DataCache;
 use crate::derive;
 use crate::layout::{Geometry, GroupHeader};
 use crate::nodes::Meter;
+use crate::numbers::NumberMap;
+use crate::planted::{Bug, is_planted};
 
 /// See the module's prose.
 pub struct Home {
     device: Rc<dyn BlockDevice>,
     geometry: Rc<Geometry>,
     clock: Rc<dyn Clock>,
-    buffers: RefCell<BTreeMap<u64, Rc<Buffer>>>,
+    buffers: RefCell<NumberMap<Rc<Buffer>>>,
     loading: RefCell<BTreeSet<u64>>,
     loaded: Signal,
     bytes: Cell<usize>,
@@ -42,6 +45,12 @@ pub struct Home {
     beside: Meter,
     /// Of files.
     data: Rc<DataCache>,
+    /// What deltas take, and the most that they took: many small pieces, between which no block
+    /// finds room when they are gone.
+    deltas: Meter,
+    most_deltas: Cell<usize>,
+    /// Memory of blocks that were evicted, for the next ones: given back, it would go to pieces.
+    spare: RefCell<Vec<Vec<u8>>>,
     budget: usize,
     /// Bytes in use at which some are to go: the budget, or more when less could not go last time.
     most: Cell<usize>,
@@ -71,6 +80,9 @@ impl Home {
             loaded: Signal::new(),
             bytes: Cell::new(0),
             beside: Meter::default(),
+            deltas: Meter::default(),
+            most_deltas: Cell::new(0),
+            spare: RefCell::default(),
             budget,
             most: Cell::new(budget),
             short: Cell::new(false),
@@ -113,9 +125,42 @@ impl Home {
             Role::Directory => self.geometry.turn_directory(&mut image),
             Role::Indirect => self.geometry.turn_indirect(&mut image),
         }
-        let buffer = Buffer::new(address, role, image.to_vec());
+        let buffer = Buffer::new(address, role, self.copy_of(&image));
         self.install(&buffer);
         Ok(buffer)
+    }
+
+    /// `size` bytes of the block of inodes at fragment `address`, from byte `offset` of it on, past
+    /// the buffers; nothing if the block has a buffer. Nobody can load the block meanwhile: so, until
+    /// its caller waits again, this is what everybody would see.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when it cannot be read.
+    pub(crate) async fn glance(
+        &self,
+        address: u64,
+        offset: usize,
+        size: usize,
+    ) -> Result<Option<block::Buffer>, FsError> {
+        if self.has_buffer(address) || !self.loading.borrow_mut().insert(address) {
+            return Ok(None);
+        }
+        let _loading = Loading { home: self, address };
+        let from = address * self.geometry.fragment_size + offset as u64;
+        let piece = self.device.read(from, block::Buffer::unfilled(size)).await;
+        let mut piece = piece.map_err(|_| FsError::Io)?;
+        self.geometry.turn_inodes(&mut piece);
+        Ok(Some(piece).filter(|_| !self.has_buffer(address)))
+    }
+
+    /// Whether the block at `address` is in memory, for whoever would look past it.
+    pub(crate) fn has_buffer(&self, address: u64) -> bool {
+        self.buffers.borrow().contains_key(&address) && !is_planted(Bug::PassedBuffers)
+    }
+
+    /// Whether a block that is read now pushes out another soon.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.in_use() > self.budget / 4 * 3
     }
 
     /// The buffer at `address`, if it is in memory.
@@ -131,12 +176,46 @@ impl Home {
         self.tick.set(self.tick.get() + 1);
         buffer.used.set(self.tick.get());
         self.bytes.set(self.bytes.get() + buffer.size());
+        buffer.count_deltas(&self.deltas);
+        self.most_deltas.set(self.most_deltas.get().max(self.deltas.bytes()));
         let old = self.buffers.borrow_mut().insert(buffer.address(), buffer.clone());
         assert!(old.is_none(), "one buffer for block {} (invariant 1)", buffer.address());
         if self.in_use() > self.most.get() {
             self.evict();
         }
-        self.data.leave(self.in_use());
+        self.trim_spare();
+        self.data.leave(self.in_use() + self.spare_bytes());
+    }
+
+    /// The same bytes, in memory that a block has left if there is some.
+    fn copy_of(&self, image: &[u8]) -> Vec<u8> {
+        let spare = match image.len() as u64 == self.geometry.block_size {
+            true => self.spare.borrow_mut().pop(),
+            false => None,
+        };
+        let mut copy = spare.unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(image);
+        copy
+    }
+
+    /// Keeps the memory of a block that was evicted, if it is one of the usual size.
+    fn keep_spare(&self, buffer: Rc<Buffer>) {
+        let image = Rc::into_inner(buffer).map(Buffer::into_image).unwrap_or_default();
+        if image.len() as u64 == self.geometry.block_size {
+            self.spare.borrow_mut().push(image);
+        }
+    }
+
+    /// Gives back what is kept of evicted blocks beyond the budget.
+    fn trim_spare(&self) {
+        let mut spare = self.spare.borrow_mut();
+        let room = self.budget.saturating_sub(self.in_use());
+        spare.truncate(room / self.geometry.block_size as usize);
+    }
+
+    fn spare_bytes(&self) -> usize {
+        self.spare.borrow().len() * self.geometry.block_size as usize
     }
 
     /// Lets go of a block that is no metadata any more.
@@ -164,7 +243,8 @@ impl Home {
 
     /// Bytes of memory that are in use.
     pub(crate) fn in_use(&self) -> usize {
-        self.bytes.get() + self.beside.bytes()
+        let deltas = self.deltas.bytes().max(self.most_deltas.get());
+        self.bytes.get() + self.beside.bytes() + deltas
     }
 
     /// Whether more is in use than should be, and it is time for others to let go of something.
@@ -188,7 +268,9 @@ impl Home {
             }
             let buffer = buffers.remove(&address).expect("just listed");
             self.bytes.set(self.bytes.get().saturating_sub(buffer.size()));
+            self.keep_spare(buffer);
         }
+        self.trim_spare();
         let further = self.in_use() + self.budget / 64;
         self.most.set(further.max(self.budget));
         // Once told is enough, until more is in use.
@@ -197,7 +279,11 @@ impl Home {
 
     /// Buffers that were changed without a delta.
     pub fn dirty_buffers(&self) -> Vec<Rc<Buffer>> {
-        self.buffers.borrow().values().filter(|buffer| buffer.is_dirty()).cloned().collect()
+        let buffers = self.buffers.borrow();
+        let mut dirty: Vec<_> =
+            buffers.values().filter(|buffer| buffer.is_dirty()).cloned().collect();
+        dirty.sort_unstable_by_key(|buffer| buffer.address());
+        dirty
     }
 
     /// A sealed copy of `buffer` with everything undone that does not hold yet.

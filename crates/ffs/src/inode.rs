@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use runtime::sync::Lock;
-use vfs::{Attributes, FileKind, FsError, Ino, ObjectId, Sequence, Timestamp};
+use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
 use zerocopy::IntoBytes;
 
 use crate::buffer::{Buffer, Edit};
@@ -43,6 +43,32 @@ pub struct Volatile {
     pub mtime: Timestamp,
     /// When anything of it changed last.
     pub ctime: Timestamp,
+}
+
+/// The attributes that readers see of an inode; `shown` stands in the place of size and times.
+pub(crate) fn attributes_of(
+    (ino, kind): (u64, FileKind),
+    dinode: &Dinode,
+    shown: Option<Volatile>,
+) -> Attributes {
+    Attributes {
+        kind,
+        mode: dinode.permissions(),
+        nlink: u32::try_from(dinode.links.get()).unwrap_or(0),
+        uid: dinode.uid.get(),
+        gid: dinode.gid.get(),
+        size: shown.map_or(dinode.size.get(), |shown| shown.size),
+        used: dinode.sectors.get().saturating_mul(SECTOR_SIZE),
+        device: match kind {
+            FileKind::BlockDevice | FileKind::CharacterDevice => dinode.device(),
+            _ => vfs::Device::default(),
+        },
+        ino: Ino(ino),
+        generation: dinode.generation.get(),
+        atime: dinode.access_time(),
+        mtime: shown.map_or(dinode.modify_time(), |shown| shown.mtime),
+        ctime: shown.map_or(dinode.change_time(), |shown| shown.ctime),
+    }
 }
 
 /// See the module's prose.
@@ -87,20 +113,8 @@ impl Drop for Veil {
 }
 
 impl Node {
-    /// The inode at `offset` of `buffer`, as it is there.
-    ///
-    /// # Errors
-    /// [`FsError::Stale`] when it is free, [`FsError::Corrupt`] when its mode is none.
-    pub fn from_buffer(ino: u64, buffer: Rc<Buffer>, offset: usize) -> Result<Rc<Self>, FsError> {
-        let dinode = buffer.read(|image| *Dinode::at(image, offset));
-        if dinode.is_free() {
-            return Err(FsError::Stale);
-        }
-        let kind = dinode.kind().ok_or(FsError::Corrupt)?;
-        Ok(Self::with_dinode(ino, buffer, offset, dinode, kind))
-    }
-
-    /// An inode that an Update is about to initialise: `dinode` is what it will be.
+    /// The inode at `offset` of `buffer`: `dinode` is what it is there, or what an Update is about to
+    /// make of it.
     pub fn with_dinode(
         ino: u64,
         buffer: Rc<Buffer>,
@@ -161,26 +175,9 @@ impl Node {
 
     /// Attributes as readers see them.
     pub fn attributes(&self) -> Attributes {
-        let dinode = self.dinode.get();
         let shown = self.veil.get().or(self.volatile.get());
-        Attributes {
-            kind: self.kind,
-            mode: dinode.permissions(),
-            nlink: u32::try_from(dinode.links.get()).unwrap_or(0),
-            uid: dinode.uid.get(),
-            gid: dinode.gid.get(),
-            size: shown.map_or(dinode.size.get(), |shown| shown.size),
-            used: dinode.sectors.get().saturating_mul(SECTOR_SIZE),
-            device: match self.kind {
-                FileKind::BlockDevice | FileKind::CharacterDevice => dinode.device(),
-                _ => vfs::Device::default(),
-            },
-            ino: Ino(self.ino),
-            generation: self.generation,
-            atime: dinode.access_time(),
-            mtime: shown.map_or(dinode.modify_time(), |shown| shown.mtime),
-            ctime: shown.map_or(dinode.change_time(), |shown| shown.ctime),
-        }
+        let attributes = attributes_of((self.ino, self.kind), &self.dinode.get(), shown);
+        Attributes { generation: self.generation, ..attributes }
     }
 
     /// Lets attributes show what they show now for as long as the veil is there (invariant 5).

@@ -13,13 +13,14 @@
 //!    are an eighth more of them, or a 64th of the budget more is in use.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use vfs::Sequence;
 
 use crate::engine::Ffs;
 use crate::inode::Node;
+use crate::numbers::NumberMap;
 
 /// Inodes kept in memory when nobody uses them.
 const IDLE_NODES: usize = 65_536;
@@ -44,7 +45,7 @@ impl Meter {
 
 /// See the module's prose.
 pub(crate) struct Nodes {
-    table: RefCell<BTreeMap<u64, Rc<Node>>>,
+    table: RefCell<NumberMap<Rc<Node>>>,
     tick: Cell<u64>,
     /// How many there may be before some are forgotten (invariant 3).
     most: Cell<usize>,

@@ -155,4 +155,12 @@ planted::bugs! {
     ServingOn,
     /// A write leaves the change time as it was.
     StaleChangeTimes,
+    /// All names have one hash. That alone is no fault: finding one takes longer.
+    OneHash,
+    /// All names have one hash, and the first of them is taken for any.
+    UncomparedNames,
+    /// What is told of a file is what its inode says, whoever has it in memory.
+    UnaskedNodes,
+    /// A block of inodes is looked at on the disk though it has a buffer.
+    PassedBuffers,
 }

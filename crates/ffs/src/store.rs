@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures::future::try_join;
-use namespace::{AttributeChange, Listed, NewFile, Object, Store, Witness};
+use namespace::{AttributeChange, Glimpse, Listed, NewFile, Object, Store, Witness};
 use runtime::sync::Lock;
 use vfs::{
     Attributes, Credentials, FileKind, FsError, FsInfo, FsStat, MAX_NAME, Name, ObjectId, PathConf,
@@ -127,6 +127,10 @@ impl Store for Ffs {
 
     async fn node_of(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         Ffs::node_of(self, ino).await
+    }
+
+    async fn glimpse(&self, ino: u64) -> Result<Glimpse, FsError> {
+        Ffs::glimpse(self, ino).await
     }
 
     fn gone_sequence(&self, ino: u64) -> Sequence {

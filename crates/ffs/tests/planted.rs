@@ -9,6 +9,7 @@ use common::behind::{POLICIES, survives};
 use common::cutting::sizes;
 use common::fill::round::Rounds;
 use common::growth::inside_the_last_fragment;
+use common::looks::{names_lead_to_their_files, what_is_told_is_never_stale};
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
 use sim::Honesty;
@@ -32,6 +33,33 @@ fn is_found(bug: Bug, first: u64) {
         }
     }
     panic!("{bug:?} is not found");
+}
+
+/// Whether a scenario fails with `bug`.
+fn is_seen(bug: Bug, scenario: fn() -> Result<(), String>) -> bool {
+    plant(Some(bug));
+    let outcome = scenario();
+    plant(None);
+    if let Err(wrong) = &outcome {
+        println!("{bug:?}: {wrong}");
+    }
+    outcome.is_err()
+}
+
+#[test]
+fn names_of_one_hash_are_found_and_told_apart() {
+    assert!(!is_seen(Bug::OneHash, names_lead_to_their_files));
+    assert!(is_seen(Bug::UncomparedNames, names_lead_to_their_files));
+}
+
+#[test]
+fn attributes_that_only_a_file_in_memory_knows_are_missed() {
+    assert!(is_seen(Bug::UnaskedNodes, what_is_told_is_never_stale));
+}
+
+#[test]
+fn attributes_that_are_not_at_home_yet_are_missed() {
+    assert!(is_seen(Bug::PassedBuffers, what_is_told_is_never_stale));
 }
 
 #[test]

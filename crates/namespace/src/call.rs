@@ -12,7 +12,7 @@ use vfs::{
 };
 
 use crate::planted::{Bug, is_planted};
-use crate::{Namespace, Object, Store, Witness};
+use crate::{Glimpse, Namespace, Object, Store, Witness};
 
 /// The files that an answer tells about, by their part in the call.
 pub(crate) const FIRST: usize = 0;
@@ -57,6 +57,11 @@ impl<N: Object + Clone> Call<N> {
     /// The answer depends on this file.
     pub(crate) fn saw(&mut self, node: &N) {
         self.sequence = self.sequence.max(node.sequence());
+    }
+
+    /// The answer depends on what was seen here.
+    pub(crate) fn glimpsed(&mut self, glimpse: &Glimpse) {
+        self.saw_sequence(glimpse.sequence);
     }
 
     /// The answer depends on this change.

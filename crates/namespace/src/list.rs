@@ -4,6 +4,7 @@ use vfs::{Credentials, DirectoryEntry, Entries, Found, FsError, Ino, Name, Objec
 
 use crate::access::{self, EXECUTE, READ};
 use crate::call::{Call, FIRST};
+use crate::locks::without_file;
 use crate::{Listed, Namespace, Object, Store};
 
 impl<S: Store> Namespace<S> {
@@ -17,8 +18,11 @@ impl<S: Store> Namespace<S> {
         let parent = self.open_directory(call, directory).await?;
         call.about(FIRST, &parent);
         access::check(who, &parent.attributes(), EXECUTE)?;
-        let node = self.peek(call, &parent, name).await?.ok_or(FsError::NoEntry)?;
-        Ok(Found { id: node.id(), attributes: node.attributes() })
+        let _shared = parent.lock().shared().await;
+        let ino = self.number_under_lock(call, &parent, name).await?.ok_or(FsError::NoEntry)?;
+        let glimpse = self.store.glimpse(ino).await.map_err(without_file)?;
+        call.glimpsed(&glimpse);
+        Ok(Found { id: glimpse.id, attributes: glimpse.attributes })
     }
 
     pub(crate) async fn do_readdir(
@@ -64,16 +68,16 @@ impl<S: Store> Namespace<S> {
         attributes: bool,
     ) -> DirectoryEntry {
         let Listed { ino, name, cookie } = listed;
-        let node = if attributes { self.store.node_of(ino).await.ok() } else { None };
-        if let Some(node) = &node {
-            call.saw(node);
+        let glimpse = if attributes { self.store.glimpse(ino).await.ok() } else { None };
+        if let Some(glimpse) = &glimpse {
+            call.glimpsed(glimpse);
         }
         let unknown = ObjectId { ino: Ino(ino), generation: 0 };
         DirectoryEntry {
-            id: node.as_ref().map_or(unknown, Object::id),
+            id: glimpse.map_or(unknown, |glimpse| glimpse.id),
             name,
             cookie,
-            attributes: node.as_ref().map(Object::attributes),
+            attributes: glimpse.map(|glimpse| glimpse.attributes),
         }
     }
 }

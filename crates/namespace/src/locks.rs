@@ -13,6 +13,11 @@ use crate::{Namespace, Object, Store};
 /// Locks that are held.
 pub(crate) type Held = Vec<Permit>;
 
+/// The error of a name whose file failed with `error`: a name without a file is damage.
+pub(crate) fn without_file(error: FsError) -> FsError {
+    if error == FsError::Stale { FsError::Corrupt } else { error }
+}
+
 impl<S: Store> Namespace<S> {
     /// The file that `id` names; when it is gone, the answer waits for what removed it.
     pub(crate) async fn open(
@@ -89,18 +94,26 @@ impl<S: Store> Namespace<S> {
         directory: &S::Node,
         name: &Name,
     ) -> Result<Option<S::Node>, FsError> {
+        let found = self.number_under_lock(call, directory, name).await?;
+        let Some(ino) = found else { return Ok(None) };
+        let node = self.store.node_of(ino).await.map_err(without_file)?;
+        call.saw(&node);
+        Ok(Some(node))
+    }
+
+    /// The number of what a name names now, under the directory's lock.
+    pub(crate) async fn number_under_lock(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: &S::Node,
+        name: &Name,
+    ) -> Result<Option<u64>, FsError> {
         call.saw(directory);
         if directory.is_dead() {
             call.saw_sequence(self.store.gone_sequence(directory.id().ino.0));
             return Err(FsError::Stale);
         }
-        let Some(ino) = self.store.find(directory, name).await? else { return Ok(None) };
-        let node = self.store.node_of(ino).await.map_err(|error| match error {
-            FsError::Stale => FsError::Corrupt, // a name without a file
-            other => other,
-        })?;
-        call.saw(&node);
-        Ok(Some(node))
+        self.store.find(directory, name).await
     }
 
     /// The files that names in directories name, with all of them and the directories locked.

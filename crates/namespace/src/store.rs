@@ -106,6 +106,23 @@ pub struct Listed {
     pub cookie: u64,
 }
 
+/// What is told of a file by whoever names it, without the file itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Glimpse {
+    /// Its name for ever.
+    pub id: ObjectId,
+    /// Its attributes at the moment at which it was looked at.
+    pub attributes: Attributes,
+    /// The newest change of it then.
+    pub sequence: Sequence,
+}
+
+impl<N: Object> From<&N> for Glimpse {
+    fn from(node: &N) -> Self {
+        Self { id: node.id(), attributes: node.attributes(), sequence: node.sequence() }
+    }
+}
+
 /// Sees a change happen.
 pub trait Witness {
     /// It is about to be applied, with nothing in between.
@@ -155,6 +172,9 @@ pub trait Store: 'static {
     async fn node(&self, id: ObjectId) -> Result<Self::Node, FsError>;
     /// The file that has this number now.
     async fn node_of(&self, ino: u64) -> Result<Self::Node, FsError>;
+    /// What is to be told of the file that has this number now. Nothing is awaited between looking
+    /// at it and returning.
+    async fn glimpse(&self, ino: u64) -> Result<Glimpse, FsError>;
     /// What the removal of this number left behind, if that is not durable yet.
     fn gone_sequence(&self, ino: u64) -> Sequence;
 

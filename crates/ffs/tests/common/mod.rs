@@ -8,6 +8,7 @@ pub(crate) mod calls;
 pub(crate) mod cutting;
 pub(crate) mod fill;
 pub(crate) mod growth;
+pub(crate) mod looks;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
 pub(crate) mod sparse;

@@ -1,0 +1,113 @@
+//! Looking at a file without keeping it: what LOOKUP and READDIRPLUS tell of it.
+//!
+//! Whoever names a file tells its attributes, and most files that are named are never used: a
+//! listing names a thousand of them. A [`Node`](crate::inode::Node) for each would cost more than
+//! the answer, and push out what is in use. When memory is short, a whole block of inodes for one
+//! file is as bad; so the first who looks into a block that is not in memory reads a piece of it
+//! and keeps nothing. Whoever comes back to the block soon, as a listing does, has it read.
+//!
+//! Invariants:
+//! 1. While a file has a node, the node tells: it alone knows of UNSTABLE writes, and what a reply
+//!    must wait for. It is looked for last, after everything that waits.
+//! 2. Without a node, the inode in its block is the file as everybody sees it, and durable: a node
+//!    goes only when that is so (`nodes`). Without a buffer, the disk has it.
+
+use std::cell::RefCell;
+
+use namespace::Glimpse;
+use vfs::{FsError, Ino, ObjectId, Sequence};
+
+use crate::engine::Ffs;
+use crate::inode::attributes_of;
+use crate::layout::Dinode;
+use crate::planted::{Bug, is_planted};
+
+/// Bytes that are read for one inode: less costs a device no less.
+const PIECE: usize = 4096;
+
+/// How many blocks are remembered that somebody has looked into.
+const REMEMBERED: usize = 512;
+
+/// Blocks into which somebody has looked not long ago, each in the one place where it can be.
+pub(crate) struct Passing(RefCell<Vec<u64>>);
+
+impl Default for Passing {
+    fn default() -> Self {
+        Self(RefCell::new(vec![u64::MAX; REMEMBERED]))
+    }
+}
+
+impl Passing {
+    /// Notes a block, and says whether it was noted already.
+    fn comes_back(&self, block: u64) -> bool {
+        let place = (block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % REMEMBERED;
+        std::mem::replace(&mut self.0.borrow_mut()[place], block) == block
+    }
+}
+
+impl Ffs {
+    /// What is to be told of the file that has this number now.
+    ///
+    /// # Errors
+    /// As [`Ffs::node_of`].
+    pub(crate) async fn glimpse(&self, ino: u64) -> Result<Glimpse, FsError> {
+        if let Some(glimpse) = self.ask_node(ino) {
+            return Ok(glimpse);
+        }
+        if self.home.is_crowded()
+            && let Some(glimpse) = self.glimpse_past_buffers(ino).await?
+        {
+            return Ok(glimpse);
+        }
+        let (buffer, offset) = self.inode_place(ino).await?;
+        if let Some(glimpse) = self.ask_node(ino) {
+            return Ok(glimpse); // invariant 1
+        }
+        buffer.read(|image| self.glimpse_at(ino, Dinode::at(image, offset)))
+    }
+
+    fn ask_node(&self, ino: u64) -> Option<Glimpse> {
+        let node = self.nodes.find(ino).filter(|_| !is_planted(Bug::UnaskedNodes));
+        node.map(|node| Glimpse::from(&node))
+    }
+
+    /// The same, if the block of inodes has no buffer and nobody has looked into it lately.
+    async fn glimpse_past_buffers(&self, ino: u64) -> Result<Option<Glimpse>, FsError> {
+        self.check_initialised(ino).await?;
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        if self.home.has_buffer(position.fragment) || self.passing.comes_back(position.fragment) {
+            return Ok(None);
+        }
+        let size = PIECE.min(geometry.block_size as usize);
+        let start = position.offset - position.offset % size;
+        let piece = self.home.glance(position.fragment, start, size).await?;
+        let Some(piece) = piece else { return Ok(None) };
+        if let Some(glimpse) = self.ask_node(ino) {
+            return Ok(Some(glimpse)); // invariant 1
+        }
+        self.glimpse_at(ino, Dinode::at(&piece, position.offset - start)).map(Some)
+    }
+
+    fn glimpse_at(&self, ino: u64, dinode: &Dinode) -> Result<Glimpse, FsError> {
+        let kind = self.kind_of(ino, dinode)?;
+        let id = ObjectId { ino: Ino(ino), generation: dinode.generation.get() };
+        let attributes = attributes_of((ino, kind), dinode, None);
+        Ok(Glimpse { id, attributes, sequence: Sequence(0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Passing;
+
+    #[test]
+    fn a_block_comes_back_unless_others_have_come_meanwhile() {
+        let passing = Passing::default();
+        assert!(!passing.comes_back(8));
+        assert!(passing.comes_back(8));
+        let many = (0..100_000).filter(|block| passing.comes_back(1000 + 8 * block));
+        assert_eq!(many.count(), 0, "each comes once");
+        assert!(!passing.comes_back(8), "it is long ago");
+    }
+}

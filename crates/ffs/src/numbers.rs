@@ -1,0 +1,53 @@
+//! Maps by numbers of the disk: of inodes, and of fragments where blocks begin.
+//!
+//! A volume has millions of each, and most calls look for several. A tree would be a chain of
+//! misses of the processor's cache; here it is one or two. Nobody chooses these numbers from
+//! outside, so the hash need not be secret; and it is always the same, so that a simulation is.
+//! Nothing may follow from the order in which such a map is gone through.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map from such numbers.
+pub(crate) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>;
+
+/// Hashes one number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn neighbours_and_blocks_of_all_groups_are_spread() {
+        let hash = |number| {
+            let mut hasher = NumberHasher::default();
+            hasher.write_u64(number);
+            hasher.finish()
+        };
+        // A table takes its places from the low bits, and seven high ones to tell them apart.
+        for step in [1, 8, 64, 4096, 160_032] {
+            let low: BTreeSet<_> = (0..4096).map(|index| hash(index * step) % 4096).collect();
+            assert!(low.len() > 2000, "{} places for steps of {step}", low.len());
+            let high: BTreeSet<_> = (0..4096).map(|index| hash(index * step) >> 57).collect();
+            assert_eq!(high.len(), 128, "for steps of {step}");
+        }
+    }
+}
