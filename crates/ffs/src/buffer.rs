@@ -371,13 +371,17 @@ impl Buffer {
     /// was.
     pub fn landed(&self) -> Vec<(Sequence, u8)> {
         let mut landed = Vec::new();
-        self.deltas.borrow_mut().retain(|delta| {
+        let mut deltas = self.deltas.borrow_mut();
+        deltas.retain(|delta| {
             if delta.in_flight {
                 self.count(|meter| meter.subtract(delta.bytes()));
                 landed.push((delta.sequence, delta.rank));
             }
             !delta.in_flight
         });
+        if deltas.is_empty() {
+            *deltas = Vec::new(); // a block of new inodes has had more of them than it is large
+        }
         landed
     }
 

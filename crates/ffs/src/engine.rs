@@ -273,8 +273,8 @@ impl Ffs {
         Ok((buffer, position.offset))
     }
 
-    /// [`FsError::Stale`] unless there is such an inode: behind the initialised ones the table holds
-    /// anything, and those bytes are not looked at.
+    /// [`FsError::Stale`] unless there is such an inode: behind the initialised ones the table
+    /// holds anything, and those bytes are not looked at.
     pub(crate) async fn check_initialised(&self, ino: u64) -> Result<(), FsError> {
         let geometry = self.geometry();
         if !geometry.is_inode(ino) {

@@ -131,8 +131,8 @@ impl Home {
     }
 
     /// `size` bytes of the block of inodes at fragment `address`, from byte `offset` of it on, past
-    /// the buffers; nothing if the block has a buffer. Nobody can load the block meanwhile: so, until
-    /// its caller waits again, this is what everybody would see.
+    /// the buffers; nothing if the block has a buffer. Nobody can load the block meanwhile: so,
+    /// until its caller waits again, this is what everybody would see.
     ///
     /// # Errors
     /// [`FsError::Io`] when it cannot be read.

@@ -113,8 +113,8 @@ impl Drop for Veil {
 }
 
 impl Node {
-    /// The inode at `offset` of `buffer`: `dinode` is what it is there, or what an Update is about to
-    /// make of it.
+    /// The inode at `offset` of `buffer`: `dinode` is what it is there, or what an Update is about
+    /// to make of it.
     pub fn with_dinode(
         ino: u64,
         buffer: Rc<Buffer>,

@@ -11,8 +11,8 @@
 //! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers,
 //!   directory chunks, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
-//! * `nodes`: the files in memory, and which of them go when memory is short. `glimpse`: what is told
-//!   of a file that nobody keeps.
+//! * `nodes`: the files in memory, and which of them go when memory is short. `glimpse`: what is
+//!   told of a file that nobody keeps.
 //! * `data_cache`: data as it is on the disk, which may be read again.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing

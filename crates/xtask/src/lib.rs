@@ -11,7 +11,8 @@
 //! * [`lab`] holds the page with the papers' figures to what the lab gives.
 //! * [`race`] measures our server against another on devices of the same kind, and writes
 //!   docs/benchmarks.md.
-//! * [`scale`] measures a volume of 1 TiB with many files, and a large directory, beside small ones.
+//! * [`scale`] measures a volume of 1 TiB with many files, and a large directory, beside small
+//!   ones.
 //! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
 //!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
