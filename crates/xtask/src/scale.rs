@@ -37,6 +37,7 @@ const IN_DIRECTORY: u64 = 1_000;
 /// What is allowed: a start in ms, memory in MiB, and a call in multiples of the small volume's.
 const START_MS: f64 = 1000.0;
 const MEMORY_MIB: f64 = 256.0 + 64.0;
+const CACHE: &str = "256 MiB";
 const AMONG_MANY_FILES: [(&str, f64); 2] = [("CREATE", 1.5), ("LOOKUP", 1.5)];
 const AMONG_MANY_ENTRIES: [(&str, f64); 4] =
     [("CREATE", 2.0), ("LOOKUP", 2.0), ("READDIRPLUS", 2.0), ("REMOVE", 2.0)];
@@ -135,13 +136,13 @@ impl Scale {
     fn create(&self, name: &str, size: &str) -> Result<Server> {
         let folder = self.folder.path().join(name);
         fs::create_dir(&folder).while_doing(folder.display())?;
-        Server::create_of(&self.binary, &folder.join("volume"), size)
+        Server::with_memory(&self.binary, &folder.join("volume"), CACHE, Some(size))
     }
 
     /// Serves a volume that is there; gives the time until it was ready, in ms.
     fn open(&self, volume: &Path) -> Result<(Server, f64)> {
         let begun = clock::now();
-        let server = Server::open(&self.binary, volume)?;
+        let server = Server::with_memory(&self.binary, volume, CACHE, None)?;
         Ok((server, begun.elapsed().as_secs_f64() * 1e3))
     }
 

@@ -51,12 +51,19 @@ pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
 impl Server {
     /// Makes a volume in the folder `volume` and serves it.
     pub(crate) fn create(binary: &Path, volume: &Path) -> Result<Server> {
-        Server::create_of(binary, volume, SIZE)
+        Server::new(binary, volume, CONFIGURATION, &["--create", SIZE])
     }
 
-    /// The same, of another size.
-    pub(crate) fn create_of(binary: &Path, volume: &Path, size: &str) -> Result<Server> {
-        Server::new(binary, volume, CONFIGURATION, &["--create", size])
+    /// Serves `volume` with so much memory; makes it first if it is to have a size.
+    pub(crate) fn with_memory(
+        binary: &Path,
+        volume: &Path,
+        memory: &str,
+        size: Option<&str>,
+    ) -> Result<Server> {
+        let configuration = format!("cache = \"{memory}\"\n{CONFIGURATION}");
+        let more = size.map_or(Vec::new(), |size| vec!["--create", size]);
+        Server::new(binary, volume, &configuration, &more)
     }
 
     /// The same, of the same program that forgets in a crash what it has answered.
