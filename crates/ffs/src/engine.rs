@@ -12,6 +12,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
 use std::mem::take;
 use std::rc::{Rc, Weak};
 
@@ -90,6 +91,13 @@ struct Leaving {
     inodes: Vec<u64>,
 }
 
+/// A number from which nobody finds the one that it was made of.
+fn one_way(secret: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(secret);
+    hasher.finish()
+}
+
 /// What an engine is made of; see [`crate::mount`].
 pub(crate) struct Parts {
     pub home: Rc<Home>,
@@ -105,12 +113,13 @@ pub(crate) struct Parts {
 
 impl Ffs {
     pub(crate) fn new(parts: Parts) -> Rc<Self> {
+        // What clients see must not tell how names are hashed, and one number by chance is enough.
+        let secret = parts.runtime.random.next_u64();
         let verifier = match is_planted(Bug::ConstantVerifier) {
             true => Verifier([7; 8]),
-            false => Verifier(parts.runtime.random.next_u64().to_be_bytes()),
+            false => Verifier(one_way(secret).to_be_bytes()),
         };
-        // Another number by chance would make every run of a simulation another one.
-        let name_hash = NameHash(u64::from_be_bytes(verifier.0));
+        let name_hash = NameHash(secret);
         let nodes = Nodes::new(parts.home.beside().clone());
         Rc::new_cyclic(|this| Self {
             home: parts.home,
