@@ -102,7 +102,8 @@ impl Pages {
     /// Pages of zeros of the kernel, not shared with anybody; null if it has none.
     fn map(length: usize) -> *mut u8 {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // All of it will be filled, and a fault a page would cost more than the filling.
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         // SAFETY: nothing that exists is replaced: the kernel chooses where the new memory is.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if memory == libc::MAP_FAILED { std::ptr::null_mut() } else { memory.cast() }

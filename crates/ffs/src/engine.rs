@@ -58,8 +58,8 @@ pub struct Ffs {
     pub(crate) dirty_limit: u64,
     pub(crate) dirty_bytes: Cell<u64>,
     pub(crate) dirty_nodes: RefCell<BTreeMap<u64, Rc<Node>>>,
-    /// Whether a task lands pages in the background.
-    pub(crate) writes_behind: Cell<bool>,
+    /// Tasks that land pages in the background.
+    pub(crate) writes_behind: Cell<u64>,
     /// Calls that are landing data now.
     pub(crate) landings: Cell<u64>,
     verifier: Cell<Verifier>,
@@ -133,7 +133,7 @@ impl Ffs {
             dirty_limit: parts.dirty_limit,
             dirty_bytes: Cell::new(0),
             dirty_nodes: RefCell::default(),
-            writes_behind: Cell::new(false),
+            writes_behind: Cell::new(0),
             landings: Cell::new(0),
             verifier: Cell::new(verifier),
             nodes,

@@ -29,7 +29,7 @@ use std::process::Command;
 use contestants::{Contestant, Ground, Who};
 use janitor::Janitor;
 use results::Results;
-use rows::{Amount, LOADS, ROWS};
+use rows::{Amount, LOADS, ROWS, Row};
 
 use crate::failure::While;
 use crate::servers::duramen;
@@ -106,11 +106,16 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
         log_mib: LOG_MIB,
     };
     let raw = ground.disk(&mut janitor, "raw", RAW_MIB)?;
-    let contestants = ground.start(&mut janitor)?;
+    let mut contestants = ground.start(&mut janitor)?;
     let mut results = Results::default();
     for round in 0..plan.rounds {
         results.raw.measure(raw.path(), RAW_MIB, plan.seconds)?;
-        race(round, plan, &binary, &contestants, &mut results);
+        for row in ROWS.iter().enumerate().filter(|(_, row)| plan.is_chosen(row.name)) {
+            for contestant in &mut contestants {
+                contestant.suit(row.1, folder.path(), &mut janitor)?;
+            }
+            race(round, row, plan, &binary, &contestants, &mut results);
+        }
     }
     contestants.into_iter().try_for_each(Contestant::stop)?;
     drop(mapper);
@@ -123,42 +128,46 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     Ok(results.troubles.is_empty())
 }
 
-/// One round.
-fn race(round: u32, plan: &Plan, binary: &Path, contestants: &[Contestant], results: &mut Results) {
-    for (row_place, row) in ROWS.iter().enumerate().filter(|(_, row)| plan.is_chosen(row.name)) {
-        for (load_place, load) in LOADS.into_iter().enumerate() {
-            let beside = |who| matches!(who, Who::Volatile | Who::File);
-            let now = contestants.iter().filter(|one| round.is_multiple_of(2) || !beside(one.who));
-            let mut now: Vec<_> = now.collect();
-            if !round.is_multiple_of(2) {
-                now.reverse();
-            }
-            let mut said = Vec::new();
-            for contestant in now {
-                let who = contestant.who;
-                match contestant.measure(binary, row, load, plan) {
-                    Ok(sample) => {
-                        said.push(format!("{who:?} {:.0}", sample.rate));
-                        results.add((row_place, load_place), who, round, sample);
-                    }
-                    Err(failure) => {
-                        let connections = load.connections();
-                        let trouble =
-                            format!("{} over {connections}: {who:?}: {failure}", row.name);
-                        said.push(format!("{who:?} FAILED: {failure}"));
-                        results.troubles.push(trouble);
-                    }
+/// A row of a round.
+fn race(
+    round: u32,
+    (row_place, row): (usize, &Row),
+    plan: &Plan,
+    binary: &Path,
+    contestants: &[Contestant],
+    results: &mut Results,
+) {
+    for (load_place, load) in LOADS.into_iter().enumerate() {
+        let beside = |who| matches!(who, Who::Volatile | Who::File);
+        let now = contestants.iter().filter(|one| round.is_multiple_of(2) || !beside(one.who));
+        let mut now: Vec<_> = now.collect();
+        if !round.is_multiple_of(2) {
+            now.reverse();
+        }
+        let mut said = Vec::new();
+        for contestant in now {
+            let who = contestant.who;
+            match contestant.measure(binary, row, load, plan) {
+                Ok(sample) => {
+                    said.push(format!("{who:?} {:.0}", sample.rate));
+                    results.add((row_place, load_place), who, round, sample);
+                }
+                Err(failure) => {
+                    let connections = load.connections();
+                    let trouble = format!("{} over {connections}: {who:?}: {failure}", row.name);
+                    said.push(format!("{who:?} FAILED: {failure}"));
+                    results.troubles.push(trouble);
                 }
             }
-            let connections = load.connections();
-            println!(
-                "race: round {} of {}, {} over {connections}: {}",
-                round + 1,
-                plan.rounds,
-                row.name,
-                said.join(", ")
-            );
         }
+        let connections = load.connections();
+        println!(
+            "race: round {} of {}, {} over {connections}: {}",
+            round + 1,
+            plan.rounds,
+            row.name,
+            said.join(", ")
+        );
     }
 }
 
@@ -191,7 +200,8 @@ the same round, and of ratios there are the median and the least and the most. W
 is measured in every second round. The client and the kernel's threads share the processors with
 the server; the machine was not idle otherwise. Cold reads begin with
 `/proc/sys/vm/drop_caches`, read each part once, and are held against what the device says it has
-read. *Wanted* is what the project sets itself.
+read; for them Duramen, which keeps data by itself, is started anew with a memory of {little}.
+*Wanted* is what the project sets itself.
 
 {tables}
 Processor time is that of the server's process with its threads. What the kernel does in threads of
@@ -201,6 +211,7 @@ its own (write-back, XFS's log) is in neither figure.
         seconds = plan.seconds,
         disk = DISK_MIB,
         log = LOG_MIB,
+        little = contestants::LITTLE_MEMORY,
         tables = table::render(results),
     )
 }

@@ -37,6 +37,8 @@ pub(crate) struct Server {
     /// Its configuration and what it logs, but for the endings of their names.
     files: PathBuf,
     port: u16,
+    /// What else it is told.
+    more: Vec<String>,
     process: Child,
 }
 
@@ -108,7 +110,8 @@ impl Server {
         fs::write(&configuration, text).while_doing(configuration.display())?;
         let process = start(binary, volume, files, port, more)?;
         let [binary, volume, files] = [binary, volume, files].map(Path::to_owned);
-        Ok(Server { binary, volume, files, port, process })
+        let more = more.iter().map(|&word| word.to_owned()).collect();
+        Ok(Server { binary, volume, files, port, more, process })
     }
 
     /// What `duramen bench` calls it.
@@ -131,15 +134,30 @@ impl Server {
     pub(crate) fn crash(&mut self) -> Result<()> {
         self.process.kill().while_doing("killing the server")?;
         self.process.wait().while_doing("killing the server")?;
-        self.process = start(&self.binary, &self.volume, &self.files, self.port, &[])?;
-        Ok(())
+        self.start_again()
     }
 
     /// Asks the process to end, and starts another on the same port when it has ended well.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
-        self.process = start(&self.binary, &self.volume, &self.files, self.port, &[])?;
+        self.start_again()
+    }
+
+    fn start_again(&mut self) -> Result<()> {
+        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
+        self.process = start(&self.binary, &self.volume, &self.files, self.port, &more)?;
         Ok(())
+    }
+
+    /// Lets it have so much memory, or what it has by itself, from a restart on.
+    pub(crate) fn restart_with_memory(&mut self, memory: Option<&str>) -> Result<()> {
+        let configuration = self.files.with_extension("toml");
+        let old = fs::read_to_string(&configuration).while_doing(configuration.display())?;
+        let cache = memory.map(|memory| format!("cache = \"{memory}\""));
+        let others = old.lines().filter(|line| !line.starts_with("cache =")).map(str::to_owned);
+        let new: Vec<String> = cache.into_iter().chain(others).collect();
+        fs::write(&configuration, new.join("\n")).while_doing(configuration.display())?;
+        self.restart()
     }
 
     /// Fails if the process has ended without being asked to.
