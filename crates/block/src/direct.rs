@@ -5,8 +5,9 @@
 //! large as it is, and is not copied.
 //!
 //! Everything may go there ([`Takes::All`]), which suits a log: it is written often and waited for,
-//! and not read meanwhile. Or only large writes may ([`Takes::Large`]), which suits a volume: what
-//! is small gains by being gathered in the page cache, and reads by being found there.
+//! and not read meanwhile. Or only what is large may ([`Takes::Large`]), which suits a volume: what
+//! is small gains by being gathered in the page cache and found there, and what is large is kept,
+//! if it is, by whoever reads it.
 //!
 //! Invariants:
 //! 1. A page is never written in both ways at once: the kernel would take the collision for a failed
@@ -15,7 +16,7 @@
 //!    it that every read gives what was written last.
 //! 2. Everything that the crate's contract allows must be possible: where everything goes past the
 //!    cache, sectors of a file are aligned enough, and what lies in memory as it happens to is
-//!    copied to where it is aligned. Where only large writes do, one that is not aligned does not.
+//!    copied to where it is aligned. Where only what is large does, what is not aligned does not.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -30,14 +31,14 @@ use crate::{Buffer, system};
 const SECTOR: usize = 512;
 /// How one is aligned that goes past the cache among others that do not: to a page.
 const PAGE: usize = 4096;
-/// What makes a write large. Below it the page cache was as fast or faster.
+/// What makes a transfer large, in bytes. Below it the page cache was as fast or faster.
 const LARGE: u64 = 64 << 10;
 
 /// Which transfers go past the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     All,
-    /// Writes of whole pages, many at once.
+    /// Those of whole pages, many at once.
     Large,
 }
 
@@ -69,8 +70,8 @@ impl Direct {
         (self.takes == Takes::All).then_some(&self.file)
     }
 
-    /// What a write goes through, if it goes past the cache.
-    pub(crate) fn for_write<'a>(
+    /// What a transfer from or to these pieces goes through, if it goes past the cache.
+    pub(crate) fn for_transfer<'a>(
         &self,
         offset: u64,
         pieces: impl Iterator<Item = &'a [u8]>,

@@ -161,28 +161,28 @@ impl DiskFile {
         Self { direct, ..self }
     }
 
-    /// The same disk, of which large writes go past the page cache from now on, where the system
-    /// can do that. For a volume: see [`crate::direct`].
+    /// The same disk, of which large transfers go past the page cache from now on, where the
+    /// system can do that. For a volume: see [`crate::direct`].
     ///
     /// Nobody may write the same bytes twice at once.
-    pub fn large_writes_past_cache(self) -> Self {
+    pub fn large_past_cache(self) -> Self {
         let is_for_it = !self.geometry.read_only;
         let direct = is_for_it.then(|| Direct::reopen(&self.file, Takes::Large)).flatten();
         Self { direct, ..self }
     }
 
-    /// What everything goes through but, perhaps, a write.
+    /// What everything goes through but, perhaps, reads and writes.
     pub(crate) fn file(&self) -> &File {
         self.direct.as_ref().and_then(Direct::for_all).unwrap_or(&self.file)
     }
 
-    /// What a write goes through.
-    pub(crate) fn file_for_write<'a>(
+    /// What a transfer from or to these pieces goes through.
+    pub(crate) fn file_for<'a>(
         &self,
         offset: u64,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> &File {
-        let direct = self.direct.as_ref().and_then(|direct| direct.for_write(offset, pieces));
+        let direct = self.direct.as_ref().and_then(|direct| direct.for_transfer(offset, pieces));
         direct.unwrap_or(&self.file)
     }
 
@@ -205,7 +205,10 @@ impl DiskFile {
         let length = bytes.len() as u64;
         self.geometry.check(Verb::Read, offset, length)?;
         let result = match !self.is_past_cache() || direct::is_transferable(bytes) {
-            true => self.file().read_exact_at(bytes, offset),
+            true => {
+                let pieces = std::iter::once(&*bytes);
+                self.file_for(offset, pieces).read_exact_at(bytes, offset)
+            }
             false => {
                 let mut aligned = Buffer::unfilled(bytes.len());
                 let read = self.file().read_exact_at(&mut aligned, offset);
@@ -261,7 +264,7 @@ impl DiskFile {
         let mut flush_at_end = false;
         IoSlice::advance_slices(&mut rest, 0); // drops leading empty pieces
         while !rest.is_empty() {
-            let file = self.file_for_write(offset, rest.iter().map(|piece| &piece[..]));
+            let file = self.file_for(offset, rest.iter().map(|piece| &piece[..]));
             match system::write_at(file, rest, offset, through) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(taken) => {

@@ -29,8 +29,8 @@
 //! I/O is buffered: what is read and written goes through the kernel's page cache as well. There
 //! are two exceptions. A log goes past it, since nothing of it is read while it is written, and
 //! every write is one aligned piece that somebody waits for: [`file::DiskFile::past_cache`]. So do
-//! large writes of a volume, for which the copy costs more than it saves:
-//! [`file::DiskFile::large_writes_past_cache`].
+//! large transfers of a volume, for which the copy costs more than it saves:
+//! [`file::DiskFile::large_past_cache`].
 //!
 //! Verbs for tests (cutting the power, injecting faults, recording) live in wrappers, not in the
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.

@@ -81,7 +81,7 @@ impl Volume {
     /// # Errors
     /// [`Failure::Open`].
     pub(crate) fn open(&self, access: Access) -> Result<DiskFile, Failure> {
-        Ok(DiskFile::open(&self.disk_path, access)?.large_writes_past_cache())
+        Ok(DiskFile::open(&self.disk_path, access)?.large_past_cache())
     }
 }
 

@@ -103,7 +103,10 @@ impl Operation {
     fn file_for(&self, position: u64) -> &File {
         match &self.work {
             Work::Write { data, .. } => {
-                self.file.file_for_write(position, data.iter().map(|piece| &piece[..]))
+                self.file.file_for(position, data.iter().map(|piece| &piece[..]))
+            }
+            Work::Read { buffer, .. } => {
+                self.file.file_for(position, std::iter::once(&buffer[self.done..]))
             }
             _ => self.file.file(),
         }

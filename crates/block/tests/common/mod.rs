@@ -99,8 +99,8 @@ pub(crate) fn every_device(name: &str, size: u64) -> Vec<(Driven, Scratch)> {
     let (name, device) = ("file past the page cache", Box::new(FileDevice::new(file.past_cache())));
     devices.push((Driven { name, device, ring: None }, scratch));
     let (name, (file, scratch)) =
-        ("file with large writes past the page cache", disk("file with large writes"));
-    let device = Box::new(FileDevice::new(file.large_writes_past_cache()));
+        ("file with large transfers past the page cache", disk("file with large transfers"));
+    let device = Box::new(FileDevice::new(file.large_past_cache()));
     devices.push((Driven { name, device, ring: None }, scratch));
     if let Some(ring) = ring() {
         let (file, scratch) = disk("uring");
@@ -110,9 +110,9 @@ pub(crate) fn every_device(name: &str, size: u64) -> Vec<(Driven, Scratch)> {
         let device = Box::new(UringDevice::new(&ring, file.past_cache()));
         let name = "uring past the page cache";
         devices.push((Driven { name, device, ring: Some(ring.clone()) }, scratch));
-        let (file, scratch) = disk("uring with large writes");
-        let device = Box::new(UringDevice::new(&ring, file.large_writes_past_cache()));
-        let (name, ring) = ("uring with large writes past the page cache", Some(ring));
+        let (file, scratch) = disk("uring with large transfers");
+        let device = Box::new(UringDevice::new(&ring, file.large_past_cache()));
+        let (name, ring) = ("uring with large transfers past the page cache", Some(ring));
         devices.push((Driven { name, device, ring }, scratch));
     }
     devices
