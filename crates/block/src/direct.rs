@@ -10,10 +10,10 @@
 //! if it is, by whoever reads it.
 //!
 //! Invariants:
-//! 1. A page is never written in both ways at once: the kernel would take the collision for a failed
-//!    write. What goes past the cache among writes that do not is therefore whole pages, and nobody
-//!    writes the same bytes twice at once. One after the other is no collision: the kernel sees to
-//!    it that every read gives what was written last.
+//! 1. A page is never written in both ways at once: the kernel would take the collision for a
+//!    failed write. What goes past the cache among writes that do not is therefore whole pages, and
+//!    nobody writes the same bytes twice at once. One after the other is no collision: the kernel
+//!    sees to it that every read gives what was written last.
 //! 2. Everything that the crate's contract allows must be possible: where everything goes past the
 //!    cache, sectors of a file are aligned enough, and what lies in memory as it happens to is
 //!    copied to where it is aligned. Where only what is large does, what is not aligned does not.

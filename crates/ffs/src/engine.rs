@@ -348,16 +348,7 @@ impl Ffs {
         if is_planted(Bug::EarlyReuse) {
             update.freed.retain(|freed| self.allocator.holds_metadata(freed));
         }
-        for freed in &update.freed {
-            self.allocator.hold_freed(freed);
-        }
-        for buffer in &update.fresh {
-            self.home.install(buffer);
-        }
-        for (buffer, size) in &update.grown {
-            self.home.grown(size - buffer.size());
-            buffer.grow(*size);
-        }
+        self.take_buffers(&update);
         let mut staged = Vec::with_capacity(update.items.len());
         for (item, rank) in update.items.drain(..).zip(ranks) {
             let change = item.change.map(|(buffer, edit)| {
@@ -406,6 +397,20 @@ impl Ffs {
             self.leave(Leaving { sequence, freed, inodes: ended });
         }
         sequence
+    }
+
+    /// Takes in what an Update has made, and holds what it frees.
+    fn take_buffers(&self, update: &Update) {
+        for freed in &update.freed {
+            self.allocator.hold_freed(freed);
+        }
+        for buffer in &update.fresh {
+            self.home.install(buffer);
+        }
+        for (buffer, size) in &update.grown {
+            self.home.grown(size - buffer.size());
+            buffer.grow(*size);
+        }
     }
 
     /// Whether a chain of this file has begun and not ended.

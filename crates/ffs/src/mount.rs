@@ -51,8 +51,8 @@ use crate::update::Chain;
 pub struct OpenOptions {
     /// Change nothing.
     pub read_only: bool,
-    /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and for
-    /// data that is kept because it may be read again.
+    /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
+    /// for data that is kept because it may be read again.
     pub cache_bytes: usize,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! listen = ["127.0.0.1:2049", "[::1]:2049"]  # "[::]:2049" is every address, IPv4 as well
-//! cache = "4 GiB"              # memory of each volume; without: a quarter of the machine's for all
+//! cache = "4 GiB"              # memory of each volume; without: a quarter of all there is
 //! rpcbind = false              # announce the ports to rpcbind on this machine
 //! trace = "load.trace"         # record what clients ask in this new file; without: nothing
 //!

@@ -7,10 +7,10 @@
 //! Six bugs are not found, and others find them (`ffs/tests/planted.rs`). `EarlyRefusals`,
 //! `SmallReserve` and `BrokenPromises` need a volume that is full, `EarlyDrops` a directory that
 //! moves into a new one, `UnflushedPayload` a file that grows inside its last fragment, and
-//! `UnwaitedLandings` much UNSTABLE data: no operation of the lists does any of it. The bugs of policy `log` are found by
-//! `ffs/tests/planted_log.rs`. What only a faulty disk, several clients or a reference show is
-//! planted by the campaigns `faults`, `concurrent`, `retry` and `conformance` (`tests/` of the same
-//! names).
+//! `UnwaitedLandings` much UNSTABLE data: no operation of the lists does any of it. The bugs of
+//! policy `log` are found by `ffs/tests/planted_log.rs`. What only a faulty disk, several clients
+//! or a reference show is planted by the campaigns `faults`, `concurrent`, `retry` and
+//! `conformance` (`tests/` of the same names).
 
 use std::collections::BTreeSet;
 
