@@ -26,12 +26,12 @@ use kinds::{Calls, Kind};
 /// What a call of each kind may take.
 const BOUNDS: [Bound; 7] = [
     Bound { kind: Kind::Getattr, debug: 64_500, release: 6_670 },
-    Bound { kind: Kind::Lookup, debug: 96_600, release: 10_400 },
+    Bound { kind: Kind::Lookup, debug: 103_000, release: 10_750 },
     Bound { kind: Kind::Create, debug: 478_000, release: 69_800 },
-    Bound { kind: Kind::Remove, debug: 524_000, release: 74_500 },
-    Bound { kind: Kind::Write8k, debug: 657_000, release: 102_000 },
-    Bound { kind: Kind::Write64k, debug: 1_900_000, release: 180_000 },
-    Bound { kind: Kind::Read1m, debug: 1_910_000, release: 181_000 },
+    Bound { kind: Kind::Remove, debug: 554_000, release: 77_200 },
+    Bound { kind: Kind::Write8k, debug: 597_000, release: 101_000 },
+    Bound { kind: Kind::Write64k, debug: 909_000, release: 169_000 },
+    Bound { kind: Kind::Read1m, debug: 568_000, release: 78_500 },
 ];
 
 struct Bound {
