@@ -13,6 +13,7 @@
 //!   docs/benchmarks.md.
 //! * [`scale`] measures a volume of 1 TiB with many files, and a large directory, beside small
 //!   ones.
+//! * [`flame`] draws where the server's processor time goes.
 //! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
 //!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
@@ -28,6 +29,7 @@ pub mod client_test;
 mod clock;
 mod command;
 mod failure;
+pub mod flame;
 pub mod guest;
 pub mod lab;
 pub mod program;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
 use xtask::{
-    Repository, Result, bench_test, client_test, lab, program, race, scale, setup, test, tidy,
+    Repository, Result, bench_test, client_test, flame, lab, program, race, scale, setup, test,
+    tidy,
 };
 
 /// The project's own chores.
@@ -43,6 +44,8 @@ enum Chore {
     Race(Race),
     /// A volume of 1 TiB with many files, and a large directory, against small ones
     Scale(Scale),
+    /// Draw where the server's processor time goes, as flame graphs. Needs perf
+    Flame(Flame),
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
     Guest(GuestArguments),
 }
@@ -102,6 +105,16 @@ struct Scale {
     /// A program to measure, in the place of one that is built
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Flame {
+    /// For how long each kind of call is sampled
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    seconds: f64,
+    /// The folder of the pictures [default: docs/flame]
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -174,6 +187,10 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
         Chore::Lab => lab::write(repository).map(|()| ExitCode::SUCCESS),
         Chore::Race(arguments) => {
             race::run(repository, &race_plan(repository, arguments)).map(passed)
+        }
+        Chore::Flame(Flame { seconds, output }) => {
+            let output = output.unwrap_or_else(|| repository.root().join("docs/flame"));
+            flame::run(repository, &flame::Plan { seconds, output }).map(|()| ExitCode::SUCCESS)
         }
         Chore::Scale(Scale { files, entries, seconds, folder, program }) => {
             let plan = scale::Plan { files, entries, seconds, folder, program };

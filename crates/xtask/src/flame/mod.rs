@@ -1,0 +1,96 @@
+//! Where the server's processor time goes, as flame graphs: `cargo xtask flame`.
+//!
+//! For each of a few kinds of calls a server of a new volume is loaded by `duramen bench`, and
+//! sampled by `perf` from the moment at which the load has prepared its files. The server is built
+//! with frame pointers, apart from all else that is built: without them samples end in its first
+//! own function.
+
+mod draw;
+mod stacks;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::failure::While;
+use crate::servers::duramen::Server;
+use crate::temporary::TemporaryFolder;
+use crate::{Failure, Repository, Result, command};
+
+/// How long, and where to.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// For how long each kind of call is sampled.
+    pub seconds: f64,
+    /// The folder of the pictures.
+    pub output: PathBuf,
+}
+
+/// Kinds of calls: the name of the picture, what it is called, and the workload.
+const PICTURES: [(&str, &str, &str); 4] = [
+    ("getattr", "GETATTR", "getattr"),
+    ("create", "CREATE", "create"),
+    ("write", "WRITE of 8 KiB, FILE_SYNC, over what is there", "overwrite-8k"),
+    ("read", "READ of 1 MiB of what is kept", "read-cold-1m"),
+];
+
+/// How often a second, away from round numbers.
+const FREQUENCY: &str = "1999";
+
+/// Samples all of them and draws the pictures.
+///
+/// # Errors
+/// When there is no perf, or anything fails.
+pub fn run(repository: &Repository, plan: &Plan) -> Result<()> {
+    command::capture(Command::new("perf").arg("--version"))
+        .while_doing("this needs perf (on Debian: apt-get install linux-perf)")?;
+    let binary = build(repository)?;
+    fs::create_dir_all(&plan.output).while_doing(plan.output.display())?;
+    for (name, what, workload) in PICTURES {
+        let samples = sample(&binary, workload, plan.seconds)?;
+        let root = stacks::parse(&samples);
+        if root.samples() == 0 {
+            return Err(Failure::new(format!("{what}: perf has seen nothing")));
+        }
+        let title = format!("{what}, 32 connections: the server's processor time");
+        let picture = plan.output.join(format!("{name}.svg"));
+        fs::write(&picture, draw::picture(&title, &root)).while_doing(picture.display())?;
+        println!("{}: {} samples", picture.display(), root.samples());
+    }
+    Ok(())
+}
+
+fn build(repository: &Repository) -> Result<PathBuf> {
+    let target = repository.target().join("flame");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--bin", "duramen", "--target-dir"]).arg(&target);
+    cargo.env("RUSTFLAGS", "-C force-frame-pointers=yes").current_dir(repository.root());
+    command::run(&mut cargo)?;
+    Ok(target.join("release/duramen"))
+}
+
+/// What perf tells of a server under a load.
+fn sample(binary: &Path, workload: &str, seconds: f64) -> Result<String> {
+    let folder = TemporaryFolder::new("flame")?;
+    let mut server = Server::create(binary, &folder.path().join("volume"))?;
+    let ready = folder.path().join("ready");
+    command::capture(Command::new("mkfifo").arg(&ready))?;
+    let mut bench = Command::new(binary);
+    bench.args(["bench", &server.target(), workload, "--connections", "32", "--depth", "1"]);
+    bench.args(["--seconds", &format!("{}", seconds + 1.0), "--file-size", "16M"]);
+    bench.args(["--prepared", &format!("echo > '{}'", ready.display())]);
+    bench.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut bench = bench.spawn().while_doing("starting duramen bench")?;
+    fs::read(&ready).while_doing("waiting for duramen bench")?; // until it says so
+    let data = folder.path().join("perf.data");
+    let mut record = Command::new("perf");
+    record.args(["record", "--quiet", "-e", "cpu-clock", "-F", FREQUENCY, "-g"]);
+    record.args(["-p", &server.id().to_string(), "-o"]).arg(&data);
+    command::capture(record.args(["--", "sleep", &format!("{seconds}")]))?;
+    let status = bench.wait().while_doing("waiting for duramen bench")?;
+    if !status.success() {
+        return Err(Failure::new(format!("duramen bench {workload} ended with {status}")));
+    }
+    server.stop()?;
+    command::capture(Command::new("perf").args(["script", "-F", "comm,ip,sym", "-i"]).arg(&data))
+}
