@@ -23,8 +23,7 @@ pub struct Key {
     pub procedure: u32,
     /// Bytes of arguments.
     pub length: u64,
-    /// CRC-64/NVME of the first 4 KiB of the arguments. xids come round and start anew;
-    /// arguments rarely agree too.
+    /// CRC-64/NVME of the arguments. xids come round and start anew; arguments rarely agree too.
     pub checksum: u64,
 }
 
@@ -35,10 +34,6 @@ impl Hash for Key {
     }
 }
 
-/// Bytes of arguments that are summed: all of them but the rest of a WRITE's data, of which summing
-/// all would cost as much as a fifth of receiving it.
-const SUMMED: usize = 4096;
-
 /// Bytes of a name: 16 of the address, IPv4 as mapped to IPv6, and the other fields, big-endian, in
 /// their order.
 const NAME: usize = 48;
@@ -47,9 +42,8 @@ impl Key {
     pub(crate) fn of(client: IpAddr, call: &Call<'_>) -> Self {
         let (head, payload) = call.arguments.remaining();
         let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-        let summed = head.len().min(SUMMED);
-        digest.update(&head[..summed]);
-        digest.update(&payload[..payload.len().min(SUMMED - summed)]);
+        digest.update(head);
+        digest.update(payload);
         let caller = match call.credential {
             Credential::Sys(user) => checksum_of(&user),
             Credential::None | Credential::Other { .. } => 0,

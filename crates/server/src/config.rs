@@ -374,7 +374,7 @@ mod tests {
         let defaults = Config::default();
         assert_eq!(config.limits, defaults.limits);
         assert_eq!(config.reply_cache, defaults.reply_cache);
-        assert_eq!(config.cache, defaults.cache);
+        assert_eq!((config.cache, defaults.cache), (Some(ByteSize(4 << 30)), None));
         let exports = config.exports().expect("rules");
         let rule = exports.rule("data", "10.2.0.1".parse().expect("an address")).expect("a rule");
         assert!(!rule.writable);

@@ -65,7 +65,7 @@ impl Home {
         }
     }
 
-    /// Begins to read, at once, what somebody will want, whole fragments of which nothing is kept.
+    /// Begins to read, at once, what somebody will want, whole fragments.
     /// It is on its way, and arrives, whether the future is dropped or not; kept it is only if that
     /// is run.
     pub(crate) fn load_ahead(

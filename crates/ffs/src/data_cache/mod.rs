@@ -176,8 +176,8 @@ impl DataCache {
     /// Keeps what the device has just taken at `start`, whole fragments.
     pub(crate) fn keep_written(&self, start: u64, data: &Bytes) {
         let range = start..start + data.len() as u64;
-        // Whoever reads or wrote there meanwhile knows better, or as well.
-        if !self.has_any(&range) {
+        // Whoever reads there meanwhile has as good.
+        if !self.is_loading(&range) {
             self.keep(start, data, 0, false);
         }
     }
@@ -191,7 +191,10 @@ impl DataCache {
             let room = (self.block_size - at % self.block_size) as usize;
             let to = data.len().min(from + room);
             let used_to = used.clamp(from, to) - from;
-            state.insert(at, data.slice(from..to), used_to, is_ahead);
+            // On a damaged disk files share blocks, and several readers bring the same.
+            if state.first_overlap(&(at..start + to as u64)).is_none() {
+                state.insert(at, data.slice(from..to), used_to, is_ahead);
+            }
             from = to;
         }
         state.shrink(self.most.get());

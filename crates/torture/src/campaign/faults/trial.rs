@@ -389,6 +389,7 @@ impl Trial {
 
     /// The server is back: everything is as one of the states has it, and the disk is well.
     fn come_back(&mut self) -> Verdict {
+        self.strike = None; // it is over, and disks count anew
         self.look_at_unsure()?;
         if !self.witness.unsure().is_empty() {
             return Err("a file cannot be looked at".into());
