@@ -61,14 +61,16 @@ pub struct Home {
 
 impl Home {
     /// The home of a volume; `budget` bytes of memory are for metadata, what counts with it, and
-    /// data.
+    /// data, if that is kept.
     pub fn new(
         device: Rc<dyn BlockDevice>,
         geometry: Rc<Geometry>,
         clock: Rc<dyn Clock>,
         budget: usize,
+        keeps_data: bool,
     ) -> Rc<Self> {
-        let data = Rc::new(DataCache::new(geometry.block_size, budget));
+        let for_data = if keeps_data { budget } else { 0 };
+        let data = Rc::new(DataCache::new(geometry.block_size, for_data));
         let budget = DataCache::rest_of(budget);
         Rc::new(Self {
             device,

@@ -54,6 +54,9 @@ pub struct OpenOptions {
     /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
     /// for data that is kept because it may be read again.
     pub cache_bytes: usize,
+    /// Whether data is kept that may be read again. Without it each READ asks the device, which
+    /// gives others more occasions to come between: for whoever looks for what they could break.
+    pub keeps_data: bool,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
     /// How the log is kept small, if there is one.
@@ -65,6 +68,7 @@ impl Default for OpenOptions {
         Self {
             read_only: false,
             cache_bytes: 256 << 20,
+            keeps_data: true,
             housekeeping_interval: Duration::from_secs(5),
             log: LogOptions::default(),
         }
@@ -478,7 +482,7 @@ impl Candidate {
         let clock = runtime.clock.clone();
         // Memory in pieces costs more than the pieces: an eighth is left for that.
         let budget = options.cache_bytes / 8 * 7;
-        let home = Home::new(device.clone(), geometry, clock, budget);
+        let home = Home::new(device.clone(), geometry, clock, budget, options.keeps_data);
         let rows = summary_rows(&home).await?;
         let allocator = Allocator::new(home.clone(), &rows);
         let root = root(&home).await?;

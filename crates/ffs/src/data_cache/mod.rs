@@ -89,7 +89,7 @@ pub(crate) enum Found {
 }
 
 impl DataCache {
-    /// An empty cache; `budget` bytes are for it and for all that it is told of
+    /// An empty cache, which keeps nothing if `budget` is 0; that many bytes are for it and for all that it is told of
     /// ([`DataCache::leave`]).
     pub(crate) fn new(block_size: u64, budget: usize) -> Self {
         let (state, loaded) = (RefCell::default(), Signal::new());
@@ -138,9 +138,10 @@ impl DataCache {
         self.state.borrow().first_overlap(range).is_some() || self.is_loading(range)
     }
 
-    /// Whether a part of `range` is on its way.
+    /// Whether a part of `range` is on its way, and worth waiting for.
     pub(crate) fn is_loading(&self, range: &Range<u64>) -> bool {
-        self.state.borrow().loads.values().any(|load| overlap(&load.range, range))
+        self.budget > 0
+            && self.state.borrow().loads.values().any(|load| overlap(&load.range, range))
     }
 
     /// Completes when something arrives, or fails to.
@@ -150,7 +151,7 @@ impl DataCache {
 
     /// Whether more may be read ahead.
     pub(crate) fn has_room_ahead(&self) -> bool {
-        self.state.borrow().ahead <= self.most.get() / AHEAD_PART
+        self.budget > 0 && self.state.borrow().ahead <= self.most.get() / AHEAD_PART
     }
 
     /// Notes that `range` is about to be read, whole fragments of which nothing is kept.

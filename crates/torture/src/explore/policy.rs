@@ -74,7 +74,9 @@ impl Policy {
         disks: Vec<Rc<dyn BlockDevice>>,
         runtime: Runtime,
     ) -> Result<Opened, OpenError> {
-        let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+        // Whoever waits for the device lets others come between.
+        let (cache_bytes, keeps_data) = (CACHE_BYTES, false);
+        let options = OpenOptions { cache_bytes, keeps_data, ..OpenOptions::default() };
         match self {
             Self::Sync => {
                 let [volume] = <[_; 1]>::try_from(disks).ok().expect("it has one disk");
