@@ -8,9 +8,9 @@
 //! `SmallReserve` and `BrokenPromises` need a volume that is full, `EarlyDrops` a directory that
 //! moves into a new one, `UnflushedPayload` a file that grows inside its last fragment,
 //! `UnwaitedLandings` much UNSTABLE data, `OneHash` and `UncomparedNames` names of one hash, and
-//! `UnaskedNodes` and `PassedBuffers` short memory: no operation of the lists does any of it. The bugs of
-//! policy `log` are found by `ffs/tests/planted_log.rs`. What only a faulty disk, several clients
-//! or a reference show is planted by the campaigns `faults`, `concurrent`, `retry` and
+//! `UnaskedNodes` and `PassedBuffers` short memory: no operation of the lists does any of it. The
+//! bugs of policy `log` are found by `ffs/tests/planted_log.rs`. What only a faulty disk, several
+//! clients or a reference show is planted by the campaigns `faults`, `concurrent`, `retry` and
 //! `conformance` (`tests/` of the same names).
 
 use std::collections::BTreeSet;
@@ -79,6 +79,20 @@ const OF_ANSWERS: &[(&str, &str)] = &[
     ("HalfVerifier", "create bar exclusive"),
 ];
 
+/// Bugs that the tests of `ffs` find.
+const OF_THE_TESTS_OF_FFS: &[&str] = &[
+    "EarlyRefusals",
+    "SmallReserve",
+    "BrokenPromises",
+    "EarlyDrops",
+    "UnflushedPayload",
+    "UnwaitedLandings",
+    "OneHash",
+    "UncomparedNames",
+    "UnaskedNodes",
+    "PassedBuffers",
+];
+
 fn workload(text: &str) -> Vec<Op> {
     text.split(", ").map(|op| op.parse().expect(text)).collect()
 }
@@ -128,18 +142,6 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
     let rows = || [OF_ORDER, OF_FILES, OF_ANSWERS].concat();
     let names: BTreeSet<&str> = rows().into_iter().map(|(name, _)| name).collect();
     assert!(names.len() >= 30 && names.len() == rows().len(), "{}", names.len());
-    let of_the_tests_of_ffs = [
-        "EarlyRefusals",
-        "SmallReserve",
-        "BrokenPromises",
-        "EarlyDrops",
-        "UnflushedPayload",
-        "UnwaitedLandings",
-        "OneHash",
-        "UncomparedNames",
-        "UnaskedNodes",
-        "PassedBuffers",
-    ];
     let of_other_campaigns = [
         "ConnectionInKey",
         "XidAlone",
@@ -188,7 +190,7 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
     ];
     for bug in all() {
         let name = bug.to_string();
-        let others = [&of_the_tests_of_ffs[..], &of_other_campaigns, &of_the_log].concat();
+        let others = [OF_THE_TESTS_OF_FFS, &of_other_campaigns, &of_the_log].concat();
         let is_left_to_others = others.contains(&name.as_str());
         assert!(names.contains(name.as_str()) != is_left_to_others, "{name} stands in no table");
     }

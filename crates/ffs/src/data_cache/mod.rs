@@ -89,8 +89,8 @@ pub(crate) enum Found {
 }
 
 impl DataCache {
-    /// An empty cache, which keeps nothing if `budget` is 0; that many bytes are for it and for all that it is told of
-    /// ([`DataCache::leave`]).
+    /// An empty cache; `budget` bytes are for it and for all that it is told of
+    /// ([`DataCache::leave`]). With none it keeps nothing.
     pub(crate) fn new(block_size: u64, budget: usize) -> Self {
         let (state, loaded) = (RefCell::default(), Signal::new());
         Self { state, loaded, block_size, budget, most: Cell::new(budget) }
