@@ -26,10 +26,7 @@ use bytes::Bytes;
 
 use crate::{Buffer, system};
 
-/// How a transfer is aligned where all are past the cache, in memory as on the disk, in bytes: to a
-/// sector of a file.
-const SECTOR: usize = 512;
-/// How one is aligned that goes past the cache among others that do not: to a page.
+/// How a transfer is aligned that goes past the cache among others that do not, in bytes: to a page.
 const PAGE: usize = 4096;
 /// What makes a transfer large, in bytes. Below it the page cache was as fast or faster.
 const LARGE: u64 = 64 << 10;
@@ -47,14 +44,17 @@ pub(crate) enum Takes {
 pub(crate) struct Direct {
     file: File,
     takes: Takes,
+    /// How what goes past the cache is aligned, in memory as on the disk, in bytes.
+    unit: usize,
 }
 
 impl Direct {
-    /// Opens a file again, which is open for reading and writing; none where the system does not
-    /// take such transfers as they are aligned here, or does not say that it does.
-    pub(crate) fn reopen(file: &File, takes: Takes) -> Option<Self> {
+    /// Opens a file again, which is open for reading and writing and has sectors of so many bytes;
+    /// none where the system does not take such transfers as they are aligned here, or does not
+    /// say that it does.
+    pub(crate) fn reopen(file: &File, takes: Takes, sector: u32) -> Option<Self> {
         let unit = match takes {
-            Takes::All => SECTOR,
+            Takes::All => sector as usize,
             Takes::Large => PAGE,
         };
         system::direct_alignment(file).filter(|&alignment| alignment as usize <= unit)?;
@@ -62,12 +62,12 @@ impl Direct {
         let same = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_DIRECT);
-        Some(Self { file: options.open(same).ok()?, takes })
+        Some(Self { file: options.open(same).ok()?, takes, unit })
     }
 
-    /// What every transfer goes through, if all go past the cache.
-    pub(crate) fn for_all(&self) -> Option<&File> {
-        (self.takes == Takes::All).then_some(&self.file)
+    /// Whether every transfer goes past the cache, and these pieces do not lie so that they can.
+    pub(crate) fn needs_copy(&self, mut pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> bool {
+        self.takes == Takes::All && pieces.any(|piece| !is_aligned(piece.as_ref(), self.unit))
     }
 
     /// What a transfer from or to these pieces goes through, if it goes past the cache.
@@ -76,34 +76,29 @@ impl Direct {
         offset: u64,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> Option<&File> {
-        let is_for_it = || {
-            let mut length = 0;
-            for piece in pieces {
-                length += piece.len() as u64;
-                if !is_aligned(piece, PAGE) {
-                    return false;
-                }
-            }
-            offset.is_multiple_of(PAGE as u64) && length >= LARGE
-        };
-        (self.takes == Takes::All || is_for_it()).then_some(&self.file)
+        let is_for_it = self.takes == Takes::All || is_large(offset, pieces, self.unit);
+        is_for_it.then_some(&self.file)
     }
 }
 
-/// Whether bytes lie so that they can be transferred where everything goes past the cache.
-pub(crate) fn is_transferable(bytes: &[u8]) -> bool {
-    is_aligned(bytes, SECTOR)
+/// Whether a transfer is of whole pages, and of many.
+fn is_large<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>, unit: usize) -> bool {
+    let mut length = 0;
+    for piece in pieces {
+        length += piece.len() as u64;
+        if !is_aligned(piece, unit) {
+            return false;
+        }
+    }
+    offset.is_multiple_of(unit as u64) && length >= LARGE
 }
 
 fn is_aligned(bytes: &[u8], unit: usize) -> bool {
     bytes.as_ptr().addr().is_multiple_of(unit) && bytes.len().is_multiple_of(unit)
 }
 
-/// The same bytes where they are aligned, if they are not (invariant 2).
-pub(crate) fn aligned(data: &[Bytes]) -> Option<Bytes> {
-    if data.iter().all(|piece| is_transferable(piece)) {
-        return None;
-    }
+/// The same bytes where they are aligned (invariant 2).
+pub(crate) fn aligned(data: &[Bytes]) -> Bytes {
     let mut copy = Buffer::unfilled(data.iter().map(Bytes::len).sum());
     let mut rest = &mut copy[..];
     for piece in data {
@@ -111,5 +106,5 @@ pub(crate) fn aligned(data: &[Bytes]) -> Option<Bytes> {
         target.copy_from_slice(piece);
         rest = behind;
     }
-    Some(copy.freeze())
+    copy.freeze()
 }

@@ -153,12 +153,8 @@ impl DiskFile {
 
     /// The same disk, of which everything goes past the page cache from now on, where the system
     /// can do that. For what is written often and waited for, and not read meanwhile: a log.
-    ///
-    /// A device stays as it is: on a loop device neither way was faster than the other.
     pub fn past_cache(self) -> Self {
-        let is_for_it = !self.is_device && !self.geometry.read_only;
-        let direct = is_for_it.then(|| Direct::reopen(&self.file, Takes::All)).flatten();
-        Self { direct, ..self }
+        self.past_cache_for(Takes::All)
     }
 
     /// The same disk, of which large transfers go past the page cache from now on, where the
@@ -166,14 +162,19 @@ impl DiskFile {
     ///
     /// Nobody may write the same bytes twice at once.
     pub fn large_past_cache(self) -> Self {
+        self.past_cache_for(Takes::Large)
+    }
+
+    fn past_cache_for(self, takes: Takes) -> Self {
+        let sector = self.geometry.logical_sector_size;
         let is_for_it = !self.geometry.read_only;
-        let direct = is_for_it.then(|| Direct::reopen(&self.file, Takes::Large)).flatten();
+        let direct = is_for_it.then(|| Direct::reopen(&self.file, takes, sector)).flatten();
         Self { direct, ..self }
     }
 
-    /// What everything goes through but, perhaps, reads and writes.
+    /// What everything goes through but reads and writes.
     pub(crate) fn file(&self) -> &File {
-        self.direct.as_ref().and_then(Direct::for_all).unwrap_or(&self.file)
+        &self.file
     }
 
     /// What a transfer from or to these pieces goes through.
@@ -186,13 +187,14 @@ impl DiskFile {
         direct.unwrap_or(&self.file)
     }
 
-    fn is_past_cache(&self) -> bool {
-        self.direct.as_ref().and_then(Direct::for_all).is_some()
+    /// Whether what lies there has to be copied to where it can be transferred from or to.
+    fn needs_copy(&self, pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> bool {
+        self.direct.as_ref().is_some_and(|direct| direct.needs_copy(pieces))
     }
 
     /// The bytes of a write as they can be transferred, if they cannot as they are.
     pub(crate) fn transferable(&self, data: &[Bytes]) -> Option<Bytes> {
-        self.is_past_cache().then(|| direct::aligned(data)).flatten()
+        self.needs_copy(data.iter()).then(|| direct::aligned(data))
     }
 
     /// Size and sectors.
@@ -204,15 +206,14 @@ impl DiskFile {
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         let length = bytes.len() as u64;
         self.geometry.check(Verb::Read, offset, length)?;
-        let result = match !self.is_past_cache() || direct::is_transferable(bytes) {
+        let read = |bytes: &mut [u8]| {
+            self.file_for(offset, std::iter::once(&*bytes)).read_exact_at(bytes, offset)
+        };
+        let result = match self.needs_copy(std::iter::once(&*bytes)) {
+            false => read(bytes),
             true => {
-                let pieces = std::iter::once(&*bytes);
-                self.file_for(offset, pieces).read_exact_at(bytes, offset)
-            }
-            false => {
                 let mut aligned = Buffer::unfilled(bytes.len());
-                let read = self.file().read_exact_at(&mut aligned, offset);
-                read.map(|()| bytes.copy_from_slice(&aligned))
+                read(&mut aligned).map(|()| bytes.copy_from_slice(&aligned))
             }
         };
         result.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))

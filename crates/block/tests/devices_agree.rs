@@ -80,6 +80,11 @@ fn pieces(sector: usize, lengths: &[usize], value: u8) -> Vec<Bytes> {
     data
 }
 
+fn write(driven: &common::Driven, offset: usize, data: Vec<Bytes>, through: bool) {
+    let durability = if through { Durability::Through } else { Durability::Plain };
+    driven.run(driven.device.write(offset as u64, data, durability)).expect("a write");
+}
+
 fn perform(driven: &common::Driven, model: &mut [u8], step: &Step) {
     let device = &driven.device;
     match step {
@@ -87,18 +92,13 @@ fn perform(driven: &common::Driven, model: &mut [u8], step: &Step) {
             let data = pieces(*sector, lengths, *value);
             let whole = data.concat();
             model[sector * 512..sector * 512 + whole.len()].copy_from_slice(&whole);
-            let durability = if *through { Durability::Through } else { Durability::Plain };
-            let write = device.write(*sector as u64 * 512, data, durability);
-            driven.run(write).expect("a write");
+            write(driven, *sector * 512, data, *through);
         }
         Step::Aligned { sector, count, value, through } => {
             let length = (*count).min(SECTORS - sector) * 512;
             let target = &mut model[sector * 512..][..length];
             target.fill(*value);
-            let durability = if *through { Durability::Through } else { Durability::Plain };
-            let data = vec![Buffer::copied(target).freeze()];
-            let write = device.write(*sector as u64 * 512, data, durability);
-            driven.run(write).expect("a write");
+            write(driven, *sector * 512, vec![Buffer::copied(target).freeze()], *through);
         }
         Step::Pages { page, count, value, through } => {
             let count = (*count).min(SECTORS * 512 / PAGE - page);
@@ -106,9 +106,7 @@ fn perform(driven: &common::Driven, model: &mut [u8], step: &Step) {
             let number = |index: usize| value.wrapping_add(index as u8);
             target.chunks_mut(PAGE).enumerate().for_each(|(index, page)| page.fill(number(index)));
             let data = target.chunks(PAGE).map(|page| Buffer::copied(page).freeze()).collect();
-            let durability = if *through { Durability::Through } else { Durability::Plain };
-            let write = device.write((page * PAGE) as u64, data, durability);
-            driven.run(write).expect("a write");
+            write(driven, page * PAGE, data, *through);
         }
         Step::Scatter { sectors, value } => {
             let writes = sectors.iter().map(|sector| {

@@ -77,13 +77,10 @@ pub(crate) fn drive<F: Future>(ring: &Ring, future: F) -> F::Output {
 
 /// Every kind of device that can be had here, each on a new disk.
 pub(crate) fn every_device(name: &str, size: u64) -> Vec<(Driven, Scratch)> {
-    let disk = |kind| {
+    let disk = |kind: &str| {
         let scratch = Scratch::new(&format!("{name}-{kind}"));
         (DiskFile::create(scratch.path(), size).expect("a new disk"), scratch)
     };
-    let (file, scratch) = disk("file");
-    let plain = Driven { name: "file", device: Box::new(FileDevice::new(file)), ring: None };
-    let mut devices = vec![(plain, scratch)];
     thread_local! {
         // One pool for all disks of a test, as in a server.
         static POOL: RefCell<Option<Rc<Pool>>> = const { RefCell::new(None) };
@@ -94,26 +91,25 @@ pub(crate) fn every_device(name: &str, size: u64) -> Vec<(Driven, Scratch)> {
     });
     let (file, scratch) = disk("threads");
     let device = Box::new(ThreadsDevice::new(&pool, file));
-    devices.push((Driven { name: "threads", device, ring: None }, scratch));
-    let (file, scratch) = disk("file past the page cache");
-    let (name, device) = ("file past the page cache", Box::new(FileDevice::new(file.past_cache())));
-    devices.push((Driven { name, device, ring: None }, scratch));
-    let (name, (file, scratch)) =
-        ("file with large transfers past the page cache", disk("file with large transfers"));
-    let device = Box::new(FileDevice::new(file.large_past_cache()));
-    devices.push((Driven { name, device, ring: None }, scratch));
-    if let Some(ring) = ring() {
-        let (file, scratch) = disk("uring");
-        let device = Box::new(UringDevice::new(&ring, file));
-        devices.push((Driven { name: "uring", device, ring: Some(ring.clone()) }, scratch));
-        let (file, scratch) = disk("uring past the page cache");
-        let device = Box::new(UringDevice::new(&ring, file.past_cache()));
-        let name = "uring past the page cache";
+    let mut devices = vec![(Driven { name: "threads", device, ring: None }, scratch)];
+    for (name, way) in [
+        ("file", (|file| file) as fn(DiskFile) -> DiskFile),
+        ("file past the page cache", DiskFile::past_cache),
+        ("file with large transfers past the page cache", DiskFile::large_past_cache),
+    ] {
+        let (file, scratch) = disk(name);
+        let device = Box::new(FileDevice::new(way(file)));
+        devices.push((Driven { name, device, ring: None }, scratch));
+    }
+    let Some(ring) = ring() else { return devices };
+    for (name, way) in [
+        ("uring", (|file| file) as fn(DiskFile) -> DiskFile),
+        ("uring past the page cache", DiskFile::past_cache),
+        ("uring with large transfers past the page cache", DiskFile::large_past_cache),
+    ] {
+        let (file, scratch) = disk(name);
+        let device = Box::new(UringDevice::new(&ring, way(file)));
         devices.push((Driven { name, device, ring: Some(ring.clone()) }, scratch));
-        let (file, scratch) = disk("uring with large transfers");
-        let device = Box::new(UringDevice::new(&ring, file.large_past_cache()));
-        let (name, ring) = ("uring with large transfers past the page cache", Some(ring));
-        devices.push((Driven { name, device, ring }, scratch));
     }
     devices
 }
