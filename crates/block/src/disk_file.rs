@@ -13,6 +13,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom};
+use std::iter::once;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -206,10 +207,9 @@ impl DiskFile {
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
         let length = bytes.len() as u64;
         self.geometry.check(Verb::Read, offset, length)?;
-        let read = |bytes: &mut [u8]| {
-            self.file_for(offset, std::iter::once(&*bytes)).read_exact_at(bytes, offset)
-        };
-        let result = match self.needs_copy(std::iter::once(&*bytes)) {
+        let read =
+            |bytes: &mut [u8]| self.file_for(offset, once(&*bytes)).read_exact_at(bytes, offset);
+        let result = match self.needs_copy(once(&*bytes)) {
             false => read(bytes),
             true => {
                 let mut aligned = Buffer::unfilled(bytes.len());
@@ -217,6 +217,16 @@ impl DiskFile {
             }
         };
         result.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
+    }
+
+    /// Fills `bytes` from `offset`, a range of the disk, if the page cache has them all, and says
+    /// whether it had: then it is done sooner here than by asking somebody else to do it.
+    pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        let direct = self.direct.as_ref();
+        let is_past_cache = direct.and_then(|direct| direct.for_transfer(offset, once(&*bytes)));
+        let length = bytes.len();
+        is_past_cache.is_none()
+            && system::read_now(&self.file, bytes, offset).is_ok_and(|read| read == length)
     }
 
     /// Writes the pieces one after the other from `offset`.

@@ -55,6 +55,12 @@ impl Holder {
         Ok(held)
     }
 
+    /// Reads what the page cache has, as [`DiskFile::read_now`].
+    pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        let file = self.share(Verb::Read, offset, bytes.len() as u64);
+        file.is_ok_and(|file| file.read_now(offset, bytes))
+    }
+
     /// Refuses every later call at once, and completes when the last share is gone.
     pub(crate) fn close(&self) -> Io<()> {
         self.held.take();

@@ -30,7 +30,8 @@
 //! are two exceptions. A log goes past it, since nothing of it is read while it is written, and
 //! every write is one aligned piece that somebody waits for: [`file::DiskFile::past_cache`]. So do
 //! large transfers of a volume, for which the copy costs more than it saves:
-//! [`file::DiskFile::large_past_cache`].
+//! [`file::DiskFile::large_past_cache`]. A read that the page cache can answer is answered at once
+//! by whoever asks, on any device: handing it over would cost several times as much.
 //!
 //! Verbs for tests (cutting the power, injecting faults, recording) live in wrappers, not in the
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.

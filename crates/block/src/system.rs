@@ -36,6 +36,18 @@ pub(crate) fn write_at(
     if taken < 0 { Err(Error::last_os_error()) } else { Ok(taken as usize) }
 }
 
+/// Reads what there is of `bytes` from `offset` without waiting for a disk, and says how much that
+/// was. Fails where there is nothing, or the file system below cannot tell.
+pub(crate) fn read_now(file: &File, bytes: &mut [u8], offset: u64) -> Result<usize> {
+    let slice = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: the one slice points to memory that is lent to us alone, and the kernel writes no
+    // more than its length, and only during the call.
+    let taken = unsafe {
+        libc::preadv2(file.as_raw_fd(), &raw const slice, 1, to_off(offset)?, libc::RWF_NOWAIT)
+    };
+    if taken < 0 { Err(Error::last_os_error()) } else { Ok(taken as usize) }
+}
+
 /// Gives the range back to the file system below; it reads as zeros afterwards.
 pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
