@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use futures::future::try_join;
+use futures::future::join;
 use namespace::{AttributeChange, Glimpse, Listed, NewFile, Object, Store, Witness};
 use runtime::sync::Lock;
 use vfs::{
@@ -263,7 +263,8 @@ impl Store for Ffs {
         count: u64,
     ) -> Result<(Vec<Bytes>, bool), FsError> {
         let read = self.read_data(node, offset, count);
-        let (data, ()) = try_join(read, self.read_ahead(node, offset, count)).await?;
+        let (data, ()) = join(read, self.read_ahead(node, offset, count)).await;
+        let data = data?;
         if !self.read_only && count > 0 {
             node.touch_access_time(self.now(), self.seal());
         }

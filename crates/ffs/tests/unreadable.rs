@@ -11,6 +11,7 @@
 mod common;
 mod damage;
 
+use common::volume::reopen;
 use common::{Event, MemoryDisk, World};
 use damage::base::Base;
 use damage::judge::{compare, examine, lines, repair};
@@ -18,6 +19,7 @@ use damage::map::Owner;
 use damage::mutation::{Mutation, Structure};
 use ffs::check::{CheckError, CheckOptions, Invariant, check};
 use ffs::layout::{RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS};
+use vfs::{Attributes, FileKind, FileSystem, ObjectId};
 
 const SECTOR: u64 = 512;
 
@@ -165,6 +167,41 @@ fn data_that_cannot_be_read_is_left_alone() {
     // But for the target of a link, which the file system reads itself.
     let links = report.findings.count(Invariant::Readable) as usize;
     assert_eq!(disk.spoilt(), spoilt - links, "{}", lines(&report));
+}
+
+/// What is read before anybody asks for it may fail, and fails nobody: not the reader of the blocks
+/// in front of an indirect block that cannot be read.
+#[test]
+fn what_cannot_be_read_ahead_fails_no_reader() {
+    let base = Base::small_blocks();
+    let world = World::new(1);
+    let disk = std::rc::Rc::new(base.disk.fork());
+    for fragment in base.map.fragments(|owner| matches!(owner, Owner::Indirect(..))) {
+        let byte = base.geometry.byte_address(fragment);
+        disk.spoil(byte..byte + base.geometry.block_size);
+    }
+    let direct = 12 * base.geometry.block_size;
+    let long = base
+        .files
+        .values()
+        .filter(|file| file.attributes.kind == FileKind::Regular && file.attributes.size > direct);
+    let mut refused = 0;
+    world.run(async {
+        let volume = reopen(&world, &disk).await;
+        for file in long {
+            let Attributes { ino, generation, .. } = file.attributes;
+            let read = async |from: u64, count: u64| {
+                let id = ObjectId { ino, generation };
+                let sealed = volume.files.read(&volume.root, id, from, count as u32).await;
+                sealed.open().await.expect("running").into_inner().result
+            };
+            for from in [0, direct / 2] {
+                read(from, direct / 2).await.expect("nobody asked for what cannot be read");
+            }
+            refused += u64::from(read(direct, 512).await.is_err());
+        }
+    });
+    assert!(refused > 0, "there was something that could not be read");
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// A call reads `count` bytes from `offset` on: what is to be read ahead.
-    fn advance(&mut self, offset: u64, count: u64) -> Range<u64> {
+    /// A call reads `count` bytes from `offset` on: what is to be read ahead, if there is room.
+    fn advance(&mut self, offset: u64, count: u64, has_room: bool) -> Range<u64> {
         let end = offset.saturating_add(count);
         if offset.abs_diff(self.next) > DISORDER {
             *self = Self { next: end, ahead: end, window: 0 };
@@ -40,7 +40,7 @@ impl Reading {
         }
         self.next = self.next.max(end);
         self.ahead = self.ahead.max(self.next);
-        if self.ahead - self.next > self.window / 2 {
+        if !has_room || self.ahead - self.next > self.window / 2 {
             return end..end;
         }
         self.window = (2 * self.window.max(count)).min(WINDOW_MOST);
@@ -53,26 +53,18 @@ impl Reading {
 impl Ffs {
     /// Lets what a reader of these bytes will want next be on its way. Under the shared lock.
     ///
-    /// # Errors
-    /// [`FsError::Io`], [`FsError::Corrupt`], of the blocks that say where data is.
-    pub(crate) async fn read_ahead(
-        &self,
-        node: &Rc<Node>,
-        offset: u64,
-        count: u64,
-    ) -> Result<(), FsError> {
+    /// It ends where it cannot be said where data is: whoever comes there is told.
+    pub(crate) async fn read_ahead(&self, node: &Rc<Node>, offset: u64, count: u64) {
+        let has_room = self.home.data().has_room_ahead();
         let mut reading = node.reading.get();
-        let range = reading.advance(offset, count);
-        if !range.is_empty() && !self.home.data().has_room_ahead() {
-            return Ok(());
-        }
+        let range = reading.advance(offset, count, has_room);
         node.reading.set(reading);
         let geometry = self.geometry();
         let end = range.end.min(node.dinode().size.get());
         let blocks = range.start.div_ceil(geometry.block_size)..end.div_ceil(geometry.block_size);
         let mut wanted = 0..0;
         for lbn in blocks {
-            let block = self.wanted_ahead(node, lbn, end).await?;
+            let Ok(block) = self.wanted_ahead(node, lbn, end).await else { break };
             let is_next = block.start == wanted.end && wanted.end - wanted.start < PIECE;
             if is_next {
                 wanted.end = block.end;
@@ -81,7 +73,6 @@ impl Ffs {
             }
         }
         self.begin_ahead(wanted);
-        Ok(())
     }
 
     /// What of a block is to be read ahead, in bytes of the device.
@@ -117,7 +108,7 @@ mod tests {
     /// What is read ahead for calls of so many bytes from these offsets on.
     fn ahead(count: u64, offsets: &[u64]) -> Vec<Range<u64>> {
         let mut reading = Reading::default();
-        offsets.iter().map(|&offset| reading.advance(offset, count)).collect()
+        offsets.iter().map(|&offset| reading.advance(offset, count, true)).collect()
     }
 
     #[test]
