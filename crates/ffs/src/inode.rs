@@ -100,6 +100,8 @@ pub struct Node {
     landed: Cell<Sequence>,
     /// The tick at which its pages began to wait for their turn to land.
     pub(crate) waits_since: Cell<u64>,
+    /// Whether a task lands some of them.
+    pub(crate) lands_behind: Cell<bool>,
     dead: Cell<bool>,
 }
 
@@ -139,6 +141,7 @@ impl Node {
             sequence: Cell::new(Sequence(0)),
             landed: Cell::new(Sequence(0)),
             waits_since: Cell::new(0),
+            lands_behind: Cell::new(false),
             dead: Cell::new(false),
         })
     }

@@ -57,6 +57,11 @@ impl Pages {
         self.pages.get(&lbn)
     }
 
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, lbn: u64) -> Option<&mut Page> {
+        self.pages.get_mut(&lbn)
+    }
+
     /// Puts a page in place of the old one; the old one is given back.
     pub fn insert(&mut self, lbn: u64, page: Page) -> Option<Page> {
         self.pages.insert(lbn, page)
@@ -70,6 +75,13 @@ impl Pages {
     /// Whether nothing is dirty.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
+    }
+
+    /// Whether the page of a block is what it was when it had this content.
+    pub fn is_still(&self, lbn: u64, content: &Content) -> bool {
+        // As long as the old bytes are held, no others can be where they are.
+        let is_same = |data: &Bytes| (data.as_ptr(), data.len());
+        self.get(lbn).is_some_and(|page| is_same(&page.data) == is_same(&content.data))
     }
 
     /// Block numbers of the pages from `first` up to `end`, at most `limit`.

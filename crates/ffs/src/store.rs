@@ -271,6 +271,16 @@ impl Store for Ffs {
         Ok(data)
     }
 
+    async fn keep(
+        &self,
+        who: &Credentials,
+        node: &Rc<Node>,
+        offset: u64,
+        data: &[Bytes],
+    ) -> Result<bool, FsError> {
+        self.keep_data(node, offset, data, who.is_root()).await
+    }
+
     async fn write(
         &self,
         who: &Credentials,

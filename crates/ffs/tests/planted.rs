@@ -5,7 +5,7 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::behind::{POLICIES, survives};
+use common::behind::{POLICIES, rewrites, survives};
 use common::cutting::sizes;
 use common::fill::round::Rounds;
 use common::growth::inside_the_last_fragment;
@@ -136,6 +136,16 @@ fn a_reserve_that_is_too_small_is_found() {
 #[test]
 fn blocks_that_are_promised_twice_are_found() {
     is_found_when_full(Bug::BrokenPromises, "the size of"); // UNSTABLE data is lost
+}
+
+#[test]
+fn pages_that_go_though_they_were_written_anew_are_found() {
+    for has_log in POLICIES {
+        plant(Some(Bug::ForgottenRewrites));
+        let found = (0..40).find_map(|seed| rewrites(seed, has_log).err());
+        plant(None);
+        println!("log: {has_log}: {}", found.expect("the bug is not found"));
+    }
 }
 
 #[test]

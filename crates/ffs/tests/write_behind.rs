@@ -6,7 +6,9 @@ mod common;
 use std::time::Duration;
 
 use block::Verb;
-use common::behind::{CALL, LIMIT, POLICIES, content, new_disks, new_volume, survives, write_on};
+use common::behind::{
+    CALL, LIMIT, POLICIES, content, new_disks, new_volume, rewrites, survives, write_on,
+};
 use futures::future::join_all;
 use namespace::Store;
 use sim::{Effect, Executor, Fault, Persistence};
@@ -53,6 +55,17 @@ fn what_landed_unasked_survives_once_it_is_committed() {
     for has_log in POLICIES {
         for seed in 0..40 {
             survives(seed, has_log).unwrap_or_else(|wrong| {
+                panic!("seed {seed}, log: {has_log}: {wrong}");
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_written_while_an_older_state_lands_stays() {
+    for has_log in POLICIES {
+        for seed in 0..40 {
+            rewrites(seed, has_log).unwrap_or_else(|wrong| {
                 panic!("seed {seed}, log: {has_log}: {wrong}");
             });
         }

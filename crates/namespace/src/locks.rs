@@ -67,13 +67,23 @@ impl<S: Store> Namespace<S> {
             held.push(node.lock().exclusive().await);
         }
         for node in order {
-            call.saw(node);
-            if node.is_dead() {
-                call.saw_sequence(self.store.gone_sequence(node.id().ino.0));
-                return Err(FsError::Stale);
-            }
+            self.see_alive(call, node)?;
         }
         Ok(held)
+    }
+
+    /// Looks at a file whose lock was waited for; [`FsError::Stale`] if it was freed meanwhile.
+    pub(crate) fn see_alive(
+        &self,
+        call: &mut Call<S::Node>,
+        node: &S::Node,
+    ) -> Result<(), FsError> {
+        call.saw(node);
+        if node.is_dead() {
+            call.saw_sequence(self.store.gone_sequence(node.id().ino.0));
+            return Err(FsError::Stale);
+        }
+        Ok(())
     }
 
     /// What a name names now. Takes the directory's lock for as long as it looks.

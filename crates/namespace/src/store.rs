@@ -23,7 +23,8 @@ pub trait Object {
     fn sequence(&self) -> Sequence;
     /// Whether it was freed.
     fn is_dead(&self) -> bool;
-    /// Guards it: shared to look at content, exclusive to change anything.
+    /// Guards it: shared to look at content, exclusive to change anything. An engine that lands
+    /// UNSTABLE data may lend it; it is borrowed to bring more of that.
     fn lock(&self) -> &Lock;
     /// The 64 bits with which it was created exclusively, if they are known.
     fn has_verifier(&self, verifier: [u8; 8]) -> bool;
@@ -253,6 +254,15 @@ pub trait Store: 'static {
         offset: u64,
         count: u64,
     ) -> Result<(Vec<Bytes>, bool), FsError>;
+    /// Keeps UNSTABLE data in memory; false when there is no room for it, there or on the disk.
+    /// The lock is held as if it were borrowed.
+    async fn keep(
+        &self,
+        who: &Credentials,
+        node: &Self::Node,
+        offset: u64,
+        data: &[Bytes],
+    ) -> Result<bool, FsError>;
     /// Writes; returns how durable it will be when the file's sequence is.
     async fn write(
         &self,

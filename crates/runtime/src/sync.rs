@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. A waiter that was granted its turn and then dropped gives the turn back.
-//! 2. A later request never overtakes an earlier one that still waits.
+//! 2. A later request never overtakes an earlier one that still waits, but for that of who takes
+//!    back a lock that he has lent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -113,8 +114,22 @@ impl Semaphore {
 
     /// Takes `amount` tokens, at most the capacity: a larger wish is granted when all are free.
     pub async fn acquire(self: &Rc<Self>, amount: u64) -> Permit {
-        let amount = amount.min(self.capacity);
-        if self.queue.borrow().is_empty() && amount <= self.available.get() {
+        let is_next = self.queue.borrow().is_empty();
+        self.take(amount.min(self.capacity), is_next, VecDeque::push_back).await
+    }
+
+    /// The same, before all who wait.
+    async fn acquire_first(self: &Rc<Self>, amount: u64) -> Permit {
+        self.take(amount, true, VecDeque::push_front).await
+    }
+
+    async fn take(
+        self: &Rc<Self>,
+        amount: u64,
+        is_next: bool,
+        queue_up: fn(&mut VecDeque<Rc<Turn>>, Rc<Turn>),
+    ) -> Permit {
+        if is_next && amount <= self.available.get() {
             self.available.set(self.available.get() - amount);
             return Permit { semaphore: self.clone(), amount };
         }
@@ -125,7 +140,7 @@ impl Semaphore {
             gone: Cell::new(false),
             waker: RefCell::default(),
         });
-        self.queue.borrow_mut().push_back(turn.clone());
+        queue_up(&mut self.queue.borrow_mut(), turn.clone());
         self.grant();
         AcquireWait { semaphore: self.clone(), turn: Some(turn) }.await
     }
@@ -206,33 +221,67 @@ impl Drop for Permit {
     }
 }
 
-/// How many readers a [`Lock`] admits at once; far more than a volume can have calls.
-const READERS: u64 = 1 << 32;
+/// What a reader takes of a [`Lock`], and who has lent it keeps: less, so that the two are told
+/// apart.
+const READER: u64 = 2;
+const LENT: u64 = 1;
+/// All of a lock: far more readers than a volume can have calls.
+const ALL: u64 = READER << 32;
 
 /// A fair reader-writer lock without data: it guards what its owner says it guards.
+///
+/// Who holds it alone may lend it for a while ([`Lock::lend`]): to readers, and to others, one at a
+/// time, who ask for no more than that ([`Lock::borrowed`]). Who wants it alone waits meanwhile.
 #[derive(Clone)]
 pub struct Lock(Rc<Semaphore>);
 
 impl Default for Lock {
     fn default() -> Self {
-        Self(Semaphore::new(READERS))
+        Self(Semaphore::new(ALL))
     }
 }
 
 impl Lock {
     /// Waits until no writer is before us.
     pub async fn shared(&self) -> Permit {
-        self.0.acquire(1).await
+        self.0.acquire(READER).await
     }
 
     /// Waits until we are alone.
     pub async fn exclusive(&self) -> Permit {
-        self.0.acquire(READERS).await
+        self.0.acquire(ALL).await
+    }
+
+    /// Waits until we are alone, or alone but for who has lent the lock.
+    pub async fn borrowed(&self) -> Permit {
+        self.0.acquire(ALL - LENT).await
+    }
+
+    /// Lends a lock that is held alone.
+    pub fn lend(mut alone: Permit) -> Lent {
+        assert_eq!(alone.amount, ALL, "only who is alone lends a lock");
+        alone.amount = LENT;
+        alone.semaphore.release(ALL - LENT);
+        Lent(alone)
     }
 
     /// Whether nobody holds the lock now.
     pub fn is_free(&self) -> bool {
-        self.0.available() == READERS
+        self.0.available() == ALL
+    }
+}
+
+/// A lock that its holder has lent.
+pub struct Lent(Permit);
+
+impl Lent {
+    /// Waits until they have left to whom the lock was lent, before all who wait: those who want it
+    /// alone could not have it anyway.
+    pub async fn reclaim(self) -> Permit {
+        let Self(mut alone) = self;
+        let mut rest = alone.semaphore.acquire_first(ALL - LENT).await;
+        alone.amount += std::mem::take(&mut rest.amount);
+        alone
     }
 }
 
@@ -278,6 +327,60 @@ mod tests {
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(writer);
         drop(waiting);
+        assert!(lock.is_free());
+    }
+
+    #[test]
+    fn a_lent_lock_admits_readers_or_one_borrower_and_nobody_alone() {
+        let lock = Lock::default();
+        let lent = Lock::lend(block_on(lock.exclusive()));
+        let borrower = block_on(lock.borrowed());
+        let mut reader = Box::pin(lock.shared());
+        assert!(reader.as_mut().now_or_never().is_none());
+        drop(borrower);
+        let reader = reader.now_or_never().expect("the borrower has left");
+        let mut borrower = Box::pin(lock.borrowed());
+        assert!(borrower.as_mut().now_or_never().is_none(), "a reader is there");
+        drop(reader);
+        drop(borrower.now_or_never().expect("the reader has left"));
+        let mut writer = Box::pin(lock.exclusive());
+        assert!(writer.as_mut().now_or_never().is_none());
+        drop(lent);
+        assert!(writer.now_or_never().is_some());
+        assert!(lock.is_free());
+    }
+
+    #[test]
+    fn who_has_lent_a_lock_takes_it_back_before_those_who_wait() {
+        let lock = Lock::default();
+        let lent = Lock::lend(block_on(lock.exclusive()));
+        let borrower = block_on(lock.borrowed());
+        let mut writer = Box::pin(lock.exclusive());
+        let mut next = Box::pin(lock.borrowed());
+        assert!(writer.as_mut().now_or_never().is_none());
+        assert!(next.as_mut().now_or_never().is_none(), "a writer waits");
+        let mut back = Box::pin(lent.reclaim());
+        assert!(back.as_mut().now_or_never().is_none(), "a borrower is there");
+        drop(borrower);
+        assert!(writer.as_mut().now_or_never().is_none());
+        let alone = back.now_or_never().expect("before the writer");
+        assert_eq!(alone.amount(), ALL);
+        drop(alone);
+        drop(writer.now_or_never().expect("it is the writer's turn"));
+        drop(next.now_or_never().expect("and then the borrower's"));
+        assert!(lock.is_free());
+    }
+
+    #[test]
+    fn a_lock_that_nobody_takes_back_is_free() {
+        let lock = Lock::default();
+        let lent = Lock::lend(block_on(lock.exclusive()));
+        let reader = block_on(lock.shared());
+        let mut back = Box::pin(lent.reclaim());
+        assert!(back.as_mut().now_or_never().is_none());
+        drop(back);
+        assert!(lock.borrowed().now_or_never().is_none(), "a reader is there");
+        drop(reader);
         assert!(lock.is_free());
     }
 

@@ -91,6 +91,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "UncomparedNames",
     "UnaskedNodes",
     "PassedBuffers",
+    "ForgottenRewrites",
 ];
 
 fn workload(text: &str) -> Vec<Op> {

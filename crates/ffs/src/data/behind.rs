@@ -1,9 +1,9 @@
 //! Write-behind: UNSTABLE data lands early enough that few calls ever wait for memory.
 //!
-//! From a part of the limit on, a few tasks land pages in the background, some of one file and then
-//! some of the next, the file first that has waited longest. A WRITE that finds the limit exceeded
-//! lands pages of its own file until it is not, or until there are none: it has that lock, and
-//! waits for nobody else's. So memory is bounded by the limit and by what the calls under way bring
+//! When a few megabytes are dirty, a few tasks land pages in the background, some of one file and
+//! then some of the next, the file first that has waited longest; its lock they lend meanwhile. A
+//! WRITE that finds the limit exceeded lands pages of its own file until it is not, or until there
+//! are none: it has that lock, and waits for nobody else's. So memory is bounded by the limit and by what the calls under way bring
 //! along. Nobody waits until anything is durable: an UNSTABLE reply says nothing of that, and a
 //! COMMIT finds in [`Node`] what it has to wait for.
 
@@ -16,9 +16,11 @@ use super::land::Asked;
 use crate::engine::Ffs;
 use crate::inode::Node;
 
-/// They begin when more than one part in so many of the limit is dirty, and end when it is not any
-/// more.
+/// They begin when more is dirty than this part of the limit, or than so many bytes, and end when
+/// it is not any more. Whoever writes so much at once will soon ask that it be durable, and most of
+/// it is then.
 const PARTS_OF_LIMIT: u64 = 4;
+const DIRTY_IDLE: u64 = 4 << 20;
 /// Tasks at once: so that the device has the next pages while those of one file are made durable.
 const TASKS: u64 = 3;
 
@@ -31,20 +33,29 @@ impl Ffs {
         }
     }
 
+    /// Whether more is dirty than may be.
+    pub(super) fn is_memory_short(&self) -> bool {
+        self.dirty_bytes.get() > self.dirty_limit
+    }
+
+    /// Lets a task begin if one should.
+    pub(super) fn begin_write_behind(&self) {
+        if self.should_write_behind() && self.writes_behind.get() < TASKS {
+            self.writes_behind.set(self.writes_behind.get() + 1);
+            let this = self.handle();
+            self.runtime.tasks.spawn(async move { this.write_behind().await }.boxed_local());
+        }
+    }
+
     /// Lets a task begin if one should, and waits for memory if there is too little. Under the
     /// exclusive lock of `node`, which has dirty pages.
     ///
     /// # Errors
     /// As [`Ffs::land_range`].
     pub(super) async fn bound_memory(&self, node: &Rc<Node>) -> Result<(), FsError> {
-        if self.should_write_behind() && self.writes_behind.get() < TASKS {
-            self.writes_behind.set(self.writes_behind.get() + 1);
-            let this = self.handle();
-            self.runtime.tasks.spawn(async move { this.write_behind().await }.boxed_local());
+        self.begin_write_behind();
+        while self.is_memory_short() && self.land_some(node, 0..u64::MAX, Asked::ForMemory).await? {
         }
-        while self.dirty_bytes.get() > self.dirty_limit
-            && self.land_some(node, 0..u64::MAX, Asked::ForMemory).await?
-        {}
         Ok(())
     }
 
@@ -55,22 +66,28 @@ impl Ffs {
     }
 
     fn should_write_behind(&self) -> bool {
-        self.dirty_bytes.get() > self.dirty_limit / PARTS_OF_LIMIT && !self.policy.has_stopped()
+        let idle = (self.dirty_limit / PARTS_OF_LIMIT).min(DIRTY_IDLE);
+        self.dirty_bytes.get() > idle && !self.policy.has_stopped()
     }
 
     async fn write_behind(self: Rc<Self>) {
         while self.should_write_behind() {
             let Some(node) = self.waits_longest() else { break };
-            node.waits_since.set(self.nodes.tick()); // the next task takes another
-            let _alone = node.lock.exclusive().await;
+            node.lands_behind.set(true);
+            let alone = node.lock.exclusive().await;
             // As in `land_unasked`.
-            let _ = self.land_some(&node, 0..u64::MAX, Asked::ByNobody).await;
+            let _ = self.land_lending(&node, alone).await;
+            node.lands_behind.set(false);
+            node.waits_since.set(self.nodes.tick()); // now it is another's turn
         }
         self.writes_behind.set(self.writes_behind.get() - 1);
     }
 
+    /// The file that has waited longest of those of which no task lands pages: to wait for its lock
+    /// would make those wait behind us to whom it is lent.
     fn waits_longest(&self) -> Option<Rc<Node>> {
         let nodes = self.dirty_nodes.borrow();
-        nodes.values().min_by_key(|node| node.waits_since.get()).cloned()
+        let waiting = nodes.values().filter(|node| !node.lands_behind.get());
+        waiting.min_by_key(|node| node.waits_since.get()).cloned()
     }
 }

@@ -7,12 +7,14 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures::future::join_all;
 use namespace::Witness;
+use runtime::sync::{Lock, Permit};
 use vfs::{FsError, Sequence};
 
 use super::{gather, zeros};
 use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
+use crate::layout::Dinode;
 use crate::map::{block_count, run_length};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
@@ -72,23 +74,82 @@ impl Ffs {
         let blocks = node.pages.borrow().blocks(range.start, range.end, asked.pages());
         let Some(&last) = blocks.last() else { return Ok(false) };
         let _landing = self.begin_landing();
+        let (set, size) = self.chosen(node, &blocks, last);
+        let mut update = Update::new(Budget::Reserved);
+        update.lands_unasked = asked != Asked::ByCaller;
+        let landed = self.land(update, node, set.clone(), size, |_| (), &mut ()).await;
+        self.end_pages(node, &set, landed).map(|_| true)
+    }
+
+    /// Lands some pages that nobody asked for, and lends the lock while the device writes them: who
+    /// brings more need not wait for that. Takes only blocks that are full: how the file ends is
+    /// settled by whoever holds the lock alone.
+    ///
+    /// # Errors
+    /// As [`Ffs::land_range`].
+    pub(super) async fn land_lending(&self, node: &Rc<Node>, alone: Permit) -> Result<(), FsError> {
+        let (full, most) = (node.size() / self.geometry().block_size, Asked::ByNobody.pages());
+        let blocks = node.pages.borrow().blocks(0, full, most);
+        let Some(&last) = blocks.last() else {
+            return self.land_some(node, 0..u64::MAX, Asked::ByNobody).await.map(|_| ());
+        };
+        let _landing = self.begin_landing();
+        let (set, size) = self.chosen(node, &blocks, last);
+        let mut update = Update::new(Budget::Reserved);
+        update.lands_unasked = true;
+        let planned = self.plan_landing(update, node, set.clone(), size).await;
+        let lent = Lock::lend(alone);
+        let written = match planned {
+            Ok(planned) => planned.write(self).await,
+            Err(error) => Err(error),
+        };
+        let _alone = lent.reclaim().await;
+        let landed = match written {
+            Ok(update) => {
+                let now = node.dinode_with_times(); // of those to whom the lock was lent
+                let also = |dinode: &mut Dinode| {
+                    dinode.set_access_time(now.access_time());
+                    dinode.set_modify_time(now.modify_time());
+                    dinode.set_change_time(now.change_time());
+                };
+                self.finish_landing(update, node, size, also, &mut ()).await
+            }
+            Err(error) => Err(error),
+        };
+        self.end_pages(node, &set, landed)
+    }
+
+    /// What these blocks are to hold, of which the last is `last`, and how long the file is then.
+    fn chosen(&self, node: &Node, blocks: &[u64], last: u64) -> (BTreeMap<u64, Content>, u64) {
         let volatile = node.volatile.get().expect("dirty pages have their size and time");
         let size = ((last + 1) * self.geometry().block_size)
             .min(volatile.size)
             .max(node.dinode().size.get());
-        let set = blocks
-            .iter()
-            .filter_map(|&lbn| Some((lbn, node.pages.borrow().get(lbn)?.content())))
-            .collect();
-        let mut update = Update::new(Budget::Reserved);
-        update.lands_unasked = asked != Asked::ByCaller;
-        let landed = self.land(update, node, set, size, |_| (), &mut ()).await;
-        blocks.iter().for_each(|&lbn| self.drop_page(node, lbn));
+        let pages = node.pages.borrow();
+        let set = blocks.iter().filter_map(|&lbn| Some((lbn, pages.get(lbn)?.content())));
+        (set.collect(), size)
+    }
+
+    /// Pages have landed with this content, or are lost. What was written anew meanwhile is neither.
+    fn end_pages(
+        &self,
+        node: &Rc<Node>,
+        set: &BTreeMap<u64, Content>,
+        landed: Result<Sequence, FsError>,
+    ) -> Result<(), FsError> {
+        for (&lbn, content) in set {
+            let is_new = !node.pages.borrow().is_still(lbn, content);
+            match is_new && !is_planted(Bug::ForgottenRewrites) {
+                false => self.drop_page(node, lbn),
+                true if landed.is_ok() => self.release_page(node, lbn),
+                true => {}
+            }
+        }
         self.settle_volatile(node);
         if landed.is_err() {
             self.rotate_verifier();
         }
-        landed.map(|_| true)
+        landed.map(|_| ())
     }
 
     /// Lands the UNSTABLE data of all files that nobody works on: what was set aside for it beyond
@@ -135,15 +196,26 @@ impl Ffs {
     /// perhaps, the bytes of blocks that were overwritten.
     pub(crate) async fn land(
         &self,
+        update: Update,
+        node: &Rc<Node>,
+        set: BTreeMap<u64, Content>,
+        size: u64,
+        also: impl FnOnce(&mut Dinode),
+        witness: &mut dyn Witness,
+    ) -> Result<Sequence, FsError> {
+        let planned = self.plan_landing(update, node, set, size).await?;
+        self.finish_landing(planned.write(self).await?, node, size, also, witness).await
+    }
+
+    /// The first step of [`Ffs::land`]: finds a place for everything.
+    async fn plan_landing(
+        &self,
         mut update: Update,
         node: &Rc<Node>,
         mut set: BTreeMap<u64, Content>,
         size: u64,
-        also: impl FnOnce(&mut crate::layout::Dinode),
-        witness: &mut dyn Witness,
-    ) -> Result<Sequence, FsError> {
-        let old = node.dinode();
-        let old_size = old.size.get();
+    ) -> Result<Planned, FsError> {
+        let old_size = node.dinode().size.get();
         if size > old_size {
             self.add_tail(node, &mut set, old_size, size).await?;
         }
@@ -166,13 +238,24 @@ impl Ffs {
             let length = (end - first) * fragment;
             payload.add(fragment, place.address() + first, &data, length as usize);
         }
-        if !set.is_empty() {
-            payload.write(self, &mut update).await?;
-        }
+        Ok(Planned { update, payload })
+    }
+
+    /// The last step of [`Ffs::land`]: makes the file point at what the device has.
+    async fn finish_landing(
+        &self,
+        mut update: Update,
+        node: &Rc<Node>,
+        size: u64,
+        also: impl FnOnce(&mut Dinode),
+        witness: &mut dyn Witness,
+    ) -> Result<Sequence, FsError> {
+        let old = node.dinode();
         let moved = {
             let new = update.dinode(node);
             let indirect = update.items.iter().any(|item| item.intent == Intent::PointerSet);
-            size != old_size || indirect || new.sectors != old.sectors || new.direct != old.direct
+            let is_longer = size != old.size.get();
+            is_longer || indirect || new.sectors != old.sectors || new.direct != old.direct
         };
         update.touch_inode(node, |dinode| {
             dinode.size.set(size);
@@ -325,6 +408,21 @@ impl Place {
         match self {
             Self::There(address) | Self::New(address) => address,
         }
+    }
+}
+
+/// Data that has its place, and is not there yet.
+struct Planned {
+    update: Update,
+    payload: Payload,
+}
+
+impl Planned {
+    /// The second step of [`Ffs::land`]: to the device, though not to stable storage.
+    async fn write(self, engine: &Ffs) -> Result<Update, FsError> {
+        let Self { mut update, payload } = self;
+        payload.write(engine, &mut update).await?;
+        Ok(update)
     }
 }
 

@@ -5,17 +5,23 @@
 //! it; the policy flushes before any pointer goes out. An overwrite goes to where the old data is,
 //! in parallel with nothing: its Update follows it.
 //!
-//! Pages land when somebody asks for it, every few seconds, and when they are many (`behind`).
+//! Pages land when somebody asks for it, every few seconds, and when they are many (`behind`). Then
+//! the file's lock is lent while the device writes: UNSTABLE writes and reads go on, and whatever
+//! would change the file on the disk waits.
 //!
 //! A page has whole blocks set aside for the worst case, so that landing it never meets a full
 //! disk. Where that much is not free, a write lands at once instead, with exactly what it takes:
 //! it is refused only if its data has no room.
 //!
-//! Invariants (all under the file's lock):
+//! Invariants (all under the file's lock, which is borrowed where pages alone change):
 //! 1. The size on disk covers only data that has landed, or holes.
 //! 2. Whenever a file grows, the rest of its old last block is written anew: what lay on the disk
 //!    behind the old end never shows.
 //! 3. A page goes when its data has landed, or when its data was lost; then the verifier changes.
+//!    One that was written anew meanwhile stays.
+//! 4. While the lock is lent the file on the disk changes in nothing: what was planned holds when
+//!    it is done. Only full blocks land then, so that no later write finds a short one for which
+//!    no space was set aside.
 
 mod ahead;
 mod behind;

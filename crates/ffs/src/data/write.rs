@@ -42,20 +42,49 @@ impl Ffs {
             pages => pages?,
         };
         let _veil = (!may_wait).then(|| node.veil());
-        // Nothing was awaited since the blocks were set aside.
-        for (lbn, page) in pages {
-            self.put_page(node, lbn, page);
-        }
-        let size = node.size().max(stretch.end);
-        let (mtime, ctime) = self.times_of_write(node);
-        node.volatile.set(Some(Volatile { size, mtime, ctime }));
-        self.note_dirty(node);
+        self.put_pages(node, pages, stretch.end);
         if may_wait {
             self.bound_memory(node).await?;
             return Ok(stability);
         }
         self.land_range(node, stretch.blocks.start, stretch.blocks.end).await?;
         Ok(stability.max(Stability::FileSync))
+    }
+
+    /// Takes the pieces of `data` into pages, if there is memory for them, and room for the most
+    /// that they may need; says whether there was. Under the lock, borrowed.
+    ///
+    /// # Errors
+    /// [`FsError::Io`], [`FsError::Corrupt`], of what has to be read; then nothing changed.
+    pub(crate) async fn keep_data(
+        &self,
+        node: &Rc<Node>,
+        offset: u64,
+        data: &[Bytes],
+        privileged: bool,
+    ) -> Result<bool, FsError> {
+        if self.is_memory_short() {
+            return Ok(false);
+        }
+        let stretch = Stretch::new(self.geometry().block_size, offset, data);
+        match self.make_pages(node, &stretch, privileged).await {
+            Err(FsError::NoSpace) => return Ok(false),
+            pages => self.put_pages(node, pages?, stretch.end),
+        }
+        self.begin_write_behind();
+        Ok(true)
+    }
+
+    /// Puts the pages of a write that ends at `end`. Nothing was awaited since blocks were set
+    /// aside for them.
+    fn put_pages(&self, node: &Rc<Node>, pages: Vec<(u64, Page)>, end: u64) {
+        for (lbn, page) in pages {
+            self.put_page(node, lbn, page);
+        }
+        let size = node.size().max(end);
+        let (mtime, ctime) = self.times_of_write(node);
+        node.volatile.set(Some(Volatile { size, mtime, ctime }));
+        self.note_dirty(node);
     }
 
     /// The pages of a write, with blocks set aside for them, which is done last.
@@ -246,6 +275,13 @@ impl Ffs {
         self.dirty_bytes.set(self.dirty_bytes.get() + more as u64 - less as u64);
         self.home.beside().add(more);
         self.home.beside().subtract(less);
+    }
+
+    /// The block of a page is there, and needs no space that was set aside.
+    pub(super) fn release_page(&self, node: &Node, lbn: u64) {
+        if let Some(page) = node.pages.borrow_mut().get_mut(lbn) {
+            self.allocator.unreserve_blocks(std::mem::take(&mut page.reserved));
+        }
     }
 
     pub(super) fn drop_page(&self, node: &Node, lbn: u64) {

@@ -101,3 +101,48 @@ pub(crate) fn survives(seed: u64, has_log: bool) -> Result<(), String> {
         (found == expected).then_some(()).ok_or_else(|| format!("{} bytes are left", found.len()))
     })
 }
+
+/// Writes a few blocks again and again, UNSTABLE, while older states of them land, and longer ones
+/// behind them. Says whether what was written last is there: at once, and when it was committed and
+/// the power cut.
+pub(crate) fn rewrites(seed: u64, has_log: bool) -> Result<(), String> {
+    const PLACES: usize = 4;
+    let executor = Executor::new(seed);
+    let disks = new_disks(&executor, has_log);
+    let mut prng = Prng::new(seed);
+    let mut expected = Vec::new();
+    let found = executor.block_on(async {
+        let (volume, _) = new_volume(executor.runtime(), &disks).await;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        for round in 0..60 {
+            let longest = PLACES + round / 10;
+            let at = prng.below(longest as u64) as usize * CALL + prng.below(3000) as usize;
+            let length = 1 + prng.below(CALL as u64) as usize;
+            let data = content(round, 0)[..length].to_vec();
+            expected.resize(expected.len().max(at + length), 0);
+            expected[at..at + length].copy_from_slice(&data);
+            volume.write(id, at as u64, data, Stability::Unstable).await.expect("there is room");
+            let pause = Duration::from_micros(prng.below(200));
+            let written = volume.attributes(id).await.mtime;
+            executor.runtime().clock.sleep(pause).await;
+            assert_eq!(volume.attributes(id).await.mtime, written, "nobody wrote meanwhile");
+        }
+        let found = volume.read(id).await.expect("it can be read");
+        volume.commit(id).await.expect("it lands");
+        found
+    });
+    executor.crash();
+    let images = disks.map(|disk| disk.crash(&mut prng));
+    let (executor, disks) = after_cut(seed, images);
+    let left = executor.block_on(async {
+        let (volume, _) = opened(executor.runtime(), &disks).await;
+        let id = volume.lookup(volume.files.root(), "file").await.expect("it was made");
+        volume.read(id).await.expect("it can be read")
+    });
+    for (found, when) in [(found, "at once"), (left, "after the cut")] {
+        if found != expected {
+            return Err(format!("{when} there is not what was written last"));
+        }
+    }
+    Ok(())
+}
