@@ -186,7 +186,7 @@ impl Home {
             self.evict();
         }
         self.trim_spare();
-        self.data.leave(self.in_use() + self.spare_bytes());
+        self.bound_data();
     }
 
     /// The same bytes, in memory that a block has left if there is some.
@@ -316,6 +316,11 @@ impl Home {
             result
         };
         write.boxed_local()
+    }
+
+    /// Holds what is kept of files to the memory that everything else leaves.
+    pub(crate) fn bound_data(&self) {
+        self.data.leave(self.in_use() + self.spare_bytes());
     }
 
     /// What is kept of files.

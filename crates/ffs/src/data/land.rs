@@ -287,25 +287,18 @@ impl Ffs {
         } else if !hole && (grows || ragged) {
             // An unlanded page of the tail would do as well, but would land before its time.
             let start = tail * geometry.block_size;
-            let (data, _) = self.read_landed(node, start, old_size - start).await?;
+            let data = self.read_landed(node, tail, old_size - start).await?;
             set.insert(tail, Content::whole(data));
         }
         Ok(())
     }
 
-    /// What has landed of a block, past any page of it.
-    async fn read_landed(
-        &self,
-        node: &Rc<Node>,
-        start: u64,
-        count: u64,
-    ) -> Result<(Bytes, u64), FsError> {
-        let lbn = start / self.geometry().block_size;
+    /// The first `count` bytes of a block that has landed, past any page of it.
+    async fn read_landed(&self, node: &Rc<Node>, lbn: u64, count: u64) -> Result<Bytes, FsError> {
         let address = self.map().find(&node.dinode(), None, lbn).await?;
-        let size = (count as usize).next_multiple_of(self.geometry().fragment_size as usize);
         let start = self.geometry().byte_address(address);
-        let data = self.home.read_data(start..start + size as u64).await?;
-        Ok((gather(&data, 0, count as usize), address))
+        let data = self.home.read_data(start..start + count).await?;
+        Ok(gather(&data, 0, count as usize))
     }
 
     /// Writes a run of payload for `update`, to the device and not yet to stable storage.

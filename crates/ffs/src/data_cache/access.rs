@@ -85,7 +85,7 @@ impl Home {
         &self,
         range: Range<u64>,
     ) -> impl Future<Output = Result<Bytes, FsError>> + use<> {
-        self.data().leave(self.in_use());
+        self.bound_data();
         let buffer = block::Buffer::unfilled((range.end - range.start) as usize);
         let read = self.device().read(range.start, buffer);
         async move { Ok(read.await.map_err(|_| FsError::Io)?.freeze()) }
@@ -93,7 +93,7 @@ impl Home {
 
     /// Keeps whole fragments of data that have just been written at a byte of the device.
     pub(crate) fn keep_written(&self, start: u64, data: &Bytes) {
-        self.data().leave(self.in_use());
+        self.bound_data();
         self.data().keep_written(start, data);
     }
 }

@@ -123,9 +123,8 @@ impl DataCache {
         {
             let from = (range.start - start) as usize;
             let to = stretch.data.len().min((range.end - start) as usize);
-            if std::mem::take(&mut stretch.is_ahead) {
-                state.ahead -= stretch.data.len();
-            }
+            state.ahead -= stretch.ahead();
+            stretch.is_ahead = false;
             stretch.note_use(from, to);
             return Found::Here(stretch.data.slice(from..to));
         }
@@ -135,7 +134,7 @@ impl DataCache {
 
     /// Whether any of `range` is kept or on its way.
     pub(crate) fn has_any(&self, range: &Range<u64>) -> bool {
-        self.state.borrow().first_overlap(range).is_some() || self.is_loading(range)
+        self.state.borrow().last_overlap(range).is_some() || self.is_loading(range)
     }
 
     /// Whether a part of `range` is on its way, and worth waiting for.
@@ -166,7 +165,7 @@ impl DataCache {
     /// Takes away what is kept of `range`, which is about to change (invariant 1).
     pub(crate) fn spoil(&self, range: &Range<u64>) {
         let state = &mut *self.state.borrow_mut();
-        while let Some(start) = state.first_overlap(range) {
+        while let Some(start) = state.last_overlap(range) {
             state.remove(start);
         }
         for load in state.loads.values_mut() {
@@ -193,7 +192,7 @@ impl DataCache {
             let to = data.len().min(from + room);
             let used_to = used.clamp(from, to) - from;
             // On a damaged disk files share blocks, and several readers bring the same.
-            if state.first_overlap(&(at..start + to as u64)).is_none() {
+            if state.last_overlap(&(at..start + to as u64)).is_none() {
                 state.insert(at, data.slice(from..to), used_to, is_ahead);
             }
             from = to;
@@ -216,9 +215,13 @@ impl Loading {
     /// Keeps what was read, unless it was spoiled meanwhile. Nobody has used more than the first
     /// `used` bytes of it.
     pub(crate) fn keep(self, data: &Bytes, used: usize, is_ahead: bool) {
-        let load = self.cache.state.borrow_mut().loads.remove(&self.number);
-        if let Some(Load { range, is_spoiled: false }) = load {
-            self.cache.keep(range.start, data, used, is_ahead);
+        let unspoiled = {
+            let state = self.cache.state.borrow();
+            let load = state.loads.get(&self.number).filter(|load| !load.is_spoiled);
+            load.map(|load| load.range.start)
+        };
+        if let Some(start) = unspoiled {
+            self.cache.keep(start, data, used, is_ahead);
         }
     }
 }
@@ -231,6 +234,17 @@ impl Drop for Loading {
 }
 
 impl Stretch {
+    /// As one of the long queue (invariant 3).
+    fn into_long(self) -> Self {
+        let data = if self.queue == Queue::Short { own(&self.data) } else { self.data };
+        Self { data, queue: Queue::Long, ..self }
+    }
+
+    /// Its bytes, if they were read ahead and not used yet.
+    fn ahead(&self) -> usize {
+        if self.is_ahead { self.data.len() } else { 0 }
+    }
+
     fn note_use(&mut self, from: usize, to: usize) {
         // In the short queue, what goes on where the last use ended is the same use.
         let is_again = self.queue == Queue::Long || from < self.used_to;
@@ -240,20 +254,23 @@ impl Stretch {
 }
 
 impl State {
-    fn first_overlap(&self, range: &Range<u64>) -> Option<u64> {
+    /// The last stretch of which a part is in `range`.
+    fn last_overlap(&self, range: &Range<u64>) -> Option<u64> {
         let (&start, stretch) = self.stretches.range(..range.end).next_back()?;
         (start + stretch.data.len() as u64 > range.start).then_some(start)
     }
 
+    /// Takes in new data, into the queue that it belongs to.
     fn insert(&mut self, start: u64, data: Bytes, used_to: usize, is_ahead: bool) {
-        let queue = match self.queues.left_lately(start) {
-            true => Queue::Long,
-            false => Queue::Short,
-        };
-        let data = if queue == Queue::Long { own(&data) } else { data };
-        self.ahead += if is_ahead { data.len() } else { 0 };
-        let turn = self.queues.push(queue, start, cost(&data));
-        let stretch = Stretch { data, queue, turn, uses: 0, used_to, is_ahead };
+        let new = Stretch { data, queue: Queue::Short, turn: 0, uses: 0, used_to, is_ahead };
+        let stretch = if self.queues.left_lately(start) { new.into_long() } else { new };
+        self.put(start, stretch);
+    }
+
+    /// Keeps a stretch, the last of its queue.
+    fn put(&mut self, start: u64, mut stretch: Stretch) {
+        stretch.turn = self.queues.push(stretch.queue, start, cost(&stretch.data));
+        self.ahead += stretch.ahead();
         let old = self.stretches.insert(start, stretch);
         assert!(old.is_none(), "stretches do not overlap (invariant 2)");
     }
@@ -261,7 +278,7 @@ impl State {
     fn remove(&mut self, start: u64) -> Stretch {
         let stretch = self.stretches.remove(&start).expect("whoever removes it has seen it");
         self.queues.take(stretch.queue, stretch.turn, cost(&stretch.data));
-        self.ahead -= if stretch.is_ahead { stretch.data.len() } else { 0 };
+        self.ahead -= stretch.ahead();
         stretch
     }
 
@@ -275,19 +292,11 @@ impl State {
                 Queue::Long => stretch.uses.checked_sub(1),
             };
             match uses {
-                Some(uses) => self.move_to_long(start, stretch, uses),
+                Some(uses) => self.put(start, Stretch { uses, ..stretch.into_long() }),
                 None if queue == Queue::Short => self.queues.remember(start),
                 None => {}
             }
         }
-    }
-
-    fn move_to_long(&mut self, start: u64, stretch: Stretch, uses: u8) {
-        let own = if stretch.queue == Queue::Short { own(&stretch.data) } else { stretch.data };
-        self.ahead += if stretch.is_ahead { own.len() } else { 0 };
-        let turn = self.queues.push(Queue::Long, start, cost(&own));
-        self.stretches
-            .insert(start, Stretch { data: own, queue: Queue::Long, turn, uses, ..stretch });
     }
 }
 
