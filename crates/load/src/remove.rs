@@ -10,10 +10,7 @@ use nfs::nfs3::{FileKind, Handle, Status, Verifier};
 
 use crate::client::{CallError, Client};
 use crate::stage::Stage;
-use crate::workload::look_up;
-
-/// What a READDIRPLUS asks for, in bytes.
-const LISTING: u32 = 32 << 10;
+use crate::workload::{LISTING, look_up};
 
 /// Something could not be removed.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use nfs::nfs3::arguments::{
 use nfs::nfs3::{Handle, Procedure, SetAttributes, Stability};
 
 use super::names::Name;
-use super::{at, directories, directory};
+use super::{at, directories, directory, in_turn};
 use crate::chance::Chance;
 use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble, open_to_owner};
@@ -50,7 +50,7 @@ impl Play for Sowing<'_> {
 impl Play for Loop {
     async fn turn(&self, worker: &mut Worker, turn: u64) -> Step {
         let start = worker.step_start();
-        let target = &self.targets[(turn % self.targets.len() as u64) as usize];
+        let target = in_turn(&self.targets, turn);
         let name = Name::new('c', turn);
         let location = at(target, name.as_bytes());
         let made = worker.call(&MkdirArgs { location, attributes: open_to_owner() }).await?;

@@ -11,7 +11,7 @@ use nfs::nfs3::arguments::{CommitArgs, CreateArgs, CreateHow, LookupArgs, ReadAr
 use nfs::nfs3::{Handle, Procedure, SetAttributes, Stability, Verifier};
 
 use super::names::Name;
-use super::{at, directories};
+use super::{at, directories, in_turn};
 use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
@@ -121,10 +121,6 @@ async fn finish(stage: &Stage, files: &Files, measured: &mut Measured) {
 }
 
 impl Files {
-    fn directory(&self, number: u64) -> &Handle {
-        &self.directories[(number % self.directories.len() as u64) as usize]
-    }
-
     fn file(&self, number: usize) -> (&File, Handle) {
         let file = &self.files[number % self.files.len()];
         (file, file.handle.get().expect("all were made"))
@@ -133,7 +129,7 @@ impl Files {
     /// Creates a file.
     async fn create(&self, worker: &mut Worker, number: u64) -> Step<Handle> {
         let name = Name::new('n', number);
-        let location = at(self.directory(number), name.as_bytes());
+        let location = at(in_turn(&self.directories, number), name.as_bytes());
         let how = CreateHow::Unchecked(SetAttributes::default());
         match worker.call(&CreateArgs { location, how }).await?.object {
             Some(handle) => Ok(handle),

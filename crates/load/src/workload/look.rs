@@ -6,16 +6,13 @@ use nfs::nfs3::arguments::{CreateArgs, CreateHow, GetattrArgs, LookupArgs, Readd
 use nfs::nfs3::{FileKind, Handle, Procedure, SetAttributes, Verifier};
 
 use super::names::Name;
-use super::{at, directories};
+use super::{LISTING, at, directories, in_turn};
 use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 
 /// How many files there are to look at in all.
 const FILES: u64 = 1000;
-
-/// What a READDIRPLUS asks for, in bytes.
-const LISTING: u32 = 32 << 10;
 
 /// Which procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +44,6 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
 }
 
 impl Files {
-    fn directory(&self, number: u64) -> &Handle {
-        &self.directories[(number % self.directories.len() as u64) as usize]
-    }
-
     /// How many files a directory has.
     fn in_directory(&self, number: u64) -> u64 {
         let directories = self.directories.len() as u64;
@@ -62,7 +55,7 @@ impl Files {
 impl Play for Making<'_> {
     async fn turn(&self, worker: &mut Worker, turn: u64) -> Step {
         let name = Name::new('n', turn);
-        let location = at(self.0.directory(turn), name.as_bytes());
+        let location = at(in_turn(&self.0.directories, turn), name.as_bytes());
         let how = CreateHow::Unchecked(SetAttributes::default());
         let made = worker.call(&CreateArgs { location, how }).await?;
         let handle = match made.object {
@@ -92,7 +85,7 @@ impl Play for Looking<'_> {
             };
         }
         let name = Name::new('n', number);
-        let what = at(self.0.directory(number), name.as_bytes());
+        let what = at(in_turn(&self.0.directories, number), name.as_bytes());
         let found = worker.call(&LookupArgs { what }).await?;
         match found.object == handle {
             true => Ok(()),
@@ -105,7 +98,7 @@ impl Looking<'_> {
     /// Lists a directory, and counts what is there.
     async fn list(&self, worker: &mut Worker, turn: u64) -> Step {
         let start = worker.step_start();
-        let directory = self.0.directory(turn).as_bytes();
+        let directory = in_turn(&self.0.directories, turn).as_bytes();
         let (mut cookie, mut cookie_verifier, mut files) = (0, Verifier::default(), 0);
         loop {
             let (dircount, maxcount) = (LISTING, LISTING);

@@ -157,6 +157,14 @@ impl Workload {
     }
 }
 
+/// What a READDIRPLUS asks for, in bytes.
+pub(crate) const LISTING: u32 = 32 << 10;
+
+/// The directory whose turn it is: one after the other, and the first again after the last.
+pub(crate) fn in_turn(directories: &[Handle], turn: u64) -> &Handle {
+    &directories[(turn % directories.len() as u64) as usize]
+}
+
 /// A name in a directory, as arguments have it.
 pub(crate) fn at<'a>(directory: &'a Handle, name: &'a [u8]) -> DirectoryName<'a> {
     DirectoryName { directory: directory.as_bytes(), name }

@@ -5,7 +5,7 @@ use std::io::Write;
 use nfs::nfs3::arguments::{CreateArgs, CreateHow, MkdirArgs, RemoveArgs, RenameArgs, RmdirArgs};
 use nfs::nfs3::{Handle, SetAttributes};
 
-use super::{at, directories};
+use super::{at, directories, in_turn};
 use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble, open_to_owner};
 use crate::worker::{Step, Worker};
@@ -75,7 +75,7 @@ impl Play for Names {
         if self.kind == Kind::Rename {
             return self.rename(worker).await;
         }
-        let directory = &self.directories[(turn % self.directories.len() as u64) as usize];
+        let directory = in_turn(&self.directories, turn);
         let name = Name::new('n', turn);
         let location = at(directory, name.as_bytes());
         match self.kind {
@@ -98,7 +98,7 @@ impl Names {
     /// Each worker has a file, which it calls one thing and then another.
     async fn rename(&self, worker: &mut Worker) -> Step {
         let own = worker.index as u64;
-        let directory = &self.directories[(own % self.directories.len() as u64) as usize];
+        let directory = in_turn(&self.directories, own);
         let (one, other) = (Name::new('n', own), Name::new('m', own));
         let times = worker.times_done();
         let (from, to) = if times.is_multiple_of(2) { (&one, &other) } else { (&other, &one) };

@@ -11,13 +11,10 @@ use std::io::Write;
 use nfs::nfs3::arguments::{CreateArgs, CreateHow, LookupArgs, ReaddirplusArgs, RemoveArgs};
 use nfs::nfs3::{FileKind, Handle, Procedure, SetAttributes, Verifier};
 
-use super::{at, directories};
+use super::{LISTING, at, directories, in_turn};
 use crate::run::{Measured, Pace, Play, paced, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
-
-/// What a READDIRPLUS asks for, in bytes.
-const LISTING: u32 = 32 << 10;
 
 /// Bytes of a name.
 const NAME: usize = 10;
@@ -84,12 +81,6 @@ fn file_name(letter: char, number: u64) -> [u8; NAME] {
     name
 }
 
-impl Population {
-    fn directory(&self, number: u64) -> &Handle {
-        &self.directories[(number % self.directories.len() as u64) as usize]
-    }
-}
-
 impl Play for Playing<'_> {
     async fn turn(&self, worker: &mut Worker, turn: u64) -> Step {
         let Playing(population, phase) = self;
@@ -101,7 +92,7 @@ impl Play for Playing<'_> {
             Phase::Remove => ('n', turn),
         };
         let name = file_name(letter, number);
-        let location = at(population.directory(number), &name);
+        let location = at(in_turn(&population.directories, number), &name);
         match phase {
             Phase::Lookup => {
                 let found = worker.call(&LookupArgs { what: location }).await?;
@@ -124,7 +115,7 @@ impl Population {
     async fn list(&self, worker: &mut Worker) -> Step {
         let Place { directory, cookie, verifier } = self.places.borrow()[worker.index];
         let arguments = ReaddirplusArgs {
-            directory: self.directory(directory).as_bytes(),
+            directory: in_turn(&self.directories, directory).as_bytes(),
             cookie,
             cookie_verifier: verifier,
             dircount: LISTING,

@@ -18,7 +18,7 @@ use crate::run::{Play, prepare};
 use crate::stage::{Stage, Trouble, open_to_owner};
 use crate::worker::{Step, Worker};
 use crate::workload::names::Name;
-use crate::workload::{at, directories};
+use crate::workload::{at, directories, in_turn};
 
 /// The largest piece in which files are made.
 const PIECE: u64 = 64 << 10;
@@ -102,7 +102,7 @@ impl FileSet {
 
     /// The directory of a file.
     pub(super) fn directory(&self, number: u64) -> &Handle {
-        &self.directories[(number % self.directories.len() as u64) as usize]
+        in_turn(&self.directories, number)
     }
 }
 
@@ -128,7 +128,7 @@ impl Play for Making<'_> {
         }
         let is_plain = turn >= count;
         let name = Name::new(if is_plain { 'p' } else { 'f' }, turn);
-        let directory = &self.directories[(turn % self.directories.len() as u64) as usize];
+        let directory = in_turn(self.directories, turn);
         let location = at(directory, name.as_bytes());
         let how = CreateHow::Unchecked(SetAttributes::default());
         let handle = match worker.call(&CreateArgs { location, how }).await?.object {
