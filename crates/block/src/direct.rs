@@ -15,7 +15,7 @@
 //!    nobody writes the same bytes twice at once. One after the other is no collision: the kernel
 //!    sees to it that every read gives what was written last.
 //! 2. Everything that the crate's contract allows must be possible: where everything goes past the
-//!    cache, sectors of a file are aligned enough, and what lies in memory as it happens to is
+//!    cache, sectors of the disk are aligned enough, and what lies in memory as it happens to is
 //!    copied to where it is aligned. Where only what is large does, what is not aligned does not.
 
 use std::fs::{File, OpenOptions};
@@ -26,7 +26,7 @@ use bytes::Bytes;
 
 use crate::{Buffer, system};
 
-/// How a transfer is aligned that goes past the cache among others that do not, in bytes: to a page.
+/// How transfers are aligned that go past the cache among others that do not, in bytes: to a page.
 const PAGE: usize = 4096;
 /// What makes a transfer large, in bytes. Below it the page cache was as fast or faster.
 const LARGE: u64 = 64 << 10;

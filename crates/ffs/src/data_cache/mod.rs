@@ -2,7 +2,8 @@
 //!
 //! What is kept are stretches of the disk, a block of a file each, or its tail. A reader takes what
 //! is here by reference and reads what is not; somebody who reads ahead leaves it here. Below it is
-//! the page cache of the system that we run on, which knows nothing of what went past it.
+//! the page cache of the system that we run on, for small reads and writes alone: it knows nothing
+//! of large ones, which go past it (`block::file::DiskFile::large_past_cache`).
 //!
 //! A scan must not wash out what is used again and again. So there are two queues, as in S3-FIFO
 //! (Yang et al., SOSP 2023): what is new goes through a short one, and only what is used again
