@@ -20,6 +20,7 @@ use vfs::Sequence;
 
 use crate::layout::{CHUNK_SIZE, ENTRY_ALIGNMENT, minimum_record_length};
 use crate::nodes::Meter;
+use crate::numbers::{SPREAD, folded_product};
 use crate::planted::{Bug, is_planted};
 
 /// Where a name stands and what it names.
@@ -99,16 +100,15 @@ impl NameHash {
         for piece in name.chunks(8) {
             let mut word = [0; 8];
             word[..piece.len()].copy_from_slice(piece);
-            state = fold(state ^ u64::from_le_bytes(word), 0x9e37_79b9_7f4a_7c15);
+            state = folded_product(state ^ u64::from_le_bytes(word), SPREAD);
         }
-        fold(state, self.0 | 1) & !PLACES
+        folded_product(state, self.0 | 1) & !PLACES
     }
-}
 
-/// Both halves of a product: every bit depends on all of them.
-fn fold(one: u64, other: u64) -> u64 {
-    let product = u128::from(one) * u128::from(other);
-    (product >> 64) as u64 ^ product as u64
+    /// The key of a name whose entry is at `offset`.
+    fn key(self, name: &[u8], offset: u64) -> Key {
+        self.first(name) | place(offset)
+    }
 }
 
 fn place(offset: u64) -> Key {
@@ -196,7 +196,7 @@ impl DirIndex {
 
     /// An entry that a scan has found.
     pub(crate) fn entry(&self, name: &[u8], slot: Slot) -> Scanned {
-        Scanned(self.hashing.first(name) | place(slot.offset), number(slot.ino))
+        Scanned(self.hashing.key(name, slot.offset), number(slot.ino))
     }
 
     /// Takes in the live entries that a scan found.
@@ -237,7 +237,7 @@ impl DirIndex {
                 self.add(&name, slot);
             }
             IndexChange::Dropped { name, offset, slack } => {
-                let key = self.hashing.first(&name) | place(offset);
+                let key = self.hashing.key(&name, offset);
                 self.slots.remove(&key).expect("a name is dropped that was there");
                 self.shrink(SLOT_COST);
                 let chunk = offset as usize / CHUNK_SIZE;
@@ -252,7 +252,7 @@ impl DirIndex {
                 self.dropped.push_back((sequence, offset));
             }
             IndexChange::Retargeted { name, slot } => {
-                let key = self.hashing.first(&name) | place(slot.offset);
+                let key = self.hashing.key(&name, slot.offset);
                 let ino = self.slots.get_mut(&key).expect("a name is retargeted that is there");
                 *ino = number(slot.ino);
             }
@@ -266,7 +266,7 @@ impl DirIndex {
 
     fn add(&mut self, name: &[u8], slot: Slot) {
         self.grow(SLOT_COST);
-        let key = self.hashing.first(name) | place(slot.offset);
+        let key = self.hashing.key(name, slot.offset);
         let old = self.slots.insert(key, number(slot.ino));
         assert!(old.is_none(), "a slot is taken once (invariant 1)");
     }

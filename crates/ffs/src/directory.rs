@@ -100,7 +100,8 @@ impl Ffs {
         for (one, other) in index.twins() {
             let (buffer, at) = self.directory_buffer(None, node, one.offset).await?;
             let name = buffer.read(|image| dir::name_at(image, at).map(<[u8]>::to_vec));
-            if self.stands_at(None, node, other, &name.ok_or(FsError::Corrupt)?).await? {
+            let (buffer, at) = self.directory_buffer(None, node, other.offset).await?;
+            if has_name(&buffer, at, &name.ok_or(FsError::Corrupt)?) {
                 return Err(FsError::Corrupt); // the same name twice
             }
         }
@@ -111,26 +112,13 @@ impl Ffs {
         DirIndex::new(parent, chunks, self.name_hash, self.nodes.memory.clone())
     }
 
-    /// Whether it is `name` that stands in a slot.
-    async fn stands_at(
-        &self,
-        update: Option<&Update>,
-        node: &Node,
-        slot: Slot,
-        name: &[u8],
-    ) -> Result<bool, FsError> {
-        let (buffer, at) = self.directory_buffer(update, node, slot.offset).await?;
-        let known = is_planted(Bug::UncomparedNames);
-        Ok(known || buffer.read(|image| dir::name_at(image, at) == Some(name)))
-    }
-
     /// Where a name stands that is no "." and no "..".
     async fn find_slot(
         &self,
         update: Option<&Update>,
         node: &Rc<Node>,
         name: &[u8],
-    ) -> Result<Option<Slot>, FsError> {
+    ) -> Result<Option<Standing>, FsError> {
         let mut after = None;
         loop {
             let slot = {
@@ -139,8 +127,9 @@ impl Ffs {
                 index.candidate(name, after)
             };
             let Some(slot) = slot else { return Ok(None) };
-            if self.stands_at(update, node, slot, name).await? {
-                return Ok(Some(slot));
+            let (buffer, at) = self.directory_buffer(update, node, slot.offset).await?;
+            if has_name(&buffer, at, name) {
+                return Ok(Some(Standing { slot, buffer, at }));
             }
             after = Some(slot.offset);
         }
@@ -156,7 +145,7 @@ impl Ffs {
         match name.as_bytes() {
             b"." => Ok(Some(node.ino)),
             b".." => Ok(node.directory.borrow().as_ref().map(|index| index.parent)),
-            name => Ok(self.find_slot(None, node, name).await?.map(|slot| slot.ino)),
+            name => Ok(self.find_slot(None, node, name).await?.map(|found| found.slot.ino)),
         }
     }
 
@@ -328,8 +317,7 @@ impl Ffs {
         node: &Rc<Node>,
         name: &Name,
     ) -> Result<(), FsError> {
-        let slot = self.slot(update, node, name).await?;
-        let (buffer, at) = self.directory_buffer(Some(update), node, slot.offset).await?;
+        let Standing { slot, buffer, at } = self.standing(update, node, name).await?;
         let chunk = at - at % CHUNK_SIZE;
         let slack = buffer.read(|image| {
             dir::entries(&image[chunk..][..CHUNK_SIZE])
@@ -352,9 +340,8 @@ impl Ffs {
         name: &Name,
         target: &Node,
     ) -> Result<(), FsError> {
-        let slot = self.slot(update, node, name).await?;
-        let (buffer, offset) = self.directory_buffer(Some(update), node, slot.offset).await?;
-        update.push(Intent::EntryRetargeted, &buffer, retarget(offset, target));
+        let Standing { slot, buffer, at } = self.standing(update, node, name).await?;
+        update.push(Intent::EntryRetargeted, &buffer, retarget(at, target));
         let slot = Slot { ino: target.ino, ..slot };
         let change = IndexChange::Retargeted { name: name.as_bytes().into(), slot };
         update.index_changes.push((node.clone(), change));
@@ -379,7 +366,13 @@ impl Ffs {
         Ok(())
     }
 
-    async fn slot(&self, update: &Update, node: &Rc<Node>, name: &Name) -> Result<Slot, FsError> {
+    /// Where a name stands that is there.
+    async fn standing(
+        &self,
+        update: &Update,
+        node: &Rc<Node>,
+        name: &Name,
+    ) -> Result<Standing, FsError> {
         self.load_directory(node).await?;
         let found = self.find_slot(Some(update), node, name.as_bytes()).await?;
         found.ok_or(FsError::NoEntry)
@@ -442,11 +435,24 @@ impl Drop for Scanning<'_> {
     }
 }
 
+/// A name that was found: its slot, and where the entry is in a buffer.
+struct Standing {
+    slot: Slot,
+    buffer: Rc<Buffer>,
+    at: usize,
+}
+
 /// A chunk of a directory: where it is in a buffer, and in the directory.
 struct Chunk {
     buffer: Rc<Buffer>,
     at: usize,
     start: u64,
+}
+
+/// Whether the entry at byte `at` of a buffer has this name.
+fn has_name(buffer: &Buffer, at: usize, name: &[u8]) -> bool {
+    let known = is_planted(Bug::UncomparedNames);
+    known || buffer.read(|image| dir::name_at(image, at) == Some(name))
 }
 
 /// Plans a new entry in a chunk.

@@ -8,6 +8,15 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+/// An odd constant whose product with a number has no pattern.
+pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Both halves of a product: every bit depends on all of them.
+pub(crate) fn folded_product(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product >> 64) as u64 ^ product as u64
+}
+
 /// A map from such numbers.
 pub(crate) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>;
 
@@ -21,8 +30,7 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = (product >> 64) as u64 ^ product as u64;
+        self.0 = folded_product(self.0 ^ number, SPREAD);
     }
 
     fn finish(&self) -> u64 {
