@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::While;
-use crate::servers::duramen::Server;
+use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result, command};
 
@@ -44,7 +44,9 @@ const FREQUENCY: &str = "1999";
 pub fn run(repository: &Repository, plan: &Plan) -> Result<()> {
     command::capture(Command::new("perf").arg("--version"))
         .while_doing("this needs perf (on Debian: apt-get install linux-perf)")?;
-    let binary = build(repository)?;
+    let target = repository.target().join("flame");
+    let flags = Some("-C force-frame-pointers=yes");
+    let binary = duramen::build_in(repository, &target, flags)?;
     fs::create_dir_all(&plan.output).while_doing(plan.output.display())?;
     for (name, what, workload) in PICTURES {
         let samples = sample(&binary, workload, plan.seconds)?;
@@ -58,15 +60,6 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<()> {
         println!("{}: {} samples", picture.display(), root.samples());
     }
     Ok(())
-}
-
-fn build(repository: &Repository) -> Result<PathBuf> {
-    let target = repository.target().join("flame");
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--bin", "duramen", "--target-dir"]).arg(&target);
-    cargo.env("RUSTFLAGS", "-C force-frame-pointers=yes").current_dir(repository.root());
-    command::run(&mut cargo)?;
-    Ok(target.join("release/duramen"))
 }
 
 /// What perf tells of a server under a load.

@@ -37,8 +37,6 @@ pub(super) struct Contestant {
     process: Process,
     /// Where its data is, if that is a device.
     disk: Option<Disk>,
-    /// Whether it has less memory than files of cold reads take.
-    is_forgetful: bool,
 }
 
 /// Memory of ours for cold reads: what is read in one go of more is read from the disk.
@@ -85,23 +83,13 @@ impl Ground<'_> {
         let folder = self.own_folder("duramen")?;
         let server = Server::on_devices(self.binary, disk.path(), log.path(), &folder)?;
         janitor.end(server.id(), &self.folder.to_string_lossy())?;
-        Ok(Contestant {
-            who: Who::Ours,
-            process: Process::Duramen(server),
-            disk: Some(disk),
-            is_forgetful: false,
-        })
+        Ok(Contestant { who: Who::Ours, process: Process::Duramen(server), disk: Some(disk) })
     }
 
     fn file(&self, janitor: &mut Janitor) -> Result<Contestant> {
         let server = Server::create(self.binary, &self.folder.join("volume"))?;
         janitor.end(server.id(), &self.folder.to_string_lossy())?;
-        Ok(Contestant {
-            who: Who::File,
-            process: Process::Duramen(server),
-            disk: None,
-            is_forgetful: false,
-        })
+        Ok(Contestant { who: Who::File, process: Process::Duramen(server), disk: None })
     }
 
     fn ganesha(&self, janitor: &mut Janitor, who: Who, option: &str) -> Result<Contestant> {
@@ -118,12 +106,7 @@ impl Ground<'_> {
         janitor.promise(&format!("{unmount} || {{ sleep 2; {unmount}; }}"))?;
         let ganesha = Ganesha::start(&folder, &export)?;
         janitor.end(ganesha.id(), &self.folder.to_string_lossy())?;
-        Ok(Contestant {
-            who,
-            process: Process::Ganesha(ganesha),
-            disk: Some(disk),
-            is_forgetful: false,
-        })
+        Ok(Contestant { who, process: Process::Ganesha(ganesha), disk: Some(disk) })
     }
 
     fn own_folder(&self, name: &str) -> Result<PathBuf> {
@@ -138,10 +121,10 @@ impl Contestant {
     /// ours keeps by itself has to be little.
     pub(super) fn suit(&mut self, row: &Row, folder: &Path, janitor: &mut Janitor) -> Result<()> {
         let Process::Duramen(server) = &mut self.process else { return Ok(()) };
-        if self.is_forgetful != row.is_cold {
-            server.restart_with_memory(row.is_cold.then_some(LITTLE_MEMORY))?;
+        let memory = row.is_cold.then_some(LITTLE_MEMORY);
+        if server.memory() != memory {
+            server.restart_with_memory(memory)?;
             janitor.end(server.id(), &folder.to_string_lossy())?;
-            self.is_forgetful = row.is_cold;
         }
         Ok(())
     }

@@ -32,28 +32,54 @@ const LOG: &str = "info,dispatch::reply_cache=debug";
 /// A server of one volume.
 #[derive(Debug)]
 pub(crate) struct Server {
+    told: Told,
+    process: Child,
+}
+
+/// What a server is told when it starts, for the first time and again.
+#[derive(Debug)]
+struct Told {
     binary: PathBuf,
     volume: PathBuf,
     /// Its configuration and what it logs, but for the endings of their names.
     files: PathBuf,
     port: u16,
-    /// What else it is told.
+    configuration: String,
+    /// How much memory it may take, unless that is left to it.
+    memory: Option<String>,
+    /// Further words of its command line.
     more: Vec<String>,
-    process: Child,
 }
 
 /// Builds the release binary; gives its path.
 pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
+    build_in(repository, &repository.target(), None)
+}
+
+/// The same in a folder for products, with flags for the compiler.
+pub(crate) fn build_in(
+    repository: &Repository,
+    target: &Path,
+    flags: Option<&str>,
+) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--bin", "duramen"]).current_dir(repository.root());
+    cargo.args(["build", "--release", "--bin", "duramen", "--target-dir"]).arg(target);
+    cargo.envs(flags.map(|flags| ("RUSTFLAGS", flags))).current_dir(repository.root());
     command::run(&mut cargo)?;
-    Ok(repository.target().join("release/duramen"))
+    Ok(target.join("release/duramen"))
 }
 
 impl Server {
     /// Makes a volume in the folder `volume` and serves it.
     pub(crate) fn create(binary: &Path, volume: &Path) -> Result<Server> {
-        Server::new(binary, volume, CONFIGURATION, &["--create", SIZE])
+        Told::usual(binary, volume, &["--create", SIZE])?.serve()
+    }
+
+    /// The same, of the same program that forgets in a crash what it has answered.
+    pub(crate) fn create_forgetful(&self, volume: &Path) -> Result<Server> {
+        let configuration = format!("{CONFIGURATION}{FORGETFUL}");
+        let usual = Told::usual(&self.told.binary, volume, &["--create", SIZE])?;
+        Told { configuration, ..usual }.serve()
     }
 
     /// Serves `volume` with so much memory; makes it first if it is to have a size.
@@ -63,15 +89,9 @@ impl Server {
         memory: &str,
         size: Option<&str>,
     ) -> Result<Server> {
-        let configuration = format!("cache = \"{memory}\"\n{CONFIGURATION}");
         let more = size.map_or(Vec::new(), |size| vec!["--create", size]);
-        Server::new(binary, volume, &configuration, &more)
-    }
-
-    /// The same, of the same program that forgets in a crash what it has answered.
-    pub(crate) fn create_forgetful(&self, volume: &Path) -> Result<Server> {
-        let configuration = format!("{CONFIGURATION}{FORGETFUL}");
-        Server::new(&self.binary, volume, &configuration, &["--create", SIZE])
+        let memory = Some(memory.to_owned());
+        Told { memory, ..Told::usual(binary, volume, &more)? }.serve()
     }
 
     /// Makes a volume on a device, and serves it with the device `log`. What else belongs to it is
@@ -84,40 +104,20 @@ impl Server {
     ) -> Result<Server> {
         command::capture(Command::new(binary).arg("mkfs").arg(disk))?;
         let export = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let text = CONFIGURATION.replace("exports.volume", &format!("exports.{export}"));
-        let log = log.to_string_lossy();
-        Server::beside(binary, disk, &folder.join("volume"), &text, &["--log", &log])
+        let configuration = CONFIGURATION.replace("exports.volume", &format!("exports.{export}"));
+        let usual = Told::usual(binary, disk, &["--log", &log.to_string_lossy()])?;
+        Told { configuration, files: folder.join("volume"), ..usual }.serve()
     }
 
     /// Serves the disk image `volume` as it is.
     pub(crate) fn open(binary: &Path, volume: &Path) -> Result<Server> {
-        Server::new(binary, volume, CONFIGURATION, &[])
-    }
-
-    fn new(binary: &Path, volume: &Path, text: &str, more: &[&str]) -> Result<Server> {
-        Server::beside(binary, volume, volume, text, more)
-    }
-
-    fn beside(
-        binary: &Path,
-        volume: &Path,
-        files: &Path,
-        text: &str,
-        more: &[&str],
-    ) -> Result<Server> {
-        let port = free_port()?;
-        let configuration = files.with_extension("toml");
-        fs::write(&configuration, text).while_doing(configuration.display())?;
-        let process = start(binary, volume, files, port, more)?;
-        let [binary, volume, files] = [binary, volume, files].map(Path::to_owned);
-        let more = more.iter().map(|&word| word.to_owned()).collect();
-        Ok(Server { binary, volume, files, port, more, process })
+        Told::usual(binary, volume, &[])?.serve()
     }
 
     /// What `duramen bench` calls it.
     pub(crate) fn target(&self) -> String {
-        let name = self.volume.file_name().unwrap_or_default().to_string_lossy();
-        format!("nfs://127.0.0.1:{}/{name}", self.port)
+        let name = self.told.volume.file_name().unwrap_or_default().to_string_lossy();
+        format!("nfs://127.0.0.1:{}/{name}", self.told.port)
     }
 
     /// The number of its process.
@@ -127,37 +127,33 @@ impl Server {
 
     /// The port of both its services.
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.told.port
     }
 
     /// Kills the process without warning, and starts another on the same port.
     pub(crate) fn crash(&mut self) -> Result<()> {
         self.process.kill().while_doing("killing the server")?;
         self.process.wait().while_doing("killing the server")?;
-        self.start_again()
+        self.process = self.told.start()?;
+        Ok(())
     }
 
     /// Asks the process to end, and starts another on the same port when it has ended well.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
-        self.start_again()
-    }
-
-    fn start_again(&mut self) -> Result<()> {
-        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
-        self.process = start(&self.binary, &self.volume, &self.files, self.port, &more)?;
+        self.process = self.told.start()?;
         Ok(())
     }
 
-    /// Lets it have so much memory, or what it has by itself, from a restart on.
+    /// Lets it have so much memory, or what it takes by itself, from a restart on.
     pub(crate) fn restart_with_memory(&mut self, memory: Option<&str>) -> Result<()> {
-        let configuration = self.files.with_extension("toml");
-        let old = fs::read_to_string(&configuration).while_doing(configuration.display())?;
-        let cache = memory.map(|memory| format!("cache = \"{memory}\""));
-        let others = old.lines().filter(|line| !line.starts_with("cache =")).map(str::to_owned);
-        let new: Vec<String> = cache.into_iter().chain(others).collect();
-        fs::write(&configuration, new.join("\n")).while_doing(configuration.display())?;
+        self.told.memory = memory.map(str::to_owned);
         self.restart()
+    }
+
+    /// How much memory it may take, unless that is left to it.
+    pub(crate) fn memory(&self) -> Option<&str> {
+        self.told.memory.as_deref()
     }
 
     /// Fails if the process has ended without being asked to.
@@ -192,23 +188,24 @@ impl Server {
 
     /// Checks the volume with the program's own checker. Nobody may serve it.
     pub(crate) fn check(&self) -> Result<String> {
-        let report = command::capture(Command::new(&self.binary).arg("fsck").arg(&self.volume))?;
+        let report =
+            command::capture(Command::new(&self.told.binary).arg("fsck").arg(&self.told.volume))?;
         Ok(report.lines().last().unwrap_or("nothing to tell").to_owned())
     }
 
     /// The folder where the volume is.
     pub(crate) fn folder(&self) -> &Path {
-        self.volume.parent().expect("a volume is in a folder")
+        self.told.volume.parent().expect("a volume is in a folder")
     }
 
     /// All that this server has logged, and those that stood in its place before.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.files.with_extension("log")).unwrap_or_default()
+        fs::read_to_string(self.told.files.with_extension("log")).unwrap_or_default()
     }
 
     /// The disk image.
     pub(crate) fn image(&self) -> PathBuf {
-        self.volume.join("disk.img")
+        self.told.volume.join("disk.img")
     }
 }
 
@@ -220,25 +217,51 @@ impl Drop for Server {
     }
 }
 
-/// Starts a server and waits until it says that it is ready. What it logs goes to a file beside
-/// the volume.
-fn start(binary: &Path, volume: &Path, files: &Path, port: u16, more: &[&str]) -> Result<Child> {
-    let log = files.with_extension("log");
-    let log = File::options().append(true).create(true).open(&log).while_doing(log.display())?;
-    let mut serve = Command::new(binary);
-    serve.arg("serve").arg(volume).args(["--listen", &format!("127.0.0.1:{port}")]).args(more);
-    serve.arg("--config").arg(files.with_extension("toml"));
-    serve.env("RUST_LOG", LOG).env("NO_COLOR", "1");
-    serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    let mut process = serve.spawn().while_doing("starting the server")?;
-    let output = process.stdout.take().expect("standard output was asked for");
-    match wait_until_ready(&announce(output)) {
-        Ok(()) => Ok(process),
-        Err(failure) => {
-            let _ = process.kill();
-            let _ = process.wait();
-            let log = fs::read_to_string(files.with_extension("log")).unwrap_or_default();
-            Err(Failure::new(format!("{failure}; its log:\n{log}")))
+impl Told {
+    /// What most are told, and some words more.
+    fn usual(binary: &Path, volume: &Path, more: &[&str]) -> Result<Told> {
+        Ok(Told {
+            binary: binary.to_owned(),
+            volume: volume.to_owned(),
+            files: volume.to_owned(),
+            port: free_port()?,
+            configuration: CONFIGURATION.to_owned(),
+            memory: None,
+            more: more.iter().map(|&word| word.to_owned()).collect(),
+        })
+    }
+
+    fn serve(self) -> Result<Server> {
+        let process = self.start()?;
+        Ok(Server { told: self, process })
+    }
+
+    /// Starts a server and waits until it says that it is ready. What it logs goes to a file
+    /// beside the volume.
+    fn start(&self) -> Result<Child> {
+        let configuration = self.files.with_extension("toml");
+        let cache = self.memory.iter().map(|memory| format!("cache = \"{memory}\"\n"));
+        let text: String = cache.chain([self.configuration.clone()]).collect();
+        fs::write(&configuration, text).while_doing(configuration.display())?;
+        let path = self.files.with_extension("log");
+        let log = File::options().append(true).create(true).open(&path);
+        let log = log.while_doing(path.display())?;
+        let mut serve = Command::new(&self.binary);
+        serve.arg("serve").arg(&self.volume).args(&self.more);
+        serve.args(["--listen", &format!("127.0.0.1:{}", self.port)]);
+        serve.arg("--config").arg(configuration);
+        serve.env("RUST_LOG", LOG).env("NO_COLOR", "1");
+        serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut process = serve.spawn().while_doing("starting the server")?;
+        let output = process.stdout.take().expect("standard output was asked for");
+        match wait_until_ready(&announce(output)) {
+            Ok(()) => Ok(process),
+            Err(failure) => {
+                let _ = process.kill();
+                let _ = process.wait();
+                let log = fs::read_to_string(path).unwrap_or_default();
+                Err(Failure::new(format!("{failure}; its log:\n{log}")))
+            }
         }
     }
 }
