@@ -96,7 +96,7 @@ impl Ffs {
             dinode.set_change_time(now);
             also(dinode);
         };
-        self.land(Update::new(budget), node, set, size, stamp, witness).await
+        self.land(Update::new(budget), node, &mut set, size, stamp, witness).await
     }
 
     async fn shorten(

@@ -3,9 +3,9 @@
 //! When a few megabytes are dirty, a few tasks land pages in the background, some of one file and
 //! then some of the next, the file first that has waited longest; its lock they lend meanwhile. A
 //! WRITE that finds the limit exceeded lands pages of its own file until it is not, or until there
-//! are none: it has that lock, and waits for nobody else's. So memory is bounded by the limit and by what the calls under way bring
-//! along. Nobody waits until anything is durable: an UNSTABLE reply says nothing of that, and a
-//! COMMIT finds in [`Node`] what it has to wait for.
+//! are none: it has that lock, and waits for nobody else's. So memory is bounded by the limit and
+//! by what the calls under way bring along. Nobody waits until anything is durable: an UNSTABLE
+//! reply says nothing of that, and a COMMIT finds in [`Node`] what it has to wait for.
 
 use std::rc::Rc;
 

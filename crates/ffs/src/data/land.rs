@@ -74,10 +74,10 @@ impl Ffs {
         let blocks = node.pages.borrow().blocks(range.start, range.end, asked.pages());
         let Some(&last) = blocks.last() else { return Ok(false) };
         let _landing = self.begin_landing();
-        let (set, size) = self.chosen(node, &blocks, last);
+        let (mut set, size) = self.chosen(node, &blocks, last);
         let mut update = Update::new(Budget::Reserved);
         update.lands_unasked = asked != Asked::ByCaller;
-        let landed = self.land(update, node, set.clone(), size, |_| (), &mut ()).await;
+        let landed = self.land(update, node, &mut set, size, |_| (), &mut ()).await;
         self.end_pages(node, &set, landed).map(|_| true)
     }
 
@@ -94,10 +94,10 @@ impl Ffs {
             return self.land_some(node, 0..u64::MAX, Asked::ByNobody).await.map(|_| ());
         };
         let _landing = self.begin_landing();
-        let (set, size) = self.chosen(node, &blocks, last);
+        let (mut set, size) = self.chosen(node, &blocks, last);
         let mut update = Update::new(Budget::Reserved);
         update.lands_unasked = true;
-        let planned = self.plan_landing(update, node, set.clone(), size).await;
+        let planned = self.plan_landing(update, node, &mut set, size).await;
         let lent = Lock::lend(alone);
         let written = match planned {
             Ok(planned) => planned.write(self).await,
@@ -130,7 +130,8 @@ impl Ffs {
         (set.collect(), size)
     }
 
-    /// Pages have landed with this content, or are lost. What was written anew meanwhile is neither.
+    /// Pages have landed with this content, or are lost. What was written anew meanwhile is
+    /// neither.
     fn end_pages(
         &self,
         node: &Rc<Node>,
@@ -189,7 +190,7 @@ impl Ffs {
 
     /// Writes blocks of data, makes the file point at them and be `size` bytes long, all in
     /// `update`, which is new. Of a block that stays where it is only those fragments are written
-    /// that change. Never shortens a file.
+    /// that change. Never shortens a file. The old last block may join what is written.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`]; then nothing changed but,
@@ -198,7 +199,7 @@ impl Ffs {
         &self,
         update: Update,
         node: &Rc<Node>,
-        set: BTreeMap<u64, Content>,
+        set: &mut BTreeMap<u64, Content>,
         size: u64,
         also: impl FnOnce(&mut Dinode),
         witness: &mut dyn Witness,
@@ -212,16 +213,16 @@ impl Ffs {
         &self,
         mut update: Update,
         node: &Rc<Node>,
-        mut set: BTreeMap<u64, Content>,
+        set: &mut BTreeMap<u64, Content>,
         size: u64,
     ) -> Result<Planned, FsError> {
         let old_size = node.dinode().size.get();
         if size > old_size {
-            self.add_tail(node, &mut set, old_size, size).await?;
+            self.add_tail(node, set, old_size, size).await?;
         }
         let mut payload = Payload::default();
         let fragment = self.geometry().fragment_size;
-        for (&lbn, content) in &set {
+        for (&lbn, content) in set.iter() {
             let place = self.place(&mut update, node, lbn, old_size, size).await?;
             let length = run_length(self.geometry(), size, lbn) * fragment;
             let part = match place {

@@ -129,7 +129,7 @@ impl Ffs {
     async fn land_now(
         &self,
         node: &Rc<Node>,
-        set: BTreeMap<u64, Content>,
+        mut set: BTreeMap<u64, Content>,
         end: u64,
         privileged: bool,
     ) -> Result<Stability, FsError> {
@@ -140,7 +140,7 @@ impl Ffs {
             dinode.set_modify_time(mtime);
             dinode.set_change_time(ctime);
         };
-        let landed = self.land(Update::new(budget), node, set, size, stamp, &mut ()).await;
+        let landed = self.land(Update::new(budget), node, &mut set, size, stamp, &mut ()).await;
         if landed == Err(FsError::Io) {
             self.rotate_verifier(); // UNSTABLE data may have stood there
         }

@@ -29,8 +29,8 @@ const BOUNDS: [Bound; 7] = [
     Bound { kind: Kind::Lookup, debug: 103_000, release: 10_750 },
     Bound { kind: Kind::Create, debug: 478_000, release: 69_800 },
     Bound { kind: Kind::Remove, debug: 554_000, release: 77_200 },
-    Bound { kind: Kind::Write8k, debug: 597_000, release: 101_000 },
-    Bound { kind: Kind::Write64k, debug: 909_000, release: 169_000 },
+    Bound { kind: Kind::Write8k, debug: 674_000, release: 101_000 },
+    Bound { kind: Kind::Write64k, debug: 1_985_000, release: 192_000 },
     Bound { kind: Kind::Read1m, debug: 568_000, release: 78_500 },
 ];
 
