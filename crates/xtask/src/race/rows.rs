@@ -115,6 +115,15 @@ pub(super) struct Amount {
 const FORGET: &str = "sync; echo 3 > /proc/sys/vm/drop_caches";
 
 impl Row {
+    /// How many calls of a step answer when something is on stable storage, one after the other.
+    pub(super) fn durable_calls(&self) -> Option<u32> {
+        match (self.unit, self.workload) {
+            (Unit::Payload, _) | (_, "getattr" | "lookup") => None,
+            (_, "create-write") => Some(2),
+            _ => Some(1),
+        }
+    }
+
     /// The words for `duramen bench`.
     pub(super) fn arguments(&self, load: Load, amount: &Amount) -> Vec<String> {
         let connections = load.connections();

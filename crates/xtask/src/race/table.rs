@@ -32,6 +32,7 @@ pub(super) fn render(results: &Results) -> String {
     };
     section("The device", device(results));
     section("The race", race(results));
+    section("What one call at a time can come to", limits(results));
     section("The server's processor time", processors(results));
     section("Ours on devices and in a plain file", file(results));
     if !results.troubles.is_empty() {
@@ -87,6 +88,33 @@ fn race(results: &Results) -> Table {
             wanted.collect::<Vec<_>>().join("; "),
             goals.iter().map(|(of, goal)| verdict(*goal, of)).collect::<Vec<_>>().join("; "),
             of(&found, Who::Volatile),
+        ]);
+    }
+    table
+}
+
+/// Rows that cannot be faster than the device lets one call after the other be.
+fn limits(results: &Results) -> Table {
+    let mut table = Table::new(&[
+        "what, on one connection",
+        "the limit: a round trip (GETATTR) and 4 KiB written and flushed, for each call",
+        "duramen",
+        "of the limit",
+        "ratio to ganesha at the limit",
+        "wanted",
+    ]);
+    for found in results.found() {
+        let Some(limit) = found.serial_limit() else { continue };
+        let part = found.rate(Who::Ours).map(|rate| rate / limit);
+        let most = found.rate(Who::Theirs).map(|rate| limit / rate);
+        let wanted = found.rate_goal().map_or(String::new(), |goal| short(goal.wanted));
+        table.row([
+            found.row.name.to_owned(),
+            rate(Some(limit), "/s"),
+            of(&found, Who::Ours),
+            part.map_or(NOTHING.to_owned(), short),
+            most.map_or(NOTHING.to_owned(), short),
+            wanted,
         ]);
     }
     table
@@ -210,7 +238,7 @@ mod tests {
             width = cells;
         }
         let rows = text.lines().filter(|line| line.starts_with("| RMDIR")).count();
-        assert_eq!(rows, 6, "two loads in each of three tables");
+        assert_eq!(rows, 7, "two loads in each of three tables, and one in one");
     }
 
     #[test]
