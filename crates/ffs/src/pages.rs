@@ -72,6 +72,11 @@ impl Pages {
         self.pages.remove(&lbn)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Whether nothing is dirty.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()

@@ -1,26 +1,26 @@
 //! Write-behind: UNSTABLE data lands early enough that few calls ever wait for memory.
 //!
-//! When a few megabytes are dirty, a few tasks land pages in the background, some of one file and
-//! then some of the next, the file first that has waited longest; its lock they lend meanwhile. A
-//! WRITE that finds the limit exceeded lands pages of its own file until it is not, or until there
-//! are none: it has that lock, and waits for nobody else's. So memory is bounded by the limit and
-//! by what the calls under way bring along. Nobody waits until anything is durable: an UNSTABLE
-//! reply says nothing of that, and a COMMIT finds in [`Node`] what it has to wait for.
+//! From a part of the limit on, and before that of a file that has many, a few tasks land pages in
+//! the background, some of one file and then some of the next, the file first that has waited
+//! longest; its lock they lend meanwhile. A WRITE that finds the limit exceeded lands pages of its
+//! own file until it is not, or until there are none: it has that lock, and waits for nobody
+//! else's. So memory is bounded by the limit and by what the calls under way bring along. Nobody
+//! waits until anything is durable: an UNSTABLE reply says nothing of that, and a COMMIT finds in
+//! [`Node`] what it has to wait for.
 
 use std::rc::Rc;
 
 use futures::FutureExt;
 use vfs::FsError;
 
-use super::land::Asked;
+use super::land::{Asked, PAGES_PER_UPDATE};
 use crate::engine::Ffs;
 use crate::inode::Node;
 
-/// They begin when more is dirty than this part of the limit, or than so many bytes, and end when
-/// it is not any more. Whoever writes so much at once will soon ask that it be durable, and most of
-/// it is then.
+/// They begin when more than one part in so many of the limit is dirty, and before that for a file
+/// that fills a landing: whoever writes so much will soon ask that it be durable, and most of it is
+/// then. Less of each of many files would take an Update for a few pages.
 const PARTS_OF_LIMIT: u64 = 4;
-const DIRTY_IDLE: u64 = 4 << 20;
 /// Tasks at once: so that the device has the next pages while those of one file are made durable.
 const TASKS: u64 = 3;
 
@@ -38,9 +38,10 @@ impl Ffs {
         self.dirty_bytes.get() > self.dirty_limit
     }
 
-    /// Lets a task begin if one should.
-    pub(super) fn begin_write_behind(&self) {
-        if self.should_write_behind() && self.writes_behind.get() < TASKS {
+    /// Lets a task begin if one should, now that there are more pages of `node`.
+    pub(super) fn begin_write_behind(&self, node: &Node) {
+        let should = self.is_much_dirty() || fills_a_landing(node);
+        if should && self.writes_behind.get() < TASKS {
             self.writes_behind.set(self.writes_behind.get() + 1);
             let this = self.handle();
             self.runtime.tasks.spawn(async move { this.write_behind().await }.boxed_local());
@@ -53,7 +54,7 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::land_range`].
     pub(super) async fn bound_memory(&self, node: &Rc<Node>) -> Result<(), FsError> {
-        self.begin_write_behind();
+        self.begin_write_behind(node);
         while self.is_memory_short() && self.land_some(node, 0..u64::MAX, Asked::ForMemory).await? {
         }
         Ok(())
@@ -65,14 +66,12 @@ impl Ffs {
         while let Ok(true) = self.land_some(node, 0..u64::MAX, Asked::ByNobody).await {}
     }
 
-    fn should_write_behind(&self) -> bool {
-        let idle = (self.dirty_limit / PARTS_OF_LIMIT).min(DIRTY_IDLE);
-        self.dirty_bytes.get() > idle && !self.policy.has_stopped()
+    fn is_much_dirty(&self) -> bool {
+        self.dirty_bytes.get() > self.dirty_limit / PARTS_OF_LIMIT
     }
 
     async fn write_behind(self: Rc<Self>) {
-        while self.should_write_behind() {
-            let Some(node) = self.waits_longest() else { break };
+        while let Some(node) = self.next_behind() {
             node.lands_behind.set(true);
             let alone = node.lock.exclusive().await;
             // As in `land_unasked`.
@@ -83,11 +82,20 @@ impl Ffs {
         self.writes_behind.set(self.writes_behind.get() - 1);
     }
 
-    /// The file that has waited longest of those of which no task lands pages: to wait for its lock
-    /// would make those wait behind us to whom it is lent.
-    fn waits_longest(&self) -> Option<Rc<Node>> {
-        let nodes = self.dirty_nodes.borrow();
-        let waiting = nodes.values().filter(|node| !node.lands_behind.get());
+    /// The file that has waited longest of those whose turn it is, and of which no task lands
+    /// pages: to wait for its lock would make those wait behind us to whom it is lent.
+    fn next_behind(&self) -> Option<Rc<Node>> {
+        if self.policy.has_stopped() {
+            return None;
+        }
+        let (nodes, is_much) = (self.dirty_nodes.borrow(), self.is_much_dirty());
+        let waiting = nodes
+            .values()
+            .filter(|node| !node.lands_behind.get() && (is_much || fills_a_landing(node)));
         waiting.min_by_key(|node| node.waits_since.get()).cloned()
     }
+}
+
+fn fills_a_landing(node: &Node) -> bool {
+    node.pages.borrow().count() >= PAGES_PER_UPDATE
 }

@@ -21,7 +21,7 @@ use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Intent, Update};
 
 /// Pages that land with one Update, so that Updates stay bounded.
-const PAGES_PER_UPDATE: usize = 128;
+pub(super) const PAGES_PER_UPDATE: usize = 128;
 
 /// Who wants pages to land.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -71,7 +71,7 @@ impl Ffs {
             Err(FsError::NoSpace) => return Ok(false),
             pages => self.put_pages(node, pages?, stretch.end),
         }
-        self.begin_write_behind();
+        self.begin_write_behind(node);
         Ok(true)
     }
 
