@@ -205,12 +205,8 @@ impl<S: Store> Namespace<S> {
     ) -> Result<S::Node, FsError> {
         access::check(who, &parent.attributes(), WRITE | EXECUTE)?;
         let times = SetAttributes { atime: asked.atime, mtime: asked.mtime, ..Default::default() };
-        loop {
-            match self.try_add(call, who, parent, name, (new.clone(), &times)).await {
-                Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
-                other => return other,
-            }
-        }
+        let attempt = async || self.try_add(call, who, parent, name, (new.clone(), &times)).await;
+        self.as_space_comes(attempt).await
     }
 
     async fn try_add(

@@ -21,10 +21,7 @@ impl<S: Store> Namespace<S> {
         call.about(FIRST, &node);
         check_regular(&node)?;
         let _shared = node.lock().shared().await;
-        if node.is_dead() {
-            call.saw_sequence(self.store.gone_sequence(id.ino.0));
-            return Err(FsError::Stale);
-        }
+        self.see_alive(call, &node)?;
         access::check_data(who, &node.attributes(), READ)?;
         let (data, eof) = self.store.read(&node, offset, count.into()).await?;
         Ok(ReadData { data, eof })
@@ -125,12 +122,8 @@ impl<S: Store> Namespace<S> {
             self.store.set_attributes(&mut update, node, &change);
             self.store.commit(self.store.reserve(update).await?, &mut ());
         }
-        loop {
-            match self.store.write(who, node, offset, data, stability).await {
-                Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
-                other => return other,
-            }
-        }
+        self.as_space_comes(async || self.store.write(who, node, offset, data, stability).await)
+            .await
     }
 
     pub(crate) async fn do_commit(

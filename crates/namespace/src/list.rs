@@ -37,10 +37,7 @@ impl<S: Store> Namespace<S> {
         call.about(FIRST, &parent);
         access::check(who, &parent.attributes(), READ)?;
         let _shared = parent.lock().shared().await;
-        if parent.is_dead() {
-            call.saw_sequence(self.store.gone_sequence(directory.ino.0));
-            return Err(FsError::Stale);
-        }
+        self.see_alive(call, &parent)?;
         let mut found = Entries::default();
         let mut cookie = cookie;
         loop {

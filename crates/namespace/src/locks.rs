@@ -86,6 +86,19 @@ impl<S: Store> Namespace<S> {
         Ok(())
     }
 
+    /// What comes of an attempt for which there is room, or for which none is about to become free.
+    pub(crate) async fn as_space_comes<T>(
+        &self,
+        mut attempt: impl AsyncFnMut() -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
+        loop {
+            match attempt().await {
+                Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
+                other => return other,
+            }
+        }
+    }
+
     /// What a name names now. Takes the directory's lock for as long as it looks.
     pub(crate) async fn peek(
         &self,
@@ -118,11 +131,7 @@ impl<S: Store> Namespace<S> {
         directory: &S::Node,
         name: &Name,
     ) -> Result<Option<u64>, FsError> {
-        call.saw(directory);
-        if directory.is_dead() {
-            call.saw_sequence(self.store.gone_sequence(directory.id().ino.0));
-            return Err(FsError::Stale);
-        }
+        self.see_alive(call, directory)?;
         self.store.find(directory, name).await
     }
 

@@ -82,12 +82,7 @@ impl<S: Store> Namespace<S> {
         if target.as_ref().is_some_and(|target| target.id() == node.id()) {
             return Ok(true); // two names of one file: both stay
         }
-        loop {
-            match self.try_rename(call, who, &plan).await {
-                Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
-                other => return other.map(|()| true),
-            }
-        }
+        self.as_space_comes(async || self.try_rename(call, who, &plan).await).await.map(|()| true)
     }
 
     /// [`FsError::Invalid`] when `directory` is `node` or lies below it.

@@ -60,12 +60,7 @@ impl<S: Store> Namespace<S> {
         size: u64,
         change: &AttributeChange,
     ) -> Result<(), FsError> {
-        loop {
-            match self.store.resize(who, node, size, change, call).await {
-                Err(FsError::NoSpace) if self.store.wait_for_space().await => {}
-                other => return other,
-            }
-        }
+        self.as_space_comes(async || self.store.resize(who, node, size, change, call).await).await
     }
 
     /// What `who` may set of what was asked for, with the consequences.
