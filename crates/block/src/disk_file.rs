@@ -184,8 +184,16 @@ impl DiskFile {
         offset: u64,
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> &File {
-        let direct = self.direct.as_ref().and_then(|direct| direct.for_transfer(offset, pieces));
-        direct.unwrap_or(&self.file)
+        self.past_cache_at(offset, pieces).unwrap_or(&self.file)
+    }
+
+    /// The same, if it goes past the page cache.
+    fn past_cache_at<'a>(
+        &self,
+        offset: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<&File> {
+        self.direct.as_ref().and_then(|direct| direct.for_transfer(offset, pieces))
     }
 
     /// Whether what lies there has to be copied to where it can be transferred from or to.
@@ -222,10 +230,8 @@ impl DiskFile {
     /// Fills `bytes` from `offset`, a range of the disk, if the page cache has them all, and says
     /// whether it had: then it is done sooner here than by asking somebody else to do it.
     pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> bool {
-        let direct = self.direct.as_ref();
-        let is_past_cache = direct.and_then(|direct| direct.for_transfer(offset, once(&*bytes)));
         let length = bytes.len();
-        is_past_cache.is_none()
+        self.past_cache_at(offset, once(&*bytes)).is_none()
             && system::read_now(&self.file, bytes, offset).is_ok_and(|read| read == length)
     }
 

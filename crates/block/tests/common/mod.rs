@@ -92,24 +92,23 @@ pub(crate) fn every_device(name: &str, size: u64) -> Vec<(Driven, Scratch)> {
     let (file, scratch) = disk("threads");
     let device = Box::new(ThreadsDevice::new(&pool, file));
     let mut devices = vec![(Driven { name: "threads", device, ring: None }, scratch)];
-    for (name, way) in [
-        ("file", (|file| file) as fn(DiskFile) -> DiskFile),
-        ("file past the page cache", DiskFile::past_cache),
-        ("file with large transfers past the page cache", DiskFile::large_past_cache),
+    let ring = ring();
+    for (of_file, of_ring, way) in [
+        ("file", "uring", (|file| file) as fn(DiskFile) -> DiskFile),
+        ("file past the page cache", "uring past the page cache", DiskFile::past_cache),
+        (
+            "file with large transfers past the page cache",
+            "uring with large transfers past the page cache",
+            DiskFile::large_past_cache,
+        ),
     ] {
-        let (file, scratch) = disk(name);
+        let (file, scratch) = disk(of_file);
         let device = Box::new(FileDevice::new(way(file)));
-        devices.push((Driven { name, device, ring: None }, scratch));
-    }
-    let Some(ring) = ring() else { return devices };
-    for (name, way) in [
-        ("uring", (|file| file) as fn(DiskFile) -> DiskFile),
-        ("uring past the page cache", DiskFile::past_cache),
-        ("uring with large transfers past the page cache", DiskFile::large_past_cache),
-    ] {
-        let (file, scratch) = disk(name);
-        let device = Box::new(UringDevice::new(&ring, way(file)));
-        devices.push((Driven { name, device, ring: Some(ring.clone()) }, scratch));
+        devices.push((Driven { name: of_file, device, ring: None }, scratch));
+        let Some(ring) = &ring else { continue };
+        let (file, scratch) = disk(of_ring);
+        let device = Box::new(UringDevice::new(ring, way(file)));
+        devices.push((Driven { name: of_ring, device, ring: Some(ring.clone()) }, scratch));
     }
     devices
 }
