@@ -114,22 +114,16 @@ impl Semaphore {
 
     /// Takes `amount` tokens, at most the capacity: a larger wish is granted when all are free.
     pub async fn acquire(self: &Rc<Self>, amount: u64) -> Permit {
-        let is_next = self.queue.borrow().is_empty();
-        self.take(amount.min(self.capacity), is_next, VecDeque::push_back).await
+        self.take(amount.min(self.capacity), false).await
     }
 
     /// The same, before all who wait.
     async fn acquire_first(self: &Rc<Self>, amount: u64) -> Permit {
-        self.take(amount, true, VecDeque::push_front).await
+        self.take(amount, true).await
     }
 
-    async fn take(
-        self: &Rc<Self>,
-        amount: u64,
-        is_next: bool,
-        queue_up: fn(&mut VecDeque<Rc<Turn>>, Rc<Turn>),
-    ) -> Permit {
-        if is_next && amount <= self.available.get() {
+    async fn take(self: &Rc<Self>, amount: u64, is_first: bool) -> Permit {
+        if (is_first || self.queue.borrow().is_empty()) && amount <= self.available.get() {
             self.available.set(self.available.get() - amount);
             return Permit { semaphore: self.clone(), amount };
         }
@@ -140,7 +134,10 @@ impl Semaphore {
             gone: Cell::new(false),
             waker: RefCell::default(),
         });
-        queue_up(&mut self.queue.borrow_mut(), turn.clone());
+        match is_first {
+            true => self.queue.borrow_mut().push_front(turn.clone()),
+            false => self.queue.borrow_mut().push_back(turn.clone()),
+        }
         self.grant();
         AcquireWait { semaphore: self.clone(), turn: Some(turn) }.await
     }
