@@ -20,6 +20,7 @@ use vfs::{FsError, Ino, ObjectId, Sequence};
 use crate::engine::Ffs;
 use crate::inode::attributes_of;
 use crate::layout::Dinode;
+use crate::numbers::SPREAD;
 use crate::planted::{Bug, is_planted};
 
 /// Bytes that are read for one inode: less costs a device no less.
@@ -40,7 +41,7 @@ impl Default for Passing {
 impl Passing {
     /// Notes a block, and says whether it was noted already.
     fn comes_back(&self, block: u64) -> bool {
-        let place = (block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % REMEMBERED;
+        let place = (block.wrapping_mul(SPREAD) >> 32) as usize % REMEMBERED;
         std::mem::replace(&mut self.0.borrow_mut()[place], block) == block
     }
 }

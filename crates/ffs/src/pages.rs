@@ -89,8 +89,14 @@ impl Pages {
         self.get(lbn).is_some_and(|page| is_same(&page.data) == is_same(&content.data))
     }
 
-    /// Block numbers of the pages from `first` up to `end`, at most `limit`.
-    pub fn blocks(&self, first: u64, end: u64, limit: usize) -> Vec<u64> {
-        self.pages.range(first..end).take(limit).map(|(&lbn, _)| lbn).collect()
+    /// What the pages of these blocks hold, the first `limit` of them.
+    pub fn contents(&self, blocks: Range<u64>, limit: usize) -> BTreeMap<u64, Content> {
+        let first = self.pages.range(blocks).take(limit);
+        first.map(|(&lbn, page)| (lbn, page.content())).collect()
+    }
+
+    /// Block numbers of the pages.
+    pub fn blocks(&self) -> Vec<u64> {
+        self.pages.keys().copied().collect()
     }
 }

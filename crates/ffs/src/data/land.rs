@@ -71,12 +71,9 @@ impl Ffs {
         range: Range<u64>,
         asked: Asked,
     ) -> Result<bool, FsError> {
-        let blocks = node.pages.borrow().blocks(range.start, range.end, asked.pages());
-        let Some(&last) = blocks.last() else { return Ok(false) };
+        let chosen = self.choose(node, range, asked);
+        let Some(Chosen { update, mut set, size }) = chosen else { return Ok(false) };
         let _landing = self.begin_landing();
-        let (mut set, size) = self.chosen(node, &blocks, last);
-        let mut update = Update::new(Budget::Reserved);
-        update.lands_unasked = asked != Asked::ByCaller;
         let landed = self.land(update, node, &mut set, size, |_| (), &mut ()).await;
         self.end_pages(node, &set, landed).map(|_| true)
     }
@@ -88,19 +85,16 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::land_range`].
     pub(super) async fn land_lending(&self, node: &Rc<Node>, alone: Permit) -> Result<(), FsError> {
-        let (full, most) = (node.size() / self.geometry().block_size, Asked::ByNobody.pages());
-        let blocks = node.pages.borrow().blocks(0, full, most);
-        let Some(&last) = blocks.last() else {
+        let full = node.size() / self.geometry().block_size;
+        let Some(chosen) = self.choose(node, 0..full, Asked::ByNobody) else {
             return self.land_some(node, 0..u64::MAX, Asked::ByNobody).await.map(|_| ());
         };
+        let Chosen { update, mut set, size } = chosen;
         let _landing = self.begin_landing();
-        let (mut set, size) = self.chosen(node, &blocks, last);
-        let mut update = Update::new(Budget::Reserved);
-        update.lands_unasked = true;
         let planned = self.plan_landing(update, node, &mut set, size).await;
         let lent = Lock::lend(alone);
         let written = match planned {
-            Ok(planned) => planned.write(self).await,
+            Ok((update, payload)) => payload.write(self, update).await,
             Err(error) => Err(error),
         };
         let _alone = lent.reclaim().await;
@@ -119,15 +113,18 @@ impl Ffs {
         self.end_pages(node, &set, landed)
     }
 
-    /// What these blocks are to hold, of which the last is `last`, and how long the file is then.
-    fn chosen(&self, node: &Node, blocks: &[u64], last: u64) -> (BTreeMap<u64, Content>, u64) {
+    /// The first pages of these blocks, as many as `asked` has it, for a landing that is to begin;
+    /// nothing if there are none.
+    fn choose(&self, node: &Node, range: Range<u64>, asked: Asked) -> Option<Chosen> {
+        let set = node.pages.borrow().contents(range, asked.pages());
+        let (&last, _) = set.last_key_value()?;
         let volatile = node.volatile.get().expect("dirty pages have their size and time");
         let size = ((last + 1) * self.geometry().block_size)
             .min(volatile.size)
             .max(node.dinode().size.get());
-        let pages = node.pages.borrow();
-        let set = blocks.iter().filter_map(|&lbn| Some((lbn, pages.get(lbn)?.content())));
-        (set.collect(), size)
+        let mut update = Update::new(Budget::Reserved);
+        update.lands_unasked = asked != Asked::ByCaller;
+        Some(Chosen { update, set, size })
     }
 
     /// Pages have landed with this content, or are lost. What was written anew meanwhile is
@@ -176,7 +173,7 @@ impl Ffs {
 
     /// A file has ended: its UNSTABLE data ends with it.
     pub(crate) fn discard_pages(&self, node: &Node) {
-        let blocks = node.pages.borrow().blocks(0, u64::MAX, usize::MAX);
+        let blocks = node.pages.borrow().blocks();
         blocks.into_iter().for_each(|lbn| self.drop_page(node, lbn));
         self.settle_volatile(node);
     }
@@ -204,18 +201,20 @@ impl Ffs {
         also: impl FnOnce(&mut Dinode),
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
-        let planned = self.plan_landing(update, node, set, size).await?;
-        self.finish_landing(planned.write(self).await?, node, size, also, witness).await
+        let (update, payload) = self.plan_landing(update, node, set, size).await?;
+        let update = payload.write(self, update).await?;
+        self.finish_landing(update, node, size, also, witness).await
     }
 
-    /// The first step of [`Ffs::land`]: finds a place for everything.
+    /// The first step of [`Ffs::land`]: finds a place for everything. The second is to write it
+    /// ([`Payload::write`]).
     async fn plan_landing(
         &self,
         mut update: Update,
         node: &Rc<Node>,
         set: &mut BTreeMap<u64, Content>,
         size: u64,
-    ) -> Result<Planned, FsError> {
+    ) -> Result<(Update, Payload), FsError> {
         let old_size = node.dinode().size.get();
         if size > old_size {
             self.add_tail(node, set, old_size, size).await?;
@@ -239,7 +238,7 @@ impl Ffs {
             let length = (end - first) * fragment;
             payload.add(fragment, place.address() + first, &data, length as usize);
         }
-        Ok(Planned { update, payload })
+        Ok((update, payload))
     }
 
     /// The last step of [`Ffs::land`]: makes the file point at what the device has.
@@ -282,24 +281,18 @@ impl Ffs {
         let grows = run_length(geometry, size, tail) > run_length(geometry, old_size, tail);
         let ragged =
             !old_size.is_multiple_of(geometry.fragment_size) && !is_planted(Bug::RaggedTail);
-        let hole = self.map().find(&node.dinode(), None, tail).await? == 0;
+        let address = self.map().find(&node.dinode(), None, tail).await?;
+        let hole = address == 0;
         if let Some(content) = set.get_mut(&tail).filter(|_| !hole && (grows || ragged)) {
             content.changed = 0..usize::MAX; // what lies behind the old end goes, too
         } else if !hole && (grows || ragged) {
             // An unlanded page of the tail would do as well, but would land before its time.
-            let start = tail * geometry.block_size;
-            let data = self.read_landed(node, tail, old_size - start).await?;
-            set.insert(tail, Content::whole(data));
+            let (start, count) =
+                (geometry.byte_address(address), old_size - tail * geometry.block_size);
+            let data = self.home.read_data(start..start + count).await?;
+            set.insert(tail, Content::whole(gather(&data, 0, count as usize)));
         }
         Ok(())
-    }
-
-    /// The first `count` bytes of a block that has landed, past any page of it.
-    async fn read_landed(&self, node: &Rc<Node>, lbn: u64, count: u64) -> Result<Bytes, FsError> {
-        let address = self.map().find(&node.dinode(), None, lbn).await?;
-        let start = self.geometry().byte_address(address);
-        let data = self.home.read_data(start..start + count).await?;
-        Ok(gather(&data, 0, count as usize))
     }
 
     /// Writes a run of payload for `update`, to the device and not yet to stable storage.
@@ -405,19 +398,11 @@ impl Place {
     }
 }
 
-/// Data that has its place, and is not there yet.
-struct Planned {
+/// What a landing begins with: pages, and how long the file is when they are there.
+struct Chosen {
     update: Update,
-    payload: Payload,
-}
-
-impl Planned {
-    /// The second step of [`Ffs::land`]: to the device, though not to stable storage.
-    async fn write(self, engine: &Ffs) -> Result<Update, FsError> {
-        let Self { mut update, payload } = self;
-        payload.write(engine, &mut update).await?;
-        Ok(update)
-    }
+    set: BTreeMap<u64, Content>,
+    size: u64,
 }
 
 /// See [`Ffs::begin_landing`]. Whoever has one waits for the device alone, never for space.
@@ -453,7 +438,8 @@ impl Payload {
         }
     }
 
-    async fn write(self, engine: &Ffs, update: &mut Update) -> Result<(), FsError> {
+    /// To the device, though not to stable storage.
+    async fn write(self, engine: &Ffs, mut update: Update) -> Result<Update, FsError> {
         let write =
             |(address, pieces, _): &(_, Vec<Bytes>, _)| engine.home.write(*address, pieces.clone());
         for result in join_all(self.runs.iter().map(write)).await {
@@ -469,6 +455,6 @@ impl Payload {
             engine.keep_written(address, &pieces);
             update.push_payload(address, pieces);
         }
-        Ok(())
+        Ok(update)
     }
 }
