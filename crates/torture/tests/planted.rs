@@ -4,14 +4,14 @@
 //! light; without the bug nothing is wrong with that. `duramen-torture planted` looks for such
 //! workloads in the lists of the campaigns seq1 and seq2, all of which are there; a test compares.
 //!
-//! Ten bugs are not found, and others find them (`ffs/tests/planted.rs`). `EarlyRefusals`,
+//! Eleven bugs are not found, and others find them (`ffs/tests/planted.rs`). `EarlyRefusals`,
 //! `SmallReserve` and `BrokenPromises` need a volume that is full, `EarlyDrops` a directory that
 //! moves into a new one, `UnflushedPayload` a file that grows inside its last fragment,
-//! `UnwaitedLandings` much UNSTABLE data, `OneHash` and `UncomparedNames` names of one hash, and
-//! `UnaskedNodes` and `PassedBuffers` short memory: no operation of the lists does any of it. The
-//! bugs of policy `log` are found by `ffs/tests/planted_log.rs`. What only a faulty disk, several
-//! clients or a reference show is planted by the campaigns `faults`, `concurrent`, `retry` and
-//! `conformance` (`tests/` of the same names).
+//! `UnwaitedLandings` and `ForgottenRewrites` much UNSTABLE data, `OneHash` and `UncomparedNames`
+//! names of one hash, and `UnaskedNodes` and `PassedBuffers` short memory: no operation of the
+//! lists does any of it. The bugs of policy `log` are found by `ffs/tests/planted_log.rs`. What
+//! only a faulty disk, several clients or a reference show is planted by the campaigns `faults`,
+//! `concurrent`, `retry` and `conformance` (`tests/` of the same names).
 
 use std::collections::BTreeSet;
 

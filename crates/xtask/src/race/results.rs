@@ -112,7 +112,8 @@ impl Found<'_> {
     /// trip (ours, of GETATTR) and, by itself, a write and a flush of the device.
     pub(super) fn serial_limit(&self) -> Option<f64> {
         let calls = self.row.durable_calls().filter(|_| self.load.connections() == 1)?;
-        let is_trip = |found: &Found<'_>| found.row.workload == "getattr" && found.place.1 == 0;
+        let is_trip =
+            |found: &Found<'_>| found.row.workload == "getattr" && found.load == self.load;
         let trips_per_s = self.results.found().find(is_trip)?.rate(Who::Ours)?;
         let flushes_per_s = self.results.raw.flushes_per_s.median()?;
         Some(1.0 / (f64::from(calls) * (1.0 / trips_per_s + 1.0 / flushes_per_s)))

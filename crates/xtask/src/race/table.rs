@@ -112,8 +112,8 @@ fn limits(results: &Results) -> Table {
             found.row.name.to_owned(),
             rate(Some(limit), "/s"),
             of(&found, Who::Ours),
-            part.map_or(NOTHING.to_owned(), short),
-            most.map_or(NOTHING.to_owned(), short),
+            rate(part, ""),
+            rate(most, ""),
             wanted,
         ]);
     }
