@@ -46,6 +46,18 @@ impl Buffer {
         buffer
     }
 
+    /// A buffer that holds copies of pieces, one after the other.
+    pub fn joined(pieces: &[Bytes]) -> Self {
+        let mut buffer = Self::unfilled(pieces.iter().map(Bytes::len).sum());
+        let mut rest = &mut buffer[..];
+        for piece in pieces {
+            let (target, behind) = rest.split_at_mut(piece.len());
+            target.copy_from_slice(piece);
+            rest = behind;
+        }
+        buffer
+    }
+
     /// Makes the buffer shared and unchangeable. Copies nothing; the memory is given back with the
     /// last reference.
     pub fn freeze(self) -> Bytes {

@@ -22,9 +22,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use bytes::Bytes;
-
-use crate::{Buffer, system};
+use crate::system;
 
 /// How transfers are aligned that go past the cache among others that do not, in bytes: to a page.
 const PAGE: usize = 4096;
@@ -95,16 +93,4 @@ fn is_large<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>, unit: usize
 
 fn is_aligned(bytes: &[u8], unit: usize) -> bool {
     bytes.as_ptr().addr().is_multiple_of(unit) && bytes.len().is_multiple_of(unit)
-}
-
-/// The same bytes where they are aligned (invariant 2).
-pub(crate) fn aligned(data: &[Bytes]) -> Bytes {
-    let mut copy = Buffer::unfilled(data.iter().map(Bytes::len).sum());
-    let mut rest = &mut copy[..];
-    for piece in data {
-        let (target, behind) = rest.split_at_mut(piece.len());
-        target.copy_from_slice(piece);
-        rest = behind;
-    }
-    copy.freeze()
 }

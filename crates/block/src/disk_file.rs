@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::direct::{self, Direct, Takes};
+use crate::direct::{Direct, Takes};
 use crate::{Buffer, Durability, Geometry, IoError, Verb, length_of, system};
 
 /// Sector sizes that an image file pretends to have. A file system block is 4 KiB nearly
@@ -203,7 +203,7 @@ impl DiskFile {
 
     /// The bytes of a write as they can be transferred, if they cannot as they are.
     pub(crate) fn transferable(&self, data: &[Bytes]) -> Option<Bytes> {
-        self.needs_copy(data.iter()).then(|| direct::aligned(data))
+        self.needs_copy(data.iter()).then(|| Buffer::joined(data).freeze())
     }
 
     /// Size and sectors.

@@ -361,6 +361,7 @@ impl Ffs {
         let mut staged = StagedUpdate {
             items: staged,
             payload: take(&mut update.payload),
+            is_delayed: update.is_delayed,
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
             chain: update.chain,
             answered: None,
@@ -473,8 +474,8 @@ impl Ffs {
             // It stays in the queue until it has gone: whoever waits for space looks there.
             let freed = self.leaving.borrow_mut().front_mut().map(|first| take(&mut first.freed));
             for freed in freed.unwrap_or_default() {
-                if let Some((address, _)) = self.allocator.run_of(&freed) {
-                    self.policy.let_go(address).await;
+                if let Some((address, count)) = self.allocator.run_of(&freed) {
+                    self.policy.let_go(address, count).await;
                 }
                 self.allocator.free(freed);
             }

@@ -10,7 +10,8 @@
 //!    files in memory goes with them (`nodes`), and what exceeds the budget then is bounded by the
 //!    Updates in flight, and the calls.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
-//! 4. Nothing is written but by [`Home::write`], which tells the cache of data.
+//! 4. Nothing is written but by [`Home::write`], which tells the cache of data, and what was
+//!    delayed, of which the cache has been told ([`crate::delayed`]).
 //! 5. While a block is read past the buffers nobody makes one of it ([`Home::glance`]).
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use vfs::FsError;
 
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::data_cache::DataCache;
+use crate::delayed::DelayedWrites;
 use crate::derive;
 use crate::layout::{Geometry, GroupHeader};
 use crate::nodes::Meter;
@@ -45,6 +47,7 @@ pub struct Home {
     beside: Meter,
     /// Of files.
     data: Rc<DataCache>,
+    delayed: DelayedWrites,
     /// What deltas take, and the most that they took: many small pieces, between which no block
     /// finds room when they are gone.
     deltas: Meter,
@@ -72,16 +75,18 @@ impl Home {
         let for_data = if keeps_data { budget } else { 0 };
         let data = Rc::new(DataCache::new(geometry.block_size, for_data));
         let budget = DataCache::rest_of(budget);
+        let beside = Meter::default();
         Rc::new(Self {
             device,
             geometry,
             clock,
             data,
+            delayed: DelayedWrites::new(beside.clone()),
             buffers: RefCell::default(),
             loading: RefCell::default(),
             loaded: Signal::new(),
             bytes: Cell::new(0),
-            beside: Meter::default(),
+            beside,
             deltas: Meter::default(),
             most_deltas: Cell::new(0),
             spare: RefCell::default(),
@@ -328,7 +333,12 @@ impl Home {
         &self.data
     }
 
-    /// Reads `size` bytes from fragment `address`.
+    /// What is on its way to its place.
+    pub(crate) fn delayed(&self) -> &DelayedWrites {
+        &self.delayed
+    }
+
+    /// Reads `size` bytes of metadata from fragment `address`.
     ///
     /// # Errors
     /// [`FsError::Io`].

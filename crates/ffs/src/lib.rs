@@ -13,7 +13,8 @@
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `nodes`: the files in memory, and which of them go when memory is short. `glimpse`: what is
 //!   told of a file that nobody keeps.
-//! * `data_cache`: data as it is on the disk, which may be read again.
+//! * `data_cache`: data as it is on the disk, which may be read again. `delayed`: data that the log
+//!   has, on its way to its place.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing
 //!   damage.
@@ -29,6 +30,7 @@ mod buffer;
 pub mod check;
 mod data;
 mod data_cache;
+mod delayed;
 pub mod derive;
 mod dir;
 mod dir_index;

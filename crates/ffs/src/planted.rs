@@ -149,6 +149,14 @@ planted::bugs! {
     IgnoredLogErrors,
     /// A flush that fails counts as one that succeeds.
     IgnoredFlushErrors,
+    /// The sync leaves delayed data where it is, and the log forgets it.
+    UnlandedDelays,
+    /// Readers do not see delayed data.
+    UnseenDelays,
+    /// Who writes where older data is delayed does not wait for that.
+    OvertakenDelays,
+    /// Data stays delayed when its fragments are given back.
+    KeptDelays,
     /// Data whose write fails counts as written.
     ForgottenPayloadErrors,
     /// The write verifier stays when data is lost.

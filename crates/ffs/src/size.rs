@@ -169,7 +169,7 @@ impl Ffs {
             let new = self.map().take(update, node, near, need).await?;
             self.map().set(update, node, last, new).await?;
             let length = (need * geometry.fragment_size) as usize;
-            self.write_payload(update, new, vec![zeros(length)]).await?;
+            self.write_payload(update, vec![(new, vec![zeros(length)])]).await?;
         } else if address != 0 && need < have {
             self.map().give_back(update, node, address + need, have - need).await?;
         }
@@ -200,12 +200,12 @@ impl Ffs {
         let keep = (used % geometry.fragment_size) as usize;
         let mut pieces = Vec::new();
         if keep > 0 {
-            let old = self.home.read(start, geometry.fragment_size as usize).await?.freeze();
-            pieces.push(old.slice(..keep));
+            let byte = geometry.byte_address(start);
+            pieces = self.home.read_data(byte..byte + keep as u64).await?;
         }
         let length = whole - first * geometry.fragment_size;
         pieces.push(zeros(length as usize - keep));
-        self.home.write(start, pieces).await.map_err(|_| FsError::Io)
+        self.home.write_data(start, pieces).await
     }
 
     /// Frees a file that lost its last name: in this Update if it is small. Otherwise it is an

@@ -34,7 +34,7 @@ use zerocopy::IntoBytes;
 /// What a change means. Policies decide by this, and by nothing else, what must land before what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// File data is in its place on the device, though not flushed.
+    /// File data is in its place on the device, though not flushed; or the log will see to that.
     PayloadWritten,
     /// Inode or fragment bits are taken.
     MapTaken,
@@ -107,8 +107,10 @@ pub struct Update {
     pub(crate) orphans: Vec<(Rc<Node>, Permit)>,
     /// Files that end with UNSTABLE data: it ends with them.
     pub(crate) discards: Vec<Rc<Node>>,
-    /// Payload that was written, by the fragment at which it begins.
+    /// Payload by the fragment at which it begins. It was written, or is delayed.
     pub(crate) payload: Vec<(u64, Vec<Bytes>)>,
+    /// Whether the log is to bring the payload to its place, and nobody else does.
+    pub(crate) is_delayed: bool,
     /// A chain of Updates that begins or ends with this one.
     pub(crate) chain: Option<ChainLink>,
     /// Whether it only brings UNSTABLE data home: see [`Node`], invariant 4.
@@ -171,6 +173,7 @@ impl Update {
             orphans: Vec::new(),
             discards: Vec::new(),
             payload: Vec::new(),
+            is_delayed: false,
             chain: None,
             lands_unasked: false,
             working: BTreeMap::new(),
@@ -193,7 +196,7 @@ impl Update {
         self.items.push(Item { intent, change: Some((buffer.clone(), edit)) });
     }
 
-    /// Notes payload that was written: durable with the next flush.
+    /// Notes payload that was written, and is durable with the next flush; or that is delayed.
     pub fn push_payload(&mut self, address: u64, pieces: Vec<Bytes>) {
         self.payload.push((address, pieces));
         if !self.items.iter().any(|item| item.intent == Intent::PayloadWritten) {

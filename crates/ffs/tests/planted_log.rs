@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::calls;
 use common::cutting::sizes;
-use common::reuse::{landing_over_new_data, replay_over_new_data};
+use common::reuse::{delays_over_new_directories, landing_over_new_data, replay_over_new_data};
 use common::sharing;
 use common::together::{
-    large_file_that_goes, large_file_that_goes_slowly, large_write_over_a_small_one,
-    large_writes_side_by_side,
+    large_file_that_goes, large_file_that_goes_slowly, large_write_over_a_delayed_one,
+    large_write_over_a_small_one, large_writes_side_by_side,
 };
 use common::tree::run::{Setting, record};
 use ffs::planted::{Bug, plant};
@@ -82,6 +82,7 @@ fn broken_rules_of_the_policy_are_found() {
         Bug::EagerHead,
         Bug::StaleRows,
         Bug::EarlyReuse,
+        Bug::UnlandedDelays,
     ];
     for bug in bugs {
         assert!(is_found(Planted::Policy(bug), 12), "{bug:?} is not found");
@@ -145,12 +146,16 @@ fn broken_rules_of_a_shared_log_are_found() {
 #[test]
 fn broken_rules_that_need_a_scenario_are_found() {
     type Scenario = fn() -> Result<(), String>;
-    let scenarios: [(Bug, Scenario); 6] = [
+    let delayed: Scenario = || (1..=2).try_for_each(large_write_over_a_delayed_one);
+    let scenarios: [(Bug, Scenario); 9] = [
         (Bug::ForgottenChains, || (1..=6).try_for_each(large_file_that_goes)),
         (Bug::PassedChains, || (1..=2).try_for_each(large_file_that_goes_slowly)),
         (Bug::NoRevokes, || (1..=6).try_for_each(large_write_over_a_small_one)),
         (Bug::NoFreeingRevokes, replay_over_new_data),
         (Bug::LateLandings, landing_over_new_data),
+        (Bug::UnseenDelays, delayed),
+        (Bug::OvertakenDelays, delayed),
+        (Bug::KeptDelays, delays_over_new_directories),
         (Bug::LateCover, || (1..=6).try_for_each(large_writes_side_by_side)),
     ];
     for (bug, scenario) in scenarios {

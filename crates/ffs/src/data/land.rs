@@ -295,18 +295,38 @@ impl Ffs {
         Ok(())
     }
 
-    /// Writes a run of payload for `update`, to the device and not yet to stable storage.
+    /// Writes payload for `update`, all that it has, by the fragments at which it begins: to the
+    /// device and not yet to stable storage. What the log carries is not written here.
     ///
     /// # Errors
     /// [`FsError::Io`].
     pub(crate) async fn write_payload(
         &self,
         update: &mut Update,
-        address: u64,
-        pieces: Vec<Bytes>,
+        payload: Vec<(u64, Vec<Bytes>)>,
     ) -> Result<(), FsError> {
-        self.home.write(address, pieces.clone()).await.map_err(|_| FsError::Io)?;
-        update.push_payload(address, pieces);
+        assert!(update.payload.is_empty(), "the payload of an Update comes at once");
+        update.is_delayed = self.policy.carries(&payload);
+        if !update.is_delayed {
+            let write = |(address, pieces): &(_, Vec<Bytes>)| {
+                self.home.write_data(*address, pieces.clone())
+            };
+            for result in join_all(payload.iter().map(write)).await {
+                match result {
+                    Err(_) if is_planted(Bug::ForgottenPayloadErrors) => {}
+                    Err(_) if update.lands_unasked && is_planted(Bug::RottenLosses) => {
+                        self.rotate_verifier();
+                    }
+                    result => result?,
+                }
+            }
+        }
+        for (address, pieces) in payload {
+            if !update.is_delayed {
+                self.keep_written(address, &pieces);
+            }
+            update.push_payload(address, pieces);
+        }
         Ok(())
     }
 
@@ -440,21 +460,8 @@ impl Payload {
 
     /// To the device, though not to stable storage.
     async fn write(self, engine: &Ffs, mut update: Update) -> Result<Update, FsError> {
-        let write =
-            |(address, pieces, _): &(_, Vec<Bytes>, _)| engine.home.write(*address, pieces.clone());
-        for result in join_all(self.runs.iter().map(write)).await {
-            match result {
-                Err(_) if is_planted(Bug::ForgottenPayloadErrors) => {}
-                Err(_) if update.lands_unasked && is_planted(Bug::RottenLosses) => {
-                    engine.rotate_verifier();
-                }
-                result => result.map_err(|_| FsError::Io)?,
-            }
-        }
-        for (address, pieces, _) in self.runs {
-            engine.keep_written(address, &pieces);
-            update.push_payload(address, pieces);
-        }
+        let runs = self.runs.into_iter().map(|(address, pieces, _)| (address, pieces));
+        engine.write_payload(&mut update, runs.collect()).await?;
         Ok(update)
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::try_join_all;
 use vfs::FsError;
 
@@ -87,8 +88,19 @@ impl Home {
     ) -> impl Future<Output = Result<Bytes, FsError>> + use<> {
         self.bound_data();
         let buffer = block::Buffer::unfilled((range.end - range.start) as usize);
-        let read = self.device().read(range.start, buffer);
-        async move { Ok(read.await.map_err(|_| FsError::Io)?.freeze()) }
+        let delayed = self.delayed().over(&range);
+        let is_all = matches!(&delayed[..], [(_, only)] if only.len() == buffer.len());
+        let read = match is_all {
+            true => std::future::ready(Ok(buffer)).boxed_local(),
+            false => self.device().read(range.start, buffer),
+        };
+        async move {
+            let mut buffer = read.await.map_err(|_| FsError::Io)?;
+            for (at, data) in delayed {
+                buffer[at..at + data.len()].copy_from_slice(&data);
+            }
+            Ok(buffer.freeze())
+        }
     }
 
     /// Keeps whole fragments of data that have just been written at a byte of the device.

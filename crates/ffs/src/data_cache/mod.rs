@@ -11,7 +11,7 @@
 //! read in small calls, each going on where the last one ended, is used once.
 //!
 //! Invariants:
-//! 1. What is kept is what a read of the device would give. A write takes away what it overlaps
+//! 1. What is kept is what a read of the device would give, with what is delayed over it. A write takes away what it overlaps
 //!    when it begins and when it ends, and spoils reads that are under way: what they bring is not
 //!    kept.
 //! 2. Stretches do not overlap, and begin and end with a fragment.

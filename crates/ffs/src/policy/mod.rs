@@ -37,8 +37,10 @@ pub struct Staged {
 pub struct StagedUpdate {
     /// In their order.
     pub items: Vec<Staged>,
-    /// Payload that was written to the device and not flushed, by its first fragment.
+    /// Payload by its first fragment: written to the device and not flushed, or
     pub payload: Vec<(u64, Vec<Bytes>)>,
+    /// carried by the policy ([`Policy::carries`]).
+    pub is_delayed: bool,
     /// Fragments that are given back: first and how many.
     pub freed: Vec<(u64, u64)>,
     /// The chain that begins or ends with it.
@@ -56,6 +58,12 @@ pub trait Policy {
 
     /// The sequence that the next Update will get.
     fn next_sequence(&self) -> Sequence;
+
+    /// Whether it brings this payload of an Update to its place, and whoever makes the Update need
+    /// not: readers see it there as soon as it is staged.
+    fn carries(&self, _payload: &[(u64, Vec<Bytes>)]) -> bool {
+        false
+    }
 
     /// Waits until there is room for an Update, and sets it aside. Nothing may be awaited between
     /// this and [`Policy::stage`].
@@ -75,9 +83,9 @@ pub trait Policy {
     /// Whether no Update becomes durable before those that were staged before it.
     fn keeps_order(&self) -> bool;
 
-    /// The Update that gave the block at `address` back is durable. Completes when nothing is on
-    /// its way to that block any more; then it may be used again.
-    fn let_go(&self, address: u64) -> LocalBoxFuture<'static, ()>;
+    /// The Update that gave `count` fragments from `address` on back is durable. Completes when
+    /// nothing is on its way to them any more; then they may be used again.
+    fn let_go(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()>;
 
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool {

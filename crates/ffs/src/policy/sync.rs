@@ -305,7 +305,7 @@ impl Policy for Sync {
         false
     }
 
-    fn let_go(&self, _address: u64) -> LocalBoxFuture<'static, ()> {
+    fn let_go(&self, _address: u64, _count: u64) -> LocalBoxFuture<'static, ()> {
         std::future::ready(()).boxed_local() // it was all written, or it would not be durable
     }
 

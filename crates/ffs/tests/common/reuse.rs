@@ -166,6 +166,61 @@ pub(crate) fn replay_over_new_data() -> Result<(), String> {
     })
 }
 
+/// Small data, which the log has and which waits to go to its place, is given back, and directories
+/// take its place. Then all that waits goes home.
+pub(crate) fn delays_over_new_directories() -> Result<(), String> {
+    let setup = fresh(Duration::from_secs(3600));
+    let directories = setup.executor.block_on(async {
+        let volume = setup.open().await?;
+        let root = volume.files.root();
+        let filler = volume.create(root, "filler").await.expect("new");
+        let piece = content(0);
+        for number in 0.. {
+            if volume.space().await.available_bytes < 400 << 10 {
+                break; // so that what is small takes turns in what is left
+            }
+            let offset = number * LARGE as u64;
+            let written = volume.write(filler, offset, piece.clone(), Stability::FileSync).await;
+            written.expect("there is room");
+        }
+        let mut files = 0;
+        while let Ok(file) = volume.create(root, &format!("small-{files}")).await {
+            files += 1;
+            if volume.write(file, 0, vec![0xaa; 4096], Stability::FileSync).await.is_err() {
+                break;
+            }
+        }
+        for number in 0..files {
+            volume.remove(root, &format!("small-{number}")).await.expect("it is there");
+        }
+        setup.sleep(Duration::from_millis(200)).await;
+        let mut directories = 0;
+        while volume.mkdir(root, &format!("new-{directories}")).await.is_ok() {
+            directories += 1;
+        }
+        assert!(files > 50 && directories > 200, "{files} files, {directories} directories");
+        volume.files.shutdown().await.map_err(|error| error.to_string())?;
+        Ok::<_, String>(directories)
+    })?;
+    let images = setup.disks.map(|disk| disk.contents());
+    setup.executor.crash();
+    let back = Setup::new(images, Duration::from_secs(3600));
+    back.executor.block_on(async {
+        let volume = back.open().await?;
+        let root = volume.files.root();
+        for number in 0..directories {
+            let name = format!("new-{number}");
+            let found = volume.lookup(root, &name).await.map_err(|e| format!("{name}: {e}"))?;
+            let made = volume.create(found, "leaf").await;
+            made.map(|_| ()).or_else(|error| match error {
+                FsError::NoSpace => Ok(()),
+                error => Err(format!("{name}: {error}")),
+            })?;
+        }
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })
+}
+
 /// The sync writes directories home, slowly. Meanwhile they are removed, and their blocks are
 /// wanted for data.
 pub(crate) fn landing_over_new_data() -> Result<(), String> {

@@ -107,6 +107,45 @@ pub(crate) fn large_write_over_a_small_one(seed: u64) -> Result<(), String> {
     })
 }
 
+/// A small write, which is delayed, is read; then a large one goes over it, and everything goes to
+/// its place. Says what does not show.
+pub(crate) fn large_write_over_a_delayed_one(seed: u64) -> Result<(), String> {
+    let executor = Executor::new(seed);
+    let images = Pair { home: Image::zeroed(16 << 20), log: Some(Image::zeroed(4 << 20)) };
+    let disks = images.map(|image| Disk::new(&executor, image.clone()));
+    let long = vec![0xbb; LARGE];
+    let id = executor.block_on(async {
+        let volume = fresh(&executor, &disks).await;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        let mut expected = long.clone();
+        volume.write(id, 0, long.clone(), Stability::FileSync).await.expect("there is room");
+        for offset in [4 << 10, 6 << 10, 9000] {
+            let data = vec![offset as u8 | 1; 3000];
+            expected[offset..offset + data.len()].copy_from_slice(&data);
+            let written = volume.write(id, offset as u64, data, Stability::FileSync).await;
+            written.expect("there is room");
+            if volume.read(id).await.map_err(|error| error.to_string())? != expected {
+                return Err("a small write does not show".to_owned());
+            }
+        }
+        volume.write(id, 0, long.clone(), Stability::FileSync).await.expect("there is room");
+        volume.settle().await;
+        if volume.read(id).await.map_err(|error| error.to_string())? != long {
+            return Err("a large write does not show".to_owned());
+        }
+        Ok::<_, String>(id)
+    })?;
+    let (executor, disks) = after_cut(seed, disks.map(|disk| disk.contents()));
+    executor.block_on(async {
+        let opened = try_open_pair(executor.runtime(), &disks).await;
+        let volume = opened.map_err(|error| error.to_string())?.0;
+        match volume.read(id).await.map_err(|error| error.to_string())? == long {
+            true => Ok(()),
+            false => Err("what was written first came last".to_owned()),
+        }
+    })
+}
+
 /// A file that is freed in steps loses its name, and the power goes with the answer. Says what is
 /// not free when it has been brought back.
 pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {

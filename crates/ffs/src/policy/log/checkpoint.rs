@@ -1,7 +1,8 @@
 //! The sync: in the background, what is durable in the log goes to its place, and holds drop.
 //!
 //! A round writes every buffer that has deltas, in the order of the disk, with everything undone
-//! that is not durable in the log; then the summary rows of the groups among them; then it flushes.
+//! that is not durable in the log; then the summary rows of the groups among them, and data that
+//! was delayed; then it flushes.
 //! It rests for a while unless the log has become long, somebody wants room, or all is to be home.
 
 use std::collections::BTreeSet;
@@ -43,8 +44,12 @@ impl Log {
     }
 
     fn is_urgent(&self) -> bool {
-        let most = self.options.sync_bytes.min(self.shared.journal.capacity() / 4);
-        self.is_asked() || self.shared.bytes_since(self.head_of_changes()) > most
+        self.is_asked() || self.shared.bytes_since(self.head_of_changes()) > self.sync_bytes()
+    }
+
+    /// Bytes of live log from which on the sync does not rest.
+    pub(super) fn sync_bytes(&self) -> u64 {
+        self.options.sync_bytes.min(self.shared.journal.capacity() / 4)
     }
 
     async fn sync_on(&self) {
@@ -97,7 +102,11 @@ impl Log {
             self.write_home(images).await?;
         }
         self.write_rows(&groups).await?;
-        let covered = self.next.get(); // payload of everything staged so far has been written
+        let covered = self.next.get();
+        if !is_planted(Bug::UnlandedDelays) {
+            self.home.write_delayed().await?;
+        }
+        // Now payload of everything before `covered` has been written.
         if is_planted(Bug::EarlyHolds) {
             self.drop_holds(&written, covered);
         }

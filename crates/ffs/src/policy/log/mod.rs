@@ -378,6 +378,13 @@ impl Policy for Log {
         Sequence(self.next.get())
     }
 
+    fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> bool {
+        let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
+        // As much again may come while what has made the sync begin is on its way.
+        let most = (2 * self.sync_bytes()).min(self.home.budget() as u64 / 8);
+        self.rides(payload) && self.home.delayed_bytes() as u64 + bytes <= most
+    }
+
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
         let room = self.shared.journal.room_for(redo::bound(update, self.rides(&update.payload)));
         let this = self.this();
@@ -409,6 +416,10 @@ impl Policy for Log {
         if rides && has_payload {
             self.note_payload(sequence.0, &update.payload);
         }
+        if update.is_delayed {
+            assert!(rides, "what the log carries is in it");
+            update.payload.iter().for_each(|(address, pieces)| self.home.delay(*address, pieces));
+        }
         let changes = update.items.iter().filter_map(|item| item.change.as_ref());
         let mut flight = Flight { payload: rides && has_payload, ..Flight::default() };
         for (buffer, _) in changes {
@@ -427,9 +438,13 @@ impl Policy for Log {
         true
     }
 
-    fn let_go(&self, address: u64) -> LocalBoxFuture<'static, ()> {
+    fn let_go(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()> {
         let this = self.this();
-        async move { this.release_block(address).await }.boxed_local()
+        async move {
+            this.release_block(address).await;
+            this.home.forget_delayed(address, count).await;
+        }
+        .boxed_local()
     }
 
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {

@@ -1,0 +1,305 @@
+//! Delayed writes: data of files that the log has already, and that waits to go to its place.
+//!
+//! Small data rides in the entry of its Update and is durable with that. So nobody has to wait for
+//! its place: it stays here until the sync comes by, goes out with its neighbours, and what was
+//! written over meanwhile is written once. Readers see it over what the device has.
+//!
+//! ```text
+//!  staged --> waiting --> landing --> on the device, not yet flushed
+//!                 `--> written over, or given back: nobody needs it any more
+//! ```
+//!
+//! Invariants:
+//! 1. In each of the two, stretches do not overlap. What waits is newer than what lands.
+//! 2. One landing at a time, of all that waits. So when one has ended, everything is on the device
+//!    that was delayed before it was asked for.
+//! 3. What lands shows until that has ended: the device may have anything there meanwhile.
+//! 4. Nobody else writes where something is delayed: who would, has it land first
+//!    ([`Home::write_data`]), and a block is used again only after [`Home::forget_delayed`].
+//! 5. After one that failed no landing succeeds. What it was to bring home stays, here and in the
+//!    log.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use block::{Buffer, Durability, IoError};
+use bytes::Bytes;
+use futures::future::join_all;
+use runtime::sync::{Semaphore, Signal};
+use vfs::FsError;
+
+use crate::home::Home;
+use crate::nodes::Meter;
+use crate::planted::{Bug, is_planted};
+
+/// Writes that are under way at a time.
+const WRITES_AT_ONCE: usize = 64;
+/// Bytes of neighbours that go out with one write.
+const RUN_MOST: u64 = 1 << 20;
+
+/// See the module's prose. All places are bytes of the disk.
+pub(crate) struct DelayedWrites {
+    waiting: RefCell<Stretches>,
+    landing: RefCell<Stretches>,
+    /// Invariant 2.
+    turn: Rc<Semaphore>,
+    landed: Signal,
+    /// Invariant 5.
+    failure: RefCell<Option<IoError>>,
+    /// Bytes of both, which the memory's budget counts, too.
+    bytes: Cell<usize>,
+    memory: Meter,
+}
+
+/// Stretches of data by their first byte (invariant 1).
+#[derive(Default)]
+struct Stretches(BTreeMap<u64, Bytes>);
+
+/// Neighbours, to be written at once.
+struct Run {
+    start: u64,
+    pieces: Vec<Bytes>,
+    end: u64,
+}
+
+impl DelayedWrites {
+    /// None; `memory` counts what they take.
+    pub(crate) fn new(memory: Meter) -> Self {
+        Self {
+            waiting: RefCell::default(),
+            landing: RefCell::default(),
+            turn: Semaphore::new(1),
+            landed: Signal::new(),
+            failure: RefCell::default(),
+            bytes: Cell::new(0),
+            memory,
+        }
+    }
+
+    fn add(&self, start: u64, data: Bytes) {
+        let less = self.waiting.borrow_mut().cut(&range_of(start, &data));
+        self.count(data.len(), less);
+        self.waiting.borrow_mut().0.insert(start, data);
+    }
+
+    fn count(&self, more: usize, less: usize) {
+        self.bytes.set(self.bytes.get() + more - less);
+        self.memory.add(more);
+        self.memory.subtract(less);
+    }
+
+    fn has_any(&self, range: &Range<u64>) -> bool {
+        let has_any = |stage: &RefCell<Stretches>| stage.borrow().within(range).next().is_some();
+        has_any(&self.waiting) || has_any(&self.landing)
+    }
+
+    /// What there is of a range: from which of its bytes on which, later ones over earlier ones.
+    pub(crate) fn over(&self, range: &Range<u64>) -> Vec<(usize, Bytes)> {
+        if is_planted(Bug::UnseenDelays) {
+            return Vec::new();
+        }
+        let part = |(start, data): (u64, &Bytes)| {
+            let from = start.max(range.start);
+            let to = (start + data.len() as u64).min(range.end);
+            let data = data.slice((from - start) as usize..(to - start) as usize);
+            ((from - range.start) as usize, data)
+        };
+        let stages = [self.landing.borrow(), self.waiting.borrow()];
+        stages.iter().flat_map(|stage| stage.within(range).map(part)).collect()
+    }
+}
+
+impl Stretches {
+    /// Those of which a part is in `range`.
+    fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, &Bytes)> {
+        let before = self.0.range(..range.start).next_back();
+        let before = before.filter(|(start, data)| *start + data.len() as u64 > range.start);
+        let inside = self.0.range(range.start..range.end.max(range.start));
+        before.into_iter().chain(inside).map(|(&start, data)| (start, data))
+    }
+
+    /// Takes away what is in `range`; returns how many bytes that was.
+    fn cut(&mut self, range: &Range<u64>) -> usize {
+        let mut cut = 0;
+        let hit: Vec<_> = self.within(range).map(|(start, data)| (start, data.clone())).collect();
+        for (start, data) in hit {
+            self.0.remove(&start);
+            let end = start + data.len() as u64;
+            let (from, to) = (start.max(range.start), end.min(range.end));
+            cut += (to - from) as usize;
+            if start < from {
+                self.0.insert(start, data.slice(..(from - start) as usize));
+            }
+            if to < end {
+                self.0.insert(to, data.slice((to - start) as usize..));
+            }
+        }
+        cut
+    }
+
+    /// Neighbours together, in their order.
+    fn runs(&self) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (&start, data) in &self.0 {
+            let end = start + data.len() as u64;
+            match runs.last_mut() {
+                Some(last) if last.end == start && end - last.start <= RUN_MOST => {
+                    last.pieces.push(data.clone());
+                    last.end = end;
+                }
+                _ => runs.push(Run { start, pieces: vec![data.clone()], end }),
+            }
+        }
+        runs
+    }
+}
+
+fn range_of(start: u64, data: &Bytes) -> Range<u64> {
+    start..start + data.len() as u64
+}
+
+impl Home {
+    /// Takes pieces of data, one after the other from fragment `address` on, that the log has or is
+    /// about to have; everybody sees them from now on.
+    pub(crate) fn delay(&self, address: u64, pieces: &[Bytes]) {
+        let start = self.geometry().byte_address(address);
+        let data = Buffer::joined(pieces).freeze();
+        self.data().spoil(&range_of(start, &data));
+        self.delayed().add(start, data.clone());
+        if (data.len() as u64).is_multiple_of(self.geometry().block_size) {
+            self.keep_written(start, &data);
+        }
+    }
+
+    /// Bytes that are delayed.
+    pub(crate) fn delayed_bytes(&self) -> usize {
+        self.delayed().bytes.get()
+    }
+
+    /// Writes data of a file to its place, from fragment `address` on.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub(crate) async fn write_data(&self, address: u64, data: Vec<Bytes>) -> Result<(), FsError> {
+        let start = self.geometry().byte_address(address);
+        let range = start..start + block::length_of(&data);
+        if self.delayed().has_any(&range) && !is_planted(Bug::OvertakenDelays) {
+            self.write_delayed().await.map_err(|_| FsError::Io)?; // invariant 4
+        }
+        self.write(address, data).await.map_err(|_| FsError::Io)
+    }
+
+    /// Brings everything to the device that was delayed so far.
+    ///
+    /// # Errors
+    /// Those of the device; then nothing is brought there any more (invariant 5).
+    pub(crate) async fn write_delayed(&self) -> Result<(), IoError> {
+        let delayed = self.delayed();
+        let _turn = delayed.turn.acquire(1).await;
+        if let Some(failure) = &*delayed.failure.borrow() {
+            return Err(failure.clone());
+        }
+        let runs = {
+            let mut landing = delayed.landing.borrow_mut();
+            assert!(landing.0.is_empty(), "nobody leaves a landing halfway");
+            *landing = delayed.waiting.take();
+            landing.runs()
+        };
+        for some in runs.chunks(WRITES_AT_ONCE) {
+            let writes = some.iter().map(|Run { start, pieces, .. }| {
+                self.device().write(*start, pieces.clone(), Durability::Plain)
+            });
+            if let Some(Err(failure)) = join_all(writes).await.into_iter().find(Result::is_err) {
+                *delayed.failure.borrow_mut() = Some(failure.clone());
+                delayed.landed.notify();
+                return Err(failure);
+            }
+        }
+        let landed = delayed.landing.take();
+        delayed.count(0, landed.0.values().map(Bytes::len).sum());
+        delayed.landed.notify();
+        Ok(())
+    }
+
+    /// The fragments were given back, and that is durable: what is delayed there is not needed.
+    /// Completes when nothing is on its way to them.
+    pub(crate) async fn forget_delayed(&self, address: u64, count: u64) {
+        let delayed = self.delayed();
+        let geometry = self.geometry();
+        let range = geometry.byte_address(address)..geometry.byte_address(address + count);
+        if is_planted(Bug::KeptDelays) {
+            return;
+        }
+        let less = delayed.waiting.borrow_mut().cut(&range);
+        delayed.count(0, less);
+        while delayed.failure.borrow().is_none() && delayed.has_any(&range) {
+            delayed.landed.wait().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delayed() -> DelayedWrites {
+        DelayedWrites::new(Meter::default())
+    }
+
+    fn bytes(byte: u8, length: usize) -> Bytes {
+        vec![byte; length].into()
+    }
+
+    /// What a reader of bytes 0 to 16 sees, over dots.
+    fn seen(delayed: &DelayedWrites) -> String {
+        let mut all = vec![b'.'; 16];
+        for (at, data) in delayed.over(&(0..16)) {
+            all[at..at + data.len()].copy_from_slice(&data);
+        }
+        String::from_utf8(all).expect("letters")
+    }
+
+    #[test]
+    fn what_is_newer_shows_and_each_byte_counts_once() {
+        let delayed = delayed();
+        delayed.add(2, bytes(b'a', 8));
+        delayed.add(4, bytes(b'b', 2));
+        assert_eq!(seen(&delayed), "..aabbaaaa......");
+        delayed.add(8, bytes(b'c', 6));
+        assert_eq!(seen(&delayed), "..aabbaacccccc..");
+        assert_eq!((delayed.bytes.get(), delayed.memory.bytes()), (12, 12));
+        *delayed.landing.borrow_mut() = delayed.waiting.take();
+        delayed.add(0, bytes(b'd', 3));
+        assert_eq!(seen(&delayed), "dddabbaacccccc..");
+        assert_eq!(delayed.over(&(3..5)), [(0, bytes(b'a', 1)), (1, bytes(b'b', 1))]);
+        assert!(delayed.has_any(&(13..20)) && !delayed.has_any(&(14..20)));
+    }
+
+    #[test]
+    fn what_is_given_back_goes_and_its_neighbours_stay() {
+        let delayed = delayed();
+        delayed.add(0, bytes(b'a', 16));
+        assert_eq!(delayed.waiting.borrow_mut().cut(&(4..8)), 4);
+        assert_eq!(seen(&delayed), "aaaa....aaaaaaaa");
+        assert_eq!(delayed.waiting.borrow_mut().cut(&(4..8)), 0);
+        assert_eq!(delayed.waiting.borrow_mut().cut(&(0..100)), 12);
+        assert_eq!(seen(&delayed), "................");
+    }
+
+    #[test]
+    fn neighbours_go_out_together() {
+        let delayed = delayed();
+        for start in [0, 4, 8, 20, 16] {
+            delayed.add(start, bytes(b'a', 4));
+        }
+        delayed.add(RUN_MOST * 2, bytes(b'a', RUN_MOST as usize));
+        delayed.add(RUN_MOST * 3, bytes(b'a', 4));
+        let runs = delayed.waiting.borrow().runs();
+        let ends: Vec<_> = runs.iter().map(|run| (run.start, run.end)).collect();
+        let (far, further) = (RUN_MOST * 2, RUN_MOST * 3);
+        assert_eq!(ends, [(0, 12), (16, 24), (far, further), (further, further + 4)]);
+        assert_eq!(runs[0].pieces.len(), 3);
+    }
+}
