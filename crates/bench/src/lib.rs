@@ -7,14 +7,15 @@
 //! * [`session`]: workload after workload. `progress`: what is seen meanwhile. [`cpu`]: processor
 //!   time of both sides.
 //! * [`report`]: what was measured, and its forms.
-//! * [`null`]: a server that does nothing, to measure what measuring costs.
+//! * [`bare`]: a server that only moves bytes, to measure what measuring costs, and what any server
+//!   can come to.
 //!
 //! Beside `server` this is the only crate that depends on tokio. **Absent:** workloads and
 //! statistics, which `load` has; words of a command line, which the program has.
 
+pub mod bare;
 pub mod clock;
 pub mod cpu;
-pub mod null;
 mod progress;
 pub mod report;
 pub mod session;

@@ -3,11 +3,12 @@
 //!
 //! What is held is not how fast a server is but that measuring works: no call fails, every workload
 //! is there, its figures fit each other, and nothing is left in the export. Only against the server
-//! that does nothing a rate is held: what the measuring itself can do.
+//! that does nothing a rate is held: what the measuring itself can do. The same server moves bytes,
+//! too, as the race has it do.
 
+mod bare;
 mod ganesha;
 mod judge;
-mod null;
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +42,8 @@ pub fn run(repository: &Repository) -> Result<Totals> {
     };
     step("our own server", own(&binary, folder.path()));
     step("nfs-ganesha", ganesha::measure(repository, &binary, folder.path()));
-    step("a server that does nothing", null::measure(repository, &binary));
+    step("a server that does nothing", bare::measure(repository, &binary));
+    step("a server that moves bytes", bare::moves(repository, &binary, folder.path()));
     Ok(totals)
 }
 

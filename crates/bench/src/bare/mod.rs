@@ -1,0 +1,259 @@
+//! A server that only moves bytes, as fast as it can: what any server can come to on a machine,
+//! with this client, is measured with it.
+//!
+//! It has no file system, no reply cache, no checks and no order of what it writes. A name is a
+//! handle, and every name is there. NULL, GETATTR and LOOKUP are answered at once, with the same
+//! attributes for everything; so is what a stage needs besides (MOUNT, FSINFO, a directory that can
+//! be made, listed and removed). READ, WRITE and COMMIT need a [`Store`]. Anything else is refused.
+//!
+//! It waits for calls in one of two [`Manner`]s, since neither is the faster one for everything.
+
+mod store;
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use nfs::mount::{self, MntOk, MntResult};
+use nfs::nfs3::arguments::{CommitArgs, CreateArgs, LookupArgs, MkdirArgs, ReadArgs, WriteArgs};
+use nfs::nfs3::results::{CommitOk, CreateOk, FsinfoOk, LookupOk, Properties, ReadOk};
+use nfs::nfs3::results::{ReaddirplusOk, WriteOk};
+use nfs::nfs3::{Arguments, Attributes, Device, Failure, FileKind, Handle, Outcome, Procedure};
+use nfs::nfs3::{Stability, Status, Time, Verifier, Wcc};
+use nfs::record::{Limits, Progress, Record, RecordReader};
+use nfs::rpc::{self, Call, PROGRAM_MOUNT, PROGRAM_NFS, Refusal};
+use nfs::xdr::Encode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::{LocalSet, spawn_blocking};
+
+pub use store::{Medium, Store};
+
+const NEVER: Time = Time { seconds: 0, nanoseconds: 0 };
+
+/// What every file tells of itself.
+const ATTRIBUTES: Attributes = Attributes {
+    kind: FileKind::Regular,
+    mode: 0o644,
+    nlink: 1,
+    uid: 0,
+    gid: 0,
+    size: 0,
+    used: 0,
+    device: Device { major: 0, minor: 0 },
+    fsid: 0,
+    fileid: 7,
+    atime: NEVER,
+    mtime: NEVER,
+    ctime: NEVER,
+};
+
+/// A server that can do everything.
+const INFORMATION: FsinfoOk = FsinfoOk {
+    attributes: None,
+    read_max: 1 << 20,
+    read_preferred: 1 << 20,
+    read_multiple: 1,
+    write_max: 1 << 20,
+    write_preferred: 1 << 20,
+    write_multiple: 1,
+    readdir_preferred: 1 << 16,
+    max_file_size: 1 << 40,
+    time_delta: Time { seconds: 0, nanoseconds: 1 },
+    properties: Properties {
+        hard_links: true,
+        symbolic_links: true,
+        homogeneous: true,
+        can_set_time: true,
+    },
+};
+
+/// How calls are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// A thread for each connection, which sleeps in the socket: a call on its own costs a read and
+    /// a write, and no look around for who else has something.
+    Apart,
+    /// One thread for all connections: of many, nobody has to be woken. Who reads what is not in
+    /// memory has all wait.
+    Together,
+}
+
+/// Answers on threads of its own until the process ends.
+///
+/// # Errors
+/// The operating system's.
+pub fn start(listener: TcpListener, manner: Manner, store: Option<Store>) -> io::Result<()> {
+    let store = store.map(Store::start).transpose()?;
+    let serve: Box<dyn FnOnce() + Send> = match manner {
+        Manner::Apart => Box::new(move || {
+            for stream in listener.incoming().flatten() {
+                let store = store.clone();
+                // Whoever leaves, or sends what is no call, ends his thread.
+                thread::spawn(move || answer_one(stream, store.as_deref()));
+            }
+        }),
+        Manner::Together => {
+            listener.set_nonblocking(true)?;
+            let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            Box::new(move || LocalSet::new().block_on(&reactor, answer_many(listener, store)))
+        }
+    };
+    thread::Builder::new().spawn(serve).map(drop)
+}
+
+fn answer_one(mut stream: TcpStream, store: Option<&Store>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = RecordReader::new(Limits::default());
+    loop {
+        let mut replies = Vec::new();
+        while let Some(record) = next(&mut reader)? {
+            replies.append(&mut answer(&record, store)?);
+        }
+        let mut slices = slices(&replies);
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let length = stream.write_vectored(rest)?;
+            IoSlice::advance_slices(&mut rest, length);
+        }
+        let [first, second] = reader.targets();
+        match stream.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])? {
+            0 => return Ok(()),
+            length => reader.advance(length),
+        }
+    }
+}
+
+async fn answer_many(listener: TcpListener, store: Option<Arc<Store>>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::task::spawn_local(answer_one_of_many(stream, store.clone()));
+    }
+}
+
+async fn answer_one_of_many(
+    mut stream: tokio::net::TcpStream,
+    store: Option<Arc<Store>>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = RecordReader::new(Limits::default());
+    loop {
+        let mut replies = Vec::new();
+        while let Some(record) = next(&mut reader)? {
+            let mut reply = match store.clone().filter(|_| is_commit(&record)) {
+                Some(store) => spawn_blocking(move || answer(&record, Some(&store))).await??,
+                None => answer(&record, store.as_deref())?,
+            };
+            replies.append(&mut reply);
+        }
+        let mut slices = slices(&replies);
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let length = stream.write_vectored(rest).await?;
+            IoSlice::advance_slices(&mut rest, length);
+        }
+        let [first, _] = reader.targets();
+        match stream.read(first).await? {
+            0 => return Ok(()),
+            length => reader.advance(length),
+        }
+    }
+}
+
+/// The next call that has arrived.
+fn next(reader: &mut RecordReader) -> io::Result<Option<Record>> {
+    loop {
+        match reader.poll().map_err(io::Error::other)? {
+            Progress::NeedsMemory(_) => reader.grant(),
+            Progress::Record(record) => return Ok(Some(record)),
+            Progress::NeedsBytes => return Ok(None),
+        }
+    }
+}
+
+fn is_commit(record: &Record) -> bool {
+    let commit = (PROGRAM_NFS, Procedure::Commit as u32);
+    Call::decode(record).is_ok_and(|call| (call.program, call.procedure) == commit)
+}
+
+fn slices(replies: &[Bytes]) -> Vec<IoSlice<'_>> {
+    replies.iter().map(|piece| IoSlice::new(piece)).collect()
+}
+
+/// The reply to a call, if it is one.
+fn answer(record: &Record, store: Option<&Store>) -> io::Result<Vec<Bytes>> {
+    let call = Call::decode(record).map_err(io::Error::other)?;
+    let answered = match call.program {
+        PROGRAM_MOUNT => answer_mount(&call),
+        PROGRAM_NFS => answer_nfs(&call, store),
+        _ => None,
+    };
+    Ok(answered.unwrap_or_else(|| rpc::refuse(call.xid, Refusal::ProcedureUnavailable)))
+}
+
+fn reply(xid: u32, results: &impl Encode) -> Option<Vec<Bytes>> {
+    let mut to = rpc::success(xid);
+    to.value(results);
+    Some(to.finish())
+}
+
+fn answer_mount(call: &Call<'_>) -> Option<Vec<Bytes>> {
+    match mount::Procedure::from_number(call.procedure)? {
+        mount::Procedure::Null => Some(rpc::success(call.xid).finish()),
+        mount::Procedure::Mnt => {
+            let handle = Handle::new(b"/")?;
+            reply(call.xid, &MntResult::Ok(MntOk { handle, flavors: vec![1] }))
+        }
+        _ => None,
+    }
+}
+
+fn answer_nfs(call: &Call<'_>, store: Option<&Store>) -> Option<Vec<Bytes>> {
+    let procedure = Procedure::from_number(call.procedure)?;
+    let arguments = Arguments::decode(procedure, call.arguments).ok()?;
+    match arguments {
+        Arguments::Null => Some(rpc::success(call.xid).finish()),
+        Arguments::Getattr(_) => done(call, ATTRIBUTES),
+        Arguments::Lookup(LookupArgs { what }) => {
+            let object = Handle::new(what.name)?;
+            done(call, LookupOk { object, attributes: None, directory: None })
+        }
+        Arguments::Create(CreateArgs { location, .. })
+        | Arguments::Mkdir(MkdirArgs { location, .. }) => {
+            let object = Some(Handle::new(location.name)?);
+            done(call, CreateOk { object, attributes: None, directory: Wcc::default() })
+        }
+        Arguments::Remove(_) | Arguments::Rmdir(_) => done(call, Wcc::default()),
+        Arguments::Readdirplus(_) => {
+            let (cookie_verifier, entries) = (Verifier::default(), Vec::new());
+            done(call, ReaddirplusOk { directory: None, cookie_verifier, entries, eof: true })
+        }
+        Arguments::Fsinfo(_) => done(call, INFORMATION),
+        Arguments::Read(ReadArgs { file, offset, count }) => {
+            let data = store?.read(file, offset, count as usize);
+            tried(call, data.map(|data| ReadOk { attributes: None, eof: false, data }))
+        }
+        Arguments::Write(WriteArgs { file, offset, count, stable: Stability::Unstable, data }) => {
+            let (wcc, committed) = (Wcc::default(), Stability::Unstable);
+            let verifier = Verifier::default();
+            let written = store?.write(file, offset, data);
+            tried(call, written.map(|()| WriteOk { wcc, count, committed, verifier }))
+        }
+        Arguments::Commit(CommitArgs { file, .. }) => {
+            let (wcc, verifier) = (Wcc::default(), Verifier::default());
+            tried(call, store?.commit(file).map(|()| CommitOk { wcc, verifier }))
+        }
+        _ => None,
+    }
+}
+
+fn done(call: &Call<'_>, results: impl Encode) -> Option<Vec<Bytes>> {
+    reply(call.xid, &Outcome::<_, ()>::Ok(results))
+}
+
+/// Failures of READ, WRITE and COMMIT tell of the file; of ours there is nothing to tell.
+fn tried<T: Encode>(call: &Call<'_>, result: io::Result<T>) -> Option<Vec<Bytes>> {
+    let outcome = result.map_err(|_| Failure { status: Status::Io, about: Wcc::default() });
+    reply(call.xid, &outcome)
+}

@@ -1,0 +1,422 @@
+//! What the bare server keeps bytes in: a device in pieces of a mebibyte, which files take as they
+//! grow.
+//!
+//! Calls bring and take whole blocks of 64 KiB, within one piece. What a WRITE brings is gathered
+//! until a piece is full or committed, and then a few threads move it: so the device works while
+//! sockets are read, and is given pieces of the size that it likes. A READ of what is not in memory
+//! has the whole piece read, and those that follow.
+//!
+//! Memory goes back to the thread that it came from, that of the connection: `block` gives it out
+//! again there, and nobody pays for new pages.
+//!
+//! # Invariants
+//! 1. A piece of the device belongs to one piece of one file, for ever: names that come back find
+//!    their places again.
+//! 2. A COMMIT is answered when the medium was flushed after all writes of the file had ended.
+//! 3. At most [`ROOM`] pieces are on their way to the medium.
+//! 4. When the medium has failed, everything fails.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use block::file::DiskFile;
+use block::{Buffer, Durability};
+use bytes::Bytes;
+
+/// What a call brings or takes is a multiple of it.
+const BLOCK: usize = 64 << 10;
+
+/// A piece of the device, and of a file.
+const PIECE: usize = 1 << 20;
+
+/// Its blocks.
+const BLOCKS: usize = PIECE / BLOCK;
+
+/// How many transfers are under way at once.
+const MOVERS: usize = 4;
+
+/// How many pieces are read ahead of a READ.
+const AHEAD: usize = 3;
+
+/// How many pieces may wait until they are written.
+const ROOM: usize = 64;
+
+/// Where bytes stay. Calls block.
+pub trait Medium: Send + Sync {
+    /// Its size in bytes.
+    fn size(&self) -> u64;
+    /// Fills `bytes` from `offset`.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+    /// Writes the blocks one after the other from `offset`.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn write(&self, offset: u64, blocks: &[Bytes]) -> io::Result<()>;
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn flush(&self) -> io::Result<()>;
+}
+
+impl Medium for DiskFile {
+    fn size(&self) -> u64 {
+        self.geometry().size
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.read(offset, bytes).map_err(io::Error::other)
+    }
+
+    fn write(&self, offset: u64, blocks: &[Bytes]) -> io::Result<()> {
+        self.write(offset, blocks, Durability::Plain).map_err(io::Error::other)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.flush().map_err(io::Error::other)
+    }
+}
+
+/// The store.
+pub struct Store {
+    medium: Box<dyn Medium>,
+    /// Whether what was written stays in memory, for who reads it.
+    keeps: bool,
+    state: Mutex<State>,
+    /// There is something to move.
+    ordered: Condvar,
+    /// There is room for one more.
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    files: HashMap<Vec<u8>, File>,
+    /// Pieces of the medium that belong to files.
+    taken: u64,
+    orders: VecDeque<Order>,
+    /// Pieces on their way to the medium.
+    writing: usize,
+    has_failed: bool,
+}
+
+#[derive(Default)]
+struct File {
+    pieces: Vec<Option<Piece>>,
+    on_the_way: OnTheWay,
+    /// Something of it was moved: one connection waits for it, and not all.
+    moved: Arc<Condvar>,
+}
+
+/// What of a file goes to the medium.
+#[derive(Default)]
+struct OnTheWay {
+    /// Runs of blocks that are not there yet.
+    writing: usize,
+    /// Blocks that were written, until the connection takes back their memory.
+    spent: Vec<Bytes>,
+}
+
+/// A mebibyte of a file.
+struct Piece {
+    /// Where it is on the medium.
+    offset: u64,
+    /// What of it is in memory.
+    blocks: [Option<Bytes>; BLOCKS],
+    /// Which of them are to be written: a bit each.
+    gathered: u16,
+    is_loading: bool,
+}
+
+/// Something to move, of a file's piece.
+struct Order {
+    file: Vec<u8>,
+    number: usize,
+    offset: u64,
+    what: Cargo,
+}
+
+enum Cargo {
+    /// Blocks, one behind the other.
+    Write(Vec<Bytes>),
+    /// Memory for a whole piece.
+    Read(Buffer),
+}
+
+/// Whole blocks in one piece of a file.
+struct Range {
+    number: usize,
+    first: usize,
+    count: usize,
+}
+
+impl Range {
+    fn new(offset: u64, length: usize) -> io::Result<Range> {
+        let (number, within) = ((offset / PIECE as u64) as usize, offset as usize % PIECE);
+        let are_blocks = within.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK);
+        match are_blocks && length > 0 && within + length <= PIECE {
+            true => Ok(Range { number, first: within / BLOCK, count: length / BLOCK }),
+            false => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn blocks(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.count
+    }
+}
+
+impl Store {
+    /// A store on a medium that is nobody else's.
+    pub fn new(medium: Box<dyn Medium>, keeps: bool) -> Store {
+        let (ordered, freed) = (Condvar::new(), Condvar::new());
+        Store { medium, keeps, state: Mutex::default(), ordered, freed }
+    }
+
+    /// Begins to move what is ordered, until the process ends.
+    pub(super) fn start(self) -> io::Result<Arc<Store>> {
+        let store = Arc::new(self);
+        for _ in 0..MOVERS {
+            let store = store.clone();
+            thread::Builder::new().spawn(move || store.move_all())?;
+        }
+        Ok(store)
+    }
+
+    /// Takes blocks, and has a piece written that is full with them.
+    pub(super) fn write(&self, file: &[u8], offset: u64, data: Bytes) -> io::Result<()> {
+        let range = Range::new(offset, data.len())?;
+        let mut state = self.state()?;
+        while state.writing >= ROOM {
+            state = sleep(&self.freed, state)?; // invariant 3
+        }
+        state.place(file, range.number, self.medium.size())?; // invariant 1
+        let (on_the_way, piece) = state.piece(file, range.number)?;
+        let mut spent = std::mem::take(&mut on_the_way.spent);
+        for (index, block) in range.blocks().enumerate() {
+            let data = data.slice(index * BLOCK..(index + 1) * BLOCK);
+            spent.extend(piece.blocks[block].replace(data));
+            piece.gathered |= 1 << block;
+        }
+        if piece.gathered == u16::MAX {
+            self.order_writes(&mut state, file, range.number);
+        }
+        drop(state);
+        drop(spent); // here, in the connection's thread
+        Ok(())
+    }
+
+    /// Whole blocks of a file that was written.
+    pub(super) fn read(&self, file: &[u8], offset: u64, length: usize) -> io::Result<Vec<Bytes>> {
+        let range = Range::new(offset, length)?;
+        let mut state = self.state()?;
+        loop {
+            let (_, piece) = state.piece(file, range.number)?;
+            let blocks = piece.blocks[range.blocks()].iter().cloned().collect::<Option<_>>();
+            if range.blocks().end == BLOCKS && !self.keeps && piece.gathered == 0 {
+                let is_read = blocks.is_some(); // and whoever reads on does not come back
+                piece.blocks.iter_mut().filter(|_| is_read).for_each(|block| *block = None);
+            }
+            let next = range.number + usize::from(blocks.is_some());
+            let missing = if self.keeps { Vec::new() } else { state.claim(file, next) };
+            match blocks {
+                None if self.keeps => return Err(ErrorKind::NotFound.into()),
+                None if missing.is_empty() => {
+                    let moved = state.moved(file)?;
+                    state = sleep(&moved, state)?;
+                }
+                _ => {
+                    drop(state);
+                    self.load(file, &missing);
+                    match blocks {
+                        Some(blocks) => return Ok(blocks),
+                        None => state = self.state()?,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has all of a file written, and flushes the medium.
+    pub(super) fn commit(&self, file: &[u8]) -> io::Result<()> {
+        let mut state = self.state()?;
+        for number in 0..state.files.get(file).map_or(0, |file| file.pieces.len()) {
+            self.order_writes(&mut state, file, number);
+        }
+        let mut spent = Vec::new();
+        while let Some(file) = state.files.get_mut(file) {
+            spent.append(&mut file.on_the_way.spent);
+            if file.on_the_way.writing == 0 {
+                break;
+            }
+            state = sleep(&file.moved.clone(), state)?;
+        }
+        drop(state);
+        drop(spent);
+        self.medium.flush() // invariant 2
+    }
+
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        usable(self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self, state: &mut State, order: Order) {
+        state.orders.push_back(order);
+        self.ordered.notify_one();
+    }
+
+    /// Orders what was gathered of a piece to be written, each run of blocks at once.
+    fn order_writes(&self, state: &mut State, file: &[u8], number: usize) {
+        loop {
+            let Ok((on_the_way, piece)) = state.piece(file, number) else { return };
+            let first = piece.gathered.trailing_zeros() as usize;
+            if first == BLOCKS {
+                return;
+            }
+            let run = first..first + (piece.gathered >> first).trailing_ones() as usize;
+            run.clone().for_each(|block| piece.gathered &= !(1 << block));
+            let run = &mut piece.blocks[run];
+            let blocks = run.iter_mut().filter_map(|block| match self.keeps {
+                true => block.clone(),
+                false => block.take(),
+            });
+            let what = Cargo::Write(blocks.collect());
+            let offset = piece.offset + (first * BLOCK) as u64;
+            on_the_way.writing += 1;
+            state.writing += 1;
+            self.order(state, Order { file: file.to_vec(), number, offset, what });
+        }
+    }
+
+    /// Orders pieces to be read, into memory of this thread.
+    fn load(&self, file: &[u8], missing: &[(usize, u64)]) {
+        for &(number, offset) in missing {
+            let what = Cargo::Read(Buffer::unfilled(PIECE));
+            self.order(&mut self.lock(), Order { file: file.to_vec(), number, offset, what });
+        }
+    }
+
+    /// The life of a thread that moves.
+    fn move_all(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some(Order { file, number, offset, what }) = state.orders.pop_front() else {
+                state = self.ordered.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            let moved = self.carry(offset, what);
+            state = self.lock();
+            match moved {
+                Ok(moved) => state.note(&file, number, moved),
+                Err(_) => {
+                    state.has_failed = true; // invariant 4
+                    state.files.values().for_each(|file| file.moved.notify_all());
+                    self.freed.notify_all();
+                }
+            }
+            if state.writing < ROOM {
+                self.freed.notify_one();
+            }
+        }
+    }
+
+    fn carry(&self, offset: u64, what: Cargo) -> io::Result<Moved> {
+        match what {
+            Cargo::Write(blocks) => {
+                self.medium.write(offset, &blocks).map(|()| Moved::Written(blocks))
+            }
+            Cargo::Read(mut buffer) => {
+                self.medium.read(offset, &mut buffer).map(|()| Moved::Loaded(buffer.freeze()))
+            }
+        }
+    }
+}
+
+fn sleep<'a>(until: &Condvar, state: MutexGuard<'a, State>) -> io::Result<MutexGuard<'a, State>> {
+    usable(until.wait(state).unwrap_or_else(PoisonError::into_inner))
+}
+
+fn usable(state: MutexGuard<'_, State>) -> io::Result<MutexGuard<'_, State>> {
+    if state.has_failed { Err(ErrorKind::BrokenPipe.into()) } else { Ok(state) } // invariant 4
+}
+
+/// What a thread comes back with.
+enum Moved {
+    Written(Vec<Bytes>),
+    Loaded(Bytes),
+}
+
+impl State {
+    /// A piece of a file that has a place, and what is on its way of the file.
+    fn piece(&mut self, file: &[u8], number: usize) -> io::Result<(&mut OnTheWay, &mut Piece)> {
+        let file = self.files.get_mut(file).ok_or(ErrorKind::NotFound)?;
+        let piece = file.pieces.get_mut(number).and_then(Option::as_mut);
+        Ok((&mut file.on_the_way, piece.ok_or(ErrorKind::NotFound)?))
+    }
+
+    /// Gives a piece of a file the next place on the medium, unless it has one.
+    fn place(&mut self, file: &[u8], number: usize, size: u64) -> io::Result<()> {
+        let offset = self.taken * PIECE as u64;
+        let file = self.files.entry(file.to_vec()).or_default();
+        if file.pieces.len() <= number {
+            file.pieces.resize_with(number + 1, || None);
+        }
+        if file.pieces[number].is_some() {
+            return Ok(());
+        }
+        if offset + PIECE as u64 > size {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let blocks = Default::default();
+        file.pieces[number] = Some(Piece { offset, blocks, gathered: 0, is_loading: false });
+        self.taken += 1;
+        Ok(())
+    }
+
+    /// Pieces from `first` on, and where they are, that are from now on being read.
+    fn claim(&mut self, file: &[u8], first: usize) -> Vec<(usize, u64)> {
+        let mut claimed = Vec::new();
+        for number in first..=first + AHEAD {
+            let Ok((_, piece)) = self.piece(file, number) else { break };
+            if !piece.is_loading && piece.blocks.iter().any(Option::is_none) {
+                piece.is_loading = true;
+                claimed.push((number, piece.offset));
+            }
+        }
+        claimed
+    }
+
+    fn moved(&self, file: &[u8]) -> io::Result<Arc<Condvar>> {
+        self.files.get(file).map(|file| file.moved.clone()).ok_or(ErrorKind::NotFound.into())
+    }
+
+    /// Notes that something of a piece was moved.
+    fn note(&mut self, file: &[u8], number: usize, moved: Moved) {
+        let Ok((on_the_way, piece)) = self.piece(file, number) else { return };
+        match moved {
+            Moved::Loaded(bytes) => {
+                piece.is_loading = false;
+                for (index, block) in piece.blocks.iter_mut().enumerate() {
+                    block.get_or_insert_with(|| bytes.slice(index * BLOCK..(index + 1) * BLOCK));
+                }
+            }
+            Moved::Written(blocks) => {
+                on_the_way.writing -= 1;
+                on_the_way.spent.extend(blocks);
+                self.writing -= 1;
+            }
+        }
+        if let Ok(moved) = self.moved(file) {
+            moved.notify_all();
+        }
+    }
+}

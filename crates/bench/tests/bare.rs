@@ -1,0 +1,201 @@
+//! The bare server is no straw man: what it was given and committed is on the medium, once, and is
+//! what it answers. Three media show that this would be noticed if it were not so.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use bench::bare::{self, Manner, Medium, Store};
+use bytes::Bytes;
+use nfs::nfs3::arguments::{CommitArgs, CreateArgs, CreateHow, DirectoryName, ReadArgs, WriteArgs};
+use nfs::nfs3::{Handle, Outcome, Request, SetAttributes, Stability, VERSION};
+use nfs::rpc::{self, Caller, PROGRAM_NFS, Reply};
+use nfs::xdr::Decoder;
+
+const BLOCK: usize = 64 << 10;
+const PIECE: u64 = 1 << 20;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mistake {
+    None,
+    /// A COMMIT has nothing flushed.
+    NoFlush,
+    /// Every write goes to the place of the first.
+    OnePlace,
+    /// What is written last of a piece is forgotten.
+    Short,
+}
+
+/// Memory in which writes are lost until it is flushed.
+struct Memory {
+    written: Mutex<Vec<u8>>,
+    durable: Mutex<Vec<u8>>,
+    mistake: Mistake,
+}
+
+struct Shared(Arc<Memory>);
+
+impl Medium for Shared {
+    fn size(&self) -> u64 {
+        8 * PIECE
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        bytes.copy_from_slice(
+            &self.0.written.lock().expect("memory")[offset as usize..][..bytes.len()],
+        );
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, blocks: &[Bytes]) -> io::Result<()> {
+        let mut bytes = blocks.concat();
+        if self.0.mistake == Mistake::Short {
+            bytes.truncate(bytes.len() - BLOCK);
+        }
+        let start = if self.0.mistake == Mistake::OnePlace { 0 } else { offset as usize };
+        self.0.written.lock().expect("memory")[start..][..bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.0.mistake != Mistake::NoFlush {
+            let written = self.0.written.lock().expect("memory");
+            self.0.durable.lock().expect("memory").copy_from_slice(&written);
+        }
+        Ok(())
+    }
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    fn call<R: Request>(&mut self, arguments: &R) -> Outcome<R::Ok, R::About> {
+        let (procedure, caller) = (R::PROCEDURE as u32, Caller::none());
+        let mut to = rpc::call(1, PROGRAM_NFS, VERSION, procedure, &caller);
+        to.value(arguments);
+        self.0.write_all(&to.finish().concat()).expect("it listens");
+        let mut mark = [0; 4];
+        self.0.read_exact(&mut mark).expect("it answers");
+        let mut record = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
+        self.0.read_exact(&mut record).expect("it answers");
+        let record = Bytes::from(record);
+        let reply = Reply::decode(Decoder::new(&record)).expect("a reply");
+        R::results(reply.results.expect("it is not refused")).expect("results")
+    }
+
+    fn create(&mut self, name: &[u8]) -> Handle {
+        let location = DirectoryName { directory: b"home", name };
+        let how = CreateHow::Unchecked(SetAttributes::default());
+        let made = self.call(&CreateArgs { location, how }).expect("it is made");
+        made.object.expect("a handle")
+    }
+
+    fn write(&mut self, file: &Handle, offset: u64, data: Bytes) {
+        let (count, stable) = (data.len() as u32, Stability::Unstable);
+        let arguments = WriteArgs { file: file.as_bytes(), offset, count, stable, data };
+        assert!(self.call(&arguments).is_ok_and(|written| written.count == count));
+    }
+
+    fn commit(&mut self, file: &Handle) {
+        let arguments = CommitArgs { file: file.as_bytes(), offset: 0, count: 0 };
+        assert!(self.call(&arguments).is_ok());
+    }
+
+    fn read(&mut self, file: &Handle, offset: u64, count: u32) -> Vec<u8> {
+        let arguments = ReadArgs { file: file.as_bytes(), offset, count };
+        self.call(&arguments).expect("it is read").data.concat()
+    }
+}
+
+/// Blocks that are like no others.
+fn blocks(numbers: impl IntoIterator<Item = u64>) -> Bytes {
+    let block = |number: u64| number.to_le_bytes().repeat(BLOCK / 8);
+    numbers.into_iter().map(block).collect::<Vec<_>>().concat().into()
+}
+
+/// Writes, overwrites, commits and reads two files. Gives the numbers of the blocks that are not
+/// on stable storage exactly once, and whether what was read is what was written.
+fn lost(mistake: Mistake, manner: Manner, keeps: bool) -> (BTreeSet<u64>, bool) {
+    let memory = || Mutex::new(vec![0; 8 * PIECE as usize]);
+    let memory = Arc::new(Memory { written: memory(), durable: memory(), mistake });
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let store = Store::new(Box::new(Shared(memory.clone())), keeps);
+    bare::start(listener, manner, Some(store)).expect("it starts");
+    let mut client = Client(TcpStream::connect(address).expect("it listens"));
+    let (one, other) = (client.create(b"one"), client.create(b"other"));
+    // A piece in blocks, a piece at once, and parts of two pieces.
+    for number in 0..16 {
+        client.write(&one, number * BLOCK as u64, blocks([100 + number]));
+        if number == 7 {
+            client.write(&other, 0, blocks(200..216));
+        }
+    }
+    for block in [0, 1, 2, 9, 15] {
+        client.write(&one, PIECE + block * BLOCK as u64, blocks([116 + block]));
+    }
+    client.write(&other, PIECE, blocks(216..220));
+    client.commit(&one);
+    client.commit(&other);
+    client.write(&other, 3 * BLOCK as u64, blocks([303]));
+    client.commit(&other);
+    let expected = (100..119).chain([125, 131]).chain(200..220).chain([303]).filter(|&n| n != 203);
+    let durable = memory.durable.lock().expect("memory").clone();
+    let times = |number| {
+        let expected = blocks([number]);
+        durable.chunks(BLOCK).filter(|&block| block == expected).count()
+    };
+    let lost = expected.filter(|&number| times(number) != 1).collect();
+    let changed: Vec<u64> = (200..203).chain([303]).chain(204..216).collect();
+    let is_right = client.read(&one, 0, PIECE as u32) == blocks(100..116)
+        && client.read(&other, 0, PIECE as u32) == blocks(changed)
+        && client.read(&one, PIECE + 9 * BLOCK as u64, BLOCK as u32) == blocks([125])
+        && client.read(&other, PIECE, 4 * BLOCK as u32) == blocks(216..220);
+    (lost, is_right)
+}
+
+#[test]
+fn what_was_committed_is_on_the_medium_and_is_what_is_read() {
+    for manner in [Manner::Apart, Manner::Together] {
+        for keeps in [false, true] {
+            let found = lost(Mistake::None, manner, keeps);
+            assert_eq!(found, (BTreeSet::new(), true), "{manner:?}, keeps {keeps}");
+        }
+    }
+}
+
+#[test]
+fn a_mistake_is_noticed() {
+    let everything = lost(Mistake::NoFlush, Manner::Apart, false).0.len();
+    assert_eq!(everything, 41, "nothing is on stable storage");
+    let (missing, is_right) = lost(Mistake::OnePlace, Manner::Apart, false);
+    assert!(missing.contains(&100) && !is_right, "{missing:?}");
+    let (missing, is_right) = lost(Mistake::Short, Manner::Together, true);
+    assert!(missing.contains(&115) && is_right, "what is kept is right: {missing:?}");
+}
+
+#[test]
+fn what_no_load_of_the_race_asks_for_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    let memory = || Mutex::new(vec![0; 8 * PIECE as usize]);
+    let memory = Memory { written: memory(), durable: memory(), mistake: Mistake::None };
+    let store = Store::new(Box::new(Shared(Arc::new(memory))), false);
+    bare::start(listener, Manner::Apart, Some(store)).expect("it starts");
+    let mut client = Client(TcpStream::connect(address).expect("it listens"));
+    let file = client.create(b"file");
+    let mut write = |offset, data: Bytes| {
+        let (count, stable) = (data.len() as u32, Stability::Unstable);
+        let arguments = WriteArgs { file: file.as_bytes(), offset, count, stable, data };
+        client.call(&arguments).is_ok()
+    };
+    assert!(!write(0, blocks([1]).slice(..BLOCK / 2)), "part of a block");
+    assert!(!write(BLOCK as u64 / 2, blocks([1])), "parts of two blocks");
+    assert!(!write(PIECE - BLOCK as u64, blocks([1, 2])), "parts of two pieces");
+    assert!(write(7 * PIECE, blocks([1])), "the first place");
+    for piece in 0..7 {
+        assert!(write(piece * PIECE, blocks([1])), "places that are left");
+    }
+    assert!(!write(9 * PIECE, blocks([1])), "it is full");
+}
