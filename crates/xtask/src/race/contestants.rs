@@ -9,6 +9,7 @@ use super::disk::Disk;
 use super::janitor::{Janitor, quoted};
 use super::{Plan, rows::Load, rows::Row};
 use crate::failure::While;
+use crate::servers::bare::Bare;
 use crate::servers::duramen::{self, Server};
 use crate::servers::ganesha::Ganesha;
 use crate::{Failure, Result, command};
@@ -24,11 +25,16 @@ pub(super) enum Who {
     Volatile,
     /// Ours, a folder of the file system that is underneath of all.
     File,
+    /// A server that only moves bytes, and keeps no promise but that of COMMIT: what any server
+    /// can come to.
+    Bare,
 }
 
 enum Process {
     Duramen(Server),
     Ganesha(Ganesha),
+    /// The program, and the server while it is suited to a row.
+    Bare(PathBuf, Option<Bare>),
 }
 
 /// A server that is ready.
@@ -56,6 +62,7 @@ pub(super) struct Sample {
 /// What has to be at hand to start them.
 pub(super) struct Ground<'a> {
     pub(super) binary: &'a Path,
+    pub(super) bare: &'a Path,
     pub(super) folder: &'a Path,
     pub(super) is_direct: bool,
     pub(super) disk_mib: u64,
@@ -63,13 +70,15 @@ pub(super) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Starts all of them.
-    pub(super) fn start(&self, janitor: &mut Janitor) -> Result<Vec<Contestant>> {
+    /// Starts all of them. The bare one has a device that is only measured by itself otherwise.
+    pub(super) fn start(&self, janitor: &mut Janitor, raw: &Disk) -> Result<Vec<Contestant>> {
+        let bare = Process::Bare(self.bare.to_owned(), None);
         Ok(vec![
             self.ours(janitor)?,
             self.ganesha(janitor, Who::Theirs, "wsync")?,
             self.ganesha(janitor, Who::Volatile, "defaults")?,
             self.file(janitor)?,
+            Contestant { who: Who::Bare, process: bare, disk: Some(raw.clone()) },
         ])
     }
 
@@ -118,13 +127,30 @@ impl Ground<'_> {
 
 impl Contestant {
     /// Prepares it for a row. What the kernel keeps of files it forgets when it is told to; what
-    /// ours keeps by itself has to be little.
-    pub(super) fn suit(&mut self, row: &Row, folder: &Path, janitor: &mut Janitor) -> Result<()> {
-        let Process::Duramen(server) = &mut self.process else { return Ok(()) };
-        let memory = row.is_cold.then_some(LITTLE_MEMORY);
-        if server.memory() != memory {
-            server.restart_with_memory(memory)?;
-            janitor.end(server.id(), &folder.to_string_lossy())?;
+    /// ours keeps by itself has to be little, and the bare one keeps all or nothing.
+    pub(super) fn suit(
+        &mut self,
+        row: &Row,
+        load: Load,
+        folder: &Path,
+        janitor: &mut Janitor,
+    ) -> Result<()> {
+        match &mut self.process {
+            Process::Duramen(server) => {
+                let memory = row.is_cold.then_some(LITTLE_MEMORY);
+                if server.memory() != memory {
+                    server.restart_with_memory(memory)?;
+                    janitor.end(server.id(), &folder.to_string_lossy())?;
+                }
+            }
+            Process::Bare(binary, server) => {
+                *server = None; // it has the device until it has ended
+                let disk = self.disk.as_ref().map(|disk| disk.path().to_string_lossy());
+                let mut words = vec![row.bare_manner(load), disk.as_deref().unwrap_or_default()];
+                words.extend((!row.is_cold && row.is_read()).then_some("keep"));
+                *server = Some(Bare::start(binary, &words)?);
+            }
+            Process::Ganesha(_) => {}
         }
         Ok(())
     }
@@ -143,6 +169,10 @@ impl Contestant {
             Process::Ganesha(ganesha) => {
                 words.extend(["--mount-port".to_owned(), ganesha.mount_port().to_string()]);
                 ganesha.target()
+            }
+            Process::Bare(_, server) => {
+                let server = server.as_ref();
+                server.ok_or_else(|| Failure::new("the bare server is not ready"))?.target()
             }
         };
         let read = |disk: &Option<Disk>| disk.as_ref().map_or(Ok(0), Disk::read_bytes);
@@ -175,6 +205,10 @@ impl Contestant {
             }
             Process::Ganesha(ganesha) => {
                 drop(ganesha);
+                Ok(())
+            }
+            Process::Bare(_, server) => {
+                drop(server);
                 Ok(())
             }
         }

@@ -23,7 +23,7 @@ mod statistics;
 mod table;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use contestants::{Contestant, Ground, Who};
@@ -32,8 +32,7 @@ use results::Results;
 use rows::{Amount, LOADS, ROWS, Row};
 
 use crate::failure::While;
-use crate::servers::duramen;
-use crate::servers::ganesha;
+use crate::servers::{bare, duramen, ganesha};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result, command, setup};
 
@@ -86,7 +85,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
         ));
     }
     setup::race()?;
-    let binary = duramen::build(repository)?;
+    let (binary, bare) = (duramen::build(repository)?, bare::build(repository)?);
     let parent = plan.folder.clone().unwrap_or_else(|| repository.target());
     let folder = TemporaryFolder::within(&parent, "race")?;
     let mut janitor = Janitor::start()?;
@@ -100,21 +99,19 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     }
     let ground = Ground {
         binary: &binary,
+        bare: &bare,
         folder: folder.path(),
         is_direct,
         disk_mib: DISK_MIB,
         log_mib: LOG_MIB,
     };
     let raw = ground.disk(&mut janitor, "raw", RAW_MIB)?;
-    let mut contestants = ground.start(&mut janitor)?;
+    let mut contestants = ground.start(&mut janitor, &raw)?;
     let mut results = Results::default();
     for round in 0..plan.rounds {
         results.raw.measure(raw.path(), RAW_MIB, plan.seconds)?;
         for row in ROWS.iter().enumerate().filter(|(_, row)| plan.is_chosen(row.name)) {
-            for contestant in &mut contestants {
-                contestant.suit(row.1, folder.path(), &mut janitor)?;
-            }
-            race(round, row, plan, &binary, &contestants, &mut results);
+            race(round, row, plan, &ground, &mut janitor, &mut contestants, &mut results)?;
         }
     }
     contestants.into_iter().try_for_each(Contestant::stop)?;
@@ -133,21 +130,26 @@ fn race(
     round: u32,
     (row_place, row): (usize, &Row),
     plan: &Plan,
-    binary: &Path,
-    contestants: &[Contestant],
+    ground: &Ground<'_>,
+    janitor: &mut Janitor,
+    contestants: &mut [Contestant],
     results: &mut Results,
-) {
+) -> Result<()> {
     for (load_place, load) in LOADS.into_iter().enumerate() {
-        let beside = |who| matches!(who, Who::Volatile | Who::File);
-        let now = contestants.iter().filter(|one| round.is_multiple_of(2) || !beside(one.who));
-        let mut now: Vec<_> = now.collect();
+        let is_measured = |who| match who {
+            Who::Ours | Who::Theirs => true,
+            Who::Volatile | Who::File => round.is_multiple_of(2),
+            Who::Bare => round.is_multiple_of(2) && row.has_bare_limit(),
+        };
+        let mut now: Vec<_> = contestants.iter_mut().filter(|one| is_measured(one.who)).collect();
         if !round.is_multiple_of(2) {
             now.reverse();
         }
         let mut said = Vec::new();
         for contestant in now {
             let who = contestant.who;
-            match contestant.measure(binary, row, load, plan) {
+            contestant.suit(row, load, ground.folder, janitor)?;
+            match contestant.measure(ground.binary, row, load, plan) {
                 Ok(sample) => {
                     said.push(format!("{who:?} {:.0}", sample.rate));
                     results.add((row_place, load_place), who, round, sample);
@@ -169,6 +171,7 @@ fn race(
             said.join(", ")
         );
     }
+    Ok(())
 }
 
 fn kind(is_direct: bool) -> &'static str {
@@ -192,7 +195,12 @@ stable storage. They have loop devices over files of one file system, which were
 to end before: ganesha one of {disk} MiB, Duramen one of {disk} MiB for the disk and one of
 {log} MiB for the log. {direct}
 All settings are those that each has by itself. A volatile ganesha, on XFS mounted with its
-defaults, stands beside.
+defaults, stands beside. So does, where no call has to change a file system durably, *a server that
+only moves bytes*: it has no file system, no reply cache and no checks. GETATTR and LOOKUP it
+answers at once. UNSTABLE payload it answers when it has it, while a device of the same kind takes
+what came before in pieces of 1 MiB, past the cache; COMMIT waits for that and flushes. READ it
+answers from its memory, cold from the device, of which it reads 3 MiB ahead. What it comes to is
+the limit that client, sockets and device leave to any server on this machine.
 
 Each row is measured by `duramen bench` for {seconds} s a round, with one call under way on each
 connection, by turns, `sync` before each. Rates are medians; a ratio is that of two measurements of

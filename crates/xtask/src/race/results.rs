@@ -99,13 +99,18 @@ impl Found<'_> {
 
     /// The part of the device's own rate, and the one that is wanted.
     pub(super) fn share_goal(&self) -> Option<Goal> {
-        let (limit, wanted) = self.row.wanted_share?;
+        let (_, wanted) = self.row.wanted_share?;
+        Some(Goal { wanted, found: self.share(Who::Ours)?, is_ceiling: false })
+    }
+
+    /// The part of the device's own rate, where one is wanted.
+    pub(super) fn share(&self, who: Who) -> Option<f64> {
+        let (limit, _) = self.row.wanted_share?;
         let raw = match limit {
             Limit::Write => &self.results.raw.write_mib_per_s,
             Limit::Read => &self.results.raw.read_mib_per_s,
         };
-        let found = self.rate(Who::Ours)? / raw.median()?;
-        Some(Goal { wanted, found, is_ceiling: false })
+        Some(self.rate(who)? / raw.median()?)
     }
 
     /// How many steps a second there can be if one waits for the other: each call takes a round
@@ -153,6 +158,7 @@ pub(super) mod tests {
         }
         add(2, Who::Volatile, 1, 5000.0, 0.1);
         add(11, Who::Ours, 0, 69.0, 0.1);
+        add(11, Who::Bare, 0, 92.0, 0.05);
         add(0, Who::Ours, 0, 600.0, 0.1);
         results.raw.write_mib_per_s.add(100.0);
         results.raw.flushes_per_s.add(300.0);
@@ -201,6 +207,7 @@ pub(super) mod tests {
         let share = found.share_goal().expect("it is known");
         assert!(!share.is_reached(), "{share:?}");
         assert_eq!(found.rate_goal(), None, "there is nothing to compare with");
+        assert_eq!(found.share(Who::Bare), Some(0.92), "it could have been reached");
         let ceiling = Goal { wanted: 0.5, found: 0.51, is_ceiling: true };
         assert!(!ceiling.is_reached());
         assert!(Goal { found: 0.5, ..ceiling }.is_reached());

@@ -124,6 +124,24 @@ impl Row {
         }
     }
 
+    /// Whether a server that only moves bytes says what can be reached: where nothing is made
+    /// durable but payload.
+    pub(super) fn has_bare_limit(&self) -> bool {
+        self.unit == Unit::Payload || matches!(self.workload, "getattr" | "lookup")
+    }
+
+    /// Whether bytes are read.
+    pub(super) fn is_read(&self) -> bool {
+        self.workload.starts_with("read")
+    }
+
+    /// How that server is the fastest: with one thread for many connections of small calls that
+    /// wait for nothing, else with one for each (measured).
+    pub(super) fn bare_manner(&self, load: Load) -> &'static str {
+        let is_small = load == Load::Many && !self.workload.ends_with("1m") && !self.is_cold;
+        if is_small { "together" } else { "apart" }
+    }
+
     /// The words for `duramen bench`.
     pub(super) fn arguments(&self, load: Load, amount: &Amount) -> Vec<String> {
         let connections = load.connections();

@@ -32,6 +32,7 @@ pub(super) fn render(results: &Results) -> String {
     };
     section("The device", device(results));
     section("The race", race(results));
+    section("What a server that only moves bytes comes to", bare(results));
     section("What one call at a time can come to", limits(results));
     section("The server's processor time", processors(results));
     section("Ours on devices and in a plain file", file(results));
@@ -93,6 +94,37 @@ fn race(results: &Results) -> Table {
     table
 }
 
+/// Rows that cannot be faster than client, sockets and device let any server be.
+fn bare(results: &Results) -> Table {
+    let mut table = Table::new(&[
+        "what",
+        "connections",
+        "the limit: a server that only moves bytes",
+        "duramen",
+        "of the limit",
+        "ratio to ganesha at the limit",
+        "wanted",
+        "of the device at the limit",
+        "wanted",
+    ]);
+    let median = |ratio: Option<Summary>| rate(ratio.map(|ratio| ratio.median), "");
+    let optional = |value: Option<f64>| value.map_or(String::new(), short);
+    for found in results.found().filter(|found| found.row.has_bare_limit()) {
+        table.row([
+            found.row.name.to_owned(),
+            found.load.connections().to_string(),
+            of(&found, Who::Bare),
+            of(&found, Who::Ours),
+            median(found.ratio(Who::Ours, Who::Bare)),
+            median(found.ratio(Who::Bare, Who::Theirs)),
+            optional(found.rate_goal().map(|goal| goal.wanted)),
+            optional(found.share(Who::Bare)),
+            optional(found.share_goal().map(|goal| goal.wanted)),
+        ]);
+    }
+    table
+}
+
 /// Rows that cannot be faster than the device lets one call after the other be.
 fn limits(results: &Results) -> Table {
     let mut table = Table::new(&[
@@ -129,6 +161,7 @@ fn processors(results: &Results) -> Table {
         "ratio",
         "wanted at most",
         "reached",
+        "a server that only moves bytes",
     ]);
     for found in results.found() {
         let [ours, theirs] = [Who::Ours, Who::Theirs].map(|who| found.cpu_us(who));
@@ -142,6 +175,7 @@ fn processors(results: &Results) -> Table {
             ratio.filter(|ratio| ratio.is_finite()).map_or(NOTHING.to_owned(), short),
             goal.map_or(String::new(), |goal| short(goal.wanted)),
             goal.map_or(String::new(), |goal| verdict(goal, "")),
+            found.cpu_us(Who::Bare).map_or(String::new(), short),
         ]);
     }
     table
@@ -226,6 +260,19 @@ mod tests {
         assert_eq!(nothing[2..6], ["?", "?", "?", "?"]);
         let missed = row(&text, "| UNSTABLE 64 KiB + COMMIT, MiB/s | 1 |");
         assert_eq!(missed[6..8], ["0.70 of the device", "**no** (0.69 of the device)"]);
+    }
+
+    #[test]
+    fn a_limit_stands_beside_what_is_wanted() {
+        let text = render(&some());
+        let section = text.split("only moves bytes comes to\n").nth(1).expect("it is there");
+        let expected =
+            ["1", "92.0 MiB/s", "69.0 MiB/s", "0.75", "?", "", "0.92", "0.70"].map(str::to_owned);
+        assert_eq!(row(section, "| UNSTABLE 64 KiB + COMMIT, MiB/s | 1 |")[1..], expected);
+        let processors = text.split("processor time\n").nth(1).expect("it is there");
+        assert_eq!(row(processors, "| UNSTABLE 64 KiB + COMMIT, a MiB | 1 |")[7], "500");
+        let (limits, _) = section.split_once("\n## ").expect("it ends");
+        assert!(!limits.contains("CREATE"), "a flush is its limit");
     }
 
     #[test]
