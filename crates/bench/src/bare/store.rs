@@ -6,8 +6,9 @@
 //! sockets are read, and is given pieces of the size that it likes. A READ of what is not in memory
 //! has the whole piece read, and those that follow.
 //!
-//! Memory goes back to the thread that it came from, that of the connection: `block` gives it out
-//! again there, and nobody pays for new pages.
+//! Nobody pays for new pages where it can be helped. Memory of a WRITE goes back to the thread that
+//! it came from, that of the connection, where `block` gives it out again; memory for READs is
+//! there from the start, and comes back.
 //!
 //! # Invariants
 //! 1. A piece of the device belongs to one piece of one file, for ever: names that come back find
@@ -34,14 +35,18 @@ const PIECE: usize = 1 << 20;
 /// Its blocks.
 const BLOCKS: usize = PIECE / BLOCK;
 
-/// How many transfers are under way at once.
-const MOVERS: usize = 4;
+/// How many transfers are under way at once: enough that a device with a thread of its own, which
+/// waits for a processor, has something to do.
+const MOVERS: usize = 16;
 
 /// How many pieces are read ahead of a READ.
 const AHEAD: usize = 3;
 
 /// How many pieces may wait until they are written.
-const ROOM: usize = 64;
+const ROOM: usize = 256;
+
+/// Memory for so many pieces is there before anybody reads: what 32 connections read ahead.
+const SPARE: usize = 128;
 
 /// Where bytes stay. Calls block.
 pub trait Medium: Send + Sync {
@@ -88,11 +93,16 @@ pub struct Store {
     /// Whether what was written stays in memory, for who reads it.
     keeps: bool,
     state: Mutex<State>,
+    /// Memory for what is read.
+    spare: Spare,
     /// There is something to move.
     ordered: Condvar,
     /// There is room for one more.
     freed: Condvar,
 }
+
+/// Memory for whole pieces, which nobody uses.
+type Spare = Arc<Mutex<Vec<Buffer>>>;
 
 #[derive(Default)]
 struct State {
@@ -144,8 +154,8 @@ struct Order {
 enum Cargo {
     /// Blocks, one behind the other.
     Write(Vec<Bytes>),
-    /// Memory for a whole piece.
-    Read(Buffer),
+    /// A whole piece.
+    Read,
 }
 
 /// Whole blocks in one piece of a file.
@@ -174,7 +184,9 @@ impl Store {
     /// A store on a medium that is nobody else's.
     pub fn new(medium: Box<dyn Medium>, keeps: bool) -> Store {
         let (ordered, freed) = (Condvar::new(), Condvar::new());
-        Store { medium, keeps, state: Mutex::default(), ordered, freed }
+        let spare = (0..SPARE).filter(|_| !keeps).map(|_| Buffer::unfilled(PIECE));
+        let spare = Arc::new(Mutex::new(spare.collect()));
+        Store { medium, keeps, state: Mutex::default(), spare, ordered, freed }
     }
 
     /// Begins to move what is ordered, until the process ends.
@@ -216,26 +228,21 @@ impl Store {
         let mut state = self.state()?;
         loop {
             let (_, piece) = state.piece(file, range.number)?;
-            let blocks = piece.blocks[range.blocks()].iter().cloned().collect::<Option<_>>();
-            if range.blocks().end == BLOCKS && !self.keeps && piece.gathered == 0 {
-                let is_read = blocks.is_some(); // and whoever reads on does not come back
-                piece.blocks.iter_mut().filter(|_| is_read).for_each(|block| *block = None);
-            }
-            let next = range.number + usize::from(blocks.is_some());
-            let missing = if self.keeps { Vec::new() } else { state.claim(file, next) };
+            let blocks = piece.blocks[range.blocks()].iter().cloned().collect();
             match blocks {
+                Some(blocks) if self.keeps => return Ok(blocks),
                 None if self.keeps => return Err(ErrorKind::NotFound.into()),
-                None if missing.is_empty() => {
+                Some(blocks) => {
+                    if range.blocks().end == BLOCKS && piece.gathered == 0 {
+                        piece.blocks = Default::default(); // whoever reads on does not come back
+                    }
+                    self.read_ahead(&mut state, file, range.number + 1);
+                    return Ok(blocks);
+                }
+                None => {
+                    self.read_ahead(&mut state, file, range.number);
                     let moved = state.moved(file)?;
                     state = sleep(&moved, state)?;
-                }
-                _ => {
-                    drop(state);
-                    self.load(file, &missing);
-                    match blocks {
-                        Some(blocks) => return Ok(blocks),
-                        None => state = self.state()?,
-                    }
                 }
             }
         }
@@ -296,11 +303,15 @@ impl Store {
         }
     }
 
-    /// Orders pieces to be read, into memory of this thread.
-    fn load(&self, file: &[u8], missing: &[(usize, u64)]) {
-        for &(number, offset) in missing {
-            let what = Cargo::Read(Buffer::unfilled(PIECE));
-            self.order(&mut self.lock(), Order { file: file.to_vec(), number, offset, what });
+    /// Orders pieces to be read, from `first` on, that are not in memory or on their way.
+    fn read_ahead(&self, state: &mut State, file: &[u8], first: usize) {
+        for number in first..=first + AHEAD {
+            let Ok((_, piece)) = state.piece(file, number) else { return };
+            if !piece.is_loading && piece.blocks.iter().any(Option::is_none) {
+                piece.is_loading = true;
+                let (file, offset) = (file.to_vec(), piece.offset);
+                self.order(state, Order { file, number, offset, what: Cargo::Read });
+            }
         }
     }
 
@@ -334,10 +345,33 @@ impl Store {
             Cargo::Write(blocks) => {
                 self.medium.write(offset, &blocks).map(|()| Moved::Written(blocks))
             }
-            Cargo::Read(mut buffer) => {
-                self.medium.read(offset, &mut buffer).map(|()| Moved::Loaded(buffer.freeze()))
+            Cargo::Read => {
+                let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let mut buffer = spare.unwrap_or_else(|| Buffer::unfilled(PIECE));
+                self.medium.read(offset, &mut buffer)?;
+                let lent = Lent { buffer: Some(buffer), home: self.spare.clone() };
+                Ok(Moved::Loaded(Bytes::from_owner(lent)))
             }
         }
+    }
+}
+
+/// Memory that goes home with the last reference.
+struct Lent {
+    buffer: Option<Buffer>,
+    home: Spare,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_deref().unwrap_or_default()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        home.extend(self.buffer.take());
     }
 }
 
@@ -380,19 +414,6 @@ impl State {
         file.pieces[number] = Some(Piece { offset, blocks, gathered: 0, is_loading: false });
         self.taken += 1;
         Ok(())
-    }
-
-    /// Pieces from `first` on, and where they are, that are from now on being read.
-    fn claim(&mut self, file: &[u8], first: usize) -> Vec<(usize, u64)> {
-        let mut claimed = Vec::new();
-        for number in first..=first + AHEAD {
-            let Ok((_, piece)) = self.piece(file, number) else { break };
-            if !piece.is_loading && piece.blocks.iter().any(Option::is_none) {
-                piece.is_loading = true;
-                claimed.push((number, piece.offset));
-            }
-        }
-        claimed
     }
 
     fn moved(&self, file: &[u8]) -> io::Result<Arc<Condvar>> {
