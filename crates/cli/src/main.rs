@@ -36,7 +36,13 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+use mimalloc::MiMalloc;
 use runtime::Runtime;
+
+/// Calls live short, in dozens of small pieces of memory; that of the system takes a quarter of
+/// their time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// An NFS file server that answers only when the data is on stable storage.
 #[derive(Debug, Parser)]
