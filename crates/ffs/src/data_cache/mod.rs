@@ -11,9 +11,9 @@
 //! read in small calls, each going on where the last one ended, is used once.
 //!
 //! Invariants:
-//! 1. What is kept is what a read of the device would give, with what is delayed over it. A write takes away what it overlaps
-//!    when it begins and when it ends, and spoils reads that are under way: what they bring is not
-//!    kept.
+//! 1. What is kept is what a read of the device would give, with what is delayed over it. A write
+//!    takes away what it overlaps when it begins and when it ends, and spoils reads that are under
+//!    way: what they bring is not kept.
 //! 2. Stretches do not overlap, and begin and end with a fragment.
 //! 3. The memory of what is in the long queue is its own. What is in the short one may be a part of
 //!    what a single call brought: all of that goes with the last part, and the queue is in the
