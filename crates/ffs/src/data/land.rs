@@ -320,13 +320,9 @@ impl Ffs {
                     result => result?,
                 }
             }
+            payload.iter().for_each(|(address, pieces)| self.keep_written(*address, pieces));
         }
-        for (address, pieces) in payload {
-            if !update.is_delayed {
-                self.keep_written(address, &pieces);
-            }
-            update.push_payload(address, pieces);
-        }
+        payload.into_iter().for_each(|(address, pieces)| update.push_payload(address, pieces));
         Ok(())
     }
 

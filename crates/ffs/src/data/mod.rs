@@ -37,15 +37,7 @@ fn gather(data: &[Bytes], start: usize, length: usize) -> Bytes {
     let pieces = slices(data, start, length);
     match <[Bytes; 1]>::try_from(pieces) {
         Ok([piece]) => piece,
-        Err(pieces) => {
-            let mut buffer = block::Buffer::unfilled(length);
-            let mut at = 0;
-            for piece in pieces {
-                buffer[at..at + piece.len()].copy_from_slice(&piece);
-                at += piece.len();
-            }
-            buffer.freeze()
-        }
+        Err(pieces) => block::Buffer::joined(&pieces).freeze(),
     }
 }
 

@@ -37,9 +37,10 @@ pub struct Staged {
 pub struct StagedUpdate {
     /// In their order.
     pub items: Vec<Staged>,
-    /// Payload by its first fragment: written to the device and not flushed, or
+    /// Payload by its first fragment.
     pub payload: Vec<(u64, Vec<Bytes>)>,
-    /// carried by the policy ([`Policy::carries`]).
+    /// Whether the policy is to bring it to its place ([`Policy::carries`]); else it was written to
+    /// the device, and not flushed.
     pub is_delayed: bool,
     /// Fragments that are given back: first and how many.
     pub freed: Vec<(u64, u64)>,
