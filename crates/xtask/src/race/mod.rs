@@ -200,7 +200,8 @@ only moves bytes*: it has no file system, no reply cache and no checks. GETATTR 
 answers at once. UNSTABLE payload it answers when it has it, while a device of the same kind takes
 what came before in pieces of 1 MiB, past the cache; COMMIT waits for that and flushes. READ it
 answers from its memory, cold from the device, of which it reads 3 MiB ahead. What it comes to is
-the limit that client, sockets and device leave to any server on this machine.
+about what client, sockets and device leave to a server on this machine; where another is faster, it
+is no limit.
 
 Each row is measured by `duramen bench` for {seconds} s a round, with one call under way on each
 connection, by turns, `sync` before each. Rates are medians; a ratio is that of two measurements of
