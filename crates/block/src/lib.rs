@@ -37,6 +37,7 @@
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.
 
 mod buffer;
+mod chunks;
 mod direct;
 mod disk_file;
 pub mod file;

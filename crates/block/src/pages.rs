@@ -1,16 +1,18 @@
-//! The memory of buffers: pages, of which each thread keeps some that were given back.
+//! The memory of buffers: pages.
 //!
-//! Why: what comes from the allocator has to be made zeros before it may be looked at, and a
-//! mebibyte of new memory is given by the kernel page by page. For a buffer that is about to be
-//! filled both are for nothing, and cost more than to fill it.
+//! Those of large buffers are pieces of [`chunks`], and what no chunk has room for comes from the
+//! kernel itself and goes back there: in an allocator's heap, where small things that stay lie
+//! between, memory of large buffers that come and go is lost in pieces.
 //!
-//! What is large comes from the kernel itself and goes back there: in an allocator's heap, where
-//! small things that stay lie between, memory of large buffers that come and go is lost in pieces.
+//! Small ones come from the allocator, and each thread keeps some that were given back. What is
+//! new from there has to be made zeros before it may be looked at, which is for nothing where a
+//! buffer is about to be filled.
 //!
 //! Invariants:
 //! 1. Every byte of pages is initialised: whoever gave them gave zeros.
 //! 2. What is kept belongs to nobody; what is taken is kept no more.
 //! 3. A thread keeps [`KEPT_MOST`] bytes at most.
+//! 4. Where memory came from follows from its length alone.
 
 #![allow(unsafe_code)]
 
@@ -18,14 +20,14 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
-use crate::ALIGNMENT;
+use crate::{ALIGNMENT, chunks};
 
-/// Bytes that a thread keeps: some READs and WRITEs of the largest size.
-const KEPT_MOST: usize = 32 << 20;
-/// What is at least as large comes from the kernel itself.
-const LARGE: usize = 128 << 10;
+/// Bytes that a thread keeps.
+const KEPT_MOST: usize = 4 << 20;
 /// Sizes that are kept: powers of two from a page on.
-const SIZES: usize = 10;
+const SIZES: usize = 3;
+/// What is larger than these comes from chunks or from the kernel itself.
+const SMALL: usize = ALIGNMENT << (SIZES - 1);
 
 /// Memory that is owned, and holds anything.
 pub(crate) struct Pages {
@@ -58,17 +60,26 @@ fn place_of(length: usize) -> Option<usize> {
 impl Pages {
     /// At least `length` bytes, which hold anything; none for 0.
     pub(crate) fn take(length: usize) -> Self {
+        if length == 0 {
+            return Self { start: NonNull::dangling(), length };
+        }
         let rounded = length.next_power_of_two().max(ALIGNMENT);
-        let Some(place) = place_of(rounded).filter(|_| length > 0) else {
-            return Self::allocate(length);
-        };
+        match place_of(rounded) {
+            Some(place) => Self::kept(place).unwrap_or_else(|| Self::allocate(rounded)),
+            None if chunks::has(rounded) => Self::allocate(rounded),
+            None => Self::allocate(length),
+        }
+    }
+
+    /// Some that were given back.
+    fn kept(place: usize) -> Option<Self> {
         let kept = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             let pages = kept.pages[place].pop()?;
-            kept.bytes -= rounded; // invariant 2
+            kept.bytes -= pages.length; // invariant 2
             Some(pages)
         });
-        kept.ok().flatten().unwrap_or_else(|| Self::allocate(rounded))
+        kept.ok().flatten()
     }
 
     /// Gives it back, for whoever takes as much next.
@@ -84,19 +95,18 @@ impl Pages {
         });
     }
 
-    /// As many zeros, new from the allocator.
-    pub(crate) fn allocate(length: usize) -> Self {
-        if length == 0 {
-            return Self { start: NonNull::dangling(), length };
-        }
+    /// As much from where such lengths come from. What is new is zeros.
+    fn allocate(length: usize) -> Self {
         let layout = Self::layout(length);
-        let memory = match length >= LARGE {
-            true => Self::map(length),
-            // SAFETY: the layout has a non-zero size, checked above.
-            false => unsafe { alloc_zeroed(layout) },
+        let start = if chunks::has(length) {
+            chunks::take(length)
+        } else if length > SMALL {
+            NonNull::new(Self::map(length))
+        } else {
+            // SAFETY: the layout has a non-zero size: nobody allocates 0 bytes.
+            NonNull::new(unsafe { alloc_zeroed(layout) })
         };
-        let start = NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, length }
+        Self { start: start.unwrap_or_else(|| handle_alloc_error(layout)), length }
     }
 
     /// Pages of zeros of the kernel, not shared with anybody; null if it has none.
@@ -128,13 +138,17 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         let start = self.start.as_ptr();
-        if self.length >= LARGE {
-            // SAFETY: all of it came from `map`, which gave it to nobody else, and it is given back
-            // once, as only drop gives back and Pages cannot be copied.
+        if chunks::has(self.length) {
+            // SAFETY: it was taken there for this length (invariant 4), and is given back once, as
+            // only drop gives back and Pages cannot be copied.
+            unsafe { chunks::give_back(self.start, self.length) };
+        } else if self.length > SMALL {
+            // SAFETY: all of it came from `map` (invariant 4), which gave it to nobody else, and it
+            // is given back once, as above.
             unsafe { libc::munmap(start.cast(), self.length) };
         } else if self.length > 0 {
-            // SAFETY: `start` came from alloc_zeroed with the same layout, and is freed once, as
-            // above.
+            // SAFETY: `start` came from alloc_zeroed with the same layout (invariant 4), and is
+            // freed once, as above.
             unsafe { dealloc(start, Self::layout(self.length)) }
         }
     }
@@ -161,11 +175,20 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_no_more_than_the_most() {
-        let many: Vec<Pages> = (0..KEPT_MOST >> 19).map(|_| Pages::take(1 << 20)).collect();
+        let many: Vec<Pages> = (0..2 * KEPT_MOST / SMALL).map(|_| Pages::take(SMALL)).collect();
         many.into_iter().for_each(Pages::give_back);
         assert_eq!(kept(), KEPT_MOST);
-        Pages::take(3 << 20).give_back();
-        Pages::take(0).give_back();
-        assert_eq!(kept(), KEPT_MOST);
+    }
+
+    #[test]
+    fn every_length_has_memory_from_somewhere() {
+        for length in [0, 1, 4096, 16 << 10, 20_000, 1 << 20, (1 << 20) + 1, 3 << 20] {
+            let mut pages = Pages::take(length);
+            assert!(pages.bytes().len() >= length);
+            assert!(pages.bytes().as_ptr().addr().is_multiple_of(ALIGNMENT) || length == 0);
+            pages.bytes_mut().fill(1);
+            pages.give_back();
+        }
+        assert_eq!(kept(), 4096 + (16 << 10), "the rest is not kept here");
     }
 }
