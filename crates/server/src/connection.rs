@@ -38,6 +38,7 @@ use tokio::net::TcpStream;
 use crate::outgoing::Outgoing;
 use crate::patience::{Debt, GivenUp, Patience};
 use crate::places::Guest;
+use crate::reactor;
 
 /// How often a peer is looked at that owes us the rest of a record.
 const RECORD_BEAT: Duration = Duration::from_secs(1);
@@ -220,6 +221,7 @@ impl Connection {
         };
         self.reader.advance(length);
         self.received += length as u64;
+        reactor::moved(length);
         Poll::Ready(Ok(length))
     }
 
@@ -248,6 +250,7 @@ impl Connection {
                 Ok(length) => {
                     any = true;
                     self.sent += length as u64;
+                    reactor::moved(length);
                 }
                 Err(error) if would_block(&error) => {}
                 Err(error) => return Err(error),

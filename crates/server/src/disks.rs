@@ -67,7 +67,7 @@ impl Disks {
         reactor::before_waiting({
             let (ring, trouble) = (ring.clone(), trouble.clone());
             move || {
-                if ring.submit().is_err() {
+                if ring.turn().is_err() {
                     trouble.notify_one();
                 }
             }

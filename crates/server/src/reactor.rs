@@ -3,7 +3,7 @@
 //! One thread runs everything: sockets, engines, devices. A second reactor would serve other
 //! volumes on a thread of its own; nothing is shared between them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,12 @@ use tokio::task::LocalSet;
 thread_local! {
     /// What this thread's reactor does before it waits.
     static BEFORE_WAITING: RefCell<Vec<Box<dyn Fn()>>> = const { RefCell::new(Vec::new()) };
+    /// Bytes that went through sockets since.
+    static MOVED: Cell<usize> = const { Cell::new(0) };
 }
+
+/// Bytes through sockets that take so long that nobody should wait for more: about 0.1 ms.
+const STRETCH: usize = 256 << 10;
 
 /// Runs `main` on this thread until it ends, with all tasks that it starts. What still runs then
 /// is dropped.
@@ -26,17 +31,32 @@ thread_local! {
 pub fn block_on<F: Future>(main: impl FnOnce(Runtime) -> F) -> std::io::Result<F::Output> {
     let reactor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .on_thread_park(|| BEFORE_WAITING.with_borrow(|all| all.iter().for_each(|work| work())))
+        .on_thread_park(before_waiting_now)
         .build()?;
     let output = LocalSet::new().block_on(&reactor, async { main(production()).await });
     BEFORE_WAITING.take();
     Ok(output)
 }
 
-/// Does `work` whenever this thread's reactor has run all that was ready. It must not call this
-/// function.
+/// Does `work` whenever this thread's reactor has run all that was ready, and now and then when it
+/// has much to move. It must not call this function.
 pub(crate) fn before_waiting(work: impl Fn() + 'static) {
     BEFORE_WAITING.with_borrow_mut(|all| all.push(Box::new(work)));
+}
+
+/// Notes that bytes went through a socket. With enough of them the reactor never waits, and does
+/// all the same what it does before it would.
+pub(crate) fn moved(bytes: usize) {
+    let moved = MOVED.get() + bytes;
+    MOVED.set(moved);
+    if moved >= STRETCH {
+        before_waiting_now();
+    }
+}
+
+fn before_waiting_now() {
+    MOVED.set(0);
+    BEFORE_WAITING.with_borrow(|all| all.iter().for_each(|work| work()));
 }
 
 /// The runtime of the reactor that polls the caller.

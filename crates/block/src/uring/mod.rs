@@ -2,13 +2,13 @@
 //!
 //! A [`Ring`] belongs to one reactor and is shared by its devices. A call on a device only puts an
 //! operation into the ring's backlog. The reactor
-//! * calls [`Ring::submit`] when it has run everything that was ready, so that all operations of
-//!   that round go out together;
+//! * calls [`Ring::turn`] when it has run everything that was ready, so that all operations of
+//!   that round go out together, and now and then where something is always ready;
 //! * waits, beside its sockets, for [`Ring::event_fd`] to become readable, and then calls
 //!   [`Ring::reap`], which wakes the futures whose operations are done.
 //!
-//! A reactor that never comes back to `submit` waits for ever; `submit` with nothing to do costs
-//! no system call. Tools without a reactor call [`Ring::wait`].
+//! A reactor that never comes back to `turn` waits for ever; `turn` with nothing to do costs no
+//! system call. Tools without a reactor call [`Ring::wait`].
 //!
 //! # Invariants
 //! 1. From the moment an operation is in the ring until its completion has been taken out, its
@@ -112,6 +112,19 @@ impl Ring {
     /// The operating system's, when it takes nothing more; what waits stays where it is.
     pub fn submit(&self) -> io::Result<()> {
         self.state.borrow_mut().submit()
+    }
+
+    /// Submits, and reaps if something is done.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
+    pub fn turn(&self) -> io::Result<()> {
+        self.submit()?;
+        let is_done = !self.state.borrow_mut().queues.completion().is_empty();
+        if is_done {
+            self.reap()?;
+        }
+        Ok(())
     }
 
     /// Answers everything that is done and says how many that were. Goes on with what was done
