@@ -365,6 +365,7 @@ impl Ffs {
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
             chain: update.chain,
             answered: None,
+            is_patient: update.is_patient,
             room,
         };
         update.promises.drain(..).for_each(crate::alloc::Promise::keep);

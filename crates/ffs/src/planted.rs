@@ -149,6 +149,10 @@ planted::bugs! {
     IgnoredLogErrors,
     /// A flush that fails counts as one that succeeds.
     IgnoredFlushErrors,
+    /// What waits for others waits until somebody asks for it.
+    EndlessPatience,
+    /// What waits for others does so whoever asks for it.
+    DeafPatience,
     /// The sync leaves delayed data where it is, and the log forgets it.
     UnlandedDelays,
     /// Readers do not see delayed data.

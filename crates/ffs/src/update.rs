@@ -115,6 +115,8 @@ pub struct Update {
     pub(crate) chain: Option<ChainLink>,
     /// Whether it only brings UNSTABLE data home: see [`Node`], invariant 4.
     pub(crate) lands_unasked: bool,
+    /// Whether nobody minds when it becomes durable, but whoever will wait for it.
+    pub(crate) is_patient: bool,
     working: BTreeMap<u64, Working>,
     pub(crate) budget: Budget,
 }
@@ -176,6 +178,7 @@ impl Update {
             is_delayed: false,
             chain: None,
             lands_unasked: false,
+            is_patient: false,
             working: BTreeMap::new(),
             budget,
         }

@@ -4,6 +4,7 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use common::behind::landings_that_wait;
 use common::calls;
 use common::cutting::sizes;
 use common::reuse::{delays_over_new_directories, landing_over_new_data, replay_over_new_data};
@@ -147,7 +148,7 @@ fn broken_rules_of_a_shared_log_are_found() {
 fn broken_rules_that_need_a_scenario_are_found() {
     type Scenario = fn() -> Result<(), String>;
     let delayed: Scenario = || (1..=2).try_for_each(large_write_over_a_delayed_one);
-    let scenarios: [(Bug, Scenario); 9] = [
+    let scenarios: [(Bug, Scenario); 11] = [
         (Bug::ForgottenChains, || (1..=6).try_for_each(large_file_that_goes)),
         (Bug::PassedChains, || (1..=2).try_for_each(large_file_that_goes_slowly)),
         (Bug::NoRevokes, || (1..=6).try_for_each(large_write_over_a_small_one)),
@@ -156,6 +157,8 @@ fn broken_rules_that_need_a_scenario_are_found() {
         (Bug::UnseenDelays, delayed),
         (Bug::OvertakenDelays, delayed),
         (Bug::KeptDelays, delays_over_new_directories),
+        (Bug::EndlessPatience, || (1..=2).try_for_each(landings_that_wait)),
+        (Bug::DeafPatience, || (1..=2).try_for_each(landings_that_wait)),
         (Bug::LateCover, || (1..=6).try_for_each(large_writes_side_by_side)),
     ];
     for (bug, scenario) in scenarios {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use block::Verb;
 use common::behind::{
-    CALL, LIMIT, POLICIES, content, new_disks, new_volume, rewrites, survives, write_on,
+    CALL, LIMIT, POLICIES, content, landings_that_wait, new_disks, new_volume, rewrites, survives,
+    write_on,
 };
 use futures::future::join_all;
 use namespace::Store;
@@ -59,6 +60,11 @@ fn what_landed_unasked_survives_once_it_is_committed() {
             });
         }
     }
+}
+
+#[test]
+fn landings_wait_for_each_other_until_somebody_asks_or_not_for_long() {
+    assert_eq!((1..=40).try_for_each(landings_that_wait), Ok(()));
 }
 
 #[test]

@@ -188,6 +188,8 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         "FirstHead",
         "HeldUp",
         "EarlyFounding",
+        "EndlessPatience",
+        "DeafPatience",
         "UnlandedDelays",
         "UnseenDelays",
         "OvertakenDelays",

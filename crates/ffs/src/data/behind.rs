@@ -18,11 +18,17 @@ use crate::engine::Ffs;
 use crate::inode::Node;
 
 /// They begin when more than one part in so many of the limit is dirty, and before that for a file
-/// that fills a landing: whoever writes so much will soon ask that it be durable, and most of it is
-/// then. Less of each of many files would take an Update for a few pages.
+/// that has [`WORTHWHILE`] pages: whoever writes so much will soon ask that it be durable, and most
+/// of it is then.
 const PARTS_OF_LIMIT: u64 = 4;
-/// Tasks at once: so that the device has the next pages while those of one file are made durable.
-const TASKS: u64 = 3;
+/// Less of each of many files would take an Update for a few pages.
+const WORTHWHILE: usize = PAGES_PER_UPDATE / 4;
+/// Tasks at once. With many connections a task is not polled for long, but the device is not to
+/// wait meanwhile.
+const TASKS: u64 = 16;
+/// Landings' worth of pages that they have under way together, at most: whoever needs the device
+/// besides waits behind these.
+const LANDINGS: usize = 8;
 
 impl Ffs {
     /// A file has dirty pages now.
@@ -40,7 +46,7 @@ impl Ffs {
 
     /// Lets a task begin if one should, now that there are more pages of `node`.
     pub(super) fn begin_write_behind(&self, node: &Node) {
-        let should = self.is_much_dirty() || fills_a_landing(node);
+        let should = self.is_much_dirty() || is_worthwhile(node);
         if should && self.writes_behind.get() < TASKS {
             self.writes_behind.set(self.writes_behind.get() + 1);
             let this = self.handle();
@@ -64,6 +70,12 @@ impl Ffs {
     /// verifier says so. Under the exclusive lock.
     pub(crate) async fn land_unasked(&self, node: &Rc<Node>) {
         while let Ok(true) = self.land_some(node, 0..u64::MAX, Asked::ByNobody).await {}
+    }
+
+    /// How many pages a task lands with one Update.
+    pub(super) fn pages_behind(&self) -> usize {
+        let tasks = self.writes_behind.get().max(1) as usize;
+        (LANDINGS * PAGES_PER_UPDATE / tasks).min(PAGES_PER_UPDATE)
     }
 
     fn is_much_dirty(&self) -> bool {
@@ -91,11 +103,11 @@ impl Ffs {
         let (nodes, is_much) = (self.dirty_nodes.borrow(), self.is_much_dirty());
         let waiting = nodes
             .values()
-            .filter(|node| !node.lands_behind.get() && (is_much || fills_a_landing(node)));
+            .filter(|node| !node.lands_behind.get() && (is_much || is_worthwhile(node)));
         waiting.min_by_key(|node| node.waits_since.get()).cloned()
     }
 }
 
-fn fills_a_landing(node: &Node) -> bool {
-    node.pages.borrow().count() >= PAGES_PER_UPDATE
+fn is_worthwhile(node: &Node) -> bool {
+    node.pages.borrow().count() >= WORTHWHILE
 }

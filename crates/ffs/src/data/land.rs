@@ -34,18 +34,17 @@ pub(crate) enum Asked {
     ForMemory,
 }
 
-impl Asked {
+impl Ffs {
     /// How many pages land at once. Where many calls wait for memory, each takes a small share, so
     /// that they wait alike.
-    fn pages(self) -> usize {
-        match self {
-            Self::ByCaller | Self::ByNobody => PAGES_PER_UPDATE,
-            Self::ForMemory => PAGES_PER_UPDATE / 4,
+    fn pages_at_once(&self, asked: Asked) -> usize {
+        match asked {
+            Asked::ByCaller => PAGES_PER_UPDATE,
+            Asked::ByNobody => self.pages_behind(),
+            Asked::ForMemory => PAGES_PER_UPDATE / 4,
         }
     }
-}
 
-impl Ffs {
     /// Lands the dirty pages of blocks `first` up to `end`. Under the exclusive lock.
     ///
     /// # Errors
@@ -116,7 +115,7 @@ impl Ffs {
     /// The first pages of these blocks, as many as `asked` has it, for a landing that is to begin;
     /// nothing if there are none.
     fn choose(&self, node: &Node, range: Range<u64>, asked: Asked) -> Option<Chosen> {
-        let set = node.pages.borrow().contents(range, asked.pages());
+        let set = node.pages.borrow().contents(range, self.pages_at_once(asked));
         let (&last, _) = set.last_key_value()?;
         let volatile = node.volatile.get().expect("dirty pages have their size and time");
         let size = ((last + 1) * self.geometry().block_size)
@@ -124,6 +123,7 @@ impl Ffs {
             .max(node.dinode().size.get());
         let mut update = Update::new(Budget::Reserved);
         update.lands_unasked = asked != Asked::ByCaller;
+        update.is_patient = true; // there may be more to land, and one flush is enough
         Some(Chosen { update, set, size })
     }
 

@@ -23,6 +23,9 @@ struct State {
     through: Cell<u64>,
     failed: Cell<bool>,
     moved: Signal,
+    /// The latest that somebody has waited for.
+    asked: Cell<u64>,
+    was_asked: Signal,
 }
 
 impl Horizon {
@@ -56,6 +59,20 @@ impl Horizon {
     /// Wakes everybody who waits here, to look again.
     pub(super) fn wake(&self) {
         self.0.moved.notify();
+        self.0.was_asked.notify();
+    }
+
+    /// Waits until somebody waits for what is not durable, or nothing becomes durable any more.
+    pub(super) async fn asked(&self) {
+        while self.0.asked.get() <= self.0.through.get() && !self.has_failed() {
+            self.0.was_asked.wait().await;
+        }
+    }
+
+    /// Somebody waits for `sequence`.
+    fn ask(&self, sequence: Sequence) {
+        self.0.asked.set(self.0.asked.get().max(sequence.0));
+        self.0.was_asked.notify();
     }
 
     /// Waits for the next of these.
@@ -69,7 +86,9 @@ impl Ledger for Horizon {
         let this = self.clone();
         async move {
             while !this.is_durable(sequence)? {
-                this.moved().await;
+                let moved = this.moved();
+                this.ask(sequence);
+                moved.await;
             }
             Ok(())
         }

@@ -48,6 +48,8 @@ pub struct StagedUpdate {
     pub chain: Option<ChainLink>,
     /// The call that is answered with it, to be remembered where there is a place for that.
     pub answered: Option<Answered>,
+    /// Whether it may wait for another: nobody wants it durable before he says so.
+    pub is_patient: bool,
     /// What [`Policy::reserve`] set aside for it.
     pub room: u64,
 }

@@ -102,6 +102,39 @@ pub(crate) fn survives(seed: u64, has_log: bool) -> Result<(), String> {
     })
 }
 
+/// Writes a file that lands in the background in several steps. Says whether nothing of it costs a
+/// flush at once, all of it one before long, and a COMMIT no more than the device takes.
+pub(crate) fn landings_that_wait(seed: u64) -> Result<(), String> {
+    const CALLS: usize = 12;
+    const LONG: Duration = Duration::from_millis(30);
+    let executor = Executor::new(seed);
+    let disks = new_disks(&executor, true);
+    let clock = executor.runtime().clock;
+    executor.block_on(async {
+        let (volume, engine) = new_volume(executor.runtime(), &disks).await;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        volume.settle().await;
+        let flushes = || disks.home.counters().flushes;
+        let (start, before) = (clock.now(), flushes());
+        write_on(&volume, &engine, (0, id), CALLS).await;
+        while engine.unstable_bytes() > LIMIT / 4 {
+            clock.sleep(Duration::from_micros(10)).await;
+        }
+        if clock.now().since(start) < LONG && flushes() != before {
+            return Err(format!("{} flushes for nobody", flushes() - before));
+        }
+        clock.sleep(LONG).await;
+        if flushes() != before + 1 {
+            return Err(format!("{} flushes before long", flushes() - before));
+        }
+        write_on(&volume, &engine, (1, id), CALLS).await;
+        let asked = clock.now();
+        volume.commit(id).await.expect("it lands");
+        let took = clock.now().since(asked);
+        (took < LONG / 2).then_some(()).ok_or_else(|| format!("a COMMIT took {took:?}"))
+    })
+}
+
 /// Writes a few blocks again and again, UNSTABLE, while older states of them land, and longer ones
 /// behind them. Says whether what was written last is there: at once, and when it was committed and
 /// the power cut.

@@ -11,6 +11,8 @@
 //! When an Update is staged, the entry that redoes it is made at once from the buffers as they are
 //! then; so no lock is held while it is written. The writer is never idle while an entry waits, and
 //! never makes one wait while it is idle: what arrives during a write goes out with the next one.
+//! Only an Update that brings UNSTABLE data home is *patient*: it waits for one that is not, for
+//! somebody who wants it durable, or for [`PATIENCE`], so that one flush does for many.
 //! In the background the *sync* writes what is durable in the log to its place. Each delta *holds*
 //! its entry until a flush of the volume covers it; the oldest entry that is held is the head.
 //!
@@ -80,6 +82,9 @@ use shared::Waiting;
 pub use memory::Counters as AnswerCounters;
 pub use shared::SharedLog;
 
+/// How long an entry that nobody wants durable waits for others.
+const PATIENCE: Duration = Duration::from_millis(30);
+
 /// How the log is kept small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
@@ -136,6 +141,10 @@ pub struct Log {
     options: LogOptions,
     next: Cell<u64>,
     horizon: Horizon,
+    /// Entries up to this one are not to wait for others.
+    due: Cell<u64>,
+    /// Somebody sees to it that what waits for others is due before long.
+    waits: Cell<bool>,
     flights: RefCell<BTreeMap<u64, Flight>>,
     /// Payload of Updates before this one is on stable storage.
     flushed: Cell<u64>,
@@ -204,6 +213,8 @@ impl Log {
             options,
             next: Cell::new(1),
             horizon: Horizon::default(),
+            due: Cell::new(0),
+            waits: Cell::new(false),
             flights: RefCell::default(),
             flushed: Cell::new(1),
             logged: RefCell::default(),
@@ -431,7 +442,10 @@ impl Policy for Log {
         let after_flush = has_payload && !rides;
         let waiting = Waiting { draft, room: update.room, after_flush };
         self.shared.waiting.borrow_mut().push_back(waiting);
-        self.shared.kick_writer();
+        match update.is_patient {
+            true => self.await_others(),
+            false => self.hurry(),
+        }
     }
 
     fn keeps_order(&self) -> bool {

@@ -1,16 +1,17 @@
 //! The writer: entries go out in batches, as many as wait, one write at a time.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::rc::Rc;
 
 use block::IoError;
 use futures::FutureExt;
-use futures::future::join_all;
+use futures::future::{join_all, select};
 use journal::Draft;
 
 use super::record::{Record, write_records};
 use super::shared::Waiting;
-use super::{ActiveChain, Log, SharedLog};
+use super::{ActiveChain, Log, PATIENCE, SharedLog};
 use crate::planted::{Bug, is_planted};
 
 impl SharedLog {
@@ -22,7 +23,7 @@ impl SharedLog {
         }
     }
 
-    /// Batches until nothing waits.
+    /// Batches until nothing is due.
     async fn write_on(&self) {
         while self.has_entries() {
             if self.write_batch().await.is_err() {
@@ -33,7 +34,7 @@ impl SharedLog {
     }
 
     fn has_entries(&self) -> bool {
-        !self.waiting.borrow().is_empty() || self.running().any(|volume| volume.has_to_tell())
+        self.running().any(|volume| volume.has_to_tell() || volume.is_due())
     }
 
     async fn write_batch(&self) -> Result<(), IoError> {
@@ -113,6 +114,39 @@ impl SharedLog {
 }
 
 impl Log {
+    /// What is staged goes out now.
+    pub(super) fn hurry(&self) {
+        self.due.set(self.next.get() - 1);
+        self.shared.kick_writer();
+    }
+
+    /// The same when somebody asks for it, and before long in any case.
+    pub(super) fn await_others(&self) {
+        if self.waits.replace(true) {
+            return;
+        }
+        let this = self.this();
+        let wait = async move {
+            let patience = this.shared.runtime.clock.sleep(PATIENCE);
+            let asked = pin!(this.horizon.asked());
+            if is_planted(Bug::EndlessPatience) {
+                asked.await;
+            } else if is_planted(Bug::DeafPatience) {
+                patience.await;
+            } else {
+                select(asked, patience).await;
+            }
+            this.waits.set(false);
+            this.hurry();
+        };
+        self.shared.runtime.tasks.spawn(wait.boxed_local());
+    }
+
+    /// Whether an entry waits that is not to wait for others.
+    fn is_due(&self) -> bool {
+        self.due.get() > self.horizon.through().0
+    }
+
     /// Payload before entries (invariant 2).
     async fn flush_payload(&self) {
         let covered = self.next.get(); // payload of everything staged so far has been written
