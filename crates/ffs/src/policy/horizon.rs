@@ -62,9 +62,9 @@ impl Horizon {
         self.0.was_asked.notify();
     }
 
-    /// Waits until somebody waits for what is not durable, or nothing becomes durable any more.
-    pub(super) async fn asked(&self) {
-        while self.0.asked.get() <= self.0.through.get() && !self.has_failed() {
+    /// Waits until somebody waits for `sequence`, or nothing becomes durable any more.
+    pub(super) async fn asked(&self, sequence: Sequence) {
+        while self.0.asked.get() < sequence.0 && !self.has_failed() {
             self.0.was_asked.wait().await;
         }
     }

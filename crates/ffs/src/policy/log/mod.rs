@@ -443,7 +443,7 @@ impl Policy for Log {
         let waiting = Waiting { draft, room: update.room, after_flush };
         self.shared.waiting.borrow_mut().push_back(waiting);
         match update.is_patient {
-            true => self.await_others(),
+            true => self.await_others(sequence),
             false => self.hurry(),
         }
     }

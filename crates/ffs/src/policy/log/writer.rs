@@ -8,6 +8,7 @@ use block::IoError;
 use futures::FutureExt;
 use futures::future::{join_all, select};
 use journal::Draft;
+use vfs::Sequence;
 
 use super::record::{Record, write_records};
 use super::shared::Waiting;
@@ -120,15 +121,16 @@ impl Log {
         self.shared.kick_writer();
     }
 
-    /// The same when somebody asks for it, and before long in any case.
-    pub(super) fn await_others(&self) {
+    /// The same when somebody asks for it, which is `sequence` or what comes after it, and before
+    /// long in any case.
+    pub(super) fn await_others(&self, sequence: Sequence) {
         if self.waits.replace(true) {
             return;
         }
         let this = self.this();
         let wait = async move {
             let patience = this.shared.runtime.clock.sleep(PATIENCE);
-            let asked = pin!(this.horizon.asked());
+            let asked = pin!(this.horizon.asked(sequence));
             if is_planted(Bug::EndlessPatience) {
                 asked.await;
             } else if is_planted(Bug::DeafPatience) {
