@@ -12,7 +12,8 @@
 //! Invariants:
 //! 1. A piece belongs to nobody, or to whoever took it; `free` and `holes` tell what is whose.
 //! 2. Every byte of a piece is initialised: the kernel gives zeros, also for a hole.
-//! 3. Of what belongs to nobody, [`FREE_MOST`] bytes at most are memory; the rest are holes.
+//! 3. What is given back stays memory while what belongs to nobody is [`FREE_MOST`] bytes at most,
+//!    and is a hole beyond. (Beside that there is the rest of what was cut last of each size.)
 //! 4. A chunk of which nobody has a piece has no hole, and is of no size: it may be cut anew.
 
 #![allow(unsafe_code)]
