@@ -31,7 +31,7 @@ const MOST: usize = 1 << 20;
 /// Sizes of pieces: powers of two.
 const SIZES: usize = (MOST / LEAST).ilog2() as usize + 1;
 /// Bytes that are kept for whoever comes next: some READs and WRITEs of the largest size.
-const FREE_MOST: usize = 24 << 20;
+const FREE_MOST: usize = 16 << 20;
 /// Bytes of addresses that are asked for at once, and give one chunk less, to begin at a multiple.
 const REGION: usize = 16 * CHUNK;
 
