@@ -131,7 +131,11 @@ mod tests {
 
     #[test]
     fn a_curve_ends_where_it_was_to_or_where_the_server_had_enough() {
-        let point = |achieved: f64, mean: f64| json!({"asked_per_s": 100.0, "achieved_per_s": achieved, "mean_ms": mean});
+        let point = |achieved: f64, mean: f64| {
+            let mut point = json!({"asked_per_s": 100.0, "achieved_per_s": achieved});
+            point["mean_ms"] = mean.into();
+            point
+        };
         let judged = |points: &[Value], knee| curve(&json!({"points": points, "knee": knee}));
         let (good, late, slow) = (point(99.0, 1.0), point(80.0, 1.0), point(99.0, 60.0));
         assert_eq!(judged(&[good.clone(), good.clone()], 1), Ok(()));
