@@ -53,6 +53,7 @@ struct Chunks {
     /// taken first, so that the last become empty.
     with_free: [BTreeSet<usize>; SIZES],
     with_holes: [BTreeSet<usize>; SIZES],
+    /// Those that are kept though nobody has a piece of them.
     empty: Vec<usize>,
     /// Addresses of chunks without memory.
     unused: Vec<usize>,
@@ -152,9 +153,8 @@ impl Chunks {
     /// Cuts a chunk that was nothing; none if the kernel has no more addresses.
     fn cut_new(&mut self, place: usize) -> Option<usize> {
         if self.unused.is_empty() {
-            let region = map()?;
-            let first = region.next_multiple_of(CHUNK);
-            let chunks = (first..region + REGION - CHUNK + 1).step_by(CHUNK);
+            let first = map()?.next_multiple_of(CHUNK);
+            let chunks = (0..REGION / CHUNK - 1).map(|number| first + number * CHUNK);
             self.unused.extend(chunks.rev());
         }
         let start = self.unused.pop()?;
@@ -187,7 +187,7 @@ impl Chunks {
         } else {
             cut.holes |= bit; // invariant 3
             self.with_holes[place].insert(start);
-            empty(piece, length);
+            release(piece, length);
         }
     }
 
@@ -201,7 +201,7 @@ impl Chunks {
             self.free_bytes += CHUNK;
             self.empty.push(start);
         } else {
-            empty(start, CHUNK); // invariants 3 and 4
+            release(start, CHUNK); // invariants 3 and 4
             self.unused.push(start);
         }
     }
@@ -232,7 +232,7 @@ fn fill(start: usize, length: usize) {
 }
 
 /// Gives the memory of a range back to the kernel, but not its addresses.
-fn empty(start: usize, length: usize) {
+fn release(start: usize, length: usize) {
     // SAFETY: the range is a chunk or a piece of one, which is mapped, and belongs to nobody. What
     // is read there from now on is zeros (invariant 2).
     unsafe { libc::madvise(address(start), length, libc::MADV_DONTNEED) };
@@ -284,7 +284,7 @@ mod tests {
     impl Drop for Own {
         fn drop(&mut self) {
             let cut = self.0.cut.keys().copied();
-            cut.chain(self.0.empty.iter().copied()).for_each(|start| empty(start, CHUNK));
+            cut.chain(self.0.empty.iter().copied()).for_each(|start| release(start, CHUNK));
         }
     }
 

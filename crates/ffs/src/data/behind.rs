@@ -26,7 +26,7 @@ const WORTHWHILE: usize = PAGES_PER_UPDATE / 4;
 /// Tasks at once. With many connections a task is not polled for long, but the device is not to
 /// wait meanwhile.
 const TASKS: u64 = 16;
-/// Landings' worth of pages that they have under way together, at most: whoever needs the device
+/// Landings' worth of pages that they have under way together, about: whoever needs the device
 /// besides waits behind these.
 const LANDINGS: usize = 8;
 

@@ -54,12 +54,12 @@ impl Horizon {
     pub(super) fn fail(&self) {
         self.0.failed.set(true);
         self.wake();
+        self.0.was_asked.notify();
     }
 
     /// Wakes everybody who waits here, to look again.
     pub(super) fn wake(&self) {
         self.0.moved.notify();
-        self.0.was_asked.notify();
     }
 
     /// Waits until somebody waits for `sequence`, or nothing becomes durable any more.
@@ -71,8 +71,10 @@ impl Horizon {
 
     /// Somebody waits for `sequence`.
     fn ask(&self, sequence: Sequence) {
-        self.0.asked.set(self.0.asked.get().max(sequence.0));
-        self.0.was_asked.notify();
+        if sequence.0 > self.0.asked.get() {
+            self.0.asked.set(sequence.0);
+            self.0.was_asked.notify();
+        }
     }
 
     /// Waits for the next of these.
@@ -85,10 +87,9 @@ impl Ledger for Horizon {
     fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
         let this = self.clone();
         async move {
+            this.ask(sequence);
             while !this.is_durable(sequence)? {
-                let moved = this.moved();
-                this.ask(sequence);
-                moved.await;
+                this.moved().await;
             }
             Ok(())
         }

@@ -26,7 +26,7 @@ impl SharedLog {
 
     /// Batches until nothing is due.
     async fn write_on(&self) {
-        while self.has_entries() {
+        while self.is_wanted() {
             if self.write_batch().await.is_err() {
                 self.stop(); // invariant 4
             }
@@ -34,7 +34,7 @@ impl SharedLog {
         self.writing.set(false);
     }
 
-    fn has_entries(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         self.running().any(|volume| volume.has_to_tell() || volume.is_due())
     }
 
