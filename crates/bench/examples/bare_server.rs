@@ -1,6 +1,7 @@
 //! A server that only moves bytes, until its standard input ends. Its arguments are a port; `apart`
 //! or `together`, which is how it waits for calls; a device or a file for what is written, if that
-//! is to be possible; and `keep` if READs are to be answered from memory.
+//! is to be possible: then changes are durable before they are answered; and `keep` if READs are to
+//! be answered from memory.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};

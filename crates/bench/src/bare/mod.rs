@@ -3,11 +3,17 @@
 //!
 //! It has no file system, no reply cache, no checks and no order of what it writes. A name is a
 //! handle, and every name is there. NULL, GETATTR and LOOKUP are answered at once, with the same
-//! attributes for everything; so is what a stage needs besides (MOUNT, FSINFO, a directory that can
-//! be made, listed and removed). READ, WRITE and COMMIT need a [`Store`]. Anything else is refused.
+//! attributes for everything; so is what a stage needs besides (MOUNT, FSINFO, the list of a
+//! directory). READ, WRITE and COMMIT need a [`Store`]. Anything else is refused.
+//!
+//! CREATE, MKDIR, REMOVE and RMDIR change nothing, but where there is a store they are answered
+//! when a record of them is durable in its `journal`, as the data of a WRITE is that asks for it.
+//! Without a store there is nothing to wait for.
 //!
 //! It waits for calls in one of two [`Manner`]s, since neither is the faster one for everything.
 
+mod journal;
+mod medium;
 mod store;
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -28,7 +34,9 @@ use nfs::xdr::Encode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{LocalSet, spawn_blocking};
 
-pub use store::{Medium, Store};
+use journal::Change;
+pub use medium::Medium;
+pub use store::Store;
 
 const NEVER: Time = Time { seconds: 0, nanoseconds: 0 };
 
@@ -68,6 +76,11 @@ const INFORMATION: FsinfoOk = FsinfoOk {
         can_set_time: true,
     },
 };
+
+/// Failures of whatever has one here tell of a file or a directory; of ours there is nothing to
+/// tell.
+const IO_ERROR: Failure<Wcc> =
+    Failure { status: Status::Io, about: Wcc { before: None, after: None } };
 
 /// How calls are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +122,7 @@ fn answer_one(mut stream: TcpStream, store: Option<&Store>) -> io::Result<()> {
     loop {
         let mut replies = Vec::new();
         while let Some(record) = next(&mut reader)? {
-            replies.append(&mut answer(&record, store)?);
+            replies.append(&mut answer(&record, store)?.wait());
         }
         let mut slices = slices(&replies);
         let mut rest = &mut slices[..];
@@ -141,11 +154,11 @@ async fn answer_one_of_many(
     loop {
         let mut replies = Vec::new();
         while let Some(record) = next(&mut reader)? {
-            let mut reply = match store.clone().filter(|_| is_commit(&record)) {
+            let answer = match store.clone().filter(|_| is_commit(&record)) {
                 Some(store) => spawn_blocking(move || answer(&record, Some(&store))).await??,
                 None => answer(&record, store.as_deref())?,
             };
-            replies.append(&mut reply);
+            replies.append(&mut answer.settled().await);
         }
         let mut slices = slices(&replies);
         let mut rest = &mut slices[..];
@@ -181,39 +194,84 @@ fn slices(replies: &[Bytes]) -> Vec<IoSlice<'_>> {
     replies.iter().map(|piece| IoSlice::new(piece)).collect()
 }
 
-/// The reply to a call, if it is one.
-fn answer(record: &Record, store: Option<&Store>) -> io::Result<Vec<Bytes>> {
+/// A reply, and what has to be durable before it is sent.
+struct Answer {
+    xid: u32,
+    reply: Vec<Bytes>,
+    change: Option<Change>,
+}
+
+impl Answer {
+    fn at_once(xid: u32, reply: Vec<Bytes>) -> Answer {
+        Answer { xid, reply, change: None }
+    }
+
+    /// The same, to be sent when a change with this payload is durable, if anything can be.
+    fn when_durable(self, store: Option<&Store>, payload: Bytes) -> Answer {
+        Answer { change: store.map(|store| store.change(payload)), ..self }
+    }
+
+    /// The reply, when this thread may send it.
+    fn wait(self) -> Vec<Bytes> {
+        let durable = self.change.map_or(Ok(()), Change::wait);
+        durable.map_or_else(|_| failure(self.xid), |()| self.reply)
+    }
+
+    /// The same for a task.
+    async fn settled(self) -> Vec<Bytes> {
+        let Some(change) = self.change else { return self.reply };
+        change.settled().await.map_or_else(|_| failure(self.xid), |()| self.reply)
+    }
+}
+
+/// The answer to a call, if it is one.
+fn answer(record: &Record, store: Option<&Store>) -> io::Result<Answer> {
     let call = Call::decode(record).map_err(io::Error::other)?;
     let answered = match call.program {
         PROGRAM_MOUNT => answer_mount(&call),
         PROGRAM_NFS => answer_nfs(&call, store),
         _ => None,
     };
-    Ok(answered.unwrap_or_else(|| rpc::refuse(call.xid, Refusal::ProcedureUnavailable)))
+    let refused =
+        || Answer::at_once(call.xid, rpc::refuse(call.xid, Refusal::ProcedureUnavailable));
+    Ok(answered.unwrap_or_else(refused))
 }
 
-fn reply(xid: u32, results: &impl Encode) -> Option<Vec<Bytes>> {
+fn encode(xid: u32, results: &impl Encode) -> Vec<Bytes> {
     let mut to = rpc::success(xid);
     to.value(results);
-    Some(to.finish())
+    to.finish()
 }
 
-fn answer_mount(call: &Call<'_>) -> Option<Vec<Bytes>> {
+/// What those have in common that could not be made durable.
+fn failure(xid: u32) -> Vec<Bytes> {
+    encode(xid, &Outcome::<(), _>::Err(IO_ERROR))
+}
+
+fn reply(call: &Call<'_>, results: &impl Encode) -> Option<Answer> {
+    Some(Answer::at_once(call.xid, encode(call.xid, results)))
+}
+
+fn null(call: &Call<'_>) -> Option<Answer> {
+    Some(Answer::at_once(call.xid, rpc::success(call.xid).finish()))
+}
+
+fn answer_mount(call: &Call<'_>) -> Option<Answer> {
     match mount::Procedure::from_number(call.procedure)? {
-        mount::Procedure::Null => Some(rpc::success(call.xid).finish()),
+        mount::Procedure::Null => null(call),
         mount::Procedure::Mnt => {
             let handle = Handle::new(b"/")?;
-            reply(call.xid, &MntResult::Ok(MntOk { handle, flavors: vec![1] }))
+            reply(call, &MntResult::Ok(MntOk { handle, flavors: vec![1] }))
         }
         _ => None,
     }
 }
 
-fn answer_nfs(call: &Call<'_>, store: Option<&Store>) -> Option<Vec<Bytes>> {
+fn answer_nfs(call: &Call<'_>, store: Option<&Store>) -> Option<Answer> {
     let procedure = Procedure::from_number(call.procedure)?;
     let arguments = Arguments::decode(procedure, call.arguments).ok()?;
     match arguments {
-        Arguments::Null => Some(rpc::success(call.xid).finish()),
+        Arguments::Null => null(call),
         Arguments::Getattr(_) => done(call, ATTRIBUTES),
         Arguments::Lookup(LookupArgs { what }) => {
             let object = Handle::new(what.name)?;
@@ -222,9 +280,12 @@ fn answer_nfs(call: &Call<'_>, store: Option<&Store>) -> Option<Vec<Bytes>> {
         Arguments::Create(CreateArgs { location, .. })
         | Arguments::Mkdir(MkdirArgs { location, .. }) => {
             let object = Some(Handle::new(location.name)?);
-            done(call, CreateOk { object, attributes: None, directory: Wcc::default() })
+            let made = CreateOk { object, attributes: None, directory: Wcc::default() };
+            Some(done(call, made)?.when_durable(store, Bytes::new()))
         }
-        Arguments::Remove(_) | Arguments::Rmdir(_) => done(call, Wcc::default()),
+        Arguments::Remove(_) | Arguments::Rmdir(_) => {
+            Some(done(call, Wcc::default())?.when_durable(store, Bytes::new()))
+        }
         Arguments::Readdirplus(_) => {
             let (cookie_verifier, entries) = (Verifier::default(), Vec::new());
             done(call, ReaddirplusOk { directory: None, cookie_verifier, entries, eof: true })
@@ -240,6 +301,11 @@ fn answer_nfs(call: &Call<'_>, store: Option<&Store>) -> Option<Vec<Bytes>> {
             let written = store?.write(file, offset, data);
             tried(call, written.map(|()| WriteOk { wcc, count, committed, verifier }))
         }
+        Arguments::Write(WriteArgs { count, stable: committed, data, .. }) => {
+            let (wcc, verifier) = (Wcc::default(), Verifier::default());
+            let written = done(call, WriteOk { wcc, count, committed, verifier })?;
+            Some(written.when_durable(Some(store?), data))
+        }
         Arguments::Commit(CommitArgs { file, .. }) => {
             let (wcc, verifier) = (Wcc::default(), Verifier::default());
             tried(call, store?.commit(file).map(|()| CommitOk { wcc, verifier }))
@@ -248,12 +314,10 @@ fn answer_nfs(call: &Call<'_>, store: Option<&Store>) -> Option<Vec<Bytes>> {
     }
 }
 
-fn done(call: &Call<'_>, results: impl Encode) -> Option<Vec<Bytes>> {
-    reply(call.xid, &Outcome::<_, ()>::Ok(results))
+fn done(call: &Call<'_>, results: impl Encode) -> Option<Answer> {
+    reply(call, &Outcome::<_, ()>::Ok(results))
 }
 
-/// Failures of READ, WRITE and COMMIT tell of the file; of ours there is nothing to tell.
-fn tried<T: Encode>(call: &Call<'_>, result: io::Result<T>) -> Option<Vec<Bytes>> {
-    let outcome = result.map_err(|_| Failure { status: Status::Io, about: Wcc::default() });
-    reply(call.xid, &outcome)
+fn tried<T: Encode>(call: &Call<'_>, result: io::Result<T>) -> Option<Answer> {
+    reply(call, &result.map_err(|_| IO_ERROR))
 }

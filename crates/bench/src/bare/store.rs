@@ -15,16 +15,19 @@
 //!    their places again.
 //! 2. A COMMIT is answered when the medium was flushed after all writes of the file had ended.
 //! 3. At most [`ROOM`] pieces are on their way to the medium.
-//! 4. When the medium has failed, everything fails.
+//! 4. When the device has failed, everything fails: see `medium`.
+//! 5. No piece reaches into the journal's part of the medium.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use block::file::DiskFile;
-use block::{Buffer, Durability};
+use block::Buffer;
 use bytes::Bytes;
+
+use super::journal::{Change, Journal};
+use super::medium::{Device, Medium};
 
 /// What a call brings or takes is a multiple of it.
 const BLOCK: usize = 64 << 10;
@@ -48,48 +51,10 @@ const ROOM: usize = 256;
 /// Memory for so many pieces is there before anybody reads: what 32 connections read ahead.
 const SPARE: usize = 128;
 
-/// Where bytes stay. Calls block.
-pub trait Medium: Send + Sync {
-    /// Its size in bytes.
-    fn size(&self) -> u64;
-    /// Fills `bytes` from `offset`.
-    ///
-    /// # Errors
-    /// The operating system's.
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
-    /// Writes the blocks one after the other from `offset`.
-    ///
-    /// # Errors
-    /// The operating system's.
-    fn write(&self, offset: u64, blocks: &[Bytes]) -> io::Result<()>;
-    /// Makes what was written durable.
-    ///
-    /// # Errors
-    /// The operating system's.
-    fn flush(&self) -> io::Result<()>;
-}
-
-impl Medium for DiskFile {
-    fn size(&self) -> u64 {
-        self.geometry().size
-    }
-
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.read(offset, bytes).map_err(io::Error::other)
-    }
-
-    fn write(&self, offset: u64, blocks: &[Bytes]) -> io::Result<()> {
-        self.write(offset, blocks, Durability::Plain).map_err(io::Error::other)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.flush().map_err(io::Error::other)
-    }
-}
-
 /// The store.
 pub struct Store {
-    medium: Box<dyn Medium>,
+    device: Arc<Device>,
+    journal: Arc<Journal>,
     /// Whether what was written stays in memory, for who reads it.
     keeps: bool,
     state: Mutex<State>,
@@ -181,12 +146,14 @@ impl Range {
 }
 
 impl Store {
-    /// A store on a medium that is nobody else's.
+    /// A store on a medium that is nobody else's, and a journal in the last part of it.
     pub fn new(medium: Box<dyn Medium>, keeps: bool) -> Store {
+        let device = Arc::new(Device::new(medium));
+        let journal = Arc::new(Journal::new(device.clone()));
         let (ordered, freed) = (Condvar::new(), Condvar::new());
         let spare = (0..SPARE).filter(|_| !keeps).map(|_| Buffer::unfilled(PIECE));
         let spare = Arc::new(Mutex::new(spare.collect()));
-        Store { medium, keeps, state: Mutex::default(), spare, ordered, freed }
+        Store { device, journal, keeps, state: Mutex::default(), spare, ordered, freed }
     }
 
     /// Begins to move what is ordered, until the process ends.
@@ -206,7 +173,7 @@ impl Store {
         while state.writing >= ROOM {
             state = sleep(&self.freed, state)?; // invariant 3
         }
-        state.place(file, range.number, self.medium.size())?; // invariant 1
+        state.place(file, range.number, self.journal.start())?; // invariants 1 and 5
         let (on_the_way, piece) = state.piece(file, range.number)?;
         let mut spent = std::mem::take(&mut on_the_way.spent);
         for (index, block) in range.blocks().enumerate() {
@@ -264,7 +231,12 @@ impl Store {
         }
         drop(state);
         drop(spent);
-        self.medium.flush() // invariant 2
+        self.device.flush() // invariant 2
+    }
+
+    /// Has a change join those that are made durable next.
+    pub(super) fn change(&self, payload: Bytes) -> Change {
+        self.journal.enter(payload)
     }
 
     fn state(&self) -> io::Result<MutexGuard<'_, State>> {
@@ -343,12 +315,12 @@ impl Store {
     fn carry(&self, offset: u64, what: Cargo) -> io::Result<Moved> {
         match what {
             Cargo::Write(blocks) => {
-                self.medium.write(offset, &blocks).map(|()| Moved::Written(blocks))
+                self.device.write(offset, &blocks).map(|()| Moved::Written(blocks))
             }
             Cargo::Read => {
                 let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let mut buffer = spare.unwrap_or_else(|| Buffer::unfilled(PIECE));
-                self.medium.read(offset, &mut buffer)?;
+                self.device.read(offset, &mut buffer)?;
                 let lent = Lent { buffer: Some(buffer), home: self.spare.clone() };
                 Ok(Moved::Loaded(Bytes::from_owner(lent)))
             }

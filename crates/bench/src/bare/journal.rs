@@ -1,0 +1,295 @@
+//! What a change of the bare server waits for: a log that many calls write together.
+//!
+//! A call that changes something durably brings a record, and the payload that it may have. All
+//! that wait are a *group*: one write of whole blocks and one flush make them durable. What arrives
+//! meanwhile is the next group. The first call of a group writes it, as soon as the group before
+//! has ended, so that a call that is alone meets nobody.
+//!
+//! Nothing is ever read again, and groups go round and round in the last part of the device. A
+//! server that has to keep what it overwrites there must write it once more, elsewhere; no server
+//! that answers honestly can do with less than this.
+//!
+//! # Invariants
+//! 1. A change succeeds when the device was flushed after the write of its group had ended: this is
+//!    its commit point.
+//! 2. One group at a time is on its way to the device. Each begins where the one before has ended,
+//!    or at the start of the region.
+//! 3. No byte before the region is written.
+//! 4. When a write or a flush has failed, its group fails, and every later one: see `medium`.
+
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use block::Buffer;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::executor::block_on;
+use futures::future::Shared;
+use tokio::task::spawn_blocking;
+
+use super::medium::Device;
+
+/// What is told of a change besides its payload: about what a name, a handle and the attributes of
+/// a file and of its directory take.
+const RECORD: usize = 256;
+
+/// A group takes a multiple of it, which every device takes without reading first.
+const BLOCK: usize = 4 << 10;
+
+/// What the region begins and ends at multiples of.
+const UNIT: u64 = 1 << 20;
+
+/// The most units of a region: one call of the largest size of each connection is a group.
+const UNITS: u64 = 64;
+
+/// The part of a small device that is the region.
+const PART: u64 = 8;
+
+/// The journal.
+pub(super) struct Journal {
+    device: Arc<Device>,
+    region: Range<u64>,
+    /// The group that calls join, if any waits.
+    open: Mutex<Option<Group>>,
+    /// Who holds it writes a group.
+    log: Mutex<Log>,
+}
+
+/// Comes when a group has ended: nothing but an error if it failed.
+type Ended = Shared<oneshot::Receiver<()>>;
+
+struct Group {
+    payloads: Vec<Bytes>,
+    end: oneshot::Sender<()>,
+    ended: Ended,
+}
+
+struct Log {
+    /// Where the next group begins.
+    next: u64,
+    /// How many records were written.
+    records: u64,
+}
+
+/// A change that is not durable yet. Whoever has it must wait for it: others may wait for him.
+#[must_use]
+pub(super) struct Change {
+    journal: Arc<Journal>,
+    ended: Ended,
+    is_first: bool,
+}
+
+impl Journal {
+    /// A journal in the last part of a device.
+    pub(super) fn new(device: Arc<Device>) -> Journal {
+        let units = device.size() / UNIT;
+        let first = units - (units / PART).min(UNITS);
+        let region = first * UNIT..units * UNIT;
+        let log = Log { next: region.start, records: 0 };
+        Journal { device, region, open: Mutex::default(), log: Mutex::new(log) }
+    }
+
+    /// How many bytes of the device are in front of the region, for others.
+    pub(super) fn start(&self) -> u64 {
+        self.region.start
+    }
+
+    /// Has a change join the group that is written next.
+    pub(super) fn enter(self: &Arc<Self>, payload: Bytes) -> Change {
+        let mut open = lock(&self.open);
+        let is_first = open.is_none();
+        let group = open.get_or_insert_with(Group::new);
+        group.payloads.push(payload);
+        Change { journal: self.clone(), ended: group.ended.clone(), is_first }
+    }
+
+    /// Writes the group that waits: its first change has it done.
+    fn write_group(&self) {
+        let mut log = lock(&self.log); // invariant 2
+        let Some(group) = lock(&self.open).take() else { return };
+        let written = self.write(&mut log, &group.payloads);
+        drop(log); // the next is written while these are answered
+        if written.is_ok() {
+            let _ = group.end.send(()); // invariant 1
+        }
+    }
+
+    fn write(&self, log: &mut Log, payloads: &[Bytes]) -> io::Result<()> {
+        let group = log.lay_out(payloads).freeze();
+        let end = |start: u64| start + group.len() as u64;
+        let mut starts = [log.next, self.region.start].into_iter();
+        let start = starts.find(|&start| end(start) <= self.region.end); // invariant 3
+        let start = start.ok_or(ErrorKind::StorageFull)?;
+        log.next = end(start);
+        self.device.write(start, &[group])?;
+        self.device.flush()
+    }
+}
+
+impl Group {
+    fn new() -> Group {
+        let (end, ended) = oneshot::channel();
+        Group { payloads: Vec::new(), end, ended: ended.shared() }
+    }
+}
+
+impl Log {
+    /// The blocks of a group: records with numbers, each with its payload behind it.
+    fn lay_out(&mut self, payloads: &[Bytes]) -> Buffer {
+        let length: usize = payloads.iter().map(|payload| RECORD + payload.len()).sum();
+        let mut buffer = Buffer::unfilled(length.next_multiple_of(BLOCK));
+        let mut rest = &mut buffer[..];
+        for payload in payloads {
+            let (record, behind) = rest.split_at_mut(RECORD);
+            let (data, behind) = behind.split_at_mut(payload.len());
+            record.fill(0);
+            record[..8].copy_from_slice(&self.records.to_le_bytes());
+            data.copy_from_slice(payload);
+            self.records += 1;
+            rest = behind;
+        }
+        rest.fill(0);
+        buffer
+    }
+}
+
+impl Change {
+    /// Waits in this thread until it is durable, and writes its group if it is the first.
+    pub(super) fn wait(self) -> io::Result<()> {
+        if self.is_first {
+            self.journal.write_group();
+        }
+        block_on(self.ended).map_err(|_| ErrorKind::BrokenPipe.into())
+    }
+
+    /// The same for a task, which lets others go on.
+    pub(super) async fn settled(self) -> io::Result<()> {
+        if self.is_first {
+            spawn_blocking(move || self.journal.write_group());
+        }
+        self.ended.await.map_err(|_| ErrorKind::BrokenPipe.into())
+    }
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::medium::Medium;
+    use super::*;
+
+    /// Counts what it is asked for, and fails at a flush.
+    #[derive(Clone, Default)]
+    struct Counting {
+        writes: Arc<Mutex<Vec<(u64, Bytes)>>>,
+        flushes: Arc<Mutex<usize>>,
+        fails_at: Option<usize>,
+    }
+
+    impl Medium for Counting {
+        fn size(&self) -> u64 {
+            9 * UNIT
+        }
+
+        fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Err(ErrorKind::Unsupported.into())
+        }
+
+        fn write(&self, offset: u64, blocks: &[Bytes]) -> io::Result<()> {
+            lock(&self.writes).push((offset, blocks.concat().into()));
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            let mut flushes = lock(&self.flushes);
+            assert!(lock(&self.writes).len() > *flushes, "there is a write before each");
+            *flushes += 1;
+            if self.fails_at == Some(*flushes) { Err(io::Error::other("no")) } else { Ok(()) }
+        }
+    }
+
+    fn journal(fails_at: Option<usize>) -> (Counting, Arc<Journal>) {
+        let medium = Counting { fails_at, ..Default::default() };
+        let device = Arc::new(Device::new(Box::new(medium.clone())));
+        (medium, Arc::new(Journal::new(device)))
+    }
+
+    fn has_ended(change: &Change) -> bool {
+        change.ended.clone().now_or_never().is_some()
+    }
+
+    #[test]
+    fn those_that_wait_share_a_write_and_a_flush() {
+        let (medium, journal) = journal(None);
+        let changes: Vec<_> =
+            (0..32).map(|number| journal.enter(vec![number; 300].into())).collect();
+        assert!(!changes.iter().any(has_ended), "nothing was written");
+        assert_eq!(changes.iter().filter(|change| change.is_first).count(), 1);
+        for (number, change) in changes.into_iter().enumerate() {
+            assert_eq!(has_ended(&change), number > 0, "when the first has waited");
+            change.wait().expect("it is durable");
+        }
+        assert_eq!(*lock(&medium.flushes), 1);
+        let writes = lock(&medium.writes);
+        let [(8_388_608, group)] = &writes[..] else { panic!("one write, behind the store") };
+        assert_eq!(group.len(), (32 * (RECORD + 300)).next_multiple_of(BLOCK));
+        for number in 0..32 {
+            let record = &group[number * (RECORD + 300)..][..RECORD + 300];
+            assert_eq!(record[..8], (number as u64).to_le_bytes());
+            assert_eq!(record[RECORD..], [number as u8; 300]);
+        }
+    }
+
+    #[test]
+    fn what_comes_during_a_flush_waits_for_another() {
+        let (medium, journal) = journal(None);
+        let early = journal.enter(Bytes::new());
+        let held = lock(&medium.flushes);
+        let (early, later) = std::thread::scope(|scope| {
+            let early = scope.spawn(|| early.wait());
+            while lock(&medium.writes).is_empty() {
+                std::thread::yield_now();
+            }
+            let later = [journal.enter(Bytes::new()), journal.enter(Bytes::new())];
+            drop(held);
+            (early.join().expect("it does not panic"), later)
+        });
+        early.expect("it is durable");
+        assert!(!later.iter().any(has_ended), "they came too late");
+        assert!(later[0].is_first && !later[1].is_first);
+        later.into_iter().for_each(|change| change.wait().expect("it is durable"));
+        assert_eq!(*lock(&medium.flushes), 2);
+    }
+
+    #[test]
+    fn groups_go_round_and_stay_in_the_region() {
+        let (medium, journal) = journal(None);
+        let payload = Bytes::from(vec![7; 100 << 10]);
+        for _ in 0..25 {
+            journal.enter(payload.clone()).wait().expect("it is durable");
+        }
+        assert!(journal.enter(vec![7; 1 << 20].into()).wait().is_err(), "more than there is");
+        journal.enter(payload).wait().expect("others may go on");
+        let mut next = 8 * UNIT;
+        for (offset, group) in lock(&medium.writes).iter() {
+            let end = next + group.len() as u64;
+            assert_eq!(*offset, if end > 9 * UNIT { 8 * UNIT } else { next });
+            next = *offset + group.len() as u64;
+            assert!(group.len().is_multiple_of(BLOCK) && next <= 9 * UNIT);
+        }
+    }
+
+    #[test]
+    fn after_a_failure_nothing_succeeds() {
+        let (medium, journal) = journal(Some(2));
+        journal.enter(Bytes::new()).wait().expect("it is durable");
+        let group = [journal.enter(Bytes::new()), journal.enter(Bytes::new())];
+        group.into_iter().for_each(|change| assert!(change.wait().is_err()));
+        assert!(journal.enter(Bytes::new()).wait().is_err());
+        assert_eq!(*lock(&medium.flushes), 2, "it is not asked again");
+    }
+}
