@@ -35,9 +35,15 @@ pub(super) fn measure(repository: &Repository, binary: &Path) -> Result<String> 
 }
 
 /// The workloads of the race for which it stands, in short.
-const MOVES: [&str; 12] = [
+const MOVES: [&str; 18] = [
     "getattr",
     "lookup",
+    "create",
+    "remove",
+    "mkdir",
+    "rmdir",
+    "create-write",
+    "overwrite-8k",
     "write-64k",
     "write-1m",
     "read-cold-64k",
@@ -54,10 +60,11 @@ const MOVES: [&str; 12] = [
 pub(super) fn moves(repository: &Repository, binary: &Path, folder: &Path) -> Result<String> {
     let (program, path) = (bare::build(repository)?, folder.join("bare"));
     let file = File::create(&path).while_doing(path.display())?;
-    file.set_len(128 << 20).while_doing(path.display())?;
+    file.set_len(256 << 20).while_doing(path.display())?;
     let path = path.to_string_lossy();
-    for words in [["apart", &path, ""], ["apart", &path, "keep"], ["together", &path, "keep"]] {
-        let server = Bare::start(&program, &words)?;
+    let ways = [("apart", ""), ("apart", "keep"), ("together", ""), ("together", "keep")];
+    for (manner, keeps) in ways {
+        let server = Bare::start(&program, &[manner, &path, keeps])?;
         bench(binary, &server.target(), &MOVES)?;
     }
     Ok("all workloads".to_owned())

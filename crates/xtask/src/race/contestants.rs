@@ -25,8 +25,8 @@ pub(super) enum Who {
     Volatile,
     /// Ours, a folder of the file system that is underneath of all.
     File,
-    /// A server that only moves bytes, and keeps no promise but that of COMMIT: what any server
-    /// can come to.
+    /// A server that only moves bytes, which are durable when it says so: what any server can come
+    /// to.
     Bare,
 }
 

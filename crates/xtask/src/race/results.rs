@@ -113,17 +113,6 @@ impl Found<'_> {
         Some(self.rate(who)? / raw.median()?)
     }
 
-    /// How many steps a second there can be if one waits for the other: each call takes a round
-    /// trip (ours, of GETATTR) and, by itself, a write and a flush of the device.
-    pub(super) fn serial_limit(&self) -> Option<f64> {
-        let calls = self.row.durable_calls().filter(|_| self.load.connections() == 1)?;
-        let is_trip =
-            |found: &Found<'_>| found.row.workload == "getattr" && found.load == self.load;
-        let trips_per_s = self.results.found().find(is_trip)?.rate(Who::Ours)?;
-        let flushes_per_s = self.results.raw.flushes_per_s.median()?;
-        Some(1.0 / (f64::from(calls) * (1.0 / trips_per_s + 1.0 / flushes_per_s)))
-    }
-
     /// The part of the other's processor time, and the most that is wanted.
     pub(super) fn cpu_goal(&self) -> Option<Goal> {
         let wanted = self.row.wanted_cpu?;
@@ -157,28 +146,11 @@ pub(super) mod tests {
             add(2, Who::Theirs, round as u32, *theirs, 0.4);
         }
         add(2, Who::Volatile, 1, 5000.0, 0.1);
+        add(2, Who::Bare, 0, 400.0, 0.05);
         add(11, Who::Ours, 0, 69.0, 0.1);
         add(11, Who::Bare, 0, 92.0, 0.05);
-        add(0, Who::Ours, 0, 600.0, 0.1);
         results.raw.write_mib_per_s.add(100.0);
-        results.raw.flushes_per_s.add(300.0);
         results
-    }
-
-    #[test]
-    fn the_limit_of_calls_one_after_the_other_is_a_round_trip_and_a_flush_each() {
-        let results = some();
-        let limit = |row, load| {
-            let found = results.found().find(|found| found.place == (row, load));
-            found.expect("all are there").serial_limit()
-        };
-        let is_about = |limit: Option<f64>, expected: f64| {
-            limit.is_some_and(|limit| (limit - expected).abs() < 1e-6)
-        };
-        assert!(is_about(limit(2, 0), 200.0), "{:?}", limit(2, 0)); // 1/600 s and 1/300 s
-        assert!(is_about(limit(8, 0), 100.0), "two calls: {:?}", limit(8, 0));
-        assert_eq!(limit(2, 1), None, "many wait for one flush");
-        assert_eq!(limit(0, 0), None, "nothing is written");
     }
 
     #[test]

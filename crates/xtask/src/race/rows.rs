@@ -115,28 +115,13 @@ pub(super) struct Amount {
 const FORGET: &str = "sync; echo 3 > /proc/sys/vm/drop_caches";
 
 impl Row {
-    /// How many calls of a step answer when something is on stable storage, one after the other.
-    pub(super) fn durable_calls(&self) -> Option<u32> {
-        match (self.unit, self.workload) {
-            (Unit::Payload, _) | (_, "getattr" | "lookup") => None,
-            (_, "create-write") => Some(2),
-            _ => Some(1),
-        }
-    }
-
-    /// Whether a server that only moves bytes says what can be reached: where nothing is made
-    /// durable but payload.
-    pub(super) fn has_bare_limit(&self) -> bool {
-        self.unit == Unit::Payload || matches!(self.workload, "getattr" | "lookup")
-    }
-
     /// Whether bytes are read.
     pub(super) fn is_read(&self) -> bool {
         self.workload.starts_with("read")
     }
 
-    /// How that server is the fastest: with one thread for many connections of small calls that
-    /// wait for nothing, else with one for each (measured).
+    /// How a server that only moves bytes is the fastest: with one thread for many connections of
+    /// small calls, which wait for nothing or for a log, else with one for each (measured).
     pub(super) fn bare_manner(&self, load: Load) -> &'static str {
         let is_small = load == Load::Many && !self.workload.ends_with("1m") && !self.is_cold;
         if is_small { "together" } else { "apart" }

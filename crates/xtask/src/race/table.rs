@@ -33,7 +33,6 @@ pub(super) fn render(results: &Results) -> String {
     section("The device", device(results));
     section("The race", race(results));
     section("What a server that only moves bytes comes to", bare(results));
-    section("What one call at a time can come to", limits(results));
     section("The server's processor time", processors(results));
     section("Ours on devices and in a plain file", file(results));
     if !results.troubles.is_empty() {
@@ -94,7 +93,7 @@ fn race(results: &Results) -> Table {
     table
 }
 
-/// Rows that cannot be faster than client, sockets and device let any server be.
+/// What client, sockets and device leave to any server.
 fn bare(results: &Results) -> Table {
     let mut table = Table::new(&[
         "what",
@@ -109,7 +108,7 @@ fn bare(results: &Results) -> Table {
     ]);
     let median = |ratio: Option<Summary>| rate(ratio.map(|ratio| ratio.median), "");
     let optional = |value: Option<f64>| value.map_or(String::new(), short);
-    for found in results.found().filter(|found| found.row.has_bare_limit()) {
+    for found in results.found() {
         table.row([
             found.row.name.to_owned(),
             found.load.connections().to_string(),
@@ -120,33 +119,6 @@ fn bare(results: &Results) -> Table {
             optional(found.rate_goal().map(|goal| goal.wanted)),
             optional(found.share(Who::Bare)),
             optional(found.share_goal().map(|goal| goal.wanted)),
-        ]);
-    }
-    table
-}
-
-/// Rows that cannot be faster than the device lets one call after the other be.
-fn limits(results: &Results) -> Table {
-    let mut table = Table::new(&[
-        "what, on one connection",
-        "the limit: a round trip (GETATTR) and 4 KiB written and flushed, for each call",
-        "duramen",
-        "of the limit",
-        "ratio to ganesha at the limit",
-        "wanted",
-    ]);
-    for found in results.found() {
-        let Some(limit) = found.serial_limit() else { continue };
-        let part = found.rate(Who::Ours).map(|rate| rate / limit);
-        let most = found.rate(Who::Theirs).map(|rate| limit / rate);
-        let wanted = found.rate_goal().map_or(String::new(), |goal| short(goal.wanted));
-        table.row([
-            found.row.name.to_owned(),
-            rate(Some(limit), "/s"),
-            of(&found, Who::Ours),
-            rate(part, ""),
-            rate(most, ""),
-            wanted,
         ]);
     }
     table
@@ -271,8 +243,8 @@ mod tests {
         assert_eq!(row(section, "| UNSTABLE 64 KiB + COMMIT, MiB/s | 1 |")[1..], expected);
         let processors = text.split("processor time\n").nth(1).expect("it is there");
         assert_eq!(row(processors, "| UNSTABLE 64 KiB + COMMIT, a MiB | 1 |")[7], "500");
-        let (limits, _) = section.split_once("\n## ").expect("it ends");
-        assert!(!limits.contains("CREATE"), "a flush is its limit");
+        let expected = ["1", "400/s", "100/s", "0.25", "8.00", "2.00", "", ""].map(str::to_owned);
+        assert_eq!(row(section, "| CREATE, one directory | 1 |")[1..], expected);
     }
 
     #[test]
@@ -285,7 +257,7 @@ mod tests {
             width = cells;
         }
         let rows = text.lines().filter(|line| line.starts_with("| RMDIR")).count();
-        assert_eq!(rows, 7, "two loads in each of three tables, and one in one");
+        assert_eq!(rows, 8, "two loads in each of four tables");
     }
 
     #[test]
