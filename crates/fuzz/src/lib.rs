@@ -13,7 +13,7 @@
 //! # Contract
 //! A target panics if, and only if, something is wrong. It depends on nothing but its input: the
 //! same bytes do the same, so that an input is all that a failure needs. The same functions are
-//! run by the ordinary tests (a short slice, and every input that is kept), by
+//! run by the ordinary tests (the first cases of one seed, and every input that is kept), by
 //! `cargo xtask fuzz` (seeded, for as long as one likes) and by the coverage-guided fuzzer in the
 //! folder `fuzz` at the top.
 //!

@@ -12,7 +12,7 @@ const fn planted(name: &'static str, check: fn(&[u8])) -> Target {
         let length = prng.below(40) as u8;
         std::iter::once(length).chain((0..length).map(|byte| byte.wrapping_mul(3))).collect()
     };
-    Target { name, check, generate, longest: 100, memory: 64 << 10, slice: 0 }
+    Target { name, check, generate, longest: 100, memory: 64 << 10 }
 }
 
 /// Believes a length, and so reads behind the end.

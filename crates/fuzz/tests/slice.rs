@@ -4,21 +4,24 @@
 use fuzz::harness::{self, Plan};
 use fuzz::{TARGETS, corpus};
 
-const SEED: u64 = 7;
+const SEED: u64 = 1;
+
+/// Of each target: counted, not timed, so that every machine sees the same ones.
+const CASES: u64 = 8_000;
 
 #[test]
 fn the_first_cases_of_every_target_pass() {
     for target in TARGETS {
         let kept = corpus::load(target).expect("the repository can be read");
         let kept = kept.into_iter().map(|kept| kept.input).collect();
-        let plan = Plan { seed: SEED, first: 0, cases: target.slice, time: None };
+        let plan = Plan { seed: SEED, first: 0, cases: CASES, time: None };
         let report = harness::run(target, kept, plan, |_| ());
         if let Some(failure) = report.failure {
             let (name, case) = (target.name, failure.case);
             let again = format!("cargo xtask fuzz {name} --seed {SEED} --case {case}");
             panic!("{name}: case {case} {}; again: {again}", failure.fault);
         }
-        assert_eq!(report.passed, target.slice, "{}", target.name);
+        assert_eq!(report.passed, CASES, "{}", target.name);
     }
 }
 

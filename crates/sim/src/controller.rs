@@ -10,7 +10,7 @@
 //! 3. The platter, the trace and the digest are fed by [`Controller::happen`] and by nothing
 //!    else, so that a trace that is played back gives the platters that there were.
 //! 4. A disk of random latencies draws its chance in the order in which it always did: the seeds
-//!    of all tests depend on it (`tests/pinned.rs`).
+//!    of all tests depend on it (`tests/it/pinned.rs`).
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -10,39 +10,16 @@ use std::process::Command;
 use crate::client_test::{self, Plan};
 use crate::{Repository, Result, Totals, bench_test, clock, command, lab, program, setup};
 
-/// Tests that plant bugs.
-const PLANTED: [(&str, &str); 11] = [
-    ("planted", "plants"),
-    ("journal", "planted"),
-    ("ffs", "planted"),
-    ("ffs", "planted_log"),
-    ("duramen-torture", "planted"),
-    ("duramen-torture", "crashes"),
-    ("duramen-torture", "concurrent"),
-    ("duramen-torture", "retry"),
-    ("duramen-torture", "lost_writes"),
-    ("duramen-torture", "faults"),
-    ("duramen-torture", "conformance"),
-];
-
 /// Runs everything; says whether all of it passed.
 pub fn run(repository: &Repository) -> Result<bool> {
     setup::all(repository)?;
     let mut totals = Totals::default();
     totals += step("format", || check(repository, &["fmt", "--all", "--check"]));
-    let lint = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     totals += step("lint", || check(repository, &lint));
-    let tests = ["test", "--workspace", "--no-fail-fast"];
+    // With all features: bugs can be planted then, and those that should find them are run too.
+    let tests = ["test", "--workspace", "--all-features", "--no-fail-fast"];
     totals += step("unit and integration tests", || cargo_test(repository, &tests));
-    for (package, test) in PLANTED {
-        let planted = ["test", "--package", package, "--features", "planted-bugs", "--test", test];
-        totals += step("planted bugs are found", || cargo_test(repository, &planted));
-    }
-    // About a minute. Counted, not timed, so that every machine sees the same cases.
-    let damage = ["--cases", "24000", "--seed", "1"].map(OsString::from);
-    totals += step("decoders meet damage", || {
-        program::fuzz(repository, &damage).map(|()| Totals::default())
-    });
     // Some minutes, fast. `cargo xtask torture --full` does the whole.
     let sample = ["all", "--seed", "1"].map(OsString::from);
     totals += step("the torture campaigns", || {

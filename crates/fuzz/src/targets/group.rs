@@ -12,7 +12,7 @@ use crate::input::Input;
 use crate::templates::{self, Numbers, Template};
 
 pub(super) const TARGET: Target =
-    Target { name: "group-block", check, generate, longest: 512, memory: 256 << 10, slice: 3000 };
+    Target { name: "group-block", check, generate, longest: 512, memory: 256 << 10 };
 
 /// The numbers of a header.
 const HEADER: [Numbers; 4] = [(4, 0, 16), (2, 16, 20), (4, 20, 136), (8, 136, 144)];

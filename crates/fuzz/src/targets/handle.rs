@@ -8,7 +8,7 @@ use super::Target;
 use crate::input::Input;
 
 pub(super) const TARGET: Target =
-    Target { name: "handle", check, generate, longest: 128, memory: 256 << 10, slice: 3000 };
+    Target { name: "handle", check, generate, longest: 128, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     match Handle::decode(bytes) {

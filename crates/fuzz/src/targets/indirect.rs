@@ -11,14 +11,8 @@ use super::Target;
 use crate::input::Input;
 use crate::templates;
 
-pub(super) const TARGET: Target = Target {
-    name: "indirect-block",
-    check,
-    generate,
-    longest: 512,
-    memory: 256 << 10,
-    slice: 3000,
-};
+pub(super) const TARGET: Target =
+    Target { name: "indirect-block", check, generate, longest: 512, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     let mut input = Input::new(bytes);

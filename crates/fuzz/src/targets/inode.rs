@@ -13,7 +13,7 @@ use crate::input::Input;
 use crate::templates::{self, Numbers, Template};
 
 pub(super) const TARGET: Target =
-    Target { name: "inode", check, generate, longest: 300, memory: 256 << 10, slice: 3000 };
+    Target { name: "inode", check, generate, longest: 300, memory: 256 << 10 };
 
 /// The numbers of an inode, but for its pointers.
 const NUMBERS: [Numbers; 7] =

@@ -52,8 +52,6 @@ pub struct Target {
     pub longest: usize,
     /// What a case may allocate at once, beyond a multiple of its input, in bytes.
     pub memory: usize,
-    /// How many cases the ordinary tests run.
-    pub slice: u64,
 }
 
 impl Target {

@@ -9,14 +9,8 @@ use super::Target;
 use crate::input::Input;
 use crate::wire;
 
-pub(super) const TARGET: Target = Target {
-    name: "nfs-arguments",
-    check,
-    generate,
-    longest: 4 << 10,
-    memory: 256 << 10,
-    slice: 3000,
-};
+pub(super) const TARGET: Target =
+    Target { name: "nfs-arguments", check, generate, longest: 4 << 10, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     let mut input = Input::new(bytes);

@@ -10,7 +10,7 @@ use crate::input::Input;
 use crate::wire;
 
 pub(super) const TARGET: Target =
-    Target { name: "portmap", check, generate, longest: 1 << 10, memory: 256 << 10, slice: 3000 };
+    Target { name: "portmap", check, generate, longest: 1 << 10, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     let mut input = Input::new(bytes);

@@ -12,7 +12,7 @@ use crate::input::Input;
 use crate::wire;
 
 pub(super) const TARGET: Target =
-    Target { name: "record", check, generate, longest: 12 << 10, memory: 3 << 20, slice: 1000 };
+    Target { name: "record", check, generate, longest: 12 << 10, memory: 3 << 20 };
 
 /// Small enough that short inputs reach every bound.
 const SMALL: Limits = Limits { record: 8 << 10, staging: 2 << 10, placement: (2 << 10) - 1024 };

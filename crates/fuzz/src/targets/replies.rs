@@ -22,14 +22,8 @@ use super::{Target, some_bytes};
 use crate::input::Input;
 use crate::wire;
 
-pub(super) const TARGET: Target = Target {
-    name: "nfs-replies",
-    check,
-    generate,
-    longest: 4 << 10,
-    memory: 256 << 10,
-    slice: 3000,
-};
+pub(super) const TARGET: Target =
+    Target { name: "nfs-replies", check, generate, longest: 4 << 10, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     let mut input = Input::new(bytes);

@@ -11,7 +11,7 @@ use super::{Target, mount, nfs3};
 use crate::wire;
 
 pub(super) const TARGET: Target =
-    Target { name: "rpc-call", check, generate, longest: 4 << 10, memory: 256 << 10, slice: 3000 };
+    Target { name: "rpc-call", check, generate, longest: 4 << 10, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     let record = Record { head: bytes.to_vec().into(), payload: None };

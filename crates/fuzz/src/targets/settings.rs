@@ -15,7 +15,6 @@ pub(super) const VOLUME: Target = Target {
     generate: generate_volume,
     longest: 2 << 10,
     memory: 256 << 10,
-    slice: 3000,
 };
 
 pub(super) const SERVER: Target = Target {
@@ -24,7 +23,6 @@ pub(super) const SERVER: Target = Target {
     generate: generate_server,
     longest: 4 << 10,
     memory: 256 << 10,
-    slice: 3000,
 };
 
 fn check_volume(bytes: &[u8]) {

@@ -8,7 +8,7 @@ use super::Target;
 use crate::templates;
 
 pub(super) const TARGET: Target =
-    Target { name: "superblock", check, generate, longest: 1536, memory: 256 << 10, slice: 3000 };
+    Target { name: "superblock", check, generate, longest: 1536, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     let mut block = bytes.to_vec();

@@ -11,7 +11,7 @@ use super::Target;
 use crate::wire;
 
 pub(super) const TARGET: Target =
-    Target { name: "trace", check, generate, longest: 4 << 10, memory: 256 << 10, slice: 3000 };
+    Target { name: "trace", check, generate, longest: 4 << 10, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
     let file = Bytes::copy_from_slice(bytes);

@@ -2,7 +2,7 @@
 //!
 //! What a paper says of its hardware is taken from it and marked *paper*. Manuals give the rest
 //! where a figure is marked *maker*. What neither tells is *chosen*: typical of the time and the
-//! class, or fitted so that what the paper measured comes out. `tests/presets.rs` measures every
+//! class, or fitted so that what the paper measured comes out. `tests/it/presets.rs` measures every
 //! one of them in virtual time.
 
 use super::{Flash, Mechanical, Nvram, Scheduler, Timing, Zone};

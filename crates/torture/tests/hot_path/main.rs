@@ -25,13 +25,13 @@ use kinds::{Calls, Kind};
 
 /// What a call of each kind may take.
 const BOUNDS: [Bound; 7] = [
-    Bound { kind: Kind::Getattr, debug: 64_500, release: 6_670 },
-    Bound { kind: Kind::Lookup, debug: 103_000, release: 10_750 },
-    Bound { kind: Kind::Create, debug: 478_000, release: 69_800 },
-    Bound { kind: Kind::Remove, debug: 554_000, release: 77_200 },
-    Bound { kind: Kind::Write8k, debug: 674_000, release: 101_000 },
-    Bound { kind: Kind::Write64k, debug: 1_985_000, release: 192_000 },
-    Bound { kind: Kind::Read1m, debug: 568_000, release: 78_500 },
+    Bound { kind: Kind::Getattr, debug: 20_600, release: 6_670 },
+    Bound { kind: Kind::Lookup, debug: 29_400, release: 10_750 },
+    Bound { kind: Kind::Create, debug: 150_000, release: 69_800 },
+    Bound { kind: Kind::Remove, debug: 163_000, release: 77_200 },
+    Bound { kind: Kind::Write8k, debug: 233_000, release: 101_000 },
+    Bound { kind: Kind::Write64k, debug: 465_000, release: 192_000 },
+    Bound { kind: Kind::Read1m, debug: 155_000, release: 78_500 },
 ];
 
 struct Bound {

@@ -19,7 +19,7 @@ use super::Target;
 use crate::input::Input;
 
 pub(super) const TARGET: Target =
-    Target { name: "disk", check: use_it, generate, longest: 512, memory: 32 << 20, slice: 60 };
+    Target { name: "disk", check: use_it, generate, longest: 512, memory: 32 << 20 };
 
 fn use_it(bytes: &[u8]) {
     let mut input = Input::new(bytes);

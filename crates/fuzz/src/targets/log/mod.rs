@@ -24,7 +24,7 @@ use super::{Target, disk};
 use crate::input::Input;
 
 pub(super) const TARGET: Target =
-    Target { name: "log", check, generate, longest: 512, memory: 32 << 20, slice: 60 };
+    Target { name: "log", check, generate, longest: 512, memory: 32 << 20 };
 
 fn check(bytes: &[u8]) {
     read_alone(bytes);

@@ -25,7 +25,7 @@ use client::Hostile;
 use world::{Neighbour, Server};
 
 pub(super) const TARGET: Target =
-    Target { name: "server", check, generate, longest: 2 << 10, memory: 48 << 20, slice: 60 };
+    Target { name: "server", check, generate, longest: 2 << 10, memory: 48 << 20 };
 
 /// The most things that one script does.
 const MOST: usize = 150;

@@ -1,0 +1,127 @@
+//! What the tests of the command line share.
+
+pub(crate) mod serving;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A new folder that goes away with this value.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Creates it, empty.
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("duramen-cli-{}-{number}", std::process::id()));
+        fs::create_dir(&path).expect("a new folder in the temporary directory");
+        Self(path)
+    }
+
+    /// A path in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a run of `duramen` gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The exit code.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) output: String,
+    /// Standard error.
+    pub(crate) errors: String,
+}
+
+impl Run {
+    /// Asserts that it went well; gives the output.
+    #[track_caller]
+    pub(crate) fn good(self) -> String {
+        assert_eq!((self.code, self.errors.as_str()), (0, ""), "{}", self.output);
+        self.output
+    }
+
+    /// Asserts that it failed with this code and said this, in one sentence of one line; gives it.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32, said: &str) -> String {
+        assert_eq!(self.code, code, "{}", self.errors);
+        assert!(self.errors.contains(said), "{said:?} is not in {:?}", self.errors);
+        assert!(self.errors.starts_with("duramen: "), "{}", self.errors);
+        assert_eq!(self.errors.lines().count(), 1, "{}", self.errors);
+        self.errors
+    }
+}
+
+/// Runs `duramen` with these arguments.
+pub(crate) fn duramen<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
+    let output = Command::new(env!("CARGO_BIN_EXE_duramen"))
+        .args(arguments)
+        .output()
+        .expect("the program was just built");
+    let Output { status, stdout, stderr } = output;
+    Run {
+        code: status.code().expect("no signal ends it"),
+        output: String::from_utf8_lossy(&stdout).into_owned(),
+        errors: String::from_utf8_lossy(&stderr).into_owned(),
+    }
+}
+
+/// Runs `duramen COMMAND PATH MORE...`.
+pub(crate) fn on(command: &str, path: &Path, more: &[&str]) -> Run {
+    let path = path.to_str().expect("temporary folders have plain names");
+    duramen(&[&[command, path], more].concat())
+}
+
+/// A file of the folder `shared` beside the repository. A clone alone does not have it: then this
+/// says so, and the caller skips.
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let file = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
+    if file.exists() {
+        return Some(file);
+    }
+    skip(&format!("{} is not there", file.display()))
+}
+
+/// Says loudly that a test shows nothing here, and why.
+pub(crate) fn skip<T>(reason: &str) -> Option<T> {
+    eprintln!("SKIPPED, NOTHING TESTED: {reason}");
+    None
+}
+
+/// Unpacks a disk that a FreeBSD 14 kernel wrote, `little` or `big` endian.
+pub(crate) fn freebsd_disk(endian: &str, folder: &Folder) -> Option<PathBuf> {
+    let packed = shared(&format!("images/freebsd14-{endian}-endian.img.xz"))?;
+    match Command::new("xz").arg("-dkc").arg(&packed).output() {
+        Ok(output) if output.status.success() => {
+            let image = folder.path("freebsd.img");
+            fs::write(&image, output.stdout).expect("there is room");
+            Some(image)
+        }
+        Ok(output) => panic!("xz: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => skip(&format!("xz cannot be run: {error}")),
+    }
+}
+
+/// Asserts that the independent checker finds a clean UFS2 file system, where there is a checker.
+#[track_caller]
+pub(crate) fn assert_clean(image: &Path) {
+    let Some(checker) = shared("oracles/ufs2_verify.py") else { return };
+    match Command::new("python3").arg(checker).arg("--clean").arg(image).output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && text.contains("clean, 0 errors"), "{text}");
+        }
+        Err(error) => skip(&format!("python3 cannot be run: {error}")).unwrap_or(()),
+    }
+}

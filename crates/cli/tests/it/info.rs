@@ -1,0 +1,86 @@
+//! `duramen info`, run as people run it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use crate::common::{Folder, freebsd_disk, on};
+
+#[test]
+fn a_disk_of_freebsd_is_described() {
+    let folder = Folder::new();
+    let Some(image) = freebsd_disk("little", &folder) else { return };
+    let said = on("info", &image, &[]).good();
+    for expected in ["clean", "4 MiB", "superblocks, groups, inodes", "soft-updates", "2024-08-04"]
+    {
+        assert!(said.contains(expected), "{expected:?} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn programs_get_the_same_as_json() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "16M", "--label", "heart"]).good();
+    let said = on("info", &volume, &["--json"]).good();
+    let info: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!(info["label"], "heart");
+    assert_eq!(info["policy"], "log");
+    assert_eq!(info["size"], 16 << 20);
+    assert_eq!(info["block_size"], 32_768);
+    assert_eq!(info["files"], 1);
+    assert_eq!(info["directories"], 1);
+    assert_eq!(info["clean"], true);
+    assert_eq!(info["superblock_hash_fits"], true);
+}
+
+#[test]
+fn what_is_no_volume_is_refused_with_its_name() {
+    let folder = Folder::new();
+    on("info", &folder.path("nothing"), &[]).failed(1, "nothing is no volume");
+    on("info", &folder.path(""), &[]).failed(1, "volume.toml");
+
+    let noise = folder.path("noise");
+    fs::write(&noise, vec![0xaa; 1 << 20]).expect("there is room");
+    on("info", &noise, &[]).failed(1, "no UFS2 superblock");
+
+    let short = folder.path("short");
+    fs::write(&short, [0; 512]).expect("there is room");
+    on("info", &short, &[]).failed(1, "no UFS2 superblock");
+}
+
+#[test]
+fn a_disk_of_the_other_byte_order_is_described_as_the_same() {
+    let folder = Folder::new();
+    let Some(image) = freebsd_disk("big", &folder) else { return };
+    let said = on("info", &image, &[]).good();
+    let expected = "clean, 4 MiB, soft-updates, big-endian (it can only be read)";
+    for expected in expected.split(", ") {
+        assert!(said.contains(expected), "{expected:?} is not in:\n{said}");
+    }
+    assert!(!said.contains("does not fit"), "{said}");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_with_their_place() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    fs::write(volume.join("volume.toml"), "policy = \"luck\"\n").expect("there is room");
+    let run = on("info", &volume, &[]);
+    assert_eq!(run.code, 1);
+    assert!(run.errors.contains("volume.toml") && run.errors.contains("luck"), "{}", run.errors);
+}
+
+#[test]
+fn a_damaged_superblock_is_told_from_a_good_one() {
+    let folder = Folder::new();
+    let image = folder.path("disk.img");
+    on("mkfs", &image, &["--bare", "--size", "16M"]).good();
+    let file = File::options().write(true).open(&image).expect("it is there");
+    // The label: it matters to nothing but the hash.
+    file.write_all_at(b"x", 65_536 + 680).expect("there is room");
+    assert!(on("info", &image, &[]).good().contains("does not fit its own"));
+    // The size of a block.
+    file.write_all_at(&[7], 65_536 + 48).expect("there is room");
+    on("info", &image, &[]).failed(1, "fs_bsize");
+}

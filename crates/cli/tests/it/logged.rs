@@ -1,0 +1,235 @@
+//! Volumes with a log, as people meet them: served, killed, checked, converted, and separated from
+//! their log.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, assert_clean, on};
+
+/// A volume that was killed when it had answered for one file.
+fn killed(volume: &Path) {
+    let serving = Serving::start(&[volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    serving.kill();
+}
+
+fn json(volume: &Path) -> serde_json::Value {
+    serde_json::from_str(&on("info", volume, &["--json"]).good()).expect("it is JSON")
+}
+
+#[test]
+fn a_volume_that_is_served_tells_what_its_log_holds() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    let info = json(&volume);
+    assert_eq!(info["in_use"], true);
+    assert!(info["log"]["live_entries"].as_u64() >= Some(1), "{info}");
+    assert!(info["log"]["live_batches"].as_u64() <= info["log"]["live_entries"].as_u64());
+    assert!(on("info", &volume, &[]).good().contains("in use"));
+    assert!(serving.stop().success());
+    let info = json(&volume);
+    assert_eq!((&info["in_use"], &info["clean"]), (&false.into(), &true.into()));
+    assert_eq!(info["log"]["live_entries"], 0);
+}
+
+#[test]
+fn a_check_replays_first_and_finds_nothing() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    killed(&volume);
+    let before = [fs::read(volume.join("disk.img")), fs::read(volume.join("log.img"))];
+    let looked = on("fsck", &volume, &[]);
+    assert_eq!(looked.code, 0, "{}", looked.output);
+    assert!(looked.errors.contains("log entries were replayed first"), "{}", looked.errors);
+    assert!(looked.output.contains("not stopped cleanly"), "{}", looked.output);
+    assert!(!looked.output.contains("repairable"), "{}", looked.output);
+    let after = [fs::read(volume.join("disk.img")), fs::read(volume.join("log.img"))];
+    assert!(before.map(Result::ok) == after.map(Result::ok), "a look changes nothing");
+    on("fsck", &volume, &["--repair"]);
+    assert_clean(&volume.join("disk.img"));
+    assert_eq!(on("cat", &volume, &["letter"]).good(), "dear friend");
+    let serving = Serving::start(&[&volume], &[]);
+    assert!(serving.stop().success(), "its log holds nothing any more");
+}
+
+#[test]
+fn a_volume_without_its_log_is_refused_and_told_what_to_do() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    killed(&volume);
+    fs::remove_file(volume.join("log.img")).expect("it was there");
+    let listen = ["--listen", "127.0.0.1:0"];
+    on("serve", &volume, &listen).failed(1, "--without-log");
+    on("fsck", &volume, &["--repair", "--without-log"]);
+    assert_clean(&volume.join("disk.img"));
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "answer", b"dear you");
+    assert!(serving.stop().success(), "a clean volume gets a new log");
+}
+
+#[test]
+fn a_log_of_another_volume_is_refused() {
+    let folder = Folder::new();
+    let (volume, other) = (folder.path("data"), folder.path("other"));
+    killed(&volume);
+    on("mkfs", &other, &["--size", "64M"]).good();
+    fs::copy(other.join("log.img"), volume.join("log.img")).expect("both are there");
+    on("serve", &volume, &["--listen", "127.0.0.1:0"]).failed(1, "--without-log");
+}
+
+#[test]
+fn a_log_with_something_in_it_is_not_forgotten() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    killed(&volume);
+    on("fsck", &volume, &["--repair", "--without-log"]);
+    let serving = Serving::start(&[&volume], &[]);
+    assert!(serving.stop().success(), "it was given up by name");
+
+    let second = folder.path("second");
+    on("mkfs", &second, &["--size", "64M"]).good();
+    let kept = folder.path("data2");
+    fs::create_dir(&kept).expect("new");
+    let again = folder.path("data3");
+    let serving = Serving::start(&[&again], &["--create", "64M"]);
+    put(&serving, "data3", "letter", b"dear friend");
+    serving.kill();
+    fs::copy(again.join("log.img"), second.join("log.img")).expect("both are there");
+    on("serve", &second, &["--listen", "127.0.0.1:0"]).failed(1, "--without-log");
+}
+
+#[test]
+fn a_volume_changes_its_policy_when_it_was_stopped_cleanly() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    killed(&volume);
+    on("tune", &volume, &["--policy", "sync"]).failed(2, "not stopped cleanly");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert!(on("tune", &volume, &["--policy", "sync"]).good().contains("policy sync"));
+    assert!(!volume.join("log.img").exists());
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "answer", b"dear you");
+    serving.kill();
+    assert!(Serving::start(&[&volume], &[]).stop().success(), "the check brings it back");
+    assert!(on("tune", &volume, &["--policy", "log"]).good().contains("policy log"));
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert_eq!(on("ls", &volume, &[]).good(), "answer\nletter\n");
+    assert_clean(&volume.join("disk.img"));
+}
+
+#[test]
+fn images_share_a_log_and_none_holds_up_the_others() {
+    let folder = Folder::new();
+    let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
+    for image in [&one, &other] {
+        on("mkfs", image, &["--bare", "--size", "64M"]).good();
+    }
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    let saved = || {
+        let names = fs::read_dir(folder.path(".")).expect("it is there");
+        let names = names.map(|entry| entry.expect("readable").path());
+        names.filter(|path| path.to_string_lossy().contains("/log.")).collect::<Vec<_>>()
+    };
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "one", "letter", b"dear friend");
+    put(&serving, "other", "letter", b"dear other");
+    serving.kill();
+    // One of them comes back alone, and what the log has of the other is saved.
+    let serving = Serving::start(&[&one], &with_log);
+    put(&serving, "one", "second", b"dear both");
+    serving.kill();
+    assert_eq!(saved().len(), 1, "{:?}", saved());
+    // It is refused without its log, can be checked with it, and comes back with it.
+    let run = on("fsck", &other, &with_log);
+    assert_eq!(run.code, 0, "{}", run.errors);
+    assert!(run.errors.contains("replayed"), "{}", run.errors);
+    on("serve", &other, &["--listen", "127.0.0.1:0"]).failed(1, "its log");
+    let serving = Serving::start(&[&one, &other], &with_log);
+    assert!(saved().is_empty(), "{:?}", saved());
+    put(&serving, "other", "second", b"dear me");
+    assert!(serving.stop().success());
+    for (image, second) in [(&one, "dear both"), (&other, "dear me")] {
+        assert_eq!(on("ls", image, &[]).good(), "letter\nsecond\n");
+        assert_eq!(on("cat", image, &["second"]).good(), second);
+        assert_clean(image);
+    }
+}
+
+#[test]
+fn a_damaged_image_is_refused_and_the_others_of_its_log_are_served() {
+    let folder = Folder::new();
+    let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
+    for image in [&one, &other] {
+        on("mkfs", image, &["--bare", "--size", "64M"]).good();
+    }
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "one", "letter", b"dear friend");
+    put(&serving, "other", "letter", b"dear other");
+    serving.kill();
+    let whole = fs::read(&other).expect("it is there");
+    let mut damaged = whole.clone();
+    damaged[64 << 10..(64 << 10) + 8192].fill(0);
+    fs::write(&other, &damaged).expect("it is there");
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "one", "second", b"dear me");
+    serving.kill();
+    fs::write(&other, &whole).expect("it is there");
+    assert!(Serving::start(&[&one, &other], &with_log).stop().success());
+    assert_eq!(on("cat", &other, &["letter"]).good(), "dear other");
+    assert_eq!(on("ls", &one, &[]).good(), "letter\nsecond\n");
+    // What the log has of one of them is given up, and the other keeps what is its own.
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "one", "third", b"1");
+    put(&serving, "other", "third", b"2");
+    serving.kill();
+    let give_up = ["--repair", "--without-log", with_log[0], with_log[1]];
+    assert!([0, 1].contains(&on("fsck", &other, &give_up).code));
+    assert!(Serving::start(&[&one, &other], &with_log).stop().success());
+    assert_eq!(on("cat", &one, &["third"]).good(), "1");
+    // A check with the log brings home what is one's own, and leaves the rest where it is.
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "one", "fourth", b"1");
+    put(&serving, "other", "fourth", b"2");
+    serving.kill();
+    assert_eq!(on("fsck", &other, &["--repair", with_log[0], with_log[1]]).code, 0);
+    assert_eq!(on("cat", &other, &["fourth"]).good(), "2");
+    assert!(Serving::start(&[&one, &other], &with_log).stop().success());
+    assert_eq!(on("cat", &one, &["fourth"]).good(), "1");
+    [&one, &other].into_iter().for_each(|image| assert_clean(image));
+}
+
+#[test]
+fn a_bare_image_is_served_with_the_log_that_is_named() {
+    let folder = Folder::new();
+    let (image, log) = (folder.path("disk.img"), folder.path("disk.log"));
+    on("mkfs", &image, &["--bare", "--size", "64M"]).good();
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    let serving = Serving::start(&[&image], &with_log);
+    put(&serving, "disk", "letter", b"dear friend");
+    serving.kill();
+    on("serve", &image, &["--listen", "127.0.0.1:0"]).failed(1, "its log");
+    on("ls", &image, &[]).failed(1, "log");
+    let serving = Serving::start(&[&image], &with_log);
+    assert!(serving.stop().success());
+    assert_eq!(on("cat", &image, &["letter"]).good(), "dear friend");
+    assert_clean(&image);
+    let other = folder.path("other");
+    // A folder has a log of its own, and can be served with another; but what the last one holds
+    // is in that alone.
+    on("mkfs", &other, &["--size", "16M"]).good();
+    let serving = Serving::start(&[&other], &with_log);
+    put(&serving, "other", "letter", b"dear other");
+    serving.kill();
+    on("serve", &other, &["--listen", "127.0.0.1:0"]).failed(1, "not that with which");
+    assert!(Serving::start(&[&other], &with_log).stop().success());
+    assert!(Serving::start(&[&other], &[]).stop().success());
+    assert_eq!(on("cat", &other, &["letter"]).good(), "dear other");
+    // A disk is no log.
+    let disk = ["--log", image.to_str().expect("a plain path"), "--listen", "127.0.0.1:0"];
+    on("serve", &other, &disk).failed(1, "file system");
+    assert_clean(&image);
+}

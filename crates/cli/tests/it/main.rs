@@ -1,0 +1,14 @@
+//! The tests of this crate as one program: what they share is compiled and linked once.
+
+mod bench;
+mod browse;
+mod common;
+mod conformance;
+mod fsck;
+mod hostile;
+mod info;
+mod logged;
+mod mkfs;
+mod repair;
+mod serve;
+mod simulated;

@@ -1,0 +1,13 @@
+//! A name leads to its file, and what is told of a file is never older than an answer about it.
+
+use crate::common::looks::{names_lead_to_their_files, what_is_told_is_never_stale};
+
+#[test]
+fn names_that_are_made_and_moved_lead_to_their_files() {
+    names_lead_to_their_files().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn files_that_nobody_keeps_are_told_as_they_are() {
+    what_is_told_is_never_stale().unwrap_or_else(|wrong| panic!("{wrong}"));
+}

@@ -1,0 +1,45 @@
+//! The tests of this crate as one program: what they share is compiled and linked once.
+
+#![cfg_attr(
+    not(feature = "planted-bugs"),
+    allow(dead_code, reason = "some scenarios are there for what is planted")
+)]
+
+mod answers;
+mod check;
+mod check_hard;
+mod check_odd;
+mod churn;
+mod common;
+mod cuts;
+mod damage;
+mod damaged;
+mod disk_fuzz;
+mod faults;
+mod freebsd_disk;
+mod freebsd_tree;
+mod full;
+mod golden_log;
+mod log_costs;
+mod log_cuts;
+mod log_reuse;
+mod log_room;
+mod log_scale;
+mod looks;
+mod memory;
+mod mkfs;
+mod mutations;
+mod overtaking;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+mod planted_log;
+mod readers;
+mod rename;
+mod rounds;
+mod scale;
+mod shared_log;
+mod superblock;
+mod tree_cuts;
+mod unreadable;
+mod write_behind;

@@ -1,0 +1,159 @@
+//! Memory keeps within its budget, however many files are looked at, and however many look at once.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use block::{BlockDevice, Buffer, Durability, Geometry, Io};
+use bytes::Bytes;
+use ffs::mkfs::MkfsOptions;
+use ffs::{OpenOptions, open};
+use futures::future::join_all;
+use namespace::Namespace;
+use runtime::Random;
+use vfs::{Author, FileSystem, ObjectId};
+
+use crate::common::volume::{Volume, fresh};
+use crate::common::{MemoryDisk, Seeded, World};
+
+/// Few groups: their maps stay in memory.
+const DISK: u64 = 64 << 20;
+const FILES: u64 = 4_000;
+/// The inodes of all files are four times as much.
+const CACHE: usize = 256 << 10;
+
+/// A disk that answers a moment later, so that others have their turn.
+struct Slow(Rc<MemoryDisk>);
+
+impl BlockDevice for Slow {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        let disk = self.0.clone();
+        Box::pin(async move {
+            pause().await;
+            disk.read(offset, buffer).await
+        })
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.0.write(offset, data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.0.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.0.discard(offset, length)
+    }
+
+    fn close(&self) -> Io<()> {
+        self.0.close()
+    }
+}
+
+/// Lets others have their turn.
+async fn pause() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+struct Tree {
+    disk: Rc<MemoryDisk>,
+    directories: Vec<ObjectId>,
+}
+
+/// Blocks of which many find room in a small memory.
+fn small_blocks() -> MkfsOptions {
+    MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() }
+}
+
+/// A clean disk with files in some directories.
+async fn tree(world: &World, directories: u64) -> Tree {
+    let (disk, volume) = fresh(world, DISK, &small_blocks()).await;
+    let mut made = Vec::new();
+    for directory in 0..directories {
+        let parent = volume.mkdir(volume.files.root(), &format!("d{directory}")).await;
+        made.push(parent.expect("new"));
+    }
+    for file in 0..FILES {
+        let parent = made[(file % directories) as usize];
+        volume.create(parent, &format!("n{file}")).await.expect("new");
+    }
+    volume.files.shutdown().await.expect("it stops");
+    Tree { disk, directories: made }
+}
+
+impl Tree {
+    async fn open(&self, world: &World) -> Volume {
+        let options = OpenOptions { cache_bytes: CACHE, ..OpenOptions::default() };
+        let disk = Rc::new(Slow(self.disk.clone()));
+        let opened = open(disk, world.runtime(), &options, &mut |_| ()).await;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        Volume { files: Namespace::new(engine), root: Author::root() }
+    }
+
+    async fn look(&self, volume: &Volume, file: u64) {
+        let parent = self.directories[(file % self.directories.len() as u64) as usize];
+        volume.lookup(parent, &format!("n{file}")).await.expect("it is there");
+    }
+}
+
+#[test]
+fn looking_at_many_files_keeps_within_the_memory_for_them() {
+    for directories in [1, 100] {
+        let world = World::new(1);
+        let most = world.run(async {
+            let tree = tree(&world, directories).await;
+            let volume = tree.open(&world).await;
+            let chance = Seeded::new(5);
+            let mut most = 0;
+            for _ in 0..FILES {
+                tree.look(&volume, chance.next_u64() % FILES).await;
+                most = most.max(volume.files.store().cached_bytes());
+            }
+            volume.files.shutdown().await.expect("it stops");
+            most
+        });
+        // The names of one directory are larger than the budget when there is only one, and in use.
+        let names = if directories == 1 { FILES as usize * 100 } else { 0 };
+        let budget = CACHE + names;
+        assert!(most <= budget / 8 * 9, "{most} bytes of {budget}, {directories} directories");
+    }
+}
+
+#[test]
+fn many_who_look_into_a_directory_at_first_read_its_names_once() {
+    let world = World::new(1);
+    world.run(async {
+        let tree = tree(&world, 1).await;
+        let volume = tree.open(&world).await;
+        tree.look(&volume, 0).await;
+        let alone = volume.files.store().cached_bytes();
+        volume.files.shutdown().await.expect("it stops");
+
+        let volume = tree.open(&world).await;
+        let most = Cell::new(0);
+        let looks = (0..64).map(|file| {
+            let (tree, volume, most) = (&tree, &volume, &most);
+            async move {
+                tree.look(volume, file).await;
+                most.set(volume.files.store().cached_bytes().max(most.get()));
+            }
+        });
+        join_all(looks).await;
+        assert!(most.get() <= 2 * alone, "{} bytes, {alone} for one", most.get());
+        volume.files.shutdown().await.expect("it stops");
+    });
+}

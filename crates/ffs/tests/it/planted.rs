@@ -1,0 +1,158 @@
+//! Breaking a rule of the engine is noticed: each planted bug is found by some cut of a few runs,
+//! or of a scenario of its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ffs::planted::{Bug, plant};
+use sim::Honesty;
+
+use crate::common::behind::{POLICIES, rewrites, survives};
+use crate::common::cutting::sizes;
+use crate::common::fill::round::Rounds;
+use crate::common::growth::inside_the_last_fragment;
+use crate::common::looks::{names_lead_to_their_files, what_is_told_is_never_stale};
+use crate::common::tree::run::{Setting, record};
+
+/// Looks for `bug`, first in a run that shows it soon.
+fn is_found(bug: Bug, first: u64) {
+    let setting = Setting {
+        options: sizes(4096, 512),
+        size: 16 << 20,
+        steps: 40,
+        honesty: Honesty::Honest,
+        log: 0,
+    };
+    for seed in first..first + 20 {
+        plant(Some(bug));
+        let run = record(seed, &setting);
+        plant(None);
+        if let Some(wrong) = run.first_wrong(seed, 150, false) {
+            println!("{bug:?} in run {seed}: {wrong}");
+            return;
+        }
+    }
+    panic!("{bug:?} is not found");
+}
+
+/// Whether a scenario fails with `bug`.
+fn is_seen(bug: Bug, scenario: fn() -> Result<(), String>) -> bool {
+    plant(Some(bug));
+    let outcome = scenario();
+    plant(None);
+    if let Err(wrong) = &outcome {
+        println!("{bug:?}: {wrong}");
+    }
+    outcome.is_err()
+}
+
+#[test]
+fn names_of_one_hash_are_found_and_told_apart() {
+    assert!(!is_seen(Bug::OneHash, names_lead_to_their_files));
+    assert!(is_seen(Bug::UncomparedNames, names_lead_to_their_files));
+}
+
+#[test]
+fn attributes_that_only_a_file_in_memory_knows_are_missed() {
+    assert!(is_seen(Bug::UnaskedNodes, what_is_told_is_never_stale));
+}
+
+#[test]
+fn attributes_that_are_not_at_home_yet_are_missed() {
+    assert!(is_seen(Bug::PassedBuffers, what_is_told_is_never_stale));
+}
+
+#[test]
+fn equal_ranks_are_found() {
+    is_found(Bug::EqualRanks, 1);
+}
+
+#[test]
+fn names_that_go_early_are_found() {
+    is_found(Bug::EarlyDrops, 1);
+}
+
+#[test]
+fn fragments_that_are_reused_early_are_found() {
+    is_found(Bug::EarlyReuse, 1);
+}
+
+#[test]
+fn receipts_before_the_flush_are_found() {
+    is_found(Bug::EarlyReceipts, 1);
+}
+
+#[test]
+fn fields_that_land_out_of_order_are_found() {
+    is_found(Bug::UnorderedFields, 1);
+}
+
+#[test]
+fn names_that_stand_twice_are_found() {
+    is_found(Bug::WanderingNames, 1);
+}
+
+/// A write that takes nothing: hardly a random run has one, with a cut in the right place.
+#[test]
+fn payload_that_is_not_flushed_is_found() {
+    assert_eq!(inside_the_last_fragment(), Ok(()), "without the bug");
+    plant(Some(Bug::UnflushedPayload));
+    let found = inside_the_last_fragment();
+    plant(None);
+    let wrong = found.expect_err("the bug is not found");
+    println!("{wrong}");
+    assert!(wrong.contains("which nobody wrote"), "it is found in another way: {wrong}");
+}
+
+/// Looks for `bug` in rounds of filling and emptying, which it must end with these words.
+fn is_found_when_full(bug: Bug, said: &str) {
+    plant(Some(bug));
+    let options = sizes(4096, 512);
+    let found = catch_unwind(AssertUnwindSafe(|| {
+        let mut volume = Rounds::new(&format!("{bug:?}"), 1, 1 << 20, &options);
+        (0..14).for_each(|_| volume.next());
+    }));
+    plant(None);
+    let wrong = found.expect_err("the bug is not found");
+    let text = wrong.downcast_ref::<String>().expect("an assertion with a text");
+    assert!(text.contains(said), "{bug:?} is found in another way: {text}");
+}
+
+#[test]
+fn leaked_fragments_are_found() {
+    is_found_when_full(Bug::LeakedFragments, "what was removed counts as free at once");
+}
+
+#[test]
+fn refusals_that_come_early_are_found() {
+    is_found_when_full(Bug::EarlyRefusals, "was refused");
+}
+
+#[test]
+fn a_reserve_that_is_too_small_is_found() {
+    is_found_when_full(Bug::SmallReserve, "to be kept");
+}
+
+#[test]
+fn blocks_that_are_promised_twice_are_found() {
+    is_found_when_full(Bug::BrokenPromises, "the size of"); // UNSTABLE data is lost
+}
+
+#[test]
+fn pages_that_go_though_they_were_written_anew_are_found() {
+    for has_log in POLICIES {
+        plant(Some(Bug::ForgottenRewrites));
+        let found = (0..40).find_map(|seed| rewrites(seed, has_log).err());
+        plant(None);
+        println!("log: {has_log}: {}", found.expect("the bug is not found"));
+    }
+}
+
+#[test]
+fn a_commit_that_does_not_wait_for_what_landed_before_is_found() {
+    for has_log in POLICIES {
+        plant(Some(Bug::UnwaitedLandings));
+        let found = (0..40).find_map(|seed| survives(seed, has_log).err());
+        plant(None);
+        println!("log: {has_log}: {}", found.expect("the bug is not found"));
+    }
+}

@@ -1,0 +1,179 @@
+//! Breaking a rule of the log is noticed: each planted bug is found by some cut of a few runs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ffs::planted::{Bug, plant};
+use sim::Honesty;
+
+use crate::common::behind::landings_that_wait;
+use crate::common::calls;
+use crate::common::cutting::sizes;
+use crate::common::reuse::{
+    delays_over_new_directories, landing_over_new_data, replay_over_new_data,
+};
+use crate::common::sharing;
+use crate::common::together::{
+    large_file_that_goes, large_file_that_goes_slowly, large_write_over_a_delayed_one,
+    large_write_over_a_small_one, large_writes_side_by_side,
+};
+use crate::common::tree::run::{Setting, record};
+
+/// The smallest log: the circle closes many times.
+const LOG: u64 = journal::format::SMALLEST;
+
+#[derive(Clone, Copy, Debug)]
+enum Planted {
+    Policy(Bug),
+    Log(journal::Bug),
+}
+
+impl Planted {
+    fn plant(self) {
+        match self {
+            Self::Policy(bug) => plant(Some(bug)),
+            Self::Log(bug) => journal::plant(Some(bug)),
+        }
+    }
+}
+
+fn unplant() {
+    plant(None);
+    journal::plant(None);
+}
+
+/// Looks for a bug: in what is recorded with it, and in what comes back with it.
+fn is_found(planted: Planted, runs: u64) -> bool {
+    let setting = Setting {
+        options: sizes(4096, 512),
+        size: 16 << 20,
+        steps: 40,
+        honesty: Honesty::Honest,
+        log: LOG,
+    };
+    for seed in 1..=runs {
+        planted.plant();
+        let wrong = catch_unwind(AssertUnwindSafe(|| {
+            let run = record(seed, &setting);
+            run.first_wrong(seed, 150, false)
+        }));
+        unplant();
+        match wrong {
+            Ok(None) => {}
+            Ok(Some(wrong)) => {
+                println!("{planted:?} in run {seed}: {wrong}");
+                return true;
+            }
+            Err(_) => {
+                println!("{planted:?} in run {seed}: an assertion of the engine");
+                return true;
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn broken_rules_of_the_policy_are_found() {
+    let bugs = [
+        Bug::UnloggedBits,
+        Bug::EarlyEntries,
+        Bug::EarlyHolds,
+        Bug::UnloggedHome,
+        Bug::ReplayBackwards,
+        Bug::EarlyEpoch,
+        Bug::EagerHead,
+        Bug::StaleRows,
+        Bug::EarlyReuse,
+        Bug::UnlandedDelays,
+    ];
+    for bug in bugs {
+        assert!(is_found(Planted::Policy(bug), 12), "{bug:?} is not found");
+    }
+}
+
+#[test]
+fn broken_rules_of_the_log_are_found() {
+    use journal::Bug;
+    let bugs = [
+        Bug::UncheckedEntries,
+        Bug::SameEpoch,
+        Bug::CrossedSegments,
+        Bug::EarlyAnswers,
+        Bug::PlainWrites,
+    ];
+    for bug in bugs {
+        assert!(is_found(Planted::Log(bug), 12), "{bug:?} is not found");
+    }
+}
+
+#[test]
+fn broken_rules_of_bookkeeping_are_found() {
+    let bugs =
+        [Bug::LeftRows, Bug::FlippedInodeBits, Bug::NoZeros, Bug::EagerReceipts, Bug::KeptDeltas];
+    for bug in bugs {
+        assert!(is_found(Planted::Policy(bug), 12), "{bug:?} is not found");
+    }
+}
+
+#[test]
+fn broken_rules_of_what_is_remembered_are_found() {
+    type Scenario = fn() -> Result<(), String>;
+    let calls: Scenario = || (1..=4).try_for_each(|seed| calls::record(seed).first_wrong(60));
+    let chain: Scenario = || (1..=2).try_for_each(calls::long_file_cut_short);
+    for (bug, scenario) in [
+        (Bug::UnkeptAnswers, calls),
+        (Bug::HalfAnswers, calls),
+        (Bug::PassedAnswers, calls),
+        (Bug::UntoldAnswers, calls),
+        (Bug::UninheritedAnswers, calls),
+        (Bug::LateInheritance, calls),
+        (Bug::RestlessAnswers, calls),
+        (Bug::FirstAnswers, chain),
+        (Bug::UnwantedAnswers, calls::forgotten_calls),
+    ] {
+        find(bug, scenario);
+    }
+}
+
+#[test]
+fn broken_rules_of_a_shared_log_are_found() {
+    let lives: fn() -> Result<(), String> = || (1..=12).try_for_each(sharing::life);
+    for bug in [Bug::UnsavedAbsent, Bug::EverybodysEntries, Bug::FirstHead] {
+        find(bug, lives);
+    }
+    find(Bug::HeldUp, || sharing::one_that_stops(1));
+    find(Bug::EarlyFounding, || (1..=2).try_for_each(sharing::large_file_that_goes));
+}
+
+#[test]
+fn broken_rules_that_need_a_scenario_are_found() {
+    type Scenario = fn() -> Result<(), String>;
+    let delayed: Scenario = || (1..=2).try_for_each(large_write_over_a_delayed_one);
+    let scenarios: [(Bug, Scenario); 11] = [
+        (Bug::ForgottenChains, || (1..=6).try_for_each(large_file_that_goes)),
+        (Bug::PassedChains, || (1..=2).try_for_each(large_file_that_goes_slowly)),
+        (Bug::NoRevokes, || (1..=6).try_for_each(large_write_over_a_small_one)),
+        (Bug::NoFreeingRevokes, replay_over_new_data),
+        (Bug::LateLandings, landing_over_new_data),
+        (Bug::UnseenDelays, delayed),
+        (Bug::OvertakenDelays, delayed),
+        (Bug::KeptDelays, delays_over_new_directories),
+        (Bug::EndlessPatience, || (1..=2).try_for_each(landings_that_wait)),
+        (Bug::DeafPatience, || (1..=2).try_for_each(landings_that_wait)),
+        (Bug::LateCover, || (1..=6).try_for_each(large_writes_side_by_side)),
+    ];
+    for (bug, scenario) in scenarios {
+        assert_eq!(scenario(), Ok(()), "without {bug:?}");
+        find(bug, scenario);
+    }
+}
+
+/// A scenario goes wrong with a bug.
+fn find(bug: Bug, scenario: fn() -> Result<(), String>) {
+    Planted::Policy(bug).plant();
+    let result = catch_unwind(AssertUnwindSafe(scenario));
+    unplant();
+    let wrong = result.unwrap_or_else(|_| Err("an assertion".into())).err();
+    println!("{bug:?}: {wrong:?}");
+    assert!(wrong.is_some(), "{bug:?} is not found");
+}

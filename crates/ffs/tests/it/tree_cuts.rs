@@ -1,0 +1,51 @@
+//! The power is cut while several actors work on one tree: directories are made, moved and removed,
+//! files get further names, replace each other, grow into indirect blocks and shrink; operations
+//! follow each other before the ones before are durable, and those of different actors meet in the
+//! same directory chunks, inodes and maps. Under policy `sync`, and under policy `log`, where
+//! volume and log lose their power together and what comes back is by replay alone.
+//!
+//! After the rebuild, each actor's names, contents, modes, targets and link counts are as after its
+//! last acknowledged step, or as a step under way may leave them: a rename under both names, a
+//! directory never; a write in part of its sectors; UNSTABLE data or what was there before. Then
+//! the volume is used, emptied and stopped, and nothing may have leaked.
+
+use ffs::mkfs::MkfsOptions;
+use journal::format::SMALLEST;
+use sim::Honesty;
+
+use crate::common::cutting::{random_cuts, sizes};
+use crate::common::tree::run::{Setting, cut_at_random, record};
+
+fn setting(options: MkfsOptions, megabytes: u64, log: u64) -> Setting {
+    Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest, log }
+}
+
+/// Under policy `sync`, and under policy `log` with a circle that closes many times.
+fn survives(seed: u64, options: MkfsOptions, megabytes: u64) {
+    for log in [0, SMALLEST] {
+        cut_at_random(seed, &setting(options.clone(), megabytes, log));
+    }
+}
+
+#[test]
+fn a_tree_survives_in_small_blocks() {
+    survives(11, sizes(4096, 512), 16);
+}
+
+#[test]
+fn a_tree_survives_in_fragments() {
+    survives(12, sizes(8192, 1024), 32);
+}
+
+#[test]
+fn a_tree_survives_in_default_blocks() {
+    survives(13, MkfsOptions::default(), 64);
+}
+
+#[test]
+fn a_disk_that_ignores_flushes_is_found_out() {
+    let setting = Setting { honesty: Honesty::IgnoresFlush, ..setting(sizes(4096, 512), 16, 0) };
+    let run = record(14, &setting);
+    let cuts = random_cuts(&run.traces, 14, 20);
+    assert!(cuts.iter().any(|cut| run.check(cut, false).is_err()), "it finds nothing");
+}

@@ -1,0 +1,42 @@
+//! Bytes that change by themselves are noticed, and never give an entry that nobody wrote.
+
+use journal::format::SLOTS;
+
+use crate::common::damage::{Outcome, Sample, mixed_copies};
+
+#[test]
+fn a_sample_without_damage_is_whole() {
+    let sample = Sample::new(150);
+    assert_eq!(sample.judge(sample.image.clone()), Ok(Outcome::Whole));
+}
+
+#[test]
+fn a_byte_in_a_log_whose_circle_has_closed_is_noticed() {
+    let sample = Sample::new(150);
+    let outcomes = sample.first_wrong(&sample.places()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let count = |wanted| outcomes.iter().filter(|&&outcome| outcome == wanted).count();
+    let (refused, shorter) = (count(Outcome::Refused), count(Outcome::Shorter));
+    println!("{} bytes: {refused} refused, {shorter} shorter", outcomes.len());
+    assert!(refused > 500 && shorter > 100, "{refused} refused, {shorter} shorter");
+}
+
+#[test]
+fn a_byte_in_a_log_of_one_round_is_noticed() {
+    let sample = Sample::new(20);
+    let outcomes = sample.first_wrong(&sample.places()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(outcomes.contains(&Outcome::Refused) && outcomes.contains(&Outcome::Shorter));
+}
+
+#[test]
+fn a_byte_in_a_slot_is_noticed() {
+    for batches in [20, 150] {
+        let sample = Sample::new(batches);
+        let places: Vec<u64> = SLOTS.iter().flat_map(|&slot| slot..slot + 72).collect();
+        sample.first_wrong(&places).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+#[test]
+fn two_copies_that_went_different_ways_are_not_mixed() {
+    assert_eq!(mixed_copies(), Ok(Outcome::Refused));
+}

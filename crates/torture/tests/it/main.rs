@@ -1,0 +1,17 @@
+//! The tests of this crate as one program: what they share is compiled and linked once.
+
+mod concurrent;
+mod conformance;
+mod crashes;
+mod faults;
+mod in_flight;
+mod late_duplicates;
+mod linearizable;
+mod load;
+mod lost_writes;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod procedures;
+mod retry;
+mod seen;
+mod sequences;
