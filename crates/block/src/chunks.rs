@@ -9,8 +9,6 @@
 //! which nobody has is bounded, what is more than [`FREE_MOST`] goes back to the kernel: whole
 //! chunks where nothing of them is in use, else the piece alone, which leaves a hole.
 //!
-//! While new chunks are taken, a thread fills the next ones (`ahead`).
-//!
 //! Invariants:
 //! 1. A piece belongs to nobody, or to whoever took it; `free` and `holes` tell what is whose.
 //! 2. Every byte of a piece is initialised: the kernel gives zeros, also for a hole.
@@ -19,8 +17,6 @@
 //! 4. A chunk of which nobody has a piece has no hole, and is of no size: it may be cut anew.
 
 #![allow(unsafe_code)]
-
-mod ahead;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::{self, NonNull};
@@ -88,13 +84,7 @@ pub(crate) fn has(length: usize) -> bool {
 /// # Panics
 /// If there are no pieces of this length ([`has`]).
 pub(crate) fn take(length: usize) -> Option<NonNull<u8>> {
-    let mut chunks = chunks();
-    let before = chunks.cut.len();
-    let piece = chunks.take(place_of(length).expect("a length of which there are pieces"));
-    if chunks.cut.len() > before {
-        ahead::look(&chunks);
-    }
-    piece
+    chunks().take(place_of(length).expect("a length of which there are pieces"))
 }
 
 /// Gives a piece back.
@@ -156,35 +146,26 @@ impl Chunks {
     /// Cuts a chunk that was kept, if there is one.
     fn cut_empty(&mut self, place: usize) -> Option<usize> {
         let start = self.empty.pop()?;
+        self.free_bytes -= CHUNK;
         Some(self.cut(start, place))
     }
 
     /// Cuts a chunk that was nothing; none if the kernel has no more addresses.
     fn cut_new(&mut self, place: usize) -> Option<usize> {
-        let start = self.pop_unused()?;
-        fill(start, CHUNK);
-        self.free_bytes += CHUNK;
-        Some(self.cut(start, place))
-    }
-
-    /// The address of a chunk without memory; none if the kernel has no more.
-    fn pop_unused(&mut self) -> Option<usize> {
         if self.unused.is_empty() {
             let first = map()?.next_multiple_of(CHUNK);
             let chunks = (0..REGION / CHUNK - 1).map(|number| first + number * CHUNK);
             self.unused.extend(chunks.rev());
         }
-        self.unused.pop()
-    }
-
-    /// A chunk that is to be filled and then kept, if one more may be kept.
-    fn begin_ahead(&mut self) -> Option<usize> {
-        (self.free_bytes + CHUNK <= FREE_MOST).then(|| self.pop_unused()).flatten()
+        let start = self.unused.pop()?;
+        fill(start, CHUNK);
+        Some(self.cut(start, place))
     }
 
     fn cut(&mut self, start: usize, place: usize) -> usize {
         let mut cut = Cut { place, free: 0, holes: 0 };
         cut.free = cut.all();
+        self.free_bytes += CHUNK;
         self.cut.insert(start, cut);
         self.with_free[place].insert(start);
         start
@@ -216,25 +197,13 @@ impl Chunks {
         self.with_free[cut.place].remove(&start);
         self.with_holes[cut.place].remove(&start);
         self.free_bytes -= cut.free.count_ones() as usize * length;
-        match cut.holes {
-            0 => self.keep_or_release(start),
-            _ => self.release_all(start), // invariant 4
-        }
-    }
-
-    /// Keeps a chunk that is memory and of which nobody has a piece, if one more may be kept.
-    fn keep_or_release(&mut self, start: usize) {
-        if self.free_bytes + CHUNK <= FREE_MOST {
+        if cut.holes == 0 && self.free_bytes + CHUNK <= FREE_MOST {
             self.free_bytes += CHUNK;
             self.empty.push(start);
         } else {
-            self.release_all(start); // invariant 3
+            release(start, CHUNK); // invariants 3 and 4
+            self.unused.push(start);
         }
-    }
-
-    fn release_all(&mut self, start: usize) {
-        release(start, CHUNK);
-        self.unused.push(start);
     }
 }
 
@@ -327,27 +296,6 @@ mod tests {
     fn is_all(piece: NonNull<u8>, length: usize, byte: u8) -> bool {
         // SAFETY: the test has the piece, of which every byte is initialised (invariant 2).
         unsafe { std::slice::from_raw_parts(piece.as_ptr(), length) }.iter().all(|&is| is == byte)
-    }
-
-    #[test]
-    fn what_was_filled_ahead_is_taken_next_and_is_no_more_than_may_be_kept() {
-        let mut chunks = Own::new();
-        let mut ready = 0;
-        while let Some(start) = chunks.0.begin_ahead() {
-            fill(start, CHUNK);
-            chunks.0.keep_or_release(start);
-            chunks.check();
-            ready += 1;
-        }
-        assert_eq!(ready, FREE_MOST / CHUNK);
-        let pieces = [chunks.take(MOST), chunks.take(MOST)];
-        assert_eq!(chunks.0.empty.len(), ready - 1, "both are of one that was ready");
-        assert!(pieces.iter().all(|piece| is_all(*piece, MOST, 0)));
-        let late = chunks.0.begin_ahead().expect("there is room");
-        pieces.into_iter().for_each(|piece| chunks.give_back(piece));
-        chunks.0.keep_or_release(late);
-        chunks.check();
-        assert!(chunks.0.unused.contains(&late), "others were kept meanwhile");
     }
 
     #[test]
