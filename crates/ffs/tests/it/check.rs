@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ffs::check::{CheckOptions, Findings, Invariant, Report, check};
-use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS};
 use ffs::mkfs::MkfsOptions;
 use runtime::Random;
 use vfs::{FileSystem, Stability};
 
+use crate::common::edit::{change_inode, geometry_of, group_byte, inode_at};
 use crate::common::volume::{Actor, fresh, reopen};
 use crate::common::{MemoryDisk, Seeded, World, findings, freebsd_disk};
 
@@ -76,8 +77,7 @@ fn sample(world: &World) -> (Rc<MemoryDisk>, Geometry) {
         volume.files.shutdown().await.expect("it stops");
         disk
     });
-    let superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
-    let geometry = Geometry::parse_any_order(&mut superblock.clone()).expect("it was just made");
+    let geometry = geometry_of(&disk);
     (disk, geometry)
 }
 
@@ -93,23 +93,6 @@ fn repaired(world: &World, disk: &MemoryDisk, name: &str) -> Report {
         assert_eq!(judged, "", "{name}: after the repair of\n{found}");
     }
     report
-}
-
-/// Reads, changes and seals an inode.
-fn change_inode(disk: &MemoryDisk, geometry: &Geometry, ino: u64, change: impl Fn(&mut Dinode)) {
-    let position = geometry.inode_position(ino);
-    let byte = geometry.byte_address(position.fragment) + position.offset as u64;
-    let mut bytes = disk.bytes(byte, 256);
-    let dinode = Dinode::at_mut(&mut bytes, 0);
-    change(dinode);
-    geometry.seal_inode(dinode);
-    disk.put(byte, &bytes);
-}
-
-fn inode(disk: &MemoryDisk, geometry: &Geometry, ino: u64) -> Dinode {
-    let position = geometry.inode_position(ino);
-    let byte = geometry.byte_address(position.fragment) + position.offset as u64;
-    *Dinode::at(&disk.bytes(byte, 256), 0)
 }
 
 fn ino_of(world: &World, disk: &Rc<MemoryDisk>, path: &[&str]) -> u64 {
@@ -157,7 +140,7 @@ fn a_block_that_two_files_claim_stays_with_the_better_claim() {
     let world = World::new(1);
     let (disk, geometry) = sample(&world);
     let (a, b) = (ino_of(&world, &disk, &["a"]), ino_of(&world, &disk, &["b"]));
-    let stolen = inode(&disk, &geometry, b).direct[3];
+    let stolen = inode_at(&disk, &geometry, b).direct[3];
     change_inode(&disk, &geometry, a, |dinode| dinode.direct[0] = stolen);
     let report = repaired(&world, &disk, "twice");
     assert_eq!(report.findings.count(Invariant::Duplicate), 1, "{}", lines(&report.findings));
@@ -169,7 +152,7 @@ fn a_directory_block_is_never_lost_to_a_file() {
     let world = World::new(1);
     let (disk, geometry) = sample(&world);
     let (a, d) = (ino_of(&world, &disk, &["a"]), ino_of(&world, &disk, &["d"]));
-    let stolen = inode(&disk, &geometry, d).direct[0];
+    let stolen = inode_at(&disk, &geometry, d).direct[0];
     change_inode(&disk, &geometry, a, |dinode| dinode.direct[0] = stolen);
     repaired(&world, &disk, "directory-block");
     assert_eq!(content(&world, &disk, &["d", "c"]), vec![b'c'; 5000]);
@@ -182,7 +165,7 @@ fn a_circle_of_directories_is_taken_apart() {
     let (d, below) = (ino_of(&world, &disk, &["d"]), ino_of(&world, &disk, &["d", "below"]));
     // The entry of "e" in "below" becomes one of "d", and "d" loses its name in the root.
     let block =
-        |ino: u64| geometry.byte_address(inode(&disk, &geometry, ino).direct[0].get() as u64);
+        |ino: u64| geometry.byte_address(inode_at(&disk, &geometry, ino).direct[0].get() as u64);
     let swap = |directory: u64, name: &[u8], ino: u64, kind: u8| {
         let byte = block(directory);
         let chunk = disk.bytes(byte, 512);
@@ -213,7 +196,7 @@ fn an_indirect_block_gone_wild_harms_nobody_else() {
     let world = World::new(1);
     let (disk, geometry) = sample(&world);
     let b = ino_of(&world, &disk, &["b"]);
-    let address = inode(&disk, &geometry, b).indirect[0].get() as u64;
+    let address = inode_at(&disk, &geometry, b).indirect[0].get() as u64;
     let chance = Seeded::new(5);
     let noise: Vec<u8> = (0..4096).map(|_| chance.next_u64() as u8).collect();
     disk.put(geometry.byte_address(address), &noise);
@@ -266,8 +249,7 @@ fn a_destroyed_group_block_is_made_anew() {
     let world = World::new(1);
     let (disk, geometry) = sample(&world);
     for group in 0..geometry.group_count {
-        let byte = geometry.byte_address(geometry.group_header_fragment(group));
-        disk.put(byte, &vec![0xa5; geometry.group_block_size as usize]);
+        disk.put(group_byte(&geometry, group), &vec![0xa5; geometry.group_block_size as usize]);
     }
     repaired(&world, &disk, "groups");
     for (path, byte, size) in
@@ -281,7 +263,7 @@ fn a_destroyed_group_block_is_made_anew() {
 fn a_root_full_of_noise_gives_nobody_rights() {
     let world = World::new(1);
     let (disk, geometry) = sample(&world);
-    let kept = inode(&disk, &geometry, 2);
+    let kept = inode_at(&disk, &geometry, 2);
     change_inode(&disk, &geometry, 2, |dinode| {
         dinode.mode.set(0o047_777);
         (dinode.uid, dinode.gid) = (4711.into(), 4711.into());
@@ -290,7 +272,7 @@ fn a_root_full_of_noise_gives_nobody_rights() {
         dinode.spare = [9; 8];
     });
     repaired(&world, &disk, "root-noise");
-    let mended = inode(&disk, &geometry, 2);
+    let mended = inode_at(&disk, &geometry, 2);
     assert_eq!((mended.uid.get(), mended.gid.get(), mended.permissions()), (0, 0, 0o755));
     assert_eq!(mended.direct, kept.direct);
     assert_eq!(content(&world, &disk, &["b"]), vec![b'b'; 70_000]);

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use ffs::OpenError;
 use ffs::check::{CheckOptions, FINDINGS_KEPT, Invariant, Report, check};
-use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ffs::layout::Geometry;
 use ffs::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
 
+use crate::common::edit::{change_inode, geometry_of, inode_at};
 use crate::common::volume::{Volume, fresh, reopen, try_open};
 use crate::common::{Event, MemoryDisk, World, findings};
 
@@ -17,11 +18,6 @@ const BLOCK: u64 = 4096;
 
 fn options() -> MkfsOptions {
     MkfsOptions { block_size: BLOCK, fragment_size: 512, ..MkfsOptions::default() }
-}
-
-fn geometry_of(disk: &MemoryDisk) -> Geometry {
-    let superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
-    Geometry::parse_any_order(&mut superblock.clone()).expect("it was just made")
 }
 
 /// Offsets in a file, with what stands there.
@@ -46,28 +42,9 @@ fn volume_with(world: &World, files: &[(&str, Pieces<'_>)]) -> (Rc<MemoryDisk>, 
     (disk, geometry)
 }
 
-fn inode_byte(geometry: &Geometry, ino: u64) -> u64 {
-    let position = geometry.inode_position(ino);
-    geometry.byte_address(position.fragment) + position.offset as u64
-}
-
-fn inode(disk: &MemoryDisk, geometry: &Geometry, ino: u64) -> Dinode {
-    *Dinode::at(&disk.bytes(inode_byte(geometry, ino), 256), 0)
-}
-
-/// Reads, changes and seals an inode.
-fn change_inode(disk: &MemoryDisk, geometry: &Geometry, ino: u64, change: impl Fn(&mut Dinode)) {
-    let byte = inode_byte(geometry, ino);
-    let mut bytes = disk.bytes(byte, 256);
-    let dinode = Dinode::at_mut(&mut bytes, 0);
-    change(dinode);
-    geometry.seal_inode(dinode);
-    disk.put(byte, &bytes);
-}
-
 /// The byte of the disk at which an entry of the root begins.
 fn entry_byte(disk: &MemoryDisk, geometry: &Geometry, name: &str) -> u64 {
-    let start = geometry.byte_address(inode(disk, geometry, 2).direct[0].get() as u64);
+    let start = geometry.byte_address(inode_at(disk, geometry, 2).direct[0].get() as u64);
     let chunk = disk.bytes(start, 512);
     let name = [name.as_bytes(), b"\0"].concat();
     let at = chunk.windows(name.len()).position(|bytes| bytes == name).expect("it is there");
@@ -126,7 +103,7 @@ fn a_stray_indirect_pointer_changes_no_data_of_another_file() {
         [("stray", &[(0, vec![b's'; 70_000])]), ("well", &[(0, words.clone())])];
     let (disk, geometry) = volume_with(&world, &files);
     let (stray, well) = (ino_of(&world, &disk, &["stray"]), ino_of(&world, &disk, &["well"]));
-    let victim = inode(&disk, &geometry, well).direct[0];
+    let victim = inode_at(&disk, &geometry, well).direct[0];
     change_inode(&disk, &geometry, stray, |dinode| dinode.indirect[0] = victim);
     let report = repaired(&world, &disk, "stray");
     assert!(content(&world, &disk, "well") == words, "{}", text(&report));
@@ -203,7 +180,7 @@ fn a_directory_of_impossible_size_keeps_its_blocks() {
     let files: Vec<(&str, Pieces<'_>)> =
         names.iter().map(|name| (name.as_str(), &[][..])).collect();
     let (disk, geometry) = volume_with(&world, &files);
-    assert!(inode(&disk, &geometry, 2).indirect[0].get() != 0, "it has a tree");
+    assert!(inode_at(&disk, &geometry, 2).indirect[0].get() != 0, "it has a tree");
     change_inode(&disk, &geometry, 2, |dinode| dinode.size.set(dinode.size.get() | 1 << 40));
     let report = repaired(&world, &disk, "long");
     assert_eq!(report.reconnected, 0, "{}", text(&report));
@@ -238,11 +215,11 @@ fn damage_behind_many_findings_is_not_taken_for_a_cut() {
         disk // as a cut leaves it
     });
     let geometry = geometry_of(&disk);
-    let root = inode(&disk, &geometry, 2);
+    let root = inode_at(&disk, &geometry, 2);
     let start = geometry.byte_address(root.direct[0].get() as u64);
     let mut files = 0;
     for ino in 3..geometry.inode_count() {
-        let dinode = inode(&disk, &geometry, ino);
+        let dinode = inode_at(&disk, &geometry, ino);
         if dinode.size.get() != 13 * BLOCK || dinode.is_free() {
             continue;
         }
@@ -296,7 +273,7 @@ fn equal_claims_on_a_tree_leave_both_files_their_content() {
     let pieces = [(0, data.clone())];
     let (disk, geometry) = volume_with(&world, &[("a", &pieces), ("b", &[])]);
     let (a, b) = (ino_of(&world, &disk, &["a"]), ino_of(&world, &disk, &["b"]));
-    let whole = inode(&disk, &geometry, a);
+    let whole = inode_at(&disk, &geometry, a);
     change_inode(&disk, &geometry, b, |dinode| {
         dinode.size = whole.size;
         dinode.sectors = whole.sectors;
@@ -317,7 +294,7 @@ fn a_block_of_pointers_that_a_file_claims_as_data_stays_with_the_tree() {
     let pieces = [(0, data.clone())];
     let (disk, geometry) = volume_with(&world, &[("a", &[(0, vec![1; 100])]), ("b", &pieces)]);
     let (a, b) = (ino_of(&world, &disk, &["a"]), ino_of(&world, &disk, &["b"]));
-    let root = inode(&disk, &geometry, b).indirect[0];
+    let root = inode_at(&disk, &geometry, b).indirect[0];
     // One pointer that is none takes from the tree what its block speaks for it.
     let byte = geometry.byte_address(root.get() as u64);
     disk.put(byte + BLOCK - 8, &u64::MAX.to_le_bytes());
@@ -346,7 +323,7 @@ fn a_claim_that_is_given_up_hides_no_names_of_a_directory() {
         }
         (link.ino.0, directory.ino.0)
     });
-    let pointers = inode(&disk, &geometry, directory).indirect[0].get();
+    let pointers = inode_at(&disk, &geometry, directory).indirect[0].get();
     assert_ne!(pointers, 0, "it has an indirect block");
     let zeros = pointers + geometry.fragments_per_block as i64 - 1;
     change_inode(&disk, &geometry, link, |dinode| dinode.direct[0].set(zeros));

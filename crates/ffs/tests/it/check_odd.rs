@@ -4,12 +4,11 @@
 use std::rc::Rc;
 
 use ffs::check::{CheckError, CheckOptions, Invariant, Report, check};
-use ffs::layout::{
-    Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags, kind_bits,
-};
+use ffs::layout::{SUPERBLOCK_ADDRESS, flags, kind_bits};
 use ffs::mkfs::MkfsOptions;
 use vfs::{Device, FileKind, FileSystem, ObjectId, SetAttributes, Stability};
 
+use crate::common::edit::{change_inode, change_superblock, geometry_of, group_byte, inode_at};
 use crate::common::volume::{Volume, fresh, name, reopen};
 use crate::common::{MemoryDisk, World, findings};
 
@@ -17,11 +16,6 @@ const SIZE: u64 = 8 << 20;
 const BLOCK: u64 = 4096;
 /// More than a check makes rounds.
 const DEEP: usize = 30;
-
-fn geometry_of(disk: &MemoryDisk) -> Geometry {
-    let mut block = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
-    Geometry::parse_any_order(&mut block).expect("it was just made")
-}
 
 async fn made(world: &World) -> (Rc<MemoryDisk>, Volume) {
     let options = MkfsOptions { block_size: BLOCK, fragment_size: 512, ..MkfsOptions::default() };
@@ -31,21 +25,6 @@ async fn made(world: &World) -> (Rc<MemoryDisk>, Volume) {
 async fn fill(volume: &Volume, file: ObjectId, data: &[u8]) {
     let write = volume.write(file, 0, data.to_vec(), Stability::FileSync);
     write.await.expect("there is room");
-}
-
-fn inode_byte(geometry: &Geometry, ino: u64) -> u64 {
-    let position = geometry.inode_position(ino);
-    geometry.byte_address(position.fragment) + position.offset as u64
-}
-
-fn change_inode(disk: &MemoryDisk, ino: u64, change: impl Fn(&mut Dinode)) {
-    let geometry = geometry_of(disk);
-    let byte = inode_byte(&geometry, ino);
-    let mut bytes = disk.bytes(byte, 256);
-    let dinode = Dinode::at_mut(&mut bytes, 0);
-    change(dinode);
-    geometry.seal_inode(dinode);
-    disk.put(byte, &bytes);
 }
 
 fn examine(world: &World, disk: &MemoryDisk) -> Result<Report, CheckError> {
@@ -63,18 +42,6 @@ fn repaired(world: &World, disk: &MemoryDisk, name: &str) -> (Report, String) {
     (report, lines)
 }
 
-/// Changes the superblock, and seals it.
-fn change_superblock(disk: &MemoryDisk, change: impl Fn(&mut Superblock)) {
-    let geometry = geometry_of(disk);
-    let size = geometry.superblock_size as usize;
-    let mut block = disk.bytes(SUPERBLOCK_ADDRESS, size);
-    change(Superblock::of_mut(&mut block));
-    let field = std::mem::offset_of!(Superblock, check_hash);
-    let hash = ffs::layout::check_hash(&block, field);
-    block[field..field + 4].copy_from_slice(&hash.to_le_bytes());
-    disk.put(SUPERBLOCK_ADDRESS, &block);
-}
-
 fn journalled(world: &World, clean: u8) -> Rc<MemoryDisk> {
     let disk = world.run(async {
         let (disk, volume) = made(world).await;
@@ -82,8 +49,9 @@ fn journalled(world: &World, clean: u8) -> Rc<MemoryDisk> {
         volume.files.shutdown().await.expect("it stops");
         disk
     });
-    change_inode(&disk, 3, |dinode| dinode.links.set(7));
-    change_superblock(&disk, |superblock| {
+    let geometry = geometry_of(&disk);
+    change_inode(&disk, &geometry, 3, |dinode| dinode.links.set(7));
+    change_superblock(&disk, &geometry, SUPERBLOCK_ADDRESS, |superblock| {
         superblock.flags.set(superblock.flags.get() | flags::GJOURNAL);
         superblock.clean = clean as _;
     });
@@ -111,7 +79,7 @@ fn a_disk_with_a_closed_journal_below_it_is_repaired() {
     let disk = journalled(&world, 1).fork();
     repaired(&world, &disk, "journal");
     let cut = journalled(&world, 0);
-    change_superblock(&cut, |superblock| {
+    change_superblock(&cut, &geometry_of(&cut), SUPERBLOCK_ADDRESS, |superblock| {
         superblock.flags.set(superblock.flags.get() | flags::NEEDS_FSCK);
         superblock.last_mount[..13].copy_from_slice(b"duramen:fsck:");
     });
@@ -134,8 +102,9 @@ fn directories_side_by_side_may_all_have_lost_their_types() {
         (disk, inos)
     });
     let regular = u16::from(kind_bits(FileKind::Regular)) << 12;
+    let geometry = geometry_of(&disk);
     for &ino in &inos {
-        change_inode(&disk, ino, |dinode| dinode.mode.set(regular | 0o755));
+        change_inode(&disk, &geometry, ino, |dinode| dinode.mode.set(regular | 0o755));
     }
     let (report, lines) = repaired(&world, &disk, "wide");
     assert_eq!(report.findings.count(Invariant::InodeType), DEEP as u64, "{lines}");
@@ -159,9 +128,10 @@ fn directories_within_each_other_may_all_have_lost_their_types() {
         volume.files.shutdown().await.expect("it stops");
         (disk, inos)
     });
+    let geometry = geometry_of(&disk);
     for ino in inos {
         let regular = u16::from(kind_bits(FileKind::Regular)) << 12;
-        change_inode(&disk, ino, |dinode| dinode.mode.set(regular | 0o755));
+        change_inode(&disk, &geometry, ino, |dinode| dinode.mode.set(regular | 0o755));
     }
     let (report, lines) = repaired(&world, &disk, "deep");
     assert_eq!(report.findings.count(Invariant::InodeType), DEEP as u64, "{lines}");
@@ -199,20 +169,18 @@ fn an_inode_of_long_ago_takes_no_block_of_a_file() {
     let geometry = geometry_of(&disk);
     let group = geometry.group_of_inode(stale);
     assert_ne!(group, geometry.group_of_inode(a), "a directory is put into another group");
-    let bytes = disk.bytes(inode_byte(&geometry, stale), 256);
+    let old = inode_at(&disk, &geometry, stale);
     world.run(async {
         let volume = reopen(&world, &disk).await;
         let directory = volume.lookup(volume.files.root(), "elsewhere").await.expect("there");
         volume.remove(directory, "old").await.expect("it goes");
         volume.files.shutdown().await.expect("it stops");
     });
-    let old = *Dinode::at(&bytes, 0);
-    change_inode(&disk, a, |dinode| {
+    change_inode(&disk, &geometry, a, |dinode| {
         (dinode.size, dinode.direct) = (old.size, old.direct); // and the sectors are wrong
     });
-    disk.put(inode_byte(&geometry, stale), &bytes);
-    let header = geometry.byte_address(geometry.group_header_fragment(group));
-    disk.put(header, &[0; 512]);
+    change_inode(&disk, &geometry, stale, |dinode| *dinode = old);
+    disk.put(group_byte(&geometry, group), &[0; 512]);
     let (report, lines) = repaired(&world, &disk, "stale");
     assert_eq!(report.findings.count(Invariant::Duplicate), 10, "{lines}");
     let content = world.run(async {
@@ -241,7 +209,7 @@ fn a_device_has_a_number() {
         volume.files.shutdown().await.expect("it stops");
         (disk, ino)
     });
-    change_inode(&disk, ino, |dinode| dinode.direct[0].set(-1));
+    change_inode(&disk, &geometry_of(&disk), ino, |dinode| dinode.direct[0].set(-1));
     let (report, lines) = repaired(&world, &disk, "device");
     assert_eq!(report.findings.count(Invariant::Device), 1, "{lines}");
 }
@@ -262,9 +230,10 @@ fn a_target_that_goes_on_behind_its_size_comes_back() {
         volume.files.shutdown().await.expect("it stops");
         (disk, ino)
     });
-    change_inode(&disk, ino, |dinode| dinode.size.set(200));
+    let geometry = geometry_of(&disk);
+    change_inode(&disk, &geometry, ino, |dinode| dinode.size.set(200));
     let (report, lines) = repaired(&world, &disk, "target");
     assert_eq!(report.findings.count(Invariant::SymlinkTarget), 1, "{lines}");
-    let size = Dinode::at(&disk.bytes(inode_byte(&geometry_of(&disk), ino), 256), 0).size.get();
+    let size = inode_at(&disk, &geometry, ino).size.get();
     assert_eq!(size, target.len() as u64, "{lines}");
 }

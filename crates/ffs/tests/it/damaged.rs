@@ -4,10 +4,10 @@
 use std::rc::Rc;
 
 use ffs::derive::bits;
-use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::mkfs::MkfsOptions;
 use vfs::{FileSystem, FsError, Stability};
 
+use crate::common::edit::{change_group, change_inode, geometry_of, inode_at};
 use crate::common::volume::{fresh, reopen, try_open};
 use crate::common::{MemoryDisk, World};
 
@@ -17,44 +17,22 @@ fn options() -> MkfsOptions {
     MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() }
 }
 
-fn geometry(disk: &MemoryDisk) -> Geometry {
-    let mut superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
-    Geometry::parse_any_order(&mut superblock).expect("our own disk")
-}
-
-/// Changes an inode behind the back of everybody; the hash fits.
-fn change_inode(disk: &MemoryDisk, ino: u64, change: impl FnOnce(&mut Dinode)) {
-    let geometry = geometry(disk);
-    let position = geometry.inode_position(ino);
-    let address = geometry.byte_address(position.fragment) + position.offset as u64;
-    let mut bytes = disk.bytes(address, 256);
-    let dinode = Dinode::at_mut(&mut bytes, 0);
-    change(dinode);
-    geometry.seal_inode(dinode);
-    disk.put(address, &bytes);
-}
-
-/// Says in the map that an inode is free; the hash fits.
+/// Says in the map that an inode is free.
 fn free_in_map(disk: &MemoryDisk, ino: u64) {
-    let geometry = geometry(disk);
-    let group = geometry.group_of_inode(ino);
-    let address = geometry.byte_address(geometry.group_header_fragment(group));
-    let mut block = disk.bytes(address, geometry.group_block_size as usize);
-    bits::clear(geometry.maps.inodes_in_mut(&mut block), ino % geometry.inodes_per_group);
-    geometry.seal_group(&mut block);
-    disk.put(address, &block);
+    let geometry = geometry_of(disk);
+    change_group(disk, &geometry, geometry.group_of_inode(ino), |block| {
+        bits::clear(geometry.maps.inodes_in_mut(block), ino % geometry.inodes_per_group);
+    });
 }
 
 /// The same of a fragment.
 fn free_fragment_in_map(disk: &MemoryDisk, fragment: u64) {
-    let geometry = geometry(disk);
+    let geometry = geometry_of(disk);
     let group = geometry.group_of_fragment(fragment);
-    let address = geometry.byte_address(geometry.group_header_fragment(group));
-    let mut block = disk.bytes(address, geometry.group_block_size as usize);
-    let bit = fragment - geometry.group_base(group);
-    bits::set(geometry.maps.fragments_in_mut(&mut block), bit);
-    geometry.seal_group(&mut block);
-    disk.put(address, &block);
+    change_group(disk, &geometry, group, |block| {
+        let bit = fragment - geometry.group_base(group);
+        bits::set(geometry.maps.fragments_in_mut(block), bit);
+    });
 }
 
 #[test]
@@ -69,9 +47,9 @@ fn one_of_two_files_that_share_a_block_is_refused() {
             volume.write(id, 0, vec![7; 40_000], Stability::FileSync).await.expect("room");
         }
         volume.files.shutdown().await.expect("the disk works");
-        let mut shared = [0.into(); 12];
-        change_inode(&disk, one.ino.0, |dinode| shared = dinode.direct);
-        change_inode(&disk, two.ino.0, |dinode| dinode.direct = shared);
+        let geometry = geometry_of(&disk);
+        let shared = inode_at(&disk, &geometry, one.ino.0).direct;
+        change_inode(&disk, &geometry, two.ino.0, |dinode| dinode.direct = shared);
 
         let volume = reopen(&world, &disk).await;
         let (first, second) = futures::join!(volume.resize(one, 0), volume.resize(two, 0));
@@ -92,7 +70,9 @@ fn a_file_that_points_twice_at_a_block_cannot_be_cut() {
         let file = volume.create(root, "file").await.expect("room");
         volume.write(file, 0, vec![7; 40_000], Stability::FileSync).await.expect("room");
         volume.files.shutdown().await.expect("the disk works");
-        change_inode(&disk, file.ino.0, |dinode| dinode.direct[2] = dinode.direct[1]);
+        change_inode(&disk, &geometry_of(&disk), file.ino.0, |dinode| {
+            dinode.direct[2] = dinode.direct[1];
+        });
 
         let volume = reopen(&world, &disk).await;
         assert_eq!(volume.resize(file, 0).await, Err(FsError::Corrupt));
@@ -136,9 +116,8 @@ fn a_directory_that_the_map_says_is_free_is_not_built_over() {
         let root = volume.files.root();
         volume.create(root, "file").await.expect("room");
         volume.files.shutdown().await.expect("the disk works");
-        let mut address = 0;
-        change_inode(&disk, root.ino.0, |dinode| address = dinode.direct[0].get() as u64);
-        free_fragment_in_map(&disk, address);
+        let address = inode_at(&disk, &geometry_of(&disk), root.ino.0).direct[0].get();
+        free_fragment_in_map(&disk, address as u64);
 
         let volume = reopen(&world, &disk).await;
         volume.lookup(root, "file").await.expect("it is there");

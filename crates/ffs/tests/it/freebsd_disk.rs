@@ -10,6 +10,8 @@ use runtime::Random;
 use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::common::edit::{group_byte, inode_byte};
+
 struct Disk {
     bytes: Vec<u8>,
     geometry: Geometry,
@@ -248,7 +250,7 @@ fn group_blocks_of_the_other_byte_order_pass_the_same_checks() {
     let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
     let geometry = Geometry::parse_any_order(block).expect("it is good");
     for group in 0..geometry.group_count {
-        let start = geometry.byte_address(geometry.group_header_fragment(group)) as usize;
+        let start = group_byte(&geometry, group) as usize;
         let good = &mut bytes[start..][..geometry.group_block_size as usize];
         let mut damaged = good.to_vec();
         geometry.turn_group(good);
@@ -315,9 +317,8 @@ fn inodes_lie_one_after_the_other() {
     for group in 0..geometry.group_count {
         let table = geometry.byte_address(geometry.inode_table_fragment(group));
         for index in 0..geometry.inodes_per_group {
-            let position = geometry.inode_position(group * geometry.inodes_per_group + index);
-            let address = geometry.byte_address(position.fragment) + position.offset as u64;
-            assert_eq!(address, table + index * INODE_SIZE);
+            let ino = group * geometry.inodes_per_group + index;
+            assert_eq!(inode_byte(geometry, ino), table + index * INODE_SIZE);
         }
     }
 }

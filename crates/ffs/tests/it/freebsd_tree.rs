@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use ffs::{OpenOptions, ReadOnlyReason, open};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use namespace::Namespace;
 use vfs::{Attributes, Author, FileKind, FileSystem, FsError, FsStat, ObjectId, Stability};
 
+use crate::common::edit::{geometry_of, inode_byte};
 use crate::common::volume::{Volume, reopen};
 use crate::common::{MemoryDisk, World, findings, freebsd_disk};
 
@@ -142,15 +142,13 @@ fn both_byte_orders_show_the_same_files() {
 #[test]
 fn damage_is_found_on_a_disk_of_the_other_byte_order_too() {
     let Some(mut bytes) = freebsd_disk("big") else { return };
-    let block = &mut bytes.clone()[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
-    let geometry = Geometry::parse_any_order(block).expect("it is good");
+    let geometry = geometry_of(&disk_of(&bytes));
     let world = World::new(1);
     world.run(async {
         let (volume, _) = open_to_write(&world, &disk_of(&bytes)).await;
         let file = volume.lookup(volume.files.root(), "file1").await.expect("it is there");
-        let position = geometry.inode_position(file.ino.0);
         // The least significant byte of its length.
-        let length = geometry.byte_address(position.fragment) as usize + position.offset + 23;
+        let length = inode_byte(&geometry, file.ino.0) as usize + 23;
         assert_eq!(bytes[length], 23);
         bytes[length] = 24;
         let (volume, _) = open_to_write(&world, &disk_of(&bytes)).await;

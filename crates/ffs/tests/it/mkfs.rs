@@ -8,6 +8,7 @@ use futures::executor::block_on;
 use runtime::{Random, Timestamp};
 use zerocopy::FromBytes;
 
+use crate::common::edit::group_at;
 use crate::common::{Event, MemoryDisk, Seeded, findings};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 123_456_789 };
@@ -187,8 +188,7 @@ fn every_group_of_a_terabyte_fits_its_hash_and_the_totals() {
     assert_eq!(Geometry::parse(&superblock_of(&disk)).as_ref(), Ok(&geometry));
     let mut free_blocks = 0;
     for group in 0..geometry.group_count {
-        let address = geometry.byte_address(geometry.group_header_fragment(group));
-        let block = disk.bytes(address, geometry.group_block_size as usize);
+        let block = group_at(&disk, &geometry, group);
         assert_eq!(geometry.verify_group(&block), Ok(()), "group {group}");
         free_blocks += i64::from(GroupHeader::of(&block).counts.free_blocks.get());
     }

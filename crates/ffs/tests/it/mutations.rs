@@ -15,12 +15,13 @@ use std::collections::BTreeSet;
 use ffs::check::{CheckError, CheckOptions, Invariant, check};
 use ffs::layout::{Dinode, ROOT_INODE};
 
+use crate::common::edit::inode_byte;
 use crate::common::{MemoryDisk, World};
 use crate::damage::base::Base;
 use crate::damage::cases;
 use crate::damage::invariants::PROOFS;
 use crate::damage::judge::{Outcome, compare, examine, judge, lines};
-use crate::damage::map::{Owner, inode_byte};
+use crate::damage::map::Owner;
 use crate::damage::mutation::{Mutation, Structure, Touched};
 use crate::damage::oracle::Oracle;
 use crate::damage::table::Table;

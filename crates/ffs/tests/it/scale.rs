@@ -11,10 +11,11 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer, Durability, Io};
 use bytes::Bytes;
 use ffs::check::{CheckOptions, check};
-use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ffs::layout::SUPERBLOCK_ROOM;
 use ffs::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
 
+use crate::common::edit::geometry_of;
 use crate::common::volume::fresh;
 use crate::common::{MemoryDisk, World};
 
@@ -94,8 +95,7 @@ fn a_terabyte_is_checked_in_one_pass_over_its_metadata() {
         volume.files.shutdown().await.expect("it stops");
         // Of each group, its block twice and a copy of the superblock; inodes, whole blocks of
         // them; and some 32 bytes a name, in blocks that are half full.
-        let superblock = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
-        let geometry = Geometry::parse_any_order(&mut superblock.clone()).expect("it was made");
+        let geometry = geometry_of(&disk);
         let group = 2 * geometry.group_block_size + SUPERBLOCK_ROOM;
         let block = geometry.block_size;
         (disk, geometry.group_count * (group + block) + files * (256 + 64) + 64 * block)

@@ -4,6 +4,7 @@ pub(crate) mod absent;
 pub(crate) mod behind;
 pub(crate) mod calls;
 pub(crate) mod cutting;
+pub(crate) mod edit;
 pub(crate) mod fill;
 pub(crate) mod growth;
 pub(crate) mod looks;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ffs::layout::Geometry;
 use ffs::mkfs::MkfsOptions;
 use ffs::{OpenOptions, open};
 use namespace::Namespace;
@@ -13,6 +13,7 @@ use vfs::{
 };
 
 use super::map::{Map, Owner};
+use crate::common::edit::geometry_of;
 use crate::common::volume::{Volume, fresh, name};
 use crate::common::{MemoryDisk, World, freebsd_disk};
 
@@ -94,8 +95,7 @@ impl Base {
     }
 
     fn known(name: &'static str, disk: MemoryDisk) -> Self {
-        let mut block = disk.bytes(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize);
-        let geometry = Geometry::parse_any_order(&mut block).expect("a sound disk");
+        let geometry = geometry_of(&disk);
         let map = Map::of(&disk, &geometry);
         let files = files_of(&disk, &map).expect("a sound disk");
         Self { name, disk, geometry, map, files }

@@ -11,8 +11,9 @@ use zerocopy::FromBytes;
 
 use super::base::Base;
 use super::composed::composed;
-use super::map::{Owner, inode_byte};
+use super::map::Owner;
 use super::mutation::{Mutation, Structure, structure_of};
+use crate::common::edit::{group_byte, inode_at, inode_byte};
 
 /// Everything.
 pub(crate) fn all(base: &Base, overwrites: u64) -> Vec<Mutation> {
@@ -84,7 +85,7 @@ fn superblocks(base: &Base, cases: &mut Vec<Mutation>) {
 fn groups(base: &Base, cases: &mut Vec<Mutation>) {
     let geometry = &base.geometry;
     for group in [0, geometry.group_count - 1] {
-        let start = geometry.byte_address(geometry.group_header_fragment(group));
+        let start = group_byte(geometry, group);
         let what = format!("group {group}");
         let header = 0..GROUP_HEADER_SIZE;
         every_byte(base, cases, Structure::GroupHeader, (start, &what), header);
@@ -157,7 +158,7 @@ fn inodes(base: &Base, cases: &mut Vec<Mutation>) {
     }
     let unused = (0..base.map.initialised[0]).find(|ino| !base.map.inodes.contains_key(ino));
     let used = |ino: &u64| {
-        let generation = super::map::inode_at(&base.disk, geometry, *ino).generation.get();
+        let generation = inode_at(&base.disk, geometry, *ino).generation.get();
         generation != 0 && !base.map.inodes.contains_key(ino)
     };
     let former = (ffs::layout::ROOT_INODE..base.map.initialised[0]).find(used);

@@ -11,8 +11,9 @@ use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::base::Base;
-use super::map::{Owner, inode_at, inode_byte};
+use super::map::Owner;
 use super::mutation::{Mutation, Structure};
+use crate::common::edit::{group_at, group_byte, inode_at, inode_byte};
 
 /// A damage in the making.
 struct Maker<'a> {
@@ -96,11 +97,9 @@ impl Maker<'_> {
     }
 
     fn group(&mut self, group: u64, change: impl Fn(&mut [u8])) {
-        let geometry = &self.base.geometry;
-        let at = geometry.byte_address(geometry.group_header_fragment(group));
-        let mut block = self.base.disk.bytes(at, geometry.group_block_size as usize);
+        let mut block = group_at(&self.base.disk, &self.base.geometry, group);
         change(&mut block);
-        self.put(at, &block);
+        self.put(group_byte(&self.base.geometry, group), &block);
     }
 }
 

@@ -11,6 +11,7 @@ use ffs::layout::{
 use vfs::FileKind;
 
 use crate::common::MemoryDisk;
+use crate::common::edit::{group_at, inode_at};
 
 /// What a fragment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +106,7 @@ impl Maker<'_> {
             self.set(geometry.backup_superblock_fragment(group), copy, |_| Owner::Backup(group));
             let block = geometry.group_block_size / size;
             self.set(geometry.group_header_fragment(group), block, |_| Owner::Group(group));
-            let byte = geometry.byte_address(geometry.group_header_fragment(group));
-            let header = self.disk.bytes(byte, geometry.group_block_size as usize);
+            let header = group_at(self.disk, geometry, group);
             let initialised = u64::from(GroupHeader::of(&header).initialized_inodes.get());
             self.map.initialised.push(initialised);
             let first = group * geometry.inodes_per_group;
@@ -209,15 +209,4 @@ impl Maker<'_> {
             self.geometry.fragments_per_block
         }
     }
-}
-
-/// The byte of the disk where an inode starts.
-pub(crate) fn inode_byte(geometry: &Geometry, ino: u64) -> u64 {
-    let position = geometry.inode_position(ino);
-    geometry.byte_address(position.fragment) + position.offset as u64
-}
-
-/// An inode as it lies on a disk.
-pub(crate) fn inode_at(disk: &MemoryDisk, geometry: &Geometry, ino: u64) -> Dinode {
-    *Dinode::at(&disk.bytes(inode_byte(geometry, ino), INODE_SIZE as usize), 0)
 }

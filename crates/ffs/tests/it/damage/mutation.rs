@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::mem::offset_of;
 
-use ffs::layout::{Dinode, INODE_SIZE, SUPERBLOCK_ADDRESS, Superblock, check_hash};
+use ffs::layout::{Dinode, INODE_SIZE, SUPERBLOCK_ADDRESS};
 use vfs::FileKind;
 use zerocopy::IntoBytes;
 
 use super::base::Base;
-use super::map::{Owner, inode_at, inode_byte};
+use super::map::Owner;
 use crate::common::MemoryDisk;
+use crate::common::edit::{change_group, change_inode, change_superblock, inode_at, inode_byte};
 
 /// Which line of the table a damage counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,25 +86,26 @@ impl Mutation {
     }
 
     fn seal(&self, base: &Base, disk: &MemoryDisk) {
+        let geometry = &base.geometry;
         let mut sealed = BTreeSet::new();
         for owner in self.owners(base) {
             match owner {
                 Owner::Superblock if sealed.insert((0, 0)) => {
-                    seal_superblock(base, disk, SUPERBLOCK_ADDRESS);
+                    change_superblock(disk, geometry, SUPERBLOCK_ADDRESS, |_| ());
                 }
                 Owner::Backup(group) if sealed.insert((1, group)) => {
-                    let fragment = base.geometry.backup_superblock_fragment(group);
-                    seal_superblock(base, disk, base.geometry.byte_address(fragment));
+                    let fragment = geometry.backup_superblock_fragment(group);
+                    change_superblock(disk, geometry, geometry.byte_address(fragment), |_| ());
                 }
-                Owner::Group(group) if sealed.insert((2, group)) => seal_group(base, disk, group),
+                Owner::Group(group) if sealed.insert((2, group)) => {
+                    change_group(disk, geometry, group, |_| ());
+                }
                 Owner::Inodes(first) if sealed.insert((3, first)) => {
-                    for ino in first..first + base.geometry.fragment_size / INODE_SIZE {
-                        let mut dinode = inode_at(disk, &base.geometry, ino);
-                        if dinode.as_bytes() != inode_at(&base.disk, &base.geometry, ino).as_bytes()
-                            && !dinode.is_free()
-                        {
-                            base.geometry.seal_inode(&mut dinode);
-                            disk.put(inode_byte(&base.geometry, ino), dinode.as_bytes());
+                    for ino in first..first + geometry.fragment_size / INODE_SIZE {
+                        let dinode = inode_at(disk, geometry, ino);
+                        let old = inode_at(&base.disk, geometry, ino);
+                        if dinode.as_bytes() != old.as_bytes() && !dinode.is_free() {
+                            change_inode(disk, geometry, ino, |_| ());
                         }
                     }
                 }
@@ -146,21 +147,6 @@ impl Mutation {
         let end = start + INODE_SIZE;
         self.changes.iter().any(|(at, bytes)| *at < end && start < at + bytes.len() as u64)
     }
-}
-
-fn seal_superblock(base: &Base, disk: &MemoryDisk, at: u64) {
-    let mut block = disk.bytes(at, base.geometry.superblock_size as usize);
-    let field = offset_of!(Superblock, check_hash);
-    let hash = check_hash(&block, field);
-    block[field..field + 4].copy_from_slice(&hash.to_le_bytes());
-    disk.put(at, &block);
-}
-
-fn seal_group(base: &Base, disk: &MemoryDisk, group: u64) {
-    let at = base.geometry.byte_address(base.geometry.group_header_fragment(group));
-    let mut block = disk.bytes(at, base.geometry.group_block_size as usize);
-    base.geometry.seal_group(&mut block);
-    disk.put(at, &block);
 }
 
 /// The line of the table for an inode.

@@ -15,9 +15,10 @@ use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::base::Base;
-use super::map::{Owner, inode_at};
+use super::map::Owner;
 use super::mutation::Mutation;
 use crate::common::MemoryDisk;
+use crate::common::edit::{group_at, inode_at};
 
 /// Why nobody can see a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -510,9 +511,8 @@ fn is_other_target(old: &Dinode, new: &Dinode) -> bool {
 
 fn in_group(base: &Base, disk: &MemoryDisk, group: u64) -> Option<Reason> {
     let geometry = &base.geometry;
-    let byte = geometry.byte_address(geometry.group_header_fragment(group));
-    let size = geometry.group_block_size as usize;
-    let (old, mut block) = (base.disk.bytes(byte, size), disk.bytes(byte, size));
+    let old = group_at(&base.disk, geometry, group);
+    let mut block = group_at(disk, geometry, group);
     if geometry.verify_group(&block).is_err() {
         return None;
     }
