@@ -5,6 +5,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use proptest::prelude::*;
 
+use crate::common::{Driven, every_device};
+
 const SECTORS: usize = 320;
 const PAGE: usize = 4096;
 
@@ -78,12 +80,12 @@ fn pieces(sector: usize, lengths: &[usize], value: u8) -> Vec<Bytes> {
     data
 }
 
-fn write(driven: &crate::common::Driven, offset: usize, data: Vec<Bytes>, through: bool) {
+fn write(driven: &Driven, offset: usize, data: Vec<Bytes>, through: bool) {
     let durability = if through { Durability::Through } else { Durability::Plain };
     driven.run(driven.device.write(offset as u64, data, durability)).expect("a write");
 }
 
-fn perform(driven: &crate::common::Driven, model: &mut [u8], step: &Step) {
+fn perform(driven: &Driven, model: &mut [u8], step: &Step) {
     let device = &driven.device;
     match step {
         Step::Write { sector, pieces: lengths, value, through } => {
@@ -136,7 +138,7 @@ proptest! {
 
     #[test]
     fn every_device_does_what_an_array_does(steps in prop::collection::vec(step(), 1..25)) {
-        for (driven, scratch) in crate::common::every_device("agree", SECTORS as u64 * 512) {
+        for (driven, scratch) in every_device("agree", SECTORS as u64 * 512) {
             let mut model = vec![0; SECTORS * 512];
             for step in &steps {
                 perform(&driven, &mut model, step);

@@ -1,6 +1,6 @@
 //! What a file handle names, and what it does not.
 
-use crate::house::{House, OTHER, at, local, refusal};
+use crate::house::{DATA, House, OTHER, at, local, refusal};
 use dispatch::{Fsid, Handle};
 use nfs3_types::nfs3::{
     GETATTR3res, LINK3args, LINK3res, NFS_PROGRAM, Nfs3Result, RENAME3args, RENAME3res, nfs_fh3,
@@ -40,7 +40,7 @@ fn a_handle_survives_a_restart_of_the_server() {
     let before = house.mount(&local(), "/data").expect("a mount");
     let mut house = House::new();
     let Nfs3Result::Ok(found) = house.getattr(&local(), &before) else { panic!("not stale") };
-    assert_eq!(found.obj_attributes.fsid, crate::house::DATA.0);
+    assert_eq!(found.obj_attributes.fsid, DATA.0);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use vfs::{
 };
 
 use crate::common::volume::{Volume, fresh, name};
-use crate::common::{MemoryDisk, World};
+use crate::common::{MemoryDisk, World, findings};
 
 const SIZE: u64 = 16 << 20;
 
@@ -200,7 +200,7 @@ fn stop_at(kind: Kind, number: u64) -> bool {
         }
         try_create(&volume, "new").await.expect("it goes on");
         volume.files.shutdown().await.expect("a clean stop");
-        let judged = crate::common::findings(&disk.inner, &format!("faults-{kind:?}-{number}"));
+        let judged = findings(&disk.inner, &format!("faults-{kind:?}-{number}"));
         assert_eq!(judged.unwrap_or_default(), "");
         true
     })
@@ -278,7 +278,7 @@ fn unstable_payload_that_fails_is_told_by_its_commit_and_by_the_verifier() {
         assert_eq!(commit(&volume, lost).await, Ok(now));
         assert_eq!(volume.read(lost).await, Ok(PAYLOAD.to_vec()));
         volume.files.shutdown().await.expect("a clean stop");
-        let judged = crate::common::findings(&disk.inner, "faults-unstable");
+        let judged = findings(&disk.inner, "faults-unstable");
         assert_eq!(judged.unwrap_or_default(), "");
     });
 }
@@ -300,7 +300,7 @@ fn a_failure_in_the_midst_of_a_large_commit_loses_no_room() {
         volume.settle().await;
         assert_eq!(free_bytes(&volume).await, free);
         volume.files.shutdown().await.expect("a clean stop");
-        let judged = crate::common::findings(&disk.inner, "faults-large");
+        let judged = findings(&disk.inner, "faults-large");
         assert_eq!(judged.unwrap_or_default(), "");
     });
 }
@@ -326,7 +326,7 @@ fn synchronous_payload_that_fails_leaves_the_file_as_it_was() {
         let volume = open_on(&world, disk.inner.clone()).await;
         assert_eq!(volume.read(old).await, Ok(b"old content".to_vec()));
         volume.files.shutdown().await.expect("a clean stop");
-        let judged = crate::common::findings(&disk.inner, "faults-synchronous");
+        let judged = findings(&disk.inner, "faults-synchronous");
         assert_eq!(judged.unwrap_or_default(), "");
     });
 }

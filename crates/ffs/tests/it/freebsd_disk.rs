@@ -11,6 +11,7 @@ use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::common::edit::{group_byte, inode_byte};
+use crate::common::{Seeded, freebsd_disk};
 
 struct Disk {
     bytes: Vec<u8>,
@@ -19,7 +20,7 @@ struct Disk {
 
 impl Disk {
     fn open() -> Option<Self> {
-        let bytes = crate::common::freebsd_disk("little")?;
+        let bytes = freebsd_disk("little")?;
         let geometry = Geometry::parse(superblock(&bytes, SUPERBLOCK_ADDRESS)).expect("it is good");
         Some(Self { bytes, geometry })
     }
@@ -198,7 +199,7 @@ fn the_root_is_a_directory() {
 
 #[test]
 fn a_disk_of_the_other_byte_order_has_the_same_shape() {
-    let (Some(disk), Some(mut bytes)) = (Disk::open(), crate::common::freebsd_disk("big")) else {
+    let (Some(disk), Some(mut bytes)) = (Disk::open(), freebsd_disk("big")) else {
         return;
     };
     let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
@@ -213,7 +214,7 @@ fn a_disk_of_the_other_byte_order_has_the_same_shape() {
 
 #[test]
 fn a_superblock_of_the_other_byte_order_says_the_same_in_every_field() {
-    let (Some(disk), Some(mut bytes)) = (Disk::open(), crate::common::freebsd_disk("big")) else {
+    let (Some(disk), Some(mut bytes)) = (Disk::open(), freebsd_disk("big")) else {
         return;
     };
     let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
@@ -237,7 +238,7 @@ fn a_superblock_of_the_other_byte_order_says_the_same_in_every_field() {
 
 #[test]
 fn a_damaged_superblock_of_the_other_byte_order_does_not_fit_its_hash() {
-    let Some(mut bytes) = crate::common::freebsd_disk("big") else { return };
+    let Some(mut bytes) = freebsd_disk("big") else { return };
     let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
     block[std::mem::offset_of!(Superblock, volume_name)] ^= 1;
     let geometry = Geometry::parse_any_order(block).expect("its label is no geometry");
@@ -246,7 +247,7 @@ fn a_damaged_superblock_of_the_other_byte_order_does_not_fit_its_hash() {
 
 #[test]
 fn group_blocks_of_the_other_byte_order_pass_the_same_checks() {
-    let Some(mut bytes) = crate::common::freebsd_disk("big") else { return };
+    let Some(mut bytes) = freebsd_disk("big") else { return };
     let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
     let geometry = Geometry::parse_any_order(block).expect("it is good");
     for group in 0..geometry.group_count {
@@ -270,7 +271,7 @@ fn group_blocks_of_the_other_byte_order_pass_the_same_checks() {
 
 /// The shape of the big-endian disk.
 fn big_geometry() -> Option<Geometry> {
-    let mut bytes = crate::common::freebsd_disk("big")?;
+    let mut bytes = freebsd_disk("big")?;
     let block = &mut bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
     Some(Geometry::parse_any_order(block).expect("it is good"))
 }
@@ -297,7 +298,7 @@ fn device_numbers_are_turned_and_short_targets_are_not() {
 #[test]
 fn no_bytes_are_too_bad_to_be_turned() {
     let Some(geometry) = big_geometry() else { return };
-    let chance = crate::common::Seeded::new(9);
+    let chance = Seeded::new(9);
     for _ in 0..2000 {
         let mut block: Vec<u8> = (0..1024).map(|_| chance.next_u64() as u8).collect();
         // Record lengths are small, so that the walk through a chunk does not end at once.

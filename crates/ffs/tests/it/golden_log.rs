@@ -30,7 +30,7 @@ use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng, Trace};
 use vfs::{Author, CallKey, FileSystem, ObjectId, SetAttributes, Stability};
 
-use crate::common::cutting::{Pair, after_cut, judge};
+use crate::common::cutting::{Pair, after_cut, judge, sizes};
 use crate::common::volume::{Volume, name};
 use crate::common::{Seeded, reuse, sharing, sparse};
 
@@ -102,8 +102,7 @@ fn make() -> Pair<Image> {
     let executor = Executor::new(1);
     let images = Pair { home: Image::zeroed(HOME), log: Some(Image::zeroed(LOG)) };
     let disks = images.map(|image| Disk::new(&executor, image.clone()));
-    let options =
-        MkfsOptions { bytes_per_inode: Some(16_384), ..crate::common::cutting::sizes(4096, 512) };
+    let options = MkfsOptions { bytes_per_inode: Some(16_384), ..sizes(4096, 512) };
     executor.block_on(async {
         mkfs(&*disks.home, &options, &Seeded::new(7), NOW).await.expect("the disk holds it");
         let (volume, _) = open(&executor, &disks).await.expect("it is new");

@@ -17,7 +17,7 @@ use crate::common::{Event, MemoryDisk, World};
 use crate::damage::base::Base;
 use crate::damage::judge::{compare, examine, lines, repair};
 use crate::damage::map::Owner;
-use crate::damage::mutation::{Mutation, Structure};
+use crate::damage::mutation::{Mutation, Structure, Touched};
 
 const SECTOR: u64 = 512;
 
@@ -136,7 +136,7 @@ fn the_front_of_the_disk_may_be_unreadable() {
     let report = examine(&disk, true, None).expect("there are copies");
     assert!(report.findings.count(Invariant::SuperblockFields) > 0, "{}", lines(&report));
     assert_eq!(examine(&disk, false, None).expect("it is well").findings.total(), 0);
-    compare(&base, &disk, &crate::damage::mutation::Touched::default()).expect("no file was there");
+    compare(&base, &disk, &Touched::default()).expect("no file was there");
     // What is in front of the file system belongs to somebody else.
     let first_write = RECOVERY_RECORD_ADDRESS / SECTOR * SECTOR;
     for event in disk.events() {

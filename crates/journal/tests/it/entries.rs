@@ -7,7 +7,7 @@ use journal::format::{
 use journal::{Draft, Journal, JournalError, at_rest, close, find, forget, peek};
 use sim::{Image, Options, Prng};
 
-use crate::common::{EPOCH, Placed, World, draft};
+use crate::common::{EPOCH, Placed, World, batches_are_aligned, draft};
 
 #[test]
 fn entries_are_found_in_the_order_in_which_they_were_placed() {
@@ -135,8 +135,7 @@ fn no_entry_crosses_the_end_of_a_segment() {
 #[test]
 fn batches_begin_and_end_at_whole_sectors() {
     for (physical, unit) in [(512, 4096), (4096, 4096), (16_384, 16_384)] {
-        crate::common::batches_are_aligned(physical, unit)
-            .unwrap_or_else(|wrong| panic!("{wrong}"));
+        batches_are_aligned(physical, unit).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }
 

@@ -3,6 +3,7 @@
 use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, NFS_PROGRAM, REMOVE3args, REMOVE3res, sattr3};
 
 use crate::house::{House, at, record, with_default};
+use crate::large_payload;
 
 async fn until(mut condition: impl FnMut() -> bool) {
     while !condition() {
@@ -14,7 +15,7 @@ async fn until(mut condition: impl FnMut() -> bool) {
 fn a_call_repeated_on_a_new_connection_gets_the_first_answer() {
     with_default(async |house: House| {
         let (mut client, root) = house.mounted().await;
-        crate::large_payload::make(&mut client, &root, 10).await;
+        large_payload::make(&mut client, &root, 10).await;
         let args = REMOVE3args { object: at(&root, "large") };
         let call = record(77, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
         for _ in 0..3 {
@@ -72,7 +73,7 @@ fn a_client_that_leaves_within_a_record_harms_nobody() {
             let mut raw = house.raw().await;
             raw.send(&record(1, NFS_PROGRAM::NFSPROC3_MKDIR, &args)[..length]).await;
         }
-        crate::large_payload::make(&mut client, &root, 10).await;
+        large_payload::make(&mut client, &root, 10).await;
         assert_eq!(house.data.executed(), 2, "a create and a write");
     });
 }

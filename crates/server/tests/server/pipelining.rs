@@ -8,6 +8,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::Unpack;
 
 use crate::house::{House, Raw, at, call, ephemeral, fragments, record, with_default, with_server};
+use crate::large_payload;
 
 async fn all_replies(raw: &mut Raw, count: u32) -> Vec<(u32, Vec<u8>)> {
     let mut replies = Vec::new();
@@ -87,7 +88,7 @@ fn a_call_that_arrives_byte_by_byte_is_the_same_call() {
 fn a_client_that_does_not_take_its_replies_does_not_keep_others_from_theirs() {
     with_default(async |house: House| {
         let (mut client, root) = house.mounted().await;
-        let file = crate::large_payload::make(&mut client, &root, 1 << 20).await;
+        let file = large_payload::make(&mut client, &root, 1 << 20).await;
         let args = READ3args { file, offset: 0, count: 1 << 20 };
         let mut lazy = house.raw().await;
         for xid in 0..200 {

@@ -7,6 +7,7 @@ use nfs3_types::nfs3::{
 };
 
 use crate::house::{House, at, record, with_default};
+use crate::large_payload;
 
 #[test]
 fn what_was_read_is_answered_and_the_volume_is_shut_down() {
@@ -48,7 +49,7 @@ fn an_idle_connection_is_closed_at_the_stop() {
 fn replies_that_a_peer_is_slow_to_take_are_still_delivered() {
     with_default(async |house: House| {
         let (mut client, root) = house.mounted().await;
-        let file = crate::large_payload::make(&mut client, &root, 1 << 20).await;
+        let file = large_payload::make(&mut client, &root, 1 << 20).await;
         let args = READ3args { file, offset: 0, count: 1 << 20 };
         let mut raw = house.raw().await;
         for xid in 0..20 {

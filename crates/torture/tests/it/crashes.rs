@@ -16,7 +16,7 @@ use torture::client::ClientOptions;
 use torture::history::Call;
 use torture::world::{Status, World, WorldOptions};
 
-use crate::load::Complaints;
+use crate::load::{self, Complaints};
 
 const CLIENTS: u32 = 4;
 const STEPS: usize = 16;
@@ -59,7 +59,7 @@ fn begin(world: &World, options: &ClientOptions, complaints: &Complaints) -> Rc<
     for number in 1..=CLIENTS {
         let client = world.client(number, options.clone());
         let (history, prng) = (world.history().clone(), world.fork_prng());
-        let work = crate::load::work(client, history, prng, complaints.clone(), STEPS);
+        let work = load::work(client, history, prng, complaints.clone(), STEPS);
         let ended = ended.clone();
         let task = work.map(move |()| ended.set(ended.get() + 1));
         world.runtime().tasks.spawn(task.boxed_local());

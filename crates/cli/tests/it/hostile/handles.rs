@@ -11,6 +11,7 @@ use vfs::{Ino, ObjectId};
 
 use crate::hostile::asking::{all_calls, assert_all, assert_either};
 use crate::hostile::house::{Load, Server, at, made_file};
+use crate::hostile::names::listed;
 use crate::hostile::wire::Peer;
 
 fn decoded(handle: &nfs_fh3) -> Handle {
@@ -130,6 +131,6 @@ fn a_handle_of_an_earlier_life_is_stale() {
 /// Asserts that a directory holds just this.
 #[track_caller]
 fn assert_names(peer: &mut Peer, directory: &nfs_fh3, expected: &[&[u8]]) {
-    let names = crate::hostile::names::listed(peer, directory);
+    let names = listed(peer, directory);
     assert_eq!(names.iter().map(Vec::as_slice).collect::<Vec<_>>(), expected);
 }

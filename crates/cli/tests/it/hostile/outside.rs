@@ -8,6 +8,7 @@ use nfs3_types::xdr_codec::Void;
 
 use crate::hostile::asking::{assert_all, assert_either};
 use crate::hostile::house::{Load, Server, made_file};
+use crate::hostile::names::listed;
 use crate::hostile::wire::{Peer, mount, nfs};
 
 #[test]
@@ -31,7 +32,7 @@ fn who_is_outside_the_export_gets_nothing_not_even_with_a_handle() {
         let Void = outside.call(mount(4), &Void).results();
         neighbour.is_served();
     }
-    assert_eq!(crate::hostile::names::listed(&mut inside, &root), [b"file"]);
+    assert_eq!(listed(&mut inside, &root), [b"file"]);
     let mounts: nfs3_types::mount::mountlist<'_, '_> = inside.call(mount(2), &Void).results();
     assert_eq!(mounts.0.len(), 1, "of all that mounted, the one from inside");
     server.assert_bounded(Load { connections: 5, calls: 2, tokens: 2 << 20 });

@@ -6,6 +6,7 @@ use nfs3_types::xdr_codec::Void;
 
 use crate::hostile::asking::all_calls;
 use crate::hostile::house::{Load, Server};
+use crate::hostile::names::listed;
 use crate::hostile::wire::{Answer, Peer, Raw, credential, marked, mount, nfs};
 
 const MOUNT: u32 = nfs3_types::mount::PROGRAM;
@@ -126,7 +127,7 @@ fn arguments_that_end_early_or_go_on_are_garbage_for_every_procedure() {
     for procedure in [1, 3] {
         assert!(garbage(peer.call(mount(procedure), &Void)), "MOUNT {procedure}");
     }
-    assert!(crate::hostile::names::listed(&mut peer, &root).is_empty(), "nothing was done");
+    assert!(listed(&mut peer, &root).is_empty(), "nothing was done");
     neighbour.is_served();
     server.assert_bounded(Load { connections: 3, calls: 2, tokens: 2 << 20 });
     drop(peer);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use vfs::{Attributes, FileKind, FileSystem, FsError, ObjectId};
 
+use super::content::Content;
 use super::model::{Kind, Model, Thing};
 use crate::common::volume::Volume;
 
@@ -162,7 +163,7 @@ impl Found {
         if things.iter().all(|thing| thing.mode != attributes.mode) {
             return Some(format!("{id:?} has mode {:o}", attributes.mode));
         }
-        let mut content: Option<super::content::Content> = None;
+        let mut content: Option<Content> = None;
         for thing in things {
             match &thing.kind {
                 Kind::Directory(_) if attributes.kind == FileKind::Directory => {}
