@@ -19,7 +19,7 @@
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use block::Buffer;
 use bytes::Bytes;
@@ -29,6 +29,7 @@ use futures::executor::block_on;
 use futures::future::Shared;
 use tokio::task::spawn_blocking;
 
+use super::lock;
 use super::medium::Device;
 
 /// What is told of a change besides its payload: about what a name, a handle and the attributes of
@@ -171,10 +172,6 @@ impl Change {
         }
         self.ended.await.map_err(|_| ErrorKind::BrokenPipe.into())
     }
-}
-
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

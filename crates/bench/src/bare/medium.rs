@@ -83,7 +83,8 @@ impl Device {
         self.check() // who was told of a failure is not the only one whom it concerns
     }
 
-    fn check(&self) -> io::Result<()> {
+    /// Fails when anything has failed.
+    pub(super) fn check(&self) -> io::Result<()> {
         match self.has_failed.load(Ordering::SeqCst) {
             true => Err(ErrorKind::BrokenPipe.into()), // invariant 1
             false => Ok(()),

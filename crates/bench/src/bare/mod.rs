@@ -18,7 +18,7 @@ mod store;
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use bytes::Bytes;
@@ -320,4 +320,8 @@ fn done(call: &Call<'_>, results: impl Encode) -> Option<Answer> {
 
 fn tried<T: Encode>(call: &Call<'_>, result: io::Result<T>) -> Option<Answer> {
     reply(call, &result.map_err(|_| IO_ERROR))
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,6 +27,7 @@ use block::Buffer;
 use bytes::Bytes;
 
 use super::journal::{Change, Journal};
+use super::lock;
 use super::medium::{Device, Medium};
 
 /// What a call brings or takes is a multiple of it.
@@ -77,7 +78,6 @@ struct State {
     orders: VecDeque<Order>,
     /// Pieces on their way to the medium.
     writing: usize,
-    has_failed: bool,
 }
 
 #[derive(Default)]
@@ -171,7 +171,7 @@ impl Store {
         let range = Range::new(offset, data.len())?;
         let mut state = self.state()?;
         while state.writing >= ROOM {
-            state = sleep(&self.freed, state)?; // invariant 3
+            state = self.sleep(&self.freed, state)?; // invariant 3
         }
         state.place(file, range.number, self.journal.start())?; // invariants 1 and 5
         let (on_the_way, piece) = state.piece(file, range.number)?;
@@ -209,7 +209,7 @@ impl Store {
                 None => {
                     self.read_ahead(&mut state, file, range.number);
                     let moved = state.moved(file)?;
-                    state = sleep(&moved, state)?;
+                    state = self.sleep(&moved, state)?;
                 }
             }
         }
@@ -227,7 +227,7 @@ impl Store {
             if file.on_the_way.writing == 0 {
                 break;
             }
-            state = sleep(&file.moved.clone(), state)?;
+            state = self.sleep(&file.moved.clone(), state)?;
         }
         drop(state);
         drop(spent);
@@ -240,11 +240,19 @@ impl Store {
     }
 
     fn state(&self) -> io::Result<MutexGuard<'_, State>> {
-        usable(self.lock())
+        self.usable(lock(&self.state))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sleep<'a>(
+        &self,
+        until: &Condvar,
+        state: MutexGuard<'a, State>,
+    ) -> io::Result<MutexGuard<'a, State>> {
+        self.usable(until.wait(state).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn usable<'a>(&self, state: MutexGuard<'a, State>) -> io::Result<MutexGuard<'a, State>> {
+        self.device.check().map(|()| state) // invariant 4
     }
 
     fn order(&self, state: &mut State, order: Order) {
@@ -289,7 +297,7 @@ impl Store {
 
     /// The life of a thread that moves.
     fn move_all(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             let Some(Order { file, number, offset, what }) = state.orders.pop_front() else {
                 state = self.ordered.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -297,11 +305,11 @@ impl Store {
             };
             drop(state);
             let moved = self.carry(offset, what);
-            state = self.lock();
+            state = lock(&self.state);
             match moved {
                 Ok(moved) => state.note(&file, number, moved),
                 Err(_) => {
-                    state.has_failed = true; // invariant 4
+                    // Who sleeps looks at the device when he wakes.
                     state.files.values().for_each(|file| file.moved.notify_all());
                     self.freed.notify_all();
                 }
@@ -318,7 +326,7 @@ impl Store {
                 self.device.write(offset, &blocks).map(|()| Moved::Written(blocks))
             }
             Cargo::Read => {
-                let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let spare = lock(&self.spare).pop();
                 let mut buffer = spare.unwrap_or_else(|| Buffer::unfilled(PIECE));
                 self.device.read(offset, &mut buffer)?;
                 let lent = Lent { buffer: Some(buffer), home: self.spare.clone() };
@@ -342,17 +350,8 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
-        home.extend(self.buffer.take());
+        lock(&self.home).extend(self.buffer.take());
     }
-}
-
-fn sleep<'a>(until: &Condvar, state: MutexGuard<'a, State>) -> io::Result<MutexGuard<'a, State>> {
-    usable(until.wait(state).unwrap_or_else(PoisonError::into_inner))
-}
-
-fn usable(state: MutexGuard<'_, State>) -> io::Result<MutexGuard<'_, State>> {
-    if state.has_failed { Err(ErrorKind::BrokenPipe.into()) } else { Ok(state) } // invariant 4
 }
 
 /// What a thread comes back with.
