@@ -5,19 +5,23 @@
 //! finds it with one look, and what is copied into it misses fewer translations. Where the kernel
 //! has none to give, it gives small ones all at once, which still costs less than one by one.
 //!
-//! A piece that is given back stays in memory and is the first to be taken again. So that memory
-//! which nobody has is bounded, what is more than [`FREE_MOST`] goes back to the kernel: whole
-//! chunks where nothing of them is in use, else the piece alone, which leaves a hole.
+//! A piece that is given back stays in memory and is the first to be taken again: memory that is
+//! new is made zeros by the kernel, which takes longer than to fill it. So that what nobody has is
+//! bounded, it goes back to the kernel beyond [`FREE_MOST`] and what caches say they do without for
+//! now ([`Retention`]): whole chunks where nothing of them is in use, else the piece alone, which
+//! leaves a hole.
 //!
 //! Invariants:
 //! 1. A piece belongs to nobody, or to whoever took it; `free` and `holes` tell what is whose.
 //! 2. Every byte of a piece is initialised: the kernel gives zeros, also for a hole.
-//! 3. What is given back stays memory while what belongs to nobody is [`FREE_MOST`] bytes at most,
-//!    and is a hole beyond. (Beside that there is the rest of what was cut last of each size.)
+//! 3. What is given back stays memory while what belongs to nobody is [`FREE_MOST`] bytes and what
+//!    is retained at most, and is a hole beyond. (Beside that there is the rest of what was cut last
+//!    of each size.)
 //! 4. A chunk of which nobody has a piece has no hole, and is of no size: it may be cut anew.
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +34,7 @@ const LEAST: usize = CHUNK / u64::BITS as usize;
 const MOST: usize = 1 << 20;
 /// Sizes of pieces: powers of two.
 const SIZES: usize = (MOST / LEAST).ilog2() as usize + 1;
-/// Bytes that are kept for whoever comes next: some READs and WRITEs of the largest size.
+/// Bytes that are kept for whoever comes next in any case: some READs and WRITEs of the largest size.
 const FREE_MOST: usize = 16 << 20;
 /// Bytes of addresses that are asked for at once, and give one chunk less, to begin at a multiple.
 const REGION: usize = 16 * CHUNK;
@@ -59,6 +63,8 @@ struct Chunks {
     unused: Vec<usize>,
     /// Bytes that belong to nobody and are memory.
     free_bytes: usize,
+    /// The sum of all [`Retention`].
+    retained: usize,
 }
 
 static CHUNKS: Mutex<Chunks> = Mutex::new(Chunks::new());
@@ -96,6 +102,37 @@ pub(crate) unsafe fn give_back(piece: NonNull<u8>, length: usize) {
     chunks().give_back(piece);
 }
 
+/// How much memory of large buffers that nobody has stays memory, for whoever comes next.
+///
+/// A cache with a budget sets it to what it does without for now: then server and kernel do not
+/// pass the same memory to and fro, and all of it together is still within the budget. It ends with
+/// the value.
+#[derive(Debug, Default)]
+pub struct Retention {
+    bytes: Cell<usize>,
+}
+
+impl Retention {
+    /// Retains up to `bytes`, beside what others retain; gives back what is more now.
+    pub fn set(&self, bytes: usize) {
+        let before = self.bytes.replace(bytes);
+        if before != bytes {
+            chunks().retain(before, bytes);
+        }
+    }
+
+    /// What was set, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+}
+
+impl Drop for Retention {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Cut {
     fn length(self) -> usize {
         LEAST << self.place
@@ -116,6 +153,7 @@ impl Chunks {
             empty: Vec::new(),
             unused: Vec::new(),
             free_bytes: 0,
+            retained: 0,
         }
     }
 
@@ -172,7 +210,7 @@ impl Chunks {
     }
 
     fn give_back(&mut self, piece: NonNull<u8>) {
-        let piece = piece.as_ptr().expose_provenance();
+        let (piece, free_most) = (piece.as_ptr().expose_provenance(), self.free_most());
         let start = piece - piece % CHUNK;
         let cut = self.cut.get_mut(&start).expect("a piece is of a chunk that is cut");
         let bit = 1 << ((piece - start) / cut.length());
@@ -180,7 +218,7 @@ impl Chunks {
         let (place, length) = (cut.place, cut.length());
         if cut.free | cut.holes | bit == cut.all() {
             self.end(start, length);
-        } else if self.free_bytes + length <= FREE_MOST {
+        } else if self.free_bytes + length <= free_most {
             cut.free |= bit;
             self.free_bytes += length;
             self.with_free[place].insert(start);
@@ -197,13 +235,44 @@ impl Chunks {
         self.with_free[cut.place].remove(&start);
         self.with_holes[cut.place].remove(&start);
         self.free_bytes -= cut.free.count_ones() as usize * length;
-        if cut.holes == 0 && self.free_bytes + CHUNK <= FREE_MOST {
+        if cut.holes == 0 && self.free_bytes + CHUNK <= self.free_most() {
             self.free_bytes += CHUNK;
             self.empty.push(start);
         } else {
             release(start, CHUNK); // invariants 3 and 4
             self.unused.push(start);
         }
+    }
+
+    /// One who retained `before` bytes retains `now`.
+    fn retain(&mut self, before: usize, now: usize) {
+        self.retained = self.retained - before + now;
+        while self.free_bytes > self.free_most() && self.release_some() {}
+    }
+
+    fn free_most(&self) -> usize {
+        FREE_MOST + self.retained
+    }
+
+    /// Gives back a chunk that nobody has a piece of, or else what is free of another.
+    fn release_some(&mut self) -> bool {
+        if let Some(start) = self.empty.pop() {
+            self.free_bytes -= CHUNK;
+            release(start, CHUNK);
+            self.unused.push(start);
+            return true;
+        }
+        let last = self.with_free.iter_mut().find_map(BTreeSet::pop_last);
+        let Some(start) = last else { return false };
+        let cut = self.cut.get_mut(&start).expect("every set tells of chunks that are cut");
+        let (place, length) = (cut.place, cut.length());
+        self.free_bytes -= cut.free.count_ones() as usize * length;
+        for piece in (0..u64::BITS as usize).filter(|piece| cut.free & 1 << piece != 0) {
+            release(start + piece * length, length);
+        }
+        cut.holes |= std::mem::take(&mut cut.free);
+        self.with_holes[place].insert(start);
+        true
     }
 }
 
@@ -277,7 +346,7 @@ mod tests {
                 free += cut.free.count_ones() as usize * cut.length();
             }
             assert_eq!(free, chunks.free_bytes);
-            assert!(free <= FREE_MOST, "invariant 3");
+            assert!(free <= chunks.free_most(), "invariant 3");
         }
     }
 
@@ -364,6 +433,47 @@ mod tests {
         let cut = own.0.cut.len();
         own.give_back(*rest.expect("one of two is still ours"));
         assert_eq!((own.0.cut.len(), own.0.empty.len()), (cut - 1, 0));
+    }
+
+    #[test]
+    fn what_is_retained_stays_memory_and_goes_when_it_is_no_more() {
+        let mut own = Own::new();
+        let length = 512 << 10;
+        let retained = 2 * FREE_MOST + CHUNK;
+        own.0.retain(0, retained);
+        let pieces: Vec<_> = (0..4 * FREE_MOST / length).map(|_| own.take(length)).collect();
+        pieces.iter().for_each(|&piece| write(piece, length, 7));
+        // The first piece of each chunk stays where it is, so that no chunk goes as a whole.
+        let (stay, go): (Vec<_>, Vec<_>) =
+            pieces.into_iter().partition(|piece| piece.addr().get().is_multiple_of(CHUNK));
+        go.into_iter().for_each(|piece| own.give_back(piece));
+        assert_eq!(own.0.free_bytes, 3 * FREE_MOST);
+        // Whole chunks go first, and of others what is free.
+        own.give_back(stay[0]);
+        assert_eq!(own.0.empty.len(), 1);
+        own.0.retain(retained, FREE_MOST / 2);
+        own.check();
+        assert_eq!(own.0.empty.len(), 0);
+        let rest = CHUNK - length;
+        let most = FREE_MOST / 2 + FREE_MOST;
+        assert_eq!(own.0.free_bytes, most / rest * rest);
+        assert!(stay[1..].iter().all(|&piece| is_all(piece, length, 7)), "it is in use");
+        own.0.retain(FREE_MOST / 2, 0);
+        own.check();
+    }
+
+    #[test]
+    fn what_one_retains_ends_with_it() {
+        let retained = || chunks().retained;
+        let (one, other) = (Retention::default(), Retention::default());
+        one.set(5);
+        other.set(3);
+        one.set(4);
+        assert_eq!((one.bytes(), retained()), (4, 7));
+        drop(one);
+        assert_eq!(retained(), 3);
+        drop(other);
+        assert_eq!(retained(), 0);
     }
 
     #[test]

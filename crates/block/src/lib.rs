@@ -49,6 +49,7 @@ pub mod threads;
 pub mod uring;
 
 pub use buffer::{ALIGNMENT, Buffer};
+pub use chunks::Retention;
 
 use std::io::{self, ErrorKind};
 

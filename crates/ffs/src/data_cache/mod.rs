@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use block::Retention;
 use bytes::Bytes;
 use runtime::sync::{Signal, SignalWait};
 
@@ -46,6 +47,8 @@ pub(crate) struct DataCache {
     /// For data and everything else together.
     budget: usize,
     most: Cell<usize>,
+    /// What data could take and does not: memory that it had stays, for what comes next.
+    retention: Retention,
 }
 
 #[derive(Default)]
@@ -93,8 +96,16 @@ impl DataCache {
     /// An empty cache; `budget` bytes are for it and for all that it is told of
     /// ([`DataCache::leave`]). With none it keeps nothing.
     pub(crate) fn new(block_size: u64, budget: usize) -> Self {
-        let (state, loaded) = (RefCell::default(), Signal::new());
-        Self { state, loaded, block_size, budget, most: Cell::new(budget) }
+        let cache = Self {
+            state: RefCell::default(),
+            loaded: Signal::new(),
+            block_size,
+            budget,
+            most: Cell::new(budget),
+            retention: Retention::default(),
+        };
+        cache.retain_rest();
+        cache
     }
 
     /// Bytes for everything else when data takes as little as it ever does.
@@ -113,6 +124,12 @@ impl DataCache {
         if most < self.most.replace(most) {
             self.state.borrow_mut().shrink(most);
         }
+        self.retain_rest();
+    }
+
+    /// Whatever data may take and does not is retained.
+    fn retain_rest(&self) {
+        self.retention.set(self.most.get().saturating_sub(self.bytes()));
     }
 
     /// What there is of `range`, which is not empty, from its start. Counts as a use.
@@ -165,13 +182,8 @@ impl DataCache {
 
     /// Takes away what is kept of `range`, which is about to change (invariant 1).
     pub(crate) fn spoil(&self, range: &Range<u64>) {
-        let state = &mut *self.state.borrow_mut();
-        while let Some(start) = state.last_overlap(range) {
-            state.remove(start);
-        }
-        for load in state.loads.values_mut() {
-            load.is_spoiled |= overlap(&load.range, range);
-        }
+        self.state.borrow_mut().spoil(range);
+        self.retain_rest();
     }
 
     /// Keeps what the device has just taken at `start`, whole fragments.
@@ -185,7 +197,7 @@ impl DataCache {
 
     /// Keeps new data, block by block; of it, the first `used` bytes were used already.
     fn keep(&self, start: u64, data: &Bytes, used: usize, is_ahead: bool) {
-        let state = &mut *self.state.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let mut from = 0;
         while from < data.len() {
             let at = start + from as u64;
@@ -199,6 +211,8 @@ impl DataCache {
             from = to;
         }
         state.shrink(self.most.get());
+        drop(state);
+        self.retain_rest();
     }
 }
 
@@ -259,6 +273,15 @@ impl State {
     fn last_overlap(&self, range: &Range<u64>) -> Option<u64> {
         let (&start, stretch) = self.stretches.range(..range.end).next_back()?;
         (start + stretch.data.len() as u64 > range.start).then_some(start)
+    }
+
+    fn spoil(&mut self, range: &Range<u64>) {
+        while let Some(start) = self.last_overlap(range) {
+            self.remove(start);
+        }
+        for load in self.loads.values_mut() {
+            load.is_spoiled |= overlap(&load.range, range);
+        }
     }
 
     /// Takes in new data, into the queue that it belongs to.

@@ -192,7 +192,7 @@ proptest! {
             let state = world.cache.state.borrow();
             let kept: usize = state.stretches.values().map(|stretch| cost(&stretch.data)).sum();
             prop_assert_eq!(kept, state.queues.bytes());
-            prop_assert!(kept <= world.cache.most.get());
+            prop_assert_eq!(kept + world.cache.retention.bytes(), world.cache.most.get());
             let ahead = state.stretches.values().filter(|stretch| stretch.is_ahead);
             prop_assert_eq!(ahead.map(|stretch| stretch.data.len()).sum::<usize>(), state.ahead);
         }
