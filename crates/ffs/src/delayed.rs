@@ -33,11 +33,10 @@ use vfs::FsError;
 use crate::home::Home;
 use crate::nodes::Meter;
 use crate::planted::{Bug, is_planted};
+use crate::runs::{Run, runs};
 
 /// Writes that are under way at a time.
 const WRITES_AT_ONCE: usize = 64;
-/// Bytes of neighbours that go out with one write.
-const RUN_MOST: u64 = 1 << 20;
 
 /// See the module's prose. All places are bytes of the disk.
 pub(crate) struct DelayedWrites {
@@ -56,13 +55,6 @@ pub(crate) struct DelayedWrites {
 /// Stretches of data by their first byte (invariant 1).
 #[derive(Default)]
 struct Stretches(BTreeMap<u64, Bytes>);
-
-/// Neighbours, to be written at once.
-struct Run {
-    start: u64,
-    pieces: Vec<Bytes>,
-    end: u64,
-}
 
 impl DelayedWrites {
     /// None; `memory` counts what they take.
@@ -138,22 +130,6 @@ impl Stretches {
         }
         cut
     }
-
-    /// Neighbours together, in their order.
-    fn runs(&self) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        for (&start, data) in &self.0 {
-            let end = start + data.len() as u64;
-            match runs.last_mut() {
-                Some(last) if last.end == start && end - last.start <= RUN_MOST => {
-                    last.pieces.push(data.clone());
-                    last.end = end;
-                }
-                _ => runs.push(Run { start, pieces: vec![data.clone()], end }),
-            }
-        }
-        runs
-    }
 }
 
 fn range_of(start: u64, data: &Bytes) -> Range<u64> {
@@ -205,7 +181,7 @@ impl Home {
             let mut landing = delayed.landing.borrow_mut();
             assert!(landing.0.is_empty(), "nobody leaves a landing halfway");
             *landing = delayed.waiting.take();
-            landing.runs()
+            runs(landing.0.iter().map(|(&start, data)| (start, data.clone())))
         };
         for some in runs.chunks(WRITES_AT_ONCE) {
             let writes = some.iter().map(|Run { start, pieces, .. }| {
@@ -286,20 +262,5 @@ mod tests {
         assert_eq!(delayed.waiting.borrow_mut().cut(&(4..8)), 0);
         assert_eq!(delayed.waiting.borrow_mut().cut(&(0..100)), 12);
         assert_eq!(seen(&delayed), "................");
-    }
-
-    #[test]
-    fn neighbours_go_out_together() {
-        let delayed = delayed();
-        for start in [0, 4, 8, 20, 16] {
-            delayed.add(start, bytes(b'a', 4));
-        }
-        delayed.add(RUN_MOST * 2, bytes(b'a', RUN_MOST as usize));
-        delayed.add(RUN_MOST * 3, bytes(b'a', 4));
-        let runs = delayed.waiting.borrow().runs();
-        let ends: Vec<_> = runs.iter().map(|run| (run.start, run.end)).collect();
-        let (far, further) = (RUN_MOST * 2, RUN_MOST * 3);
-        assert_eq!(ends, [(0, 12), (16, 24), (far, further), (further, further + 4)]);
-        assert_eq!(runs[0].pieces.len(), 3);
     }
 }

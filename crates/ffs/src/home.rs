@@ -18,9 +18,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use block::{BlockDevice, Durability, Io};
+use block::{BlockDevice, Durability, Io, IoError};
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::join_all;
 use runtime::Clock;
 use runtime::sync::Signal;
 use vfs::FsError;
@@ -33,6 +34,7 @@ use crate::layout::{Geometry, GroupHeader};
 use crate::nodes::Meter;
 use crate::numbers::NumberMap;
 use crate::planted::{Bug, is_planted};
+use crate::runs::runs;
 
 /// See the module's prose.
 pub struct Home {
@@ -303,14 +305,23 @@ impl Home {
         })
     }
 
-    /// Writes a copy to its place.
-    pub fn write_image(&self, image: WriteImage) -> Io<()> {
-        self.write(image.address, vec![image.data])
+    /// Writes copies to their places, neighbours together; they are in the order of the disk.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn write_images(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
+        let place = |address| self.geometry.byte_address(address);
+        let pieces = images.into_iter().map(|image| (place(image.address), image.data));
+        let writes = runs(pieces).into_iter().map(|run| self.write_at(run.start, run.pieces));
+        join_all(writes).await.into_iter().collect()
     }
 
     /// Writes pieces of data, one after the other, from fragment `address`.
     pub fn write(&self, address: u64, data: Vec<Bytes>) -> Io<()> {
-        let offset = address * self.geometry.fragment_size;
+        self.write_at(self.geometry.byte_address(address), data)
+    }
+
+    fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Io<()> {
         let range = offset..offset + block::length_of(&data);
         self.data.spoil(&range);
         let (cache, written) =

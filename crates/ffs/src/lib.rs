@@ -54,6 +54,7 @@ mod pages;
 pub mod planted;
 pub mod policy;
 pub mod replay;
+mod runs;
 mod size;
 mod store;
 mod update;

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures::FutureExt;
-use futures::future::{LocalBoxFuture, join_all};
+use futures::future::LocalBoxFuture;
 use runtime::Runtime;
 use vfs::{Ledger, Lost, Sequence};
 
@@ -143,16 +143,14 @@ impl Sync {
             buffers.extend(dirty.into_iter().map(|buffer| (buffer.address(), buffer)));
         }
         let mut written = Vec::new();
-        let mut writes = Vec::new();
+        let mut images = Vec::new();
         for buffer in buffers.into_values() {
             if let Some(image) = self.home.image(&buffer, &holds) {
-                writes.push(self.home.write_image(image));
+                images.push(image);
                 written.push(buffer);
             }
         }
-        for result in join_all(writes).await {
-            result?;
-        }
+        self.home.write_images(images).await?;
         if is_planted(Bug::EarlyReceipts) {
             self.advance(&written, self.next.get());
         }

@@ -122,13 +122,12 @@ impl Log {
     async fn write_home(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
         let addresses: Vec<u64> = images.iter().map(|image| image.address).collect();
         self.landing.borrow_mut().extend(&addresses);
-        let writes = images.into_iter().map(|image| self.home.write_image(image));
-        let results = join_all(writes).await;
+        let result = self.home.write_images(images).await;
         for address in &addresses {
             self.landing.borrow_mut().remove(address);
         }
         self.landed.notify();
-        results.into_iter().collect()
+        result
     }
 
     /// Writes the summary rows of groups (invariant 8).

@@ -32,7 +32,12 @@ pub(super) fn rides(payload: &[(u64, Vec<Bytes>)], most: usize) -> bool {
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
-    bytes.len() > SHORT && bytes.iter().all(|&byte| byte == 0)
+    bytes.len() > SHORT && holds_nothing(bytes)
+}
+
+/// Looks at many bytes at a time, and stops at a chunk that holds something, not at a byte.
+fn holds_nothing(bytes: &[u8]) -> bool {
+    bytes.chunks(CHUNK_SIZE).all(|some| some.iter().fold(0, |seen, byte| seen | byte) == 0)
 }
 
 /// The most bytes that the body of the entry for an Update can have.
@@ -78,7 +83,7 @@ fn spans(image: &[u8], unit: usize) -> Vec<Range<usize>> {
     for (index, piece) in image.chunks(unit).enumerate() {
         let at = index * unit;
         match spans.last_mut() {
-            _ if piece.iter().all(|&byte| byte == 0) => {}
+            _ if holds_nothing(piece) => {}
             Some(last) if last.end == at => last.end += piece.len(),
             _ => spans.push(at..at + piece.len()),
         }
