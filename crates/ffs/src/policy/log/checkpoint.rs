@@ -156,14 +156,11 @@ impl Log {
         let mut flights = self.flights.borrow_mut();
         for buffer in written {
             for (sequence, _) in buffer.landed() {
-                let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
-                flight.holds -= 1;
+                flights.land(sequence.0);
             }
         }
-        for (_, flight) in flights.range_mut(..covered) {
-            flight.payload = false;
-        }
-        flights.retain(|_, flight| flight.holds > 0 || flight.payload);
+        flights.bring_payload_home(covered);
+        flights.drop_obsolete();
         self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
     }
 
@@ -173,13 +170,8 @@ impl Log {
         let keeps = is_planted(Bug::KeptDeltas);
         if let Some(buffer) = self.home.cached(address).filter(|_| !keeps) {
             let mut flights = self.flights.borrow_mut();
-            for sequence in buffer.let_go() {
-                let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
-                flight.holds -= 1;
-                if flight.holds == 0 && !flight.payload {
-                    flights.remove(&sequence.0);
-                }
-            }
+            buffer.let_go().into_iter().for_each(|sequence| flights.land(sequence.0));
+            flights.drop_obsolete();
             self.pending.borrow_mut().remove(&address);
         }
         while self.landing.borrow().contains(&address) && !is_planted(Bug::LateLandings) {

@@ -47,6 +47,7 @@
 
 pub(crate) mod answer;
 mod checkpoint;
+mod flights;
 mod memory;
 pub mod record;
 mod redo;
@@ -74,6 +75,7 @@ use crate::layout::Summary;
 use crate::planted::{Bug, is_planted};
 use crate::replay::Survived;
 use crate::update::{Chain, ChainLink, Item, Update};
+use flights::{Flight, Flights};
 use memory::Memory;
 use record::Record;
 use redo::Redo;
@@ -111,17 +113,6 @@ impl Default for LogOptions {
     }
 }
 
-/// An Update that is not obsolete.
-#[derive(Default)]
-struct Flight {
-    /// Where its entry is, once it has a place.
-    recno: Option<u64>,
-    /// Deltas that have not landed.
-    holds: u32,
-    /// Whether its entry holds payload that is not known to be home.
-    payload: bool,
-}
-
 /// A chain that has not ended.
 struct ActiveChain {
     chain: Chain,
@@ -145,7 +136,7 @@ pub struct Log {
     due: Cell<u64>,
     /// Somebody sees to it that what waits for others is due before long.
     waits: Cell<bool>,
-    flights: RefCell<BTreeMap<u64, Flight>>,
+    flights: RefCell<Flights>,
     /// Payload of Updates before this one is on stable storage.
     flushed: Cell<u64>,
     /// Runs of payload in entries that may be replayed: first fragment, to how many and whose.
@@ -325,7 +316,7 @@ impl Log {
     /// That of the oldest with something that is not home.
     fn head_of_changes(&self) -> Option<u64> {
         let flights = self.flights.borrow();
-        let held = flights.values().next().and_then(|oldest| oldest.recno);
+        let held = flights.oldest().and_then(|oldest| oldest.recno);
         let chains = self.chains.borrow();
         let told = chains.values().filter_map(|active| active.recno);
         held.into_iter().chain(told.filter(|_| !is_planted(Bug::PassedChains))).min()
@@ -437,7 +428,7 @@ impl Policy for Log {
             flight.holds += 1;
             self.pending.borrow_mut().insert(buffer.address(), buffer.clone());
         }
-        self.flights.borrow_mut().insert(sequence.0, flight);
+        self.flights.borrow_mut().push(sequence.0, flight);
         self.note_chain(sequence.0, update.chain);
         let after_flush = has_payload && !rides;
         let waiting = Waiting { draft, room: update.room, after_flush };

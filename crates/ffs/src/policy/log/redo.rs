@@ -4,7 +4,6 @@
 //! block that is new, what is not zero. A small payload rides along: then the entry alone makes it
 //! durable. A larger one is durable before; what an older entry holds of the same place is revoked.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -95,8 +94,8 @@ fn spans(image: &[u8], unit: usize) -> Vec<Range<usize>> {
 pub(super) struct Redo<'a> {
     geometry: &'a Geometry,
     records: Vec<Record>,
-    /// Bytes to be logged of each buffer, once all of the Update has been applied.
-    extents: BTreeMap<u64, (Rc<Buffer>, Vec<Range<usize>>)>,
+    /// Bytes of buffers to be logged, once all of the Update has been applied.
+    extents: Vec<(Rc<Buffer>, Range<usize>)>,
 }
 
 impl<'a> Redo<'a> {
@@ -110,7 +109,7 @@ impl<'a> Redo<'a> {
         is_logged: impl Fn(u64, u64) -> bool,
         answer: Option<Record>,
     ) -> Draft {
-        let mut redo = Self { geometry, records: Vec::new(), extents: BTreeMap::new() };
+        let mut redo = Self { geometry, records: Vec::new(), extents: Vec::new() };
         for (buffer, extent) in update.items.iter().filter_map(|item| item.change.as_ref()) {
             let address = buffer.address();
             let freed = |&(first, count): &(u64, u64)| (first..first + count).contains(&address);
@@ -169,9 +168,7 @@ impl<'a> Redo<'a> {
     }
 
     fn extend(&mut self, buffer: &Rc<Buffer>, range: Range<usize>) {
-        let (_, ranges) =
-            self.extents.entry(buffer.address()).or_insert_with(|| (buffer.clone(), Vec::new()));
-        ranges.push(range);
+        self.extents.push((buffer.clone(), range));
     }
 
     /// One record for bits that follow each other.
@@ -205,21 +202,19 @@ impl<'a> Redo<'a> {
 
     /// What buffers hold now, each byte once.
     fn add_extents(&mut self) {
-        for (address, (buffer, mut ranges)) in std::mem::take(&mut self.extents) {
-            let base = self.geometry.byte_address(address);
-            ranges.sort_unstable_by_key(|range| range.start);
-            let mut joined: Vec<Range<usize>> = Vec::new();
-            for range in ranges {
-                match joined.last_mut() {
-                    Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                    _ => joined.push(range),
-                }
+        let mut extents = std::mem::take(&mut self.extents);
+        extents.sort_unstable_by_key(|(buffer, range)| (buffer.address(), range.start));
+        let mut extents = extents.into_iter().peekable();
+        while let Some((buffer, mut range)) = extents.next() {
+            let joins = |(other, next): &(Rc<Buffer>, Range<usize>), end| {
+                other.address() == buffer.address() && next.start <= end
+            };
+            while let Some((_, next)) = extents.next_if(|next| joins(next, range.end)) {
+                range.end = range.end.max(next.end);
             }
-            for range in joined {
-                let offset = base + range.start as u64;
-                let data = buffer.read(|image| Bytes::copy_from_slice(&image[range]));
-                self.add_bytes(offset, data);
-            }
+            let offset = self.geometry.byte_address(buffer.address()) + range.start as u64;
+            let data = buffer.read(|image| Bytes::copy_from_slice(&image[range]));
+            self.add_bytes(offset, data);
         }
     }
 

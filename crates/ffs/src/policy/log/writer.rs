@@ -210,7 +210,7 @@ impl Log {
         if sequence == 0 {
             return self.note_repeated(recno);
         }
-        if let Some(flight) = self.flights.borrow_mut().get_mut(&sequence) {
+        if let Some(flight) = self.flights.borrow_mut().get(sequence) {
             flight.recno = Some(recno);
             if flight.payload {
                 self.logging.borrow_mut().push_back((sequence, recno));
