@@ -15,8 +15,8 @@
 //! 1. A piece belongs to nobody, or to whoever took it; `free` and `holes` tell what is whose.
 //! 2. Every byte of a piece is initialised: the kernel gives zeros, also for a hole.
 //! 3. What is given back stays memory while what belongs to nobody is [`FREE_MOST`] bytes and what
-//!    is retained at most, and is a hole beyond. (Beside that there is the rest of what was cut last
-//!    of each size.)
+//!    is retained at most, and is a hole beyond. (Beside that there is the rest of what was cut
+//!    last of each size.)
 //! 4. A chunk of which nobody has a piece has no hole, and is of no size: it may be cut anew.
 
 #![allow(unsafe_code)]
@@ -34,7 +34,7 @@ const LEAST: usize = CHUNK / u64::BITS as usize;
 const MOST: usize = 1 << 20;
 /// Sizes of pieces: powers of two.
 const SIZES: usize = (MOST / LEAST).ilog2() as usize + 1;
-/// Bytes that are kept for whoever comes next in any case: some READs and WRITEs of the largest size.
+/// Bytes that are kept for whoever comes next in any case: some READs and WRITEs of the largest.
 const FREE_MOST: usize = 16 << 20;
 /// Bytes of addresses that are asked for at once, and give one chunk less, to begin at a multiple.
 const REGION: usize = 16 * CHUNK;

@@ -35,9 +35,9 @@ impl Hash for Key {
     }
 }
 
-/// Of a payload that is longer, the checksum is of the first [`LINE`] bytes of each [`PAGE`]: all of
-/// it has left the processor's cache by then, and to bring it back costs a quarter of a WRITE. Two
-/// calls of the same xid that are not the same would have to agree in place, length and all those.
+/// Of a payload that is longer, the checksum is of the first [`LINE`] bytes of each [`PAGE`]: the
+/// whole has left the processor's cache by then, and to bring it back costs a quarter of a WRITE.
+/// Two calls of one xid that are not the same would have to agree in place, length and all those.
 const WHOLE: usize = 16 << 10;
 const PAGE: usize = 4 << 10;
 const LINE: usize = 64;
