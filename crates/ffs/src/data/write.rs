@@ -275,6 +275,9 @@ impl Ffs {
         self.dirty_bytes.set(self.dirty_bytes.get() + more as u64 - less as u64);
         self.home.beside().add(more);
         self.home.beside().subtract(less);
+        if more > less {
+            self.home.bound_data();
+        }
     }
 
     /// The block of a page is there, and needs no space that was set aside.

@@ -12,7 +12,7 @@ use ffs::{OpenOptions, open};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Random;
-use vfs::{Author, FileSystem, ObjectId};
+use vfs::{Author, FileSystem, ObjectId, Stability};
 
 use crate::common::volume::{Volume, fresh};
 use crate::common::{MemoryDisk, Seeded, World};
@@ -154,6 +154,35 @@ fn many_who_look_into_a_directory_at_first_read_its_names_once() {
         });
         join_all(looks).await;
         assert!(most.get() <= 2 * alone, "{} bytes, {alone} for one", most.get());
+        volume.files.shutdown().await.expect("it stops");
+    });
+}
+
+#[test]
+fn data_that_waits_takes_the_place_of_data_that_may_be_read_again() {
+    const CACHE: usize = 4 << 20;
+    const STEP: usize = 32 << 10;
+    let world = World::new(1);
+    world.run(async {
+        let (disk, volume) = fresh(&world, DISK, &small_blocks()).await;
+        volume.files.shutdown().await.expect("it stops");
+        let options = OpenOptions { cache_bytes: CACHE, ..OpenOptions::default() };
+        let opened = open(disk, world.runtime(), &options, &mut |_| ()).await;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let volume = Volume { files: Namespace::new(engine), root: Author::root() };
+        let file = volume.create(volume.files.root(), "a").await.expect("new");
+        let budget = CACHE / 8 * 7;
+        let mut waited = 0;
+        for (stability, count) in [(Stability::FileSync, 256), (Stability::Unstable, 48)] {
+            for step in 0..count {
+                let data = vec![step as u8; STEP];
+                volume.write(file, (step * STEP) as u64, data, stability).await.expect("room");
+                let used = volume.files.store().cached_bytes();
+                assert!(used <= budget, "{used} bytes of {budget} after {step} of {stability:?}");
+                waited = volume.files.store().unstable_bytes().max(waited);
+            }
+        }
+        assert!(waited >= CACHE as u64 / 4, "only {waited} bytes waited");
         volume.files.shutdown().await.expect("it stops");
     });
 }
