@@ -23,8 +23,8 @@ pub struct Key {
     pub procedure: u32,
     /// Bytes of arguments.
     pub length: u64,
-    /// CRC-64/NVME of the arguments, of a long payload a sample. xids come round and start anew;
-    /// arguments rarely agree too.
+    /// CRC-64/NVME of the arguments, all of them: xids come round and start anew, and a file that
+    /// is written again may differ in one byte.
     pub checksum: u64,
 }
 
@@ -35,13 +35,6 @@ impl Hash for Key {
     }
 }
 
-/// Of a payload that is longer, the checksum is of the first [`LINE`] bytes of each [`PAGE`]: the
-/// whole has left the processor's cache by then, and to bring it back costs a quarter of a WRITE.
-/// Two calls of one xid that are not the same would have to agree in place, length and all those.
-const WHOLE: usize = 16 << 10;
-const PAGE: usize = 4 << 10;
-const LINE: usize = 64;
-
 /// Bytes of a name: 16 of the address, IPv4 as mapped to IPv6, and the other fields, big-endian, in
 /// their order.
 const NAME: usize = 48;
@@ -51,7 +44,7 @@ impl Key {
         let (head, payload) = call.arguments.remaining();
         let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
         digest.update(head);
-        add(&mut digest, payload);
+        digest.update(payload);
         let caller = match call.credential {
             Credential::Sys(user) => checksum_of(&user),
             Credential::None | Credential::Other { .. } => 0,
@@ -117,14 +110,6 @@ impl Key {
     }
 }
 
-fn add(digest: &mut Digest, payload: &[u8]) {
-    if payload.len() <= WHOLE {
-        return digest.update(payload);
-    }
-    let lines = payload.chunks(PAGE).map(|page| &page[..page.len().min(LINE)]);
-    lines.for_each(|line| digest.update(line));
-}
-
 fn checksum_of(user: &AuthSys<'_>) -> u64 {
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
     digest.update(&(user.machine_name.len() as u32).to_be_bytes());
@@ -146,30 +131,6 @@ mod tests {
             let key = Key { client, caller: 1 << 63, xid: 2, procedure: 3, length: 4, checksum: 5 };
             assert_eq!(Key::named(&key.name()), Some(key));
         }
-    }
-
-    #[test]
-    fn of_a_long_payload_each_page_tells() {
-        let sum = |payload: &[u8]| {
-            let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-            add(&mut digest, payload);
-            digest.finalize()
-        };
-        let mut payload = vec![7; WHOLE];
-        let changes = |payload: &mut Vec<u8>, at: usize| {
-            let before = sum(payload);
-            payload[at] ^= 1;
-            sum(payload) != before
-        };
-        assert!((0..WHOLE).step_by(97).all(|at| changes(&mut payload, at)), "all of a short one");
-        payload.resize(WHOLE + 3 * PAGE + 10, 9);
-        let pages = (0..payload.len()).step_by(PAGE);
-        assert_eq!(pages.clone().count(), 8);
-        for page in pages {
-            let last = (page + LINE).min(payload.len()) - 1;
-            assert!(changes(&mut payload, page) && changes(&mut payload, last), "byte {page}");
-        }
-        assert!(!changes(&mut payload, PAGE / 2), "what it is for");
     }
 
     #[test]
