@@ -239,9 +239,14 @@ impl Chunks {
             self.free_bytes += CHUNK;
             self.empty.push(start);
         } else {
-            release(start, CHUNK); // invariants 3 and 4
-            self.unused.push(start);
+            self.part_with(start); // invariants 3 and 4
         }
+    }
+
+    /// Gives all memory of a chunk back that is of no size any more; its addresses stay.
+    fn part_with(&mut self, start: usize) {
+        release(start, CHUNK);
+        self.unused.push(start);
     }
 
     /// One who retained `before` bytes retains `now`.
@@ -258,8 +263,7 @@ impl Chunks {
     fn release_some(&mut self) -> bool {
         if let Some(start) = self.empty.pop() {
             self.free_bytes -= CHUNK;
-            release(start, CHUNK);
-            self.unused.push(start);
+            self.part_with(start);
             return true;
         }
         let last = self.with_free.iter_mut().find_map(BTreeSet::pop_last);
