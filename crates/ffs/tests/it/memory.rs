@@ -69,6 +69,14 @@ async fn pause() {
     .await;
 }
 
+/// A volume with so much memory.
+async fn open_with(world: &World, disk: Rc<dyn BlockDevice>, cache_bytes: usize) -> Volume {
+    let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+    let opened = open(disk, world.runtime(), &options, &mut |_| ()).await;
+    let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+    Volume { files: Namespace::new(engine), root: Author::root() }
+}
+
 struct Tree {
     disk: Rc<MemoryDisk>,
     directories: Vec<ObjectId>,
@@ -97,11 +105,7 @@ async fn tree(world: &World, directories: u64) -> Tree {
 
 impl Tree {
     async fn open(&self, world: &World) -> Volume {
-        let options = OpenOptions { cache_bytes: CACHE, ..OpenOptions::default() };
-        let disk = Rc::new(Slow(self.disk.clone()));
-        let opened = open(disk, world.runtime(), &options, &mut |_| ()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
-        Volume { files: Namespace::new(engine), root: Author::root() }
+        open_with(world, Rc::new(Slow(self.disk.clone())), CACHE).await
     }
 
     async fn look(&self, volume: &Volume, file: u64) {
@@ -166,10 +170,7 @@ fn data_that_waits_takes_the_place_of_data_that_may_be_read_again() {
     world.run(async {
         let (disk, volume) = fresh(&world, DISK, &small_blocks()).await;
         volume.files.shutdown().await.expect("it stops");
-        let options = OpenOptions { cache_bytes: CACHE, ..OpenOptions::default() };
-        let opened = open(disk, world.runtime(), &options, &mut |_| ()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
-        let volume = Volume { files: Namespace::new(engine), root: Author::root() };
+        let volume = open_with(&world, disk, CACHE).await;
         let file = volume.create(volume.files.root(), "a").await.expect("new");
         let budget = CACHE / 8 * 7;
         let mut waited = 0;
