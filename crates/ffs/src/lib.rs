@@ -14,7 +14,7 @@
 //! * `nodes`: the files in memory, and which of them go when memory is short. `glimpse`: what is
 //!   told of a file that nobody keeps.
 //! * `data_cache`: data as it is on the disk, which may be read again. `delayed`: data that the log
-//!   has, on its way to its place.
+//!   has, on its way to its place. `runs`: neighbours, to be written at once.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing
 //!   damage.

@@ -50,7 +50,7 @@ impl Flights {
         self.drop_obsolete();
     }
 
-    /// An Update, if neither it nor all before it are obsolete.
+    /// An Update that was staged, if it or one before it is needed.
     pub(super) fn get(&mut self, sequence: u64) -> Option<&mut Flight> {
         self.flights.get_mut(sequence.checked_sub(self.first)? as usize)
     }
