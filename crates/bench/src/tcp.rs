@@ -124,7 +124,7 @@ pub(crate) async fn find_mount(nfs: SocketAddr, is_privileged: bool) -> io::Resu
     let question = portmap::getport(2, PROGRAM_MOUNT, mount::VERSION);
     let head = ask(mapper, is_privileged, question).await;
     let head = head.map_err(|error| unknown(format!("the port mapper: {error}")))?;
-    match portmap::answered_port(&Record { head, payload: None }, 2) {
+    match portmap::answered_port(&Record::whole(head), 2) {
         Ok(Some(port)) => Ok(SocketAddr::new(nfs.ip(), port)),
         Ok(None) => Err(unknown("the port mapper does not know it".to_owned())),
         Err(error) => Err(unknown(error.to_string())),

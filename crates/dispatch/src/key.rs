@@ -41,10 +41,7 @@ const NAME: usize = 48;
 
 impl Key {
     pub(crate) fn of(client: IpAddr, call: &Call<'_>) -> Self {
-        let (head, payload) = call.arguments.remaining();
-        let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-        digest.update(head);
-        digest.update(payload);
+        let (checksum, length) = call.checksum();
         let caller = match call.credential {
             Credential::Sys(user) => checksum_of(&user),
             Credential::None | Credential::Other { .. } => 0,
@@ -54,8 +51,8 @@ impl Key {
             caller,
             xid: call.xid,
             procedure: call.procedure,
-            length: (head.len() + payload.len()) as u64,
-            checksum: digest.finalize(),
+            length: length as u64,
+            checksum,
         };
         match key {
             _ if is_planted(Bug::XidAlone) => Self { procedure: 0, length: 0, checksum: 0, ..key },

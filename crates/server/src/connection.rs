@@ -123,7 +123,7 @@ impl Connection {
             stream: Some(stream),
             session,
             max_calls,
-            reader: RecordReader::new(Limits::default()),
+            reader: RecordReader::new(Limits::default()).with_checksums(),
             memory: Memory::None,
             reading: Some(stop),
             calls: FuturesUnordered::new(),

@@ -308,7 +308,7 @@ mod tests {
         let arguments = packed(&GETATTR3args { object });
         let record = call_record(77, &user, GETATTR3args::TARGET, &arguments);
         let head = record.slice(4..);
-        let record = ::nfs::record::Record { head, payload: None };
+        let record = ::nfs::record::Record::whole(head);
         let call = ::nfs::rpc::Call::decode(&record).expect("a call");
         assert_eq!((call.xid, call.program, call.procedure), (77, nfs3::PROGRAM, 1));
         let ::nfs::rpc::Credential::Sys(sys) = call.credential else { panic!("AUTH_SYS") };

@@ -87,7 +87,7 @@ mod tests {
         let mut call = rpc::call(1, PROGRAM_NFS, 3, procedure as u32, &Caller::none());
         call.value(arguments);
         let bytes = call.finish().concat().split_off(UNIT);
-        Record { head: bytes.into(), payload: None }
+        Record::whole(bytes)
     }
 
     /// A LOOKUP that found something, and a WRITE that was refused.

@@ -53,7 +53,7 @@ impl Server {
         let mut bytes = Vec::new();
         message.pack(&mut bytes).expect("memory takes everything");
         arguments.pack(&mut bytes).expect("memory takes everything");
-        let record = Record { head: bytes.into(), payload: None };
+        let record = Record::whole(bytes);
         let reply = self.dispatcher.call(HOST, record).await.expect("a reply");
         let mut cursor = Cursor::new(reply.segments().concat().split_off(4));
         let (_, length) = rpc_msg::unpack(&mut cursor).expect("a reply message");

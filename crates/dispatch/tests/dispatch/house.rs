@@ -95,7 +95,7 @@ impl House {
 
     /// Begins a call that somebody waits for until the [`Sent`] is dropped.
     pub(crate) fn send_record(&mut self, client: &Client, record: Bytes) -> Sent {
-        let record = Record { head: record, payload: None };
+        let record = Record::whole(record);
         let dispatcher = self.dispatcher.clone();
         let address = client.address;
         let call = async move { dispatcher.call(address, record).await };

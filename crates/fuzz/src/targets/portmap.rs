@@ -21,12 +21,12 @@ fn check(bytes: &[u8]) {
         check_call(xid, mapping, record.concat().split_off(4));
     }
     let answer = input.rest();
-    let record = Record { head: answer.to_vec().into(), payload: None };
+    let record = Record::whole(answer.to_vec());
     match portmap::answer(&record, xid) {
         Ok(done) => {
             assert_eq!(answer[..4], xid.to_be_bytes(), "an answer to this call");
             assert_eq!(answer[answer.len() - 4..], u32::from(done).to_be_bytes());
-            let longer = Record { head: [answer, &[0; 4]].concat().into(), payload: None };
+            let longer = Record::whole([answer, &[0; 4]].concat());
             assert!(portmap::answer(&longer, xid).is_err(), "and nothing behind it");
         }
         Err(AnswerError::OtherCall(other)) => {
@@ -39,7 +39,7 @@ fn check(bytes: &[u8]) {
 
 /// What we send is a call that we would understand ourselves.
 fn check_call(xid: u32, mapping: Mapping, call: Vec<u8>) {
-    let record = Record { head: call.into(), payload: None };
+    let record = Record::whole(call);
     let call = Call::decode(&record).expect("our own call");
     assert_eq!([call.xid, call.program, call.version], [xid, PROGRAM_PORTMAP, portmap::VERSION]);
     assert_eq!(call.credential, Credential::None);

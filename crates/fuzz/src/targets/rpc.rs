@@ -14,7 +14,7 @@ pub(super) const TARGET: Target =
     Target { name: "rpc-call", check, generate, longest: 4 << 10, memory: 256 << 10 };
 
 fn check(bytes: &[u8]) {
-    let record = Record { head: bytes.to_vec().into(), payload: None };
+    let record = Record::whole(bytes.to_vec());
     let call = match Call::decode(&record) {
         Ok(call) => call,
         Err(CallError::Unanswerable(_)) => {
@@ -52,7 +52,7 @@ fn check_again(call: &Call<'_>, arguments: &[u8]) {
     }
     let target = [call.program, call.version, call.procedure];
     let header = wire::bytes_of(|to| wire::call_header(to, call.xid, target, &call.credential));
-    let record = Record { head: [&header, arguments].concat().into(), payload: None };
+    let record = Record::whole([&header, arguments].concat());
     let again = Call::decode(&record).expect("our own header");
     assert_eq!(again.xid, call.xid);
     assert_eq!([again.program, again.version, again.procedure], target);

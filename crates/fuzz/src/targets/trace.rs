@@ -46,7 +46,7 @@ fn generate(prng: &mut Prng) -> Vec<u8> {
         let caller = rpc::Caller::none();
         let mut call = rpc::call(1, rpc::PROGRAM_NFS, 3, procedure, &caller).finish().concat();
         call.extend(arguments);
-        let record = Record { head: call.split_off(UNIT).into(), payload: None };
+        let record = Record::whole(call.split_off(UNIT));
         let Some(begun) = Begun::seen(&record) else { continue };
         let mut reply = rpc::success(1);
         reply.u32(prng.below(3) as u32);

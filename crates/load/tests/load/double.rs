@@ -119,7 +119,7 @@ impl ByteStream for Pair {
                 break;
             }
             let head = Bytes::from(calls.drain(..length).skip(4).collect::<Vec<_>>());
-            self.heard(&Record { head, payload: None });
+            self.heard(&Record::whole(head));
         }
         Poll::Ready(Ok(bytes.len()))
     }

@@ -31,9 +31,17 @@ pub struct Record {
     pub head: Bytes,
     /// Payload that was placed at a page boundary. The last bytes of `head` are its length.
     pub payload: Option<Bytes>,
+    /// The checksum of the call's arguments, if it was taken while they arrived: see
+    /// [`Call::checksum`](crate::rpc::Call::checksum).
+    pub checksum: Option<u64>,
 }
 
 impl Record {
+    /// A record that is all in one piece.
+    pub fn whole(head: impl Into<Bytes>) -> Self {
+        Self { head: head.into(), payload: None, checksum: None }
+    }
+
     /// The bytes of memory that it holds, which are those that were granted for it.
     pub fn memory(&self) -> usize {
         self.head.len() + self.payload.as_ref().map_or(0, Bytes::len)

@@ -20,6 +20,8 @@ pub(super) enum Peek {
 pub(super) struct WriteShape {
     /// Bytes of the record in front of the payload.
     pub(super) head: usize,
+    /// Where among them the arguments begin.
+    pub(super) arguments: usize,
     /// Bytes of payload.
     pub(super) payload: usize,
 }
@@ -60,8 +62,9 @@ fn write_shape(start: &[u8]) -> Result<WriteShape, DecodeError> {
         from.u32()?;
         from.opaque(MAX_AUTH_BODY)?;
     }
+    let arguments = start.len() - from.remaining().0.len();
     from.opaque(MAX_HANDLE)?;
     from.array::<16>()?; // offset, count, stability
     let payload = from.u32()? as usize;
-    Ok(WriteShape { head: start.len() - from.remaining().0.len(), payload })
+    Ok(WriteShape { head: start.len() - from.remaining().0.len(), arguments, payload })
 }

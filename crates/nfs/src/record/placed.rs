@@ -3,12 +3,16 @@
 //! Invariants:
 //! 1. `payload[..filled]` has arrived, in order.
 //! 2. Padding arrives after all of the payload, and nothing after the padding.
+//! 3. If there is a digest, it has seen the arguments up to `payload[..filled]`, each byte when it
+//!    arrived: later it has left the processor's cache.
 
 use block::Buffer;
 use bytes::Bytes;
+use crc_fast::Digest;
 
 use super::peek::WriteShape;
 use super::{Record, RecordError};
+use crate::rpc::arguments_digest;
 
 #[derive(Debug)]
 pub(super) struct Placed {
@@ -17,17 +21,24 @@ pub(super) struct Placed {
     filled: usize,
     /// Bytes of padding that are still to come.
     padding: usize,
+    digest: Option<Box<Digest>>,
 }
 
 impl Placed {
     /// Allocates memory for a record of this shape, and copies into it what has arrived.
-    pub(super) fn begin(arrived: &[u8], shape: WriteShape) -> Self {
+    pub(super) fn begin(arrived: &[u8], shape: WriteShape, with_checksum: bool) -> Self {
         let (head, rest) = arrived.split_at(shape.head);
+        let digest = with_checksum.then(|| {
+            let mut digest = Box::new(arguments_digest());
+            digest.update(&head[shape.arguments..]);
+            digest
+        });
         let mut placed = Self {
             head: Bytes::copy_from_slice(head),
             payload: Buffer::unfilled(shape.payload),
             filled: 0,
             padding: shape.padding(),
+            digest,
         };
         placed.take(rest).expect("a record is placed only if what has arrived is within its shape");
         placed
@@ -47,8 +58,12 @@ impl Placed {
 
     /// Says that `length` bytes have arrived in what is [`missing`](Self::missing).
     pub(super) fn arrived(&mut self, length: usize) {
-        self.filled += length;
-        assert!(self.filled <= self.payload.len(), "a read is no longer than its target");
+        let arrived = self.filled..self.filled + length;
+        assert!(arrived.end <= self.payload.len(), "a read is no longer than its target");
+        self.filled = arrived.end;
+        if let Some(digest) = &mut self.digest {
+            digest.update(&self.payload[arrived]);
+        }
     }
 
     /// Takes bytes that arrived elsewhere, and says how many of them were payload.
@@ -73,6 +88,7 @@ impl Placed {
         if self.filled < self.payload.len() || self.padding > 0 {
             return Err(RecordError::PayloadMismatch);
         }
-        Ok(Record { head: self.head, payload: Some(self.payload.freeze()) })
+        let checksum = self.digest.map(|digest| digest.finalize());
+        Ok(Record { head: self.head, payload: Some(self.payload.freeze()), checksum })
     }
 }

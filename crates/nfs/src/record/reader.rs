@@ -161,6 +161,7 @@ pub struct RecordReader {
     /// Records for which reads stay short.
     frugal: u8,
     counters: Counters,
+    with_checksums: bool,
 }
 
 impl RecordReader {
@@ -175,7 +176,14 @@ impl RecordReader {
             memory: Memory::default(),
             frugal: 0,
             counters: Counters::default(),
+            with_checksums: false,
         }
+    }
+
+    /// The same for who will ask for the [checksum](crate::rpc::Call::checksum) of every call: of
+    /// payload that is placed, it is taken as it arrives.
+    pub fn with_checksums(self) -> Self {
+        Self { with_checksums: true, ..self }
     }
 
     /// What went where, since the start of the connection.
@@ -354,7 +362,7 @@ impl RecordReader {
     }
 
     fn begin_placing(&mut self, shape: WriteShape) {
-        let placed = Placed::begin(self.staging.record(), shape); // invariant 1
+        let placed = Placed::begin(self.staging.record(), shape, self.with_checksums); // invariant 1
         self.counters.staged += shape.head as u64;
         self.counters.copied_payload += placed.filled() as u64;
         self.assembly = Assembly::Placed(placed);
@@ -397,7 +405,7 @@ impl RecordReader {
         self.staging.release_record();
         self.frugal = self.frugal.saturating_sub(1);
         self.end_record();
-        Ok(Some(Progress::Record(Record { head, payload: None })))
+        Ok(Some(Progress::Record(Record::whole(head))))
     }
 
     fn end_record(&mut self) {

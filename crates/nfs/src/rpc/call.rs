@@ -1,5 +1,7 @@
 //! The header of a call.
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 use super::{AuthStatus, CALL, Credential, MAX_AUTH_BODY, Refusal, VERSION};
 use crate::record::Record;
 use crate::xdr::{DecodeError, Decoder};
@@ -19,6 +21,13 @@ pub struct Call<'a> {
     pub credential: Credential<'a>,
     /// The arguments, not looked at yet.
     pub arguments: Decoder<'a>,
+    /// Their checksum, if the record has it.
+    checksum: Option<u64>,
+}
+
+/// What a [`Call::checksum`] is taken with.
+pub(crate) fn arguments_digest() -> Digest {
+    Digest::new(CrcAlgorithm::Crc64Nvme)
 }
 
 /// Why there is no [`Call`].
@@ -54,10 +63,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// [`CallError`]: either there is no call to answer, or the refusal to answer with.
     pub fn decode(record: &'a Record) -> Result<Self, CallError> {
-        Self::from_decoder(Decoder::of_parts(&record.head, record.payload.as_ref()))
-    }
-
-    fn from_decoder(mut from: Decoder<'a>) -> Result<Self, CallError> {
+        let mut from = Decoder::of_parts(&record.head, record.payload.as_ref());
         let xid = from.u32()?;
         match from.u32()? {
             CALL => {}
@@ -72,7 +78,21 @@ impl<'a> Call<'a> {
         let credential = Credential::decode(&mut from).map_err(bad_credential)?;
         let bad_verifier = |_| reject(Refusal::Authentication(AuthStatus::BadVerifier));
         skip_verifier(&mut from).map_err(bad_verifier)?;
-        Ok(Self { xid, program, version, procedure, credential, arguments: from })
+        let (arguments, checksum) = (from, record.checksum);
+        Ok(Self { xid, program, version, procedure, credential, arguments, checksum })
+    }
+
+    /// CRC-64/NVME of all bytes of the arguments, and their number. Padding behind payload that was
+    /// placed does not count.
+    pub fn checksum(&self) -> (u64, usize) {
+        let (head, payload) = self.arguments.remaining();
+        let checksum = self.checksum.unwrap_or_else(|| {
+            let mut digest = arguments_digest();
+            digest.update(head);
+            digest.update(payload);
+            digest.finalize()
+        });
+        (checksum, head.len() + payload.len())
     }
 }
 

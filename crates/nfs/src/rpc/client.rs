@@ -132,7 +132,7 @@ mod tests {
         let mut call = call(77, 100_003, 3, 1, &caller);
         call.u32(5);
         let head = call.finish().concat();
-        let record = Record { head: head[UNIT..].to_vec().into(), payload: None };
+        let record = Record::whole(head[UNIT..].to_vec());
         let mut read = Call::decode(&record).expect("a call");
         assert_eq!((read.xid, read.program, read.version, read.procedure), (77, 100_003, 3, 1));
         let Credential::Sys(sys) = read.credential else { panic!("AUTH_SYS") };

@@ -9,6 +9,7 @@ mod client;
 mod credential;
 mod reply;
 
+pub(crate) use call::arguments_digest;
 pub use call::{Call, CallError, Rejection};
 pub use client::{Caller, Reply, call};
 pub use credential::{

@@ -1,6 +1,5 @@
 //! Headers of calls and replies (RFC 5531).
 
-use bytes::Bytes;
 use nfs::record::Record;
 use nfs::rpc::{
     self, AuthStatus, Call, CallError, Credential, Refusal, Rejection, refuse, success,
@@ -22,7 +21,7 @@ const START: &str = "
 const NO_VERIFIER: &str = "00000000 00000000 # AUTH_NONE, no body\n";
 
 fn record(text: &str) -> Record {
-    Record { head: Bytes::from(wire(text)), payload: None }
+    Record::whole(wire(text))
 }
 
 /// AUTH_SYS of `count` groups, 2 and up.

@@ -1,6 +1,5 @@
 //! The port mapper, version 2 (RFC 1833, section 3).
 
-use bytes::Bytes;
 use nfs::portmap::{AnswerError, Mapping, answer, set, unset};
 use nfs::record::Record;
 use nfs::rpc::PROGRAM_NFS;
@@ -23,7 +22,7 @@ fn call(procedure: &str) -> Vec<u8> {
 }
 
 fn answered(text: &str) -> Result<bool, AnswerError> {
-    answer(&Record { head: Bytes::from(wire(text)), payload: None }, 7)
+    answer(&Record::whole(wire(text)), 7)
 }
 
 #[test]

@@ -18,7 +18,7 @@ const LIMITS: Limits = Limits { record: 20_000, staging: 4096, placement: 4096 -
 /// polls as `patience` says. Gives the records up to the end or the first error, and checks that
 /// no more memory is asked for than a record may have.
 fn run(stream: &[u8], reads: &[usize], patience: &[usize]) -> Vec<Record> {
-    let mut reader = RecordReader::new(LIMITS);
+    let mut reader = RecordReader::new(LIMITS).with_checksums();
     let (mut records, mut rest) = (Vec::new(), stream);
     let (mut reads, mut patience) = (reads.iter().cycle(), patience.iter().cycle());
     let mut granted = 0;
@@ -90,6 +90,12 @@ proptest! {
             let mut sent = sent.clone();
             sent.resize(sent.len().next_multiple_of(4), 0);
             prop_assert!(joined(record) == sent);
+            prop_assert_eq!(record.checksum.is_some(), record.payload.is_some());
+            let later = Record { checksum: None, ..record.clone() };
+            let [one, other] = [record, &later].map(|record| {
+                Call::decode(record).map(|call| call.checksum()).ok()
+            });
+            prop_assert_eq!(one, other, "as it arrived, and from the record");
         }
     }
 
@@ -135,8 +141,8 @@ proptest! {
 
     #[test]
     fn any_words_are_a_call_or_none(words in words(), cut in 0..4_usize) {
-        let head = words[..words.len().saturating_sub(cut)].to_vec().into();
-        let record = Record { head, payload: None };
+        let head = words[..words.len().saturating_sub(cut)].to_vec();
+        let record = Record::whole(head);
         if let Err(CallError::Rejected(rejection)) = Call::decode(&record) {
             prop_assert!(record.head.starts_with(&rejection.xid.to_be_bytes()));
         }
@@ -172,8 +178,8 @@ proptest! {
         header.opaque(&crate::bytes(body));
         header.u32(0);
         header.opaque(b"verifier");
-        let head = [crate::bytes(header), arguments.clone()].concat().into();
-        let record = Record { head, payload: None };
+        let head = [crate::bytes(header), arguments.clone()].concat();
+        let record = Record::whole(head);
         let call = Call::decode(&record).expect("a call");
         let numbers = [call.xid, call.program, call.version, call.procedure];
         prop_assert_eq!(numbers, [xid, program, version, procedure]);

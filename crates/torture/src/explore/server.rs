@@ -95,7 +95,7 @@ impl Connection {
     /// # Errors
     /// When there is none.
     pub async fn call(&self, record: &[u8]) -> Result<Bytes, String> {
-        let mut reader = RecordReader::new(RecordLimits::default());
+        let mut reader = RecordReader::new(RecordLimits::default()).with_checksums();
         let (mut rest, mut memory) = (record, None);
         let record = loop {
             match reader.poll().map_err(|error| error.to_string())? {

@@ -104,7 +104,7 @@ impl Connection {
             session,
             max_calls,
             processor,
-            reader: RecordReader::new(Limits::default()),
+            reader: RecordReader::new(Limits::default()).with_checksums(),
             memory: Memory::None,
             is_reading: true,
             calls: FuturesUnordered::new(),

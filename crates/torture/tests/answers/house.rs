@@ -59,7 +59,7 @@ impl House {
 
     /// Makes a call of the superuser of a client.
     pub(crate) async fn call<P: Procedure>(&self, from: IpAddr, xid: u32, call: &P) -> P::Results {
-        let record = Record { head: record(xid, call).slice(4..), payload: None };
+        let record = Record::whole(record(xid, call).slice(4..));
         let reply = self.dispatcher.call(from, record).await.expect("a reply");
         results::<P>(&reply.segments().concat()[4..]).expect("results")
     }
