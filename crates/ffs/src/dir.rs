@@ -53,23 +53,18 @@ pub struct BadChunk {
     pub offset: usize,
 }
 
-/// Entries of a full chunk with names of the usual length: for them memory is taken once.
-const USUAL_ENTRIES: usize = CHUNK_SIZE / 16;
-
-/// The entries of a chunk, empty slots included.
-///
-/// # Errors
-/// [`BadChunk`] when they do not fill the chunk exactly.
-pub fn entries(chunk: &[u8]) -> Result<Vec<Entry<'_>>, BadChunk> {
+/// The entries of a chunk, empty slots included. The last is [`BadChunk`] when they do not fill the
+/// chunk exactly.
+pub fn entries(chunk: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, BadChunk>> {
     assert_eq!(chunk.len(), CHUNK_SIZE, "a chunk has 512 bytes");
-    let mut entries = Vec::with_capacity(USUAL_ENTRIES);
     let mut offset = 0;
-    while offset < CHUNK_SIZE {
-        let entry = entry_at(chunk, offset).ok_or(BadChunk { offset })?;
-        offset += entry.record_length;
-        entries.push(entry);
-    }
-    Ok(entries)
+    std::iter::from_fn(move || {
+        (offset < CHUNK_SIZE).then(|| {
+            let entry = entry_at(chunk, offset).ok_or(BadChunk { offset });
+            offset += entry.map_or(CHUNK_SIZE, |entry| entry.record_length);
+            entry
+        })
+    })
 }
 
 fn entry_at(chunk: &[u8], offset: usize) -> Option<Entry<'_>> {
@@ -127,20 +122,27 @@ impl Host {
     }
 }
 
-/// The entries that stay where they are, each with all the room up to the next one.
-fn hosts(entries: &[Entry<'_>], is_empty: impl Fn(&Entry<'_>) -> bool) -> Vec<Host> {
-    let mut hosts: Vec<Host> = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let empty = is_empty(entry);
-        match hosts.last_mut() {
+/// Shows the entries that stay where they are, each with all the room up to the next one.
+fn each_host(
+    chunk: &[u8],
+    is_empty: impl Fn(&Entry<'_>) -> bool,
+    mut see: impl FnMut(Host),
+) -> Result<(), BadChunk> {
+    let mut last: Option<Host> = None;
+    for entry in entries(chunk) {
+        let entry = entry?;
+        let empty = is_empty(&entry);
+        match &mut last {
             Some(host) if empty => host.length += entry.record_length,
             _ => {
                 let keep = if empty { 0 } else { entry.minimum().min(entry.record_length) };
-                hosts.push(Host { offset: entry.offset, keep, length: entry.record_length });
+                let host = Host { offset: entry.offset, keep, length: entry.record_length };
+                last.replace(host).into_iter().for_each(&mut see);
             }
         }
     }
-    hosts
+    last.into_iter().for_each(see);
+    Ok(())
 }
 
 /// Finds room for `name` in a chunk: empty slots, or the room behind an entry. `pending` says
@@ -154,13 +156,15 @@ pub fn place(
     pending: impl Fn(Range<usize>) -> bool,
 ) -> Result<Result<Place, u16>, BadChunk> {
     let needed = minimum_record_length(name.len());
-    let entries = entries(chunk)?;
-    let hosts = hosts(&entries, |entry| {
+    let is_empty = |entry: &Entry<'_>| {
         entry.ino == 0 && !pending(entry.offset..entry.offset + ENTRY_HEADER_SIZE)
-    });
-    let Some(host) = hosts.iter().find(|host| host.room() >= needed) else {
-        return Ok(Err(hosts.iter().map(Host::room).max().unwrap_or(0) as u16));
     };
+    let (mut found, mut others) = (None, 0);
+    each_host(chunk, is_empty, |host| match found {
+        None if host.room() >= needed => found = Some(host),
+        _ => others = others.max(host.room()),
+    })?;
+    let Some(host) = found else { return Ok(Err(others as u16)) };
     let offset = host.offset + host.keep;
     let record_length = host.room();
     let mut layout = vec![(offset, empty_entry(record_length, name))];
@@ -168,8 +172,7 @@ pub fn place(
         let shorter = Box::from((host.keep as u16).to_le_bytes());
         layout.push((host.offset + RECORD_LENGTH_AT, shorter));
     }
-    let others = hosts.iter().filter(|other| other.offset != host.offset).map(Host::room);
-    let slack = others.chain([record_length - needed]).max().unwrap_or(0) as u16;
+    let slack = others.max(record_length - needed) as u16;
     Ok(Ok(Place { offset, record_length, layout, slack }))
 }
 
@@ -191,9 +194,14 @@ fn empty_entry(record_length: usize, name: &[u8]) -> Box<[u8]> {
 }
 
 /// The longest record that fits somewhere into the chunk, if the entry at `dropped` were gone.
-pub fn slack(entries: &[Entry<'_>], dropped: Option<usize>) -> u16 {
-    let hosts = hosts(entries, |entry| entry.ino == 0 || Some(entry.offset) == dropped);
-    hosts.iter().map(Host::room).max().unwrap_or(0) as u16
+///
+/// # Errors
+/// [`BadChunk`].
+pub fn slack(chunk: &[u8], dropped: Option<usize>) -> Result<u16, BadChunk> {
+    let is_empty = |entry: &Entry<'_>| entry.ino == 0 || Some(entry.offset) == dropped;
+    let mut most = 0;
+    each_host(chunk, is_empty, |host| most = most.max(host.room()))?;
+    Ok(most as u16)
 }
 
 /// A chunk with nothing in it.
@@ -239,8 +247,8 @@ mod tests {
     }
 
     fn names(chunk: &[u8]) -> Vec<Vec<u8>> {
-        let entries = entries(chunk).expect("a whole chunk");
-        entries.iter().filter(|entry| entry.is_live()).map(|entry| entry.name.to_vec()).collect()
+        let entries = entries(chunk).map(|entry| entry.expect("a whole chunk"));
+        entries.filter(Entry::is_live).map(|entry| entry.name.to_vec()).collect()
     }
 
     #[test]
@@ -299,17 +307,19 @@ mod tests {
         }
         let long = place(&chunk, &[b'd'; 255], |_| false).unwrap().expect("two slots together");
         assert_eq!((long.offset, long.record_length), (0, offsets[2]));
-        assert_eq!(usize::from(slack(&entries(&chunk).unwrap(), None)), offsets[2]);
+        assert_eq!(slack(&chunk, None).map(usize::from), Ok(offsets[2]));
     }
 
     #[test]
     fn broken_chunks_are_refused() {
-        assert_eq!(entries(&[0; CHUNK_SIZE]), Err(BadChunk { offset: 0 }));
+        let first_bad = |chunk: &[u8]| entries(chunk).find_map(Result::err);
+        assert_eq!(first_bad(&[0; CHUNK_SIZE]), Some(BadChunk { offset: 0 }));
         let mut chunk = first_chunk(9, 2, 4);
         chunk[16] = 8; // the record length of "..": too short for what follows
-        assert!(entries(&chunk).is_err());
+        assert!(first_bad(&chunk).is_some());
+        assert!(place(&chunk, b"new", |_| false).is_err() && slack(&chunk, None).is_err());
         let mut chunk = first_chunk(9, 2, 4);
         chunk[8] = b'/';
-        assert_eq!(entries(&chunk), Err(BadChunk { offset: 0 }));
+        assert_eq!(first_bad(&chunk), Some(BadChunk { offset: 0 }));
     }
 }

@@ -320,8 +320,7 @@ impl Ffs {
         let Standing { slot, buffer, at } = self.standing(update, node, name).await?;
         let chunk = at - at % CHUNK_SIZE;
         let slack = buffer.read(|image| {
-            dir::entries(&image[chunk..][..CHUNK_SIZE])
-                .map(|entries| dir::slack(&entries, Some(at - chunk)))
+            dir::slack(&image[chunk..][..CHUNK_SIZE], Some(at - chunk))
                 .map_err(|_| FsError::Corrupt)
         })?;
         let edit = Edit::Entry { offset: at, ino: 0, kind: 0, layout: Vec::new() };
@@ -492,8 +491,11 @@ fn scan_chunk(
     start: u64,
     chunk: &[u8],
 ) -> Result<(), FsError> {
-    let entries = dir::entries(chunk).map_err(|_| FsError::Corrupt)?;
-    for (place, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.is_live()) {
+    for (place, entry) in dir::entries(chunk).enumerate() {
+        let entry = entry.map_err(|_| FsError::Corrupt)?;
+        if !entry.is_live() {
+            continue;
+        }
         let target = u64::from(entry.ino);
         let legal = match (start, place) {
             (0, 0) => entry.name == b"." && target == ino,
@@ -511,20 +513,26 @@ fn scan_chunk(
             return Err(FsError::Corrupt);
         }
     }
-    index.set_slack(start as usize / CHUNK_SIZE, dir::slack(&entries, None));
+    let slack = dir::slack(chunk, None).map_err(|_| FsError::Corrupt)?;
+    index.set_slack(start as usize / CHUNK_SIZE, slack);
     Ok(())
 }
 
+/// Entries of a full chunk with names of the usual length: for them memory is taken once.
+const USUAL_ENTRIES: usize = CHUNK_SIZE / 16;
+
 /// The live entries of a chunk from byte `cookie` of the directory on.
 fn list(start: u64, cookie: u64, chunk: &[u8]) -> Result<Vec<Listed>, FsError> {
-    let entries = dir::entries(chunk).map_err(|_| FsError::Corrupt)?;
-    let live = entries.iter().filter(|entry| entry.is_live());
-    Ok(live
-        .filter(|entry| start + entry.offset as u64 >= cookie)
-        .map(|entry| Listed {
-            ino: entry.ino.into(),
-            name: Bytes::copy_from_slice(entry.name),
-            cookie: start + (entry.offset + ENTRY_HEADER_SIZE) as u64,
-        })
-        .collect())
+    let mut listed = Vec::with_capacity(USUAL_ENTRIES);
+    for entry in dir::entries(chunk) {
+        let entry = entry.map_err(|_| FsError::Corrupt)?;
+        if entry.is_live() && start + entry.offset as u64 >= cookie {
+            listed.push(Listed {
+                ino: entry.ino.into(),
+                name: Bytes::copy_from_slice(entry.name),
+                cookie: start + (entry.offset + ENTRY_HEADER_SIZE) as u64,
+            });
+        }
+    }
+    Ok(listed)
 }

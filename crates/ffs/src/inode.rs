@@ -95,7 +95,7 @@ pub struct Node {
     pub(crate) used: Cell<u64>,
     buffer: Rc<Buffer>,
     offset: usize,
-    dinode: Cell<Dinode>,
+    dinode: RefCell<Dinode>,
     sequence: Cell<Sequence>,
     landed: Cell<Sequence>,
     /// The tick at which its pages began to wait for their turn to land.
@@ -137,7 +137,7 @@ impl Node {
             used: Cell::new(0),
             buffer,
             offset,
-            dinode: Cell::new(dinode),
+            dinode: RefCell::new(dinode),
             sequence: Cell::new(Sequence(0)),
             landed: Cell::new(Sequence(0)),
             waits_since: Cell::new(0),
@@ -158,12 +158,12 @@ impl Node {
 
     /// The inode as the buffer has it.
     pub fn dinode(&self) -> Dinode {
-        self.dinode.get()
+        *self.dinode.borrow()
     }
 
     /// The inode with the times that readers see: what an Update starts from.
     pub(crate) fn dinode_with_times(&self) -> Dinode {
-        let mut dinode = self.dinode.get();
+        let mut dinode = self.dinode();
         if let Some(volatile) = self.volatile.get() {
             dinode.set_modify_time(volatile.mtime);
             dinode.set_change_time(volatile.ctime);
@@ -173,13 +173,15 @@ impl Node {
 
     /// The length that readers see, in bytes.
     pub fn size(&self) -> u64 {
-        self.volatile.get().map_or(self.dinode.get().size.get(), |volatile| volatile.size)
+        self.volatile
+            .get()
+            .map_or_else(|| self.dinode.borrow().size.get(), |volatile| volatile.size)
     }
 
     /// Attributes as readers see them.
     pub fn attributes(&self) -> Attributes {
         let shown = self.veil.get().or(self.volatile.get());
-        let attributes = attributes_of((self.ino, self.kind), &self.dinode.get(), shown);
+        let attributes = attributes_of((self.ino, self.kind), &self.dinode.borrow(), shown);
         Attributes { generation: self.generation, ..attributes }
     }
 
@@ -245,7 +247,7 @@ impl Node {
 
     /// Takes over what an Update left in the buffer.
     pub(crate) fn set_dinode(&self, dinode: Dinode) {
-        self.dinode.set(dinode);
+        self.dinode.replace(dinode);
         if let Some(volatile) = self.volatile.get() {
             let (mtime, ctime) = (dinode.modify_time(), dinode.change_time());
             self.volatile.set(Some(Volatile { mtime, ctime, ..volatile }));
@@ -254,10 +256,9 @@ impl Node {
 
     /// Sets the access time without an Update: nobody waits for it, and a crash may lose it.
     pub(crate) fn touch_access_time(&self, time: Timestamp, seal: impl FnOnce(&mut Dinode)) {
-        let mut dinode = self.dinode.get();
+        let mut dinode = self.dinode.borrow_mut();
         dinode.set_access_time(time);
         seal(&mut dinode);
-        self.dinode.set(dinode);
-        self.buffer.write_unordered(|image| *Dinode::at_mut(image, self.offset) = dinode);
+        self.buffer.write_unordered(|image| *Dinode::at_mut(image, self.offset) = *dinode);
     }
 }

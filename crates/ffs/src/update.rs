@@ -17,6 +17,8 @@
 //! 1. An inode changes as a whole: each item on it carries all 256 bytes, sealed.
 //! 2. Times ride on another item of the same inode if there is one.
 //! 3. Within an Update, later items on a field come after earlier ones.
+//! 4. `working` is in the order of its inodes. Of each, the last item has no change before
+//!    [`Update::finish`]: the inode may still change.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -76,7 +78,7 @@ pub enum Intent {
 pub struct Item {
     /// What it means.
     pub intent: Intent,
-    /// What it does; payload has nothing left to do but to be flushed.
+    /// What it does; payload has nothing left to do but to be flushed. See invariant 4, too.
     pub change: Option<(Rc<Buffer>, Edit)>,
 }
 
@@ -117,7 +119,7 @@ pub struct Update {
     pub(crate) lands_unasked: bool,
     /// Whether nobody minds when it becomes durable, but whoever will wait for it.
     pub(crate) is_patient: bool,
-    working: BTreeMap<u64, Working>,
+    working: Vec<Working>,
     pub(crate) budget: Budget,
 }
 
@@ -179,7 +181,7 @@ impl Update {
             chain: None,
             lands_unasked: false,
             is_patient: false,
-            working: BTreeMap::new(),
+            working: Vec::new(),
             budget,
         }
     }
@@ -220,7 +222,10 @@ impl Update {
 
     /// The inode as this Update will leave it.
     pub fn dinode(&self, node: &Node) -> Dinode {
-        self.working.get(&node.ino).map_or_else(|| node.dinode(), |working| working.dinode)
+        match self.place_of(node) {
+            Ok(at) => self.working[at].dinode,
+            Err(_) => node.dinode(),
+        }
     }
 
     /// Changes an inode with a meaning of its own.
@@ -232,10 +237,13 @@ impl Update {
     ) {
         let index = self.items.len();
         let working = self.working(node);
+        let earlier = working.last_item.replace(index);
+        let earlier = earlier.map(|earlier| (earlier, node.edit(&working.dinode)));
         change(&mut working.dinode);
-        working.last_item = Some(index);
-        let (buffer, edit) = node.edit(&working.dinode);
-        self.items.push(Item { intent, change: Some((buffer, edit)) });
+        if let Some((earlier, edit)) = earlier {
+            self.items[earlier].change = Some(edit);
+        }
+        self.items.push(Item { intent, change: None }); // invariant 4
     }
 
     /// Changes times or other attributes that need no order of their own (invariant 2).
@@ -243,19 +251,27 @@ impl Update {
         change(&mut self.working(node).dinode);
     }
 
+    fn place_of(&self, node: &Node) -> Result<usize, usize> {
+        self.working.binary_search_by_key(&node.ino, |working| working.node.ino)
+    }
+
     fn working(&mut self, node: &Rc<Node>) -> &mut Working {
-        self.working.entry(node.ino).or_insert_with(|| Working {
-            node: node.clone(),
-            dinode: node.dinode_with_times(),
-            last_item: None,
-        })
+        let at = self.place_of(node).unwrap_or_else(|at| {
+            let (node, dinode) = (node.clone(), node.dinode_with_times());
+            self.working.insert(at, Working { node, dinode, last_item: None });
+            at
+        });
+        &mut self.working[at]
     }
 
     /// Seals the working inodes into their last items, or into items of their own; gives back each
     /// inode with its final state.
     pub(crate) fn finish(&mut self, seal: impl Fn(&mut Dinode)) -> Vec<(Rc<Node>, Dinode)> {
+        for item in &mut self.items {
+            seal_in(item, &seal);
+        }
         let mut nodes = Vec::with_capacity(self.working.len());
-        for (_, mut working) in std::mem::take(&mut self.working) {
+        for mut working in std::mem::take(&mut self.working) {
             seal(&mut working.dinode);
             let change = Some(working.node.edit(&working.dinode));
             match working.last_item {
@@ -264,15 +280,12 @@ impl Update {
             }
             nodes.push((working.node, working.dinode));
         }
-        for item in &mut self.items {
-            reseal(item, &seal);
-        }
         nodes
     }
 }
 
 /// Seals the inode that an item carries, if it carries one.
-fn reseal(item: &mut Item, seal: &impl Fn(&mut Dinode)) {
+fn seal_in(item: &mut Item, seal: &impl Fn(&mut Dinode)) {
     let Some((buffer, Edit::Bytes { new, .. })) = &mut item.change else { return };
     if buffer.role() == crate::buffer::Role::Inodes {
         let mut dinode = *Dinode::at(new, 0);

@@ -3,7 +3,7 @@
 //! The first byte says how long the name is that is to be added, the second which slots are under
 //! a delta; then come the name and the chunk.
 
-use ffs::fuzzing::{Entry, Place, entries, place, slack};
+use ffs::fuzzing::{BadChunk, Entry, Place, entries, place, slack};
 use ffs::layout::{CHUNK_SIZE, minimum_record_length};
 use sim::Prng;
 
@@ -24,14 +24,23 @@ fn check(bytes: &[u8]) {
     let mut chunk = input.rest().to_vec();
     chunk.resize(CHUNK_SIZE, 0);
 
-    let Ok(found) = entries(&chunk) else {
+    let Ok(found) = all_entries(&chunk) else {
         assert!(place(&chunk, &name, |_| false).is_err(), "a broken chunk takes no name");
+        assert!(slack(&chunk, None).is_err(), "and has no room");
         return check_turning_of_anything(&chunk);
     };
     check_entries(&found);
     check_turning(&found, &chunk);
-    check_slack(&found);
+    check_slack(&chunk, &found);
     check_place(&chunk, &found, &name, pending);
+}
+
+fn all_entries(chunk: &[u8]) -> Result<Vec<Entry<'_>>, BadChunk> {
+    entries(chunk).collect()
+}
+
+fn slack_of(chunk: &[u8], dropped: Option<usize>) -> u16 {
+    slack(chunk, dropped).expect("a whole chunk")
 }
 
 fn check_entries(entries: &[Entry<'_>]) {
@@ -49,11 +58,11 @@ fn check_entries(entries: &[Entry<'_>]) {
     assert_eq!(offset, CHUNK_SIZE, "entries fill their chunk");
 }
 
-fn check_slack(entries: &[Entry<'_>]) {
-    let now = slack(entries, None);
+fn check_slack(chunk: &[u8], entries: &[Entry<'_>]) {
+    let now = slack_of(chunk, None);
     assert!(usize::from(now) <= CHUNK_SIZE);
     for entry in entries.iter().filter(|entry| entry.ino != 0) {
-        let without = slack(entries, Some(entry.offset));
+        let without = slack_of(chunk, Some(entry.offset));
         assert!(without >= now, "dropping makes room");
         assert!(usize::from(without) >= entry.minimum().min(entry.record_length));
     }
@@ -68,7 +77,7 @@ fn check_place(chunk: &[u8], before: &[Entry<'_>], name: &[u8], pending: u8) {
             Ok(place) => place,
             Err(room) => {
                 assert!(usize::from(room) < needed, "there was room: {room} for {needed}");
-                assert!(pending != 0 || room == slack(before, None));
+                assert!(pending != 0 || room == slack_of(chunk, None));
                 return;
             }
         };
@@ -77,7 +86,7 @@ fn check_place(chunk: &[u8], before: &[Entry<'_>], name: &[u8], pending: u8) {
         after[*at..at + bytes.len()].copy_from_slice(bytes);
     }
     after[offset..offset + 4].copy_from_slice(&77_u32.to_le_bytes());
-    let entries = entries(&after).expect("a whole chunk again");
+    let entries = all_entries(&after).expect("a whole chunk again");
     check_entries(&entries);
     let new = entries.iter().find(|entry| entry.offset == offset).expect("an entry is there");
     assert_eq!((new.ino, new.name, new.record_length), (77, name, record_length));
@@ -90,7 +99,7 @@ fn check_place(chunk: &[u8], before: &[Entry<'_>], name: &[u8], pending: u8) {
         let kept = entries.iter().find(|entry| entry.offset == slot.offset);
         assert_eq!(kept.map(|kept| kept.name), Some(slot.name), "a pending slot keeps its name");
     }
-    assert!(pending != 0 || left == slack(&entries, None), "the room that is left is told");
+    assert!(pending != 0 || left == slack_of(&after, None), "the room that is left is told");
 }
 
 /// A chunk of the other byte order is the same once it was turned.
@@ -107,7 +116,7 @@ fn check_turning(entries: &[Entry<'_>], chunk: &[u8]) {
 fn check_turning_of_anything(chunk: &[u8]) {
     let mut turned = chunk.to_vec();
     templates::all()[0].big.turn_directory(&mut turned);
-    let _ = entries(&turned);
+    let _ = all_entries(&turned);
     templates::all()[0].geometry.turn_directory(&mut turned);
 }
 
