@@ -19,7 +19,7 @@
 //! are dropped, and `dispatch` sees to it that what has begun to change something ends.
 
 use std::future::Future;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -146,26 +146,34 @@ impl Connection {
         self.reading.is_some() && self.calls.len() + self.outgoing.replies() < self.max_calls
     }
 
-    /// Begins as many calls as may be and have arrived.
-    fn poll_records(&mut self, context: &mut Context<'_>) -> Result<(), ConnectionError> {
+    /// Begins as many calls as may be and have arrived. Says whether any was answered at once.
+    fn poll_records(&mut self, context: &mut Context<'_>) -> Result<bool, ConnectionError> {
         if let Some(stop) = &mut self.reading
             && stop.poll_unpin(context).is_ready()
         {
             self.reading = None;
         }
+        let mut any = false;
         while self.may_read() {
             match self.poll_record(context) {
                 Poll::Ready(Ok(Some((record, memory)))) => {
                     let session = self.session.clone();
                     let call = async move { session.call(record, memory).await };
-                    self.calls.push(call.boxed_local());
+                    let mut call = call.boxed_local();
+                    match call.poll_unpin(context) {
+                        Poll::Ready(reply) => {
+                            any = true;
+                            self.outgoing.extend(reply);
+                        }
+                        Poll::Pending => self.calls.push(call),
+                    }
                 }
                 Poll::Ready(Ok(None)) => self.reading = None,
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(()),
+                Poll::Pending => break,
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// The next record with its memory, or none at the end of the stream.
@@ -230,9 +238,7 @@ impl Connection {
         let mut any = false;
         while let Poll::Ready(Some(reply)) = self.calls.poll_next_unpin(context) {
             any = true;
-            if let Some(reply) = reply {
-                self.outgoing.push(reply);
-            }
+            self.outgoing.extend(reply);
         }
         any
     }
@@ -246,7 +252,11 @@ impl Connection {
                 Poll::Ready(ready) => ready?,
                 Poll::Pending => break,
             }
-            match self.outgoing.write(|pieces| stream.try_write_vectored(pieces)) {
+            let write = |pieces: &[IoSlice<'_>]| match pieces {
+                [piece] => stream.try_write(piece), // the kernel takes it with less ado
+                pieces => stream.try_write_vectored(pieces),
+            };
+            match self.outgoing.write(write) {
                 Ok(length) => {
                     any = true;
                     self.sent += length as u64;
@@ -286,8 +296,7 @@ impl Future for Connection {
         let this = &mut *self;
         let mut was_quiet = true;
         loop {
-            this.poll_records(context)?;
-            let answered = this.poll_calls(context);
+            let answered = this.poll_records(context)? | this.poll_calls(context);
             was_quiet &= !answered;
             let written = this.poll_write(context)?;
             // What was answered or written may let in another call (invariant 1).

@@ -31,10 +31,11 @@ struct Last {
 }
 
 impl Outgoing {
-    /// Adds a reply at the end.
-    pub(crate) fn push(&mut self, reply: Reply) {
-        let (segments, memory) = reply.into_parts();
-        self.push_segments(segments, memory);
+    /// Adds a reply at the end, if there is one.
+    pub(crate) fn extend(&mut self, reply: Option<Reply>) {
+        if let Some((segments, memory)) = reply.map(Reply::into_parts) {
+            self.push_segments(segments, memory);
+        }
     }
 
     fn push_segments(&mut self, segments: Vec<Bytes>, memory: Option<[Permit; 2]>) {
@@ -68,13 +69,17 @@ impl Outgoing {
         &mut self,
         write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); PIECES];
-        let mut count = 0;
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            *slice = IoSlice::new(&piece.data);
-            count += 1;
-        }
-        let written = write(&slices[..count])?;
+        let mut pieces = self.pieces.iter().map(|piece| IoSlice::new(&piece.data));
+        let written = if self.pieces.len() == 1 {
+            write(&[pieces.next().expect("just counted")])?
+        } else {
+            let (mut slices, mut count) = ([IoSlice::new(&[]); PIECES], 0);
+            for (slot, piece) in slices.iter_mut().zip(pieces) {
+                *slot = piece;
+                count += 1;
+            }
+            write(&slices[..count])?
+        };
         self.sent(written);
         Ok(written)
     }

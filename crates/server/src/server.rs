@@ -12,8 +12,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dispatch::{Dispatcher, Exports, Volume, Volumes, VolumesError};
-use futures::FutureExt;
 use futures::future::{Either, join_all, select};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -368,9 +369,9 @@ impl Connections {
     ) -> impl Future<Output = ()> + 'static {
         let (asked, stop) = (guest.clone(), self.stop.wait().boxed_local());
         let asked = async move { asked.asked_to_leave().await };
-        let stop = select(stop, asked.boxed_local()).map(drop).boxed_local();
+        let stop = seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
         let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
-        let (max_calls, abandon) = (self.max_calls, self.abandon.wait().boxed_local());
+        let (max_calls, abandon) = (self.max_calls, seldom(self.abandon.wait().boxed_local()));
         async move {
             // Replies are gathered already; one that waits for an acknowledgement helps nobody.
             if let Err(error) = stream.set_nodelay(true) {
@@ -402,6 +403,12 @@ impl Connections {
             all.await;
         }
     }
+}
+
+/// `rare`, looked at only when it has something to say, and not whenever what it is waited for with
+/// has: that happens for every call.
+fn seldom<F: Future>(rare: F) -> impl Future {
+    FuturesUnordered::from_iter([rare]).into_future()
 }
 
 /// Closes our side and waits a little for the peer's. A socket that is closed while calls still
