@@ -29,6 +29,7 @@ mod caller;
 mod dispatcher;
 mod exports;
 mod handle;
+mod hashed;
 mod key;
 mod limits;
 mod mount;

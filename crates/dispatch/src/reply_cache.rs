@@ -20,12 +20,13 @@
 //! Invariants:
 //! 1. A call that runs is never evicted; one [`Slot`] exists for it, and answering or dropping
 //!    that slot is the only way out of the running state.
-//! 2. `by_age` holds exactly the answered calls, in the order of their answers, and each client's
-//!    queue exactly those of that client.
+//! 2. A client's queue holds exactly its answered calls, in the order of their answers, and
+//!    `oldest` the place of the first in each queue. Clients without answers are not known.
 //! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ use runtime::sync::Signal;
 use runtime::{Clock, Instant};
 use vfs::CallKey;
 
+use crate::hashed::{AsTaken, Hashed};
 pub use crate::key::Key;
 
 /// What remembering an answer takes beside its bytes, about, in bytes: here, and once more where it
@@ -105,15 +107,17 @@ pub enum Begin<R> {
 pub struct ReplyCache<R> {
     clock: Rc<dyn Clock>,
     window: Window,
+    hash_state: RandomState,
     state: RefCell<State<R>>,
     counters: Cell<Counters>,
 }
 
 struct State<R> {
-    entries: HashMap<Rc<Key>, Entry<R>>,
-    by_age: BTreeMap<u64, Rc<Key>>,
+    entries: HashMap<Rc<Hashed<Key>>, Entry<R>, AsTaken>,
     clients: HashMap<IpAddr, Client>,
+    oldest: BTreeMap<u64, IpAddr>,
     next: u64,
+    calls: usize,
     bytes: usize,
 }
 
@@ -125,9 +129,6 @@ enum Entry<R> {
 struct Answered<R> {
     reply: R,
     weight: usize,
-    /// It is remembered until then.
-    expires: Instant,
-    place: u64,
     /// Whether it is from before the start.
     is_restored: bool,
     /// Holding it keeps the answer where it survives.
@@ -136,8 +137,16 @@ struct Answered<R> {
 
 #[derive(Default)]
 struct Client {
-    answered: VecDeque<u64>,
+    answered: VecDeque<Place>,
     bytes: usize,
+}
+
+/// An answered call's place in the order of all answers.
+struct Place {
+    number: u64,
+    /// It is remembered until then.
+    expires: Instant,
+    key: Rc<Hashed<Key>>,
 }
 
 /// Where an answer comes from, and how long it is remembered.
@@ -162,23 +171,27 @@ impl<R: Clone> ReplyCache<R> {
     /// An empty cache.
     pub fn new(clock: Rc<dyn Clock>, window: Window) -> Rc<Self> {
         let state = State {
-            entries: HashMap::new(),
-            by_age: BTreeMap::new(),
+            entries: HashMap::default(),
             clients: HashMap::new(),
+            oldest: BTreeMap::new(),
             next: 0,
+            calls: 0,
             bytes: 0,
         };
-        Rc::new(Self { clock, window, state: RefCell::new(state), counters: Cell::default() })
+        let (hash_state, state, counters) =
+            (RandomState::new(), RefCell::new(state), Cell::default());
+        Rc::new(Self { clock, window, hash_state, state, counters })
     }
 
     /// Looks a call up, and takes note of it if it is new.
     pub fn begin(self: &Rc<Self>, key: Key) -> Begin<R> {
         self.forget_old();
         let mut state = self.state.borrow_mut();
+        let key = Hashed::new(key, &self.hash_state);
         match state.entries.get(&key) {
             Some(Entry::Answered(answered)) => {
-                let (xid, procedure) = (key.xid, key.procedure);
-                let (client, is_restored) = (key.client, answered.is_restored);
+                let Key { xid, procedure, client, .. } = key.key;
+                let is_restored = answered.is_restored;
                 tracing::debug!(%client, xid, procedure, is_restored, "repeated, and not executed");
                 self.count(|counters| {
                     counters.hits += 1;
@@ -212,8 +225,8 @@ impl<R: Clone> ReplyCache<R> {
     /// Forgets all answers. For [`crate::planted`] alone.
     pub(crate) fn forget_all(&self) {
         let mut state = self.state.borrow_mut();
-        while let Some((&place, _)) = state.by_age.first_key_value() {
-            state.forget(place);
+        while let Some(client) = state.client_of_oldest() {
+            state.forget_oldest(client);
         }
     }
 
@@ -225,7 +238,7 @@ impl<R: Clone> ReplyCache<R> {
     /// Answers and bytes that are remembered now.
     pub fn held(&self) -> (usize, usize) {
         let state = self.state.borrow();
-        (state.by_age.len(), state.bytes)
+        (state.calls, state.bytes)
     }
 
     fn count(&self, change: impl FnOnce(&mut Counters)) {
@@ -239,7 +252,7 @@ impl<R: Clone> ReplyCache<R> {
     pub fn restore(&self, name: Rc<CallKey>, key: Key, reply: R, bytes: usize, age: Duration) {
         let left = self.window.age.checked_sub(age).filter(|_| self.window.survives);
         let Some(left) = left else { return };
-        let key = Rc::new(key);
+        let key = Rc::new(Hashed::new(key, &self.hash_state));
         if self.state.borrow().entries.contains_key(&key) {
             return;
         }
@@ -248,26 +261,30 @@ impl<R: Clone> ReplyCache<R> {
         self.remember(&key, reply, bytes, Origin { name: Some(name), expires, is_restored: true });
     }
 
-    fn answered(&self, key: &Rc<Key>, name: Option<Rc<CallKey>>, reply: R, bytes: usize) {
+    fn answered(&self, key: &Rc<Hashed<Key>>, name: Option<Rc<CallKey>>, reply: R, bytes: usize) {
         let expires = self.clock.now().after(self.window.age);
         self.remember(key, reply, bytes, Origin { name, expires, is_restored: false });
     }
 
-    fn remember(&self, key: &Rc<Key>, reply: R, bytes: usize, origin: Origin) {
+    fn remember(&self, key: &Rc<Hashed<Key>>, reply: R, bytes: usize, origin: Origin) {
         let Origin { name, expires, is_restored } = origin;
         let weight = bytes + OVERHEAD + name.as_ref().map_or(0, |_| bytes + OVERHEAD);
         let mut state = self.state.borrow_mut();
-        let place = state.next;
+        let (number, client) = (state.next, key.key.client);
         state.next += 1;
+        state.calls += 1;
         state.bytes += weight;
-        state.by_age.insert(place, key.clone());
-        let client = state.clients.entry(key.client).or_default();
-        client.answered.push_back(place);
-        client.bytes += weight;
-        let answered = Answered { reply, weight, expires, place, is_restored, _name: name };
+        let held = state.clients.entry(client).or_default();
+        let is_first = held.answered.is_empty();
+        held.answered.push_back(Place { number, expires, key: key.clone() });
+        held.bytes += weight;
+        if is_first {
+            state.oldest.insert(number, client);
+        }
+        let answered = Answered { reply, weight, is_restored, _name: name };
         state.entries.insert(key.clone(), Entry::Answered(answered));
         drop(state);
-        self.make_room(key.client);
+        self.make_room(client);
     }
 
     fn make_room(&self, client: IpAddr) {
@@ -276,15 +293,14 @@ impl<R: Clone> ReplyCache<R> {
         while let Some(held) = state.clients.get(&client)
             && (held.answered.len() > self.window.client_calls
                 || held.bytes > self.window.client_bytes)
-            && let Some(&place) = held.answered.front()
         {
-            state.forget(place);
+            state.forget_oldest(client);
             evictions += 1;
         }
-        while (state.by_age.len() > self.window.calls || state.bytes > self.window.bytes)
-            && let Some((&place, _)) = state.by_age.first_key_value()
+        while (state.calls > self.window.calls || state.bytes > self.window.bytes)
+            && let Some(client) = state.client_of_oldest()
         {
-            state.forget(place);
+            state.forget_oldest(client);
             evictions += 1;
         }
         self.count(|counters| counters.evictions += evictions);
@@ -294,11 +310,10 @@ impl<R: Clone> ReplyCache<R> {
         let now = self.clock.now();
         let mut state = self.state.borrow_mut();
         let mut evictions = 0;
-        while let Some((&place, key)) = state.by_age.first_key_value()
-            && let Some(Entry::Answered(answered)) = state.entries.get(key)
-            && now > answered.expires
+        while let Some(client) = state.client_of_oldest()
+            && state.oldest_of(client).is_some_and(|oldest| now > oldest.expires)
         {
-            state.forget(place);
+            state.forget_oldest(client);
             evictions += 1;
         }
         self.count(|counters| counters.evictions += evictions);
@@ -306,21 +321,31 @@ impl<R: Clone> ReplyCache<R> {
 }
 
 impl<R> State<R> {
-    /// Forgets an answered call, the oldest of its client.
-    fn forget(&mut self, place: u64) {
-        let key = self.by_age.remove(&place).expect("invariant 2: the call is in by_age");
-        let entry = self.entries.remove(&key);
-        let Some(Entry::Answered(Answered { weight, place: noted, .. })) = entry else {
+    /// Whose answer is the oldest of all.
+    fn client_of_oldest(&self) -> Option<IpAddr> {
+        self.oldest.first_key_value().map(|(_, &client)| client)
+    }
+
+    fn oldest_of(&self, client: IpAddr) -> Option<&Place> {
+        self.clients.get(&client)?.answered.front()
+    }
+
+    /// Forgets the oldest answer of a client that has one.
+    fn forget_oldest(&mut self, client: IpAddr) {
+        let held = self.clients.get_mut(&client).expect("invariant 2: its client is known");
+        let Place { number, key, .. } =
+            held.answered.pop_front().expect("invariant 2: who is known has an answer");
+        let Some(Entry::Answered(Answered { weight, .. })) = self.entries.remove(&key) else {
             panic!("invariant 1: only an answered call is forgotten")
         };
-        assert_eq!(noted, place, "invariant 2: by_age and the entries agree");
+        held.bytes -= weight;
         self.bytes -= weight;
-        let client = self.clients.get_mut(&key.client).expect("invariant 2: its client is known");
-        let front = client.answered.pop_front();
-        assert_eq!(front, Some(place), "invariant 2: a client's oldest goes first");
-        client.bytes -= weight;
-        if client.answered.is_empty() {
-            self.clients.remove(&key.client);
+        self.calls -= 1;
+        let noted = self.oldest.remove(&number);
+        assert_eq!(noted, Some(client), "invariant 2: a client's oldest goes first");
+        match held.answered.front() {
+            Some(next) => drop(self.oldest.insert(next.number, client)),
+            None => drop(self.clients.remove(&client)),
         }
     }
 }
@@ -328,7 +353,7 @@ impl<R> State<R> {
 /// The right, and the duty, to answer one call.
 pub struct Slot<R> {
     cache: Rc<ReplyCache<R>>,
-    key: Rc<Key>,
+    key: Rc<Hashed<Key>>,
     pending: Rc<Pending<R>>,
     name: Option<Rc<CallKey>>,
     answered: bool,
@@ -340,7 +365,7 @@ impl<R: Clone> Slot<R> {
     pub fn name(&mut self) -> Option<Rc<CallKey>> {
         let survives = self.cache.window.survives;
         if survives && self.name.is_none() {
-            self.name = Some(Rc::new(self.key.name()));
+            self.name = Some(Rc::new(self.key.key.name()));
         }
         self.name.clone()
     }

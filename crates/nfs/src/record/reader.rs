@@ -362,7 +362,8 @@ impl RecordReader {
     }
 
     fn begin_placing(&mut self, shape: WriteShape) {
-        let placed = Placed::begin(self.staging.record(), shape, self.with_checksums); // invariant 1
+        let arrived = self.staging.record();
+        let placed = Placed::begin(arrived, shape, self.with_checksums); // invariant 1
         self.counters.staged += shape.head as u64;
         self.counters.copied_payload += placed.filled() as u64;
         self.assembly = Assembly::Placed(placed);

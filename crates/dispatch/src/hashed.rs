@@ -1,0 +1,44 @@
+//! A key that takes its hash with it, for maps in which it is looked for again and again.
+
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+
+/// A key and its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hashed<K> {
+    hash: u64,
+    pub(crate) key: K,
+}
+
+/// What builds the hashers of a map with such keys.
+pub(crate) type AsTaken = BuildHasherDefault<Taken>;
+
+impl<K: Hash> Hashed<K> {
+    /// The key with its hash by `state`: the same for all keys of a map, and secret.
+    pub(crate) fn new(key: K, state: &RandomState) -> Self {
+        Self { hash: state.hash_one(&key), key }
+    }
+}
+
+impl<K> Hash for Hashed<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// A hasher that gives what it was given.
+#[derive(Default)]
+pub(crate) struct Taken(u64);
+
+impl Hasher for Taken {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a hash was taken before, and is one number")
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
