@@ -130,18 +130,19 @@ struct Plan {
 impl Plan {
     fn of(record: &Record) -> Self {
         let short = Self { may_change: false, reply_bytes: 0 };
-        let Ok(call) = rpc::Call::decode(record) else { return short };
-        if call.program == rpc::PROGRAM_MOUNT {
-            let is_long = call.procedure == mount::Procedure::Dump as u32;
+        let Some((program, procedure)) = rpc::Call::target(record) else { return short };
+        if program == rpc::PROGRAM_MOUNT {
+            let is_long = procedure == mount::Procedure::Dump as u32;
             return Self { reply_bytes: if is_long { MAX_TRANSFER } else { 0 }, ..short };
         }
-        let Some(procedure) = Procedure::from_number(call.procedure) else { return short };
+        let Some(procedure) = Procedure::from_number(procedure) else { return short };
         if procedure == Procedure::Commit || is_remembered(procedure) {
             return Self { may_change: true, ..short };
         }
         if !matches!(procedure, Procedure::Read | Procedure::Readdir | Procedure::Readdirplus) {
             return short;
         }
+        let Ok(call) = rpc::Call::decode(record) else { return short };
         let reply_bytes = match Arguments::decode(procedure, call.arguments) {
             Ok(Arguments::Read(args)) => args.count.min(MAX_TRANSFER),
             Ok(Arguments::Readdir(args)) => listing_size(args.count),

@@ -12,9 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dispatch::{Dispatcher, Exports, Volume, Volumes, VolumesError};
+use futures::FutureExt;
 use futures::future::{Either, join_all, select};
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -26,7 +25,7 @@ use crate::connection::Connection;
 use crate::places::{Guest, Places};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
-use crate::rpcbind;
+use crate::{reactor, rpcbind};
 
 /// How long peers may take to fetch their last replies.
 const GRACE: Duration = Duration::from_secs(10);
@@ -369,9 +368,10 @@ impl Connections {
     ) -> impl Future<Output = ()> + 'static {
         let (asked, stop) = (guest.clone(), self.stop.wait().boxed_local());
         let asked = async move { asked.asked_to_leave().await };
-        let stop = seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
+        let stop = reactor::seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
         let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
-        let (max_calls, abandon) = (self.max_calls, seldom(self.abandon.wait().boxed_local()));
+        let abandon = reactor::seldom(self.abandon.wait()).boxed_local();
+        let max_calls = self.max_calls;
         async move {
             // Replies are gathered already; one that waits for an acknowledgement helps nobody.
             if let Err(error) = stream.set_nodelay(true) {
@@ -403,12 +403,6 @@ impl Connections {
             all.await;
         }
     }
-}
-
-/// `rare`, looked at only when it has something to say, and not whenever what it is waited for with
-/// has: that happens for every call.
-fn seldom<F: Future>(rare: F) -> impl Future {
-    FuturesUnordered::from_iter([rare]).into_future()
 }
 
 /// Closes our side and waits a little for the peer's. A socket that is closed while calls still

@@ -28,6 +28,7 @@ fn check(bytes: &[u8]) {
     let word = |index: usize| u32::from_be_bytes(bytes[4 * index..][..4].try_into().expect("4"));
     assert_eq!([call.xid, 0, 2], [word(0), word(1), word(2)]);
     assert_eq!([call.program, call.version, call.procedure], [word(3), word(4), word(5)]);
+    assert_eq!(Call::target(&record), Some((call.program, call.procedure)));
     let (arguments, payload) = call.arguments.remaining();
     assert!(bytes.ends_with(arguments) && payload.is_empty(), "arguments are the record's end");
     check_again(&call, arguments);

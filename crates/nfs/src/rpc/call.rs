@@ -82,6 +82,16 @@ impl<'a> Call<'a> {
         Ok(Self { xid, program, version, procedure, credential, arguments, checksum })
     }
 
+    /// The program and the procedure that `record` names, if it is a call: without a look
+    /// at the rest of its header, which may be wrong.
+    pub fn target(record: &Record) -> Option<(u32, u32)> {
+        let mut from = Decoder::new(&record.head);
+        let mut word = || from.u32().ok();
+        let [_xid, kind, _rpc, program, _version, procedure] =
+            [word()?, word()?, word()?, word()?, word()?, word()?];
+        (kind == CALL).then_some((program, procedure))
+    }
+
     /// CRC-64/NVME of all bytes of the arguments, and their number. Padding behind payload that was
     /// placed does not count.
     pub fn checksum(&self) -> (u64, usize) {

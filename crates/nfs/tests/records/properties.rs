@@ -143,8 +143,14 @@ proptest! {
     fn any_words_are_a_call_or_none(words in words(), cut in 0..4_usize) {
         let head = words[..words.len().saturating_sub(cut)].to_vec();
         let record = Record::whole(head);
-        if let Err(CallError::Rejected(rejection)) = Call::decode(&record) {
-            prop_assert!(record.head.starts_with(&rejection.xid.to_be_bytes()));
+        match Call::decode(&record) {
+            Ok(call) => {
+                prop_assert_eq!(Call::target(&record), Some((call.program, call.procedure)));
+            }
+            Err(CallError::Rejected(rejection)) => {
+                prop_assert!(record.head.starts_with(&rejection.xid.to_be_bytes()));
+            }
+            Err(CallError::Unanswerable(_)) => prop_assert_eq!(Call::target(&record), None),
         }
     }
 
@@ -183,6 +189,7 @@ proptest! {
         let call = Call::decode(&record).expect("a call");
         let numbers = [call.xid, call.program, call.version, call.procedure];
         prop_assert_eq!(numbers, [xid, program, version, procedure]);
+        prop_assert_eq!(Call::target(&record), Some((program, procedure)));
         let Credential::Sys(user) = call.credential else { panic!("not {:?}", call.credential) };
         prop_assert_eq!([user.stamp, user.uid, user.gid], [stamp, uid, gid]);
         prop_assert_eq!(user.machine_name, machine_name);
