@@ -40,7 +40,7 @@ struct Outcome {
 
 /// Gives a reader the stream in pieces of the lengths that `cut` says.
 fn drive(stream: &[u8], limits: Limits, cut: &mut dyn FnMut(usize) -> usize) -> Outcome {
-    let mut reader = RecordReader::new(limits);
+    let mut reader = RecordReader::new(limits).with_checksums();
     let mut records = Vec::new();
     let mut rest = stream;
     let mut granted = None;

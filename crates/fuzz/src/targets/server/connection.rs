@@ -44,7 +44,8 @@ impl Connection {
     pub(super) fn new(server: &Server, address: IpAddr) -> Self {
         let user = if address.is_loopback() { ROOT } else { NOBODY };
         let session = server.dispatcher.connect(address);
-        Self { session, reader: RecordReader::new(Limits::default()), next_xid: 1, user }
+        let reader = RecordReader::new(Limits::default()).with_checksums();
+        Self { session, reader, next_xid: 1, user }
     }
 
     /// A number for the next call, and the numbers of a new connection go on behind it.
