@@ -69,17 +69,9 @@ impl Outgoing {
         &mut self,
         write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let mut pieces = self.pieces.iter().map(|piece| IoSlice::new(&piece.data));
-        let written = if self.pieces.len() == 1 {
-            write(&[pieces.next().expect("just counted")])?
-        } else {
-            let (mut slices, mut count) = ([IoSlice::new(&[]); PIECES], 0);
-            for (slot, piece) in slices.iter_mut().zip(pieces) {
-                *slot = piece;
-                count += 1;
-            }
-            write(&slices[..count])?
-        };
+        let pieces = self.pieces.iter().take(PIECES);
+        let slices: Vec<_> = pieces.map(|piece| IoSlice::new(&piece.data)).collect();
+        let written = write(&slices)?;
         self.sent(written);
         Ok(written)
     }

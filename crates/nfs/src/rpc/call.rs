@@ -82,8 +82,8 @@ impl<'a> Call<'a> {
         Ok(Self { xid, program, version, procedure, credential, arguments, checksum })
     }
 
-    /// The program and the procedure that `record` names, if it is a call: without a look
-    /// at the rest of its header, which may be wrong.
+    /// The program and the procedure that `record` names, if it is a call: without a look at the
+    /// rest of its header, which may be wrong.
     pub fn target(record: &Record) -> Option<(u32, u32)> {
         let mut from = Decoder::new(&record.head);
         let mut word = || from.u32().ok();
