@@ -19,6 +19,9 @@
 //!    what a single call brought: all of that goes with the last part, and the queue is in the
 //!    order of coming.
 //! 4. No borrow is held while somebody waits.
+//! 5. What is kept and what is on its way have the budget together, as far as what is kept can
+//!    yield. So a read that begins takes the memory of what goes for it, and neither is memory
+//!    beyond the budget taken, nor given back when the read ends.
 
 mod access;
 mod queues;
@@ -57,6 +60,8 @@ struct State {
     queues: Queues,
     loads: BTreeMap<u64, Load>,
     next_load: u64,
+    /// Bytes that are on their way.
+    loading: usize,
     /// Bytes that were read ahead and not used yet.
     ahead: usize,
 }
@@ -122,14 +127,21 @@ impl DataCache {
     pub(crate) fn leave(&self, others: usize) {
         let most = self.budget.saturating_sub(others).max(self.budget / LEAST_PART);
         if most < self.most.replace(most) {
-            self.state.borrow_mut().shrink(most);
+            self.yield_room();
         }
         self.retain_rest();
     }
 
+    /// Lets go of what is more than there is room for (invariant 5).
+    fn yield_room(&self) {
+        let state = &mut *self.state.borrow_mut();
+        state.shrink(self.most.get().saturating_sub(state.loading));
+    }
+
     /// Whatever data may take and does not is retained.
     fn retain_rest(&self) {
-        self.retention.set(self.most.get().saturating_sub(self.bytes()));
+        let taken = self.bytes() + self.state.borrow().loading;
+        self.retention.set(self.most.get().saturating_sub(taken));
     }
 
     /// What there is of `range`, which is not empty, from its start. Counts as a use.
@@ -173,10 +185,9 @@ impl DataCache {
 
     /// Notes that `range` is about to be read, whole fragments of which nothing is kept.
     pub(crate) fn begin(self: &Rc<Self>, range: Range<u64>) -> Loading {
-        let state = &mut *self.state.borrow_mut();
-        let number = state.next_load;
-        state.next_load += 1;
-        state.loads.insert(number, Load { range, is_spoiled: false });
+        let number = self.state.borrow_mut().begin(range);
+        self.yield_room();
+        self.retain_rest();
         Loading { cache: self.clone(), number }
     }
 
@@ -210,8 +221,8 @@ impl DataCache {
             }
             from = to;
         }
-        state.shrink(self.most.get());
         drop(state);
+        self.yield_room();
         self.retain_rest();
     }
 }
@@ -230,20 +241,17 @@ impl Loading {
     /// Keeps what was read, unless it was spoiled meanwhile. Nobody has used more than the first
     /// `used` bytes of it.
     pub(crate) fn keep(self, data: &Bytes, used: usize, is_ahead: bool) {
-        let unspoiled = {
-            let state = self.cache.state.borrow();
-            let load = state.loads.get(&self.number).filter(|load| !load.is_spoiled);
-            load.map(|load| load.range.start)
-        };
-        if let Some(start) = unspoiled {
-            self.cache.keep(start, data, used, is_ahead);
+        let load = self.cache.state.borrow_mut().end(self.number);
+        if let Some(load) = load.filter(|load| !load.is_spoiled) {
+            self.cache.keep(load.range.start, data, used, is_ahead);
         }
     }
 }
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        self.cache.state.borrow_mut().loads.remove(&self.number);
+        self.cache.state.borrow_mut().end(self.number);
+        self.cache.retain_rest();
         self.cache.loaded.notify();
     }
 }
@@ -268,7 +276,29 @@ impl Stretch {
     }
 }
 
+impl Load {
+    fn length(&self) -> usize {
+        (self.range.end - self.range.start) as usize
+    }
+}
+
 impl State {
+    /// Notes a read that begins; gives its number.
+    fn begin(&mut self, range: Range<u64>) -> u64 {
+        let (number, load) = (self.next_load, Load { range, is_spoiled: false });
+        self.next_load += 1;
+        self.loading += load.length();
+        self.loads.insert(number, load);
+        number
+    }
+
+    /// A read is over, if it was not before.
+    fn end(&mut self, number: u64) -> Option<Load> {
+        let load = self.loads.remove(&number)?;
+        self.loading -= load.length();
+        Some(load)
+    }
+
     /// The last stretch of which a part is in `range`.
     fn last_overlap(&self, range: &Range<u64>) -> Option<u64> {
         let (&start, stretch) = self.stretches.range(..range.end).next_back()?;

@@ -90,6 +90,21 @@ fn what_is_read_ahead_is_bounded_until_it_is_used() {
 }
 
 #[test]
+fn what_is_on_its_way_takes_the_place_of_what_is_kept() {
+    let cache = cache();
+    read_all(&cache, 0..64, BLOCK);
+    let all = cache.bytes();
+    let loading = cache.begin(range(100, 16));
+    assert!((1..=BUDGET - 16 * BLOCK).contains(&cache.bytes()) && cache.bytes() < all);
+    let more = cache.begin(range(200, 100));
+    assert_eq!(cache.bytes(), 0, "there is nothing more to yield");
+    drop(more);
+    loading.keep(&bytes(1, 16 * BLOCK), 0, false);
+    assert_eq!(cache.bytes() / BLOCK, 16);
+    assert_eq!(cache.retention.bytes(), BUDGET - cache.bytes());
+}
+
+#[test]
 fn a_read_that_was_overtaken_by_a_write_is_not_kept() {
     let cache = cache();
     let loading = cache.begin(range(0, 4));
@@ -192,7 +207,11 @@ proptest! {
             let state = world.cache.state.borrow();
             let kept: usize = state.stretches.values().map(|stretch| cost(&stretch.data)).sum();
             prop_assert_eq!(kept, state.queues.bytes());
-            prop_assert_eq!(kept + world.cache.retention.bytes(), world.cache.most.get());
+            let loading: usize = state.loads.values().map(Load::length).sum();
+            prop_assert_eq!(loading, state.loading);
+            let (most, retained) = (world.cache.most.get(), world.cache.retention.bytes());
+            prop_assert!(kept == 0 || kept + loading + retained == most, "invariant 5");
+            prop_assert_eq!(retained, most.saturating_sub(kept + loading));
             let ahead = state.stretches.values().filter(|stretch| stretch.is_ahead);
             prop_assert_eq!(ahead.map(|stretch| stretch.data.len()).sum::<usize>(), state.ahead);
         }
