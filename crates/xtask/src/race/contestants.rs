@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::disk::Disk;
 use super::janitor::{Janitor, quoted};
-use super::{Plan, rows::Load, rows::Row};
+use super::{Plan, rows::Load, rows::ROWS, rows::Row};
 use crate::failure::While;
 use crate::servers::bare::Bare;
 use crate::servers::duramen::{self, Server};
@@ -155,6 +155,20 @@ impl Contestant {
         Ok(())
     }
 
+    /// Has it take the memory that it will need in a round. The bare one is started for each row.
+    pub(super) fn warm(
+        &mut self,
+        ground: &Ground<'_>,
+        janitor: &mut Janitor,
+        plan: &Plan,
+    ) -> Result<()> {
+        if matches!(self.process, Process::Bare(..)) {
+            return Ok(());
+        }
+        self.suit(&ROWS[0], Load::Many, ground.folder, janitor)?;
+        self.bench(ground.binary, plan.amount().warming()).map(drop)
+    }
+
     /// Measures a row.
     pub(super) fn measure(
         &self,
@@ -163,22 +177,9 @@ impl Contestant {
         load: Load,
         plan: &Plan,
     ) -> Result<Sample> {
-        let mut words = row.arguments(load, &plan.amount());
-        let target = match &self.process {
-            Process::Duramen(server) => server.target(),
-            Process::Ganesha(ganesha) => {
-                words.extend(["--mount-port".to_owned(), ganesha.mount_port().to_string()]);
-                ganesha.target()
-            }
-            Process::Bare(_, server) => {
-                let server = server.as_ref();
-                server.ok_or_else(|| Failure::new("the bare server is not ready"))?.target()
-            }
-        };
         let read = |disk: &Option<Disk>| disk.as_ref().map_or(Ok(0), Disk::read_bytes);
         let before = read(&self.disk)?;
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let report = duramen::bench(binary, &target, &words)?;
+        let report = self.bench(binary, row.arguments(load, &plan.amount()))?;
         let result = &report["workloads"][0];
         let number = |field: &str| {
             result[field].as_f64().ok_or_else(|| Failure::new(format!("no {field}: {report}")))
@@ -194,6 +195,23 @@ impl Contestant {
             super::rows::Unit::Payload => (mib, number("mib_per_s")?),
         };
         Ok(Sample { units, rate, cpu_s: result["server_cpu_s"].as_f64() })
+    }
+
+    /// What `duramen bench` reports of it, told these words.
+    fn bench(&self, binary: &Path, mut words: Vec<String>) -> Result<serde_json::Value> {
+        let target = match &self.process {
+            Process::Duramen(server) => server.target(),
+            Process::Ganesha(ganesha) => {
+                words.extend(["--mount-port".to_owned(), ganesha.mount_port().to_string()]);
+                ganesha.target()
+            }
+            Process::Bare(_, server) => {
+                let server = server.as_ref();
+                server.ok_or_else(|| Failure::new("the bare server is not ready"))?.target()
+            }
+        };
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        duramen::bench(binary, &target, &words)
     }
 
     /// Ends it. Ours must end well.

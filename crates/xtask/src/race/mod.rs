@@ -5,9 +5,12 @@
 //!    device before it is answered. Two are ours, policy `log`, one for the disk and one for the
 //!    log. One more XFS is mounted as it is, for a nfs-ganesha as people run it; and a plain folder
 //!    holds a volume of ours as people have it.
-//! 2. In each round, for each of the [`rows`], `duramen bench` measures the contestants one after
-//!    the other; the next round begins with the other of the two. The device by itself is measured
-//!    in each round, too. What stands beside is measured in every second round.
+//! 2. Each round begins with files that are written to each contestant and removed, so that none
+//!    measures how long it takes to get memory that nobody had before: the host of a virtual
+//!    machine may have to find it first. Then, for each of the [`rows`], `duramen bench` measures
+//!    the contestants one after the other; the next round begins with the other of the two. The
+//!    device by itself is measured in each round, too. What stands beside is measured in every
+//!    second round.
 //! 3. A ratio is that of two measurements of one round; what counts is the median over the rounds.
 //!
 //! [`janitor`] tidies up, also after an interrupt.
@@ -109,6 +112,9 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let mut contestants = ground.start(&mut janitor, &raw)?;
     let mut results = Results::default();
     for round in 0..plan.rounds {
+        for contestant in &mut contestants {
+            contestant.warm(&ground, &mut janitor, plan)?;
+        }
         results.raw.measure(raw.path(), RAW_MIB, plan.seconds)?;
         for row in ROWS.iter().enumerate().filter(|(_, row)| plan.is_chosen(row.name)) {
             race(round, row, plan, &ground, &mut janitor, &mut contestants, &mut results)?;
@@ -206,10 +212,11 @@ client, sockets and device leave to a server on this machine; where another is f
 limit.
 
 Each row is measured by `duramen bench` for {seconds} s a round, with one call under way on each
-connection, by turns, `sync` before each. Rates are medians; a ratio is that of two measurements of
-the same round, and of ratios there are the median and the least and the most. What stands beside
-is measured in every second round. The client and the kernel's threads share the processors with
-the server; the machine was not idle otherwise. Cold reads begin with
+connection, by turns, `sync` before each. A round begins with files of {warmed} MiB that are written
+to each and removed, so that memory is at hand. Rates are medians; a ratio is that of two
+measurements of the same round, and of ratios there are the median and the least and the most. What
+stands beside is measured in every second round. The client and the kernel's threads share the
+processors with the server; the machine was not idle otherwise. Cold reads begin with
 `/proc/sys/vm/drop_caches`, read each part once, and are held against what the device says it has
 read; for them Duramen, which keeps data by itself, is started anew with a memory of {little}.
 *Wanted* is what the project sets itself.
@@ -222,6 +229,7 @@ its own (write-back, XFS's log) is in neither figure.
         seconds = plan.seconds,
         disk = DISK_MIB,
         log = LOG_MIB,
+        warmed = plan.amount().warmed_mib(),
         little = contestants::LITTLE_MEMORY,
         tables = table::render(results),
     )

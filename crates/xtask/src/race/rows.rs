@@ -111,6 +111,24 @@ pub(super) struct Amount {
     pub(super) file_mib: u64,
 }
 
+impl Amount {
+    /// MiB of files that are written before a round: what is measured takes no more memory.
+    pub(super) fn warmed_mib(&self) -> u64 {
+        2 * self.file_mib
+    }
+
+    /// The words for `duramen bench` that write them.
+    pub(super) fn warming(&self) -> Vec<String> {
+        let connections = Load::Many.connections();
+        let file_mib = self.warmed_mib() / connections;
+        let words = format!(
+            "read-cold-1m --connections {connections} --depth 1 --seconds 1 --count 1 \
+             --file-size {file_mib}M"
+        );
+        words.split(' ').map(str::to_owned).collect()
+    }
+}
+
 /// What makes the kernel forget what it can read again.
 const FORGET: &str = "sync; echo 3 > /proc/sys/vm/drop_caches";
 
