@@ -39,8 +39,12 @@ use queues::{Queue, Queues};
 
 /// Of the budget, one part in so many is for data, however much else there is.
 const LEAST_PART: usize = 8;
-/// What was read ahead and not yet used may take one part in so many of what data may take.
+/// What was read ahead and not yet used may take one part in so many of what is kept.
 const AHEAD_PART: usize = 8;
+/// Of what data may take, one part in so many, up to so many bytes, is for memory that data has
+/// left: pieces that wait for their neighbours, to be large enough for what comes next.
+const SLACK_PART: usize = 8;
+const SLACK_MOST: usize = 64 << 20;
 
 /// See the module's prose. All places are bytes of the disk.
 pub(crate) struct DataCache {
@@ -49,7 +53,8 @@ pub(crate) struct DataCache {
     block_size: u64,
     /// For data and everything else together.
     budget: usize,
-    most: Cell<usize>,
+    /// What of it others leave.
+    room: Cell<usize>,
     /// What data could take and does not: memory that it had stays, for what comes next.
     retention: Retention,
 }
@@ -106,7 +111,7 @@ impl DataCache {
             loaded: Signal::new(),
             block_size,
             budget,
-            most: Cell::new(budget),
+            room: Cell::new(budget),
             retention: Retention::default(),
         };
         cache.retain_rest();
@@ -125,23 +130,29 @@ impl DataCache {
 
     /// Others use so many bytes of the budget.
     pub(crate) fn leave(&self, others: usize) {
-        let most = self.budget.saturating_sub(others).max(self.budget / LEAST_PART);
-        if most < self.most.replace(most) {
+        let room = self.budget.saturating_sub(others).max(self.budget / LEAST_PART);
+        if room < self.room.replace(room) {
             self.yield_room();
         }
         self.retain_rest();
     }
 
+    /// The most bytes that are kept or on their way.
+    fn most(&self) -> usize {
+        let room = self.room.get();
+        room - (room / SLACK_PART).min(SLACK_MOST)
+    }
+
     /// Lets go of what is more than there is room for (invariant 5).
     fn yield_room(&self) {
         let state = &mut *self.state.borrow_mut();
-        state.shrink(self.most.get().saturating_sub(state.loading));
+        state.shrink(self.most().saturating_sub(state.loading));
     }
 
     /// Whatever data may take and does not is retained.
     fn retain_rest(&self) {
         let taken = self.bytes() + self.state.borrow().loading;
-        self.retention.set(self.most.get().saturating_sub(taken));
+        self.retention.set(self.room.get().saturating_sub(taken));
     }
 
     /// What there is of `range`, which is not empty, from its start. Counts as a use.
@@ -180,7 +191,7 @@ impl DataCache {
 
     /// Whether more may be read ahead.
     pub(crate) fn has_room_ahead(&self) -> bool {
-        self.budget > 0 && self.state.borrow().ahead <= self.most.get() / AHEAD_PART
+        self.budget > 0 && self.state.borrow().ahead <= self.most() / AHEAD_PART
     }
 
     /// Notes that `range` is about to be read, whole fragments of which nothing is kept.
