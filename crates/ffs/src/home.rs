@@ -227,8 +227,11 @@ impl Home {
         self.spare.borrow().len() * self.geometry.block_size as usize
     }
 
-    /// Lets go of a block that is no metadata any more.
-    pub fn forget(&self, address: u64) {
+    /// Lets go of a run of fragments that is nobody's any more: of a block of metadata, and of what
+    /// is kept of data, which nobody will read again.
+    pub fn forget(&self, address: u64, count: u64) {
+        let byte = |address| self.geometry.byte_address(address);
+        self.data.spoil(&(byte(address)..byte(address + count)));
         if let Some(buffer) = self.buffers.borrow_mut().remove(&address) {
             assert!(!buffer.is_pending(), "a freed block has nothing left to write");
             self.bytes.set(self.bytes.get().saturating_sub(buffer.size()));

@@ -317,8 +317,8 @@ impl Allocator {
 
     /// The Update is durable: what it freed may be used again.
     pub(crate) fn free(&self, freed: Freed) {
-        if let Run::Fragments { group, first, .. } = freed.run {
-            self.home.forget(self.geometry().group_base(group) + first as u64);
+        if let Some((address, count)) = self.run_of(&freed) {
+            self.home.forget(address, count);
         }
         self.count_leaving(freed.run, -1);
         self.release(freed.run);

@@ -187,3 +187,27 @@ fn data_that_waits_takes_the_place_of_data_that_may_be_read_again() {
         volume.files.shutdown().await.expect("it stops");
     });
 }
+
+#[test]
+fn what_is_removed_takes_no_memory_from_what_is_there() {
+    const LENGTH: usize = 1 << 20;
+    let world = World::new(1);
+    world.run(async {
+        let (disk, volume) = fresh(&world, DISK, &small_blocks()).await;
+        volume.files.shutdown().await.expect("it stops");
+        let volume = open_with(&world, disk, 8 << 20).await;
+        let (root, store) = (volume.files.root(), volume.files.store());
+        let before = store.cached_bytes();
+        let file = volume.create(root, "a").await.expect("new");
+        for at in (0..LENGTH).step_by(32 << 10) {
+            let data = vec![7; 32 << 10];
+            volume.write(file, at as u64, data, Stability::FileSync).await.expect("room");
+        }
+        assert!(store.cached_bytes() >= before + LENGTH, "it may be read again");
+        volume.remove(root, "a").await.expect("it is there");
+        volume.create(root, "b").await.expect("new"); // what is removed leaves behind the reply
+        let left = store.cached_bytes();
+        assert!(left < before + LENGTH / 4, "{left} bytes, {before} before");
+        volume.files.shutdown().await.expect("it stops");
+    });
+}
