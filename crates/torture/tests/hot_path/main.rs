@@ -25,13 +25,13 @@ use kinds::{Calls, Kind};
 
 /// What a call of each kind may take.
 const BOUNDS: [Bound; 7] = [
-    Bound { kind: Kind::Getattr, debug: 24_200, release: 6_010 },
-    Bound { kind: Kind::Lookup, debug: 36_200, release: 9_600 },
-    Bound { kind: Kind::Create, debug: 162_000, release: 63_200 },
-    Bound { kind: Kind::Remove, debug: 178_000, release: 67_900 },
-    Bound { kind: Kind::Write8k, debug: 243_000, release: 102_800 },
-    Bound { kind: Kind::Write64k, debug: 483_000, release: 179_700 },
-    Bound { kind: Kind::Read1m, debug: 187_000, release: 75_800 },
+    Bound { kind: Kind::Getattr, debug: 24_200, release: 5_330 },
+    Bound { kind: Kind::Lookup, debug: 36_200, release: 9_010 },
+    Bound { kind: Kind::Create, debug: 162_000, release: 58_700 },
+    Bound { kind: Kind::Remove, debug: 178_000, release: 64_900 },
+    Bound { kind: Kind::Write8k, debug: 243_000, release: 100_600 },
+    Bound { kind: Kind::Write64k, debug: 483_000, release: 177_800 },
+    Bound { kind: Kind::Read1m, debug: 187_000, release: 75_900 },
 ];
 
 struct Bound {
