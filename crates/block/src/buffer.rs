@@ -46,6 +46,15 @@ impl Buffer {
         buffer
     }
 
+    /// A buffer of `length` bytes that holds a copy of `bytes`, and zeros behind.
+    pub fn padded(bytes: &[u8], length: usize) -> Self {
+        let mut buffer = Self::unfilled(length);
+        let (copy, rest) = buffer.split_at_mut(bytes.len());
+        copy.copy_from_slice(bytes);
+        rest.fill(0);
+        buffer
+    }
+
     /// A buffer that holds copies of pieces, one after the other.
     pub fn joined(pieces: &[Bytes]) -> Self {
         let mut buffer = Self::unfilled(pieces.iter().map(Bytes::len).sum());
@@ -56,6 +65,11 @@ impl Buffer {
             rest = behind;
         }
         buffer
+    }
+
+    /// Bytes of memory that it takes: whole pages.
+    pub fn memory(&self) -> usize {
+        self.pages.as_ref().expect(OWNED).bytes().len()
     }
 
     /// Makes the buffer shared and unchangeable. Copies nothing; the memory is given back with the

@@ -6,6 +6,9 @@
 //! is undone in the copy, newest first. So no block is ever unwritable because it is hot, and the
 //! policies differ in one thing only: when a delta may land.
 //!
+//! What is copied and written are the pages from the first that changed to the last, of most blocks
+//! one or two: where many blocks change a little, that is most of what is to be done.
+//!
 //! Invariants:
 //! 1. Deltas stand in the order in which they were applied.
 //! 2. A delta lands only if every earlier delta on the same field has landed or lands with it;
@@ -14,7 +17,8 @@
 //! 4. A directory entry is undone to inode 0 or the old inode, never by layout: record lengths and
 //!    names in the image are written as they are, and a name under a pending delta stays in place.
 //! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing.
-//! 6. A buffer with pending deltas, or with a write under way, is not evicted.
+//! 6. Outside of `stale` and `landing` the image is what the disk has.
+//! 7. A buffer with pending deltas, or with a write under way, is not evicted.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
@@ -23,10 +27,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 use vfs::Sequence;
 
-use crate::derive::bits;
-use crate::layout::CHUNK_SIZE;
+use crate::edit::{Edit, Undo};
 use crate::nodes::Meter;
 use crate::planted::{Bug, is_planted};
+use crate::span::Span;
 
 /// What a buffer holds, which decides what has to be derived when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,126 +43,6 @@ pub enum Role {
     Directory,
     /// A block of pointers.
     Indirect,
-}
-
-/// How a change rewrites the image.
-#[derive(Clone, Debug)]
-pub enum Edit {
-    /// Bytes replaced by as many others.
-    Bytes {
-        /// Where, in bytes from the buffer's start.
-        offset: usize,
-        /// The new bytes.
-        new: Box<[u8]>,
-    },
-    /// A run of map bits, all clear before and set after, or the other way round.
-    Bits {
-        /// The byte at which the map begins.
-        map: usize,
-        /// The first bit.
-        first: usize,
-        /// How many.
-        count: usize,
-        /// Their new value.
-        value: bool,
-    },
-    /// The target of a directory entry: its inode number and type.
-    Entry {
-        /// Where the entry begins.
-        offset: usize,
-        /// The new inode number; 0 for none.
-        ino: u32,
-        /// The new type byte.
-        kind: u8,
-        /// Record lengths and name that make room for it: applied, never undone (invariant 4).
-        layout: Vec<(usize, Box<[u8]>)>,
-    },
-    /// A number of 32 bits that becomes larger or smaller: a count, of which every change is good
-    /// for itself, so that one can be undone without the others.
-    Count {
-        /// Where, in bytes from the buffer's start.
-        offset: usize,
-        /// By how much.
-        change: i32,
-    },
-    /// The whole block is new; nobody points at it yet, so undoing means not writing.
-    Whole,
-}
-
-/// What of a buffer an [`Edit`] changes, for policies that log it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// These bytes.
-    Bytes(Range<usize>),
-    /// Bits of a map.
-    Bits {
-        /// The byte at which the map begins.
-        map: usize,
-        /// The first bit.
-        first: usize,
-        /// How many.
-        count: usize,
-        /// Their new value.
-        value: bool,
-    },
-    /// Everything.
-    Whole,
-}
-
-impl Edit {
-    /// What it changes. Of a directory that is the whole chunk: names and lengths are not undone,
-    /// so that one entry means nothing without the others.
-    pub fn extent(&self) -> Extent {
-        match self {
-            Edit::Bytes { offset, new } => Extent::Bytes(*offset..offset + new.len()),
-            Edit::Bits { map, first, count, value } => {
-                Extent::Bits { map: *map, first: *first, count: *count, value: *value }
-            }
-            Edit::Entry { offset, .. } => {
-                let chunk = offset - offset % CHUNK_SIZE;
-                Extent::Bytes(chunk..chunk + CHUNK_SIZE)
-            }
-            Edit::Count { offset, .. } => Extent::Bytes(*offset..offset + size_of::<i32>()),
-            Edit::Whole => Extent::Whole,
-        }
-    }
-}
-
-/// What a delta takes back in the copy.
-#[derive(Debug)]
-enum Undo {
-    Bytes { offset: usize, old: Box<[u8]> },
-    Bits { map: usize, first: usize, count: usize, old: bool },
-    Entry { offset: usize, ino: u32, kind: u8 },
-    Count { offset: usize, change: i32 },
-    Whole,
-}
-
-impl Undo {
-    /// The field, as a range of bits of the buffer.
-    fn field(&self) -> Range<usize> {
-        match self {
-            Undo::Bytes { offset, old } => offset * 8..(offset + old.len()) * 8,
-            Undo::Bits { map, first, count, .. } => map * 8 + first..map * 8 + first + count,
-            Undo::Entry { offset, .. } => offset * 8..(offset + ENTRY_HEADER) * 8,
-            Undo::Count { .. } => 0..0, // in any order
-            Undo::Whole => 0..usize::MAX,
-        }
-    }
-
-    fn apply(&self, copy: &mut [u8]) {
-        match self {
-            Undo::Bytes { offset, old } => copy[*offset..offset + old.len()].copy_from_slice(old),
-            Undo::Bits { map, first, count, old } => {
-                for bit in *first..first + count {
-                    bits::put(&mut copy[*map..], bit as u64, *old);
-                }
-            }
-            Undo::Entry { offset, ino, kind } => set_entry(copy, *offset, *ino, *kind),
-            Undo::Count { offset, change } => add(copy, *offset, -change),
-            Undo::Whole => unreachable!("a block whose making is undone is not written"),
-        }
-    }
 }
 
 /// One change that is not durable yet.
@@ -175,11 +59,7 @@ pub struct Delta {
 impl Delta {
     /// Bytes of memory that it takes, about.
     fn bytes(&self) -> usize {
-        let beside = match &self.undo {
-            Undo::Bytes { old, .. } => old.len() + 16,
-            _ => 0,
-        };
-        size_of::<Self>() + beside
+        size_of::<Self>() + self.undo.bytes_beside()
     }
 }
 
@@ -187,27 +67,33 @@ impl Delta {
 pub struct Buffer {
     address: u64,
     role: Role,
-    image: RefCell<Vec<u8>>,
+    image: RefCell<block::Buffer>,
     deltas: RefCell<Vec<Delta>>,
     /// Counts the bytes of the deltas, once the block is at home.
     meter: OnceCell<Meter>,
     /// Changed without a delta: access times, search hints. Written at leisure.
     dirty: Cell<bool>,
+    /// What changed since the last write, or was undone in it, and what that write brings home.
+    stale: Cell<Span>,
+    landing: Cell<Span>,
     /// Ticks of the cache's clock at the last use.
     pub(crate) used: Cell<u64>,
 }
 
-/// A copy of a buffer that may go to the disk now.
+/// A copy of what is stale of a buffer, which may go to the disk now.
 pub struct WriteImage {
-    /// Where, in fragments.
+    /// Where the block begins, in fragments.
     pub address: u64,
+    /// Where in the block the copy begins, in bytes.
+    pub from: usize,
     /// What.
     pub data: Bytes,
 }
 
 impl Buffer {
-    /// A buffer for the block at fragment `address`.
-    pub fn new(address: u64, role: Role, image: Vec<u8>) -> Rc<Self> {
+    /// A buffer for the block at fragment `address`, which is there as it is here, or begins with
+    /// an Update ([`Edit::Whole`]).
+    pub fn new(address: u64, role: Role, image: block::Buffer) -> Rc<Self> {
         Rc::new(Self {
             address,
             role,
@@ -215,6 +101,8 @@ impl Buffer {
             deltas: RefCell::default(),
             meter: OnceCell::new(),
             dirty: Cell::new(false),
+            stale: Cell::default(),
+            landing: Cell::default(),
             used: Cell::new(0),
         })
     }
@@ -229,13 +117,18 @@ impl Buffer {
         self.role
     }
 
-    /// Bytes of memory that the image takes.
+    /// Bytes of the block.
     pub fn size(&self) -> usize {
         self.image.borrow().len()
     }
 
-    /// The memory of the image.
-    pub(crate) fn into_image(self) -> Vec<u8> {
+    /// Bytes of memory that the image takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.image.borrow().memory()
+    }
+
+    /// The image itself.
+    pub(crate) fn into_image(self) -> block::Buffer {
         self.image.into_inner()
     }
 
@@ -245,49 +138,29 @@ impl Buffer {
     }
 
     /// Changes the image of a block that nobody else can see, or a field that needs no order.
-    pub fn write_unordered<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
+    pub fn write_unordered(&self, offset: usize, bytes: &[u8]) {
         self.dirty.set(true);
-        change(&mut self.image.borrow_mut())
+        self.note_stale(Span::from(offset..offset + bytes.len()));
+        self.image.borrow_mut()[offset..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn note_stale(&self, span: Span) {
+        self.stale.set(self.stale.get().join(span));
     }
 
     /// Makes a directory run longer in place; the new bytes are zero until an Update fills them.
     pub fn grow(&self, size: usize) {
         let mut image = self.image.borrow_mut();
         assert!(size >= image.len(), "a run in place only grows");
-        image.resize(size, 0);
+        self.note_stale(Span::from(image.len()..size));
+        *image = block::Buffer::padded(&image, size);
     }
 
     /// Applies `edit` for an Update and remembers how to take it back.
     pub fn apply(&self, sequence: Sequence, rank: u8, edit: Edit) {
         let mut image = self.image.borrow_mut();
-        let undo = match edit {
-            Edit::Bytes { offset, new } => {
-                let field = &mut image[offset..offset + new.len()];
-                let old = Box::from(&*field);
-                field.copy_from_slice(&new);
-                Undo::Bytes { offset, old }
-            }
-            Edit::Bits { map, first, count, value } => {
-                for bit in first..first + count {
-                    assert_ne!(bits::is_set(&image[map..], bit as u64), value, "bit {bit} changes");
-                    bits::put(&mut image[map..], bit as u64, value);
-                }
-                Undo::Bits { map, first, count, old: !value }
-            }
-            Edit::Entry { offset, ino, kind, layout } => {
-                for (at, bytes) in layout {
-                    image[at..at + bytes.len()].copy_from_slice(&bytes);
-                }
-                let (old_ino, old_kind) = entry_at(&image, offset);
-                set_entry(&mut image, offset, ino, kind);
-                Undo::Entry { offset, ino: old_ino, kind: old_kind }
-            }
-            Edit::Count { offset, change } => {
-                add(&mut image, offset, change);
-                Undo::Count { offset, change }
-            }
-            Edit::Whole => Undo::Whole,
-        };
+        self.note_stale(edit.extent().span(image.len()));
+        let undo = edit.apply(&mut image);
         let delta = Delta { sequence, rank, undo, in_flight: false };
         self.count(|meter| meter.add(delta.bytes()));
         self.deltas.borrow_mut().push(delta);
@@ -330,11 +203,12 @@ impl Buffer {
     }
 
     /// A copy in which everything that does not `hold` yet is undone, or nothing when that would
-    /// bring no delta forward. `derive` seals the copy (invariant 5). Marks what lands.
+    /// bring no delta forward. `derive` seals the copy if the block is one of a group, which is
+    /// always whole (invariant 5). Marks what lands.
     pub fn write_image(
         &self,
         holds: impl Fn(&Delta) -> bool,
-        derive: impl FnOnce(Role, &mut [u8]),
+        derive: impl FnOnce(u64, &mut [u8]),
     ) -> Option<WriteImage> {
         let mut deltas = self.deltas.borrow_mut();
         let mut blocked: Vec<Range<usize>> = Vec::new();
@@ -358,18 +232,32 @@ impl Buffer {
         if is_planted(Bug::OldestFirst) {
             undone.reverse();
         }
-        let mut copy = block::Buffer::copied(&self.image.borrow());
+        let image = self.image.borrow();
+        let stale = self.stale.get().join(self.landing.get());
+        let range = match self.role {
+            Role::Group(_) => 0..image.len(),
+            _ => stale.whole(block::ALIGNMENT, image.len()),
+        };
+        let mut copy = block::Buffer::copied(&image[range.clone()]);
+        let mut left = Span::NONE;
         for &index in undone.iter().rev() {
-            deltas[index].undo.apply(&mut copy);
+            let undo = &deltas[index].undo;
+            undo.apply(&mut copy, range.start);
+            left = left.join(undo.span());
         }
-        derive(self.role, &mut copy);
+        if let Role::Group(group) = self.role {
+            derive(group, &mut copy);
+        }
         self.dirty.set(false);
-        Some(WriteImage { address: self.address, data: copy.freeze() })
+        self.landing.set(range.clone().into());
+        self.stale.set(if is_planted(Bug::ForgottenUndoes) { Span::NONE } else { left });
+        Some(WriteImage { address: self.address, from: range.start, data: copy.freeze() })
     }
 
     /// What was marked by the last [`Buffer::write_image`] is durable: forget it, and say whose it
     /// was.
     pub fn landed(&self) -> Vec<(Sequence, u8)> {
+        self.landing.set(Span::NONE);
         let mut landed = Vec::new();
         let mut deltas = self.deltas.borrow_mut();
         deltas.retain(|delta| {
@@ -394,25 +282,6 @@ impl Buffer {
     }
 }
 
-/// Bytes of an entry before its name.
-const ENTRY_HEADER: usize = 8;
-
-fn entry_at(image: &[u8], offset: usize) -> (u32, u8) {
-    let ino = image[offset..offset + 4].try_into().expect("four bytes");
-    (u32::from_le_bytes(ino), image[offset + 6])
-}
-
-fn set_entry(image: &mut [u8], offset: usize, ino: u32, kind: u8) {
-    image[offset..offset + 4].copy_from_slice(&ino.to_le_bytes());
-    image[offset + 6] = kind;
-}
-
-fn add(image: &mut [u8], offset: usize, change: i32) {
-    let field = &mut image[offset..offset + size_of::<i32>()];
-    let old = i32::from_le_bytes((&*field).try_into().expect("four bytes"));
-    field.copy_from_slice(&old.wrapping_add(change).to_le_bytes());
-}
-
 fn overlaps(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
@@ -420,9 +289,14 @@ fn overlaps(one: &Range<usize>, other: &Range<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edit::entry_at;
 
     fn bytes(offset: usize, new: &[u8]) -> Edit {
         Edit::Bytes { offset, new: new.into() }
+    }
+
+    fn block(role: Role, image: &[u8]) -> Rc<Buffer> {
+        Buffer::new(8, role, block::Buffer::copied(image))
     }
 
     fn image(buffer: &Buffer, ready: &[u64]) -> Option<Vec<u8>> {
@@ -433,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_is_undone_and_the_rest_lands() {
-        let buffer = Buffer::new(8, Role::Inodes, vec![0; 8]);
+        let buffer = block(Role::Inodes, &[0; 8]);
         buffer.apply(Sequence(1), 0, bytes(0, &[1, 1]));
         buffer.apply(Sequence(2), 0, bytes(4, &[2, 2]));
         assert_eq!(image(&buffer, &[2]), Some(vec![0, 0, 0, 0, 2, 2, 0, 0]));
@@ -443,8 +317,42 @@ mod tests {
     }
 
     #[test]
+    fn pages_are_written_from_the_first_that_changed_to_the_last() {
+        const PAGE: usize = block::ALIGNMENT;
+        let buffer = block(Role::Inodes, &[0; 8 * PAGE]);
+        let pages = |ready: &[u64]| {
+            let write = buffer.write_image(|delta| ready.contains(&delta.sequence.0), |_, _| {});
+            write.map(|write| (write.from / PAGE, write.data.len() / PAGE))
+        };
+        buffer.apply(Sequence(1), 0, bytes(PAGE + 9, &[1]));
+        buffer.apply(Sequence(2), 0, bytes(6 * PAGE, &[2]));
+        assert_eq!(pages(&[1]), Some((1, 6)), "the second is undone there");
+        buffer.landed();
+        buffer.apply(Sequence(3), 0, bytes(5 * PAGE - 1, &[3, 3]));
+        assert_eq!(pages(&[2]), Some((4, 3)));
+        // That write failed, or nobody knows what became of it.
+        buffer.write_unordered(0, &[4]);
+        assert_eq!(pages(&[2, 3]), Some((0, 7)));
+        buffer.landed();
+        buffer.write_unordered(7 * PAGE, &[4]);
+        assert_eq!(pages(&[]), Some((7, 1)));
+        buffer.grow(9 * PAGE);
+        buffer.write_unordered(8 * PAGE, &[4]);
+        assert_eq!(pages(&[]), Some((7, 2)));
+    }
+
+    #[test]
+    fn a_group_is_written_as_a_whole() {
+        let buffer = block(Role::Group(3), &[0; 3 * block::ALIGNMENT]);
+        buffer.apply(Sequence(1), 0, bytes(200, &[1]));
+        let seal = |group: u64, copy: &mut [u8]| copy[0] = group as u8;
+        let write = buffer.write_image(|_| true, seal).expect("it lands");
+        assert_eq!((write.from, write.data.len(), write.data[0]), (0, 3 * block::ALIGNMENT, 3));
+    }
+
+    #[test]
     fn a_later_delta_on_the_same_field_waits_for_the_earlier_one() {
-        let buffer = Buffer::new(8, Role::Inodes, vec![0; 4]);
+        let buffer = block(Role::Inodes, &[0; 4]);
         buffer.apply(Sequence(1), 0, bytes(0, &[1, 1]));
         buffer.apply(Sequence(2), 0, bytes(1, &[2, 2]));
         assert_eq!(image(&buffer, &[2]), None);
@@ -454,7 +362,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_undone_by_inode_and_keeps_its_layout() {
-        let buffer = Buffer::new(8, Role::Directory, vec![0; 32]);
+        let buffer = block(Role::Directory, &[0; 32]);
         let name = (8, Box::from(*b"name"));
         let edit = Edit::Entry { offset: 0, ino: 7, kind: 8, layout: vec![name] };
         buffer.apply(Sequence(1), 2, edit);
@@ -467,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_count_is_undone_without_those_behind_it() {
-        let buffer = Buffer::new(8, Role::Group(0), vec![7, 0, 0, 0]);
+        let buffer = block(Role::Group(0), &[7, 0, 0, 0]);
         for (sequence, change) in [(1, 1), (2, -1), (3, 1)] {
             buffer.apply(Sequence(sequence), 0, Edit::Count { offset: 0, change });
         }
@@ -477,7 +385,7 @@ mod tests {
 
     #[test]
     fn bits_are_fields_of_their_own() {
-        let buffer = Buffer::new(8, Role::Group(0), vec![0; 4]);
+        let buffer = block(Role::Group(0), &[0; 4]);
         let bits = |first| Edit::Bits { map: 1, first, count: 2, value: true };
         buffer.apply(Sequence(1), 0, bits(0));
         buffer.apply(Sequence(2), 0, bits(2));
@@ -486,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_new_block_is_not_written_before_its_time() {
-        let buffer = Buffer::new(8, Role::Indirect, vec![5; 4]);
+        let buffer = block(Role::Indirect, &[5; 4]);
         buffer.apply(Sequence(1), 1, Edit::Whole);
         buffer.apply(Sequence(2), 0, bytes(0, &[6]));
         assert_eq!(image(&buffer, &[2]), None);

@@ -20,9 +20,10 @@ use runtime::sync::Signal;
 use vfs::{FsError, Name};
 
 use crate::alloc::Near;
-use crate::buffer::{Buffer, Edit, Role};
+use crate::buffer::{Buffer, Role};
 use crate::dir;
 use crate::dir_index::{DirIndex, IndexChange, Scanned, Slot};
+use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, kind_bits, minimum_record_length};
@@ -259,8 +260,7 @@ impl Ffs {
             let near = self.near(update, node, lbn).await?;
             let address = self.map().take(update, node, near, need).await?;
             self.map().set(update, node, lbn, address).await?;
-            let mut image = vec![0; length];
-            image[..CHUNK_SIZE].copy_from_slice(&dir::empty_chunk());
+            let image = block::Buffer::padded(&dir::empty_chunk(), length);
             let buffer = Buffer::new(address, Role::Directory, image);
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
             buffer
@@ -294,8 +294,7 @@ impl Ffs {
             }
             let place = (old.address(), have);
             let address = self.map().exchange(update, node, lbn, place, need).await?;
-            let mut image = old.read(<[u8]>::to_vec);
-            image.resize(length, 0);
+            let mut image = old.read(|image| block::Buffer::padded(image, length));
             image[at..at + CHUNK_SIZE].copy_from_slice(&chunk);
             let buffer = Buffer::new(address, Role::Directory, image);
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
@@ -388,9 +387,8 @@ impl Ffs {
         let near = Near::Group(geometry.group_of_inode(node.ino));
         let run = run_length(geometry, CHUNK_SIZE as u64, 0);
         let address = self.map().take(update, node, near, run).await?;
-        let mut image = vec![0; (run * geometry.fragment_size) as usize];
         let chunk = dir::first_chunk(node.ino as u32, parent.ino as u32, kind_bits(node.kind));
-        image[..CHUNK_SIZE].copy_from_slice(&chunk);
+        let image = block::Buffer::padded(&chunk, (run * geometry.fragment_size) as usize);
         let buffer = Buffer::new(address, Role::Directory, image);
         update.push_fresh(Intent::BlockInitialised, buffer);
         update.touch_inode(node, |dinode| {

@@ -410,8 +410,7 @@ impl Ffs {
             self.home.install(buffer);
         }
         for (buffer, size) in &update.grown {
-            self.home.grown(size - buffer.size());
-            buffer.grow(*size);
+            self.home.grow(buffer, *size);
         }
     }
 

@@ -55,7 +55,7 @@ pub struct Home {
     deltas: Meter,
     most_deltas: Cell<usize>,
     /// Memory of blocks that were evicted, for the next ones: given back, it would go to pieces.
-    spare: RefCell<Vec<Vec<u8>>>,
+    spare: RefCell<Vec<block::Buffer>>,
     budget: usize,
     /// Bytes in use at which some are to go: the budget, or more when less could not go last time.
     most: Cell<usize>,
@@ -134,7 +134,7 @@ impl Home {
             Role::Directory => self.geometry.turn_directory(&mut image),
             Role::Indirect => self.geometry.turn_indirect(&mut image),
         }
-        let buffer = Buffer::new(address, role, self.copy_of(&image));
+        let buffer = Buffer::new(address, role, image);
         self.install(&buffer);
         Ok(buffer)
     }
@@ -184,7 +184,7 @@ impl Home {
     pub fn install(&self, buffer: &Rc<Buffer>) {
         self.tick.set(self.tick.get() + 1);
         buffer.used.set(self.tick.get());
-        self.bytes.set(self.bytes.get() + buffer.size());
+        self.bytes.set(self.bytes.get() + buffer.memory());
         buffer.count_deltas(&self.deltas);
         self.most_deltas.set(self.most_deltas.get().max(self.deltas.bytes()));
         let old = self.buffers.borrow_mut().insert(buffer.address(), buffer.clone());
@@ -196,24 +196,20 @@ impl Home {
         self.bound_data();
     }
 
-    /// The same bytes, in memory that a block has left if there is some.
-    fn copy_of(&self, image: &[u8]) -> Vec<u8> {
-        let spare = match image.len() as u64 == self.geometry.block_size {
+    /// Memory for a block of `size` bytes, of one that was evicted if there is some.
+    fn unfilled(&self, size: usize) -> block::Buffer {
+        let spare = match size as u64 == self.geometry.block_size {
             true => self.spare.borrow_mut().pop(),
             false => None,
         };
-        let mut copy = spare.unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(image);
-        copy
+        spare.unwrap_or_else(|| block::Buffer::unfilled(size))
     }
 
     /// Keeps the memory of a block that was evicted, if it is one of the usual size.
     fn keep_spare(&self, buffer: Rc<Buffer>) {
-        let image = Rc::into_inner(buffer).map(Buffer::into_image).unwrap_or_default();
-        if image.len() as u64 == self.geometry.block_size {
-            self.spare.borrow_mut().push(image);
-        }
+        let image = Rc::into_inner(buffer).map(Buffer::into_image);
+        let usual = image.filter(|image| image.len() as u64 == self.geometry.block_size);
+        self.spare.borrow_mut().extend(usual);
     }
 
     /// Gives back what is kept of evicted blocks beyond the budget.
@@ -234,13 +230,19 @@ impl Home {
         self.data.spoil(&(byte(address)..byte(address + count)));
         if let Some(buffer) = self.buffers.borrow_mut().remove(&address) {
             assert!(!buffer.is_pending(), "a freed block has nothing left to write");
-            self.bytes.set(self.bytes.get().saturating_sub(buffer.size()));
+            self.uncount(&buffer);
         }
     }
 
-    /// Counts the bytes by which a buffer grew.
-    pub fn grown(&self, bytes: usize) {
-        self.bytes.set(self.bytes.get() + bytes);
+    fn uncount(&self, buffer: &Buffer) {
+        self.bytes.set(self.bytes.get() - buffer.memory());
+    }
+
+    /// Makes a directory run longer in place ([`Buffer::grow`]).
+    pub(crate) fn grow(&self, buffer: &Buffer, size: usize) {
+        let before = buffer.memory();
+        buffer.grow(size);
+        self.bytes.set(self.bytes.get() + buffer.memory() - before);
     }
 
     /// Counts what is kept beside the buffers, within the same budget.
@@ -279,7 +281,7 @@ impl Home {
                 break;
             }
             let buffer = buffers.remove(&address).expect("just listed");
-            self.bytes.set(self.bytes.get().saturating_sub(buffer.size()));
+            self.uncount(&buffer);
             self.keep_spare(buffer);
         }
         self.trim_spare();
@@ -300,11 +302,8 @@ impl Home {
 
     /// A sealed copy of `buffer` with everything undone that does not hold yet.
     pub fn image(&self, buffer: &Buffer, holds: impl Fn(&Delta) -> bool) -> Option<WriteImage> {
-        buffer.write_image(holds, |role, copy| {
-            if let Role::Group(group) = role {
-                let now = self.clock.wall().seconds;
-                seal_group(&self.geometry, group, copy, now);
-            }
+        buffer.write_image(holds, |group, copy| {
+            seal_group(&self.geometry, group, copy, self.clock.wall().seconds);
         })
     }
 
@@ -313,8 +312,9 @@ impl Home {
     /// # Errors
     /// Those of the device.
     pub async fn write_images(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
-        let place = |address| self.geometry.byte_address(address);
-        let pieces = images.into_iter().map(|image| (place(image.address), image.data));
+        let place =
+            |image: &WriteImage| self.geometry.byte_address(image.address) + image.from as u64;
+        let pieces = images.into_iter().map(|image| (place(&image), image.data));
         let writes = runs(pieces).into_iter().map(|run| self.write_at(run.start, run.pieces));
         join_all(writes).await.into_iter().collect()
     }
@@ -358,8 +358,7 @@ impl Home {
     /// [`FsError::Io`].
     pub async fn read(&self, address: u64, size: usize) -> Result<block::Buffer, FsError> {
         let offset = address * self.geometry.fragment_size;
-        let buffer = block::Buffer::unfilled(size);
-        self.device.read(offset, buffer).await.map_err(|_| FsError::Io)
+        self.device.read(offset, self.unfilled(size)).await.map_err(|_| FsError::Io)
     }
 
     /// The barrier.

@@ -26,9 +26,10 @@ use runtime::sync::Lock;
 use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
 use zerocopy::IntoBytes;
 
-use crate::buffer::{Buffer, Edit};
+use crate::buffer::Buffer;
 use crate::data::Reading;
 use crate::dir_index::DirIndex;
+use crate::edit::Edit;
 use crate::layout::{Dinode, SECTOR_SIZE};
 use crate::pages::Pages;
 use crate::planted::{Bug, is_planted};
@@ -259,6 +260,6 @@ impl Node {
         let mut dinode = self.dinode.borrow_mut();
         dinode.set_access_time(time);
         seal(&mut dinode);
-        self.buffer.write_unordered(|image| *Dinode::at_mut(image, self.offset) = *dinode);
+        self.buffer.write_unordered(self.offset, dinode.as_bytes());
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! * [`layout`] alone knows bytes; [`mod@derive`] computes what follows from maps; [`mkfs`] makes
 //!   disks.
-//! * `buffer` and `home`: metadata blocks in memory, each the current image plus the deltas that
-//!   are not durable yet, and the device below them.
+//! * `edit`, `buffer` and `home`: metadata blocks in memory, each the current image plus the deltas
+//!   that are not durable yet, and the device below them.
 //! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
 //!   designs differ.
 //! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers,
@@ -35,6 +35,7 @@ pub mod derive;
 mod dir;
 mod dir_index;
 mod directory;
+mod edit;
 mod engine;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -56,6 +57,7 @@ pub mod policy;
 pub mod replay;
 mod runs;
 mod size;
+mod span;
 mod store;
 mod update;
 

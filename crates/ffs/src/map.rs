@@ -17,7 +17,8 @@ use futures::future::LocalBoxFuture;
 use vfs::FsError;
 
 use crate::alloc::{Allocator, Near};
-use crate::buffer::{Buffer, Edit, Role};
+use crate::buffer::{Buffer, Role};
+use crate::edit::Edit;
 use crate::home::Home;
 use crate::inode::Node;
 use crate::layout::{DIRECT_POINTERS, Dinode, Geometry, INDIRECT_POINTERS, SECTOR_SIZE};
@@ -373,7 +374,7 @@ impl Map<'_> {
     ) -> Result<Rc<Buffer>, FsError> {
         let count = self.geometry().fragments_per_block;
         let address = self.take(update, node, Near::Fragment(near + count), count).await?;
-        let image = vec![0; self.geometry().block_size as usize];
+        let image = block::Buffer::zeroed(self.geometry().block_size as usize);
         let buffer = Buffer::new(address, Role::Indirect, image);
         update.push_fresh(Intent::BlockInitialised, buffer.clone());
         Ok(buffer)
@@ -395,7 +396,7 @@ impl Map<'_> {
         let new = address.to_le_bytes();
         let offset = slot * POINTER;
         if update.fresh(buffer.address()).is_some() {
-            buffer.write_unordered(|image| image[offset..][..POINTER].copy_from_slice(&new));
+            buffer.write_unordered(offset, &new);
         } else {
             update.pointers.insert((buffer.address(), *slot), address);
             update.push(

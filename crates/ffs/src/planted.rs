@@ -49,6 +49,8 @@ planted::bugs! {
     EarlyRetargets,
     /// What may not land yet is undone in the order in which it was done.
     OldestFirst,
+    /// What was undone in a write is not part of the next one.
+    ForgottenUndoes,
     /// What is written while an older state of it lands goes along with that.
     ForgottenRewrites,
     /// A file that grows keeps what stands on the disk behind its old end.

@@ -13,8 +13,9 @@ use vfs::{
 use zerocopy::little_endian::{I16, U16, U32};
 
 use crate::alloc::{FoundInode, Near};
-use crate::buffer::{Buffer, Edit, Role};
+use crate::buffer::{Buffer, Role};
 use crate::data::zeros;
+use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::layout::{
@@ -415,7 +416,7 @@ impl Ffs {
             return Ok(()); // somebody else was faster
         }
         let ino = group * geometry.inodes_per_group + u64::from(initialised);
-        let mut image = vec![0; geometry.block_size as usize];
+        let mut image = block::Buffer::zeroed(geometry.block_size as usize);
         for index in 0..geometry.inodes_per_block as usize {
             let random = self.runtime.random.next_u64() as u32;
             let offset = index * size_of::<Dinode>();

@@ -27,8 +27,9 @@ use bytes::Bytes;
 use runtime::sync::Permit;
 
 use crate::alloc::{Freed, Promise};
-use crate::buffer::{Buffer, Edit};
+use crate::buffer::Buffer;
 use crate::dir_index::IndexChange;
+use crate::edit::Edit;
 use crate::inode::Node;
 use crate::layout::Dinode;
 use zerocopy::IntoBytes;

@@ -4,7 +4,7 @@ use vfs::FsError;
 
 use super::group::{Group, full_block};
 use super::{Allocator, Near, Run};
-use crate::buffer::Edit;
+use crate::edit::Edit;
 use crate::layout::Geometry;
 use crate::update::{Budget, Intent, Update};
 

@@ -3,7 +3,7 @@
 use vfs::FsError;
 
 use super::{Allocator, Run};
-use crate::buffer::Edit;
+use crate::edit::Edit;
 use crate::layout::{GroupHeader, ROOT_INODE};
 use crate::update::{Intent, Update};
 

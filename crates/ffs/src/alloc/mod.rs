@@ -30,8 +30,9 @@ use std::rc::{Rc, Weak};
 use runtime::sync::Signal;
 use vfs::FsError;
 
-use crate::buffer::{Buffer, Edit, Role};
+use crate::buffer::{Buffer, Role};
 use crate::derive::bits;
+use crate::edit::Edit;
 use crate::home::Home;
 use crate::layout::{Geometry, GroupHeader, Summary, Totals};
 use crate::planted::{Bug, is_planted};

@@ -21,7 +21,8 @@ use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use vfs::{Answered, Lost, Sequence};
 
-use crate::buffer::{Buffer, Extent};
+use crate::buffer::Buffer;
+use crate::edit::Extent;
 use crate::update::{ChainLink, Intent, Item, Update};
 use horizon::Horizon;
 

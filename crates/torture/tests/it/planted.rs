@@ -39,6 +39,7 @@ const OF_ORDER: &[(&str, &str)] = &[
     ("DropsFirst", "rename foo bar"),
     ("EarlyRetargets", "rename foo A/foo"),
     ("OldestFirst", "rename foo A/foo"),
+    ("ForgottenUndoes", "rename foo A/foo"),
     ("UnorderedFields", "mkdir A/C, create A/bar unchecked"),
     ("WanderingNames", "rename foo bar, rename A/foo foo"),
 ];

@@ -12,7 +12,8 @@ use journal::Draft;
 
 use super::answer;
 use super::record::{LINE, Map, Record, write_records};
-use crate::buffer::{Buffer, Edit, Extent, Role};
+use crate::buffer::{Buffer, Role};
+use crate::edit::{Edit, Extent};
 use crate::layout::{CHUNK_SIZE, Dinode, Geometry};
 use crate::planted::{Bug, is_planted};
 use crate::policy::StagedUpdate;

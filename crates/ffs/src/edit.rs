@@ -1,0 +1,209 @@
+//! What changes in a block of metadata, and what takes it back.
+
+use std::ops::Range;
+
+use crate::derive::bits;
+use crate::layout::CHUNK_SIZE;
+use crate::span::Span;
+
+/// How a change rewrites the image.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// Bytes replaced by as many others.
+    Bytes {
+        /// Where, in bytes from the buffer's start.
+        offset: usize,
+        /// The new bytes.
+        new: Box<[u8]>,
+    },
+    /// A run of map bits, all clear before and set after, or the other way round.
+    Bits {
+        /// The byte at which the map begins.
+        map: usize,
+        /// The first bit.
+        first: usize,
+        /// How many.
+        count: usize,
+        /// Their new value.
+        value: bool,
+    },
+    /// The target of a directory entry: its inode number and type.
+    Entry {
+        /// Where the entry begins.
+        offset: usize,
+        /// The new inode number; 0 for none.
+        ino: u32,
+        /// The new type byte.
+        kind: u8,
+        /// Record lengths and name that make room for it: applied, never undone (invariant 4).
+        layout: Vec<(usize, Box<[u8]>)>,
+    },
+    /// A number of 32 bits that becomes larger or smaller: a count, of which every change is good
+    /// for itself, so that one can be undone without the others.
+    Count {
+        /// Where, in bytes from the buffer's start.
+        offset: usize,
+        /// By how much.
+        change: i32,
+    },
+    /// The whole block is new; nobody points at it yet, so undoing means not writing.
+    Whole,
+}
+
+/// What of a buffer an [`Edit`] changes, for policies that log it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// These bytes.
+    Bytes(Range<usize>),
+    /// Bits of a map.
+    Bits {
+        /// The byte at which the map begins.
+        map: usize,
+        /// The first bit.
+        first: usize,
+        /// How many.
+        count: usize,
+        /// Their new value.
+        value: bool,
+    },
+    /// Everything.
+    Whole,
+}
+
+impl Edit {
+    /// What it changes. Of a directory that is the whole chunk: names and lengths are not undone,
+    /// so that one entry means nothing without the others.
+    pub fn extent(&self) -> Extent {
+        match self {
+            Edit::Bytes { offset, new } => Extent::Bytes(*offset..offset + new.len()),
+            Edit::Bits { map, first, count, value } => {
+                Extent::Bits { map: *map, first: *first, count: *count, value: *value }
+            }
+            Edit::Entry { offset, .. } => {
+                let chunk = offset - offset % CHUNK_SIZE;
+                Extent::Bytes(chunk..chunk + CHUNK_SIZE)
+            }
+            Edit::Count { offset, .. } => Extent::Bytes(*offset..offset + size_of::<i32>()),
+            Edit::Whole => Extent::Whole,
+        }
+    }
+
+    /// Changes the image; gives what takes it back.
+    pub(crate) fn apply(self, image: &mut [u8]) -> Undo {
+        match self {
+            Edit::Bytes { offset, new } => {
+                let field = &mut image[offset..offset + new.len()];
+                let old = Box::from(&*field);
+                field.copy_from_slice(&new);
+                Undo::Bytes { offset, old }
+            }
+            Edit::Bits { map, first, count, value } => {
+                for bit in first..first + count {
+                    assert_ne!(bits::is_set(&image[map..], bit as u64), value, "bit {bit} changes");
+                    bits::put(&mut image[map..], bit as u64, value);
+                }
+                Undo::Bits { map, first, count, old: !value }
+            }
+            Edit::Entry { offset, ino, kind, layout } => {
+                for (at, bytes) in layout {
+                    image[at..at + bytes.len()].copy_from_slice(&bytes);
+                }
+                let (old_ino, old_kind) = entry_at(image, offset);
+                set_entry(image, offset, ino, kind);
+                Undo::Entry { offset, ino: old_ino, kind: old_kind }
+            }
+            Edit::Count { offset, change } => {
+                add(image, offset, change);
+                Undo::Count { offset, change }
+            }
+            Edit::Whole => Undo::Whole,
+        }
+    }
+}
+
+impl Extent {
+    /// The bytes in which it is, of a block of `length`.
+    pub(crate) fn span(&self, length: usize) -> Span {
+        match self {
+            Extent::Bytes(bytes) => bytes.clone().into(),
+            Extent::Bits { map, first, count, .. } => {
+                Span::from(map + first / 8..map + (first + count).div_ceil(8))
+            }
+            Extent::Whole => Span::from(0..length),
+        }
+    }
+}
+
+/// What a delta takes back in the copy.
+#[derive(Debug)]
+pub(crate) enum Undo {
+    Bytes { offset: usize, old: Box<[u8]> },
+    Bits { map: usize, first: usize, count: usize, old: bool },
+    Entry { offset: usize, ino: u32, kind: u8 },
+    Count { offset: usize, change: i32 },
+    Whole,
+}
+
+impl Undo {
+    /// The field, as a range of bits of the buffer.
+    pub(crate) fn field(&self) -> Range<usize> {
+        match self {
+            Undo::Bytes { offset, old } => offset * 8..(offset + old.len()) * 8,
+            Undo::Bits { map, first, count, .. } => map * 8 + first..map * 8 + first + count,
+            Undo::Entry { offset, .. } => offset * 8..(offset + ENTRY_HEADER) * 8,
+            Undo::Count { .. } => 0..0, // in any order
+            Undo::Whole => 0..usize::MAX,
+        }
+    }
+
+    /// The bytes in which it is.
+    pub(crate) fn span(&self) -> Span {
+        let Range { start, end } = match self {
+            Undo::Count { offset, .. } => offset * 8..(offset + size_of::<i32>()) * 8,
+            _ => self.field(),
+        };
+        Span::from(start / 8..end.div_ceil(8))
+    }
+
+    /// Takes it back in a copy that begins with byte `from` of the image.
+    pub(crate) fn apply(&self, copy: &mut [u8], from: usize) {
+        match self {
+            Undo::Bytes { offset, old } => copy[offset - from..][..old.len()].copy_from_slice(old),
+            Undo::Bits { map, first, count, old } => {
+                for bit in map * 8 + first..map * 8 + first + count {
+                    bits::put(copy, (bit - from * 8) as u64, *old);
+                }
+            }
+            Undo::Entry { offset, ino, kind } => set_entry(copy, offset - from, *ino, *kind),
+            Undo::Count { offset, change } => add(copy, offset - from, -change),
+            Undo::Whole => unreachable!("a block whose making is undone is not written"),
+        }
+    }
+
+    /// Bytes of memory that it takes beside itself, about.
+    pub(crate) fn bytes_beside(&self) -> usize {
+        match self {
+            Undo::Bytes { old, .. } => old.len() + 16,
+            _ => 0,
+        }
+    }
+}
+
+/// Bytes of an entry before its name.
+const ENTRY_HEADER: usize = 8;
+
+pub(crate) fn entry_at(image: &[u8], offset: usize) -> (u32, u8) {
+    let ino = image[offset..offset + 4].try_into().expect("four bytes");
+    (u32::from_le_bytes(ino), image[offset + 6])
+}
+
+fn set_entry(image: &mut [u8], offset: usize, ino: u32, kind: u8) {
+    image[offset..offset + 4].copy_from_slice(&ino.to_le_bytes());
+    image[offset + 6] = kind;
+}
+
+fn add(image: &mut [u8], offset: usize, change: i32) {
+    let field = &mut image[offset..offset + size_of::<i32>()];
+    let old = i32::from_le_bytes((&*field).try_into().expect("four bytes"));
+    field.copy_from_slice(&old.wrapping_add(change).to_le_bytes());
+}
