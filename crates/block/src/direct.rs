@@ -26,8 +26,9 @@ use crate::system;
 
 /// How transfers are aligned that go past the cache among others that do not, in bytes: to a page.
 const PAGE: usize = 4096;
-/// What makes a transfer large, in bytes. Below it the page cache was as fast or faster.
-const LARGE: u64 = 64 << 10;
+/// Transfers of so many bytes and more may go past the page cache
+/// ([`crate::file::DiskFile::large_past_cache`]). Below it the page cache was as fast or faster.
+pub const LARGE_TRANSFER: u64 = 64 << 10;
 
 /// Which transfers go past the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ fn is_large<'a>(offset: u64, pieces: impl Iterator<Item = &'a [u8]>, unit: usize
             return false;
         }
     }
-    offset.is_multiple_of(unit as u64) && length >= LARGE
+    offset.is_multiple_of(unit as u64) && length >= LARGE_TRANSFER
 }
 
 fn is_aligned(bytes: &[u8], unit: usize) -> bool {

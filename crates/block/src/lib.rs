@@ -50,6 +50,7 @@ pub mod uring;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use chunks::Retention;
+pub use direct::LARGE_TRANSFER;
 
 use std::io::{self, ErrorKind};
 

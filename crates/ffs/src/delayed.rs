@@ -35,6 +35,8 @@ use crate::nodes::Meter;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Run, runs};
 
+/// Bytes of neighbours that go out together.
+const RUN_MOST: u64 = 1 << 20;
 /// Writes that are under way at a time.
 const WRITES_AT_ONCE: usize = 64;
 
@@ -181,7 +183,7 @@ impl Home {
             let mut landing = delayed.landing.borrow_mut();
             assert!(landing.0.is_empty(), "nobody leaves a landing halfway");
             *landing = delayed.waiting.take();
-            runs(landing.0.iter().map(|(&start, data)| (start, data.clone())))
+            runs(landing.0.iter().map(|(&start, data)| (start, data.clone())), RUN_MOST)
         };
         for some in runs.chunks(WRITES_AT_ONCE) {
             let writes = some.iter().map(|Run { start, pieces, .. }| {

@@ -307,7 +307,9 @@ impl Home {
         })
     }
 
-    /// Writes copies to their places, neighbours together; they are in the order of the disk.
+    /// Writes copies to their places, neighbours together; they are in the order of the disk. None
+    /// of these writes is so large that it goes past the page cache, where a block that memory has
+    /// no room for is found again.
     ///
     /// # Errors
     /// Those of the device.
@@ -315,7 +317,8 @@ impl Home {
         let place =
             |image: &WriteImage| self.geometry.byte_address(image.address) + image.from as u64;
         let pieces = images.into_iter().map(|image| (place(&image), image.data));
-        let writes = runs(pieces).into_iter().map(|run| self.write_at(run.start, run.pieces));
+        let runs = runs(pieces, block::LARGE_TRANSFER - 1);
+        let writes = runs.into_iter().map(|run| self.write_at(run.start, run.pieces));
         join_all(writes).await.into_iter().collect()
     }
 

@@ -2,9 +2,6 @@
 
 use bytes::Bytes;
 
-/// Bytes of neighbours that go out together.
-const MOST: u64 = 1 << 20;
-
 /// What is written at once.
 pub(crate) struct Run {
     /// The first byte of the disk.
@@ -13,14 +10,14 @@ pub(crate) struct Run {
     end: u64,
 }
 
-/// Puts neighbours together. `pieces` are in the order of the disk, each with its first byte, and
-/// do not overlap.
-pub(crate) fn runs(pieces: impl IntoIterator<Item = (u64, Bytes)>) -> Vec<Run> {
+/// Puts neighbours together, up to `most` bytes. `pieces` are in the order of the disk, each with
+/// its first byte, and do not overlap.
+pub(crate) fn runs(pieces: impl IntoIterator<Item = (u64, Bytes)>, most: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (start, data) in pieces {
         let end = start + data.len() as u64;
         match runs.last_mut() {
-            Some(last) if last.end == start && end - last.start <= MOST => {
+            Some(last) if last.end == start && end - last.start <= most => {
                 last.pieces.push(data);
                 last.end = end;
             }
@@ -37,11 +34,10 @@ mod tests {
     #[test]
     fn neighbours_go_out_together() {
         let piece = |start: u64, length: u64| (start, Bytes::from(vec![7; length as usize]));
-        let (far, further) = (MOST * 2, MOST * 3);
-        let pieces = [(0, 4), (4, 4), (8, 4), (16, 4), (20, 4), (far, MOST), (further, 4)];
-        let runs = runs(pieces.map(|(start, length)| piece(start, length)));
+        let pieces = [(0, 4), (4, 4), (8, 4), (16, 4), (20, 4), (100, 12), (112, 4)];
+        let runs = runs(pieces.map(|(start, length)| piece(start, length)), 12);
         let ends: Vec<_> = runs.iter().map(|run| (run.start, run.end)).collect();
-        assert_eq!(ends, [(0, 12), (16, 24), (far, further), (further, further + 4)]);
+        assert_eq!(ends, [(0, 12), (16, 24), (100, 112), (112, 116)]);
         assert_eq!(runs[0].pieces.len(), 3);
     }
 }
