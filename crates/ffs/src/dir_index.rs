@@ -22,6 +22,7 @@ use crate::layout::{CHUNK_SIZE, ENTRY_ALIGNMENT, minimum_record_length};
 use crate::nodes::Meter;
 use crate::numbers::{SPREAD, folded_product};
 use crate::planted::{Bug, is_planted};
+use crate::slots::{self, Slots};
 
 /// Where a name stands and what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub struct DirIndex {
     /// What ".." names.
     pub parent: u64,
     /// Inode numbers by [`Key`].
-    slots: BTreeMap<Key, u32>,
+    slots: Slots,
     hashing: NameHash,
     ghosts: BTreeMap<Box<[u8]>, u64>,
     /// The same by offset, each with the Update that dropped it.
@@ -77,7 +78,8 @@ pub struct DirIndex {
     memory: Meter,
 }
 
-/// Hash of a name above, place of its entry below: in units of the alignment, as bits of offsets.
+/// Hash of a name above, 35 bits; place of its entry below: in units of the alignment, as bits of
+/// offsets.
 type Key = u64;
 
 /// Bits of a place: offsets have 31 and are multiples of 4.
@@ -117,12 +119,9 @@ fn place(offset: u64) -> Key {
     place
 }
 
-fn slot((key, ino): (&Key, &u32)) -> Slot {
-    Slot { offset: (key & PLACES) * ENTRY_ALIGNMENT as u64, ino: u64::from(*ino) }
+fn slot((key, ino): (Key, u32)) -> Slot {
+    Slot { offset: (key & PLACES) * ENTRY_ALIGNMENT as u64, ino: u64::from(ino) }
 }
-
-/// Bytes that a name takes in the tree of slots, the tree's own included.
-const SLOT_COST: usize = 2 * size_of::<(u64, u32)>() - 8;
 
 /// Bytes that a dropped name takes here: itself and its slot, and what trees and pieces of memory
 /// cost.
@@ -141,7 +140,7 @@ impl DirIndex {
         memory.add(bytes);
         Self {
             parent,
-            slots: BTreeMap::new(),
+            slots: Slots::new(),
             hashing,
             ghosts: BTreeMap::new(),
             ghost_names: BTreeMap::new(),
@@ -173,7 +172,7 @@ impl DirIndex {
     pub fn candidate(&self, name: &[u8], after: Option<u64>) -> Option<Slot> {
         let first = self.hashing.first(name);
         let start = first | after.map_or(0, |offset| place(offset) + 1);
-        self.slots.range(start..=first | PLACES).next().map(slot)
+        self.slots.first(start, first | PLACES).map(slot)
     }
 
     /// Pairs of slots that may have the same name.
@@ -201,7 +200,7 @@ impl DirIndex {
 
     /// Takes in the live entries that a scan found.
     pub(crate) fn fill(&mut self, scanned: Vec<Scanned>) {
-        self.grow(scanned.len() * SLOT_COST);
+        self.grow(scanned.len() * slots::COST);
         self.slots = scanned.into_iter().map(|Scanned(key, ino)| (key, ino)).collect();
     }
 
@@ -238,8 +237,8 @@ impl DirIndex {
             }
             IndexChange::Dropped { name, offset, slack } => {
                 let key = self.hashing.key(&name, offset);
-                self.slots.remove(&key).expect("a name is dropped that was there");
-                self.shrink(SLOT_COST);
+                self.slots.remove(key).expect("a name is dropped that was there");
+                self.shrink(slots::COST);
                 let chunk = offset as usize / CHUNK_SIZE;
                 self.slack[chunk] = self.slack[chunk].max(slack);
                 let longest = (usize::from(slack) / ENTRY_ALIGNMENT).min(LENGTHS - 1);
@@ -253,7 +252,7 @@ impl DirIndex {
             }
             IndexChange::Retargeted { name, slot } => {
                 let key = self.hashing.key(&name, slot.offset);
-                let ino = self.slots.get_mut(&key).expect("a name is retargeted that is there");
+                let ino = self.slots.get_mut(key).expect("a name is retargeted that is there");
                 *ino = number(slot.ino);
             }
             IndexChange::Parent { ino } => self.parent = ino,
@@ -265,10 +264,9 @@ impl DirIndex {
     }
 
     fn add(&mut self, name: &[u8], slot: Slot) {
-        self.grow(SLOT_COST);
+        self.grow(slots::COST);
         let key = self.hashing.key(name, slot.offset);
-        let old = self.slots.insert(key, number(slot.ino));
-        assert!(old.is_none(), "a slot is taken once (invariant 1)");
+        self.slots.insert(key, number(slot.ino));
     }
 
     /// Forgets the ghosts whose slots are taken by something else.

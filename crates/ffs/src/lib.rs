@@ -8,8 +8,8 @@
 //!   that are not durable yet, and the device below them.
 //! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
 //!   designs differ.
-//! * `alloc`, `map`, `dir` and `dir_index`, `pages`: fragments and inodes, block pointers,
-//!   directory chunks, data on its way.
+//! * `alloc`, `map`, `dir` and `dir_index`, `slots`, `pages`: fragments and inodes, block pointers,
+//!   directory chunks and where names stand in them, data on its way.
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `nodes`: the files in memory, and which of them go when memory is short. `glimpse`: what is
 //!   told of a file that nobody keeps.
@@ -57,6 +57,7 @@ pub mod policy;
 pub mod replay;
 mod runs;
 mod size;
+mod slots;
 mod span;
 mod store;
 mod update;
