@@ -35,7 +35,7 @@ pub enum Edit {
         ino: u32,
         /// The new type byte.
         kind: u8,
-        /// Record lengths and name that make room for it: applied, never undone (invariant 4).
+        /// Record lengths and name that make room for it: never undone (invariant 4 of `buffer`).
         layout: Vec<(usize, Box<[u8]>)>,
     },
     /// A number of 32 bits that becomes larger or smaller: a count, of which every change is good
