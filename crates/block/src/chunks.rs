@@ -9,19 +9,19 @@
 //! with its neighbours, or cut into smaller ones (a buddy system: Knowlton, CACM 1965). Memory that
 //! is new is made zeros by the kernel, which takes longer than to fill it; and the host of a
 //! virtual machine may have to find it first, which takes ten times as long. So that what nobody
-//! has is bounded, it goes back to the kernel beyond [`FREE_MOST`], or what caches say they do
-//! without for now if that is more ([`Retention`]): first what is of no use but for small pieces.
-//! That leaves holes in its chunk. A hole stays until the rest of its chunk can go, too: it would
-//! be filled by small pages, which takes longer than a new chunk does (2.7 us for each 4 KiB and
-//! 0.2 ms for 2 MiB), and addresses cost nothing.
+//! has is bounded, it goes back to the kernel beyond [`FREE_MOST`] and what caches say they do
+//! without for now ([`Retention`]): first what is of no use but for small pieces. That leaves holes
+//! in its chunk. A hole stays until the rest of its chunk can go, too: it would be filled by small
+//! pages, which takes longer than a new chunk does (2.7 us for each 4 KiB and 0.2 ms for 2 MiB),
+//! and addresses cost nothing.
 //!
 //! Invariants:
 //! 1. A unit of a chunk belongs to nobody, or to whoever took the piece that it is of; `free` and
 //!    `holes` tell what is whose.
 //! 2. Every byte of a piece is initialised: the kernel gives zeros.
-//! 3. What is given back stays memory while what belongs to nobody is at most [`FREE_MOST`] bytes,
-//!    or what is retained if that is more, and is a hole beyond. (Beside that there is the rest of
-//!    what was cut last.)
+//! 3. What is given back stays memory while what belongs to nobody is [`FREE_MOST`] bytes and what
+//!    is retained at most, and is a hole beyond. (Beside that there is the rest of what was cut
+//!    last.)
 //! 4. A chunk of which nobody has a piece has no hole.
 
 #![allow(unsafe_code)]
@@ -220,7 +220,7 @@ impl Chunks {
     }
 
     fn free_most(&self) -> usize {
-        self.retained.max(FREE_MOST)
+        FREE_MOST + self.retained
     }
 
     /// Gives back what is too much (invariant 3), first of the chunks with the smallest pieces:

@@ -185,7 +185,7 @@ fn what_nobody_has_is_bounded_and_holes_go_with_the_rest_of_their_chunk() {
 fn what_is_retained_stays_memory_and_goes_when_it_is_no_more() {
     let mut own = Own::new();
     let length = 512 << 10;
-    let retained = 3 * FREE_MOST + CHUNK;
+    let retained = 2 * FREE_MOST + CHUNK;
     own.0.retain(0, retained);
     let pieces: Vec<_> = (0..4 * FREE_MOST / length).map(|_| own.take(length)).collect();
     pieces.iter().for_each(|&piece| write(piece, length, 7));
@@ -197,15 +197,14 @@ fn what_is_retained_stays_memory_and_goes_when_it_is_no_more() {
     // What is free of others goes first, and whole chunks last.
     own.give_back(stay[0], length);
     assert_eq!(own.counts().1, 1);
-    let less = 3 * FREE_MOST / 2;
-    own.0.retain(retained, less);
+    own.0.retain(retained, FREE_MOST / 2);
     own.check();
     assert_eq!(own.counts().1, 1);
     let rest = CHUNK - length;
-    let most = less - CHUNK;
+    let most = FREE_MOST / 2 + FREE_MOST - CHUNK;
     assert_eq!(own.0.free_bytes, CHUNK + most / rest * rest);
     assert!(stay[1..].iter().all(|&piece| is_all(piece, length, 7)), "it is in use");
-    own.0.retain(less, 0);
+    own.0.retain(FREE_MOST / 2, 0);
     own.check();
 }
 

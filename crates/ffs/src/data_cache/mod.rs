@@ -55,7 +55,10 @@ pub(crate) struct DataCache {
     budget: usize,
     /// What of it others leave.
     room: Cell<usize>,
-    /// What data could take and does not: memory that it had stays, for what comes next.
+    /// The most bytes that were kept or on their way.
+    had: Cell<usize>,
+    /// What data could take and does not, as far as it ever had as much: that memory stays, for what
+    /// comes next.
     retention: Retention,
 }
 
@@ -106,16 +109,15 @@ impl DataCache {
     /// An empty cache; `budget` bytes are for it and for all that it is told of
     /// ([`DataCache::leave`]). With none it keeps nothing.
     pub(crate) fn new(block_size: u64, budget: usize) -> Self {
-        let cache = Self {
+        Self {
             state: RefCell::default(),
             loaded: Signal::new(),
             block_size,
             budget,
             room: Cell::new(budget),
+            had: Cell::new(0),
             retention: Retention::default(),
-        };
-        cache.retain_rest();
-        cache
+        }
     }
 
     /// Bytes for everything else when data takes as little as it ever does.
@@ -149,10 +151,11 @@ impl DataCache {
         state.shrink(self.most().saturating_sub(state.loading));
     }
 
-    /// Whatever data may take and does not is retained.
+    /// Whatever data may take and does not is retained, as far as it ever had as much.
     fn retain_rest(&self) {
         let taken = self.bytes() + self.state.borrow().loading;
-        self.retention.set(self.room.get().saturating_sub(taken));
+        self.had.set(self.had.get().max(taken));
+        self.retention.set(self.room.get().saturating_sub(taken).min(self.had.get()));
     }
 
     /// What there is of `range`, which is not empty, from its start. Counts as a use.
