@@ -57,8 +57,8 @@ pub(crate) struct DataCache {
     room: Cell<usize>,
     /// The most bytes that were kept or on their way.
     had: Cell<usize>,
-    /// What data could take and does not, as far as it ever had as much: that memory stays, for what
-    /// comes next.
+    /// What data could take and does not, as far as it ever had as much: that memory stays, for
+    /// what comes next.
     retention: Retention,
 }
 
