@@ -8,8 +8,8 @@
 //! 1. Bucket `i` of `2^b` holds the keys of which `i` are the first `b` bits, in their order. So
 //!    all buckets, one after the other, are in order.
 //! 2. There are between [`LEAST`] and [`MOST`] keys for each bucket, on average, or there is one
-//!    bucket. It takes one step over all keys to have twice as many buckets, or half, after at
-//!    least as many changes.
+//!    bucket. It takes one step over all keys to have twice as many buckets, or half, after changes
+//!    of at least half as many.
 
 use std::mem::take;
 
