@@ -19,12 +19,12 @@ use vfs::{FsError, Ino, ObjectId, Sequence};
 
 use crate::engine::Ffs;
 use crate::inode::attributes_of;
-use crate::layout::Dinode;
+use crate::layout::{Dinode, SECTOR_SIZE};
 use crate::numbers::SPREAD;
 use crate::planted::{Bug, is_planted};
 
-/// Bytes that are read for one inode: less costs a device no less.
-const PIECE: usize = 4096;
+/// Bytes that are read for one inode: two of them, since what the page cache has is copied.
+const PIECE: usize = SECTOR_SIZE as usize;
 
 /// How many blocks are remembered that somebody has looked into.
 const REMEMBERED: usize = 512;
