@@ -80,9 +80,8 @@ impl Ffs {
         if self.home.has_buffer(position.fragment) || self.passing.comes_back(position.fragment) {
             return Ok(None);
         }
-        let size = PIECE.min(geometry.block_size as usize);
-        let start = position.offset - position.offset % size;
-        let piece = self.home.glance(position.fragment, start, size).await?;
+        let start = position.offset - position.offset % PIECE;
+        let piece = self.home.glance(position.fragment, start, PIECE).await?;
         let Some(piece) = piece else { return Ok(None) };
         if let Some(glimpse) = self.ask_node(ino) {
             return Ok(Some(glimpse)); // invariant 1

@@ -36,9 +36,10 @@ use crate::numbers::NumberMap;
 use crate::planted::{Bug, is_planted};
 use crate::runs::runs;
 
-/// What is kept beside the buffers are small pieces of memory with gaps between them, which are
-/// such a part of them: the allocator had 145 MiB of the kernel, and 97 were in use, among
-/// 2,000,000 files.
+/// What is kept beside the buffers is mostly small pieces of memory, and such a part of them is
+/// counted for the gaps between them. The allocator had 145 MiB of the kernel where 97 were in use,
+/// among 2,000,000 files: the rest of that is in what [`crate::mount`] leaves of the memory, with
+/// pieces that nobody counts.
 const GAPS: usize = 4;
 
 /// See the module's prose.
