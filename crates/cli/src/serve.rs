@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::panic;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::rc::Rc;
 
 use block::file::Access;
@@ -57,6 +59,7 @@ pub(crate) struct ServeArguments {
 /// [`Failure`] when a volume cannot be opened, an address not be used, or the end was not clean.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
+    end_with_a_panic();
     let settings = read_settings(arguments)?;
     if let Some(size) = arguments.create {
         for path in arguments.volumes.iter().filter(|path| !path.exists()) {
@@ -134,6 +137,17 @@ async fn open_and_serve(
     Ok(server::serve(runtime, volumes, settings, announce).await?)
 }
 
+/// Has the process end when any task or thread panics: something is not as it must be, and nothing
+/// that follows from it may reach a disk or a client. What was promised is durable, and the next
+/// start goes on from there. Left alone, the reactor would drop the one task and serve on.
+fn end_with_a_panic() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        process::abort();
+    }));
+}
+
 /// What the server has to say while it runs goes to standard error; `RUST_LOG` says how much.
 fn log_to_standard_error() {
     let filter =
@@ -187,4 +201,48 @@ fn announce(ready: &ReadyInfo) {
     let mut output = io::stdout().lock();
     // Nobody needs to read it: a server whose output is closed serves as well.
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::time::Duration;
+
+    /// Says to the test that it is to panic, and how.
+    const PANICS: &str = "DURAMEN_TEST_PANICS";
+    const SIGABRT: i32 = 6;
+
+    #[test]
+    fn a_task_that_panics_ends_the_process() {
+        match std::env::var(PANICS).as_deref() {
+            Ok("told") => panic_in_a_task(end_with_a_panic),
+            Ok(_) => panic_in_a_task(|| {}),
+            Err(_) => {
+                let told = again("told");
+                assert_eq!(told.status.signal(), Some(SIGABRT), "{told:?}");
+                let words = String::from_utf8_lossy(&told.stderr);
+                assert!(words.contains("something is wrong"), "it says why: {words}");
+                // The bug that this must catch: the reactor goes on without the task.
+                assert!(again("untold").status.success());
+            }
+        }
+    }
+
+    /// This test in a process of its own.
+    fn again(how: &str) -> process::Output {
+        let mut test = Command::new(std::env::current_exe().expect("this program"));
+        test.args(["--exact", "serve::tests::a_task_that_panics_ends_the_process", "--nocapture"]);
+        test.env(PANICS, how).output().expect("it runs")
+    }
+
+    fn panic_in_a_task(prepare: fn()) {
+        prepare();
+        let reactor = reactor::block_on(|runtime| async move {
+            runtime.tasks.spawn(Box::pin(async { panic!("something is wrong") }));
+            runtime.clock.sleep(Duration::from_millis(10)).await;
+        });
+        reactor.expect("a reactor");
+    }
 }
