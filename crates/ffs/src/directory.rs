@@ -44,15 +44,23 @@ impl Ffs {
         offset: u64,
     ) -> Result<(Rc<Buffer>, usize), FsError> {
         let geometry = self.geometry();
-        let dinode = node.dinode();
         let lbn = offset / geometry.block_size;
         let at = (offset % geometry.block_size) as usize;
-        let planned = update.map_or(dinode, |update| update.dinode(node));
-        let address = self.map().find(&planned, update, lbn).await?;
+        let direct = match update {
+            None => node.look(|dinode| self.map().direct(dinode, lbn)), // nearly always
+            Some(_) => None,
+        };
+        let address = match direct {
+            Some(address) => address?,
+            None => {
+                let planned = update.map_or_else(|| node.dinode(), |update| update.dinode(node));
+                self.map().find(&planned, update, lbn).await?
+            }
+        };
         if let Some(buffer) = update.and_then(|update| update.fresh(address)) {
             return Ok((buffer.clone(), at));
         }
-        let run = run_length(geometry, dinode.size.get(), lbn);
+        let run = run_length(geometry, node.look(|dinode| dinode.size.get()), lbn);
         if !geometry.is_data_run(address, run) {
             return Err(FsError::Corrupt); // a hole, or a pointer into nowhere
         }

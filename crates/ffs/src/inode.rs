@@ -157,6 +157,11 @@ impl Node {
         Chain { ino: self.ino, generation: self.generation, size }
     }
 
+    /// Looks at the inode as the buffer has it.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Dinode) -> T) -> T {
+        look(&self.dinode.borrow())
+    }
+
     /// The inode as the buffer has it.
     pub fn dinode(&self) -> Dinode {
         *self.dinode.borrow()

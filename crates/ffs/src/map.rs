@@ -106,6 +106,16 @@ impl Map<'_> {
         self.home.geometry()
     }
 
+    /// The same as [`Map::find`], if it needs no indirect block.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    pub(crate) fn direct(&self, dinode: &Dinode, lbn: u64) -> Option<Result<u64, FsError>> {
+        let address = dinode.direct.get(usize::try_from(lbn).ok()?)?.get() as u64;
+        let whole = address == 0 || self.geometry().is_data_fragment(address);
+        Some(if whole { Ok(address) } else { Err(FsError::Corrupt) })
+    }
+
     /// The fragment at which block `lbn` begins; 0 for a hole. `update`'s own pointers count.
     ///
     /// # Errors
@@ -116,10 +126,8 @@ impl Map<'_> {
         update: Option<&Update>,
         lbn: u64,
     ) -> Result<u64, FsError> {
-        if lbn < DIRECT {
-            let address = dinode.direct[lbn as usize].get() as u64;
-            let whole = address == 0 || self.geometry().is_data_fragment(address);
-            return if whole { Ok(address) } else { Err(FsError::Corrupt) };
+        if let Some(address) = self.direct(dinode, lbn) {
+            return address;
         }
         let path = path(self.geometry(), lbn)?;
         let mut address = dinode.indirect[path.tree].get() as u64;

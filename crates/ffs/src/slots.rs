@@ -129,9 +129,10 @@ impl Slots {
     }
 }
 
-/// The first place in a bucket of which the key is not before this one.
+/// The first place in a bucket of which the key is not before this one. All are looked at: those
+/// misses of the processor's cache happen at once, where a search has each wait for the one before.
 fn place(bucket: &[Entry], key: u64) -> usize {
-    bucket.partition_point(|entry| entry.key() < key)
+    bucket.iter().filter(|entry| entry.key() < key).count()
 }
 
 impl FromIterator<(u64, u32)> for Slots {
