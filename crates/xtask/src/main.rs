@@ -99,6 +99,9 @@ struct Scale {
     /// For how long each procedure is measured
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     seconds: f64,
+    /// MiB of memory that the server may keep
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    cache: u32,
     /// Where to make the volumes, some GiB [default: the system's folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
@@ -192,8 +195,8 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
             let output = output.unwrap_or_else(|| repository.root().join("docs/flame"));
             flame::run(repository, &flame::Plan { seconds, output }).map(|()| ExitCode::SUCCESS)
         }
-        Chore::Scale(Scale { files, entries, seconds, folder, program }) => {
-            let plan = scale::Plan { files, entries, seconds, folder, program };
+        Chore::Scale(Scale { files, entries, seconds, cache, folder, program }) => {
+            let plan = scale::Plan { files, entries, seconds, cache, folder, program };
             scale::run(repository, &plan).map(passed)
         }
         Chore::Guest(arguments) => run_guest(arguments),
