@@ -32,7 +32,7 @@ use futures::stream::FuturesUnordered;
 use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
 use runtime::Clock;
 use runtime::sync::Permit;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::outgoing::Outgoing;
@@ -315,16 +315,24 @@ impl Future for Connection {
     }
 }
 
+/// As tokio's `poll_read`, into several pieces of memory. What takes less than there is room for has
+/// taken all there is: then the next read waits, and need not be refused by the kernel first.
 fn poll_read_vectored(
     stream: &TcpStream,
     context: &mut Context<'_>,
     targets: [&mut [u8]; 2],
 ) -> Poll<io::Result<usize>> {
+    let room: usize = targets.iter().map(|target| target.len()).sum();
     let mut targets = targets.map(IoSliceMut::new);
     loop {
         ready!(stream.poll_read_ready(context))?;
         match stream.try_read_vectored(&mut targets) {
             Err(error) if would_block(&error) => {}
+            Ok(length) if 0 < length && length < room => {
+                let nothing_more = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                let _ = stream.try_io(Interest::READABLE, nothing_more);
+                return Poll::Ready(Ok(length));
+            }
             read => return Poll::Ready(read),
         }
     }
