@@ -315,8 +315,8 @@ impl Future for Connection {
     }
 }
 
-/// As tokio's `poll_read`, into several pieces of memory. What takes less than there is room for has
-/// taken all there is: then the next read waits, and need not be refused by the kernel first.
+/// As tokio's `poll_read`, into several pieces of memory. What takes less than there is room for
+/// has taken all there is: then the next read waits, and need not be refused by the kernel first.
 fn poll_read_vectored(
     stream: &TcpStream,
     context: &mut Context<'_>,

@@ -93,7 +93,7 @@ impl Disks {
     }
 }
 
-/// The event counter of a ring.
+/// The event counter of a ring, which the reactor watches for edges, as everything.
 struct Event(Rc<Ring>);
 
 impl AsRawFd for Event {

@@ -4,8 +4,8 @@
 //! operation into the ring's backlog. The reactor
 //! * calls [`Ring::turn`] when it has run everything that was ready, so that all operations of
 //!   that round go out together, and now and then where something is always ready;
-//! * waits, beside its sockets, for [`Ring::event_fd`] to become readable, and then calls
-//!   [`Ring::reap`], which wakes the futures whose operations are done.
+//! * waits, beside its sockets, for [`Ring::event_fd`] to tell of something that is done, and then
+//!   calls [`Ring::reap`], which wakes the futures whose operations that are.
 //!
 //! A reactor that never comes back to `turn` waits for ever; `turn` with nothing to do costs no
 //! system call. Tools without a reactor call [`Ring::wait`].
@@ -30,7 +30,7 @@ mod operation;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 
@@ -49,7 +49,7 @@ pub fn is_available() -> bool {
 
 /// The queues that one reactor shares with the kernel. See the module.
 pub struct Ring {
-    /// Readable when there is something to reap.
+    /// Counts completions. Nobody reads it: the edges tell.
     event: File,
     state: RefCell<State>,
 }
@@ -96,7 +96,8 @@ impl Ring {
         Ok(Rc::new(Self { event, state: RefCell::new(state) }))
     }
 
-    /// Readable when [`Ring::reap`] has something to do.
+    /// Becomes readable, once more each time, when [`Ring::reap`] has something to do. To be
+    /// watched for these edges (`EPOLLET`), and never to be read.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -133,7 +134,6 @@ impl Ring {
     /// # Errors
     /// As [`Ring::submit`].
     pub fn reap(&self) -> io::Result<usize> {
-        self.clear_event(); // first, so that a completion that comes later is announced again
         let finished = self.state.borrow_mut().take_finished();
         let count = finished.len();
         for (operation, result) in finished {
@@ -164,11 +164,6 @@ impl Ring {
         state.operations.insert(state.next, operation);
         state.backlog.push_back(state.next);
         state.next += 1;
-    }
-
-    fn clear_event(&self) {
-        // It fails only when there is nothing to clear.
-        let _ = (&self.event).read(&mut [0; 8]);
     }
 }
 
