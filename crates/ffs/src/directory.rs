@@ -46,21 +46,12 @@ impl Ffs {
         let geometry = self.geometry();
         let lbn = offset / geometry.block_size;
         let at = (offset % geometry.block_size) as usize;
-        let direct = match update {
-            None => node.look(|dinode| self.map().direct(dinode, lbn)), // nearly always
-            Some(_) => None,
-        };
-        let address = match direct {
-            Some(address) => address?,
-            None => {
-                let planned = update.map_or_else(|| node.dinode(), |update| update.dinode(node));
-                self.map().find(&planned, update, lbn).await?
-            }
-        };
+        let size = node.dinode().size.get();
+        let address = self.map().find(node, update, lbn).await?;
         if let Some(buffer) = update.and_then(|update| update.fresh(address)) {
             return Ok((buffer.clone(), at));
         }
-        let run = run_length(geometry, node.look(|dinode| dinode.size.get()), lbn);
+        let run = run_length(geometry, size, lbn);
         if !geometry.is_data_run(address, run) {
             return Err(FsError::Corrupt); // a hole, or a pointer into nowhere
         }

@@ -164,7 +164,7 @@ impl Node {
 
     /// The inode as the buffer has it.
     pub fn dinode(&self) -> Dinode {
-        *self.dinode.borrow()
+        self.look(|dinode| *dinode)
     }
 
     /// The inode with the times that readers see: what an Update starts from.

@@ -86,6 +86,15 @@ pub fn pointer(image: &[u8], slot: usize) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
+/// A pointer of an inode, as `update` will leave it. The inode is not copied for it.
+fn inode_pointer(node: &Node, update: Option<&Update>, look: impl FnOnce(&Dinode) -> i64) -> u64 {
+    let pointer = match update {
+        Some(update) => update.look(node, look),
+        None => node.look(look),
+    };
+    pointer as u64
+}
+
 /// Reads and sets the pointers of files.
 pub(crate) struct Map<'a> {
     /// Where indirect blocks are read.
@@ -106,31 +115,24 @@ impl Map<'_> {
         self.home.geometry()
     }
 
-    /// The same as [`Map::find`], if it needs no indirect block.
-    ///
-    /// # Errors
-    /// [`FsError::Corrupt`].
-    pub(crate) fn direct(&self, dinode: &Dinode, lbn: u64) -> Option<Result<u64, FsError>> {
-        let address = dinode.direct.get(usize::try_from(lbn).ok()?)?.get() as u64;
-        let whole = address == 0 || self.geometry().is_data_fragment(address);
-        Some(if whole { Ok(address) } else { Err(FsError::Corrupt) })
-    }
-
-    /// The fragment at which block `lbn` begins; 0 for a hole. `update`'s own pointers count.
+    /// The fragment at which block `lbn` of a file begins; 0 for a hole. `update`'s own pointers
+    /// count.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`], [`FsError::FileTooLarge`].
     pub(crate) async fn find(
         &self,
-        dinode: &Dinode,
+        node: &Node,
         update: Option<&Update>,
         lbn: u64,
     ) -> Result<u64, FsError> {
-        if let Some(address) = self.direct(dinode, lbn) {
-            return address;
+        if lbn < DIRECT {
+            let address = inode_pointer(node, update, |dinode| dinode.direct[lbn as usize].get());
+            let whole = address == 0 || self.geometry().is_data_fragment(address);
+            return if whole { Ok(address) } else { Err(FsError::Corrupt) };
         }
         let path = path(self.geometry(), lbn)?;
-        let mut address = dinode.indirect[path.tree].get() as u64;
+        let mut address = inode_pointer(node, update, |dinode| dinode.indirect[path.tree].get());
         for slot in path.slots {
             if address == 0 {
                 return Ok(0);

@@ -86,7 +86,7 @@ impl Ffs {
         if blocks > DIRECT_POINTERS as u64 && !is_planted(Bug::HollowEnd) {
             let last = blocks - 1;
             let data = self.block_data(node, last).await?;
-            if self.map().find(&node.dinode(), None, last).await? == 0 {
+            if self.map().find(node, None, last).await? == 0 {
                 set.insert(last, Content::whole(data));
             }
         }
@@ -160,9 +160,8 @@ impl Ffs {
     ) -> Result<(), FsError> {
         let geometry = self.geometry();
         let Some(last) = block_count(geometry, size).checked_sub(1) else { return Ok(()) };
-        let dinode = update.dinode(node);
-        let address = self.map().find(&dinode, Some(update), last).await?;
-        let have = run_length(geometry, dinode.size.get(), last);
+        let have = run_length(geometry, update.dinode(node).size.get(), last);
+        let address = self.map().find(node, Some(update), last).await?;
         let need = run_length(geometry, size, last);
         if address == 0 && last >= DIRECT_POINTERS as u64 {
             let near = self.near(update, node, last).await?;
@@ -188,7 +187,7 @@ impl Ffs {
         let Some(last) = block_count(geometry, size).checked_sub(1) else { return Ok(()) };
         let used = size - last * geometry.block_size;
         let whole = run_length(geometry, size, last) * geometry.fragment_size;
-        let address = self.map().find(&node.dinode(), None, last).await?;
+        let address = self.map().find(node, None, last).await?;
         if address == 0 || used == whole {
             return Ok(());
         }

@@ -221,12 +221,17 @@ impl Update {
         self.fresh.iter().find(|buffer| buffer.address() == address)
     }
 
+    /// Looks at the inode as this Update will leave it.
+    pub(crate) fn look<T>(&self, node: &Node, look: impl FnOnce(&Dinode) -> T) -> T {
+        match self.place_of(node) {
+            Ok(at) => look(&self.working[at].dinode),
+            Err(_) => node.look(look),
+        }
+    }
+
     /// The inode as this Update will leave it.
     pub fn dinode(&self, node: &Node) -> Dinode {
-        match self.place_of(node) {
-            Ok(at) => self.working[at].dinode,
-            Err(_) => node.dinode(),
-        }
+        self.look(node, |dinode| *dinode)
     }
 
     /// Changes an inode with a meaning of its own.

@@ -86,7 +86,7 @@ impl Ffs {
         if node.pages.borrow().get(lbn).is_some() {
             return Ok(0..0);
         }
-        let address = self.map().find(&node.dinode(), None, lbn).await?;
+        let address = self.map().find(node, None, lbn).await?;
         let start = geometry.byte_address(address);
         let length = (end - lbn * geometry.block_size).min(geometry.block_size);
         let block = start..start + length.next_multiple_of(geometry.fragment_size);

@@ -281,7 +281,7 @@ impl Ffs {
         let grows = run_length(geometry, size, tail) > run_length(geometry, old_size, tail);
         let ragged =
             !old_size.is_multiple_of(geometry.fragment_size) && !is_planted(Bug::RaggedTail);
-        let address = self.map().find(&node.dinode(), None, tail).await?;
+        let address = self.map().find(node, None, tail).await?;
         let hole = address == 0;
         if let Some(content) = set.get_mut(&tail).filter(|_| !hole && (grows || ragged)) {
             content.changed = 0..usize::MAX; // what lies behind the old end goes, too
@@ -351,7 +351,7 @@ impl Ffs {
         let geometry = self.geometry();
         let map = self.map();
         let need = run_length(geometry, size, lbn);
-        let here = map.find(&update.dinode(node), Some(update), lbn).await?;
+        let here = map.find(node, Some(update), lbn).await?;
         if here != 0 {
             let have = run_length(geometry, old_size, lbn);
             if lbn >= block_count(geometry, old_size) {
@@ -386,7 +386,7 @@ impl Ffs {
         if lbn == 0 {
             return Ok(home);
         }
-        let before = self.map().find(&update.dinode(node), Some(update), lbn - 1).await?;
+        let before = self.map().find(node, Some(update), lbn - 1).await?;
         if lbn.is_multiple_of(geometry.max_blocks_per_group) {
             let last =
                 if before == 0 { geometry.inode_position(node.ino).fragment } else { before };

@@ -67,10 +67,10 @@ impl Ffs {
             }
             return Ok(());
         }
-        let dinode = node.dinode();
-        let address = self.map().find(&dinode, None, lbn).await?;
+        let size = node.dinode().size.get();
+        let address = self.map().find(node, None, lbn).await?;
         // Behind the size on disk nothing has landed, whatever stands there.
-        let landed = dinode.size.get().saturating_sub(lbn * self.geometry().block_size) as usize;
+        let landed = size.saturating_sub(lbn * self.geometry().block_size) as usize;
         let there = if address == 0 { start } else { landed.clamp(start, start + length) };
         if there > start {
             let byte = self.geometry().byte_address(address) + start as u64;
@@ -106,7 +106,7 @@ impl Ffs {
         let start = lbn * self.geometry().block_size;
         let landed = node.dinode().size.get().saturating_sub(start);
         let count = landed.min(self.geometry().block_size);
-        if count == 0 || self.map().find(&node.dinode(), None, lbn).await? == 0 {
+        if count == 0 || self.map().find(node, None, lbn).await? == 0 {
             return Ok(Bytes::new());
         }
         let (data, _) = self.read_data(node, start, count).await?;

@@ -172,12 +172,11 @@ impl Ffs {
 
     /// Whether a write takes the place of bytes that have landed, and of nothing else.
     async fn replaces(&self, node: &Rc<Node>, stretch: &Stretch<'_>) -> Result<bool, FsError> {
-        let dinode = node.dinode();
-        if stretch.end > dinode.size.get() || !node.pages.borrow().is_empty() {
+        if stretch.end > node.dinode().size.get() || !node.pages.borrow().is_empty() {
             return Ok(false);
         }
         for lbn in stretch.blocks.clone() {
-            if self.map().find(&dinode, None, lbn).await? == 0 {
+            if self.map().find(node, None, lbn).await? == 0 {
                 return Ok(false); // a hole
             }
         }
@@ -246,7 +245,7 @@ impl Ffs {
         if node.pages.borrow().get(lbn).is_some() {
             return Ok(0);
         }
-        if self.map().find(&node.dinode(), None, lbn).await? != 0 {
+        if self.map().find(node, None, lbn).await? != 0 {
             return Ok(0);
         }
         let geometry = self.geometry();
