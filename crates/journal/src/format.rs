@@ -12,6 +12,9 @@ pub const UNIT: u64 = 512;
 pub const SEGMENT: u64 = 64 << 10;
 /// Units of a segment.
 pub const SEGMENT_UNITS: u64 = SEGMENT / UNIT;
+/// No batch takes more bytes of the circle, what fills its segments and pads its end included. So
+/// what a torn batch can leave is near the end of the chain, and a reader knows how far to look.
+pub const LARGEST_BATCH: u64 = 4 * SEGMENT;
 /// Where the entries begin, in bytes.
 pub const AREA: u64 = 64 << 10;
 /// Where the slots lie, in bytes.

@@ -33,4 +33,16 @@ planted::bugs! {
     OneSlot,
     /// Of two slots of an epoch the older one holds.
     OlderSlot,
+    /// Where the epoch began has been overwritten, and so nothing of it is there.
+    NearAnchor,
+    /// A slot that names a head where there is no entry is that of an empty log.
+    AssumedEmptiness,
+    /// A slot names the tail as the head, where there is no entry (invariant 7).
+    BareHead,
+    /// A slot names a head that only a batch under way has made one (invariant 7).
+    HastyHead,
+    /// A batch becomes as large as it may (invariant 8).
+    LongBatches,
+    /// What is at rest is overwritten when the log has grown (invariant 6).
+    GrownOver,
 }

@@ -6,8 +6,17 @@
 //! so the last segment of that round is found by halving, as in section 6 of the paper: for 512
 //! segments one read for the first recno, 8 that leave two segments, and the later of these is read
 //! whole, and the other one if that is not of the round. What is found so is a *hint*: its curhead
-//! says where to begin. From there the chain decides, entry by entry, each checked against its
-//! checksum and the one before.
+//! says where to begin, or that of an entry which follows it. From there the chain decides, entry by
+//! entry, each checked against its checksum and the one before.
+//!
+//! Where the first segments have nothing of the epoch, because a later one that the volume never
+//! came to bear has been written over them, there is nothing to halve: then the first sectors of
+//! all segments are read, and the highest recno is the hint.
+//!
+//! # What is empty
+//! A log is empty if its slot has just begun the epoch, and no entry says that another one was
+//! durable. Whatever else a slot names as the head is an entry that was durable when the slot was
+//! written (invariant 7 of the crate): where there is none, the log was damaged.
 //!
 //! # What tears
 //! The batch that was under way when the power went may be there in parts: a later entry of it
@@ -19,13 +28,18 @@
 
 use block::{BlockDevice, IoError};
 use bytes::Bytes;
+use futures::future::join_all;
 
-use crate::format::{AREA, HEADER_SIZE, Header, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, State, UNIT};
+use crate::format::{
+    AREA, HEADER_SIZE, Header, LARGEST_BATCH, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, State, UNIT,
+};
 use crate::planted::{Bug, is_planted};
 
-/// So many segments behind the end of the chain are looked through for entries that should follow,
-/// and so many before the hint for one that is whole. A batch is smaller.
-const NEIGHBOURS: u64 = 4;
+/// So many segments behind that in which the chain ends are looked through for entries that should
+/// follow, and so many before the hint for one that is whole: a batch reaches no further.
+const NEIGHBOURS: u64 = LARGEST_BATCH / SEGMENT;
+/// Segments of which the first sectors are read at a time, where all are.
+const READS_AT_ONCE: usize = 64;
 /// The units at which entries are looked for there: batches begin at such.
 const BATCH_UNITS: u64 = 8;
 
@@ -57,6 +71,18 @@ pub enum JournalError {
         /// A whole entry behind that.
         beyond: u64,
     },
+    /// Its beginning is gone.
+    #[error("the log is damaged: it begins at record {head}, and there is none")]
+    Headless {
+        /// What is named as the oldest entry that is needed.
+        head: u64,
+    },
+    /// There is no room in which another epoch could begin.
+    #[error(
+        "the log is so full that nothing can be begun in it: bring what it holds to its place \
+         first, with 'duramen fsck --repair'"
+    )]
+    Full,
 }
 
 /// What a log holds that is not obsolete.
@@ -189,7 +215,8 @@ pub async fn find_with(
     let mut search = Search { device, slot, reads: 0 };
     let hint = search.hint().await?;
     let search_reads = search.reads;
-    let start = hint.map_or(curhead, |hint| curhead.max(hint.curhead.get()));
+    let last = search.last_behind(hint).await?;
+    let start = last.map_or(curhead, |last| curhead.max(last.curhead.get()));
     let mut walker = Walker::new(device, slot, start);
     let mut head = start;
     while let Some(entry) = walker.next().await? {
@@ -197,11 +224,20 @@ pub async fn find_with(
         visit(&entry);
     }
     let mut tail = walker.at;
+    // A batch that was torn at its first entry may name that.
+    let is_torn = last.is_some_and(|last| last.batch.get() == start);
+    let begins = start == slot.start.get() && last.is_none();
+    if tail == start && !begins && !is_torn && !is_planted(Bug::AssumedEmptiness) {
+        return Err(match last.filter(|last| last.batch.get() > start) {
+            Some(last) => JournalError::Damaged { end: start, beyond: last.recno.get() },
+            None => JournalError::Headless { head: start },
+        });
+    }
     if let Some(hint) = hint.filter(|_| is_planted(Bug::TrustedHint)) {
         tail = tail.max(hint.recno.get());
     }
     let mut behind = search.behind(tail).await?;
-    behind.extend(hint);
+    behind.extend(last);
     behind.retain(|header| header.batch.get() > tail && !is_planted(Bug::SilentDamage));
     if let Some(beyond) = behind.first() {
         return Err(JournalError::Damaged { end: tail, beyond: beyond.recno.get() });
@@ -251,8 +287,55 @@ impl Search<'_> {
         (self.slot.start.get() / SEGMENT_UNITS + number) % self.segments()
     }
 
-    /// The whole entry at the start of the last segment of the newest round.
+    /// The whole entry at the start of the last segment of the newest round that has one.
     async fn hint(&mut self) -> Result<Option<Header>, JournalError> {
+        match self.near_hint().await? {
+            None if !is_planted(Bug::NearAnchor) => self.any_hint().await,
+            hint => Ok(hint),
+        }
+    }
+
+    /// The same, for whatever stands in the circle.
+    async fn any_hint(&mut self) -> Result<Option<Header>, JournalError> {
+        let mut found = Vec::new();
+        let numbers: Vec<u64> = (0..self.segments()).collect();
+        for some in numbers.chunks(READS_AT_ONCE) {
+            self.reads += some.len() as u64;
+            for (number, header) in some.iter().zip(self.firsts_of(some).await?) {
+                found.extend(header.map(|header| (header.recno.get(), *number)));
+            }
+        }
+        found.sort_unstable();
+        for (_, number) in found.into_iter().rev() {
+            if let Some(header) = self.whole(number).await? {
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn firsts_of(&self, numbers: &[u64]) -> Result<Vec<Option<Header>>, JournalError> {
+        let reads = numbers.iter().map(async |number| {
+            let segment = self.segment(*number);
+            let bytes = read(self.device, AREA + segment * SEGMENT, sector(self.device)).await?;
+            Ok(self.of_epoch(segment, &bytes))
+        });
+        join_all(reads).await.into_iter().collect()
+    }
+
+    /// The last entry of the chain that goes on from a hint: it names the newest head. What an
+    /// older one names may have been overwritten by a batch that was torn.
+    async fn last_behind(&self, hint: Option<Header>) -> Result<Option<Header>, JournalError> {
+        let Some(mut last) = hint else { return Ok(None) };
+        let mut walker = Walker::new(self.device, self.slot, last.recno.get());
+        while let Some(entry) = walker.next().await? {
+            last = entry.header;
+        }
+        Ok(Some(last))
+    }
+
+    /// The hint, if the epoch has entries near where it began.
+    async fn near_hint(&mut self) -> Result<Option<Header>, JournalError> {
         let Some((base, first)) = self.anchor().await? else { return Ok(None) };
         let expected =
             |number: u64| (first + number * SEGMENT_UNITS).checked_sub(base * SEGMENT_UNITS);
@@ -303,7 +386,7 @@ impl Search<'_> {
     async fn behind(&self, tail: u64) -> Result<Vec<Header>, JournalError> {
         let mut found = Vec::new();
         let first = tail / SEGMENT_UNITS;
-        for number in first..first + NEIGHBOURS.min(self.segments()) {
+        for number in first..=first + NEIGHBOURS.min(self.segments() - 1) {
             let position = number % self.segments() * SEGMENT;
             let bytes = read(self.device, AREA + position, SEGMENT).await?;
             let start = number * SEGMENT_UNITS;
@@ -324,9 +407,7 @@ impl Search<'_> {
     /// one of this epoch.
     async fn first_of(&mut self, number: u64) -> Result<Option<Header>, JournalError> {
         self.reads += 1;
-        let segment = self.segment(number);
-        let bytes = read(self.device, AREA + segment * SEGMENT, sector(self.device)).await?;
-        Ok(self.of_epoch(segment, &bytes))
+        Ok(self.firsts_of(&[number]).await?.pop().flatten())
     }
 
     fn of_epoch(&self, segment: u64, bytes: &[u8]) -> Option<Header> {

@@ -43,7 +43,11 @@ pub async fn save(
         written.await.map_err(JournalError::Save)?;
     }
     to.flush().await.map_err(JournalError::Save)?;
-    let start = segments(live).start * SEGMENT_UNITS;
+    // Where nothing is live there is no entry that could be named as the head.
+    let (start, head) = match live.bytes() {
+        0 => (segments(live).end * SEGMENT_UNITS, segments(live).end * SEGMENT_UNITS),
+        _ => (segments(live).start * SEGMENT_UNITS, live.head),
+    };
     let (slot, circle) = (&live.slot, Circle { capacity, start });
     let (epoch, serial) = (slot.epoch.get(), slot.number.get());
     let mut lines = slot.lines().to_vec();
@@ -51,7 +55,7 @@ pub async fn save(
     {
         other.part();
     }
-    let saved = Slot::new(epoch, serial, circle, live.head, slot.state(), &lines);
+    let saved = Slot::new(epoch, serial, circle, head, slot.state(), &lines);
     let written = to.write(SLOTS[0], vec![slot_image(to, &saved)], Durability::Through);
     written.await.map_err(JournalError::Save)?;
     to.flush().await.map_err(JournalError::Save)

@@ -10,8 +10,8 @@ use futures::{FutureExt, TryFutureExt};
 use zerocopy::IntoBytes;
 
 use crate::format::{
-    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BODY, Line, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST,
-    Slot, State, UNIT, write_entry,
+    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BATCH, LARGEST_BODY, Line, SEGMENT, SEGMENT_UNITS,
+    SLOTS, SMALLEST, Slot, State, UNIT, write_entry,
 };
 use crate::planted::{Bug, is_planted};
 use crate::reader::{JournalError, Live, slots};
@@ -32,7 +32,38 @@ pub struct Draft {
 
 impl Draft {
     fn units(&self) -> u64 {
-        ((HEADER_SIZE + self.body.len()) as u64).div_ceil(UNIT)
+        units_of(self.body.len())
+    }
+}
+
+/// Units of an entry with so many bytes behind its header.
+fn units_of(body: usize) -> u64 {
+    ((HEADER_SIZE + body) as u64).div_ceil(UNIT)
+}
+
+/// What a batch would take of the circle, for whoever collects it (invariant 8).
+#[derive(Clone, Copy, Debug)]
+pub struct Filling {
+    /// Where the next entry goes.
+    at: u64,
+    /// Where the batch has to end.
+    end: u64,
+    batch_units: u64,
+}
+
+impl Filling {
+    /// Whether an entry with so many bytes behind its header goes out with the same batch; if so, it
+    /// counts from now on.
+    pub fn takes(&mut self, body: usize) -> bool {
+        let units = units_of(body);
+        let left = SEGMENT_UNITS - self.at % SEGMENT_UNITS;
+        let start = if units > left { self.at + left } else { self.at };
+        let fits = (start + units).next_multiple_of(self.batch_units) <= self.end;
+        if fits || is_planted(Bug::LongBatches) {
+            self.at = start + units;
+            return true;
+        }
+        false
     }
 }
 
@@ -63,6 +94,11 @@ pub struct Journal {
     batch_units: u64,
     tail: Cell<u64>,
     durable_head: Rc<Cell<u64>>,
+    /// The first entry of the last batch that is durable; where the epoch begins, before one is.
+    durable_batch: Rc<Cell<u64>>,
+    /// The newest head that a slot may name until the batch under way is durable (invariant 7). A
+    /// batch whose write has failed never is.
+    flight: Rc<Cell<Option<u64>>>,
     /// The head of the epoch that the volume bears, as long as that is not this one.
     kept: Cell<Option<u64>>,
     /// The checksum of the last entry.
@@ -161,6 +197,36 @@ pub(crate) fn capacity_of(size: u64) -> Result<u64, JournalError> {
     Ok((size - AREA) / SEGMENT * SEGMENT)
 }
 
+/// Where an epoch goes on a device of `size` bytes that keeps what is live of another one, and the
+/// head of that. What begins leaves at least a segment of room, for what it takes over.
+fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>), JournalError> {
+    let largest = capacity_of(size)?;
+    let Some(live) = kept else { return Ok((Circle { capacity: largest, start: 0 }, None)) };
+    let (capacity, head) = (live.slot.capacity.get(), Some(live.head));
+    if AREA + capacity > size {
+        return Err(JournalError::TooSmall { size, smallest: AREA + capacity });
+    }
+    // What is at rest is no reason to leave a circle smaller than it could be. The larger one begins
+    // behind all of the old one, and has only what was added until that is not kept any more.
+    let needed = 2 * live.bytes() + 2 * LARGEST_BATCH;
+    if live.slot.state() != State::Open && largest - capacity >= needed {
+        let start = if is_planted(Bug::GrownOver) { 0 } else { capacity / UNIT };
+        return Ok((Circle { capacity: largest, start }, Some(0)));
+    }
+    if is_planted(Bug::BeginningAtZero) {
+        return Ok((Circle { capacity, start: 0 }, head));
+    }
+    let start = live.tail.next_multiple_of(SEGMENT_UNITS);
+    match live.slot.state() {
+        _ if start + SEGMENT_UNITS - live.head <= capacity / UNIT => {
+            Ok((Circle { capacity, start }, head))
+        }
+        State::Open => Err(JournalError::Full),
+        // Nothing that must not go.
+        _ => Ok((Circle { capacity, start }, Some(live.tail))),
+    }
+}
+
 impl Journal {
     /// Begins an epoch, with nothing in the log. What is live of the epoch that the volume still
     /// bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first entry goes
@@ -195,12 +261,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The epoch is there from now on, with all that was written in it, from `head` on: the commit
-    /// point of its beginning.
+    /// The epoch is there from now on, with all that was written in it, from `head` on, if anything
+    /// is needed: the commit point of its beginning.
     ///
     /// # Errors
     /// As the device.
-    pub async fn found(&self, head: u64) -> Result<(), IoError> {
+    pub async fn found(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
+        let head = self.nameable(head);
         self.write_slot(head, State::Open).await?;
         self.durable_head.set(self.durable_head.get().max(head));
         self.bear();
@@ -223,14 +290,14 @@ impl Journal {
         head: u64,
         to: &dyn BlockDevice,
     ) -> Result<(), JournalError> {
-        save(&*self.device, &self.live_from(head), number, to).await?;
+        save(&*self.device, &self.live_from(self.nameable(head)), number, to).await?;
         self.lines.borrow_mut()[usize::from(number)].part();
         Ok(self.note_head(self.durable_head()).await?)
     }
 
     /// Bytes that [`Journal::part`] takes.
     pub fn part_size(&self, head: u64) -> u64 {
-        saved_size(&self.live_from(head))
+        saved_size(&self.live_from(self.nameable(head)))
     }
 
     fn live_from(&self, head: u64) -> Live {
@@ -257,16 +324,7 @@ impl Journal {
         kept: Option<&Live>,
         lines: Vec<Line>,
     ) -> Result<Self, JournalError> {
-        let size = device.geometry().size;
-        // What is at rest stays, too, but is no reason to leave a circle smaller than it could be.
-        let fills = |live: &Live| capacity_of(size) == Ok(live.slot.capacity.get());
-        let kept = kept.filter(|live| live.slot.state() == State::Open || fills(live));
-        let capacity = kept.map_or(capacity_of(size)?, |live| live.slot.capacity.get());
-        if AREA + capacity > size {
-            return Err(JournalError::TooSmall { size, smallest: AREA + capacity });
-        }
-        let behind = kept.filter(|_| !is_planted(Bug::BeginningAtZero));
-        let start = behind.map_or(0, |live| live.tail.next_multiple_of(SEGMENT_UNITS));
+        let (Circle { capacity, start }, kept_head) = circle_behind(device.geometry().size, kept)?;
         let old = slots(&*device).await?;
         let number = |slot: &Option<Slot>| slot.map_or(0, |slot| slot.number.get());
         let holds = |slot: &Option<Slot>| {
@@ -291,7 +349,9 @@ impl Journal {
             batch_units: physical.max(4096) / UNIT,
             tail: Cell::new(start),
             durable_head: Rc::new(Cell::new(start)),
-            kept: Cell::new(kept.map(|live| live.head).filter(|_| !is_planted(Bug::UnkeptHead))),
+            durable_batch: Rc::new(Cell::new(start)),
+            flight: Rc::default(),
+            kept: Cell::new(kept_head.filter(|_| !is_planted(Bug::UnkeptHead))),
             previous: Cell::new(epoch as u32),
             next_slot: Cell::new(next),
             slot_number: Cell::new(number(&old[0]).max(number(&old[1]))),
@@ -341,6 +401,33 @@ impl Journal {
         (units.next_multiple_of(self.batch_units) + units) * UNIT
     }
 
+    /// What the next batch takes of the circle, with no entry in it yet.
+    pub fn filling(&self) -> Filling {
+        let at = self.tail.get();
+        Filling { at, end: at + LARGEST_BATCH / UNIT, batch_units: self.batch_units }
+    }
+
+    /// What a slot names as the head now, if the oldest entry that is needed is at `head`, or there
+    /// is none (invariant 7). What comes before that may be replayed once more, together with all
+    /// that came after it.
+    pub fn nameable(&self, head: impl Into<Option<u64>>) -> u64 {
+        let head = head.into().filter(|&head| head < self.tail.get());
+        let head = match head {
+            None if is_planted(Bug::BareHead) => return self.tail.get(),
+            head => head.unwrap_or(self.durable_batch.get()),
+        };
+        let most = self.flight.get().filter(|_| !is_planted(Bug::HastyHead));
+        most.map_or(head, |most| head.min(most))
+    }
+
+    /// Invariant 7.
+    fn may_name(&self, head: u64) -> bool {
+        let is_planted = is_planted(Bug::BareHead) || is_planted(Bug::HastyHead);
+        head == self.start
+            || head < self.tail.get() && self.flight.get().is_none_or(|most| head <= most)
+            || is_planted
+    }
+
     /// What was done so far.
     pub fn counters(&self) -> Counters {
         *self.counters.borrow()
@@ -353,8 +440,8 @@ impl Journal {
     /// One batch at a time: each says that everything before it is durable.
     ///
     /// # Panics
-    /// When there is no room: see [`Journal::room_for`]. When a body is too large. When the batch
-    /// before has not been answered.
+    /// When there is no room: see [`Journal::room_for`]. When a body is too large, or all of them
+    /// together: see [`Journal::filling`]. When the batch before has not been answered.
     pub fn place(
         &self,
         drafts: Vec<Draft>,
@@ -369,9 +456,12 @@ impl Journal {
         let recnos = places.iter().filter(|place| place.is_real()).map(|place| place.recno);
         let recnos: Vec<u64> = recnos.collect();
         let end = places.last().map_or(start, |last| last.recno + last.units);
-        let head = head.unwrap_or(start);
+        let largest = LARGEST_BATCH / UNIT;
+        assert!(end - start <= largest || is_planted(Bug::LongBatches), "invariant 8");
         let limit = self.durable_head();
         assert!(end - limit <= self.capacity, "invariant 6: there is room");
+        self.flight.set(Some(self.nameable(head)));
+        let head = head.unwrap_or(start);
         self.tail.set(end);
         let image = self.encode(&places, start, end, head);
         let mut counters = self.counters.borrow_mut();
@@ -380,6 +470,7 @@ impl Journal {
         counters.bytes += image.len() as u64;
         counters.peak_bytes = counters.peak_bytes.max((end - head) * UNIT);
         let (durable_head, writing) = (self.durable_head.clone(), self.writing.clone());
+        let (durable_batch, flight) = (self.durable_batch.clone(), self.flight.clone());
         let write = self.write(start, image);
         let write = match is_planted(Bug::EarlyAnswers) {
             true => std::future::ready(Ok(())).boxed_local(),
@@ -387,7 +478,11 @@ impl Journal {
         };
         let written = write.map(move |result| {
             writing.set(false);
-            result.map(|()| durable_head.set(durable_head.get().max(head)))
+            result.map(|()| {
+                flight.set(None);
+                durable_batch.set(start);
+                durable_head.set(durable_head.get().max(head));
+            })
         });
         (recnos, written.boxed_local())
     }
@@ -464,7 +559,8 @@ impl Journal {
     ///
     /// # Errors
     /// As the device.
-    pub async fn note_head(&self, head: u64) -> Result<(), IoError> {
+    pub async fn note_head(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
+        let head = self.nameable(head);
         if is_planted(Bug::EarlyOverwrite) {
             self.durable_head.set(head);
         }
@@ -478,13 +574,14 @@ impl Journal {
     ///
     /// # Errors
     /// As the device.
-    pub async fn close(&self, head: u64) -> Result<(), IoError> {
-        self.write_slot(head, State::AtRest).await?;
+    pub async fn close(&self, head: impl Into<Option<u64>>) -> Result<(), IoError> {
+        self.write_slot(self.nameable(head), State::AtRest).await?;
         self.device.flush().await?;
         self.device.close().await
     }
 
     async fn write_slot(&self, head: u64, state: State) -> Result<(), IoError> {
+        assert!(self.may_name(head), "invariant 7: {head} is durable, and stays so");
         let (next, number) = (self.next_slot.get(), self.slot_number.get() + 1);
         if self.kept.get().is_none() && !is_planted(Bug::OneSlot) {
             self.next_slot.set(1 - next); // invariant 5

@@ -47,6 +47,21 @@ fn a_new_epoch_may_begin_where_the_old_one_did() {
 }
 
 #[test]
+fn an_epoch_whose_beginning_was_overwritten_is_found() {
+    explore(&scripts::return_over_the_start());
+}
+
+#[test]
+fn a_head_that_a_batch_moves_is_named_when_the_batch_is_durable() {
+    explore(&scripts::moved_heads());
+}
+
+#[test]
+fn where_nothing_is_needed_the_head_is_an_entry() {
+    explore(&scripts::nothing_needed());
+}
+
+#[test]
 fn a_full_log_is_kept_until_the_volume_bears_the_next_epoch() {
     let script = scripts::return_to_a_full_log();
     explore(&script);

@@ -2,7 +2,7 @@
 
 use journal::format::SLOTS;
 
-use crate::common::damage::{Outcome, Sample, mixed_copies};
+use crate::common::damage::{Outcome, Sample, last_but_one, lost_head, mixed_copies};
 
 #[test]
 fn a_sample_without_damage_is_whole() {
@@ -39,4 +39,15 @@ fn a_byte_in_a_slot_is_noticed() {
 #[test]
 fn two_copies_that_went_different_ways_are_not_mixed() {
     assert_eq!(mixed_copies(), Ok(Outcome::Refused));
+}
+
+#[test]
+fn damage_of_the_last_batch_but_one_is_no_cut() {
+    let tried = last_but_one().unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(tried > 300, "{tried} bytes");
+}
+
+#[test]
+fn a_log_whose_head_is_gone_is_not_taken_for_an_empty_one() {
+    lost_head().unwrap_or_else(|wrong| panic!("{wrong}"));
 }

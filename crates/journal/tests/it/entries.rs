@@ -7,6 +7,7 @@ use journal::format::{
 use journal::{Draft, Journal, JournalError, at_rest, close, find, forget, peek};
 use sim::{Image, Options, Prng};
 
+use crate::common::bounds::{grown_log, long_batches};
 use crate::common::{EPOCH, Placed, World, batches_are_aligned, draft};
 
 #[test]
@@ -303,4 +304,14 @@ fn of_two_slots_one_may_be_damaged() {
             assert_eq!(damaged.entries(EPOCH).1, placed, "byte {at} xor {mask}");
         }
     }
+}
+
+#[test]
+fn a_batch_takes_no_more_than_its_share_of_the_circle() {
+    long_batches().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn what_is_at_rest_stays_in_a_log_that_has_grown() {
+    grown_log().unwrap_or_else(|wrong| panic!("{wrong}"));
 }

@@ -6,7 +6,8 @@ use std::panic::catch_unwind;
 use journal::{Bug, plant};
 
 use crate::common::batches_are_aligned;
-use crate::common::damage::{Sample, mixed_copies};
+use crate::common::bounds::{grown_log, long_batches};
+use crate::common::damage::{Sample, lost_head, mixed_copies};
 use crate::common::script::{Script, scripts};
 
 type Scenario = fn() -> Result<(), String>;
@@ -39,6 +40,12 @@ fn scenario(bug: Bug) -> Scenario {
         Bug::PlainWrites => || cut(scripts::batches),
         Bug::OneSlot => || cut(scripts::changing_epoch),
         Bug::OlderSlot => || cut(scripts::clean_stops),
+        Bug::NearAnchor => || cut(scripts::return_over_the_start),
+        Bug::AssumedEmptiness => lost_head,
+        Bug::BareHead => || cut(scripts::nothing_needed),
+        Bug::HastyHead => || cut(scripts::moved_heads),
+        Bug::LongBatches => long_batches,
+        Bug::GrownOver => grown_log,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A log whose bytes change by themselves.
 
-use journal::format::{AREA, HEADER_SIZE, SEGMENT, UNIT};
-use journal::{Journal, JournalError};
+use journal::format::{AREA, HEADER_SIZE, LARGEST_BODY, SEGMENT, UNIT};
+use journal::{Draft, Journal, JournalError};
 use sim::{Image, Prng};
 
 use super::{EPOCH, Placed, World, draft};
@@ -139,4 +139,73 @@ pub(crate) fn mixed_copies() -> Result<Outcome, String> {
         Ok(_) => Ok(Outcome::Shorter),
         Err(_) => Ok(Outcome::Refused),
     }
+}
+
+/// A slot names the oldest entry that is needed, and that and all behind it is wiped out.
+pub(crate) fn lost_head() -> Result<(), String> {
+    for entries in [2, 9, 14] {
+        let world = World::smallest();
+        let journal = world.begin(EPOCH);
+        let all: Vec<Placed> = (0..entries)
+            .flat_map(|sequence| world.place(&journal, vec![draft(sequence, 60_000)], Some(0)))
+            .collect();
+        let head = all[all.len() - 1].recno;
+        world.run(journal.note_head(head)).map_err(|error| error.to_string())?;
+        let mut image = world.disk.contents();
+        image.write(AREA + head * UNIT, &[0; SEGMENT as usize]);
+        match World::of(image).read(EPOCH) {
+            Err(JournalError::Headless { head: named }) if named == head => {}
+            read => return Err(format!("{entries} entries: {:?}", read.map(|_| "no damage"))),
+        }
+    }
+    Ok(())
+}
+
+/// The last batch but one is damaged, wherever: what followed it was durable, so it is damage, and
+/// no cut. Says how many bytes were tried.
+pub(crate) fn last_but_one() -> Result<usize, String> {
+    let mut tried = 0;
+    for (lengths, last) in [
+        (&[100][..], &[100][..]),
+        (&[100], &[60_000, 60_000, 60_000]),
+        (&[60_000, 60_000, 60_000], &[100]),
+        (&[60_000, 60_000, 60_000], &[60_000, 60_000, 60_000]),
+        (&[20_000, 300, 60_000], &[1]),
+        (&[LARGEST_BODY; 3], &[LARGEST_BODY; 3]),
+    ] {
+        for before in 0..9 {
+            let world = World::smallest();
+            let journal = world.begin(EPOCH);
+            let mut sequence = 0;
+            let mut drafts = |lengths: &[usize]| -> Vec<Draft> {
+                let one = |&length: &usize| {
+                    sequence += 1;
+                    draft(sequence, length)
+                };
+                lengths.iter().map(one).collect()
+            };
+            for _ in 0..before {
+                world.place(&journal, drafts(&[50_000]), Some(0));
+            }
+            let damaged = world.place(&journal, drafts(lengths), Some(0));
+            world.place(&journal, drafts(last), Some(0));
+            for placed in damaged {
+                let at = AREA + placed.recno * UNIT;
+                let end = at + (HEADER_SIZE + placed.draft.body.len()) as u64;
+                for at in [at, at + 30, end - 1] {
+                    tried += 1;
+                    let mut image = world.disk.contents();
+                    let mut byte = [0];
+                    image.read(at, &mut byte);
+                    image.write(at, &[byte[0] ^ 0x40]);
+                    let read = World::of(image).read(EPOCH);
+                    if !matches!(read, Err(JournalError::Damaged { .. })) {
+                        let found = read.map(|read| read.map(|(live, _)| live));
+                        return Err(format!("{lengths:?}, {last:?} after {before}: {found:?}"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(tried)
 }

@@ -1,5 +1,6 @@
 //! What the tests of this crate share: a log on a simulated disk, and what was placed in it.
 
+pub(crate) mod bounds;
 pub(crate) mod damage;
 pub(crate) mod script;
 
@@ -30,6 +31,13 @@ pub(crate) fn draft(sequence: u64, length: usize) -> Draft {
         sequence,
         volume: 0,
     }
+}
+
+/// Takes from the front what goes out with one write.
+pub(crate) fn batch_of(journal: &Journal, drafts: &mut Vec<Draft>) -> Vec<Draft> {
+    let mut filling = journal.filling();
+    let fits = drafts.iter().take_while(|draft| filling.takes(draft.body.len())).count();
+    drafts.drain(..fits).collect()
 }
 
 /// A simulated disk and its executor.
@@ -68,16 +76,22 @@ impl World {
         self.run(Journal::begin(self.device(), epoch, None)).expect("the device is large enough")
     }
 
-    /// Places a batch and waits for it.
+    /// Places a batch, or as many as it takes, and waits for each.
     pub(crate) fn place(
         &self,
         journal: &Journal,
-        drafts: Vec<Draft>,
+        mut drafts: Vec<Draft>,
         head: Option<u64>,
     ) -> Vec<Placed> {
-        let (recnos, written) = journal.place(drafts.clone(), head);
-        self.run(written).expect("a healthy disk");
-        recnos.into_iter().zip(drafts).map(|(recno, draft)| Placed { recno, draft }).collect()
+        let mut placed = Vec::new();
+        while !drafts.is_empty() {
+            let batch = batch_of(journal, &mut drafts);
+            let (recnos, written) = journal.place(batch.clone(), head);
+            self.run(written).expect("a healthy disk");
+            let recnos = recnos.into_iter().zip(batch);
+            placed.extend(recnos.map(|(recno, draft)| Placed { recno, draft }));
+        }
+        placed
     }
 
     /// What the log of an epoch holds: from head to tail.

@@ -8,12 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
+use futures::future::join;
 use futures::poll;
 use journal::format::{SEGMENT, SMALLEST, UNIT};
 use journal::{Draft, Journal, Live};
 use sim::{Choice, Image, Mark, Options, Prng};
 
-use super::{EPOCH, Placed, World, draft};
+use super::{EPOCH, Placed, World, batch_of, draft};
 
 /// How things stand at a mark of the trace.
 #[derive(Clone, Debug)]
@@ -85,12 +86,19 @@ impl Script {
         self.mark(Moment { head, ..self.now() });
     }
 
-    /// A batch, answered, by whoever has made sure that there is room.
+    /// A batch, or as many as it takes, each answered, by whoever has made sure that there is room.
     pub(crate) fn place(&mut self, lengths: &[usize]) {
+        let mut drafts = self.drafts(lengths);
+        while !drafts.is_empty() {
+            let batch = batch_of(&self.journal, &mut drafts);
+            self.place_batch(batch);
+        }
+    }
+
+    fn place_batch(&mut self, drafts: Vec<Draft>) {
         let epoch = self.journal.epoch();
         let head = if self.now().epoch == epoch { self.now().head } else { self.start };
         let head = Some(head).filter(|&head| head < self.journal.tail());
-        let drafts = self.drafts(lengths);
         let (recnos, written) = self.journal.place(drafts.clone(), head);
         let all = self.placed.entry(epoch).or_default();
         all.extend(recnos.into_iter().zip(drafts).map(|(recno, draft)| Placed { recno, draft }));
@@ -130,6 +138,22 @@ impl Script {
         });
         let acknowledged = placed.len();
         self.mark(Moment { acknowledged, ..self.now() });
+    }
+
+    /// Places a batch that tells again what the head holds, and names that as the head in a slot
+    /// while the batch is written.
+    pub(crate) fn move_head_and_note_it(&mut self, lengths: &[usize]) {
+        let (head, epoch) = (self.now().head, self.journal.epoch());
+        let drafts = self.drafts(lengths);
+        let (recnos, written) = self.journal.place(drafts.clone(), Some(head));
+        let moved = recnos[0];
+        let placed = self.placed.entry(epoch).or_default();
+        placed.extend(recnos.into_iter().zip(drafts).map(|(recno, draft)| Placed { recno, draft }));
+        let acknowledged = placed.len();
+        let (written, noted) =
+            self.world.run(async { join(written, self.journal.note_head(moved)).await });
+        written.and(noted).expect("a healthy disk");
+        self.mark(Moment { acknowledged, head: moved, ..self.now() });
     }
 
     /// A server that was cut comes back: everything is brought home, a new epoch begins behind what
@@ -282,7 +306,7 @@ pub(crate) mod scripts {
                 script.place(&[60_000]);
             }
             script.need_last(2);
-            script.note_head_and_place(&[60_000; 4]);
+            script.note_head_and_place(&[60_000; 3]);
         }
         script
     }
@@ -325,6 +349,40 @@ pub(crate) mod scripts {
         script.place(&[200]); // in the first, where the search for the old tail begins
         script.bear();
         script.place(&[300]);
+        script
+    }
+
+    pub(crate) fn return_over_the_start() -> Script {
+        let mut script = Script::new();
+        while script.journal.tail() < 14 * 128 {
+            script.place(&[60_000]);
+            script.need_last(4);
+        }
+        script.return_with(EPOCH + 1);
+        script.place(&[60_000; 9]); // over all with which the search for the old tail begins
+        script.bear();
+        script.place(&[300]);
+        script
+    }
+
+    pub(crate) fn moved_heads() -> Script {
+        let mut script = Script::new();
+        for _ in 0..4 {
+            script.place(&[30_000, 100]);
+            script.need_last(3);
+            script.move_head_and_note_it(&[500, 20]);
+        }
+        script
+    }
+
+    pub(crate) fn nothing_needed() -> Script {
+        let mut script = Script::new();
+        for _ in 0..3 {
+            script.place(&[30_000, 100]);
+            script.need_last(0);
+            script.note_head();
+            script.place(&[60_000, 200]);
+        }
         script
     }
 
