@@ -55,6 +55,7 @@ mod pages;
 pub mod planted;
 pub mod policy;
 pub mod replay;
+mod revoked;
 mod runs;
 mod size;
 mod slots;

@@ -18,7 +18,9 @@
 //! Clean disks open for writing unless they use something that we could not keep true. An unclean
 //! disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the log bears
 //! the number of the mark. Afterwards a new epoch of the log begins, and only then the volume gets
-//! its number. Any other unclean disk is refused: its own system, or a checker, has to look at it.
+//! its number. Before any of that what stands on disk and log is flushed: a process that was killed
+//! may have left it in a cache, and what follows rests on it. Any other unclean disk is refused: its
+//! own system, or a checker, has to look at it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -420,6 +422,7 @@ impl Found {
         runtime: &Runtime,
         progress: &mut dyn FnMut(crate::check::Progress),
     ) -> Result<Back, OpenError> {
+        logged::make_certain(device, log).await?;
         match Mark::of(self.superblock.superblock()) {
             Mark::Clean => {
                 self.check_clean()?;

@@ -99,6 +99,16 @@ planted::bugs! {
     EarlyEpoch,
     /// The head in an entry is too new.
     EagerHead,
+    /// A log that is at rest is replayed, without a survey.
+    ReplayedRest,
+    /// What is read of a log, which may be in a cache alone, is believed without a flush.
+    BelievedCaches,
+    /// A chain that begins anew lets go of its old place at once.
+    ReplacedChains,
+    /// The first answer of a long call is told again after its last.
+    RetoldFirsts,
+    /// A writer that finds nothing due wakes nobody.
+    SilentWriter,
     /// A chain that was cut is not finished.
     ForgottenChains,
     /// The head passes chains that have not ended.

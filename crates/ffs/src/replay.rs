@@ -1,9 +1,10 @@
 //! Replay: the return of a volume that was cut under policy `log`.
 //!
-//! Two walks over the live log, from the head to the tail. The first, which also finds the tail,
-//! finds out what must not be written: of fragments that were given back, and of those whose
-//! content was written past the log, everything that was logged before. The second applies the
-//! rest in order, some segments at a time: what several entries say of one place is merged in
+//! Two walks over the live log of an epoch that is open, from the head to the tail. The first, which
+//! also finds the tail, finds out what must not be written: of fragments that were given back, and of those whose
+//! content was written past the log, everything that was logged before: by runs, so that it takes no
+//! more than the records that say so. The second goes as far as the first, and applies the rest in
+//! order, some segments at a time: what several entries say of one place is merged in
 //! memory, and each place is read and written once, in the order of the disk. Then the maps of the
 //! groups that are concerned, derived and sealed anew, with their summary rows; then a flush.
 //!
@@ -22,7 +23,7 @@ use std::rc::Rc;
 use block::{BlockDevice, Durability, IoError};
 use bytes::Bytes;
 use futures::future::join_all;
-use journal::format::SEGMENT_UNITS;
+use journal::format::{SEGMENT_UNITS, State};
 use journal::{Entry, JournalError, Live, Walker, find_with};
 use runtime::Timestamp;
 use vfs::{CallKey, Remembered, Repetitions};
@@ -33,6 +34,7 @@ use crate::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::answer;
 use crate::policy::log::record::{Map, Record, read_records};
+use crate::revoked::Revoked;
 use crate::update::Chain;
 
 /// What a replay did.
@@ -48,6 +50,8 @@ pub struct Replayed {
     pub changes: u64,
     /// Records that were passed over: what they are about was given back or written anew since.
     pub revoked: u64,
+    /// Runs of fragments of which older entries say nothing that holds.
+    pub revoked_runs: u64,
     /// Writes to the volume.
     pub writes: u64,
     /// Reads that finding the last segment took.
@@ -87,6 +91,10 @@ const SEGMENTS_AT_ONCE: u64 = 64;
 const SPAN: u64 = 64 << 10;
 /// Spans that are read and written at a time.
 const SPANS_AT_ONCE: usize = 32;
+/// Bytes that the log does not hold, but only stands for, after which what was merged is written.
+const MOST_HELD: usize = 32 << 20;
+
+static ZEROS: [u8; SPAN as usize] = [0; SPAN as usize];
 
 /// Brings what the log of an epoch has of the volume with this number in it to its place, and gives
 /// back the chains that were cut; nothing when the log has no such epoch. Everything is flushed at
@@ -109,6 +117,9 @@ pub async fn replay(
         }
     });
     let Some(live) = surveyed.await? else { return Ok(None) };
+    // What was closed is home, and a survey sees nothing of it.
+    let is_open = live.slot.state() == State::Open || is_planted(Bug::ReplayedRest);
+    assert!(is_open, "what is replayed was surveyed");
     if let Some((_, error)) = wrong.filter(|(recno, _)| *recno >= live.head) {
         return Err(error);
     }
@@ -118,8 +129,11 @@ pub async fn replay(
     let mut walker = Walker::new(log, live.slot, live.head);
     let mut window = live.head / SEGMENT_UNITS / SEGMENTS_AT_ONCE;
     while let Some(entry) = walker.next().await? {
+        if entry.recno() >= live.tail && !is_planted(Bug::ReplayedRest) {
+            break;
+        }
         let at = entry.recno() / SEGMENT_UNITS / SEGMENTS_AT_ONCE;
-        if at != window {
+        if at != window || replay.held > MOST_HELD {
             window = at;
             replay.write_spans().await?;
         }
@@ -132,6 +146,7 @@ pub async fn replay(
     }
     let chains: Vec<Chain> = replay.chains.into_values().map(|(_, chain)| chain).collect();
     replay.done.chains = chains.len() as u64;
+    replay.done.revoked_runs = replay.revoked.runs() as u64;
     let survived = replay.answers.survived(live.head);
     replay.done.answers = survived.remembered.len() as u64;
     Ok(Some(Outcome { live, replayed: replay.done, chains, survived }))
@@ -212,13 +227,15 @@ struct Replay<'a> {
     /// That of the volume in the log.
     number: u16,
     /// Fragments of which older entries say nothing that holds: up to which recno.
-    revoked: BTreeMap<u64, u64>,
+    revoked: Revoked,
     /// By their inodes, and where they begin.
     chains: BTreeMap<u64, (u64, Chain)>,
     answers: Answers,
     groups: BTreeMap<u64, Vec<GroupChange>>,
     /// What is to be written, by spans: where in the span, and what, in order.
     spans: BTreeMap<u64, Vec<(u64, Bytes)>>,
+    /// Bytes of those that the log does not hold itself.
+    held: usize,
     done: Replayed,
 }
 
@@ -229,11 +246,12 @@ impl<'a> Replay<'a> {
             geometry,
             number,
             sector: u64::from(device.geometry().logical_sector_size),
-            revoked: BTreeMap::new(),
+            revoked: Revoked::default(),
             chains: BTreeMap::new(),
             answers: Answers::default(),
             groups: BTreeMap::new(),
             spans: BTreeMap::new(),
+            held: 0,
             done: Replayed::default(),
         }
     }
@@ -254,12 +272,12 @@ impl<'a> Replay<'a> {
                     if !is_planted(Bug::NoFreeingRevokes) =>
                 {
                     let base = self.geometry.group_base(group) + first;
-                    self.revoked.extend((base..base + count).map(|fragment| (fragment, recno)));
+                    self.revoked.add(base..base + count, recno);
                 }
                 Record::Revoked { offset, length } => {
                     let fragment = self.geometry.fragment_size;
                     let run = offset / fragment..(offset + length).div_ceil(fragment);
-                    self.revoked.extend(run.map(|fragment| (fragment, recno)));
+                    self.revoked.add(run, recno);
                 }
                 Record::ChainBegins(chain) if !self.geometry.is_inode(chain.ino) => {
                     return Err(ReplayError::Impossible { recno });
@@ -342,11 +360,11 @@ impl<'a> Replay<'a> {
             self.done.changes += u64::from(record.is_change());
             match record {
                 Record::Bytes { offset, data } => self.put(recno, offset, data),
-                Record::Zeros { offset, length } => {
-                    self.put(recno, offset, Bytes::from(vec![0; length as usize]));
-                }
+                Record::Zeros { offset, length } => self.put_zeros(recno, offset, length),
                 Record::Inodes { offset, generations } => {
-                    self.put(recno, offset, inodes(&generations));
+                    let image = inodes(&generations);
+                    self.held += image.len();
+                    self.put(recno, offset, image);
                 }
                 Record::Bits { group, map, first, count, value } => {
                     let flips = map == Map::Inodes && is_planted(Bug::FlippedInodeBits);
@@ -368,19 +386,27 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Notes bytes to be written, fragment by fragment as far as they were not revoked since, and
-    /// span by span.
+    /// The same for zeros, of which there is one copy.
+    fn put_zeros(&mut self, recno: u64, offset: u64, length: u64) {
+        for at in (0..length).step_by(ZEROS.len()) {
+            let step = (length - at).min(SPAN) as usize;
+            self.put(recno, offset + at, Bytes::from_static(&ZEROS[..step]));
+        }
+    }
+
+    /// Notes bytes to be written, as far as their fragments were not revoked since, span by span.
     fn put(&mut self, recno: u64, offset: u64, data: Bytes) {
         let fragment_size = self.geometry.fragment_size;
         let mut at = 0;
         let mut passed_over = false;
         while at < data.len() {
             let here = offset + at as u64;
-            let step = (fragment_size - here % fragment_size).min((data.len() - at) as u64);
+            let (later, end) = self.revoked.at(here / fragment_size);
+            let run = end.saturating_mul(fragment_size) - here;
+            let step = run.min(SPAN - here % SPAN).min((data.len() - at) as u64);
             let piece = data.slice(at..at + step as usize);
             at += step as usize;
-            let revoked = self.revoked.get(&(here / fragment_size));
-            if revoked.is_some_and(|&later| later > recno) {
+            if later.is_some_and(|later| later > recno) {
                 passed_over = true;
                 continue;
             }
@@ -395,6 +421,7 @@ impl<'a> Replay<'a> {
 
     /// Reads, merges and writes what was noted.
     async fn write_spans(&mut self) -> Result<(), ReplayError> {
+        self.held = 0;
         let spans: Vec<_> = std::mem::take(&mut self.spans).into_iter().collect();
         for some in spans.chunks(SPANS_AT_ONCE) {
             let writes = some.iter().map(|(span, pieces)| self.write_span(*span, pieces));
@@ -473,8 +500,9 @@ impl GroupChange {
                     Map::Fragments => geometry.maps.fragments_in_mut(image),
                     Map::Inodes => geometry.maps.inodes_in_mut(image),
                 };
-                for bit in *first..first + count {
-                    bits::put(map, bit, *value);
+                match value {
+                    true => bits::set_range(map, *first..first + count),
+                    false => bits::clear_range(map, *first..first + count),
                 }
             }
             GroupChange::Bytes { offset, data } => {

@@ -36,6 +36,7 @@ mod planted;
 mod planted_log;
 mod readers;
 mod rename;
+mod returns;
 mod rounds;
 mod scale;
 mod shared_log;

@@ -9,7 +9,9 @@
 //! Invariants:
 //! 1. `placed` is in the order of recnos. An answer that is being written again stands in it with
 //!    its old place until the batch has one for it.
-//! 2. All of them together, of all volumes, have no more than a sixteenth of the circle; the oldest
+//! 2. Of two answers of a call the older one is not told again once the other is durable: the last
+//!    that was told is what holds.
+//! 3. All of them together, of all volumes, have no more than a sixteenth of the circle; the oldest
 //!    go first. So one half of what they may hold is always something else, and writing them again
 //!    comes to an end.
 
@@ -64,6 +66,8 @@ pub(super) struct Memory {
     /// What the log says of them, and where; and what is being written.
     told: Option<(Repetitions, u64)>,
     telling: Option<Repetitions>,
+    /// Calls of which there was an answer when another one came: a long one has a first and a last.
+    doubles: Vec<Weak<CallKey>>,
     /// At how many to look next for those that nobody wants.
     sweep_at: usize,
     counters: Counters,
@@ -94,6 +98,7 @@ impl Memory {
             repetitions: Repetitions::default(),
             told: None,
             telling: None,
+            doubles: Vec::new(),
             sweep_at: 1024,
             counters: Counters::default(),
         }
@@ -122,6 +127,9 @@ impl Memory {
     /// An answer that goes out with the entry of an Update.
     pub(super) fn keep(&mut self, sequence: u64, key: &Rc<CallKey>, data: Rc<[u8]>) {
         self.counters.kept += 1;
+        if Rc::weak_count(key) > 0 && !is_planted(Bug::RetoldFirsts) {
+            self.doubles.push(Rc::downgrade(key));
+        }
         let kept = Kept { key: Rc::downgrade(key), data, at: sequence };
         self.bytes += kept.size();
         self.staged.push_back(kept);
@@ -162,6 +170,31 @@ impl Memory {
         }
     }
 
+    /// Invariant 2. Everything that has a place is durable now: the batch before was answered.
+    fn forget_firsts(&mut self) {
+        if self.moving > 0 {
+            return;
+        }
+        for key in std::mem::take(&mut self.doubles) {
+            let is_its = |kept: &Kept| kept.key.ptr_eq(&key);
+            let last = self.placed.iter().rposition(is_its);
+            let inherited = self.inherited;
+            let mut index = 0;
+            self.placed.retain(|kept| {
+                let stays = !is_its(kept) || Some(index) == last;
+                if !stays {
+                    self.bytes -= kept.size();
+                    self.inherited -= usize::from(index < inherited);
+                }
+                index += 1;
+                stays
+            });
+            if self.staged.iter().any(is_its) {
+                self.doubles.push(key);
+            }
+        }
+    }
+
     fn forget_first(&mut self) -> Option<Kept> {
         let first = self.placed.pop_front()?;
         self.bytes -= first.size();
@@ -173,6 +206,7 @@ impl Memory {
     /// there is any: they are to be written again in one entry, to be followed by
     /// [`Memory::moved`].
     pub(super) fn lagging(&mut self, tail: u64, changes: Option<u64>) -> Vec<Record> {
+        self.forget_firsts();
         self.forget_unwanted();
         let end = changes.unwrap_or(tail).min(tail.saturating_sub(self.reach));
         let mut size = 0;
@@ -230,7 +264,7 @@ impl Memory {
         }
     }
 
-    /// Invariant 2.
+    /// Invariant 3.
     fn drop_beyond(&mut self, limit: usize) {
         while self.bytes > limit
             && self.moving == 0

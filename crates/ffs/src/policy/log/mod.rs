@@ -35,7 +35,8 @@
 //!    that of a block which was given back, when the entry that gave it back is durable: a replay
 //!    then passes over what older entries say of it.
 //! 4. The curhead of an entry is never newer than the oldest entry that is held, or than a chain
-//!    that has not ended, or than an answer that is to be remembered.
+//!    that has not ended, or than an answer that is to be remembered. What is told again, or begins
+//!    anew, is held at its old place until the new one is durable: see invariant 7 of [`journal`].
 //! 5. Room is set aside before an Update is applied, and nothing else is awaited after it; the sync
 //!    needs none. So nobody who holds room waits for somebody who wants some.
 //! 6. A block that was given back is used again only when nothing is on its way to it.
@@ -121,6 +122,15 @@ struct ActiveChain {
     ends: Option<u64>,
     /// The newest entry that tells of it.
     recno: Option<u64>,
+    /// If it was begun before: the entry that told of that, until its first Update is durable.
+    before: Option<u64>,
+}
+
+impl ActiveChain {
+    /// The oldest entry that is needed for it.
+    fn holds(&self) -> Option<u64> {
+        self.recno.into_iter().chain(self.before).min()
+    }
 }
 
 /// See the module's prose.
@@ -237,7 +247,7 @@ impl Log {
         self.memory.borrow_mut().take_over(survived, tail, room);
         for &chain in chains {
             let recno = Some(tail);
-            let active = ActiveChain { chain, begins: 0, ends: None, recno };
+            let active = ActiveChain { chain, begins: 0, ends: None, recno, before: None };
             self.chains.borrow_mut().insert(chain.ino, active);
         }
         self.repeat.set(!chains.is_empty() || self.memory.borrow().has_news());
@@ -318,7 +328,7 @@ impl Log {
         let flights = self.flights.borrow();
         let held = flights.oldest().and_then(|oldest| oldest.recno);
         let chains = self.chains.borrow();
-        let told = chains.values().filter_map(|active| active.recno);
+        let told = chains.values().filter_map(ActiveChain::holds);
         held.into_iter().chain(told.filter(|_| !is_planted(Bug::PassedChains))).min()
     }
 
@@ -339,7 +349,10 @@ impl Log {
         let mut chains = self.chains.borrow_mut();
         match link {
             Some(ChainLink::Begins(chain)) => {
-                let active = ActiveChain { chain, begins: sequence, ends: None, recno: None };
+                let old = chains.get(&chain.ino).and_then(ActiveChain::holds);
+                let before = old.filter(|_| !is_planted(Bug::ReplacedChains));
+                let active =
+                    ActiveChain { chain, begins: sequence, ends: None, recno: None, before };
                 chains.insert(chain.ino, active);
             }
             Some(ChainLink::Ends(ino)) => {

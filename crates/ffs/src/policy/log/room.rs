@@ -12,8 +12,11 @@ use vfs::Lost;
 
 use super::{Log, SharedLog};
 
-/// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat`.
-const KEPT_BACK: u64 = 2 * SEGMENT;
+/// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat`. Answers
+/// that are told again take one segment of it at most, and chains, of all volumes, another one. The
+/// rest is for the return, if all is cut then: the next epoch begins with a segment, and needs one
+/// for the chains that it takes over.
+const KEPT_BACK: u64 = 5 * SEGMENT;
 /// Between two attempts to get room that a volume holds which has stopped.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -48,7 +51,7 @@ impl Log {
         let (tail, far) = (journal.tail(), journal.capacity() / UNIT / 8);
         let Some(head) = self.head().filter(|head| tail - head > far) else { return };
         let changes = self.head_of_changes().unwrap_or(tail);
-        let is_for_a_chain = self.chains.borrow().values().any(|one| one.recno == Some(head));
+        let is_for_a_chain = self.chains.borrow().values().any(|one| one.holds() == Some(head));
         let is_for_an_answer = !is_for_a_chain && head < changes;
         if is_for_an_answer && !self.shared.has_room_for_answers() {
             self.memory.borrow_mut().give_way(changes);

@@ -111,14 +111,13 @@ impl SharedLog {
     /// As the log's device.
     pub async fn found(&self) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
-        self.journal.found(self.head().unwrap_or(self.journal.tail())).await
+        self.journal.found(self.head()).await
     }
 
     /// A volume was stopped cleanly; with the last of them the log is at rest.
     pub(super) async fn rest(&self, number: u16) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
         let head = self.head().filter(|_| !is_planted(Bug::RestlessAnswers));
-        let head = head.unwrap_or(self.journal.tail());
         match self.journal.rest(number) {
             true => self.journal.close(head).await,
             false => self.journal.note_head(head).await,
@@ -202,8 +201,8 @@ impl SharedLog {
     /// Names a later head without an entry.
     pub(super) async fn note_head(&self) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await; // invariant 2
-        let head = self.head().unwrap_or(self.journal.tail());
-        match head > self.journal.durable_head() {
+        let head = self.head();
+        match self.journal.nameable(head) > self.journal.durable_head() {
             true => self.journal.note_head(head).await,
             false => Ok(()),
         }

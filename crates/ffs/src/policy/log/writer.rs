@@ -12,7 +12,7 @@ use vfs::Sequence;
 
 use super::record::{Record, write_records};
 use super::shared::Waiting;
-use super::{ActiveChain, Log, PATIENCE, SharedLog};
+use super::{Log, PATIENCE, SharedLog};
 use crate::planted::{Bug, is_planted};
 
 impl SharedLog {
@@ -32,6 +32,10 @@ impl SharedLog {
             }
         }
         self.writing.set(false);
+        // Who waits for the writer need not have been waiting for a batch.
+        if !is_planted(Bug::SilentWriter) {
+            self.volumes().for_each(|volume| volume.horizon.wake());
+        }
     }
 
     fn is_wanted(&self) -> bool {
@@ -80,19 +84,22 @@ impl SharedLog {
         numbers.into_iter().filter_map(|number| self.volume(number)).collect()
     }
 
-    /// What goes out now: everything that waits, up to a limit, and up to the first entry whose
-    /// payload is not flushed.
+    /// What goes out now: everything that waits, up to a limit, up to what a batch may take of the
+    /// circle, and up to the first entry whose payload is not flushed.
     fn next_batch(&self) -> Vec<Draft> {
         let mut batch = Vec::new();
         let mut size = 0;
+        let mut filling = self.journal.filling();
         batch.extend(self.told_again());
+        batch.iter().for_each(|draft| assert!(filling.takes(draft.body.len()), "it is the first"));
         let mut waiting = self.waiting.borrow_mut();
         while let Some(first) = waiting.front() {
             size += first.draft.body.len();
             let volume = self.volume(first.draft.volume);
             let later = volume.is_some_and(|volume| volume.wants_flush(first))
                 && !is_planted(Bug::EarlyEntries);
-            if later || !batch.is_empty() && size > self.batch_bytes {
+            let is_full = !batch.is_empty() && size > self.batch_bytes;
+            if later || is_full || !filling.takes(first.draft.body.len()) {
                 break;
             }
             let first = waiting.pop_front().expect("just seen");
@@ -223,10 +230,13 @@ impl Log {
         self.memory.borrow_mut().placed(sequence, recno);
     }
 
-    /// Chains whose last Update is durable hold nothing any more.
+    /// Chains whose last Update is durable hold nothing any more, and those whose first one is do
+    /// not hold what told of them before.
     fn forget_chains(&self, durable: u64) {
-        let goes_on = |active: &ActiveChain| active.ends.is_none_or(|ends| ends > durable);
-        self.chains.borrow_mut().retain(|_, active| goes_on(active));
+        self.chains.borrow_mut().retain(|_, active| {
+            active.before = active.before.filter(|_| active.begins > durable);
+            active.ends.is_none_or(|ends| ends > durable)
+        });
     }
 
     /// Forgets payload in entries that will not be replayed any more.

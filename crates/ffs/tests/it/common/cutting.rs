@@ -112,6 +112,15 @@ pub(crate) fn random_cuts(traces: &Pair<Trace>, seed: u64, count: u64) -> Vec<Cu
     for _ in 0..count {
         wanted.push(traces.positions(prng.index(traces.moments())));
     }
+    cuts_at(traces, seed, wanted)
+}
+
+/// A cut at every event of a run.
+pub(crate) fn every_cut(traces: &Pair<Trace>, seed: u64) -> Vec<Cut> {
+    cuts_at(traces, seed, (0..traces.moments()).map(|moment| traces.positions(moment)).collect())
+}
+
+fn cuts_at(traces: &Pair<Trace>, seed: u64, mut wanted: Vec<Pair<usize>>) -> Vec<Cut> {
     wanted.sort_by_key(|pair| (pair.home, pair.log));
     let platters = |trace: &Trace, positions: BTreeSet<usize>| -> BTreeMap<usize, Platter> {
         trace.cuts().filter(|(position, _)| positions.contains(position)).collect()

@@ -8,6 +8,7 @@ pub(crate) mod edit;
 pub(crate) mod fill;
 pub(crate) mod growth;
 pub(crate) mod looks;
+pub(crate) mod returns;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
 pub(crate) mod sparse;
