@@ -189,4 +189,6 @@ planted::bugs! {
     UnaskedNodes,
     /// A block of inodes is looked at on the disk though it has a buffer.
     PassedBuffers,
+    /// A directory may go to where only a stray chunk names it.
+    StrayNames,
 }

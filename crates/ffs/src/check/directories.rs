@@ -304,12 +304,10 @@ impl Checker<'_> {
             return Ok(());
         }
         if entry.name == b"." || entry.name == b".." {
-            let repair = "the entry removed";
-            let expected = "only in front";
-            if self.log.find(Invariant::Dots, Repairable, place(), "again", expected, repair) {
-                self.drop_entry(byte).await?;
+            if entry.offset == 0 {
+                self.strays.insert(chunk_byte);
             }
-            return Ok(());
+            return self.drop_dots(place(), byte).await;
         }
         let whiteout = entry.ino == WHITEOUT_INODE && entry.kind == WHITEOUT_TYPE;
         // First what names nothing: it must not cost a file the same name.
@@ -350,6 +348,15 @@ impl Checker<'_> {
             self.named.push(entry.ino);
         } else {
             slot.names += 1;
+        }
+        Ok(())
+    }
+
+    /// A "." or ".." that is not in front.
+    async fn drop_dots(&mut self, place: Place, byte: u64) -> Result<(), CheckError> {
+        let (expected, repair) = ("only in front", "the entry removed");
+        if self.log.find(Invariant::Dots, Repairable, place, "again", expected, repair) {
+            self.drop_entry(byte).await?;
         }
         Ok(())
     }

@@ -277,6 +277,9 @@ struct Checker<'a> {
     doubted: BTreeSet<u64>,
     /// Inodes that were given another type, because their names and their content say so.
     retyped: BTreeSet<u64>,
+    /// Chunks in the middle of directories that begin with a dot, by their bytes on the disk: they
+    /// are copies of the first chunk of some directory, and came there by mistake.
+    strays: BTreeSet<u64>,
     freed: u64,
     reconnected: u64,
 

@@ -128,6 +128,7 @@ impl<'a> Checker<'a> {
             room_for_copies: 0,
             doubted: BTreeSet::new(),
             retyped: BTreeSet::new(),
+            strays: BTreeSet::new(),
             freed: 0,
             reconnected: 0,
             initialised: Vec::new(),

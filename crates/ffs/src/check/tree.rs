@@ -2,7 +2,8 @@
 //!
 //! A walk from the root over all names reaches what can be reached. A directory that it reaches by
 //! several names keeps one: that to which its ".." points, if the way up from there does not lead
-//! through the directory itself, else the one by which it was reached first.
+//! through the directory itself, else one that is not in a stray copy of another directory's first
+//! chunk, else the one by which it was reached first.
 //!
 //! What is not reached has lost its name, or never had one that was acknowledged. The second is so
 //! on a disk of policy `sync` that was cut and is otherwise well: there it is freed. In all other
@@ -17,7 +18,8 @@ use super::Severity::{Loss, Note, Repairable};
 use super::blocks::{Purpose, Walk};
 use super::directories::Name;
 use super::{CheckError, Checker, Invariant, Orphans, Place, fields};
-use crate::layout::ROOT_INODE;
+use crate::layout::{CHUNK_SIZE, ROOT_INODE};
+use crate::planted::{Bug, is_planted};
 
 /// A directory in the walk from the root.
 #[derive(Clone, Copy)]
@@ -118,9 +120,17 @@ impl Checker<'_> {
         let fits = directory.names.iter().find(|name| {
             name.parent == directory.dot_dot && !leads_through(reached, name.parent, ino)
         });
+        // The sector that loses a stray's dots loses its names along with them: so a repair that is
+        // cut off leaves the evidence, or no second name.
+        let sound = directory.names.iter().find(|name| {
+            !self.strays.contains(&(name.byte - name.byte % CHUNK_SIZE as u64))
+                && !is_planted(Bug::StrayNames)
+                && reached.contains_key(&name.parent)
+                && !leads_through(reached, name.parent, ino)
+        });
         let way = reached.get(&ino).map(|way| way.parent);
         let first = directory.names.iter().find(|name| Some(name.parent) == way);
-        *fits.or(first).unwrap_or(&directory.names[0])
+        *fits.or(sound).or(first).unwrap_or(&directory.names[0])
     }
 
     /// What is not reached, and no name that stays leads to: of trees and circles of directories,

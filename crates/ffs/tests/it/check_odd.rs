@@ -237,3 +237,42 @@ fn a_target_that_goes_on_behind_its_size_comes_back() {
     let size = inode_at(&disk, &geometry, ino).size.get();
     assert_eq!(size, target.len() as u64, "{lines}");
 }
+
+/// The first chunk of a directory lies over one in the midst of another, and the directory that it
+/// names cannot say any more where it is: whether it is still there after a repair.
+pub(crate) fn is_where_it_was() -> bool {
+    let world = World::new(1);
+    let (disk, [wide, above, below]) = world.run(async {
+        let (disk, volume) = made(&world).await;
+        let root = volume.files.root();
+        let wide = volume.mkdir(root, "wide").await.expect("new");
+        for number in 0..200 {
+            volume.create(wide, &format!("file-{number:04}")).await.expect("new");
+        }
+        // Its name in the other one would be the nearer to the root.
+        let far = volume.mkdir(root, "far").await.expect("new");
+        let above = volume.mkdir(far, "above").await.expect("new");
+        let below = volume.mkdir(above, "below").await.expect("new");
+        volume.create(below, "leaf").await.expect("new");
+        volume.files.shutdown().await.expect("it stops");
+        (disk, [wide, above, below].map(|directory| directory.ino.0))
+    });
+    let geometry = geometry_of(&disk);
+    let first = |ino| geometry.byte_address(inode_at(&disk, &geometry, ino).direct[0].get() as u64);
+    disk.put(first(wide) + 1024, &disk.bytes(first(above), 512));
+    disk.put(first(below), &[0xff; 512]);
+    repaired(&world, &disk, "stray");
+    world.run(async {
+        let volume = reopen(&world, &disk).await;
+        let far = volume.lookup(volume.files.root(), "far").await.expect("it is there");
+        let above = volume.lookup(far, "above").await.expect("it is there");
+        let found = volume.lookup(above, "below").await;
+        volume.files.shutdown().await.expect("it stops");
+        found.is_ok_and(|found| found.ino.0 == below)
+    })
+}
+
+#[test]
+fn a_directory_stays_where_it_is_when_a_stray_chunk_names_it_too() {
+    assert!(is_where_it_was());
+}

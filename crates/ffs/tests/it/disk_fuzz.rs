@@ -39,8 +39,9 @@ use crate::damage::oracle::Oracle;
 const CASES: u64 = if cfg!(debug_assertions) { 200 } else { 1500 };
 const SHOWN: u64 = 100;
 /// Cases that went wrong once: claims of equal weight on an indirect block, copies that left no
-/// room for `lost+found`, and more directories without their type than rounds.
-const REGRESSIONS: [u64; 6] = [31014, 43759, 80097, 85962, 54878, 6519];
+/// room for `lost+found`, more directories without their type than rounds, and, where there is no
+/// disk of FreeBSD's, a directory with a second name in a stray chunk.
+const REGRESSIONS: [u64; 7] = [31014, 43759, 80097, 85962, 54878, 6519, 751];
 /// One in so many of the damages that are aimed is there to be chosen.
 const AIMED: usize = 5;
 /// One repair in so many is cut off.

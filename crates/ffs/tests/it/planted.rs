@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ffs::planted::{Bug, plant};
 use sim::Honesty;
 
+use crate::check_odd::is_where_it_was;
 use crate::common::behind::{POLICIES, rewrites, survives};
 use crate::common::cutting::sizes;
 use crate::common::fill::round::Rounds;
@@ -59,6 +60,14 @@ fn attributes_that_only_a_file_in_memory_knows_are_missed() {
 #[test]
 fn attributes_that_are_not_at_home_yet_are_missed() {
     assert!(is_seen(Bug::PassedBuffers, what_is_told_is_never_stale));
+}
+
+#[test]
+fn a_repair_that_moves_a_directory_is_found() {
+    plant(Some(Bug::StrayNames));
+    let is_right = is_where_it_was();
+    plant(None);
+    assert!(!is_right);
 }
 
 #[test]

@@ -31,8 +31,12 @@ use futures::FutureExt;
 use runtime::Random;
 
 /// A file of the folder `shared` beside the repository, where independent judges and foreign disks
-/// lie. A clone alone does not have it: then this says so, and the caller skips.
+/// lie. A clone alone does not have it: then this says so, and the caller skips. With
+/// `DURAMEN_ALONE=1` the folder counts as absent.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    if std::env::var_os("DURAMEN_ALONE").is_some() {
+        return skip(&format!("{path} is hidden by DURAMEN_ALONE"));
+    }
     let file = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
     if file.exists() {
         return Some(file);
