@@ -67,6 +67,8 @@ pub(crate) async fn open_volume(
 /// A volume whose disk has been looked at, on its way to be opened.
 pub(crate) struct Opening {
     path: PathBuf,
+    /// What a command line says to mean it.
+    words: String,
     id: u64,
     /// Whether it was stopped cleanly.
     pub(crate) is_clean: bool,
@@ -79,7 +81,8 @@ impl Opening {
         let Superblock { superblock, .. } = read_superblock(&disk, &volume.disk_path)?;
         let [second, random] = superblock.id.map(|half| u64::from(half.get()));
         let (path, start) = (volume.path.clone(), runtime.clock.now());
-        Ok(Self { path, id: second << 32 | random, is_clean: superblock.clean == 1, start })
+        let words = volume.words();
+        Ok(Self { path, words, id: second << 32 | random, is_clean: superblock.clean == 1, start })
     }
 
     /// It is open, or was refused.
@@ -88,8 +91,9 @@ impl Opening {
         opened: Result<Opened, OpenError>,
         runtime: &Runtime,
     ) -> Result<OpenVolume, Failure> {
-        let path = self.path.clone();
-        let opened = opened.map_err(|source| Failure::Engine { path, source })?;
+        let (path, words) = (self.path.clone(), self.words);
+        let opened =
+            opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         let file_system = Rc::new(Namespace::new(opened.engine));
         Ok(OpenVolume { id: self.id, file_system })

@@ -96,12 +96,14 @@ pub(crate) enum Failure {
         source: io::Error,
     },
     /// The volume cannot be opened.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), spell_out(source, words))]
     Engine {
         /// Which volume.
         path: PathBuf,
+        /// What a command line says to mean it.
+        words: String,
         /// Why not, and what to do.
-        source: ffs::OpenError,
+        source: Box<ffs::OpenError>,
     },
     /// A path in a volume.
     #[error("{path}: {source}")]
@@ -144,6 +146,19 @@ pub(crate) enum Failure {
     Output(#[from] io::Error),
 }
 
+/// A sentence of the engine knows the command that helps, and not on what: completes it.
+pub(crate) fn spell_out(sentence: impl ToString, words: &str) -> String {
+    const COMMAND: &str = "'duramen fsck";
+    let sentence = sentence.to_string();
+    let mut parts = sentence.split(COMMAND);
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (options, rest) = part.split_once('\'').unwrap_or((part, ""));
+        whole.push_str(&format!("{COMMAND}{options} {words}'{rest}"));
+    }
+    whole
+}
+
 /// What can be done about a superblock that is none: the disk may hold copies of a good one.
 fn superblock_advice(bad: &BadSuperblock) -> &'static str {
     match bad {
@@ -168,5 +183,17 @@ impl Failure {
     /// Whether there is anything to say about it.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_helps_is_told_to_its_end() {
+        let told = spell_out("it's so: 'duramen fsck --repair' mends it", "a.img --log l");
+        assert_eq!(told, "it's so: 'duramen fsck --repair a.img --log l' mends it");
+        assert_eq!(spell_out("serve it", "a.img"), "serve it");
     }
 }

@@ -12,6 +12,7 @@
 //! 3. A superblock need not be readable: the checker looks for copies by itself. So nothing here
 //!    asks for one before.
 //! 4. The exit code is that of the check, even if nobody reads the output to its end.
+//! 5. What acknowledged changes a log holds is given up for `--without-log` alone.
 
 mod json;
 mod outcome;
@@ -19,6 +20,7 @@ mod progress;
 mod text;
 
 use std::fmt;
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,10 +31,9 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::scratch::ScratchDevice;
 use clap::Args;
-use ffs::check::{CheckOptions, Report, check};
-use ffs::logged::give_up;
-use ffs::replay::ReplayError;
-use ffs::{LogUse, replay_log};
+use ffs::OpenError;
+use ffs::check::{CheckOptions, LogState, Report, check};
+use ffs::check_log::{LogUse, prepare};
 use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
@@ -50,9 +51,15 @@ a check of what it is going to write has found nothing more. What it cannot keep
 with the word 'loss'. It may be cut off at any time: run it again. A volume that is being served is
 not checked; stop the server first.
 
+What the log of a volume that was cut off holds comes home first: without --repair in memory alone.
+A volume whose log is not at hand is not repaired, since changes that were acknowledged may stand in
+that log alone: put it back, or name it with --log. Where it is lost, --repair --without-log saves
+what the volume itself has.
+
 Examples:
   duramen fsck data                  see what is wrong, if anything
   duramen fsck data --repair         and repair it
+  duramen fsck a.img --log a.log     the same of a bare disk that is served with a log
   duramen fsck --json /dev/sdb1      for programs
 
 Exit codes: 0 nothing is wrong; 1 what was wrong is repaired; 4 something is left as it was; 8 the
@@ -75,7 +82,7 @@ pub(crate) struct FsckArguments {
     /// Read the data of every file as well, and look for superblocks on the whole disk
     #[arg(long)]
     pub(crate) full: bool,
-    /// The log, if it is not in the volume's folder
+    /// The log with which it is served, if it is not that in the volume's folder
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
     /// Leave the log out, and with --repair give up what only it holds
@@ -87,12 +94,17 @@ pub(crate) struct FsckArguments {
 struct Done {
     report: Report,
     took: Duration,
+    /// Why a repair would be refused because of the log.
+    refused: Option<OpenError>,
 }
 
 /// A check of one volume, as it was asked for and as it went.
 struct Run<'a> {
     volume: &'a Path,
+    /// What a command line says to mean the volume and its log.
+    words: String,
     repair: bool,
+    without_log: bool,
     result: Result<Done, Unchecked>,
 }
 
@@ -124,7 +136,13 @@ impl fmt::Display for Unchecked {
 pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode {
     let checked = reactor::block_on(|runtime| check_volume(arguments, runtime));
     let result = checked.map_err(Failure::Start).map_err(Unchecked::Volume).flatten();
-    let run = Run { volume: &arguments.volume, repair: arguments.repair, result };
+    let run = Run {
+        volume: &arguments.volume,
+        words: words(arguments),
+        repair: arguments.repair,
+        without_log: arguments.without_log,
+        result,
+    };
     let outcome = run.outcome();
     if let Err(unchecked) = &run.result {
         eprintln!("duramen: {unchecked}");
@@ -139,65 +157,95 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
     }
 }
 
+/// What a command line says to mean the volume that is checked, with its log.
+fn words(arguments: &FsckArguments) -> String {
+    let log = arguments.log.as_deref().filter(|log| log.exists());
+    let volume = Volume::find(&arguments.volume).map(|volume| volume.with_log(log).words());
+    volume.unwrap_or_else(|_| arguments.volume.display().to_string())
+}
+
 fn tell(run: &Run<'_>, json: bool, output: &mut dyn Write) -> io::Result<()> {
     if json {
         json::write(run, output)?;
     } else if let Ok(done) = &run.result {
-        text::write(run.volume, run.repair, done, output)?;
+        text::write(run, done, output)?;
     }
     output.flush()
 }
 
 async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Done, Unchecked> {
-    let (device, saved) = prepare(arguments, &runtime).await.map_err(Unchecked::Volume)?;
-    let options =
-        CheckOptions { repair: arguments.repair, full: arguments.full, ..CheckOptions::default() };
+    let ready = get_ready(arguments, &runtime).await.map_err(Unchecked::Volume)?;
+    let options = CheckOptions {
+        repair: arguments.repair,
+        full: arguments.full,
+        log: ready.log,
+        ..CheckOptions::default()
+    };
     let start = runtime.clock.now();
     let mut watch = Watch::new();
-    let report = check(&*device, &runtime, &options, &mut |progress| watch.show(progress)).await;
+    let tell = &mut |progress| watch.show(progress);
+    let report = check(&*ready.device, &runtime, &options, tell).await;
     watch.end();
     let report = report.map_err(|error| Unchecked::Check(arguments.volume.clone(), error))?;
     let took = runtime.clock.now().since(start);
-    if let Some(path) = saved {
+    if let Some(path) = ready.saved {
         sharing::remove(path).map_err(Unchecked::Volume)?;
     }
-    Ok(Done { report, took })
+    Ok(Done { report, took, refused: ready.refused })
 }
 
-/// Opens the disk of a volume, whatever is on it, and replays its log: for good when it is to be
-/// repaired, else in memory. What was saved of a log, and has been brought home for good, goes when
-/// the check has come to its end.
-async fn prepare(
-    arguments: &FsckArguments,
-    runtime: &Runtime,
-) -> Result<(Rc<dyn BlockDevice>, Option<PathBuf>), Failure> {
+/// A volume that is ready to be checked.
+struct Ready {
+    device: Rc<dyn BlockDevice>,
+    log: LogState,
+    /// See [`Done`].
+    refused: Option<OpenError>,
+    /// What was saved of a log, and has been brought home for good: it goes when the check has come
+    /// to its end.
+    saved: Option<PathBuf>,
+}
+
+/// Opens the disk of a volume, whatever is on it, and has its log replayed: for good when it is to
+/// be repaired, else in memory.
+async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready, Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
     let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref());
+    if let Some(log) = arguments.log.as_ref().filter(|_| !arguments.without_log) {
+        // What is named is there: a slip of the pen is not a log that is lost.
+        let look = fs::metadata(log);
+        look.map_err(|source| Failure::File { verb: "open", path: log.clone(), source })?;
+    }
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = disks.device(volume.open(access)?);
-    let Some(log) = volume.log_path.as_ref().filter(|path| path.exists()) else {
-        return Ok((device, None));
-    };
-    let last = sharing::log_of(&*device, log, |disk| disks.device(disk)).await?;
-    let (path, is_saved) = (log.clone(), last != *log);
-    let log = disks.device(DiskFile::open(&last, access)?);
-    let failed = |source| Failure::Engine { path: volume.path.clone(), source };
-    if arguments.without_log {
-        if arguments.repair {
-            let given_up = give_up(&*device, &*log).await;
-            given_up.map_err(|error| failed(ReplayError::from(error).into()))?;
-            sharing::forget_saved(&*device, &path).await?;
-        }
-        return Ok((device, None));
+    let at_hand = volume.log_at_hand();
+    let (mut log, mut saved) = (None, None);
+    if let Some(path) = &at_hand {
+        let last = sharing::log_of(&*device, path, |disk| disks.device(disk)).await?;
+        log = Some(disks.device(DiskFile::open(&last, access)?));
+        saved = Some(last).filter(|last| arguments.repair && last != path);
     }
-    let (device, log_use): (Rc<dyn BlockDevice>, _) = match arguments.repair {
-        true => (device, LogUse::Replay),
-        false => (Rc::new(ScratchDevice::new(device)), LogUse::Look),
-    };
-    let now = runtime.clock.wall();
-    if let Some(replayed) = replay_log(&*device, &*log, now, log_use).await.map_err(failed)? {
+    let (device, log_use): (Rc<dyn BlockDevice>, _) =
+        match (arguments.repair, arguments.without_log) {
+            (true, true) => (device, LogUse::GiveUp),
+            (true, false) => (device, LogUse::Replay),
+            (false, true) => (device, LogUse::LeaveOut),
+            (false, false) => (Rc::new(ScratchDevice::new(device)), LogUse::Look),
+        };
+    let prepared = prepare(&device, log.as_ref(), runtime, log_use).await;
+    let (path, words) = (volume.path.clone(), words(arguments));
+    let prepared =
+        prepared.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
+    if let (Some(path), LogUse::GiveUp) = (&at_hand, log_use) {
+        sharing::forget_saved(&*device, path).await?;
+        saved = None;
+    }
+    if let Some(replayed) = &prepared.replayed {
         let volume = volume.path.display();
         eprintln!("duramen: {volume}: {} log entries were replayed first", replayed.entries);
     }
-    Ok((device, Some(last).filter(|_| arguments.repair && is_saved)))
+    if prepared.has_given_up {
+        let volume = volume.path.display();
+        eprintln!("duramen: {volume}: the changes that its log held are given up");
+    }
+    Ok(Ready { device, log: prepared.state, refused: prepared.refused, saved })
 }

@@ -98,7 +98,7 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
     Info {
         volume: volume.path.display().to_string(),
         disk: volume.disk_path.display().to_string(),
-        policy: (!volume.bare).then_some(volume.settings.policy),
+        policy: volume.folder.as_ref().map(|_| volume.settings.policy),
         label: text(&superblock.volume_name),
         id: format!("{:08x}{:08x}", superblock.id[0].get(), superblock.id[1].get()),
         size: geometry.byte_address(geometry.size),

@@ -80,7 +80,11 @@ pub(crate) async fn open_together(
     // One bar for all would jump about: a volume under policy log is not checked when it returns.
     let opened =
         open_sharing(sharers, log_device, Rc::new(save), runtime, &options, &mut |_| ()).await;
-    let opened = opened.map_err(|source| Failure::Engine { path: log.to_owned(), source })?;
+    let words = format!("VOLUME --log {}", log.display());
+    let opened = opened.map_err(|error| {
+        let (path, source) = (log.to_owned(), error.into());
+        Failure::Engine { path, words, source }
+    })?;
     log::grow(log.to_owned(), LOG_SIZE);
     let mut opened = opened.into_iter();
     let mut all = Vec::new();
@@ -109,7 +113,9 @@ fn make_log(volumes: &[Volume], log: &Path, runtime: &Runtime) -> Result<(), Fai
     if volumes.iter().any(is_clean) {
         return log::make(log, LOG_SIZE);
     }
-    Err(Failure::Engine { path: volumes[0].path.clone(), source: OpenError::LogMissing })
+    // The log that is named is not there.
+    let (path, words) = (volumes[0].path.clone(), volumes[0].path.display().to_string());
+    Err(Failure::Engine { path, words, source: OpenError::LogMissing.into() })
 }
 
 fn saved_path(log: &Path, name: u64) -> PathBuf {

@@ -6,11 +6,16 @@
 //! works, because a clean volume that misses its log gets a new one.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use block::file::Access;
+use block::BlockDevice;
+use block::file::{Access, DiskFile, FileDevice};
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
+use ffs::OpenError;
+use ffs::check_log::holds_changes;
+use server::reactor;
 
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
@@ -43,31 +48,34 @@ pub(crate) struct TuneArguments {
 pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = Volume::find(&arguments.volume)?;
     let path = volume.path.display();
-    if volume.bare {
+    let Some(folder) = volume.folder.clone() else {
         let sentence = format!(
             "{path} is a bare disk, which has no settings: 'duramen serve --log' names its log"
         );
         return Err(Failure::Usage(sentence));
-    }
+    };
     // Held to the end: nobody begins to serve it meanwhile.
     let disk = volume.open(Access::ReadWrite)?;
     let found = read_superblock(&disk, &volume.disk_path)?;
     if found.superblock.clean != 1 {
         let sentence = format!(
             "{path} was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
-             --repair', before its policy is changed"
+             --repair {path}', before its policy is changed"
         );
         return Err(Failure::Usage(sentence));
     }
-    let log = volume.path.join(LOG_NAME);
+    let log = folder.join(LOG_NAME);
     let size = found.geometry.byte_address(found.geometry.size);
     let policy = arguments.policy;
+    if policy == PolicyName::Sync && log.exists() {
+        refuse_needed(&volume, &log)?;
+    }
     let log_size = (policy == PolicyName::Log)
         .then(|| volume.settings.log_size.unwrap_or_else(|| log_size_for(size)));
     if let Some(size) = log_size.filter(|_| !log.exists()) {
         log::make(&log, size)?;
     }
-    write_settings(&volume.path, &Settings { policy, log_size })?;
+    write_settings(&folder, &Settings { policy, log_size })?;
     match log_size {
         Some(size) => {
             writeln!(output, "{path} has policy log, with a log of up to {}", show_size(size))?;
@@ -78,4 +86,18 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         }
     }
     Ok(())
+}
+
+/// A log that goes holds nothing: no changes of this volume that somebody put away and brought
+/// back, and none of others that were served with it.
+fn refuse_needed(volume: &Volume, log: &Path) -> Result<(), Failure> {
+    let device: Rc<dyn BlockDevice> =
+        Rc::new(FileDevice::new(DiskFile::open(log, Access::ReadOnly)?));
+    let held = reactor::block_on(|_| async move { holds_changes(&*device).await });
+    let (path, words) = (volume.path.clone(), volume.words());
+    match held.map_err(Failure::Start)? {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Failure::Engine { path, words, source: OpenError::LogLeft.into() }),
+        Err(error) => Err(Failure::Engine { path, words, source: error.into() }),
+    }
 }

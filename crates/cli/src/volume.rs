@@ -3,7 +3,8 @@
 //! A volume is a folder with `volume.toml`, which holds the policy, `disk.img`, which holds the
 //! file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an image file or a
 //! device with nothing beside it, such as one that FreeBSD made; then the policy is `sync`. Where a
-//! log is named, that is used instead.
+//! log is named, that is used instead. A `disk.img` with `volume.toml` beside it stands for its
+//! folder.
 //!
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.
@@ -38,8 +39,10 @@ pub(crate) struct Volume {
     pub(crate) log_path: Option<PathBuf>,
     /// Its settings.
     pub(crate) settings: Settings,
-    /// Whether it is a disk without a folder around it.
-    pub(crate) bare: bool,
+    /// The folder around it; a bare disk has none.
+    pub(crate) folder: Option<PathBuf>,
+    /// Whether the command line names its log.
+    is_log_named: bool,
 }
 
 impl Volume {
@@ -52,18 +55,39 @@ impl Volume {
             let why = "there is nothing of that name; 'duramen mkfs' makes one".to_owned();
             return Err(Failure::NotAVolume { path: path.to_owned(), why });
         };
-        if !metadata.is_dir() {
-            let (path, disk_path) = (path.to_owned(), path.to_owned());
-            let settings = Settings { policy: PolicyName::Sync, log_size: None };
-            return Ok(Self { path, disk_path, log_path: None, settings, bare: true });
+        if metadata.is_dir() {
+            let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
+                let why =
+                    format!("the folder has no {SETTINGS_NAME}; 'duramen mkfs' makes a volume");
+                Failure::NotAVolume { path: path.to_owned(), why }
+            })?;
+            return Ok(Self::in_folder(path, path, settings));
         }
-        let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
-            let why = format!("the folder has no {SETTINGS_NAME}; 'duramen mkfs' makes a volume");
-            Failure::NotAVolume { path: path.to_owned(), why }
-        })?;
-        let disk_path = path.join(DISK_NAME);
-        let log_path = (settings.policy == PolicyName::Log).then(|| path.join(LOG_NAME));
-        Ok(Self { path: path.to_owned(), disk_path, log_path, settings, bare: false })
+        if let Some(folder) = folder_of(path)
+            && let Some(settings) = read_settings(&folder.join(SETTINGS_NAME))?
+        {
+            return Ok(Self::in_folder(path, &folder, settings));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            disk_path: path.to_owned(),
+            log_path: None,
+            settings: Settings { policy: PolicyName::Sync, log_size: None },
+            folder: None,
+            is_log_named: false,
+        })
+    }
+
+    fn in_folder(path: &Path, folder: &Path, settings: Settings) -> Self {
+        let log_path = (settings.policy == PolicyName::Log).then(|| folder.join(LOG_NAME));
+        Self {
+            path: path.to_owned(),
+            disk_path: folder.join(DISK_NAME),
+            log_path,
+            settings,
+            folder: Some(folder.to_owned()),
+            is_log_named: false,
+        }
     }
 
     /// The same with a log that the command line names, if it names one, whatever its settings say:
@@ -72,8 +96,25 @@ impl Volume {
         if let Some(log) = log {
             self.settings.policy = PolicyName::Log;
             self.log_path = Some(log.to_owned());
+            self.is_log_named = true;
         }
         self
+    }
+
+    /// The log that is there, whatever the settings say of it by now: that which is named, or the
+    /// one in the folder.
+    pub(crate) fn log_at_hand(&self) -> Option<PathBuf> {
+        let beside = || self.folder.as_ref().map(|folder| folder.join(LOG_NAME));
+        self.log_path.clone().or_else(beside).filter(|path| path.exists())
+    }
+
+    /// What a command line says to mean this volume with this log.
+    pub(crate) fn words(&self) -> String {
+        let volume = self.path.display();
+        match &self.log_path {
+            Some(log) if self.is_log_named => format!("{volume} --log {}", log.display()),
+            _ => volume.to_string(),
+        }
     }
 
     /// Opens the disk.
@@ -83,6 +124,14 @@ impl Volume {
     pub(crate) fn open(&self, access: Access) -> Result<DiskFile, Failure> {
         Ok(DiskFile::open(&self.disk_path, access)?.large_past_cache())
     }
+}
+
+/// The folder of a disk that is named itself, if it lies in that of a volume.
+fn folder_of(disk: &Path) -> Option<PathBuf> {
+    let whole = fs::canonicalize(disk);
+    let paths = [Some(disk.to_owned()), whole.ok()];
+    let named = paths.into_iter().flatten().filter(|path| path.ends_with(DISK_NAME));
+    named.map(|path| parent(&path).to_owned()).find(|folder| folder.join(SETTINGS_NAME).exists())
 }
 
 /// The settings of a volume; nothing when the file is not there.

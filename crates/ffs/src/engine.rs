@@ -226,6 +226,14 @@ impl Ffs {
         }
     }
 
+    /// Waits until no change of a large file is in its middle: also one that goes on by itself
+    /// since the return after a cut.
+    pub(crate) async fn wait_for_chains(&self) {
+        if !is_planted(Bug::UnwaitedChains) {
+            drop(self.chains.acquire(MOST_CHAINS).await);
+        }
+    }
+
     /// Refuses work on a volume that has stopped.
     pub(crate) fn check_running(&self) -> Result<(), FsError> {
         if self.policy.has_stopped() { Err(FsError::Io) } else { Ok(()) }

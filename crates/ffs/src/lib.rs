@@ -17,7 +17,7 @@
 //!   has, on its way to its place. `runs`: neighbours, to be written at once.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing
-//!   damage.
+//!   damage. [`check_log`]: what becomes of the log of a volume that is checked.
 //!
 //! The contract is that of [`namespace::Store`]: the verbs plan, `commit` applies, a receipt tells
 //! when it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
@@ -28,6 +28,7 @@
 mod alloc;
 mod buffer;
 pub mod check;
+pub mod check_log;
 mod data;
 mod data_cache;
 mod delayed;

@@ -49,6 +49,10 @@ pub enum LogUse {
     Replay,
     /// Bring it home, and leave the log as it is: `device` keeps nothing for good.
     Look,
+    /// Leave it out, and as it is.
+    LeaveOut,
+    /// Give up what it holds.
+    GiveUp,
 }
 
 /// Brings home what the log of a volume holds that was not stopped cleanly, without opening it: for
@@ -114,7 +118,10 @@ pub(crate) async fn make_certain(
 ///
 /// # Errors
 /// [`JournalError`].
-pub async fn give_up(device: &dyn BlockDevice, log: &dyn BlockDevice) -> Result<(), JournalError> {
+pub(crate) async fn give_up(
+    device: &dyn BlockDevice,
+    log: &dyn BlockDevice,
+) -> Result<(), JournalError> {
     let Some(slot) = journal::peek(log).await? else { return Ok(()) };
     if !slot.is_shared() {
         return journal::forget(log).await;
@@ -228,7 +235,7 @@ pub(crate) async fn open_alone(
 /// Refuses a log that holds changes, for a volume that does not bear its epoch; if it is shared,
 /// changes of this volume. What holds none is the beginning of an epoch that the volume never came
 /// to bear.
-async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<(), OpenError> {
+pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<(), OpenError> {
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
     let Some(slot) = newest.filter(|slot| slot.state() == State::Open) else { return Ok(()) };
     let Some(number) = slot.number_of(volume, slot.epoch.get()) else { return Ok(()) };
@@ -240,7 +247,7 @@ async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<(), OpenError
 }
 
 /// What is live of an epoch, if there are changes in it of these volumes.
-async fn changes_of(
+pub(crate) async fn changes_of(
     log: &dyn BlockDevice,
     slot: &Slot,
     is_meant: impl Fn(u16) -> bool,

@@ -136,10 +136,22 @@ pub enum OpenError {
     /// The log holds something, and the volume was used without it since.
     #[error(
         "the log holds changes that were not brought to the volume, and the volume was used \
-         without it since, or is another one; 'duramen fsck --repair --without-log' gives them up \
-         (together with '--log', if the volume has no folder)"
+         without it since, or is another one; put the log away, or give them up with 'duramen fsck \
+         --repair --without-log'"
     )]
     LogLeft,
+    /// Several volumes have it together, and only a server can finish what it holds.
+    #[error(
+        "the log, which other volumes share, holds a change of a large file that was cut off in \
+         its middle: serve the volume once with its log, and stop it, before it is repaired"
+    )]
+    LogChains,
+    /// The superblock that would say whose the log is is none.
+    #[error(
+        "the superblock is none, so that nobody knows whether the volume needs the changes that \
+         the log holds: 'duramen fsck --repair --without-log' gives them up"
+    )]
+    LogUnknown,
     /// Several volumes have the log together.
     #[error(
         "the log is shared by several volumes, of which this would be the only one: serve them \
@@ -601,6 +613,7 @@ impl Ffs {
     pub async fn quiesce(&self) -> Result<(), FsError> {
         self.land_everything().await;
         self.wait_for_orphans().await;
+        self.wait_for_chains().await;
         self.policy.settle().await?;
         while self.wait_for_space().await {}
         self.check_running()

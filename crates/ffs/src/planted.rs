@@ -189,6 +189,12 @@ planted::bugs! {
     UnaskedNodes,
     /// A block of inodes is looked at on the disk though it has a buffer.
     PassedBuffers,
+    /// A repair closes a log with chains in it that have not ended.
+    DroppedChains,
+    /// A clean stop does not wait for chains that were cut off and go on.
+    UnwaitedChains,
+    /// A volume that needs a log which is not at hand is repaired without it, unasked.
+    UnaskedRepairs,
     /// A directory may go to where only a stray chunk names it.
     StrayNames,
 }

@@ -36,6 +36,7 @@ struct Told<'a> {
     reconnected: u64,
     findings: Vec<Item<'a>>,
     counts: BTreeMap<&'static str, u64>,
+    log_since: Option<i64>,
     seconds: f64,
 }
 
@@ -84,6 +85,7 @@ fn told(done: &Done) -> Told<'_> {
         reconnected: report.reconnected,
         findings: findings.list.iter().map(|finding| item(finding, report.repaired)).collect(),
         counts: findings.counts.iter().map(|(one, count)| (one.name(), *count)).collect(),
+        log_since: report.log_since_seconds,
         seconds: done.took.as_secs_f64(),
     }
 }
@@ -133,8 +135,9 @@ mod tests {
             ..Findings::default()
         };
         let report = Report { findings, held_bytes: 12_288, repaired, ..Report::default() };
-        let done = Done { report, took: Duration::from_millis(1500) };
-        let run = Run { volume: Path::new("data"), repair: repaired, result: Ok(done) };
+        let done = Done { report, took: Duration::from_millis(1500), refused: None };
+        let (volume, words, without_log) = (Path::new("data"), String::new(), false);
+        let run = Run { volume, words, repair: repaired, without_log, result: Ok(done) };
         let mut output = Vec::new();
         write(&run, &mut output).expect("memory takes everything");
         serde_json::from_slice(&output).expect("it is JSON")

@@ -6,30 +6,27 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::Path;
 
+use ffs::OpenError;
 use ffs::check::{Finding, Findings, Invariant, Report, Severity};
 
-use super::Done;
 use super::outcome::Outcome;
+use super::{Done, Run};
+use crate::calendar::show_time;
+use crate::failure::spell_out;
 use crate::size::show_size;
 
 /// So many lines are shown of an invariant.
 const LINES: u64 = 20;
 
-pub(super) fn write(
-    volume: &Path,
-    repair: bool,
-    done: &Done,
-    output: &mut dyn Write,
-) -> io::Result<()> {
+pub(super) fn write(run: &Run<'_>, done: &Done, output: &mut dyn Write) -> io::Result<()> {
     let report = &done.report;
     let findings = &report.findings;
     if findings.total() > 0 {
         list(findings, report.repaired, output)?;
         writeln!(output)?;
     }
-    let name = plain(&volume.display().to_string());
+    let name = plain(&run.volume.display().to_string());
     writeln!(output, "{name}: {}", held(done))?;
     for line in nameless(report) {
         writeln!(output, "{line}")?;
@@ -37,7 +34,21 @@ pub(super) fn write(
     if findings.total() > 0 {
         writeln!(output, "found: {}", by_severity(findings))?;
     }
-    writeln!(output, "{}", result(&name, repair, report))
+    if let Some(line) = logged(done) {
+        writeln!(output, "{line}")?;
+    }
+    writeln!(output, "{}", result(run, done))
+}
+
+/// What a log that was not used may hold.
+fn logged(done: &Done) -> Option<String> {
+    let since = show_time(done.report.log_since_seconds?);
+    let fate = match (&done.refused, done.report.repaired) {
+        (Some(_), _) => "may stand in the log that is missing, and there alone",
+        (None, true) => "may be lost with the log",
+        (None, false) => "may be lost with the log, if it is given up",
+    };
+    Some(format!("changes that were acknowledged since {since} UTC {fate}"))
 }
 
 /// The findings in their order, and how many of each invariant are not among them.
@@ -120,8 +131,11 @@ fn by_severity(findings: &Findings) -> String {
 }
 
 /// What it comes to, and what to do next.
-fn result(name: &str, repair: bool, report: &Report) -> String {
+fn result(run: &Run<'_>, done: &Done) -> String {
+    let (report, words) = (&done.report, plain(&run.words));
     let findings = &report.findings;
+    let without = if run.without_log { "--without-log " } else { "" };
+    let repair = format!("'duramen fsck --repair {without}{words}'");
     match Outcome::of(report) {
         Outcome::Clean if findings.count(Invariant::State) == 0 => "nothing is wrong".to_owned(),
         // No damage; but without the mark of a clean stop, not everybody would use it.
@@ -129,26 +143,27 @@ fn result(name: &str, repair: bool, report: &Report) -> String {
             "nothing is wrong, and the volume is marked as stopped cleanly".to_owned()
         }
         Outcome::Clean => format!(
-            "nothing is wrong, but the volume was not stopped cleanly: 'duramen fsck --repair \
-             {name}' marks it as if it had been"
+            "nothing is wrong, but the volume was not stopped cleanly: {repair} marks it as if it \
+             had been"
         ),
         Outcome::Repaired => {
             let lost = match findings.worst {
                 Some(Severity::Loss) => "; what could not be kept is listed above as 'loss'",
                 _ => "",
             };
-            format!("all that was wrong is repaired{lost}; 'duramen serve {name}' serves it again")
+            format!("all that was wrong is repaired{lost}; 'duramen serve {words}' serves it again")
         }
         Outcome::Left if report.repaired => {
             "what can be repaired is repaired; what is 'left' above is still wrong: copy what you \
              need to a new volume"
                 .to_owned()
         }
-        Outcome::Left if repair => {
+        Outcome::Left if run.repair => {
             "nothing was written, because what is 'left' above cannot be repaired: copy what you \
              need to a new volume"
                 .to_owned()
         }
+        Outcome::Left if done.refused.is_some() => refused(done, &words),
         Outcome::Left => {
             let cause = if findings.damaged {
                 "something is damaged"
@@ -156,10 +171,24 @@ fn result(name: &str, repair: bool, report: &Report) -> String {
                 "nothing is damaged, but something is as a cut of the power leaves it"
             };
             let what = if findings.unrepairable { "what can be repaired" } else { "it" };
-            format!("{cause}; nothing was written: 'duramen fsck --repair {name}' repairs {what}")
+            format!("{cause}; nothing was written: {repair} repairs {what}")
         }
         Outcome::Failed => unreachable!("a report is that of a check that came to its end"),
     }
+}
+
+/// A volume is not repaired without its log, and hardly anything can be said of it.
+fn refused(done: &Done, words: &str) -> String {
+    let which = match &done.refused {
+        Some(OpenError::LogForeign) => "the log at hand is not that with which it was used last",
+        Some(OpenError::LogMissing) | None => "no log is at hand",
+        Some(other) => return format!("nothing was written: {}", spell_out(other, words)),
+    };
+    format!(
+        "the volume was not stopped cleanly, and what it did last stands in a log that is missing: \
+         {which}; nothing was written: put that log in its place, or name it with '--log'; if it \
+         is lost, 'duramen fsck --repair --without-log {words}' saves what the volume itself has"
+    )
 }
 
 fn counted(count: u64, what: &str) -> String {
@@ -193,6 +222,7 @@ fn turns_text_around(letter: char) -> bool {
 mod tests {
     use super::*;
     use ffs::check::Place;
+    use std::path::Path;
     use std::time::Duration;
 
     fn finding(invariant: Invariant, severity: Severity, ino: u64) -> Finding {
@@ -220,10 +250,33 @@ mod tests {
     }
 
     fn told(repair: bool, report: Report) -> String {
-        let done = Done { report, took: Duration::ZERO };
+        let refused = report.findings.unrepairable.then_some(OpenError::LogMissing);
+        let refused = refused.filter(|_| report.log_since_seconds.is_some());
+        let result = Ok(Done { report, took: Duration::ZERO, refused });
+        let (volume, words) = (Path::new("data"), "data --log l".to_owned());
+        let run = Run { volume, words, repair, without_log: false, result };
         let mut output = Vec::new();
-        write(Path::new("data"), repair, &done, &mut output).expect("memory takes everything");
+        let done = run.result.as_ref().expect("it was checked");
+        write(&run, done, &mut output).expect("memory takes everything");
         String::from_utf8(output).expect("text")
+    }
+
+    #[test]
+    fn what_only_a_log_has_is_told_with_its_time() {
+        let lost = finding(Invariant::LogHome, Severity::Loss, 7);
+        let missed = Report {
+            log_since_seconds: Some(0),
+            ..report(vec![Finding { repair: None, ..lost.clone() }])
+        };
+        let said = told(false, missed);
+        assert!(said.contains("since 1970-01-01 00:00:00 UTC may stand in the log that"), "{said}");
+        assert!(said.contains("'duramen fsck --repair --without-log data --log l'"), "{said}");
+        let given_up = Report { log_since_seconds: Some(0), repaired: true, ..report(vec![lost]) };
+        let said = told(true, given_up);
+        assert!(
+            said.contains("since 1970-01-01 00:00:00 UTC may be lost with the log\n"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -239,12 +292,12 @@ mod tests {
         let line = "repairable: inode.links: inode 7 (/a): found 3, expected 1; ";
         let said = told(false, report(vec![found.clone()]));
         assert!(said.starts_with(&format!("{line}would be repaired: set\n")), "{said}");
-        assert!(said.contains("'duramen fsck --repair data' repairs it"), "{said}");
+        assert!(said.contains("'duramen fsck --repair data --log l' repairs it"), "{said}");
 
         let repaired = Report { repaired: true, ..report(vec![found.clone()]) };
         let said = told(true, repaired);
         assert!(said.starts_with(&format!("{line}repaired: set\n")), "{said}");
-        assert!(said.contains("'duramen serve data'"), "{said}");
+        assert!(said.contains("'duramen serve data --log l'"), "{said}");
 
         let said = told(true, report(vec![Finding { repair: None, ..found }]));
         assert!(said.starts_with(&format!("{line}left\n")), "{said}");

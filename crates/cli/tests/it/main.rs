@@ -8,6 +8,7 @@ mod fsck;
 mod hostile;
 mod info;
 mod logged;
+mod lost_log;
 mod mkfs;
 mod repair;
 mod serve;

@@ -274,7 +274,7 @@ fn a_repair_that_is_killed_is_made_whole_by_the_next() {
         cuts += u32::from(cut);
         if cut {
             // Were it not refused, it would fail all the same, and not serve for ever.
-            on("serve", &volume.path, &listen).failed(1, "'duramen fsck --repair' again");
+            on("serve", &volume.path, &listen).failed(1, "' again before it is served");
         }
         let Run { code, output, errors } = volume.fsck(&["--repair"]);
         // When all that was wrong had been written, only the mark of a clean stop is missing.

@@ -75,6 +75,8 @@ invariants! {
         "The superblock's flags are known, and do not contradict each other.";
     State, "sb.state", true,
         "The volume was stopped cleanly, and nothing waits to be freed.";
+    LogHome, "sb.log", false,
+        "What was acknowledged stands on the volume, and in no log that is not here.";
     Totals, "sb.totals", true,
         "The totals of the superblock are the sums over all groups.";
     Snapshots, "sb.snapshots", false,

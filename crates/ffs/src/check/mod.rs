@@ -73,6 +73,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::IoError;
 use runtime::Timestamp;
 
+use crate::OpenError;
 use crate::layout::{BadSuperblock, Geometry};
 use blocks::{BadSlot, Pointer};
 use contest::Claim;
@@ -91,9 +92,24 @@ pub struct CheckOptions {
     pub repair: bool,
     /// Read every block of every file too, and look for superblocks on the whole disk.
     pub full: bool,
+    /// What has become of the log of the volume, if it needs one: see [`crate::check_log`].
+    pub log: LogState,
     /// A check that is left out, so that tests can show what it is good for.
     #[doc(hidden)]
     pub without: Option<Invariant>,
+}
+
+/// What has become of the log that a volume needs which was not stopped cleanly. For all others it
+/// does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogState {
+    /// It is not at hand: then the volume is looked at as it is, and is not repaired.
+    #[default]
+    Missing,
+    /// What it held has come home.
+    Home,
+    /// Somebody has said that it is to be left out, and with a repair given up.
+    GivenUp,
 }
 
 /// How far a check is.
@@ -152,6 +168,9 @@ pub struct Report {
     pub freed: u64,
     /// Files that had no name and got one in `lost+found`.
     pub reconnected: u64,
+    /// Since when the volume was served, in seconds since 1970, if acknowledged changes of that
+    /// time may stand in a log alone which is not at hand, or is left out.
+    pub log_since_seconds: Option<i64>,
     /// Whether the repairs were written.
     pub repaired: bool,
 }
@@ -170,6 +189,9 @@ pub enum CheckError {
     /// It can be looked at, and not repaired.
     #[error("the volume cannot be repaired here: {0}")]
     NotRepairable(&'static str),
+    /// It needs a log that is not at hand.
+    #[error("{}", OpenError::LogMissing)]
+    LogMissing,
     /// The repairs do not come to an end.
     #[error(
         "after {rounds} rounds of repairs there was still something to repair; nothing was written"
@@ -280,6 +302,7 @@ struct Checker<'a> {
     /// Chunks in the middle of directories that begin with a dot, by their bytes on the disk: they
     /// are copies of the first chunk of some directory, and came there by mistake.
     strays: BTreeSet<u64>,
+    log_since_seconds: Option<i64>,
     freed: u64,
     reconnected: u64,
 

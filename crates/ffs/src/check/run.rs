@@ -9,13 +9,15 @@ use super::overlay::Overlay;
 use super::superblock::{self, Mark};
 use super::table::Table;
 use super::{
-    CheckError, CheckOptions, Checker, Log, Orphans, Phase, Place, Progress, Report, Severity,
-    copies,
+    CheckError, CheckOptions, Checker, Invariant, Log, LogState, Orphans, Phase, Place, Progress,
+    Report, Severity, copies,
 };
 use crate::derive::bits;
 use crate::layout::{
     ByteOrder, Geometry, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
 };
+use crate::planted::{Bug, is_planted};
+use crate::policy::log;
 use crate::policy::sync::Sync;
 use crate::{OpenError, mark};
 
@@ -37,6 +39,9 @@ pub async fn check(
     let found = superblock::find(&disk, &mut log, options.full).await?;
     let mut checker = Checker::new(disk, found.geometry, found.block, runtime, progress);
     checker.log = log;
+    if matches!(&found.mark, Mark::Policy(policy) if policy == log::Log::NAME) {
+        checker.settle_log(options).await?;
+    }
     checker.thorough = true;
     let journalled = Superblock::of(&checker.superblock).flags.get() & flags::GJOURNAL != 0;
     checker.has_journal_below = journalled && found.mark == Mark::Foreign;
@@ -129,6 +134,7 @@ impl<'a> Checker<'a> {
             doubted: BTreeSet::new(),
             retyped: BTreeSet::new(),
             strays: BTreeSet::new(),
+            log_since_seconds: None,
             freed: 0,
             reconnected: 0,
             initialised: Vec::new(),
@@ -148,6 +154,39 @@ impl<'a> Checker<'a> {
             data: Vec::new(),
             geometry,
         }
+    }
+
+    /// The volume bears the epoch of a log: what that holds has come home, is left out because
+    /// somebody says so, or is missed.
+    async fn settle_log(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
+        if options.log == LogState::Home {
+            return Ok(());
+        }
+        let is_missing = options.log == LogState::Missing && !is_planted(Bug::UnaskedRepairs);
+        if is_missing && options.repair {
+            return Err(CheckError::LogMissing);
+        }
+        // As it is on the disk: of what was found the mark is gone already.
+        let room = self.disk.probe(SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM as usize).await?;
+        let superblock = Superblock::of(&room);
+        let epoch = mark::nonce(superblock).unwrap_or_default();
+        self.log_since_seconds = Some(superblock.time.get());
+        let place = Place::field("fs_fsmnt");
+        let found = format!(
+            "the epoch {epoch:016x} of a log that is {}",
+            match is_missing {
+                true => "not at hand",
+                false => "left out",
+            }
+        );
+        let expected = "what that log holds: acknowledged changes may stand in it alone";
+        let (invariant, severity) = (Invariant::LogHome, Severity::Loss);
+        if is_missing {
+            self.log.leave(invariant, severity, place, found, expected);
+        } else {
+            self.log.find(invariant, severity, place, found, expected, "given up");
+        }
+        Ok(())
     }
 
     /// Runs everything once. Whether anything was found.
@@ -272,6 +311,7 @@ impl<'a> Checker<'a> {
             held_bytes: bits::count_ones(&self.held) * self.geometry.fragment_size,
             freed: self.freed,
             reconnected: self.reconnected,
+            log_since_seconds: self.log_since_seconds,
             repaired: false,
             findings: self.log.findings,
         }

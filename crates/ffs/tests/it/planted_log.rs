@@ -7,6 +7,7 @@ use sim::Honesty;
 
 use crate::common::behind::landings_that_wait;
 use crate::common::calls;
+use crate::common::chains::{repair_without_a_log, repairs_that_are_cut, stop_in_the_middle};
 use crate::common::cutting::sizes;
 use crate::common::reuse::{
     delays_over_new_directories, landing_over_new_data, replay_over_new_data,
@@ -176,4 +177,28 @@ fn find(bug: Bug, scenario: fn() -> Result<(), String>) {
     let wrong = result.unwrap_or_else(|_| Err("an assertion".into())).err();
     println!("{bug:?}: {wrong:?}");
     assert!(wrong.is_some(), "{bug:?} is not found");
+}
+
+#[test]
+fn a_repair_that_drops_what_was_cut_is_found() {
+    plant(Some(Bug::DroppedChains));
+    let wrong = repairs_that_are_cut(1);
+    unplant();
+    wrong.expect_err("it is found");
+}
+
+#[test]
+fn a_stop_that_drops_what_was_cut_is_found() {
+    plant(Some(Bug::UnwaitedChains));
+    let wrong = stop_in_the_middle(1);
+    unplant();
+    wrong.expect_err("it is found");
+}
+
+#[test]
+fn a_repair_that_nobody_asked_for_is_found() {
+    plant(Some(Bug::UnaskedRepairs));
+    let wrong = repair_without_a_log(1);
+    unplant();
+    wrong.expect_err("it is found");
 }

@@ -58,7 +58,12 @@ impl Cut {
         format!("cut after {} events with seed {}", self.position, self.seed)
     }
 
-    /// What the cut leaves; now and then, the power goes again while the volume is brought back.
+    /// What the cut leaves.
+    pub(crate) fn left(&self) -> Pair<Image> {
+        left(&self.platters, &mut Prng::new(self.seed))
+    }
+
+    /// The same; now and then, the power goes again while the volume is brought back.
     pub(crate) fn image(&self) -> Result<Pair<Image>, String> {
         let mut prng = Prng::new(self.seed);
         let images = left(&self.platters, &mut prng);

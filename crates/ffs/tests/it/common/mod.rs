@@ -3,6 +3,7 @@
 pub(crate) mod absent;
 pub(crate) mod behind;
 pub(crate) mod calls;
+pub(crate) mod chains;
 pub(crate) mod cutting;
 pub(crate) mod edit;
 pub(crate) mod fill;

@@ -17,7 +17,8 @@ const fn raw(invariant: I, label: &'static str) -> Proof {
     Proof { invariant, sealed: false, label }
 }
 
-/// All but [`I::Data`] and [`I::Readable`], which need a disk that cannot be read.
+/// All but [`I::Data`] and [`I::Readable`], which need a disk that cannot be read, and
+/// [`I::LogHome`], which needs a log.
 pub(crate) const PROOFS: &[Proof] = &[
     sealed(I::SuperblockFields, "primary byte 61: 0x00 becomes 0xff"),
     raw(I::SuperblockHash, "primary byte 92: 0x00 becomes 0x80"),

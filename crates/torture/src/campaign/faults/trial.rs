@@ -3,11 +3,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::Verb;
+use block::{BlockDevice, Verb};
+use ffs::OpenOptions;
 use ffs::check::{CheckOptions, check};
+use ffs::check_log::{LogUse, prepare};
 use ffs::mkfs::MkfsOptions;
 use ffs::policy::log::LogOptions;
-use ffs::{LogUse, OpenOptions, replay_log};
 use nfs3_types::nfs3::{Nfs3Result, nfsstat3};
 use sim::{Counters, Disk, Effect, Executor, Persistence};
 
@@ -464,19 +465,20 @@ fn repair(left: &Images) -> Result<Images, String> {
     let executor = Executor::new(0);
     let disks: Vec<Rc<Disk>> =
         left.0.iter().map(|image| Disk::new(&executor, image.clone())).collect();
-    let (home, runtime) = (&disks[0], executor.runtime());
-    if let Some(log) = disks.get(1) {
-        executor.block_on(async {
-            let now = runtime.clock.wall();
-            if replay_log(&**home, &**log, now, LogUse::Replay).await.is_ok() {
-                return Ok(());
-            }
-            journal::forget(&**log).await.map_err(|error| format!("it cannot be given up: {error}"))
-        })?;
-    }
-    let options = CheckOptions { repair: true, full: true, ..CheckOptions::default() };
+    let runtime = executor.runtime();
+    let devices = disks.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect::<Vec<_>>();
+    let (home, log) = (&devices[0], devices.get(1));
+    let prepared = executor.block_on(async {
+        match prepare(home, log, &runtime, LogUse::Replay).await {
+            Ok(prepared) => Ok(prepared),
+            Err(_) => prepare(home, log, &runtime, LogUse::GiveUp).await,
+        }
+    });
+    let prepared = prepared.map_err(|error| format!("its log cannot be given up: {error}"))?;
+    let options =
+        CheckOptions { repair: true, full: true, log: prepared.state, ..CheckOptions::default() };
     let report = executor.block_on(check(&**home, &runtime, &options, &mut |_| ()));
     report.map_err(|error| format!("it cannot be repaired: {error}"))?;
-    is_well(home.contents()).map_err(|reason| format!("after a repair {reason}"))?;
+    is_well(disks[0].contents()).map_err(|reason| format!("after a repair {reason}"))?;
     Ok(Images(disks.iter().map(|disk| disk.contents()).collect()))
 }

@@ -1,0 +1,206 @@
+//! Logs that are not where the volume had them: checked, repaired, and never given up unasked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, Run, assert_clean, duramen, on};
+
+const FILES: [&str; 5] = ["one", "two", "three", "four", "five"];
+const LISTED: &str = "five\nfour\none\nthree\ntwo\n";
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+/// Serves volumes, makes five files on each of them, and kills the server.
+fn killed(volumes: &[(&Path, &str)], more: &[&str]) {
+    let paths: Vec<&Path> = volumes.iter().map(|(path, _)| *path).collect();
+    let serving = Serving::start(&paths, more);
+    for (_, name) in volumes {
+        FILES.iter().for_each(|file| put(&serving, name, file, file.as_bytes()));
+    }
+    serving.kill();
+}
+
+/// A bare disk that was killed while it was served with a log.
+fn bare(folder: &Folder) -> (PathBuf, PathBuf) {
+    let (disk, log) = (folder.path("bd.img"), folder.path("bl"));
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    killed(&[(&disk, "bd")], &["--log", text(&log)]);
+    (disk, log)
+}
+
+/// A folder that was killed.
+fn in_a_folder(folder: &Folder) -> PathBuf {
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    killed(&[(&volume, "data")], &[]);
+    volume
+}
+
+/// Runs what is advised between quotes, from the word on with which that begins.
+#[track_caller]
+fn follow(told: &str, command: &str) -> Run {
+    let advice = told.split('\'').find(|part| part.starts_with(command));
+    let advice = advice.unwrap_or_else(|| panic!("no {command:?} is advised: {told}"));
+    duramen(&advice.split(' ').skip(1).collect::<Vec<_>>())
+}
+
+/// Asserts that a volume without its log is told to be so, and that nothing of it is touched by
+/// whoever wants to repair it.
+#[track_caller]
+fn assert_is_kept(disk: &Path, named: &Path) {
+    let before = fs::read(disk).expect("it is there");
+    let look = on("fsck", named, &[]);
+    assert_eq!(look.code, 4, "{}{}", look.output, look.errors);
+    assert!(look.output.contains("stands in a log that is missing"), "{}", look.output);
+    assert!(look.output.contains("changes that were acknowledged since 2"), "{}", look.output);
+    on("fsck", named, &["--repair"]).failed(8, "together with");
+    assert!(fs::read(disk).expect("it is there") == before, "it has changed");
+}
+
+#[test]
+fn what_is_advised_is_the_whole_command_line_and_keeps_every_file() {
+    let folder = Folder::new();
+    let (disk, log) = bare(&folder);
+    let with_log = ["--log", text(&log)];
+    let look = on("fsck", &disk, &with_log);
+    assert_eq!(look.code, 0, "{}", look.output);
+    let repair = follow(&look.output, "duramen fsck --repair");
+    assert_eq!(repair.code, 0, "{}{}", repair.output, repair.errors);
+    assert_eq!(on("ls", &disk, &[]).good(), LISTED);
+    assert_clean(&disk);
+    assert!(Serving::start(&[&disk], &with_log).stop().success());
+}
+
+#[test]
+fn a_bare_disk_is_not_repaired_without_its_log() {
+    let folder = Folder::new();
+    let (disk, log) = bare(&folder);
+    assert_is_kept(&disk, &disk);
+    assert!(Serving::start(&[&disk], &["--log", text(&log)]).stop().success());
+    assert_eq!(on("ls", &disk, &[]).good(), LISTED);
+}
+
+#[test]
+fn a_log_that_is_named_and_not_there_is_a_slip_of_the_pen() {
+    let folder = Folder::new();
+    let (disk, _) = bare(&folder);
+    let slip = folder.path("bk");
+    for more in [&["--log", text(&slip)][..], &["--repair", "--log", text(&slip)]] {
+        on("fsck", &disk, more).failed(8, "cannot open");
+    }
+}
+
+#[test]
+fn a_folder_is_not_repaired_while_its_log_is_away() {
+    let folder = Folder::new();
+    let volume = in_a_folder(&folder);
+    let (log, away) = (volume.join("log.img"), folder.path("away"));
+    fs::rename(&log, &away).expect("it is there");
+    assert_is_kept(&volume.join("disk.img"), &volume);
+    assert_is_kept(&volume.join("disk.img"), &volume.join("disk.img"));
+    fs::rename(&away, &log).expect("it is there");
+    assert_eq!(on("fsck", &volume, &["--repair"]).code, 0);
+    assert_eq!(on("ls", &volume, &[]).good(), LISTED);
+}
+
+#[test]
+fn the_log_of_a_folder_is_found_when_its_disk_is_named() {
+    let folder = Folder::new();
+    let volume = in_a_folder(&folder);
+    let link = folder.path("link");
+    std::os::unix::fs::symlink(volume.join("disk.img"), &link).expect("a new link");
+    let look = on("fsck", &link, &[]);
+    assert!(look.errors.contains("replayed first"), "{}{}", look.output, look.errors);
+    assert_eq!(follow(&look.output, "duramen fsck --repair").code, 0);
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert_eq!(on("ls", &volume, &[]).good(), LISTED);
+}
+
+#[test]
+fn another_policy_in_the_settings_hides_no_log() {
+    let folder = Folder::new();
+    let volume = in_a_folder(&folder);
+    fs::write(volume.join("volume.toml"), "policy = \"sync\"\n").expect("there is room");
+    on("serve", &volume, &["--listen", "127.0.0.1:0"]).failed(1, "its log");
+    on("tune", &volume, &["--policy", "sync"]).failed(2, "not stopped cleanly");
+    assert_eq!(on("fsck", &volume, &["--repair"]).code, 0);
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert_eq!(on("ls", &volume, &[]).good(), LISTED);
+}
+
+#[test]
+fn a_disk_that_shares_a_log_is_not_repaired_without_it() {
+    let folder = Folder::new();
+    let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
+    for disk in [&one, &other] {
+        on("mkfs", disk, &["--bare", "--size", "64M"]).good();
+    }
+    let with_log = ["--log", text(&log)];
+    killed(&[(&one, "one"), (&other, "other")], &with_log);
+    assert_is_kept(&one, &one);
+    assert_eq!(on("fsck", &one, &["--repair", with_log[0], with_log[1]]).code, 0);
+    assert_eq!(on("ls", &one, &[]).good(), LISTED);
+    assert!(Serving::start(&[&one, &other], &with_log).stop().success());
+    assert_eq!(on("ls", &other, &[]).good(), LISTED);
+}
+
+#[test]
+fn who_gives_up_a_log_is_told_what_may_be_lost() {
+    let folder = Folder::new();
+    let volume = in_a_folder(&folder);
+    fs::remove_file(volume.join("log.img")).expect("it is there");
+    let look = on("fsck", &volume, &["--without-log"]);
+    assert_eq!(look.code, 4, "{}", look.output);
+    assert!(look.output.contains("may be lost with the log, if it is given up"), "{}", look.output);
+    let repair = follow(&look.output, "duramen fsck --repair --without-log");
+    assert_eq!(repair.code, 1, "{}", repair.output);
+    assert!(
+        repair.output.contains("\nloss: sb.log: ") || repair.output.starts_with("loss: sb.log")
+    );
+    assert!(repair.output.contains("acknowledged since 2"), "{}", repair.output);
+    assert_clean(&volume.join("disk.img"));
+}
+
+/// It turns up when the volume has been used further, with a log of the same name.
+#[test]
+fn a_log_that_was_given_up_is_never_replayed() {
+    let folder = Folder::new();
+    let volume = in_a_folder(&folder);
+    let (log, away) = (volume.join("log.img"), folder.path("away"));
+    fs::rename(&log, &away).expect("it is there");
+    assert_eq!(on("fsck", &volume, &["--repair", "--without-log"]).code, 1);
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "six", b"after that");
+    assert!(serving.stop().success());
+    let before = on("ls", &volume, &[]).good();
+    fs::rename(&away, &log).expect("it is there");
+    let refused = on("serve", &volume, &["--listen", "127.0.0.1:0"]).failed(1, "put the log away");
+    on("fsck", &volume, &[]).failed(8, "put the log away");
+    on("tune", &volume, &["--policy", "sync"]).failed(1, "put the log away");
+    let put_away = follow(&refused, "duramen fsck --repair --without-log");
+    assert_eq!(put_away.code, 0, "{}", put_away.output);
+    assert!(put_away.errors.contains("are given up"), "{}", put_away.errors);
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert_eq!(on("ls", &volume, &[]).good(), before);
+    assert_clean(&volume.join("disk.img"));
+}
+
+#[test]
+fn a_destroyed_superblock_gives_up_no_log() {
+    let folder = Folder::new();
+    let volume = in_a_folder(&folder);
+    let disk = volume.join("disk.img");
+    let mut bytes = fs::read(&disk).expect("it is there");
+    bytes[64 << 10..72 << 10].fill(0);
+    fs::write(&disk, &bytes).expect("there is room");
+    let look = on("fsck", &volume, &[]);
+    assert_eq!(look.code, 4, "{}", look.output);
+    on("fsck", &volume, &["--repair"]).failed(8, "nobody knows whether");
+    assert!(fs::read(&disk).expect("it is there") == bytes, "it has changed");
+    let repair = follow(&look.output, "duramen fsck --repair --without-log");
+    assert_eq!(repair.code, 1, "{}", repair.output);
+    assert!(repair.errors.contains("are given up"), "{}", repair.errors);
+}

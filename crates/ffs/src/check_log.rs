@@ -1,0 +1,201 @@
+//! The log of a volume that is to be checked, with or without a repair.
+//!
+//! What a log holds comes home before a check, so that the check sees what a start of the server
+//! would. A look brings it home in memory. A repair has to bring it home for good, and to close the
+//! log: what it writes beside an open log would be replayed over.
+//!
+//! Invariants:
+//! 1. No log is given up unless somebody says so: a volume that bears the epoch of a log that is
+//!    not at hand is not repaired.
+//! 2. Nothing is written, to the volume or the log, before it is known that all of what the log
+//!    holds can be brought home: everything is done in memory first.
+//! 3. A log is closed when no chain in it is open. Chains are finished as the server does it: the
+//!    volume is opened, and stopped cleanly.
+//! 4. The log is closed first, and the volume loses its mark last. In between, the volume bears the
+//!    epoch of a log at rest: nothing is replayed, and the answers in it hold.
+
+use std::rc::Rc;
+
+use block::scratch::ScratchDevice;
+use block::{BlockDevice, Buffer, Durability, Geometry, Io};
+use bytes::Bytes;
+use futures::FutureExt;
+use journal::format::{Line, Slot, State};
+use runtime::Runtime;
+
+use crate::check::LogState;
+pub use crate::logged::LogUse;
+use crate::logged::{changes_of, give_up, refuse_left, replay_log};
+use crate::mark::Mark;
+use crate::mount::{Found, OpenError, OpenOptions, open_with_log};
+use crate::planted::{Bug, is_planted};
+use crate::policy::log::Log;
+use crate::replay::{ReplayError, Replayed};
+
+/// What has become of a log.
+#[derive(Debug)]
+pub struct Prepared {
+    /// For [`crate::check::CheckOptions`].
+    pub state: LogState,
+    /// What was replayed, if anything was.
+    pub replayed: Option<Replayed>,
+    /// Whether changes were given up that a log held, of whatever volume.
+    pub has_given_up: bool,
+    /// Why a repair would be refused, where the volume is only looked at.
+    pub refused: Option<OpenError>,
+}
+
+impl Prepared {
+    fn in_state(state: LogState) -> Self {
+        Self { state, replayed: None, has_given_up: false, refused: None }
+    }
+}
+
+/// Prepares a volume for a check: what `log` holds of it comes home, if the volume needs that.
+///
+/// # Errors
+/// [`OpenError`]. Then nothing was written, unless the disk or the log failed in the middle; what
+/// they hold can be brought home once more.
+pub async fn prepare(
+    device: &Rc<dyn BlockDevice>,
+    log: Option<&Rc<dyn BlockDevice>>,
+    runtime: &Runtime,
+    log_use: LogUse,
+) -> Result<Prepared, OpenError> {
+    match log_use {
+        LogUse::LeaveOut => return Ok(Prepared::in_state(LogState::GivenUp)),
+        LogUse::GiveUp => {
+            let mut prepared = Prepared::in_state(LogState::GivenUp);
+            if let Some(log) = log {
+                // One that is damaged may have held anything.
+                prepared.has_given_up = holds_changes(&**log).await.unwrap_or(true);
+                give_up(&**device, &**log).await.map_err(ReplayError::from)?;
+            }
+            return Ok(prepared);
+        }
+        LogUse::Look | LogUse::Replay => {}
+    }
+    let Ok(mut found) = Found::read(&**device).await else {
+        let holds = match log {
+            Some(log) => holds_changes(&**log).await?,
+            None => false,
+        };
+        let refused = holds.then_some(OpenError::LogUnknown);
+        return match (refused, log_use) {
+            (Some(error), LogUse::Replay) => Err(error),
+            (refused, _) => Ok(Prepared { refused, ..Prepared::in_state(LogState::Home) }),
+        };
+    };
+    if !matches!(Mark::of(found.superblock.superblock()), Mark::Policy(name) if name == Log::NAME) {
+        if let Some(log) = log {
+            refuse_left(&**log, found.id()).await?;
+        }
+        return Ok(Prepared::in_state(LogState::Home));
+    }
+    let replayed = match (place(&mut found, log).await, log_use) {
+        (Err(error), LogUse::Look) if is_away(&error) => {
+            return Ok(Prepared { refused: Some(error), ..Prepared::in_state(LogState::Missing) });
+        }
+        (Err(error), _) => return Err(error),
+        (Ok((log, _)), LogUse::Look) => {
+            replay_log(&**device, &**log, runtime.clock.wall(), log_use).await?
+        }
+        (Ok((log, slot)), _) => bring_home(device, log, &slot, runtime).await?,
+    };
+    Ok(Prepared { replayed, ..Prepared::in_state(LogState::Home) })
+}
+
+/// Whether this says that the log that a volume needs is not at hand.
+fn is_away(error: &OpenError) -> bool {
+    matches!(error, OpenError::LogMissing | OpenError::LogForeign)
+}
+
+/// The log, and the slot of its epoch, if it is that which the volume bears.
+async fn place<'a>(
+    found: &mut Found,
+    log: Option<&'a Rc<dyn BlockDevice>>,
+) -> Result<(&'a Rc<dyn BlockDevice>, Slot), OpenError> {
+    let log = log.ok_or(OpenError::LogMissing)?;
+    let place = journal::belongs(&**log, found.id(), found.nonce()).await;
+    match place.map_err(ReplayError::from)? {
+        Some((slot, _)) => Ok((log, slot)),
+        None => Err(OpenError::LogForeign),
+    }
+}
+
+/// Whether a log holds changes of any volume that have not come home.
+///
+/// # Errors
+/// [`OpenError::Replay`].
+pub async fn holds_changes(log: &dyn BlockDevice) -> Result<bool, OpenError> {
+    let newest = journal::peek(log).await.map_err(ReplayError::from)?;
+    let Some(slot) = newest.filter(|slot| slot.state() == State::Open) else { return Ok(false) };
+    let is_open = |number| slot.lines().get(usize::from(number)).is_none_or(Line::is_open);
+    Ok(changes_of(log, &slot, is_open).await?.is_some())
+}
+
+/// Brings home for good what the log holds of a volume, and closes it.
+async fn bring_home(
+    device: &Rc<dyn BlockDevice>,
+    log: &Rc<dyn BlockDevice>,
+    slot: &Slot,
+    runtime: &Runtime,
+) -> Result<Option<Replayed>, OpenError> {
+    let now = runtime.clock.wall();
+    let trial = ScratchDevice::new(device.clone());
+    let replayed = replay_log(&trial, &**log, now, LogUse::Look).await?;
+    drop(trial);
+    let is_whole = replayed.is_none_or(|replayed| replayed.chains == 0);
+    if is_whole || is_planted(Bug::DroppedChains) {
+        return replay_log(&**device, &**log, now, LogUse::Replay).await;
+    }
+    if slot.is_shared() {
+        return Err(OpenError::LogChains);
+    }
+    let [device, log]: [Rc<dyn BlockDevice>; 2] =
+        [device, log].map(|device| -> Rc<dyn BlockDevice> { Rc::new(KeptOpen(device.clone())) });
+    let in_memory = |device: &Rc<dyn BlockDevice>| Rc::new(ScratchDevice::new(device.clone()));
+    serve_once(in_memory(&device), in_memory(&log), runtime).await?;
+    serve_once(device, log, runtime).await
+}
+
+/// Opens a volume and stops it cleanly, so that all that was cut off is done.
+async fn serve_once(
+    device: Rc<dyn BlockDevice>,
+    log: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) -> Result<Option<Replayed>, OpenError> {
+    let options = OpenOptions::default();
+    let opened = open_with_log(device, Some(log), runtime.clone(), &options, &mut |_| ()).await?;
+    opened.engine.close().await?;
+    Ok(opened.replayed)
+}
+
+/// A device that is used further when an engine has closed it.
+struct KeptOpen(Rc<dyn BlockDevice>);
+
+impl BlockDevice for KeptOpen {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.0.write(offset, data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.0.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.0.discard(offset, length)
+    }
+
+    fn close(&self) -> Io<()> {
+        std::future::ready(Ok(())).boxed_local()
+    }
+}

@@ -1,0 +1,80 @@
+//! Logs of volumes that are checked and repaired: what they hold comes home, or nothing is done.
+
+use ffs::OpenError;
+use ffs::check::{CheckOptions, Invariant, LogState, Severity, check};
+use ffs::check_log::{LogUse, prepare};
+use sim::Image;
+
+use crate::common::chains::{
+    repair_without_a_log, repairs_that_are_cut, stop_in_the_middle, with_a_chain,
+};
+use crate::common::cutting::{Pair, after_cut};
+
+#[test]
+fn a_repair_finishes_what_was_cut_and_may_be_cut_at_every_event() {
+    repairs_that_are_cut(1).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn a_clean_stop_waits_for_what_a_cut_left_in_its_middle() {
+    stop_in_the_middle(1).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn a_volume_whose_log_is_not_at_hand_is_not_repaired() {
+    repair_without_a_log(1).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+/// What a log prepares of a volume that was cut, with another log and without any.
+fn prepared(log: Option<Image>, log_use: LogUse) -> Result<LogState, OpenError> {
+    let (images, _) = with_a_chain(1);
+    let before = [images.home.fingerprint(), log.as_ref().map_or(0, Image::fingerprint)];
+    let (executor, disks) = after_cut(1, Pair { home: images.home, log });
+    let (home, log) = (disks.home.clone() as _, disks.log.clone().map(|log| log as _));
+    let runtime = executor.runtime();
+    let prepared = executor.block_on(prepare(&home, log.as_ref(), &runtime, log_use));
+    let log = disks.log.as_ref().map_or(0, |log| log.contents().fingerprint());
+    assert_eq!([disks.home.contents().fingerprint(), log], before, "something was written");
+    prepared.map(|prepared| prepared.state)
+}
+
+#[test]
+fn a_look_without_the_log_says_that_it_is_missing() {
+    for log in [None, Some(Image::zeroed(4 << 20))] {
+        assert_eq!(prepared(log, LogUse::Look).expect("it may be looked at"), LogState::Missing);
+    }
+}
+
+#[test]
+fn a_repair_without_the_log_is_refused_as_the_server_refuses_it() {
+    assert!(matches!(prepared(None, LogUse::Replay), Err(OpenError::LogMissing)));
+    let other = Some(Image::zeroed(4 << 20));
+    assert!(matches!(prepared(other, LogUse::Replay), Err(OpenError::LogForeign)));
+}
+
+/// Afterwards the log is put away: nothing of it is ever replayed.
+#[test]
+fn what_is_given_up_is_listed_as_lost_and_never_comes_back() {
+    let (images, _) = with_a_chain(1);
+    let (executor, disks) = after_cut(1, images);
+    let (home, log) = (disks.home.clone() as _, disks.log.clone().map(|log| log as _));
+    let runtime = executor.runtime();
+    executor.block_on(async {
+        // As if it were away.
+        let state = prepare(&home, None, &runtime, LogUse::GiveUp).await.expect("asked for").state;
+        let options = CheckOptions { repair: true, log: state, ..CheckOptions::default() };
+        let report = check(&*home, &runtime, &options, &mut |_| ()).await.expect("it ends");
+        let list = &report.findings.list;
+        let loss = list.iter().find(|finding| finding.invariant == Invariant::LogHome);
+        assert_eq!(loss.expect("it is told").severity, Severity::Loss);
+        assert!(report.log_since_seconds.is_some() && report.repaired);
+        // It turns up again.
+        for log_use in [LogUse::Look, LogUse::Replay] {
+            let refused = prepare(&home, log.as_ref(), &runtime, log_use).await;
+            assert!(matches!(refused, Err(OpenError::LogLeft)), "{refused:?}");
+        }
+        prepare(&home, log.as_ref(), &runtime, LogUse::GiveUp).await.expect("asked for");
+        let again = prepare(&home, log.as_ref(), &runtime, LogUse::Replay).await;
+        assert_eq!(again.expect("it is put away").replayed, None);
+    });
+}
