@@ -23,6 +23,8 @@ planted::bugs! {
     SmallReserve,
     /// Blocks that are set aside for UNSTABLE data are taken by others.
     BrokenPromises,
+    /// Who settles a volume waits until nothing is dirty, however much becomes so meanwhile.
+    EndlessSettling,
     /// A round ends without a flush.
     DroppedFlush,
     /// Each rank lands one round too early.

@@ -96,7 +96,8 @@ pub trait Policy {
         self.horizon().has_stopped()
     }
 
-    /// Waits until all that is staged is home, writing what was changed without a delta too.
+    /// Waits until all that is staged now is home, and what was changed without a delta until now
+    /// too. What changes meanwhile is not waited for.
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;
 
     /// Everything is home and flushed: whatever the policy keeps beside the volume is needed no

@@ -25,12 +25,14 @@
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
 //! 5. After the first failed write or flush nothing is ever reported durable again.
+//! 6. Who settles waits for what was changed when it asked, and for nothing that changes later:
+//!    each read dirties an access time, so while somebody reads there is always more.
 //!
 //! What waits for whom always has a lower sequence or, in the same Update, a lower rank; so some
 //! delta can land in every round until none is left.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use futures::FutureExt;
@@ -81,8 +83,12 @@ pub struct Sync {
     /// Buffers with deltas, by address.
     pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
     running: Cell<bool>,
-    /// Somebody wants what was changed without a delta written too.
-    sweep: Cell<bool>,
+    /// Blocks that were changed without a delta and that somebody wants written, by address.
+    asked: RefCell<BTreeSet<u64>>,
+    /// Rounds that have begun, the last that ended well, and the last that somebody waits for.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    wanted: Cell<u64>,
     runtime: Runtime,
     this: std::rc::Weak<Sync>,
 }
@@ -100,7 +106,10 @@ impl Sync {
             flights: RefCell::default(),
             pending: RefCell::default(),
             running: Cell::new(false),
-            sweep: Cell::new(false),
+            asked: RefCell::default(),
+            begun: Cell::new(0),
+            ended: Cell::new(0),
+            wanted: Cell::new(0),
             runtime,
             this: this.clone(),
         })
@@ -129,19 +138,17 @@ impl Sync {
     }
 
     fn has_work(&self) -> bool {
-        self.sweep.get() || !self.flights.borrow().is_empty()
+        self.wanted.get() > self.ended.get() || !self.flights.borrow().is_empty()
     }
 
     /// Writes what may land, flushes, and counts it as durable. One round at a time is what keeps
     /// two writes of one block from being in flight together.
     async fn round(&self) -> Result<(), block::IoError> {
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
         let holds = self.conditions();
         let mut buffers = self.pending.borrow().clone();
-        let sweep = self.sweep.get();
-        if sweep {
-            let dirty = self.home.dirty_buffers();
-            buffers.extend(dirty.into_iter().map(|buffer| (buffer.address(), buffer)));
-        }
+        buffers.extend(self.asked_buffers());
         let mut written = Vec::new();
         let mut images = Vec::new();
         for buffer in buffers.into_values() {
@@ -162,11 +169,34 @@ impl Sync {
             }
         }
         self.advance(&written, covered);
-        if sweep && self.home.dirty_buffers().is_empty() {
-            self.sweep.set(false);
-            self.horizon.wake();
+        let is_wanted = self.wanted.get() >= number;
+        self.ended.set(number);
+        if is_wanted && is_planted(Bug::EndlessSettling) && !self.home.dirty_buffers().is_empty() {
+            self.ask();
         }
+        self.horizon.wake();
         Ok(())
+    }
+
+    /// Has everything that is dirty now written by the next round, and says which that is.
+    fn ask(&self) -> u64 {
+        let dirty = self.home.dirty_buffers();
+        self.asked.borrow_mut().extend(dirty.iter().map(|buffer| buffer.address()));
+        let next = self.begun.get() + 1;
+        self.wanted.set(next);
+        next
+    }
+
+    /// The buffers that somebody has asked for and that nobody has written since. A block that
+    /// begins with an Update does not land before that: then what was asked for lands with it.
+    fn asked_buffers(&self) -> Vec<(u64, Rc<Buffer>)> {
+        let asked = self.asked.take();
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let dirty = self.home.dirty_buffers().into_iter();
+        let dirty = dirty.map(|buffer| (buffer.address(), buffer));
+        dirty.filter(|(address, _)| asked.contains(address)).collect()
     }
 
     /// For each Update in flight the rank that it has reached, as a test for deltas.
@@ -315,9 +345,13 @@ impl Policy for Sync {
         let this = self.this();
         async move {
             let last = Sequence(this.next.get() - 1);
-            this.sweep.set(true);
+            let round = this.ask(); // invariant 6
             this.kick();
-            while this.sweep.get() && !this.horizon.has_failed() {
+            let awaited = || match is_planted(Bug::EndlessSettling) {
+                true => this.wanted.get(),
+                false => round,
+            };
+            while this.ended.get() < awaited() && !this.horizon.has_failed() {
                 this.horizon.moved().await;
             }
             this.horizon.durable(last).await

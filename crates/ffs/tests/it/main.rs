@@ -40,6 +40,7 @@ mod rename;
 mod returns;
 mod rounds;
 mod scale;
+mod settling;
 mod shared_log;
 mod superblock;
 mod tree_cuts;

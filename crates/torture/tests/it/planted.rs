@@ -93,6 +93,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "UnaskedNodes",
     "PassedBuffers",
     "ForgottenRewrites",
+    "EndlessSettling",
 ];
 
 fn workload(text: &str) -> Vec<Op> {
