@@ -9,6 +9,8 @@
 //!    it.
 //! 2. A run with pending deltas is not moved: growing waits until they are durable, so that no
 //!    entry is ever durable in a place that nothing points at.
+//! 3. Nobody goes through more chunks of a directory than the volume has room for, whatever a
+//!    damaged inode says.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -82,11 +84,7 @@ impl Ffs {
     }
 
     async fn scan_directory(&self, node: &Rc<Node>) -> Result<DirIndex, FsError> {
-        let size = node.dinode().size.get();
-        let whole = size.is_multiple_of(CHUNK_SIZE as u64);
-        if size == 0 || !whole || size > MAX_DIRECTORY_SIZE {
-            return Err(FsError::Corrupt);
-        }
+        let size = self.directory_size(node)?;
         let mut index = self.empty_index(0, size as usize / CHUNK_SIZE);
         let mut scanned = Vec::new();
         for start in (0..size).step_by(CHUNK_SIZE) {
@@ -106,6 +104,17 @@ impl Ffs {
             }
         }
         if index.parent == 0 { Err(FsError::Corrupt) } else { Ok(index) }
+    }
+
+    /// The bytes of a directory. It has no holes, so it is no longer than what the volume holds: a
+    /// pointer block that names one chunk many times is damage (invariant 3).
+    fn directory_size(&self, node: &Node) -> Result<u64, FsError> {
+        let geometry = self.geometry();
+        let size = node.look(|dinode| dinode.size.get());
+        let whole = size > 0 && size.is_multiple_of(CHUNK_SIZE as u64);
+        let room = geometry.data_size * geometry.fragment_size;
+        let fits = size <= room || is_planted(Bug::BoundlessDirectories);
+        if whole && fits && size <= MAX_DIRECTORY_SIZE { Ok(size) } else { Err(FsError::Corrupt) }
     }
 
     fn empty_index(&self, parent: u64, chunks: usize) -> DirIndex {
@@ -162,7 +171,7 @@ impl Ffs {
         node: &Rc<Node>,
         cookie: u64,
     ) -> Result<Vec<Listed>, FsError> {
-        let size = node.dinode().size.get();
+        let size = self.directory_size(node)?;
         let mut start = cookie - cookie % CHUNK_SIZE as u64;
         while start < size {
             let (buffer, at) = self.directory_buffer(None, node, start).await?;

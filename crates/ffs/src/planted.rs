@@ -49,6 +49,8 @@ planted::bugs! {
     DropsFirst,
     /// A name names another file before that has the link.
     EarlyRetargets,
+    /// A directory may be longer than the volume on which it is.
+    BoundlessDirectories,
     /// What may not land yet is undone in the order in which it was done.
     OldestFirst,
     /// What was undone in a write is not part of the next one.

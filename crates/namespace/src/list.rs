@@ -1,10 +1,11 @@
 //! LOOKUP and READDIR.
 
-use vfs::{Credentials, DirectoryEntry, Entries, Found, FsError, Ino, Name, ObjectId};
+use vfs::{Credentials, DirectoryEntry, Entries, FileKind, Found, FsError, Ino, Name, ObjectId};
 
 use crate::access::{self, EXECUTE, READ};
 use crate::call::{Call, FIRST};
 use crate::locks::without_file;
+use crate::planted::{Bug, is_planted};
 use crate::{Listed, Namespace, Object, Store};
 
 impl<S: Store> Namespace<S> {
@@ -22,6 +23,10 @@ impl<S: Store> Namespace<S> {
         let ino = self.number_under_lock(call, &parent, name).await?.ok_or(FsError::NoEntry)?;
         let glimpse = self.store.glimpse(ino).await.map_err(without_file)?;
         call.glimpsed(&glimpse);
+        let is_directory = glimpse.attributes.kind == FileKind::Directory;
+        if name.is_dot_or_dot_dot() && !is_directory && !is_planted(Bug::AnyParent) {
+            return Err(FsError::Corrupt);
+        }
         Ok(Found { id: glimpse.id, attributes: glimpse.attributes })
     }
 

@@ -15,4 +15,10 @@ planted::bugs! {
     DroppedLock,
     /// WRITE does without the lock of its file.
     UnlockedWrites,
+    /// RENAME does not notice that '..' leads in a circle. So that a test ends, it panics then.
+    EndlessClimb,
+    /// Whatever '..' names is taken for a directory.
+    AnyParent,
+    /// Whether a directory would move below itself is looked for in two levels alone.
+    ShortSighted,
 }

@@ -4,10 +4,13 @@
 //! appears; ".." follows; the old name goes; the counts fall; what was replaced is given back. A
 //! policy that writes in this order may leave both names after a cut, never none.
 
+use std::collections::BTreeSet;
+
 use vfs::{Credentials, FileKind, FsError, Name, ObjectId};
 
 use crate::access::{self, EXECUTE, WRITE};
 use crate::call::{Call, FIRST, SECOND};
+use crate::planted::{Bug, is_planted};
 use crate::{Namespace, Object, Store};
 
 /// Everything that a rename has found, locked.
@@ -85,23 +88,45 @@ impl<S: Store> Namespace<S> {
         self.as_space_comes(async || self.try_rename(call, who, &plan).await).await.map(|()| true)
     }
 
-    /// [`FsError::Invalid`] when `directory` is `node` or lies below it.
+    /// [`FsError::Invalid`] when `directory` is `node` or lies below it. On a damaged disk '..' may
+    /// lead in a circle: a directory that is passed twice is [`FsError::Corrupt`], so no way up is
+    /// longer than there are inodes.
     async fn check_not_below(
         &self,
         call: &mut Call<S::Node>,
         directory: &S::Node,
         node: &S::Node,
     ) -> Result<(), FsError> {
-        let parent_name = Name::parse(b"..")?;
         let root = self.store.root();
         let mut here = directory.clone();
-        while here.id() != node.id() {
-            if here.id() == root {
+        let mut passed = BTreeSet::new();
+        for level in 0_usize.. {
+            if here.id() == node.id() {
+                break;
+            }
+            if here.id() == root || (level > 2 && is_planted(Bug::ShortSighted)) {
                 return Ok(());
             }
-            here = self.peek(call, &here, &parent_name).await?.ok_or(FsError::Corrupt)?;
+            let again = !passed.insert(here.id().ino);
+            if again && !is_planted(Bug::EndlessClimb) {
+                return Err(FsError::Corrupt);
+            }
+            assert!(level < 10_000 || !is_planted(Bug::EndlessClimb), "the climb has no end");
+            here = self.parent_of(call, &here).await?;
         }
         Err(FsError::Invalid)
+    }
+
+    /// What '..' names, which is a directory.
+    async fn parent_of(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: &S::Node,
+    ) -> Result<S::Node, FsError> {
+        let parent = self.peek(call, directory, &Name::parse(b"..")?).await?;
+        let parent = parent.ok_or(FsError::Corrupt)?;
+        let is_directory = parent.kind() == FileKind::Directory || is_planted(Bug::AnyParent);
+        if is_directory { Ok(parent) } else { Err(FsError::Corrupt) }
     }
 
     async fn check_rename(

@@ -11,6 +11,7 @@ mod check_hard;
 mod check_log;
 mod check_odd;
 mod churn;
+mod climbs;
 mod common;
 mod cuts;
 mod damage;

@@ -94,6 +94,10 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "PassedBuffers",
     "ForgottenRewrites",
     "EndlessSettling",
+    "BoundlessDirectories",
+    "EndlessClimb",
+    "AnyParent",
+    "ShortSighted",
 ];
 
 fn workload(text: &str) -> Vec<Op> {

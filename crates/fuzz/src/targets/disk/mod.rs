@@ -69,3 +69,41 @@ fn generate(prng: &mut Prng) -> Vec<u8> {
     }
     input
 }
+
+#[cfg(test)]
+mod tests {
+    use ffs::layout::{Dinode, INODE_SIZE};
+    use vfs::FileKind;
+
+    use super::*;
+
+    /// A patch of kind 4, of a block in the list of the garden: the number that '..' names.
+    fn with_parent(block: usize, ino: u64) -> Vec<u8> {
+        let mut input = vec![0, 4, block as u8, 12, 0, 3];
+        input.extend((ino as u32).to_le_bytes());
+        input
+    }
+
+    fn directories() -> (usize, Vec<u64>) {
+        garden::with(|garden| {
+            let is_directory = |&ino: &u64| {
+                let mut bytes = vec![0; INODE_SIZE as usize];
+                garden.image.read(garden::inode_address(&garden.geometry, ino), &mut bytes);
+                Dinode::at(&bytes, 0).kind() == Some(FileKind::Directory)
+            };
+            let directories = garden.inodes.iter().copied().filter(is_directory);
+            (garden.blocks.len(), directories.collect())
+        })
+    }
+
+    #[test]
+    fn every_walk_ends_wherever_a_parent_leads() {
+        let (blocks, directories) = directories();
+        assert_eq!(directories.len(), 4);
+        for block in 0..blocks {
+            for &ino in directories.iter().chain(&[0, 5, 4_000_000_000]) {
+                use_it(&with_parent(block, ino));
+            }
+        }
+    }
+}

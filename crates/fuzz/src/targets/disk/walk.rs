@@ -32,10 +32,33 @@ pub(in crate::targets) async fn all(files: &impl FileSystem) {
         look(files, id).await;
         waiting.extend(list(files, id).await);
     }
-    for (ino, generation) in seen {
-        change(files, ObjectId { ino: vfs::Ino(ino), generation }).await;
+    let seen = seen.into_iter();
+    let seen = seen.map(|(ino, generation)| ObjectId { ino: vfs::Ino(ino), generation });
+    let seen: Vec<ObjectId> = seen.collect();
+    for (place, &id) in seen.iter().enumerate() {
+        // Each with one near and one far, in both directions.
+        for distance in [1, seen.len() / 2] {
+            let other = seen[(place + distance) % seen.len()];
+            move_about(files, id, other).await;
+            move_about(files, other, id).await;
+        }
+    }
+    for &id in &seen {
+        change(files, id).await;
     }
     let _ = files.shutdown().await;
+}
+
+/// Renames and links what may be in one directory to another, and back.
+async fn move_about(files: &impl FileSystem, from: ObjectId, to: ObjectId) {
+    let who = Author::root();
+    for text in ["one", "two", "three", "file-1", "file-3"] {
+        let (old, new) = (name(text), name("moved-here"));
+        let _ = answer(files.rename(&who, from, &old, to, &new).await).await;
+        let _ = answer(files.rename(&who, to, &new, from, &old).await).await;
+    }
+    let _ = answer(files.link(&who, from, to, &name("linked-here")).await).await;
+    let _: Option<()> = answer(files.remove(&who, to, &name("linked-here")).await).await;
 }
 
 async fn look(files: &impl FileSystem, id: ObjectId) {
