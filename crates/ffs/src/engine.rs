@@ -359,12 +359,13 @@ impl Ffs {
         self.take_buffers(&update);
         let mut staged = Vec::with_capacity(update.items.len());
         for (item, rank) in update.items.drain(..).zip(ranks) {
+            let intent = item.intent;
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();
                 buffer.apply(sequence, rank, edit);
                 (buffer, extent)
             });
-            staged.push(Staged { change, rank });
+            staged.push(Staged { intent, change, rank });
         }
         let mut staged = StagedUpdate {
             items: staged,

@@ -49,6 +49,20 @@ planted::bugs! {
     DropsFirst,
     /// A name names another file before that has the link.
     EarlyRetargets,
+    /// Directory chunks and pointer blocks are initialised along with inodes that point at them.
+    BlocksWithInodes,
+    /// A name leads to a new directory before the parent counts that.
+    EarlyLinks,
+    /// '..' of a directory that moves names its new parent before that names it.
+    EarlyParents,
+    /// '..' of a directory that moves changes along with the name that names it instead of another.
+    ParentsWithNames,
+    /// '..' of a directory that moves names its old parent when that does not name it any more.
+    LateParents,
+    /// Pointers go while the size still covers them.
+    EarlyPointerClears,
+    /// Pointers behind the end go along with the bits of what they point at.
+    LatePointerClears,
     /// A directory may be longer than the volume on which it is.
     BoundlessDirectories,
     /// What may not land yet is undone in the order in which it was done.

@@ -28,6 +28,8 @@ use horizon::Horizon;
 
 /// What the policy keeps of an item.
 pub struct Staged {
+    /// What it means.
+    pub intent: Intent,
     /// The buffer that holds the delta, and what of it was changed, unless the item was payload.
     pub change: Option<(Rc<Buffer>, Extent)>,
     /// The rank that [`Policy::rank`] gave it.

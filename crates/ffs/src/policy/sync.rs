@@ -5,12 +5,14 @@
 //! rounds: whatever is staged while a round is under way goes out with the next one, and nothing
 //! ever waits for company.
 //!
-//! Ranks: 0 bits taken, payload, blocks of inodes; 1 blocks and inodes initialised, links added;
-//! 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them; 4 names name another
-//! file, '..' of a moved directory; 5 names go; 6 links go, files become shorter; 7 pointers behind
-//! their end go; 8 bits given back. So what a cut leaves of a write or a truncation is the old file
-//! or the new one, and perhaps pointers behind its end. A create takes three flushes, as does the
-//! removal of a small file.
+//! Ranks: 0 bits taken, payload, blocks that nothing points at yet; 1 inodes initialised, links
+//! added; 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them; 4 names name
+//! another file; 5 '..' of a moved directory; 6 names go; 7 links go, files become shorter; 8
+//! pointers behind their end go; 9 bits given back. So what a cut leaves of a write or a truncation
+//! is the old file or the new one, and perhaps pointers behind its end. A create takes three
+//! flushes, as does the removal of a small file. Beyond that the disk keeps the contract of soft
+//! updates at every moment: no pointer leads to what is not initialised, and no link count is too
+//! low.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last rank completes
 //! (`Sync::advance`). Before that, a crash may show any rank-ordered part of it.
@@ -18,14 +20,17 @@
 //! Invariants:
 //! 1. A delta lands only when all items of its Update with lower ranks are durable.
 //! 2. A delta that replaces or takes away (rank 4 and up) lands only when every earlier Update is
-//!    *revealed*, all of it up to rank 4 durable. So a name never goes, and is never taken over,
+//!    *revealed*, all of it up to rank 5 durable. So a name never goes, and is never taken over,
 //!    before the name that replaces it, even if that came with another Update, has appeared. And
 //!    where '..' of a directory points, there is a path from the root: a check that believes
 //!    '..' never makes a loop of directories that changed places one after the other.
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
 //! 5. After the first failed write or flush nothing is ever reported durable again.
-//! 6. Who settles waits for what was changed when it asked, and for nothing that changes later:
+//! 6. Of an Update that adds a link to something that was there before, or is about to be, nothing
+//!    of rank 2 and up lands before the ranks 0 and 1 of every earlier Update: the name must not
+//!    lead to a new directory whose parent does not count it yet.
+//! 7. Who settles waits for what was changed when it asked, and for nothing that changes later:
 //!    each read dirties an access time, so while somebody reads there is always more.
 //!
 //! What waits for whom always has a lower sequence or, in the same Update, a lower rank; so some
@@ -47,19 +52,23 @@ use crate::home::Home;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Item, Update};
 
-const RANKS: usize = 9;
+const RANKS: usize = 10;
+/// The first rank that lets something be seen that was not.
+const REVEALING: usize = 2;
 /// The first rank that replaces something: from it on, earlier Updates are waited for.
 const REPLACING: usize = 4;
 /// The first rank that takes something away.
-const DESTRUCTIVE: usize = 5;
+const DESTRUCTIVE: usize = 6;
 /// The last rank that somebody may see: what follows is behind the end of files, or free.
-const LAST_SEEN: u8 = 6;
+const LAST_SEEN: u8 = 7;
 
 /// An Update of which something is not durable yet: how many items of each rank.
 struct Flight {
     remaining: [u32; RANKS],
     /// Whether payload still waits for a flush that was issued after it.
     payload: bool,
+    /// Whether it adds a link.
+    links: bool,
 }
 
 impl Flight {
@@ -202,14 +211,19 @@ impl Sync {
     /// For each Update in flight the rank that it has reached, as a test for deltas.
     fn conditions(&self) -> impl Fn(&Delta) -> bool + use<> {
         let flights = self.flights.borrow();
-        let mut all_revealed = true;
+        let (mut all_revealed, mut all_prepared) = (true, true);
         let mut reached = BTreeMap::new();
         for (&sequence, flight) in flights.iter() {
             all_revealed |= is_planted(Bug::EarlyDrops);
-            let limit = if all_revealed { RANKS } else { REPLACING - 1 }; // invariant 2
+            let limit = match () {
+                () if flight.links && !all_prepared => REVEALING - 1, // invariant 6
+                () if !all_revealed => REPLACING - 1,                 // invariant 2
+                () => RANKS,
+            };
             let early = usize::from(is_planted(Bug::RankTooEarly));
             reached.insert(sequence, (flight.current() + early).min(limit));
             all_revealed &= flight.is_revealed();
+            all_prepared &= flight.current() >= REVEALING || is_planted(Bug::EarlyLinks);
         }
         move |delta| {
             // A delta of an Update that is no longer in flight would be a durable one: impossible.
@@ -241,18 +255,19 @@ impl Sync {
 
     fn rank_of(intent: Intent) -> Option<u8> {
         Some(match intent {
-            Intent::PayloadWritten | Intent::MapTaken | Intent::InodeBlockInitialised => 0,
-            Intent::InitialisedRaised
-            | Intent::BlockInitialised
-            | Intent::InodeInitialised
-            | Intent::LinkAdded => 1,
+            Intent::PayloadWritten
+            | Intent::MapTaken
+            | Intent::InodeBlockInitialised
+            | Intent::BlockInitialised => 0,
+            Intent::InitialisedRaised | Intent::InodeInitialised | Intent::LinkAdded => 1,
             Intent::PointerSet | Intent::EntryAdded => 2,
             Intent::SizeSet => 3,
-            Intent::EntryRetargeted | Intent::ParentRetargeted => 4,
-            Intent::EntryDropped => 5,
-            Intent::LinkDropped | Intent::SizeCleared => 6,
-            Intent::PointerCleared => 7,
-            Intent::MapGivenBack => 8,
+            Intent::EntryRetargeted => 4,
+            Intent::ParentRetargeted => 5,
+            Intent::EntryDropped => 6,
+            Intent::LinkDropped | Intent::SizeCleared => 7,
+            Intent::PointerCleared => 8,
+            Intent::MapGivenBack => 9,
             Intent::AttributesSet => return None, // joins the others, see `rank`
         })
     }
@@ -265,13 +280,19 @@ fn planted_rank(intent: Intent) -> Option<u8> {
         (Bug::LateBlocks, Intent::BlockInitialised, 3),
         (Bug::LateBits, Intent::MapTaken, 4),
         (Bug::LateLinks, Intent::LinkAdded, 4),
-        (Bug::EarlyLinkDrops, Intent::LinkDropped, 5),
+        (Bug::EarlyLinkDrops, Intent::LinkDropped, 6),
         (Bug::EarlySizes, Intent::SizeSet, 0),
-        (Bug::EarlyInodeClears, Intent::SizeCleared, 5),
-        (Bug::EarlyInodeClears, Intent::LinkDropped, 5),
-        (Bug::EarlyBits, Intent::MapGivenBack, 5),
+        (Bug::EarlyInodeClears, Intent::SizeCleared, 6),
+        (Bug::EarlyInodeClears, Intent::LinkDropped, 6),
+        (Bug::EarlyBits, Intent::MapGivenBack, 6),
         (Bug::DropsFirst, Intent::EntryDropped, 1),
         (Bug::EarlyRetargets, Intent::EntryRetargeted, 1),
+        (Bug::BlocksWithInodes, Intent::BlockInitialised, 1),
+        (Bug::EarlyParents, Intent::ParentRetargeted, 1),
+        (Bug::ParentsWithNames, Intent::ParentRetargeted, 4),
+        (Bug::LateParents, Intent::ParentRetargeted, 7),
+        (Bug::EarlyPointerClears, Intent::PointerCleared, 6),
+        (Bug::LatePointerClears, Intent::PointerCleared, 9),
     ];
     let planted = |&&(bug, of, _): &&(Bug, Intent, u8)| of == intent && is_planted(bug);
     wrong.iter().find(planted).map(|&(_, _, rank)| rank)
@@ -312,8 +333,9 @@ impl Policy for Sync {
     fn stage(&self, sequence: Sequence, update: StagedUpdate) {
         assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
         self.next.set(sequence.0 + 1);
-        let mut flight = Flight { remaining: [0; RANKS], payload: false };
+        let mut flight = Flight { remaining: [0; RANKS], payload: false, links: false };
         for item in update.items {
+            flight.links |= item.intent == Intent::LinkAdded;
             if item.change.is_none() && is_planted(Bug::UnflushedPayload) {
                 continue;
             }
@@ -345,7 +367,7 @@ impl Policy for Sync {
         let this = self.this();
         async move {
             let last = Sequence(this.next.get() - 1);
-            let round = this.ask(); // invariant 6
+            let round = this.ask(); // invariant 7
             this.kick();
             let awaited = || match is_planted(Bug::EndlessSettling) {
                 true => this.wanted.get(),

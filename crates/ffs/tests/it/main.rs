@@ -43,6 +43,7 @@ mod rounds;
 mod scale;
 mod settling;
 mod shared_log;
+mod soft_updates;
 mod superblock;
 mod tree_cuts;
 mod unreadable;

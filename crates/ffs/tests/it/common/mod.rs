@@ -10,6 +10,7 @@ pub(crate) mod fill;
 pub(crate) mod growth;
 pub(crate) mod looks;
 pub(crate) mod returns;
+pub(crate) mod raw;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
 pub(crate) mod sparse;
