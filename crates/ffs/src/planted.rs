@@ -65,6 +65,8 @@ planted::bugs! {
     LatePointerClears,
     /// A directory may be longer than the volume on which it is.
     BoundlessDirectories,
+    /// Of a truncation in steps the first is told, and not the last.
+    FirstStepTold,
     /// What may not land yet is undone in the order in which it was done.
     OldestFirst,
     /// What was undone in a write is not part of the next one.

@@ -136,6 +136,7 @@ impl Ffs {
             }
             let ready = self.reserve(update).await?;
             let sequence = match (first, done) {
+                (false, true) if is_planted(Bug::FirstStepTold) => self.commit(ready),
                 (_, true) => self.commit_seen(ready, witness),
                 (true, false) => self.commit_seen(ready, &mut Beginning(witness)),
                 (false, false) => self.commit(ready),

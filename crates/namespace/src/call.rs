@@ -143,7 +143,8 @@ impl<N: Object + Clone> Witness for Call<N> {
     fn before(&mut self) {
         for subject in self.subjects.iter_mut().flatten().filter(|_| !self.is_apart) {
             let now = || WccBefore::from(&subject.node.attributes());
-            subject.before = Some(subject.before.unwrap_or_else(now));
+            let before = subject.before.filter(|_| !is_planted(Bug::LateBefore));
+            subject.before = Some(before.unwrap_or_else(now));
         }
     }
 

@@ -21,4 +21,6 @@ planted::bugs! {
     AnyParent,
     /// Whether a directory would move below itself is looked for in two levels alone.
     ShortSighted,
+    /// What the attributes of a file were before is asked before the last step of a call.
+    LateBefore,
 }

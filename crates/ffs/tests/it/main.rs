@@ -44,6 +44,7 @@ mod scale;
 mod settling;
 mod shared_log;
 mod soft_updates;
+mod steps;
 mod superblock;
 mod tree_cuts;
 mod unreadable;

@@ -105,9 +105,11 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "EarlyPointerClears",
     "LatePointerClears",
     "BoundlessDirectories",
+    "FirstStepTold",
     "EndlessClimb",
     "AnyParent",
     "ShortSighted",
+    "LateBefore",
 ];
 
 fn workload(text: &str) -> Vec<Op> {
