@@ -111,7 +111,13 @@ fn checksum_of(user: &AuthSys<'_>) -> u64 {
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
     digest.update(&(user.machine_name.len() as u32).to_be_bytes());
     digest.update(user.machine_name);
-    for number in [user.uid, user.gid].iter().chain(user.gids.as_slice()) {
+    let numbers = [user.uid, user.gid];
+    let known = match () {
+        () if is_planted(Bug::UserAlone) => 1,
+        () if is_planted(Bug::FirstGroupAlone) => 2,
+        () => usize::MAX,
+    };
+    for number in numbers.iter().chain(user.gids.as_slice()).take(known) {
         digest.update(&number.to_be_bytes());
     }
     digest.finalize()

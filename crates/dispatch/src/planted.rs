@@ -19,6 +19,12 @@ planted::bugs! {
     AnyArguments,
     /// Every WRITE is answered as FILE_SYNC.
     OverstatedStability,
+    /// Every caller acts as who he says he is, whatever the rule of the export is.
+    Unsquashed,
+    /// A caller is known by his machine and his user alone, whatever his groups are.
+    UserAlone,
+    /// A caller is known by his machine, his user and his first group.
+    FirstGroupAlone,
     /// The verifiers of WRITE and COMMIT are never set.
     UnsetVerifier,
 }

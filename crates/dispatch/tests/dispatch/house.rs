@@ -22,6 +22,7 @@ use nfs3_types::rpc::{
 };
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
 use runtime::{Clock, Instant, Random, Runtime, Spawn, Timestamp};
+use vfs::FileSystem;
 
 use crate::memory::MemoryFileSystem;
 
@@ -74,6 +75,22 @@ impl House {
     }
 
     pub(crate) fn with(exports: Exports, limits: Limits) -> Self {
+        Self::build(exports, limits, |files| files)
+    }
+
+    /// A house in which something stands before the volume under test.
+    pub(crate) fn watched<F: FileSystem + 'static>(
+        exports: Exports,
+        front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
+    ) -> Self {
+        Self::build(exports, Limits::default(), front)
+    }
+
+    fn build<F: FileSystem + 'static>(
+        exports: Exports,
+        limits: Limits,
+        front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
+    ) -> Self {
         let pool = LocalPool::new();
         let clock = Rc::new(HandClock(Cell::new(0)));
         let runtime = Runtime {
@@ -82,12 +99,13 @@ impl House {
             tasks: Rc::new(Pool(pool.spawner())),
         };
         let (data, other) = (MemoryFileSystem::new(), MemoryFileSystem::new());
-        let volume = |name: &str, fsid, file_system: &Rc<MemoryFileSystem>| Volume {
+        let volume = |name: &str, fsid, file_system: Rc<dyn FileSystem>| Volume {
             name: name.into(),
             fsid,
-            file_system: file_system.clone(),
+            file_system,
         };
-        let volumes = vec![volume("data", DATA, &data), volume("other", OTHER, &other)];
+        let volumes =
+            vec![volume("data", DATA, front(data.clone())), volume("other", OTHER, other)];
         let volumes = Volumes::new(volumes).expect("two different volumes");
         let dispatcher = Dispatcher::new(runtime, volumes, exports, Window::default(), limits);
         Self { pool, dispatcher, data, clock }

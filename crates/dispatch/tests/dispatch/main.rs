@@ -12,5 +12,7 @@ mod hostile;
 mod mounting;
 mod once;
 mod rpc;
+mod squash;
 mod under_load;
 mod volumes;
+mod watched;

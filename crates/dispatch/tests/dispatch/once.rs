@@ -92,6 +92,50 @@ fn a_new_stamp_does_not_make_a_new_call_but_another_user_or_client_does() {
     assert_eq!(executed, [1, 0, 1, 1]);
 }
 
+/// How many of the calls of one user with these groups, which differ in nothing else, are carried
+/// out, and how many when all of them come once more.
+fn executed_with_groups(groups: &[(u32, &[u32])]) -> [u64; 2] {
+    let mut house = House::new();
+    let root = house.mount(&local(), "/data").expect("a mount");
+    let file = house.create(&local(), &root, "file");
+    let args = SETATTR3args {
+        object: file,
+        new_attributes: sattr3::default(),
+        guard: nfs3_types::nfs3::Nfs3Option::None,
+    };
+    [(); 2].map(|()| {
+        let before = house.data.executed();
+        for &(gid, gids) in groups {
+            let client = Client::user("127.0.0.1", 0, gid, gids);
+            let sent = house.send(&client, 50, NFS_PROGRAM::NFSPROC3_SETATTR, &args);
+            let _: SETATTR3res = sent.reply();
+        }
+        house.data.executed() - before
+    })
+}
+
+/// Each differs from the one before in one group.
+const GROUPS: [(u32, &[u32]); 6] =
+    [(0, &[]), (9, &[]), (9, &[9]), (9, &[10]), (9, &[10, 9]), (9, &[9, 10])];
+
+#[test]
+fn a_user_with_another_group_or_other_groups_is_another_caller() {
+    assert_eq!(executed_with_groups(&GROUPS), [GROUPS.len() as u64, 0]);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn callers_that_are_known_without_their_groups_are_noticed() {
+    use dispatch::planted::{Bug, plant};
+
+    for (bug, callers) in [(Bug::UserAlone, 1), (Bug::FirstGroupAlone, 2)] {
+        plant(Some(bug));
+        let executed = executed_with_groups(&GROUPS);
+        plant(None);
+        assert_eq!(executed, [callers, 0], "{bug:?}");
+    }
+}
+
 #[test]
 fn a_client_is_the_same_over_ipv4_and_over_an_ipv6_socket() {
     let mut house = House::new();

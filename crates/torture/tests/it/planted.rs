@@ -112,6 +112,9 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "LateBefore",
 ];
 
+/// Bugs that the tests of `dispatch` find.
+const OF_THE_TESTS_OF_DISPATCH: &[&str] = &["Unsquashed", "UserAlone", "FirstGroupAlone"];
+
 fn workload(text: &str) -> Vec<Op> {
     text.split(", ").map(|op| op.parse().expect(text)).collect()
 }
