@@ -72,7 +72,12 @@ impl Server {
 /// A call of the superuser.
 pub fn record<P: Procedure>(xid: u32, arguments: &P) -> Bytes {
     let user = User { machine: "client".into(), uid: 0, gid: 0, groups: Vec::new() };
-    protocol::call_record(xid, &user, P::TARGET, &protocol::packed(arguments))
+    record_of(&user, xid, arguments)
+}
+
+/// A call of somebody.
+pub fn record_of<P: Procedure>(user: &User, xid: u32, arguments: &P) -> Bytes {
+    protocol::call_record(xid, user, P::TARGET, &protocol::packed(arguments))
 }
 
 /// The results of a procedure in a reply.

@@ -4,6 +4,7 @@ mod concurrent;
 mod conformance;
 mod crashes;
 mod faults;
+mod groups;
 mod in_flight;
 mod late_duplicates;
 mod linearizable;
