@@ -8,7 +8,7 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use ffs::check::{Progress, Report};
 use ffs::replay::Replayed;
-use ffs::{OpenError, OpenOptions, Opened};
+use ffs::{Ffs, OpenError, OpenOptions, Opened};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
@@ -18,6 +18,9 @@ use crate::failure::Failure;
 use crate::log::{self, LOG_SIZE};
 use crate::size::show_size;
 use crate::volume::{FileSystem as Superblock, Volume, read_superblock};
+
+/// How often it is looked whether somebody waits long for room in a log.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A volume that is open.
 pub(crate) struct OpenVolume {
@@ -95,6 +98,7 @@ impl Opening {
         let opened =
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
+        watch_log(&self.path, &opened.engine, runtime);
         let file_system = Rc::new(Namespace::new(opened.engine));
         Ok(OpenVolume { id: self.id, file_system })
     }
@@ -122,6 +126,33 @@ fn repair_bar(path: &Path) -> ProgressBar {
     let template = "repairing {msg} {bar:40} {percent}% {eta}";
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     ProgressBar::no_length().with_style(style).with_message(path.display().to_string())
+}
+
+/// Says when somebody waits long for room in the log of a volume: he should know that the disk does
+/// not keep up, or does not answer.
+fn watch_log(path: &Path, engine: &Rc<Ffs>, runtime: &Runtime) {
+    if engine.log_statistics().is_none() {
+        return;
+    }
+    let (path, engine) = (path.to_owned(), Rc::downgrade(engine));
+    let clock = runtime.clock.clone();
+    let watch = async move {
+        let mut told = 0;
+        loop {
+            clock.sleep(WATCH_INTERVAL).await;
+            let Some(engine) = engine.upgrade() else { return };
+            let waits = engine.log_statistics().map_or(0, |log| log.long_waits);
+            if waits > told {
+                eprintln!(
+                    "duramen: {}: a change has waited for room in the log for 10 s, because what \
+                     is in the log is not on the disk yet",
+                    path.display()
+                );
+            }
+            told = waits;
+        }
+    };
+    runtime.tasks.spawn(Box::pin(watch));
 }
 
 /// What the administrator should know of a volume that opened.

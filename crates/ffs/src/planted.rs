@@ -75,10 +75,16 @@ planted::bugs! {
     ForgottenRewrites,
     /// A file that grows keeps what stands on the disk behind its old end.
     RaggedTail,
+    /// The same, but of the fragment in which it ends.
+    FragmentTails,
     /// What is behind a new end is zeroed before the new end is durable.
     EarlyZeros,
     /// A long file may end in a hole.
     HollowEnd,
+    /// No room is set aside for the blocks that lead to UNSTABLE data.
+    UnpaidWays,
+    /// No blocks are kept for files that become shorter and end in a hole.
+    UnkeptBlocks,
     /// Every boot has the same verifier.
     ConstantVerifier,
     /// Of the verifier of an exclusive creation only the first half is kept.
@@ -105,6 +111,14 @@ planted::bugs! {
     UnloggedBits,
     /// What is overwritten in place may be overwritten by what an older entry holds of it.
     NoRevokes,
+    /// The same, if what the entry holds begins before what is written.
+    LaterRuns,
+    /// Of two runs of data in the log that begin at one place only the newer counts.
+    ShorterRuns,
+    /// Room is set aside for zeros that ride in an entry as for data.
+    HeavyZeros,
+    /// The entry at the head counts as one that will not be replayed.
+    ForgottenAtTheHead,
     /// What is freed may be overwritten by what an older entry holds of it.
     NoFreeingRevokes,
     /// An entry is submitted before the payload that it reveals was flushed.
@@ -193,6 +207,8 @@ planted::bugs! {
     OvertakenDelays,
     /// Data stays delayed when its fragments are given back.
     KeptDelays,
+    /// A COMMIT says nothing of data whose write failed, though readers see it.
+    ForgottenDoubts,
     /// Data whose write fails counts as written.
     ForgottenPayloadErrors,
     /// The write verifier stays when data is lost.

@@ -16,6 +16,10 @@ use crate::pages::{Content, Page};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Update};
 
+/// Blocks that one Update lands that were never pages: so many has a WRITE of 1 MiB that begins
+/// within a block of 4 KiB. A longer one takes several Updates, so that these stay bounded.
+const BLOCKS_PER_UPDATE: usize = 257;
+
 impl Ffs {
     /// Takes the pieces of `data` into pages and, unless UNSTABLE will do, lands them. Where there
     /// is no room for the most that pages may need, writes through. Under the exclusive lock.
@@ -133,18 +137,25 @@ impl Ffs {
         end: u64,
         privileged: bool,
     ) -> Result<Stability, FsError> {
-        let size = node.size().max(end);
         let budget = if privileged { Budget::Superuser } else { Budget::User };
         let (mtime, ctime) = self.times_of_write(node);
         let stamp = |dinode: &mut Dinode| {
             dinode.set_modify_time(mtime);
             dinode.set_change_time(ctime);
         };
-        let landed = self.land(Update::new(budget), node, &mut set, size, stamp, &mut ()).await;
-        if landed == Err(FsError::Io) {
-            self.rotate_verifier(); // UNSTABLE data may have stood there
+        while !set.is_empty() {
+            let next = set.keys().nth(BLOCKS_PER_UPDATE).copied();
+            let rest = next.map_or_else(BTreeMap::new, |lbn| set.split_off(&lbn));
+            let end = next.map_or(end, |lbn| lbn * self.geometry().block_size);
+            let size = node.size().max(end);
+            let landed = self.land(Update::new(budget), node, &mut set, size, stamp, &mut ()).await;
+            if landed == Err(FsError::Io) {
+                self.rotate_verifier(); // UNSTABLE data may have stood there
+            }
+            landed?;
+            set = rest;
         }
-        landed.map(|_| Stability::FileSync)
+        Ok(Stability::FileSync)
     }
 
     /// The content of a block after a write into it. A block that is covered by one piece is taken

@@ -49,3 +49,4 @@ mod superblock;
 mod tree_cuts;
 mod unreadable;
 mod write_behind;
+mod zeros;

@@ -19,6 +19,7 @@
 //! * `record` and `redo`: what an entry says, and how it comes from an Update.
 //! * `shared` and `writer`: what volumes that write to one log have in common; batches, payload
 //!   before entries, receipts.
+//! * `logged`: what data the log holds, for whoever writes past it.
 //! * `checkpoint`: the sync, the holds, the summary rows.
 //! * `answer` and `memory`: what callers were told, kept for those who ask again.
 //! * `room`: bytes of log, set aside before an Update is applied.
@@ -49,6 +50,7 @@
 pub(crate) mod answer;
 mod checkpoint;
 mod flights;
+mod logged;
 mod memory;
 pub mod record;
 mod redo;
@@ -57,14 +59,14 @@ mod shared;
 mod writer;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use journal::format::SEGMENT;
+use journal::format::{LARGEST_BODY, SEGMENT};
 use runtime::sync::Signal;
 use vfs::{Answered, Ledger, Lost, Sequence};
 
@@ -77,6 +79,7 @@ use crate::planted::{Bug, is_planted};
 use crate::replay::Survived;
 use crate::update::{Chain, ChainLink, Item, Update};
 use flights::{Flight, Flights};
+use logged::Logged;
 use memory::Memory;
 use record::Record;
 use redo::Redo;
@@ -87,6 +90,8 @@ pub use shared::SharedLog;
 
 /// How long an entry that nobody wants durable waits for others.
 const PATIENCE: Duration = Duration::from_millis(30);
+/// No more payload rides in an entry: the rest of a segment is for what else an Update changes.
+const MOST_PAYLOAD: usize = SEGMENT as usize / 4;
 
 /// How the log is kept small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +104,8 @@ pub struct LogOptions {
     /// without batches.
     pub batch_bytes: usize,
     /// The most payload that rides in an entry, in bytes: beyond, writing it twice costs more than
-    /// the flush that it saves. With 0 there is nothing but metadata in the log.
+    /// the flush that it saves. Zeros do not count, and more than a quarter of a segment never
+    /// does. With 0 there is nothing but metadata in the log, and zeros.
     pub payload_bytes: usize,
 }
 
@@ -149,10 +155,8 @@ pub struct Log {
     flights: RefCell<Flights>,
     /// Payload of Updates before this one is on stable storage.
     flushed: Cell<u64>,
-    /// Runs of payload in entries that may be replayed: first fragment, to how many and whose.
-    logged: RefCell<BTreeMap<u64, (u64, u64)>>,
-    /// The entries that hold them: sequence and recno, in order.
-    logging: RefCell<VecDeque<(u64, u64)>>,
+    /// Payload in entries that may be replayed.
+    logged: RefCell<Logged>,
     chains: RefCell<BTreeMap<u64, ActiveChain>>,
     memory: RefCell<Memory>,
     /// Buffers with deltas, by address.
@@ -192,6 +196,8 @@ pub struct LogStatistics {
     pub capacity: u64,
     /// Rounds of the sync.
     pub syncs: u64,
+    /// Times that somebody has waited for room in it for 10 s.
+    pub long_waits: u64,
 }
 
 impl Log {
@@ -219,7 +225,6 @@ impl Log {
             flights: RefCell::default(),
             flushed: Cell::new(1),
             logged: RefCell::default(),
-            logging: RefCell::default(),
             chains: RefCell::default(),
             pending: RefCell::default(),
             landing: RefCell::default(),
@@ -299,6 +304,7 @@ impl Log {
             answers_held: self.memory.borrow().len() as u64,
             capacity: self.shared.journal.capacity(),
             syncs: self.ended.get(),
+            long_waits: self.shared.long_waits.get(),
         }
     }
 
@@ -332,17 +338,9 @@ impl Log {
         held.into_iter().chain(told.filter(|_| !is_planted(Bug::PassedChains))).min()
     }
 
-    fn rides(&self, payload: &[(u64, Vec<Bytes>)]) -> bool {
-        redo::rides(payload, self.options.payload_bytes)
-    }
-
-    /// Whether an entry that may be replayed holds payload of these fragments.
-    fn is_logged(&self, first: u64, count: u64) -> bool {
-        let logged = self.logged.borrow();
-        // No run is longer than what rides in an entry.
-        let reach = self.options.payload_bytes as u64 / self.home.geometry().fragment_size + 64;
-        let mut near = logged.range(first.saturating_sub(reach)..first + count);
-        near.any(|(&start, &(length, _))| start + length > first)
+    /// What payload takes in an entry, if it rides there.
+    fn rides(&self, payload: &[(u64, Vec<Bytes>)]) -> Option<usize> {
+        redo::rides(payload, self.options.payload_bytes.min(MOST_PAYLOAD))
     }
 
     fn note_chain(&self, sequence: u64, link: Option<ChainLink>) {
@@ -371,15 +369,12 @@ impl Log {
         Record::Answer(data)
     }
 
+    /// The entry of an Update holds this payload.
     fn note_payload(&self, sequence: u64, payload: &[(u64, Vec<Bytes>)]) {
         let fragment = self.home.geometry().fragment_size;
         let mut logged = self.logged.borrow_mut();
         for (address, pieces) in payload {
-            let count = block::length_of(pieces).div_ceil(fragment);
-            let old = logged.insert(*address, (count, sequence));
-            if let Some((longer, _)) = old.filter(|(old, _)| *old > count) {
-                logged.insert(*address, (longer, sequence));
-            }
+            logged.note(*address, block::length_of(pieces).div_ceil(fragment), sequence);
         }
     }
 }
@@ -397,12 +392,13 @@ impl Policy for Log {
         let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
         // As much again may come while what has made the sync begin is on its way.
         let most = (2 * self.sync_bytes()).min(self.home.budget() as u64 / 8);
-        self.rides(payload) && self.home.delayed_bytes() as u64 + bytes <= most
+        self.home.delayed_bytes() as u64 + bytes <= most && self.rides(payload).is_some()
     }
 
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
-        let room = self.shared.journal.room_for(redo::bound(update, self.rides(&update.payload)));
-        let this = self.this();
+        let body = redo::bound(update, self.rides(&update.payload));
+        assert!(body <= LARGEST_BODY, "an entry of {body} bytes does not fit into a segment");
+        let (room, this) = (self.shared.journal.room_for(body), self.this());
         async move { this.set_aside(room).await }.boxed_local()
     }
 
@@ -413,8 +409,8 @@ impl Policy for Log {
     fn stage(&self, sequence: Sequence, update: StagedUpdate) {
         assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
         self.next.set(sequence.0 + 1);
-        let rides = self.rides(&update.payload);
-        let is_logged = |first, count| self.is_logged(first, count);
+        let rides = self.rides(&update.payload).is_some();
+        let is_logged = |first, count| self.logged.borrow().holds(first, count);
         let answered = update.answered.as_ref();
         let answered =
             answered.filter(|_| update.freed.is_empty() || !is_planted(Bug::UnkeptAnswers));

@@ -2,11 +2,14 @@
 //!
 //! The circle has room while the tail is not a circle ahead of the *durable* head. Whoever finds
 //! none wakes the sync, which moves the head, and has the head named in a slot if no entry is about
-//! to do that. A little is kept back for the entries that the writer makes itself.
+//! to do that. A little is kept back for the entries that the writer makes itself. What is asked for
+//! is never more than an empty log has: so it comes, if the volume's disk answers.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use block::IoError;
+use futures::future::{Either, select};
 use journal::format::{SEGMENT, UNIT};
 use vfs::Lost;
 
@@ -17,21 +20,36 @@ use super::{Log, SharedLog};
 /// rest is for the return, if all is cut then: the next epoch begins with a segment, and needs one
 /// for the chains that it takes over.
 const KEPT_BACK: u64 = 5 * SEGMENT;
+/// After so long somebody is told that there is no room.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 /// Between two attempts to get room that a volume holds which has stopped.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Log {
-    /// Waits for `room` bytes.
+    /// Waits for `room` bytes, which a log that is empty has.
     pub(super) async fn set_aside(&self, room: u64) -> Result<u64, Lost> {
         let shared = &self.shared;
+        let most = shared.journal.capacity() - KEPT_BACK;
+        assert!(room <= most, "{room} bytes are never free of {most}: nobody would get any");
         let _turn = shared.queue.acquire(1).await;
-        loop {
-            if self.horizon.has_failed() {
-                return Err(Lost);
+        if let Some(taken) = self.take_room(room)? {
+            return Ok(taken);
+        }
+        let patience = shared.runtime.clock.sleep(LONG_WAIT);
+        match select(pin!(self.wait_for_room(room)), patience).await {
+            Either::Left((taken, _)) => taken,
+            Either::Right(((), waiting)) => {
+                shared.long_waits.set(shared.long_waits.get() + 1);
+                waiting.await
             }
-            if shared.reserved.get() + room + KEPT_BACK <= shared.journal.room() {
-                shared.reserved.set(shared.reserved.get() + room);
-                return Ok(room);
+        }
+    }
+
+    async fn wait_for_room(&self, room: u64) -> Result<u64, Lost> {
+        let shared = &self.shared;
+        loop {
+            if let Some(taken) = self.take_room(room)? {
+                return Ok(taken);
             }
             let freed = shared.freed.wait();
             shared.wanting.set(true);
@@ -42,6 +60,19 @@ impl Log {
                 shared.runtime.clock.sleep(PAUSE).await;
             }
         }
+    }
+
+    /// Sets so many bytes aside if they are there.
+    fn take_room(&self, room: u64) -> Result<Option<u64>, Lost> {
+        if self.horizon.has_failed() {
+            return Err(Lost);
+        }
+        let reserved = &self.shared.reserved;
+        let is_there = reserved.get() + room + KEPT_BACK <= self.shared.journal.room();
+        if is_there {
+            reserved.set(reserved.get() + room);
+        }
+        Ok(is_there.then_some(room))
     }
 
     /// If the head is where it is for a chain or an answer of this volume, and far behind, a newer

@@ -57,6 +57,8 @@ pub struct SharedLog {
     /// One at a time waits for room, in the order of asking.
     pub(super) queue: Rc<Semaphore>,
     pub(super) wanting: Cell<bool>,
+    /// Times that one has waited for long.
+    pub(super) long_waits: Cell<u64>,
     pub(super) writing: Cell<bool>,
     slots: Rc<Semaphore>,
     /// Volumes that were abandoned, and hold what they held.
@@ -87,6 +89,7 @@ impl SharedLog {
             reserved: Cell::new(0),
             queue: Semaphore::new(1),
             wanting: Cell::new(false),
+            long_waits: Cell::new(0),
             writing: Cell::new(false),
             slots: Semaphore::new(1),
             abandoned: RefCell::default(),

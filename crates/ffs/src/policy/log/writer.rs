@@ -174,7 +174,7 @@ impl Log {
         }
         self.horizon.advance(last); // the commit point
         self.forget_chains(last);
-        self.forget_logged();
+        self.logged.borrow_mut().forget_before(self.shared.journal.durable_head());
         self.kick_sync();
     }
 
@@ -220,7 +220,7 @@ impl Log {
         if let Some(flight) = self.flights.borrow_mut().get(sequence) {
             flight.recno = Some(recno);
             if flight.payload {
-                self.logging.borrow_mut().push_back((sequence, recno));
+                self.logged.borrow_mut().placed(sequence, recno);
             }
         }
         let mut chains = self.chains.borrow_mut();
@@ -237,21 +237,5 @@ impl Log {
             active.before = active.before.filter(|_| active.begins > durable);
             active.ends.is_none_or(|ends| ends > durable)
         });
-    }
-
-    /// Forgets payload in entries that will not be replayed any more.
-    fn forget_logged(&self) {
-        let head = self.shared.journal.durable_head();
-        let mut logging = self.logging.borrow_mut();
-        let mut newest_gone = None;
-        while let Some(&(sequence, recno)) = logging.front()
-            && recno < head
-        {
-            newest_gone = Some(sequence);
-            logging.pop_front();
-        }
-        if let Some(gone) = newest_gone {
-            self.logged.borrow_mut().retain(|_, &mut (_, sequence)| sequence > gone);
-        }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod growth;
 pub(crate) mod looks;
 pub(crate) mod returns;
 pub(crate) mod raw;
+pub(crate) mod quiet;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
 pub(crate) mod sparse;
