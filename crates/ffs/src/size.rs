@@ -144,7 +144,8 @@ impl Ffs {
             first = false;
             if done {
                 drop(permit);
-                self.clear_tail(node, size, sequence).await?;
+                // The file is as it is to be, whatever comes of this.
+                let _ = self.clear_tail(node, size, sequence).await;
                 return Ok(sequence);
             }
             self.durable(sequence).await?;
@@ -176,8 +177,12 @@ impl Ffs {
         Ok(())
     }
 
-    /// Zeroes what stands behind the end in the last block, once the shorter size is durable: so
-    /// that a cut in between never shows zeros where data was.
+    /// Zeroes what stands behind the end in the last block, for other systems take it for zeros:
+    /// with an Update of its own, by the same rules as all payload. It begins when the shorter size
+    /// is durable, so that a cut never shows zeros where data was; and nobody waits for it.
+    ///
+    /// # Errors
+    /// [`FsError::Io`]. What stands there does not show: see [`Ffs::land`].
     async fn clear_tail(
         &self,
         node: &Rc<Node>,
@@ -205,7 +210,11 @@ impl Ffs {
         }
         let length = whole - first * geometry.fragment_size;
         pieces.push(zeros(length as usize - keep));
-        self.home.write_data(start, pieces).await
+        let mut update = Update::new(Budget::Superuser);
+        update.is_patient = true;
+        self.write_payload(&mut update, vec![(start, pieces)]).await?;
+        self.commit(self.reserve(update).await?);
+        Ok(())
     }
 
     /// Frees a file that lost its last name: in this Update if it is small. Otherwise it is an

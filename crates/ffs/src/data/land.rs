@@ -14,7 +14,7 @@ use super::{gather, zeros};
 use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
-use crate::layout::Dinode;
+use crate::layout::{Dinode, Geometry};
 use crate::map::{block_count, run_length};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
@@ -267,8 +267,9 @@ impl Ffs {
         Ok(self.commit_seen(self.reserve(update).await?, witness))
     }
 
-    /// A file that grows writes its old last block anew if that has to become longer, or ends
-    /// within a fragment (invariant 2).
+    /// A file that grows writes anew what stands behind its old end and comes to be in it: in the
+    /// run of fragments that its last block has, or, if that has to become longer, in all of it
+    /// (invariant 2).
     async fn add_tail(
         &self,
         node: &Rc<Node>,
@@ -278,20 +279,32 @@ impl Ffs {
     ) -> Result<(), FsError> {
         let geometry = self.geometry();
         let Some(tail) = block_count(geometry, old_size).checked_sub(1) else { return Ok(()) };
-        let grows = run_length(geometry, size, tail) > run_length(geometry, old_size, tail);
-        let ragged =
-            !old_size.is_multiple_of(geometry.fragment_size) && !is_planted(Bug::RaggedTail);
-        let address = self.map().find(node, None, tail).await?;
-        let hole = address == 0;
-        if let Some(content) = set.get_mut(&tail).filter(|_| !hole && (grows || ragged)) {
-            content.changed = 0..usize::MAX; // what lies behind the old end goes, too
-        } else if !hole && (grows || ragged) {
-            // An unlanded page of the tail would do as well, but would land before its time.
-            let (start, count) =
-                (geometry.byte_address(address), old_size - tail * geometry.block_size);
-            let data = self.home.read_data(start..start + count).await?;
-            set.insert(tail, Content::whole(gather(&data, 0, count as usize)));
+        let (start, old_run) = (tail * geometry.block_size, run_length(geometry, old_size, tail));
+        let used = old_size - start;
+        let end = (size - start).min(geometry.block_size);
+        let grows = run_length(geometry, size, tail) > old_run;
+        if !grows && !has_old_bytes(geometry, used..end, old_run) {
+            return Ok(());
         }
+        let address = self.map().find(node, None, tail).await?;
+        if address == 0 {
+            return Ok(()); // of a hole nothing stands anywhere
+        }
+        let anew = used as usize..end as usize;
+        if let Some(content) = set.get_mut(&tail) {
+            let changed = &content.changed;
+            content.changed = changed.start.min(anew.start)..changed.end.max(anew.end);
+            return Ok(());
+        }
+        // An unlanded page of the tail would do as well, but would land before its time.
+        let from = if grows { 0 } else { used - used % geometry.fragment_size };
+        let byte = geometry.byte_address(address);
+        let data = match from == used {
+            true => Vec::new(),
+            false => self.home.read_data(byte + from..byte + used).await?,
+        };
+        let data = gather(&data, 0, (used - from) as usize);
+        set.insert(tail, Content { from: from as usize, data, changed: anew });
         Ok(())
     }
 
@@ -395,6 +408,14 @@ impl Ffs {
         let behind = before + geometry.fragments_per_block;
         Ok(if before == 0 { home } else { Near::Fragment(behind) })
     }
+}
+
+/// Whether bytes of a file that grows may stand on the disk before they are in it: these bytes of
+/// its old last block, which has a run of so many fragments.
+fn has_old_bytes(geometry: &Geometry, new: Range<u64>, run: u64) -> bool {
+    let stand = new.start < new.end.min(run * geometry.fragment_size);
+    let is_ragged = !new.start.is_multiple_of(geometry.fragment_size);
+    stand && (is_ragged || !is_planted(Bug::FragmentTails)) && !is_planted(Bug::RaggedTail)
 }
 
 /// Where a block goes, by its first fragment.

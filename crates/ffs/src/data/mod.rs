@@ -15,8 +15,8 @@
 //!
 //! Invariants (all under the file's lock, which is borrowed where pages alone change):
 //! 1. The size on disk covers only data that has landed, or holes.
-//! 2. Whenever a file grows, the rest of its old last block is written anew: what lay on the disk
-//!    behind the old end never shows.
+//! 2. Whenever a file grows, what comes to be in it of its old last block is written anew: what lay
+//!    on the disk behind the old end never shows.
 //! 3. A page goes when its data has landed, or when its data was lost; then the verifier changes.
 //!    One that was written anew meanwhile stays.
 //! 4. While the lock is lent the file on the disk changes in nothing: what was planned holds when
