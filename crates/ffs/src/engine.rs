@@ -26,6 +26,7 @@ use vfs::{
 
 use crate::alloc::{Allocator, Freed};
 use crate::buffer::{Buffer, Role};
+use crate::data::Doubts;
 use crate::dir_index::NameHash;
 use crate::directory::Scans;
 use crate::glimpse::Passing;
@@ -62,6 +63,8 @@ pub struct Ffs {
     pub(crate) writes_behind: Cell<u64>,
     /// Calls that are landing data now.
     pub(crate) landings: Cell<u64>,
+    /// Data whose write failed.
+    pub(crate) doubts: RefCell<Doubts>,
     verifier: Cell<Verifier>,
     /// Files in memory; see [`crate::nodes`].
     pub(crate) nodes: Nodes,
@@ -135,6 +138,7 @@ impl Ffs {
             dirty_nodes: RefCell::default(),
             writes_behind: Cell::new(0),
             landings: Cell::new(0),
+            doubts: RefCell::default(),
             verifier: Cell::new(verifier),
             nodes,
             scans: Scans::default(),
@@ -458,6 +462,7 @@ impl Ffs {
     pub(crate) fn retire(&self, node: &Node, sequence: Sequence) {
         node.die();
         self.nodes.remove(node.ino);
+        self.doubts.borrow_mut().forget(node.ino);
         self.gone.borrow_mut().insert(node.ino, sequence);
     }
 

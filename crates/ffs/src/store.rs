@@ -318,6 +318,7 @@ impl Store for Ffs {
             count => block_count(geometry, offset.saturating_add(count)),
         };
         self.land_range(node, first, end).await?;
+        self.settle_doubts(node, first..end).await?;
         node.promise_landed();
         Ok(())
     }

@@ -93,7 +93,7 @@ impl Ffs {
         let planned = self.plan_landing(update, node, &mut set, size).await;
         let lent = Lock::lend(alone);
         let written = match planned {
-            Ok((update, payload)) => payload.write(self, update).await,
+            Ok((update, payload)) => payload.write(self, update, (node, &set)).await,
             Err(error) => Err(error),
         };
         let _alone = lent.reclaim().await;
@@ -202,7 +202,7 @@ impl Ffs {
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
         let (update, payload) = self.plan_landing(update, node, set, size).await?;
-        let update = payload.write(self, update).await?;
+        let update = payload.write(self, update, (node, set)).await?;
         self.finish_landing(update, node, size, also, witness).await
     }
 
@@ -475,10 +475,18 @@ impl Payload {
         }
     }
 
-    /// To the device, though not to stable storage.
-    async fn write(self, engine: &Ffs, mut update: Update) -> Result<Update, FsError> {
+    /// To the device, though not to stable storage: what is to be in these blocks of a file.
+    async fn write(
+        self,
+        engine: &Ffs,
+        mut update: Update,
+        (node, set): (&Rc<Node>, &BTreeMap<u64, Content>),
+    ) -> Result<Update, FsError> {
         let runs = self.runs.into_iter().map(|(address, pieces, _)| (address, pieces));
-        engine.write_payload(&mut update, runs.collect()).await?;
-        Ok(update)
+        let written = engine.write_payload(&mut update, runs.collect()).await;
+        if written.is_err() {
+            engine.doubt(node, set.keys().copied());
+        }
+        written.map(|()| update)
     }
 }

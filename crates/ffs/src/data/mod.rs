@@ -22,15 +22,19 @@
 //! 4. While the lock is lent the file on the disk changes in nothing: what was planned holds when
 //!    it is done. Only full blocks land then, so that no later write finds a short one for which
 //!    no space was set aside.
+//! 5. What a write that failed may have left on the disk is in doubt until it was written anew: no
+//!    COMMIT says before that it is durable.
 
 mod ahead;
 mod behind;
+mod doubt;
 mod land;
 mod read;
 mod write;
 
 pub(crate) use ahead::Reading;
 use bytes::Bytes;
+pub(crate) use doubt::Doubts;
 
 /// A stretch of several pieces: by reference if it lies in one, else copied together.
 fn gather(data: &[Bytes], start: usize, length: usize) -> Bytes {

@@ -17,6 +17,7 @@ mod cuts;
 mod damage;
 mod damaged;
 mod disk_fuzz;
+mod doubts;
 mod faults;
 mod freebsd_disk;
 mod freebsd_tree;

@@ -1,0 +1,111 @@
+//! Data whose write failed, and which readers may see all the same.
+//!
+//! A write that fails leaves its place old, new or torn. What is new there readers see, though no
+//! flush covers it; and an older entry of a log may hold something else of that place, and bring
+//! that back. Whoever wrote was told so, and the verifier is another. But a COMMIT says of all that
+//! a READ before it has shown that it is durable. So it writes such blocks anew, as readers see
+//! them, by the same rules as all payload, or says that it cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use vfs::FsError;
+
+use super::land::PAGES_PER_UPDATE;
+use crate::engine::Ffs;
+use crate::inode::Node;
+use crate::map::block_count;
+use crate::pages::Content;
+use crate::planted::{Bug, is_planted};
+use crate::update::{Budget, Update};
+
+/// Of so many blocks of a file it is known that they are in doubt. Beyond, all are.
+const MOST_BLOCKS: usize = 4096;
+
+/// Files with data in doubt, by their inodes. They stay in memory.
+#[derive(Default)]
+pub(crate) struct Doubts(BTreeMap<u64, Doubt>);
+
+struct Doubt {
+    _node: Rc<Node>,
+    blocks: BTreeSet<u64>,
+    /// There were more: that cannot be made good while the volume is open.
+    are_many: bool,
+}
+
+impl Doubts {
+    /// A file has ended.
+    pub(crate) fn forget(&mut self, ino: u64) {
+        self.0.remove(&ino);
+    }
+}
+
+impl Ffs {
+    /// A write of these blocks has failed.
+    pub(super) fn doubt(&self, node: &Rc<Node>, blocks: impl Iterator<Item = u64>) {
+        let new = || Doubt { _node: node.clone(), blocks: BTreeSet::new(), are_many: false };
+        let mut doubts = self.doubts.borrow_mut();
+        let doubt = doubts.0.entry(node.ino).or_insert_with(new);
+        doubt.blocks.extend(blocks);
+        if doubt.blocks.len() > MOST_BLOCKS {
+            doubt.blocks.clear();
+            doubt.are_many = true;
+        }
+    }
+
+    /// Writes anew what is in doubt of these blocks, none of which has a page. Under the exclusive
+    /// lock.
+    ///
+    /// # Errors
+    /// [`FsError::Io`], and those of reading them; then they stay in doubt.
+    pub(crate) async fn settle_doubts(
+        &self,
+        node: &Rc<Node>,
+        range: Range<u64>,
+    ) -> Result<(), FsError> {
+        if self.doubts.borrow().0.is_empty() || is_planted(Bug::ForgottenDoubts) {
+            return Ok(());
+        }
+        while let Some(some) = self.doubted(node, range.clone())? {
+            let mut set = BTreeMap::new();
+            let size = node.dinode().size.get();
+            for &lbn in &some {
+                let is_inside = lbn < block_count(self.geometry(), size);
+                if is_inside && self.map().find(node, None, lbn).await? != 0 {
+                    let data = self.block_data(node, lbn).await?;
+                    let changed = 0..data.len();
+                    set.insert(lbn, Content { from: 0, data, changed });
+                }
+            }
+            if !set.is_empty() {
+                let update = Update::new(Budget::Reserved);
+                self.land(update, node, &mut set, size, |_| (), &mut ()).await?;
+            }
+            self.believe(node, &some);
+        }
+        Ok(())
+    }
+
+    /// Some of these blocks that are in doubt, if any are.
+    fn doubted(&self, node: &Node, range: Range<u64>) -> Result<Option<Vec<u64>>, FsError> {
+        match self.doubts.borrow().0.get(&node.ino) {
+            Some(doubt) if doubt.are_many => Err(FsError::Io),
+            Some(doubt) => {
+                let some = doubt.blocks.range(range).take(PAGES_PER_UPDATE);
+                Ok(Some(some.copied().collect()).filter(|some: &Vec<u64>| !some.is_empty()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// What readers see of these blocks will be durable with the file.
+    fn believe(&self, node: &Node, blocks: &[u64]) {
+        let mut doubts = self.doubts.borrow_mut();
+        let Some(doubt) = doubts.0.get_mut(&node.ino) else { return };
+        blocks.iter().for_each(|lbn| _ = doubt.blocks.remove(lbn));
+        if doubt.blocks.is_empty() {
+            doubts.0.remove(&node.ino);
+        }
+    }
+}

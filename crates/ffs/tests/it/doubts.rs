@@ -1,0 +1,108 @@
+//! A write of data fails, and has written some of it all the same. What readers see from then on
+//! and a COMMIT covers is there after a cut; or the COMMIT says that it is not.
+
+use block::Verb;
+use sim::{Effect, Fault};
+use vfs::{FileSystem, FsError, Stability};
+
+use crate::common::quiet::Quiet;
+
+const FRAGMENT: u64 = 512;
+const BLOCK: u64 = 4096;
+
+/// How the data is written that is lost.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    has_log: bool,
+    stability: Stability,
+    length: usize,
+    /// Whether all later writes fail as well.
+    forever: bool,
+}
+
+/// What comes of it, and whether the COMMIT was refused.
+fn lose(seed: u64, lost: Lost) -> Result<bool, String> {
+    let quiet = Quiet::new(16 << 20, lost.has_log.then_some(4 << 20));
+    let label = format!("seed {seed}, {lost:?}");
+    let at = 3 * BLOCK + seed % 5 * FRAGMENT;
+    let (shown, committed) = quiet.executor.block_on(async {
+        let volume = quiet.make((BLOCK, FRAGMENT)).await;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        let old = vec![0x11; 20 * BLOCK as usize];
+        volume.write(id, 0, old, Stability::FileSync).await.expect("room");
+        volume.settle().await;
+        // Small: with a log it rides there, and may come back from there.
+        volume.write(id, at, vec![0x22; 3000], Stability::FileSync).await.expect("room");
+        // What is delayed of the log's lands first: if that fails, the volume stops.
+        let nth = if lost.has_log { 2 } else { 1 };
+        let fault = Fault::on(Verb::Write, Effect::Eio).nth(nth);
+        quiet.disks.home.inject(if lost.forever { fault.forever() } else { fault });
+        let mut written = volume.write(id, at, vec![0x33; lost.length], lost.stability).await;
+        if written == Ok(()) {
+            written = volume.commit(id).await.map(|_| ());
+        }
+        if written == Ok(()) {
+            return (Vec::new(), Ok(())); // it struck something else
+        }
+        assert_eq!(written, Err(FsError::Io), "{label}");
+        let shown = volume.read(id).await.expect("it can be read");
+        let committed = volume.commit(id).await;
+        let later = volume.read(id).await.expect("it can be read");
+        assert!(later == shown, "{label}: the COMMIT has changed what is shown");
+        (shown, committed.map(|_| ()))
+    });
+    let refused = committed.is_err();
+    if refused || shown.is_empty() {
+        return Ok(refused);
+    }
+    let back = quiet.cut();
+    let found = back.executor.block_on(async {
+        let volume = back.open().await;
+        let id = volume.lookup(volume.files.root(), "file").await.expect("there");
+        volume.read(id).await.expect("it can be read")
+    });
+    match found.iter().zip(&shown).position(|(one, other)| one != other) {
+        Some(wrong) => Err(format!("{label}: byte {wrong} is another than was shown")),
+        None => Ok(false),
+    }
+}
+
+fn all(has_log: bool, forever: bool) -> Result<bool, String> {
+    let mut refused = false;
+    for seed in 0..24 {
+        for stability in [Stability::FileSync, Stability::Unstable] {
+            for length in [1500, 24 << 10, 40 << 10] {
+                refused |= lose(seed, Lost { has_log, stability, length, forever })?;
+            }
+        }
+    }
+    Ok(refused)
+}
+
+#[test]
+fn what_was_shown_of_a_failed_write_and_committed_is_durable() {
+    for has_log in [false, true] {
+        assert_eq!(all(has_log, false), Ok(false), "log {has_log}");
+    }
+}
+
+#[test]
+fn a_commit_of_what_cannot_be_written_says_so() {
+    for has_log in [false, true] {
+        assert_eq!(lose(0, lost_for_good(has_log)), Ok(true), "log {has_log}");
+    }
+}
+
+fn lost_for_good(has_log: bool) -> Lost {
+    Lost { has_log, stability: Stability::FileSync, length: 24 << 10, forever: true }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_commit_that_forgets_failed_writes_is_found() {
+    use crate::common::quiet::finds;
+    use ffs::planted::Bug;
+    for has_log in [false, true] {
+        assert!(finds(Bug::ForgottenDoubts, || all(has_log, false).map(|_| ())));
+    }
+}
