@@ -24,7 +24,7 @@ use vfs::{
     FileKind, FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier,
 };
 
-use crate::alloc::{Allocator, Freed};
+use crate::alloc::{Allocator, EndRoom, Freed};
 use crate::buffer::{Buffer, Role};
 use crate::data::Doubts;
 use crate::dir_index::NameHash;
@@ -92,6 +92,8 @@ struct Leaving {
     sequence: Sequence,
     freed: Vec<Freed>,
     inodes: Vec<u64>,
+    /// What it took is there again when what it gave back is.
+    end_room: Option<EndRoom>,
 }
 
 /// A number from which nobody finds the one that it was made of.
@@ -409,7 +411,8 @@ impl Ffs {
         self.policy.stage(sequence, staged);
         if !update.freed.is_empty() || !ended.is_empty() {
             let freed = take(&mut update.freed);
-            self.leave(Leaving { sequence, freed, inodes: ended });
+            let end_room = update.end_room.take();
+            self.leave(Leaving { sequence, freed, inodes: ended, end_room });
         }
         sequence
     }
@@ -467,7 +470,10 @@ impl Ffs {
     }
 
     /// Queues what becomes free with `leaving.sequence`.
-    fn leave(&self, leaving: Leaving) {
+    fn leave(&self, mut leaving: Leaving) {
+        if self.policy.has_stopped() {
+            leaving.end_room = None;
+        }
         let idle = self.leaving.borrow().is_empty();
         self.leaving.borrow_mut().push_back(leaving);
         if idle {
@@ -483,7 +489,9 @@ impl Ffs {
                 return;
             };
             if self.durable(sequence).await.is_err() {
-                return; // stopped: what is held stays held
+                // Stopped: what is held stays held, but who waits for his turn has it.
+                self.leaving.borrow_mut().iter_mut().for_each(|left| left.end_room = None);
+                return;
             }
             // It stays in the queue until it has gone: whoever waits for space looks there.
             let freed = self.leaving.borrow_mut().front_mut().map(|first| take(&mut first.freed));

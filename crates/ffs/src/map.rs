@@ -181,8 +181,8 @@ impl Map<'_> {
     }
 
     /// Clears every block from `keep` on, from the end, giving back at most about `limit` blocks.
-    /// Returns the block from which on everything is gone: `keep` when all is done. The caller
-    /// gives the inode its item, with a size that fits.
+    /// Returns the block from which on everything is gone: `keep` when all is done; else there is
+    /// one before it. The caller gives the inode its item, with a size that fits.
     ///
     /// # Errors
     /// As [`Map::find`].
@@ -316,8 +316,10 @@ impl Map<'_> {
                 }
                 let child = Self::slot(Some(update), &buffer, slot);
                 if child != 0 {
-                    if *limit == 0 {
-                        left = Left::Before(lbn + span);
+                    // What has blocks that stay has to be looked into, whatever the limit is.
+                    if *limit == 0 && lbn >= keep {
+                        let end = self.end_of(update, child, span, lbn).await?;
+                        left = Left::Before(end.unwrap_or(lbn + span));
                         break;
                     }
                     if span > 1 {
@@ -348,6 +350,36 @@ impl Map<'_> {
                 }
             }
             Ok(left)
+        }
+        .boxed_local()
+    }
+
+    /// The block of the file behind the last one that a slot leads to, if it leads to any: the slot
+    /// spans `span` blocks of the file, the first of them `first`.
+    fn end_of<'a>(
+        &'a self,
+        update: &'a Update,
+        address: u64,
+        span: u64,
+        first: u64,
+    ) -> LocalBoxFuture<'a, Result<Option<u64>, FsError>> {
+        async move {
+            if span == 1 {
+                return Ok(Some(first + 1));
+            }
+            let buffer = self.indirect(Some(update), address).await?;
+            let fan = self.geometry().pointers_per_indirect;
+            let below = span / fan;
+            for slot in (0..fan).rev() {
+                let child = Self::slot(Some(update), &buffer, slot as usize);
+                if child != 0
+                    && let Some(end) =
+                        self.end_of(update, child, below, first + slot * below).await?
+                {
+                    return Ok(Some(end));
+                }
+            }
+            Ok(None)
         }
         .boxed_local()
     }

@@ -115,7 +115,16 @@ impl Ffs {
             let now = self.now();
             let done = gone == keep;
             let step = if done { size } else { gone * self.geometry().block_size };
-            self.cut_tail(&mut update, node, step).await?;
+            let cut = self.cut_tail(&mut update, node, step).await;
+            if cut == Err(FsError::NoSpace) && !first {
+                drop(update);
+                // What the step before it gave back is on its way, and kept for this first.
+                match self.wait_for_space().await {
+                    true => continue,
+                    false => return Err(FsError::NoSpace),
+                }
+            }
+            cut?;
             update.change_inode(node, Intent::SizeCleared, |dinode| dinode.size.set(step));
             let is_begun = self.is_unfinished(node.ino);
             if first {
@@ -166,6 +175,7 @@ impl Ffs {
         let address = self.map().find(node, Some(update), last).await?;
         let need = run_length(geometry, size, last);
         if address == 0 && last >= DIRECT_POINTERS as u64 {
+            self.allocator.make_room_for_end(update).await;
             let near = self.near(update, node, last).await?;
             let new = self.map().take(update, node, near, need).await?;
             self.map().set(update, node, last, new).await?;

@@ -343,7 +343,7 @@ impl Store for Ffs {
         let free = self.allocator.free_space() + fragments + orphaned;
         let free_files = self.allocator.free_inodes() + inodes + orphans.len() as i64;
         let free_files = free_files.max(0) as u64;
-        let kept = if who.is_root() { 0 } else { self.allocator.reserve() };
+        let kept = if who.is_root() { self.allocator.kept() } else { self.allocator.reserve() };
         FsStat {
             total_bytes: geometry.data_size * geometry.fragment_size,
             free_bytes: bytes(free),

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use runtime::sync::Permit;
 
-use crate::alloc::{Freed, Promise};
+use crate::alloc::{EndRoom, Freed, Promise};
 use crate::buffer::Buffer;
 use crate::dir_index::IndexChange;
 use crate::edit::Edit;
@@ -95,6 +95,8 @@ pub struct Update {
     pub(crate) items: Vec<Item>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) freed: Vec<Freed>,
+    /// Blocks that it is certain to find for the new end of a file.
+    pub(crate) end_room: Option<EndRoom>,
     /// Buffers that come into being with this Update.
     pub(crate) fresh: Vec<Rc<Buffer>>,
     /// Buffers that become longer when it is applied, and how long.
@@ -170,6 +172,7 @@ impl Update {
             items: Vec::new(),
             promises: Vec::new(),
             freed: Vec::new(),
+            end_room: None,
             fresh: Vec::new(),
             grown: Vec::new(),
             pointers: BTreeMap::new(),

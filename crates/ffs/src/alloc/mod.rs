@@ -13,11 +13,14 @@
 //! 4. A group with anything held has its buffer in memory.
 //! 5. A fragment or inode is given back by one Update at a time: a second one finds it held, and
 //!    the file that it belongs to corrupt.
+//! 6. Whoever takes a block that is free as a whole leaves those that are set aside for UNSTABLE
+//!    data, and those that are kept for files that become shorter (`ends`).
 //!
 //! Placement is that of FFS: directories are spread over the groups, files go near their
 //! directory, blocks of a file follow each other, and a long file moves on to another group before
 //! it fills one.
 
+mod ends;
 mod fragments;
 mod group;
 mod held;
@@ -27,7 +30,7 @@ use std::cell::{Cell, RefCell};
 use std::mem::offset_of;
 use std::rc::{Rc, Weak};
 
-use runtime::sync::Signal;
+use runtime::sync::{Semaphore, Signal};
 use vfs::FsError;
 
 use crate::buffer::{Buffer, Role};
@@ -39,6 +42,7 @@ use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Update};
 use group::Group;
 
+pub(crate) use ends::EndRoom;
 pub(crate) use inodes::FoundInode;
 
 /// Where an allocation would like to be.
@@ -127,6 +131,8 @@ pub(crate) struct Allocator {
     leaving_inodes: Cell<i64>,
     /// Whole blocks that UNSTABLE data will need.
     reserved_blocks: Cell<i64>,
+    /// One at a time takes of the blocks that are kept.
+    ends: Rc<Semaphore>,
     /// Told whenever something becomes allocatable.
     pub released: Signal,
     this: Weak<Allocator>,
@@ -147,6 +153,7 @@ impl Allocator {
             leaving_fragments: Cell::new(0),
             leaving_inodes: Cell::new(0),
             reserved_blocks: Cell::new(0),
+            ends: Semaphore::new(1),
             released: Signal::new(),
             this: this.clone(),
         })
@@ -156,17 +163,18 @@ impl Allocator {
         self.home.geometry()
     }
 
-    /// Fragments that may be allocated, by whoever may use the reserve.
+    /// Fragments that may be allocated, by whoever may use the reserve, and those of kept blocks.
     pub(crate) fn free_space(&self) -> i64 {
         let per_block = self.geometry().fragments_per_block as i64;
         (self.free_blocks.get() - self.reserved_blocks.get()) * per_block
             + self.free_fragments.get()
     }
 
-    /// Fragments that are kept for the superuser.
+    /// Fragments that are kept for the superuser, those that are kept from him included.
     pub(crate) fn reserve(&self) -> i64 {
         let kept = (self.geometry().data_size * self.geometry().reserve_percent / 100) as i64;
-        kept + i64::from(is_planted(Bug::EarlyRefusals)) - i64::from(is_planted(Bug::SmallReserve))
+        kept.max(self.kept()) + i64::from(is_planted(Bug::EarlyRefusals))
+            - i64::from(is_planted(Bug::SmallReserve))
     }
 
     /// Fragments and inodes that are free for whoever asks how full the volume is, and may be
@@ -196,8 +204,8 @@ impl Allocator {
     pub(crate) fn reserve_blocks(&self, blocks: u64, privileged: bool) -> Result<(), FsError> {
         let blocks = blocks as i64;
         let space = blocks * self.geometry().fragments_per_block as i64;
-        let kept = if privileged { 0 } else { self.reserve() };
-        let whole = self.free_blocks.get() - self.reserved_blocks.get();
+        let kept = if privileged { self.kept() } else { self.reserve() };
+        let whole = self.free_blocks.get() - self.reserved_blocks.get() - self.kept_blocks();
         if blocks > 0 && (whole < blocks || self.free_space() - space < kept) {
             return Err(FsError::NoSpace);
         }
@@ -205,9 +213,10 @@ impl Allocator {
         Ok(())
     }
 
-    /// Whether a block is free as a whole that is not set aside.
+    /// Whether a block is free as a whole that is neither set aside nor kept.
     fn has_whole_block(&self) -> bool {
-        self.free_blocks.get() > self.reserved_blocks.get() || is_planted(Bug::BrokenPromises)
+        self.free_blocks.get() > self.reserved_blocks.get() + self.kept_blocks()
+            || is_planted(Bug::BrokenPromises)
     }
 
     /// Gives back what [`Allocator::reserve_blocks`] set aside, used or not.

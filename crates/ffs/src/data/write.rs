@@ -264,7 +264,8 @@ impl Ffs {
         let has_neighbour = follows || lbn > 0 && node.pages.borrow().get(lbn - 1).is_some();
         let begins = lbn >= DIRECT_POINTERS as u64
             && (lbn - DIRECT_POINTERS as u64).is_multiple_of(geometry.pointers_per_indirect);
-        let leading = if has_neighbour && !begins { 0 } else { levels };
+        let is_paid = has_neighbour && !begins || is_planted(Bug::UnpaidWays);
+        let leading = if is_paid { 0 } else { levels };
         Ok(1 + leading)
     }
 

@@ -18,6 +18,7 @@ mod damage;
 mod damaged;
 mod disk_fuzz;
 mod doubts;
+mod ends;
 mod faults;
 mod freebsd_disk;
 mod freebsd_tree;

@@ -143,7 +143,7 @@ fn a_reserve_that_is_too_small_is_found() {
 
 #[test]
 fn blocks_that_are_promised_twice_are_found() {
-    is_found_when_full(Bug::BrokenPromises, "the size of"); // UNSTABLE data is lost
+    is_found_when_full(Bug::BrokenPromises, "to be kept"); // then UNSTABLE data is lost
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! The circle has room while the tail is not a circle ahead of the *durable* head. Whoever finds
 //! none wakes the sync, which moves the head, and has the head named in a slot if no entry is about
-//! to do that. A little is kept back for the entries that the writer makes itself. What is asked for
-//! is never more than an empty log has: so it comes, if the volume's disk answers.
+//! to do that. A little is kept back for the entries that the writer makes itself. What is asked
+//! for is never more than an empty log has: so it comes, if the volume's disk answers.
 
 use std::pin::pin;
 use std::time::Duration;

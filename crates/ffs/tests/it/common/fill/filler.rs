@@ -67,7 +67,8 @@ impl<'a> Filler<'a> {
     ) -> Self {
         let geometry = volume.files.store().geometry();
         let reserve = geometry.data_size * geometry.reserve_percent / 100;
-        let kept = if volume.root.is_root() { 0 } else { reserve };
+        let kept = Room::kept(geometry);
+        let kept = if volume.root.is_root() { kept } else { kept.max(reserve) };
         let files = Vec::new();
         let shelf = (home, 0);
         Self { volume, disk, prng, tally, kept, home, shelf, files, is_full: false, count: 0 }
@@ -241,13 +242,12 @@ impl<'a> Filler<'a> {
         well
     }
 
-    /// Makes a file longer, or shorter: the latter is never refused, unless the new end is in a
-    /// hole where none may be.
+    /// Makes a file longer, or shorter: the latter is never refused.
     pub(crate) async fn resize(&mut self, index: usize, size: u64) -> bool {
-        let File { id, size: old, has_holes, .. } = self.files[index];
+        let File { id, size: old, .. } = self.files[index];
         let before = self.about(&[id]).await;
         let done = self.volume.resize(id, size).await;
-        if size <= old && !has_holes {
+        if size <= old {
             assert_eq!(done, Ok(()), "a truncation to {size} of {old} bytes");
         }
         let demand = |room: &Room<'_>| room.resize(id.ino.0, size);

@@ -3,7 +3,7 @@
 //! Nothing here asks the engine. A refusal is right when what was asked for does not fit what the
 //! maps call free, or would eat into the reserve of FFS: whole free blocks times the fragments of
 //! one, plus loose fragments, minus the reserve's percent of the data fragments, rounded down
-//! (docs/formats/ufs2.md).
+//! (docs/formats/ufs2.md). And four whole blocks are nobody's: files that become shorter need them.
 //!
 //! A call that needs two runs of fragments may get them in either order and from either end, so
 //! only what fits in the worst order surely fits. With one run, which is nearly all calls, the
@@ -21,6 +21,8 @@ use sim::Image;
 use zerocopy::FromBytes;
 
 const DIRECT: u64 = DIRECT_POINTERS as u64;
+/// Whole blocks that stay free.
+const KEPT_BLOCKS: u64 = 4;
 
 /// A run of fragments that a call needs inside one block.
 #[derive(Clone, Debug)]
@@ -92,6 +94,11 @@ impl<'a> Room<'a> {
             room.free_inodes += free.count() as u64;
         }
         room
+    }
+
+    /// Fragments that stay free, whoever asks.
+    pub(crate) fn kept(geometry: &Geometry) -> u64 {
+        KEPT_BLOCKS * geometry.fragments_per_block
     }
 
     /// Free fragments in all.
@@ -263,6 +270,10 @@ impl<'a> Room<'a> {
         let per_block = self.geometry.fragments_per_block;
         let full = (0xff_u16 >> (8 - per_block)) as u8;
         let whole = |blocks: &[u8]| blocks.iter().position(|&bits| bits == full);
+        for _ in 0..KEPT_BLOCKS {
+            let Some(block) = whole(&blocks) else { break };
+            blocks[block] = 0;
+        }
         for _ in 0..demand.blocks {
             match whole(&blocks) {
                 Some(block) => blocks[block] = 0,

@@ -178,8 +178,8 @@ async fn compare(volume: &Volume, empty: &FsStat, what: &str) {
     let held = held_fragments(geometry, root.size);
     assert_eq!(root.used, held * geometry.fragment_size, "what the root directory holds");
     let grown = (held - held_fragments(geometry, CHUNK_SIZE as u64)) * geometry.fragment_size;
-    let free_bytes = empty.free_bytes - grown;
-    let expected = FsStat { free_bytes, available_bytes: free_bytes, ..*empty };
+    let (free_bytes, available_bytes) = (empty.free_bytes - grown, empty.available_bytes - grown);
+    let expected = FsStat { free_bytes, available_bytes, ..*empty };
     assert_eq!(volume.space().await, expected, "{what}; the root directory holds {held} fragments");
 }
 

@@ -1,0 +1,41 @@
+//! Blocks for files that become shorter and end in a hole.
+//!
+//! A file of more than 12 blocks may not end in a hole: so one that is cut off within a hole takes
+//! a block there, and those that lead to it. Becoming shorter is never refused for that. A few
+//! blocks of the volume are nobody else's, not even the superuser's, and one file at a time takes
+//! of them. With the same Update it gives back at least as many: the block behind the hole, and
+//! those that led to that alone; the next one waits until these may be taken. On a volume that had
+//! fewer free when it was opened, what becomes free is first kept for this.
+
+use runtime::sync::Permit;
+
+use super::Allocator;
+use crate::layout::INDIRECT_POINTERS;
+use crate::planted::{Bug, is_planted};
+use crate::update::{Budget, Update};
+
+/// The last block of a file, and those that lead to it.
+const KEPT_BLOCKS: i64 = 1 + INDIRECT_POINTERS as i64;
+
+/// The blocks that are kept are an Update's, until what it gives back may be taken.
+pub(crate) struct EndRoom(#[expect(dead_code, reason = "nobody else has it")] Permit);
+
+impl Allocator {
+    /// Blocks that are free as a whole, and kept.
+    pub(super) fn kept_blocks(&self) -> i64 {
+        if is_planted(Bug::UnkeptBlocks) { 0 } else { KEPT_BLOCKS }
+    }
+
+    /// Fragments that are kept from everybody.
+    pub(crate) fn kept(&self) -> i64 {
+        self.kept_blocks() * self.geometry().fragments_per_block as i64
+    }
+
+    /// Lets `update` take blocks for the new end of a file, as soon as they are there.
+    pub(crate) async fn make_room_for_end(&self, update: &mut Update) {
+        if !is_planted(Bug::UnkeptBlocks) {
+            update.end_room = Some(EndRoom(self.ends.acquire(1).await));
+            update.budget = Budget::Reserved;
+        }
+    }
+}
