@@ -9,7 +9,7 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use torture::campaign::concurrent::seed::PartOf;
 use torture::campaign::{
-    Options, Outcome, concurrent, conformance, faults, nested, retry, sequences,
+    Options, Outcome, concurrent, conformance, data, faults, nested, retry, sequences,
 };
 use torture::explore::Counts;
 use torture::explore::case::Case;
@@ -24,6 +24,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ("seq2", "all workloads of two operations, cut at every write", sequences::pairs),
     ("nested", "returns that are cut, and the returns after them", nested::nested),
     ("concurrent", "histories of four clients with cuts, explained", concurrent::concurrent),
+    ("data", "what files hold, cut at any event, compared byte by byte", data::data),
     ("retry", "calls that must not run twice, cut and repeated", retry::promised),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
     #[cfg(feature = "planted-bugs")]

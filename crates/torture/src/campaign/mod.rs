@@ -6,6 +6,7 @@
 
 pub mod concurrent;
 pub mod conformance;
+pub mod data;
 pub mod faults;
 pub mod nested;
 #[cfg(feature = "planted-bugs")]

@@ -180,6 +180,17 @@ impl Cut {
         Images(self.platters.iter().map(left).collect())
     }
 
+    /// All of what is pending is lost; nothing is; and so many more by chance.
+    pub fn some_losses(&self, prng: &mut Prng, more: usize) -> Vec<Loss> {
+        let all = |fate: Fate| {
+            let of = |platter: &Platter| Choice::new(vec![fate.clone(); platter.pending().count()]);
+            Loss(self.platters.iter().map(of).collect())
+        };
+        let by_chance =
+            |_| Loss(self.platters.iter().map(|platter| Choice::random(platter, prng)).collect());
+        [all(Fate::Lost), all(Fate::Whole)].into_iter().chain((0..more).map(by_chance)).collect()
+    }
+
     /// What a loss leaves; none when it is not of this cut.
     pub fn images(&self, loss: &Loss) -> Option<Images> {
         let fits = |(platter, choice): (&Platter, &Choice)| {

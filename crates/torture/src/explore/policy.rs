@@ -4,9 +4,11 @@
 //! says so in [`Policy::disk_sizes`], and gets all of its disks wherever a volume is opened.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::BlockDevice;
 use ffs::mkfs::{MkfsOptions, mkfs};
+use ffs::policy::log::LogOptions;
 use ffs::{OpenError, OpenOptions, Opened};
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
@@ -19,6 +21,41 @@ const RUBBISH: u8 = 0xff;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
 /// Memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
+
+/// How large everything about a volume is. A policy takes of it what it has a use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Bytes of the volume.
+    pub volume_bytes: u64,
+    /// Bytes in a block.
+    pub block_size: u64,
+    /// Bytes in a fragment.
+    pub fragment_size: u64,
+    /// Bytes of the disk on which there is more than the volume.
+    pub log_bytes: u64,
+    /// Bytes of memory.
+    pub cache_bytes: usize,
+    /// How long what is durable elsewhere waits for its place on the volume,
+    pub sync_interval: Duration,
+    /// and how many bytes of it do.
+    pub sync_bytes: u64,
+}
+
+/// Blocks of 4 KiB and fragments of 512 bytes: the smallest volume, so that little has to be read.
+impl Default for Shape {
+    fn default() -> Self {
+        let LogOptions { sync_interval, sync_bytes, .. } = LogOptions::default();
+        Self {
+            volume_bytes: 1 << 20,
+            block_size: 4096,
+            fragment_size: 512,
+            log_bytes: SMALLEST,
+            cache_bytes: CACHE_BYTES,
+            sync_interval,
+            sync_bytes,
+        }
+    }
+}
 
 /// A way in which an engine keeps its promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,19 +85,33 @@ impl Policy {
     }
 
     /// Bytes of each disk, the volume first.
-    fn disk_sizes(self) -> &'static [u64] {
+    fn disk_sizes(self, shape: &Shape) -> Vec<u64> {
         match self {
-            Self::Sync => &[1 << 20],
-            Self::Log => &[1 << 20, SMALLEST],
+            Self::Sync => vec![shape.volume_bytes],
+            Self::Log => vec![shape.volume_bytes, shape.log_bytes],
+        }
+    }
+
+    /// Whether a cut while a large file is cut short may leave any length in between.
+    pub fn may_stop_between(self) -> bool {
+        match self {
+            Self::Sync => true,
+            Self::Log => false, // the return goes on with it
         }
     }
 
     /// Disks with an empty volume.
     pub(super) fn format(self, executor: &Executor) -> Disks {
-        let full = |&size: &u64| Image::from_bytes(&vec![RUBBISH; size as usize]);
-        let disks = Disks::new(executor, &Images(self.disk_sizes().iter().map(full).collect()));
-        let random = executor.runtime().random;
-        let made = executor.block_on(mkfs(&**disks.volume(), &small(), &*random, NOW));
+        self.format_as(executor, &Shape::default())
+    }
+
+    /// Disks with an empty volume of a shape.
+    pub(crate) fn format_as(self, executor: &Executor, shape: &Shape) -> Disks {
+        let full = |size: u64| Image::from_bytes(&vec![RUBBISH; size as usize]);
+        let images = self.disk_sizes(shape).into_iter().map(full).collect();
+        let disks = Disks::new(executor, &Images(images));
+        let (random, options) = (executor.runtime().random, shape.to_make());
+        let made = executor.block_on(mkfs(&**disks.volume(), &options, &*random, NOW));
         made.expect("it is large enough");
         disks
     }
@@ -74,9 +125,20 @@ impl Policy {
         disks: Vec<Rc<dyn BlockDevice>>,
         runtime: Runtime,
     ) -> Result<Opened, OpenError> {
-        // Whoever waits for the device lets others come between.
-        let (cache_bytes, keeps_data) = (CACHE_BYTES, false);
-        let options = OpenOptions { cache_bytes, keeps_data, ..OpenOptions::default() };
+        self.open_as(disks, runtime, &Shape::default()).await
+    }
+
+    /// Opens a volume of a shape.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(crate) async fn open_as(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+        shape: &Shape,
+    ) -> Result<Opened, OpenError> {
+        let options = shape.to_open();
         match self {
             Self::Sync => {
                 let [volume] = <[_; 1]>::try_from(disks).ok().expect("it has one disk");
@@ -90,12 +152,22 @@ impl Policy {
     }
 }
 
-/// Blocks of 4 KiB and fragments of 512 bytes: the smallest volume, so that little has to be read.
-fn small() -> MkfsOptions {
-    MkfsOptions {
-        block_size: 4096,
-        fragment_size: 512,
-        bytes_per_inode: Some(16_384),
-        ..MkfsOptions::default()
+impl Shape {
+    fn to_make(self) -> MkfsOptions {
+        MkfsOptions {
+            block_size: self.block_size,
+            fragment_size: self.fragment_size,
+            bytes_per_inode: Some(16_384),
+            ..MkfsOptions::default()
+        }
+    }
+
+    fn to_open(self) -> OpenOptions {
+        let (cache_bytes, sync_interval, sync_bytes) =
+            (self.cache_bytes, self.sync_interval, self.sync_bytes);
+        // Whoever waits for the device lets others come between.
+        let keeps_data = false;
+        let log = LogOptions { sync_interval, sync_bytes, ..LogOptions::default() };
+        OpenOptions { cache_bytes, keeps_data, log, ..OpenOptions::default() }
     }
 }
