@@ -26,6 +26,7 @@ mod full;
 mod golden_log;
 mod log_costs;
 mod log_cuts;
+mod log_entries;
 mod log_reuse;
 mod log_room;
 mod log_scale;
