@@ -97,6 +97,8 @@ planted::bugs! {
     LazyDataSync,
     /// A COMMIT of 0 bytes commits nothing, and not all.
     EmptyCommit,
+    /// A COMMIT of a range leaves out its last block if it covers that in part.
+    ShortCommits,
     /// UNSTABLE data of a file that was removed is kept.
     LandsAfterRemoval,
     /// UNSTABLE data of a file that is cut short is kept.

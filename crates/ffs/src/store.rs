@@ -19,7 +19,7 @@ use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::layout::{
-    Dinode, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
+    Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
 };
 use crate::map::{block_count, run_length};
 use crate::planted::{Bug, is_planted};
@@ -70,6 +70,14 @@ fn encode_verifier(verifier: [u8; 8]) -> u64 {
 
 fn budget(who: &Credentials) -> Budget {
     if who.is_root() { Budget::Superuser } else { Budget::User }
+}
+
+/// The block behind a range that ends at this byte.
+fn end_of_commit(geometry: &Geometry, end: u64) -> u64 {
+    match is_planted(Bug::ShortCommits) {
+        true => end / geometry.block_size,
+        false => block_count(geometry, end),
+    }
 }
 
 fn apply(change: &AttributeChange, kind: FileKind, dinode: &mut Dinode) {
@@ -315,7 +323,7 @@ impl Store for Ffs {
         let first = offset / geometry.block_size;
         let end = match count {
             0 if !is_planted(Bug::EmptyCommit) => u64::MAX,
-            count => block_count(geometry, offset.saturating_add(count)),
+            count => end_of_commit(geometry, offset.saturating_add(count)),
         };
         self.land_range(node, first, end).await?;
         self.settle_doubts(node, first..end).await?;

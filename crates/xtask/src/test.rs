@@ -31,7 +31,7 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("the torture campaigns", || {
         program::torture(repository, &sample).map(|()| Totals::default())
     });
-    for campaign in ["seq1", "nested", "concurrent", "retry", "faults"] {
+    for campaign in ["seq1", "nested", "concurrent", "data", "retry", "faults"] {
         let with_log = [campaign, "--policy", "log", "--seed", "1"].map(OsString::from);
         totals += step("a torture campaign, with a log", || {
             program::torture(repository, &with_log).map(|()| Totals::default())

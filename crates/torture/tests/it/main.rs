@@ -3,6 +3,7 @@
 mod concurrent;
 mod conformance;
 mod crashes;
+mod data;
 mod faults;
 mod groups;
 mod in_flight;

@@ -14,6 +14,8 @@ const DIRECT: u64 = 12;
 const POINTER: u64 = 8;
 /// The most bytes that are written twice, to a log and to their place, by default.
 const RIDES: u64 = 16 << 10;
+/// What a disk writes at once: of two writes into one of these nobody knows which is the later.
+const SECTOR: u64 = 512;
 /// How many of the last writes are remembered, to write over them.
 const RECENT: usize = 6;
 
@@ -35,10 +37,8 @@ pub(super) fn generate(seed: u64) -> Story {
     for _ in 0..1 + plan.prng.below(3) {
         let long = plan.prng.chance(1, 5);
         let count = if long { plan.prng.between(30, 90) } else { plan.prng.between(3, 24) };
-        let mut steps = Vec::new();
-        for _ in 0..count {
-            steps.extend(plan.steps(&mut number));
-        }
+        let steps = (number..number + count as usize).map(|number| plan.step(number)).collect();
+        number += count as usize;
         let end = match plan.prng.below(6) {
             0..3 => End::Cut,
             3 => End::Kill,
@@ -83,38 +83,25 @@ struct Plan {
 }
 
 impl Plan {
-    fn steps(&mut self, number: &mut usize) -> Vec<Step> {
-        let mut acts = vec![self.act(None)];
+    fn step(&mut self, number: usize) -> Step {
+        let mut acts = in_calls(self.act());
         if self.prng.chance(1, 6) {
             for _ in 0..1 + self.prng.below(2) {
-                let more = self.act(Some(&acts));
-                if acts.iter().all(|act| !meet(act, &more)) {
-                    acts.push(more);
+                let more = in_calls(self.act());
+                if acts.iter().all(|act| more.iter().all(|more| !meet(act, more))) {
+                    acts.extend(more);
                 }
             }
         }
-        // More than one call can bring comes in several at once, as from a kernel.
-        if let [Act::Write { file, offset, length, fill, stable }] = acts[..]
-            && length > LARGEST
-        {
-            let first = (offset + LARGEST) / 4096 * 4096 - offset;
-            let piece = |offset, length| Act::Write { file, offset, length, fill, stable };
-            acts = vec![piece(offset, first), piece(offset + first, (length - first).min(LARGEST))];
-        }
         self.note(&acts);
-        let step = Step { number: *number, acts };
-        *number += 1;
-        vec![step]
+        Step { number, acts }
     }
 
-    fn act(&mut self, beside: Option<&[Act]>) -> Act {
+    fn act(&mut self) -> Act {
         let file = self.prng.index(self.files);
         let Some(size) = self.sizes[file] else { return Act::Create(file) };
         match self.prng.below(100) {
-            0..50 => {
-                let most = if beside.is_some() { LARGEST } else { 2 * LARGEST };
-                self.write(file, size, most)
-            }
+            0..50 => self.write(file, size),
             50..63 => self.commit(file, size),
             63..79 => Act::Resize { file, size: self.edge(file, size) },
             79..83 => Act::Remove(file),
@@ -128,9 +115,9 @@ impl Plan {
         }
     }
 
-    fn write(&mut self, file: usize, size: u64, most: u64) -> Act {
+    fn write(&mut self, file: usize, size: u64) -> Act {
         let offset = self.edge(file, size);
-        let length = self.length().min(self.longest.saturating_sub(offset)).clamp(1, most);
+        let length = self.length().min(self.longest.saturating_sub(offset)).clamp(1, 2 * LARGEST);
         let fill = match self.prng.below(10) {
             0..3 => Fill::Zeros,
             3..5 => Fill::Same(1 + self.prng.below(250) as u8),
@@ -246,6 +233,20 @@ impl Plan {
     }
 }
 
+/// More than one call can bring comes in several at once, as from a kernel.
+fn in_calls(act: Act) -> Vec<Act> {
+    let mut calls = vec![act];
+    while let Some(&Act::Write { file, offset, length, fill, stable }) = calls.last()
+        && length > LARGEST
+    {
+        let first = (offset + LARGEST) / SECTOR * SECTOR - offset;
+        let piece = |offset, length| Act::Write { file, offset, length, fill, stable };
+        calls.pop();
+        calls.extend([piece(offset, first), piece(offset + first, length - first)]);
+    }
+    calls
+}
+
 /// Whether nobody could say what comes of two calls that are made at once.
 fn meet(one: &Act, other: &Act) -> bool {
     if one.file().is_none() || one.file() != other.file() {
@@ -253,7 +254,8 @@ fn meet(one: &Act, other: &Act) -> bool {
     }
     match (one, other) {
         (&Act::Write { offset, length, .. }, &Act::Write { offset: from, length: count, .. }) => {
-            let sectors = |offset: u64, length: u64| offset / 512..(offset + length).div_ceil(512);
+            let sectors =
+                |offset: u64, length: u64| offset / SECTOR..(offset + length).div_ceil(SECTOR);
             let (one, other) = (sectors(offset, length), sectors(from, count));
             one.start < other.end && other.start < one.end
         }

@@ -42,9 +42,9 @@ use story::Story;
 /// Names the story to tell, and its steps if some are left out: `SEED` or `SEED:STEP,STEP,...`.
 const VARIABLE: &str = "DURAMEN_DATA";
 /// How many stories there are, in the full form and in the short one.
-const STORIES: (u64, u64) = (3_000, 60);
+const STORIES: (u64, u64) = (5_000, 200);
 /// In the full form there is a cut at every event; in the short one at so many of each life.
-const FULL: Effort = Effort { cuts: None, losses: 1 };
+const FULL: Effort = Effort { cuts: None, losses: 2 };
 const SHORT: Effort = Effort { cuts: Some(12), losses: 1 };
 /// How a story is told again with fewer steps.
 const AGAIN: Effort = Effort { cuts: Some(150), losses: 2 };
@@ -153,8 +153,11 @@ fn describe(
     )
 }
 
-/// Tells a story again.
-fn repeat(options: &Options, text: &str) -> Outcome {
+/// Tells a story again: `SEED`, or `SEED:STEP,STEP,...` if steps are left out.
+///
+/// # Panics
+/// When the text is neither.
+pub fn repeat(options: &Options, text: &str) -> Outcome {
     let (seed, steps) = match text.split_once(':') {
         Some((seed, steps)) => (seed, Some(steps)),
         None => (text, None),

@@ -44,6 +44,9 @@ struct File {
     sizes: Vec<(u64, u64)>,
     /// As it is seen.
     size: u64,
+    /// What was written since the length was set. A COMMIT of a hole says nothing of that: nobody
+    /// wrote there.
+    written: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ enum Slot {
 struct Covered {
     range: Range<u64>,
     sectors: Vec<(usize, Sector)>,
+    /// Behind the last byte of it that somebody wrote.
+    reach: u64,
 }
 
 /// See the module's prose.
@@ -202,7 +207,7 @@ impl File {
     fn holding(bytes: &[u8]) -> Self {
         let size = bytes.len() as u64;
         let sectors = bytes.chunks(SECTOR).map(|bytes| vec![sector(bytes)]).collect();
-        Self { sectors, sizes: vec![(size, size)], size }
+        Self { sectors, sizes: vec![(size, size)], size, written: Vec::new() }
     }
 
     fn read(&self, offset: u64, count: u64) -> Vec<u8> {
@@ -240,6 +245,7 @@ impl File {
             simplify(versions);
         }
         let end = offset + bytes.len() as u64;
+        self.written.push((offset, end));
         if end > self.size {
             self.sizes.push((self.size, end));
             self.size = end;
@@ -271,7 +277,11 @@ impl File {
         let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };
         let range = offset..end.min(self.size);
         let sectors = parts(range.clone()).map(|(place, _)| (place, self.newest(place)));
-        (!range.is_empty()).then(|| Covered { sectors: sectors.collect(), range })
+        let within = |&(start, stop): &(u64, u64)| {
+            (start < range.end && range.start < stop).then_some(stop.min(range.end))
+        };
+        let reach = self.written.iter().filter_map(within).max().unwrap_or(0);
+        (!range.is_empty()).then(|| Covered { sectors: sectors.collect(), range, reach })
     }
 
     fn commit(&mut self, covered: &Covered) {
@@ -286,7 +296,7 @@ impl File {
             simplify(versions);
             debug_assert_eq!(versions.last(), Some(&newest));
         }
-        self.reaches(covered.range.end);
+        self.reaches(covered.reach);
     }
 
     fn resize(&mut self, size: u64) {
@@ -299,6 +309,7 @@ impl File {
             simplify(versions);
         }
         (self.sizes, self.size) = (vec![(size, size)], size);
+        self.written.clear();
     }
 
     fn allows(&self, bytes: &[u8]) -> Result<(), String> {
@@ -405,6 +416,19 @@ mod tests {
         assert!(file.allows(&mixed(&[(7, 1024), (0, 976)])).is_ok());
         assert!(file.allows(&mixed(&[(7, 600), (0, 1400)])).is_ok());
         assert!(file.allows(&mixed(&[(7, 512), (0, 1488)])).is_err(), "it was committed");
+    }
+
+    #[test]
+    fn a_commit_of_a_hole_says_nothing_of_the_length() {
+        let mut file = file(&[]);
+        file.write(5000, &[7; 100]);
+        let covered = file.cover(1000, 100).expect("something");
+        file.commit(&covered);
+        assert!(file.allows(&[]).is_ok());
+        let covered = file.cover(1000, 4050).expect("something");
+        file.commit(&covered);
+        assert!(file.allows(&mixed(&[(0, 5000), (7, 49)])).is_err());
+        assert!(file.allows(&mixed(&[(0, 5000), (7, 50)])).is_ok());
     }
 
     #[test]

@@ -1,0 +1,39 @@
+//! Some stories of the campaign of bytes; `duramen-torture data --full` tells thousands.
+
+use torture::campaign::{Options, data};
+use torture::explore::policy::Policy;
+
+fn options(policy: Policy) -> Options {
+    Options { policy, full: false, threads: 1, seed: 1 }
+}
+
+#[test]
+fn every_byte_that_an_answer_covers_is_there_after_a_cut() {
+    for &policy in Policy::ALL {
+        let outcome = data::some(&options(policy), 0..40);
+        assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+        assert!(outcome.counts.images > 500, "{:?}", outcome.counts);
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_story_that_fails_is_told_with_the_steps_that_matter() {
+    use ffs::planted::{Bug, plant};
+    plant(Some(Bug::EmptyCommit));
+    let outcome = data::first(&options(Policy::Sync), 20);
+    plant(None);
+    let [found] = &outcome.violations[..] else { panic!("it is found") };
+    let line = found.lines().next().expect("a line");
+    let (_, case) = line.split_once("DURAMEN_DATA=").expect("the line that repeats it");
+    let (story, rest) = case.split_once(' ').expect("a command");
+    assert_eq!(rest, "cargo xtask torture data --policy sync");
+    let (_, steps) = story.split_once(':').expect("steps");
+    assert!(steps.split(',').count() < 8, "{found}");
+    plant(Some(Bug::EmptyCommit));
+    let again = data::repeat(&options(Policy::Sync), story);
+    plant(None);
+    assert_eq!(&again.violations, &outcome.violations, "its line shows it again");
+    let without = data::repeat(&options(Policy::Sync), story);
+    assert_eq!(without.violations, Vec::<String>::new(), "without the bug");
+}
