@@ -5,6 +5,8 @@
 //! volume is known. There it is found when the volume is opened with the log again, and then the
 //! file goes.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,26 @@ use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
 use crate::log::{self, LOG_SIZE};
 use crate::volume::{Volume, parent, sync_folder};
+
+/// Files that have been saved since the log was opened: a volume that came back with an older one
+/// may have stopped already, and need what has its name now.
+#[derive(Clone, Default)]
+struct SavedAnew(Rc<RefCell<BTreeSet<PathBuf>>>);
+
+impl SavedAnew {
+    fn save(&self, log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
+        self.0.borrow_mut().insert(saved_path(log, name));
+        save_beside(log, name, size)
+    }
+
+    /// Removes what a volume came back with, unless something else is there by now.
+    fn remove_old(&self, path: PathBuf) -> Result<(), Failure> {
+        match self.0.borrow().contains(&path) {
+            true => Ok(()),
+            false => remove(path),
+        }
+    }
+}
 
 /// A file in which something was saved, and what is in it.
 type Saved = (PathBuf, Rc<dyn BlockDevice>);
@@ -72,9 +94,10 @@ pub(crate) async fn open_together(
             (opening, saved)
         }));
     }
+    let anew = SavedAnew::default();
     let save = {
-        let (log, device) = (log.to_owned(), device.clone());
-        move |name: u64, size: u64| save_beside(&log, name, size).map(&device)
+        let (log, device, anew) = (log.to_owned(), device.clone(), anew.clone());
+        move |name: u64, size: u64| anew.save(&log, name, size).map(&device)
     };
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     // One bar for all would jump about: a volume under policy log is not checked when it returns.
@@ -96,7 +119,7 @@ pub(crate) async fn open_together(
                 let volume = opening.end(result, runtime);
                 if let (Ok(_), Some((path, _))) = (&volume, saved) {
                     // It is back.
-                    if let Err(failure) = remove(path) {
+                    if let Err(failure) = anew.remove_old(path) {
                         eprintln!("duramen: {failure}; it is not needed any more");
                     }
                 }
@@ -196,4 +219,29 @@ fn save_beside(log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
         path.display()
     );
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_saved_anew_is_not_removed_with_what_was_there_before() {
+        let folder = std::env::temp_dir().join(format!("duramen-anew-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        let log = folder.join("log.img");
+        fs::write(&log, b"a log").expect("a temporary file");
+        let (one, other) = (saved_path(&log, 1), saved_path(&log, 2));
+        for path in [&one, &other] {
+            fs::write(path, b"of before").expect("a temporary file");
+        }
+        let anew = SavedAnew::default();
+        anew.save(&log, 1, 1 << 20).expect("there is room");
+        for path in [&one, &other] {
+            anew.remove_old(path.clone()).expect("it is a file");
+        }
+        assert_eq!(fs::metadata(&one).expect("it is needed").len(), 1 << 20);
+        assert!(!other.exists(), "it is not needed any more");
+        fs::remove_dir_all(&folder).expect("a temporary folder");
+    }
 }
