@@ -186,7 +186,9 @@ async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back
         State::Open if slot.is_shared() => journal::find_with(log, slot.epoch.get(), see).await,
         _ => journal::at_rest(log, see).await,
     };
-    if slot.is_shared() && matches!(rest, Err(JournalError::Damaged { .. })) {
+    let is_damaged =
+        matches!(rest, Err(JournalError::Damaged { .. } | JournalError::Headless { .. }));
+    if slot.is_shared() && is_damaged {
         return Ok(Back::default()); // nothing that anybody needs
     }
     let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };

@@ -143,6 +143,8 @@ planted::bugs! {
     ReplacedChains,
     /// The first answer of a long call is told again after its last.
     RetoldFirsts,
+    /// Updates may take all of the log, and leave nothing for the return.
+    NothingKeptBack,
     /// A writer that finds nothing due wakes nobody.
     SilentWriter,
     /// A chain that was cut is not finished.

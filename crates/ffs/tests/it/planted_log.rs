@@ -9,6 +9,11 @@ use crate::common::behind::landings_that_wait;
 use crate::common::calls;
 use crate::common::chains::{repair_without_a_log, repairs_that_are_cut, stop_in_the_middle};
 use crate::common::cutting::sizes;
+use crate::common::extremes::{chain_that_begins_anew, filled_again_and_again};
+use crate::common::returns::{
+    answers_at_the_end_of_the_circle, clean_stop_that_is_cut, kill_and_then_a_cut,
+    replay_that_nobody_goes_on_from, two_answers_of_a_call,
+};
 use crate::common::reuse::{
     delays_over_new_directories, landing_over_new_data, replay_over_new_data,
 };
@@ -137,6 +142,26 @@ fn broken_rules_of_what_is_remembered_are_found() {
 }
 
 #[test]
+fn broken_rules_of_a_return_are_found() {
+    type Scenario = fn() -> Result<(), String>;
+    let answers: Scenario = || answers_at_the_end_of_the_circle(60).map(|_| ());
+    let scenarios: [(Planted, Scenario); 7] = [
+        (Planted::Policy(Bug::ReplayedRest), clean_stop_that_is_cut),
+        (Planted::Policy(Bug::ReplayedRest), replay_that_nobody_goes_on_from),
+        (Planted::Policy(Bug::BelievedCaches), || (1..=8).try_for_each(kill_and_then_a_cut)),
+        (Planted::Policy(Bug::RetoldFirsts), two_answers_of_a_call),
+        (Planted::Policy(Bug::ReplacedChains), || chain_that_begins_anew(12).map(|_| ())),
+        (Planted::Policy(Bug::NothingKeptBack), || filled_again_and_again(4).map(|_| ())),
+        (Planted::Log(journal::Bug::NearAnchor), answers),
+    ];
+    for (planted, scenario) in scenarios {
+        let wrong = wrong_with(planted, scenario);
+        println!("{planted:?}: {wrong:?}");
+        assert!(wrong.is_some(), "{planted:?} is not found");
+    }
+}
+
+#[test]
 fn broken_rules_of_a_shared_log_are_found() {
     let lives: fn() -> Result<(), String> = || (1..=12).try_for_each(sharing::life);
     for bug in [Bug::UnsavedAbsent, Bug::EverybodysEntries, Bug::FirstHead] {
@@ -171,10 +196,7 @@ fn broken_rules_that_need_a_scenario_are_found() {
 
 /// A scenario goes wrong with a bug.
 fn find(bug: Bug, scenario: fn() -> Result<(), String>) {
-    Planted::Policy(bug).plant();
-    let result = catch_unwind(AssertUnwindSafe(scenario));
-    unplant();
-    let wrong = result.unwrap_or_else(|_| Err("an assertion".into())).err();
+    let wrong = wrong_with(Planted::Policy(bug), scenario);
     println!("{bug:?}: {wrong:?}");
     assert!(wrong.is_some(), "{bug:?} is not found");
 }
@@ -201,4 +223,11 @@ fn a_repair_that_nobody_asked_for_is_found() {
     let wrong = repair_without_a_log(1);
     unplant();
     wrong.expect_err("it is found");
+}
+
+fn wrong_with(planted: Planted, scenario: fn() -> Result<(), String>) -> Option<String> {
+    planted.plant();
+    let result = catch_unwind(AssertUnwindSafe(scenario));
+    unplant();
+    result.unwrap_or_else(|_| Err("an assertion".into())).err()
 }

@@ -315,3 +315,18 @@ fn a_batch_takes_no_more_than_its_share_of_the_circle() {
 fn what_is_at_rest_stays_in_a_log_that_has_grown() {
     grown_log().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
+
+#[test]
+fn a_log_that_is_too_full_for_another_epoch_says_so() {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    while journal.room() >= journal.room_for(LARGEST_BODY) {
+        world.place(&journal, vec![draft(1, LARGEST_BODY)], Some(0));
+    }
+    world.place(&journal, vec![draft(1, 100)], Some(0));
+    let world = world.again();
+    let live = world.entries(EPOCH).0;
+    let begun = world.run(Journal::begin(world.device(), EPOCH + 1, Some(&live)));
+    assert_eq!(begun.err(), Some(JournalError::Full));
+    assert_eq!(world.entries(EPOCH).0, live, "nothing was written");
+}

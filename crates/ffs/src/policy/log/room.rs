@@ -14,6 +14,7 @@ use journal::format::{SEGMENT, UNIT};
 use vfs::Lost;
 
 use super::{Log, SharedLog};
+use crate::planted::{Bug, is_planted};
 
 /// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat`. Answers
 /// that are told again take one segment of it at most, and chains, of all volumes, another one. The
@@ -24,6 +25,10 @@ const KEPT_BACK: u64 = 5 * SEGMENT;
 const LONG_WAIT: Duration = Duration::from_secs(10);
 /// Between two attempts to get room that a volume holds which has stopped.
 const PAUSE: Duration = Duration::from_millis(100);
+
+fn kept_back() -> u64 {
+    if is_planted(Bug::NothingKeptBack) { 0 } else { KEPT_BACK }
+}
 
 impl Log {
     /// Waits for `room` bytes, which a log that is empty has.
@@ -68,7 +73,7 @@ impl Log {
             return Err(Lost);
         }
         let reserved = &self.shared.reserved;
-        let is_there = reserved.get() + room + KEPT_BACK <= self.shared.journal.room();
+        let is_there = reserved.get() + room + kept_back() <= self.shared.journal.room();
         if is_there {
             reserved.set(reserved.get() + room);
         }

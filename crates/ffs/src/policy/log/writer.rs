@@ -239,3 +239,55 @@ impl Log {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use block::BlockDevice;
+    use journal::Journal;
+    use sim::{Disk, Executor, Image};
+
+    use super::*;
+    use crate::mkfs::{MkfsOptions, mkfs};
+    use crate::mount::{Back, Candidate, Found, OpenOptions};
+
+    async fn log_on(executor: &Executor) -> Rc<Log> {
+        let disk = |size| Disk::new(executor, Image::zeroed(size)) as Rc<dyn BlockDevice>;
+        let (home, log, runtime) = (disk(16 << 20), disk(2 << 20), executor.runtime());
+        let options = OpenOptions::default();
+        let now = runtime.clock.wall();
+        mkfs(&*home, &MkfsOptions::default(), &*runtime.random, now).await.expect("it fits");
+        let found = Found::read(&*home).await.expect("just made");
+        let prepared = Candidate::prepare(home, found, Back::default(), &runtime, &options).await;
+        let candidate = prepared.expect("just made");
+        let journal = Journal::begin(log, 7, None).await.expect("it is large enough");
+        let shared = SharedLog::new(journal, vec![candidate.id], None, runtime, &options.log);
+        Log::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log)
+    }
+
+    /// What somebody is told who waits for the writer when nothing is staged.
+    fn wait() -> Option<Result<(), vfs::Lost>> {
+        let executor = Executor::new(1);
+        let log = executor.block_on(log_on(&executor));
+        let waiting = async {
+            log.hurry(); // the writer begins, and will find nothing
+            log.repeated().await
+        };
+        executor.block_on_for(Duration::from_secs(10), waiting)
+    }
+
+    #[test]
+    fn who_waits_for_a_writer_that_finds_nothing_due_is_woken() {
+        assert_eq!(wait(), Some(Ok(())), "nobody waits for ever");
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn a_writer_that_wakes_nobody_is_noticed() {
+        crate::planted::plant(Some(Bug::SilentWriter));
+        let told = wait();
+        crate::planted::plant(None);
+        assert_eq!(told, None);
+    }
+}

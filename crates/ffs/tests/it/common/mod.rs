@@ -6,6 +6,7 @@ pub(crate) mod calls;
 pub(crate) mod chains;
 pub(crate) mod cutting;
 pub(crate) mod edit;
+pub(crate) mod extremes;
 pub(crate) mod fill;
 pub(crate) mod growth;
 pub(crate) mod looks;
