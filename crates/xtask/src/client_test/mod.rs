@@ -2,7 +2,8 @@
 //!
 //! 1. A new volume is made and served, by the release binary, on a port of 127.0.0.1.
 //! 2. Guests mount it and run the [`scenarios`], one after the other, each in a fresh kernel. In
-//!    two of them the server is killed again and again; its clients must notice nothing.
+//!    two of them the server is killed again and again; its clients must notice nothing. One has
+//!    volumes of its own, and kills their repair as well ([`zeros`]).
 //! 3. A last guest lists the whole tree as NFS shows it: the *manifest*.
 //! 4. The server is asked to end, and must end well.
 //! 5. The program's own checker finds nothing, and the [`judges`] read the disk: the UFS driver of
@@ -21,6 +22,7 @@ mod manifest;
 mod relay;
 mod report;
 mod scenarios;
+mod zeros;
 
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::report::Report;
-use super::{Plan, exactly_once};
+use super::{Plan, exactly_once, zeros};
 use crate::guest::{self, Guest, Mount};
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
@@ -25,6 +25,8 @@ enum What {
     Script(Script),
     /// See [`exactly_once`].
     ExactlyOnce,
+    /// See [`zeros`].
+    Zeros,
 }
 
 /// A script of the guest.
@@ -44,6 +46,7 @@ const SCENARIOS: &[Scenario] = &[
     script("directory", "directory.py", [&["20000"], &["200000"]], [0, 0]),
     script("crash", "crash_copy.py", [&["1000", "64"], &["10000", "640"]], [3, 30]),
     Scenario { name: exactly_once::NAME, what: What::ExactlyOnce },
+    Scenario { name: zeros::NAME, what: What::Zeros },
 ];
 
 const fn script(
@@ -96,6 +99,7 @@ impl Scenario {
         match self.what {
             What::Script(script) => script.run(self.name, repository, server, plan, report),
             What::ExactlyOnce => exactly_once::test(repository, server, plan, report),
+            What::Zeros => zeros::test(repository, server, plan, report),
         }
     }
 }

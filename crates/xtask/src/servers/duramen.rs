@@ -82,6 +82,14 @@ impl Server {
         Told { configuration, ..usual }.serve()
     }
 
+    /// Makes another volume for the same program, with this policy, and serves it.
+    pub(crate) fn create_with_policy(&self, volume: &Path, policy: &str) -> Result<Server> {
+        let mut mkfs = Command::new(&self.told.binary);
+        mkfs.arg("mkfs").arg(volume).args(["--size", SIZE, "--policy", policy]);
+        command::capture(&mut mkfs)?;
+        Told::usual(&self.told.binary, volume, &[])?.serve()
+    }
+
     /// Serves `volume` with so much memory; makes it first if it is to have a size.
     pub(crate) fn with_memory(
         binary: &Path,
@@ -132,10 +140,28 @@ impl Server {
 
     /// Kills the process without warning, and starts another on the same port.
     pub(crate) fn crash(&mut self) -> Result<()> {
+        self.die()?;
+        self.come_back()
+    }
+
+    /// Kills the process without warning.
+    pub(crate) fn die(&mut self) -> Result<()> {
         self.process.kill().while_doing("killing the server")?;
         self.process.wait().while_doing("killing the server")?;
+        Ok(())
+    }
+
+    /// Starts another on the same port, after a death.
+    pub(crate) fn come_back(&mut self) -> Result<()> {
         self.process = self.told.start()?;
         Ok(())
+    }
+
+    /// `duramen fsck --repair` of the volume, about to be started. Nobody may serve it.
+    pub(crate) fn repair(&self) -> Command {
+        let mut fsck = Command::new(&self.told.binary);
+        fsck.arg("fsck").arg(&self.told.volume).arg("--repair").stdin(Stdio::null());
+        fsck
     }
 
     /// Asks the process to end, and starts another on the same port when it has ended well.

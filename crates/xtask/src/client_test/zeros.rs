@@ -1,0 +1,178 @@
+//! Bytes that were acknowledged, and a return that may bring others: under each policy, with the
+//! real client.
+//!
+//! 1. In the guest, `guest/zeros.py` writes files whose every byte is on stable storage: zeros of
+//!    any length and bytes over them, large writes over small ones, files whose end moves. It asks
+//!    for a [`Death`], and compares when the volume is served again.
+//! 2. The server is killed. In some deaths `duramen fsck --repair` comes before the next server,
+//!    and is killed itself: soon after its start, or once it has replayed the log and before it has
+//!    taken the mark back.
+//! 3. What is read is what was written, however often the server dies.
+//! 4. In the end the server stops well, and the checker finds nothing.
+
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::Plan;
+use super::relay::Relay;
+use super::report::{Report, Transcript};
+use super::scenarios;
+use crate::failure::While;
+use crate::guest;
+use crate::servers::duramen::Server;
+use crate::{Failure, Repository, Result, clock};
+
+/// The scenario's name.
+pub(super) const NAME: &str = "zeros";
+/// What the guest runs.
+const SCRIPT: &str = "zeros.py";
+/// How often it goes through all deaths, in short and in full.
+const ROUNDS: [u32; 2] = [1, 10];
+/// What `fsck` says when it has replayed a log.
+const REPLAYED: &str = "log entries were replayed first";
+/// How long a repair may go on until it is cut off, where nothing is replayed.
+const HEAD_START: Duration = Duration::from_millis(5);
+
+/// Plays it on new volumes, with the program of `server`.
+pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report: &mut Report) {
+    for policy in ["log", "sync"] {
+        let mut played = None;
+        report.script(&format!("{NAME}, policy {policy}"), |transcript| {
+            let folder = server.folder().join(format!("{NAME}-{policy}"));
+            fs::create_dir(&folder).while_doing(folder.display())?;
+            let served = server.create_with_policy(&folder.join("volume"), policy)?;
+            let play = Play { repository, server: played.insert(served), policy };
+            play.run(plan, transcript)
+        });
+        let Some(mut server) = played else { continue };
+        report.step(&format!("{NAME}, policy {policy}: stop"), || server.stop());
+        report.step(&format!("{NAME}, policy {policy}: duramen fsck"), || server.check());
+    }
+}
+
+/// What happens between one server and the next. The guest asks for it by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    /// Nothing.
+    Crash,
+    /// A repair, which is cut off.
+    Repair,
+    /// A repair, which is cut off early, another, which is cut off, and one that is not.
+    RepairAgain,
+}
+
+impl Death {
+    /// The one that a line of the guest asks for.
+    fn of(line: &str) -> Option<Result<Death>> {
+        let name = line.strip_prefix("die ")?;
+        let all = [Death::Crash, Death::Repair, Death::RepairAgain];
+        let found = all.into_iter().find(|death| death.to_string() == name);
+        Some(found.ok_or_else(|| Failure::new(format!("no death is called {name}"))))
+    }
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Death::Crash => "crash",
+            Death::Repair => "repair",
+            Death::RepairAgain => "repair-again",
+        })
+    }
+}
+
+/// The work in a guest, and the deaths of its server meanwhile.
+struct Play<'a> {
+    repository: &'a Repository,
+    server: &'a mut Server,
+    policy: &'a str,
+}
+
+impl Play<'_> {
+    /// Gives the script's status.
+    fn run(mut self, plan: &Plan, transcript: &mut Transcript) -> Result<i32> {
+        let share = self.server.folder().join("share");
+        fs::create_dir(&share).while_doing(share.display())?;
+        let relay = Relay::to(self.server)?;
+        let mut guest = scenarios::guest(self.repository, self.server, SCRIPT);
+        guest.arguments = vec![ROUNDS[usize::from(plan.full)].to_string()];
+        guest.share = Some(share.clone());
+        guest.time_limit *= if plan.full { 10 } else { 1 };
+        if let Some(mount) = &mut guest.mount {
+            mount.port = relay.port();
+        }
+        let mut running = guest::start(&guest)?;
+        let (mut deaths, mut cut) = (0, 0);
+        while let Some(line) = running.next_line()? {
+            transcript.hear(&line);
+            let Some(death) = Death::of(&line) else { continue };
+            cut += self.bring(death?)?;
+            deaths += 1;
+            let back = share.join(format!("back-{deaths}"));
+            fs::write(&back, "").while_doing(back.display())?;
+        }
+        transcript.hear(&format!("note: {deaths} deaths, {cut} repairs were cut off"));
+        if cut == 0 {
+            return Err(Failure::new("every repair was faster than what was to cut it off"));
+        }
+        running.finish()
+    }
+
+    /// Brings a death, and another server. Says how many repairs were cut off.
+    fn bring(&mut self, death: Death) -> Result<u32> {
+        self.server.die()?;
+        let mut cut = 0;
+        if death == Death::RepairAgain {
+            cut += u32::from(self.cut_a_repair(false)?);
+        }
+        if death != Death::Crash {
+            cut += u32::from(self.cut_a_repair(self.policy == "log")?);
+        }
+        if death == Death::RepairAgain {
+            let repair = self.server.repair().output().while_doing("duramen fsck --repair")?;
+            if !matches!(repair.status.code(), Some(0 | 1)) {
+                let told = [repair.stdout, repair.stderr].concat();
+                let told = String::from_utf8_lossy(&told).into_owned();
+                return Err(Failure::new(format!("a repair: {}\n{told}", repair.status)));
+            }
+        }
+        self.server.come_back()?;
+        Ok(cut)
+    }
+
+    /// Starts a repair and kills it, when it has replayed the log or early. Says whether it was
+    /// still at work.
+    fn cut_a_repair(&self, when_replayed: bool) -> Result<bool> {
+        let mut repair = self.server.repair();
+        let repair = repair.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut repair = repair.spawn().while_doing("duramen fsck --repair")?;
+        let told = repair.stderr.take().expect("standard error was asked for");
+        if when_replayed {
+            let mut lines = BufReader::new(told).lines().map_while(std::io::Result::ok);
+            lines.find(|line| line.contains(REPLAYED));
+        } else {
+            clock::sleep(HEAD_START);
+        }
+        repair.kill().while_doing("killing the repair")?;
+        let status = repair.wait().while_doing("killing the repair")?;
+        Ok(status.signal().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_guest_asks_for_a_death_by_its_name() {
+        for death in [Death::Crash, Death::Repair, Death::RepairAgain] {
+            assert_eq!(Death::of(&format!("die {death}")), Some(Ok(death)));
+        }
+        assert_eq!(Death::of("did: something"), None);
+        assert!(matches!(Death::of("die of old age"), Some(Err(_))));
+    }
+}
