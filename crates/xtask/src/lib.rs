@@ -14,6 +14,7 @@
 //! * [`scale`] measures a volume of 1 TiB with many files, and a large directory, beside small
 //!   ones.
 //! * [`flame`] draws where the server's processor time goes.
+//! * [`mutants`] breaks the sources, one small change at a time, and asks which tests notice.
 //! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
 //!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
@@ -32,6 +33,7 @@ mod failure;
 pub mod flame;
 pub mod guest;
 pub mod lab;
+pub mod mutants;
 pub mod program;
 pub mod race;
 mod repository;

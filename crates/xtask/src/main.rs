@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
 use xtask::{
-    Repository, Result, bench_test, client_test, flame, lab, program, race, scale, setup, test,
-    tidy,
+    Repository, Result, bench_test, client_test, flame, lab, mutants, program, race, scale, setup,
+    test, tidy,
 };
 
 /// The project's own chores.
@@ -22,7 +22,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Installs what the tests need (Debian packages and one Python library)
+    /// Installs what the tests need (Debian packages, one Python library, cargo-mutants)
     Setup,
     /// Runs everything that a change must pass, and prints the totals
     Test,
@@ -34,6 +34,8 @@ enum Chore {
     /// Breaks disk, power and network under a server, in campaigns; with --help after it, says how
     #[command(disable_help_flag = true)]
     Torture(ProgramArguments),
+    /// Breaks the sources that keep the promise, one small change at a time: do the tests notice?
+    Mutants(Mutants),
     /// Serves a volume to the real Linux client, treats it roughly, and judges the disk
     ClientTest(ClientTest),
     /// Measures our server, nfs-ganesha, and one that does nothing, in short
@@ -63,6 +65,31 @@ struct ClientTest {
     keep: bool,
     /// Run only the scenarios of these names (the disk is judged in any case)
     scenarios: Vec<String>,
+}
+
+#[derive(Args)]
+struct Mutants {
+    /// Only in what has changed since this commit, new files once git knows them
+    #[arg(long, value_name = "COMMIT")]
+    diff: Option<String>,
+    /// Only in this part, such as journal or ffs/policy (may be repeated)
+    #[arg(long = "crate", value_name = "NAME")]
+    areas: Vec<String>,
+    /// Of each part only so many
+    #[arg(long, value_name = "N")]
+    sample: Option<usize>,
+    /// Draw another sample
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Of those only every Nth, from the Kth on
+    #[arg(long, value_name = "K/N")]
+    shard: Option<mutants::Shard>,
+    /// Try only the quickest tests of each part: what they miss others may notice
+    #[arg(long)]
+    first: bool,
+    /// Name them, and try none
+    #[arg(long)]
+    list: bool,
 }
 
 #[derive(Args)]
@@ -167,7 +194,7 @@ fn main() -> ExitCode {
 
 fn carry_out(repository: &Repository) -> Result<ExitCode> {
     match Arguments::parse().chore {
-        Chore::Setup => setup::all(repository).map(|()| ExitCode::SUCCESS),
+        Chore::Setup => setup::everything(repository).map(|()| ExitCode::SUCCESS),
         Chore::Test => test::run(repository).map(passed),
         Chore::Tidy => tidy::run(repository).map(passed),
         Chore::Fuzz(ProgramArguments { arguments }) => {
@@ -186,6 +213,10 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
             let totals = bench_test::run(repository)?;
             println!("{totals}");
             Ok(passed(totals.failed == 0))
+        }
+        Chore::Mutants(Mutants { diff, areas, sample, seed, shard, first, list }) => {
+            let plan = mutants::Plan { diff, areas, sample, seed, shard, first, list };
+            mutants::run(repository, &plan).map(passed)
         }
         Chore::Lab => lab::write(repository).map(|()| ExitCode::SUCCESS),
         Chore::Race(arguments) => {

@@ -47,6 +47,9 @@ const RACE: &[Need] = &[("/usr/sbin/mkfs.xfs", "xfsprogs")];
 /// The Python library that reads a UFS2 disk.
 const DISSECT: &str = "dissect.ffs==3.12";
 
+/// The program that breaks sources, and its version: another would make other mutants.
+const MUTANTS: [&str; 2] = ["cargo-mutants", "27.1.0"];
+
 /// Installs what a guest needs.
 pub fn guest() -> Result<()> {
     install(GUEST)
@@ -66,6 +69,25 @@ pub fn race() -> Result<()> {
 pub fn all(repository: &Repository) -> Result<()> {
     install(&[GUEST, JUDGES, COUNTERS, BENCH].concat())?;
     python(repository).map(drop)
+}
+
+/// Installs all that a developer needs: that and what breaks sources.
+pub fn everything(repository: &Repository) -> Result<()> {
+    all(repository)?;
+    mutants()
+}
+
+/// Installs what breaks sources.
+pub fn mutants() -> Result<()> {
+    let [program, version] = MUTANTS;
+    let found = command::capture(Command::new("cargo").args(["mutants", "--version"]));
+    if found.is_ok_and(|found| found.trim() == format!("{program} {version}")) {
+        return Ok(());
+    }
+    println!("setup: building {program} {version}");
+    let wanted = format!("={version}");
+    let mut install = Command::new("cargo");
+    command::run(install.args(["install", program, "--version", &wanted, "--locked", "--quiet"]))
 }
 
 /// The Python of an environment that has the disk-reading library, made if it is not there.

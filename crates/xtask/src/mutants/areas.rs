@@ -1,0 +1,150 @@
+//! The parts of the workspace that keep the promise, each with the tests that should see what is
+//! broken there.
+//!
+//! The tests of a part come in stages, the quickest first: only what one stage has missed goes on
+//! to the next. So the slow tests run for few mutants.
+
+use crate::{Failure, Result};
+
+/// A part whose mutants share their tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Area {
+    /// What it is called on the command line. What is in front of a `/` names all that begin so.
+    pub(super) name: &'static str,
+    /// Its files, as patterns from the top of the repository.
+    pub(super) files: &'static [&'static str],
+    /// What should notice.
+    pub(super) stages: &'static [Stage],
+}
+
+impl Area {
+    /// Whether a file is one of its files.
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.files.iter().any(|pattern| match pattern.split_once("**/*") {
+            Some((folder, ending)) => file.starts_with(folder) && file.ends_with(ending),
+            None => file == *pattern,
+        })
+    }
+}
+
+/// Some tests of one package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stage {
+    /// The package.
+    pub(super) package: &'static str,
+    /// Which of its programs, and in them which tests, as `cargo test` takes it.
+    pub(super) which: &'static [&'static str],
+}
+
+/// All parts. Those of `ffs` that are not here are held by the checker, whose tests damage a disk
+/// byte by byte: `crates/ffs/tests/it/mutations.rs`.
+pub(super) const AREAS: &[Area] = &[
+    Area {
+        name: "journal",
+        files: &["crates/journal/src/**/*.rs"],
+        stages: &[tests("journal", UNITS), LOG],
+    },
+    Area { name: "ffs/policy", files: &["crates/ffs/src/policy/**/*.rs"], stages: ENGINE },
+    Area {
+        name: "ffs/replay",
+        files: &["crates/ffs/src/replay.rs", "crates/ffs/src/logged.rs"],
+        stages: ENGINE,
+    },
+    Area {
+        name: "ffs/data",
+        files: &[
+            "crates/ffs/src/data/**/*.rs",
+            "crates/ffs/src/size.rs",
+            "crates/ffs/src/delayed.rs",
+        ],
+        stages: ENGINE,
+    },
+    Area {
+        name: "namespace",
+        files: &["crates/namespace/src/**/*.rs"],
+        stages: &[tests("namespace", UNITS), WHOLE],
+    },
+    Area {
+        name: "dispatch",
+        files: &["crates/dispatch/src/**/*.rs"],
+        stages: &[tests("dispatch", UNITS), WHOLE],
+    },
+    Area {
+        name: "vfs",
+        files: &["crates/vfs/src/**/*.rs"],
+        stages: &[tests("vfs", UNITS), tests("dispatch", UNITS)],
+    },
+    Area {
+        name: "block",
+        files: &["crates/block/src/**/*.rs"],
+        stages: &[tests("block", UNITS), tests("journal", UNITS)],
+    },
+];
+
+/// All programs of tests, but none of a page's examples.
+const UNITS: &[&str] = &["--tests"];
+/// The engine's own tests: first those of its parts and of its log, then all others but for those
+/// that try the checker.
+const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, CUTS];
+/// What tries the log of an engine.
+const LOG: Stage = tests("ffs", &["--test", "it", "--", "log_", "answers", "shared_log", "rounds"]);
+/// What cuts an engine off, under every policy, and what must not change by itself.
+const CUTS: Stage = tests("ffs", &["--test", "it", "--", "cuts", "write_behind", "overtaking"]);
+/// What looks at a whole server.
+const WHOLE: Stage =
+    tests("duramen-torture", &["--test", "it", "--", "conformance", "procedures", "late"]);
+
+const fn tests(package: &'static str, which: &'static [&'static str]) -> Stage {
+    Stage { package, which }
+}
+
+/// The parts that these names name; all of them if there is no name.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<Area>> {
+    if names.is_empty() {
+        return Ok(AREAS.to_vec());
+    }
+    let mut chosen = Vec::new();
+    for name in names {
+        let is_named = |area: &&Area| {
+            area.name == name || area.name.split_once('/').is_some_and(|(first, _)| first == name)
+        };
+        let before = chosen.len();
+        chosen.extend(AREAS.iter().filter(is_named));
+        if chosen.len() == before {
+            let names = AREAS.iter().map(|area| area.name).collect::<Vec<_>>().join(", ");
+            return Err(Failure::new(format!("no part {name} is mutated; there are {names}")));
+        }
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(asked: &[&str]) -> Vec<&'static str> {
+        let asked = asked.iter().map(ToString::to_string).collect::<Vec<_>>();
+        chosen(&asked).expect("there are such parts").iter().map(|area| area.name).collect()
+    }
+
+    #[test]
+    fn a_part_is_named_alone_or_with_its_neighbours() {
+        assert_eq!(names(&["journal", "ffs/data"]), ["journal", "ffs/data"]);
+        assert_eq!(names(&["ffs"]), ["ffs/policy", "ffs/replay", "ffs/data"]);
+        assert_eq!(names(&[]).len(), AREAS.len());
+    }
+
+    #[test]
+    fn a_file_is_of_the_part_whose_patterns_it_fits() {
+        let part = |file| AREAS.iter().find(|area| area.has(file)).map(|area| area.name);
+        assert_eq!(part("crates/ffs/src/policy/log/mod.rs"), Some("ffs/policy"));
+        assert_eq!(part("crates/ffs/src/size.rs"), Some("ffs/data"));
+        assert_eq!(part("crates/ffs/src/check/mod.rs"), None);
+    }
+
+    #[test]
+    fn a_part_that_is_not_there_is_refused_with_those_that_are() {
+        let failure = chosen(&["jurnal".to_owned()]).expect_err("there is none");
+        assert!(failure.to_string().contains("no part jurnal is mutated; there are journal,"));
+    }
+}
