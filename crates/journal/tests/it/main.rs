@@ -4,6 +4,8 @@ mod common;
 mod cuts;
 mod damage;
 mod entries;
+mod limits;
 mod lines;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod saved;

@@ -68,6 +68,11 @@ impl World {
         self.disk.clone()
     }
 
+    /// Another disk in the same machine.
+    pub(crate) fn another(&self, image: Image) -> Rc<Disk> {
+        Disk::in_machine(&self.machine, image, Options::default())
+    }
+
     pub(crate) fn run<T>(&self, future: impl Future<Output = T>) -> T {
         self.executor.block_on(future)
     }
