@@ -4,11 +4,12 @@
 //!    written to it, so that what was built from it stays good from one run to the next. Building
 //!    from nothing, or a copy for each run, would cost more than most tests.
 //! 2. One mutant at a time, and everything is nice to whoever else uses the machine.
-//! 3. No test lives longer than five times what all of them take without a mutant, and none has
+//! 3. There is one at a time in a work tree: two would break each other's sources.
+//! 4. No test lives longer than five times what all of them take without a mutant, and none has
 //!    more memory than [`MEMORY`]: a mutant may ask for ever more of both.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,8 +19,8 @@ use super::outcomes::{self, Fate};
 use crate::failure::While;
 use crate::{Failure, Repository, Result, command};
 
-/// What a process of tests may have of the address space, in bytes.
-const MEMORY: u64 = 6 << 30;
+/// What a process of tests may write to of its memory, in bytes.
+const MEMORY: u64 = 4 << 30;
 /// No limit of time is shorter, in seconds: the machine may be busy with something else.
 const SHORTEST_LIMIT: &str = "30";
 /// How many times the time of the tests without a mutant is the limit with one.
@@ -33,14 +34,17 @@ const PLANTED: &str = "**/planted.rs";
 #[derive(Debug)]
 pub(super) struct Workshop {
     folder: PathBuf,
+    /// Locked, as long as the workshop is open.
+    _lock: File,
 }
 
 impl Workshop {
     /// Brings the copy up to date.
     pub(super) fn open(repository: &Repository) -> Result<Workshop> {
         let folder = repository.target().join("mutants");
-        let workshop = Workshop { folder };
-        fs::create_dir_all(workshop.tree()).while_doing(workshop.tree().display())?;
+        fs::create_dir_all(folder.join("tree")).while_doing(folder.display())?;
+        let lock = lock(&folder)?;
+        let workshop = Workshop { folder, _lock: lock };
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let listed = command::capture(git.current_dir(repository.root()))?;
@@ -85,6 +89,9 @@ impl Workshop {
         stage: &Stage,
         mutants: &[Mutant],
     ) -> Result<Vec<(Mutant, Fate)>> {
+        let found = self.folder.join("mutants.out");
+        // What another run has found must not be taken for what this one has.
+        let _ = fs::remove_dir_all(&found);
         let configuration = self.folder.join("mutants.toml");
         fs::write(&configuration, configure(mutants)).while_doing(configuration.display())?;
         let mut run = self.cargo_mutants();
@@ -99,7 +106,7 @@ impl Workshop {
         run.args(tests.map(|word| format!("--cargo-test-arg={word}")));
         // Its status tells of missed mutants too: what counts is what it has written.
         command::watch(&mut run, |_| ())?;
-        let outcomes = self.folder.join("mutants.out/outcomes.json");
+        let outcomes = found.join("outcomes.json");
         let fates = fs::read_to_string(&outcomes).while_doing(outcomes.display())?;
         let fates = outcomes::read(&fates)?;
         if fates.len() != mutants.len() {
@@ -120,11 +127,18 @@ impl Workshop {
     }
 }
 
+/// Keeps others out as long as the file that it gives is open.
+fn lock(folder: &Path) -> Result<File> {
+    let lock = File::create(folder.join("lock")).while_doing(folder.display())?;
+    lock.try_lock().while_doing("mutants are being tried in this work tree already")?;
+    Ok(lock)
+}
+
 /// What is built for the tests of a stage, and how they are run.
 fn build_arguments(stage: &Stage) -> Vec<String> {
     let programs = stage.which.iter().take_while(|word| **word != "--");
     let runner =
-        format!(r#"--config=target."cfg(unix)".runner=["prlimit","--as={MEMORY}","--core=0"]"#);
+        format!(r#"--config=target."cfg(unix)".runner=["prlimit","--data={MEMORY}","--core=0"]"#);
     programs.map(ToString::to_string).chain([runner]).collect()
 }
 
@@ -194,6 +208,15 @@ mod tests {
             "a/b\\.rs:7:13: replace <impl Deref for A<._>>::f \\-> \\(u8, \\&\\[u8\\]\\) with \
              \\(0, x\\) \\|\\| \\*"
         );
+    }
+
+    #[test]
+    fn there_is_one_workshop_at_a_time() {
+        let folder = TemporaryFolder::new("workshop").expect("there is room");
+        let first = lock(folder.path()).expect("nobody else is there");
+        assert!(lock(folder.path()).is_err());
+        drop(first);
+        lock(folder.path()).expect("the first has gone");
     }
 
     #[test]
