@@ -5,7 +5,7 @@ use journal::format::{
     AREA, Circle, Fields, HEADER_SIZE, Header, LARGEST_BODY, Line, SEGMENT, SEGMENT_UNITS,
     SMALLEST, Slot, State, UNIT, VERSION, write_entry,
 };
-use journal::{Journal, JournalError, at_rest};
+use journal::{Journal, JournalError, at_rest, find_with};
 use sim::Image;
 use zerocopy::IntoBytes;
 
@@ -170,6 +170,25 @@ fn an_epoch_that_began_in_the_middle_is_found_after_any_number_of_entries() {
         let placed = world.place(&journal, vec![draft(sequence, LARGEST_BODY)], None);
         let (live, found) = world.again().entries(EPOCH + 1);
         assert_eq!((live.tail, found), (journal.tail(), placed), "entry {sequence}");
+        assert_eq!(seen(&world, EPOCH + 1), 1, "entry {sequence}: the search leads to the last");
+    }
+}
+
+/// How many entries are read to find out what is live.
+fn seen(world: &World, epoch: u64) -> u32 {
+    let mut count = 0;
+    let found = world.run(find_with(&*world.disk, epoch, |_| count += 1));
+    found.expect("not damaged").expect("of this epoch");
+    count
+}
+
+#[test]
+fn of_many_segments_those_before_the_last_are_not_walked() {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    for sequence in 1..50 {
+        world.place(&journal, vec![draft(sequence, LARGEST_BODY)], None);
+        assert_eq!(seen(&world, EPOCH), 1, "entry {sequence}");
     }
 }
 
