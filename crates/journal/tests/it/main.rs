@@ -9,3 +9,4 @@ mod lines;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod saved;
+mod shared;
