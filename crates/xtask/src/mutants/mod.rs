@@ -107,7 +107,7 @@ fn try_out(workshop: &Workshop, area: &Area, chosen: Vec<Mutant>) -> Result<Vec<
         println!("mutants: {count} of {name}, tests of {package} {}", stage.which.join(" "));
         let is_last = index + 1 == area.stages.len();
         let (missed, others) = workshop
-            .try_out(area, stage, &left)?
+            .try_out(stage, &left)?
             .into_iter()
             .partition::<Vec<_>, _>(|(_, fate)| *fate == Fate::Missed && !is_last);
         decided.extend(others);
