@@ -4,6 +4,7 @@
 mod house;
 mod memory;
 
+mod caller;
 mod directory;
 mod durability;
 mod exports;
