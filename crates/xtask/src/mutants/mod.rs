@@ -58,7 +58,10 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let difference = plan.diff.as_deref().map(|base| difference(repository, base)).transpose()?;
     let workshop = Workshop::open(repository)?;
     let mut report = Report::new(plan, &accepted);
-    for mut area in areas {
+    let touched = |area: &Area| {
+        difference.as_deref().is_none_or(|difference| files_of(difference).any(|f| area.has(f)))
+    };
+    for mut area in areas.into_iter().filter(touched) {
         if plan.first {
             area.stages = &area.stages[..1];
         }
@@ -85,6 +88,11 @@ fn difference(repository: &Repository, base: &str) -> Result<String> {
     let mut git = Command::new("git");
     git.args(["diff", "--no-color", "--no-ext-diff", "--merge-base", base, "--", "crates"]);
     command::capture(git.current_dir(repository.root()))
+}
+
+/// The files that a difference leaves behind with other text.
+fn files_of(difference: &str) -> impl Iterator<Item = &str> {
+    difference.lines().filter_map(|line| line.strip_prefix("+++ b/"))
 }
 
 fn choose(plan: &Plan, all: Vec<Mutant>) -> Vec<Mutant> {
@@ -115,4 +123,36 @@ fn try_out(workshop: &Workshop, area: &Area, chosen: Vec<Mutant>) -> Result<Vec<
     }
     decided.sort();
     Ok(decided)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_touches_the_files_that_it_changes() {
+        let difference = "--- a/crates/journal/src/save.rs\n+++ b/crates/journal/src/save.rs\n\
+                          @@ -1 +1 @@\n-old\n+new\n--- a/gone.rs\n+++ /dev/null\n";
+        assert_eq!(files_of(difference).collect::<Vec<_>>(), ["crates/journal/src/save.rs"]);
+    }
+
+    #[test]
+    fn a_shard_is_a_share_of_the_sample() {
+        let mutant = |line: usize| Mutant {
+            name: format!("a.rs:{line}:1: replace f"),
+            file: "a.rs".to_owned(),
+            line,
+            what: "replace f".to_owned(),
+        };
+        let all = (0..100).map(mutant).collect::<Vec<_>>();
+        let plan = |shard: &str| Plan {
+            sample: Some(10),
+            seed: 7,
+            shard: Some(shard.parse().expect("a shard")),
+            ..Plan::default()
+        };
+        let [first, second] = ["1/2", "2/2"].map(|shard| choose(&plan(shard), all.clone()));
+        assert_eq!((first.len(), second.len()), (5, 5));
+        assert!(first.iter().all(|mutant| !second.contains(mutant)));
+    }
 }
