@@ -83,9 +83,9 @@ pub(super) const AREAS: &[Area] = &[
 
 /// All programs of tests, but none of a page's examples.
 const UNITS: &[&str] = &["--tests"];
-/// The engine's own tests: first those of its parts and of its log, then all others but for those
-/// that try the checker.
-const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, CUTS];
+/// The engine's own tests: first those of its log, which are quick and see most of it, then those
+/// that cut it off, last those of single parts. Those that try the checker are not among them.
+const ENGINE: &[Stage] = &[LOG, CUTS, tests("ffs", &["--lib"])];
 /// What tries the log of an engine.
 const LOG: Stage = tests("ffs", &["--test", "it", "--", "log_", "answers", "shared_log", "rounds"]);
 /// What cuts an engine off, under every policy, and what must not change by itself.
