@@ -156,6 +156,11 @@ impl Controller {
         self.world.has_kernel(&self.power.borrow())
     }
 
+    /// Whether its process was killed, and what that wrote is durable by a flush alone.
+    pub(crate) fn is_orphaned(&self) -> bool {
+        !self.world.has_power(&self.power.borrow()) && !self.timing.is_stable()
+    }
+
     /// Is there for another process.
     pub(crate) fn reopen(&self, power: Power) {
         self.power.replace(power);

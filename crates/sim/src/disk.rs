@@ -12,7 +12,7 @@ use crate::controller::{Call, Controller};
 use crate::faults::{Effect, Fault, Persistence};
 use crate::timing::Kind;
 use crate::{
-    Choice, Counters, Event, Executor, Image, Machine, Mark, Options, Platter, Prng, Trace,
+    Choice, Counters, Event, Executor, Fate, Image, Machine, Mark, Options, Platter, Prng, Trace,
 };
 
 /// A disk of one world. It dies with a crash of the [`Executor`]; what was on it is then asked
@@ -43,9 +43,19 @@ impl Disk {
         Rc::new(Self(Controller::new(world, power, image, options)))
     }
 
+    /// A disk that goes on with what is on a platter, pending writes and all: reads see those, and
+    /// the power may still take them. For whoever kills a process at a moment of a trace
+    /// ([`Platter::killed`]) and starts another one.
+    pub fn resumed(executor: &Executor, platter: Platter) -> Rc<Self> {
+        let disk = Self::new(executor, platter.image_with(|_| Fate::Whole));
+        disk.0.state.borrow_mut().platter = platter;
+        disk
+    }
+
     /// Goes on in a machine whose processes were killed ([`Machine::kill`]), for the next one. What
     /// they had under way takes effect first, as a process is not gone before its calls have
-    /// returned. What no flush covers may still be lost with the power.
+    /// returned. What no flush covers may still be lost with the power; nor is a through write
+    /// durable that was under way, for whoever would have waited for that is gone.
     pub async fn reopen(&self, machine: &Machine) {
         self.close().await.expect("to close is to wait");
         self.0.reopen(machine.power());

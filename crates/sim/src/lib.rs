@@ -23,7 +23,9 @@
 //! That of the network is told at [`Network`]. That of a disk is the contract of [`block`], taken
 //! at its worst. When the power goes, a completed plain write that no later flush covers, and every
 //! write still in flight, may be there, not be there, or be torn at sectors of 512 bytes, each on
-//! its own. A failed write leaves any mixture of old and new. A failed flush leaves the writes that
+//! its own. When a process is killed and the power stays on, what it had in flight takes effect,
+//! and reads see it; but it is a plain write from then on, whatever was asked for. A failed write
+//! leaves any mixture of old and new. A failed flush leaves the writes that
 //! it should have covered uncertain for good: a later flush that succeeds says nothing about them,
 //! as in the kernels that we have to live with.
 //!

@@ -79,7 +79,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use crate::{Disk, Image, Options};
+    use crate::{Disk, Image, Options, Platter};
 
     fn count(runtime: &Runtime) -> Rc<Cell<u64>> {
         let count = Rc::new(Cell::new(0));
@@ -139,5 +139,25 @@ mod tests {
         let read = executor.block_on(disk.read(0, Buffer::zeroed(512))).expect("it works");
         assert_eq!(read[0], 1, "what was under way has taken effect");
         assert_eq!(disk.platter().pending().count(), 1, "and may be lost for want of a flush");
+    }
+
+    #[test]
+    fn a_through_write_of_a_process_that_is_killed_is_seen_and_not_durable() {
+        let executor = Executor::new(0);
+        let machine = Machine::new(&executor);
+        let disk = Disk::in_machine(&machine, Image::zeroed(1 << 20), Options::default());
+        drop(disk.write(0, vec![vec![1; 512].into()], Durability::Through));
+        let killed = disk.platter().killed();
+        machine.kill();
+        executor.block_on(disk.reopen(&machine));
+        let pending = |platter: &Platter| platter.pending().count();
+        assert_eq!((pending(&killed), pending(&disk.platter())), (1, 1), "a flush has to follow");
+        let again = Disk::resumed(&executor, killed);
+        for disk in [disk, again] {
+            let read = executor.block_on(disk.read(0, Buffer::zeroed(512))).expect("it works");
+            assert_eq!(read[0], 1, "it is seen");
+            executor.block_on(disk.flush()).expect("it works");
+            assert_eq!(pending(&disk.platter()), 0, "and then it is there");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Which writes are surely on the medium, and which may be gone when the power goes.
 //!
 //! A write is *in flight*, then *completed*, then *durable*: at once if it was written through,
-//! else when a flush completes that was issued after the write had completed.
+//! else when a flush completes that was issued after the write had completed. A through write whose
+//! process is killed while it is in flight is a plain one from then on.
 //!
 //! Invariants:
 //! 1. Completed writes take effect in the order of completion, for that is what a reader saw;
@@ -127,12 +128,24 @@ impl Platter {
         self.image_with(|_| Fate::Lost)
     }
 
+    /// The medium when the process that uses it is killed now, and the power stays on: what is in
+    /// flight takes effect, and nothing but a later flush makes it durable. A flush that is under
+    /// way promises nobody anything.
+    pub fn killed(&self) -> Self {
+        let mut killed = self.clone();
+        killed.flushes.clear();
+        let in_flight: Vec<u64> = killed.in_flight.iter().map(|written| written.id).collect();
+        in_flight.into_iter().for_each(|write| killed.leave(write));
+        killed
+    }
+
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::WriteIssued { write, offset, data, durability } => {
                 self.in_flight.push(Written::new(*write, *offset, data.clone(), *durability));
             }
             Event::WriteCompleted { write } => self.complete(*write),
+            Event::WriteLeft { write } => self.leave(*write),
             Event::WriteFailed { write, left } => self.fail(*write, left),
             Event::FlushIssued { flush } => {
                 self.flushes.insert(*flush, self.completions);
@@ -183,6 +196,13 @@ impl Platter {
         };
         self.settle(written);
         self.absorb();
+    }
+
+    /// A write whose process is gone is a plain one: a later flush covers it.
+    fn leave(&mut self, write: u64) {
+        let mut written = self.take_in_flight(write);
+        written.stage = Stage::Completed;
+        self.settle(written);
     }
 
     /// What a failed write has changed stays uncertain until it is overwritten.

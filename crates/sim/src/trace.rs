@@ -25,6 +25,12 @@ pub enum Event {
         /// The number of the write.
         write: u64,
     },
+    /// It took effect, and its process had been killed meanwhile: nobody was there any more who
+    /// would have seen to it that it is durable, whatever had been asked for.
+    WriteLeft {
+        /// The number of the write.
+        write: u64,
+    },
     /// It was answered with an error.
     WriteFailed {
         /// The number of the write.
@@ -172,6 +178,7 @@ impl Event {
             Event::FlushCompleted { flush } => [5, *flush, 0],
             Event::FlushFailed { flush } => [6, *flush, 0],
             Event::Rotted { offset, mask } => [9, *offset, u64::from(*mask)],
+            Event::WriteLeft { write } => [10, *write, 0],
             Event::Mark(Mark::Number(number)) => [7, *number, 0],
             Event::Mark(Mark::Text(text)) => {
                 digest.add_bytes(text.as_bytes());

@@ -68,6 +68,7 @@ impl Controller {
             fate.apply(&mut controller.state.borrow_mut().visible, offset, &data);
             let done = left.is_none();
             controller.happen(match left {
+                None if controller.is_orphaned() => Event::WriteLeft { write },
                 None => Event::WriteCompleted { write },
                 Some(left) => Event::WriteFailed { write, left },
             });
