@@ -42,6 +42,7 @@ use crate::layout::{
 };
 use crate::logged;
 use crate::mark::{self, Mark};
+use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
 use crate::policy::log::{Log, LogOptions};
 use crate::policy::sync::Sync;
@@ -451,11 +452,17 @@ impl Found {
                 back.ok_or(OpenError::LogForeign)
             }
             Mark::Policy(policy) if policy != Sync::NAME => Err(OpenError::UncleanPolicy(policy)),
-            Mark::Policy(_) | Mark::Torn => {
+            mark @ (Mark::Policy(_) | Mark::Torn) => {
                 let (geometry, block) = (&self.geometry, &self.superblock.block);
                 let report =
                     crate::check::recover(device, geometry, runtime, block, progress).await?;
-                Ok(Back { rebuilt: Some(report), ..Back::default() })
+                // Under policy `log` the mark is set, or taken back, while the log is at rest.
+                let log = log.filter(|_| mark == Mark::Torn && !is_planted(Bug::TornMemory));
+                let rest = match log {
+                    Some(log) => logged::look_at_rest(log, self.id()).await?,
+                    None => Back::default(),
+                };
+                Ok(Back { rebuilt: Some(report), ..rest })
             }
         }
     }
@@ -636,7 +643,9 @@ impl Ffs {
         self.home.write(geometry.summary_address, vec![area]).await.map_err(io)?;
         open.set_totals(&rows);
         let device = self.home.device().clone();
-        open.write(&*device, &geometry).await.map_err(io)?;
+        if !is_planted(Bug::HastyStop) {
+            open.write(&*device, &geometry).await.map_err(io)?;
+        }
         self.policy.close().await?;
         open.unmark();
         let result = open.write(&*device, &geometry).await.map_err(io);

@@ -165,6 +165,12 @@ planted::bugs! {
     LateInheritance,
     /// A clean stop leaves no answers in the log.
     RestlessAnswers,
+    /// A volume says that it was stopped cleanly before what that takes is durable.
+    HastyStop,
+    /// A volume says that it is repaired before the repairs are durable.
+    HastyRepairs,
+    /// A volume whose mark is torn forgets the answers in its log.
+    TornMemory,
     /// Of two answers of a call the first holds.
     FirstAnswers,
     /// Answers are told again, whether somebody wants them or not.
