@@ -14,6 +14,7 @@ use torture::campaign::{
 use torture::explore::Counts;
 use torture::explore::case::Case;
 use torture::explore::policy::Policy;
+use torture::explore::ways;
 
 /// A word, what it does, and the function that does it.
 type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
@@ -121,14 +122,22 @@ fn policy(name: &str) -> Result<Policy, String> {
 
 /// Shows a violation again.
 fn replay(case: Option<&str>) -> ExitCode {
-    let case = match case.unwrap_or_default().parse::<Case>() {
+    let line = case.unwrap_or_default();
+    if let Ok(ways) = line.parse::<ways::case::Case>() {
+        return tell(&ways, ways.replay());
+    }
+    let case = match line.parse::<Case>() {
         Ok(case) => case,
         Err(error) => {
             eprintln!("duramen-torture: 'replay' wants the line of a violation: {error}");
             return ExitCode::from(2);
         }
     };
-    match case.replay() {
+    tell(&case, case.replay())
+}
+
+fn tell(case: &dyn std::fmt::Display, found: Result<(), String>) -> ExitCode {
+    match found {
         Ok(()) => {
             println!("{case}: nothing is wrong");
             ExitCode::SUCCESS

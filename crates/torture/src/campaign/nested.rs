@@ -10,10 +10,13 @@
 //! does ([`Further::Sample`]).
 
 use super::sequences::{all_pairs, all_singles, explore};
-use super::{Options, Outcome};
+use super::{Options, Outcome, in_threads};
 use crate::explore::Explorer;
 use crate::explore::nested::Further;
 use crate::explore::policy::Policy;
+use crate::explore::ways::scene::Scene;
+use crate::explore::ways::way::Way;
+use crate::explore::ways::{Effort, Ways, beginnings};
 
 /// How many returns are cut, one after the other.
 const DEPTH: usize = 2;
@@ -31,5 +34,27 @@ pub fn nested(options: &Options) -> Outcome {
     let explore = |(workloads, further)| {
         explore(options, workloads, |policy| Explorer::nested(policy, DEPTH, further))
     };
-    parts.into_iter().map(explore).fold(Outcome::default(), Outcome::plus)
+    parts.into_iter().map(explore).fold(ways(options), Outcome::plus)
+}
+
+/// Every way in and out of a volume.
+pub fn ways(options: &Options) -> Outcome {
+    let effort = if options.full { Effort::FULL } else { Effort::SHORT };
+    let threads = options.threads.max(1);
+    let all = beginnings(options.policy);
+    let part = |first: usize| all.iter().skip(first).step_by(threads).copied().collect();
+    let parts: Vec<Vec<(&str, Way)>> = (0..threads).map(part).collect();
+    in_threads(parts, |part| {
+        let mut ways = Ways::new(effort, options.seed);
+        let mut outcome = Outcome::default();
+        for (name, way) in part {
+            match Scene::new(options.policy, name) {
+                Ok(scene) => ways.explore(&scene, way),
+                Err(reason) => outcome.violations.push(format!("scene {name}: {reason}")),
+            }
+        }
+        outcome.violations.extend(ways.violations.iter().map(ToString::to_string));
+        outcome.counts = ways.counts;
+        outcome
+    })
 }

@@ -52,6 +52,11 @@ impl Disks {
         Self(images.0.iter().map(|image| Disk::new(executor, image.clone())).collect())
     }
 
+    /// Disks that go on with what is on these platters, pending writes and all.
+    pub fn resumed(executor: &Executor, platters: &[Platter]) -> Self {
+        Self(platters.iter().map(|one| Disk::resumed(executor, one.clone())).collect())
+    }
+
     /// As an engine takes them.
     pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
         self.0.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect()
@@ -70,6 +75,11 @@ impl Disks {
     /// What was recorded.
     pub fn recording(&self) -> Recording {
         Recording::new(self.0.iter().map(|disk| disk.trace()).collect())
+    }
+
+    /// What is left when all that is pending is lost now.
+    pub fn durable(&self) -> Images {
+        Images(self.0.iter().map(|disk| disk.platter().durable_image()).collect())
     }
 
     /// What reads see now.
@@ -172,6 +182,24 @@ impl Cut {
     /// What is left when nothing is lost.
     pub fn whole(&self) -> Images {
         Images(self.platters.iter().map(|one| one.image_with(|_| Fate::Whole)).collect())
+    }
+
+    /// What is left for the next process when this one is killed, and the power stays on.
+    pub fn killed(&self) -> Vec<Platter> {
+        self.platters.iter().map(Platter::killed).collect()
+    }
+
+    /// A few ways in which the power may take what is pending: of each disk all or nothing, and one
+    /// by chance.
+    pub fn corners(&self, prng: &mut Prng) -> Vec<Loss> {
+        let counts: Vec<usize> = self.platters.iter().map(|one| one.pending().count()).collect();
+        let all = |count: usize, fate: Fate| Choice::new(vec![fate; count]);
+        let corner = |bits: u32| {
+            let fate = |disk: usize| if bits >> disk & 1 == 1 { Fate::Whole } else { Fate::Lost };
+            Loss(counts.iter().enumerate().map(|(disk, &count)| all(count, fate(disk))).collect())
+        };
+        let chance = self.platters.iter().map(|one| Choice::random(one, prng)).collect();
+        (0..1_u32 << counts.len()).map(corner).chain([Loss(chance)]).collect()
     }
 
     /// What is left by chance.

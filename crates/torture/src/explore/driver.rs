@@ -84,7 +84,7 @@ impl Driver {
         opened(written).await.map(drop)
     }
 
-    async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
+    pub(super) async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
         Ok(opened(self.files.read(&self.who, id, 0, LONGEST).await).await?.data.concat())
     }
 
@@ -112,7 +112,7 @@ impl Driver {
         }
     }
 
-    async fn attributes(&self, id: ObjectId) -> Result<vfs::Attributes, FsError> {
+    pub(super) async fn attributes(&self, id: ObjectId) -> Result<vfs::Attributes, FsError> {
         self.files.getattr(id).await.open().await.map_err(|_| FsError::Io)?.into_inner()
     }
 

@@ -14,6 +14,7 @@
 //! * [`judge`]: whether that may be there.
 //! * [`retry`]: a client that comes back and makes its calls again.
 //! * [`nested`]: cuts the return as well, and the return after that.
+//! * [`ways`]: everything else that is done with a volume, cut and followed by another.
 //! * [`case`], [`shrink`]: a violation as a line that shows it again, as small as it can be.
 
 pub mod caller;
@@ -33,6 +34,7 @@ pub mod retry;
 pub mod run;
 pub mod server;
 pub mod shrink;
+pub mod ways;
 pub mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};

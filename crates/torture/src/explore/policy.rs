@@ -107,13 +107,12 @@ impl Policy {
 
     /// Disks with an empty volume of a shape.
     pub(crate) fn format_as(self, executor: &Executor, shape: &Shape) -> Disks {
-        let full = |size: u64| Image::from_bytes(&vec![RUBBISH; size as usize]);
-        let images = self.disk_sizes(shape).into_iter().map(full).collect();
-        let disks = Disks::new(executor, &Images(images));
-        let (random, options) = (executor.runtime().random, shape.to_make());
-        let made = executor.block_on(mkfs(&**disks.volume(), &options, &*random, NOW));
-        made.expect("it is large enough");
-        disks
+        format_on(executor, &self.disk_sizes(shape), shape)
+    }
+
+    /// Disks of these sizes, the volume first, with an empty volume.
+    pub(super) fn format_sized(executor: &Executor, sizes: &[u64]) -> Disks {
+        format_on(executor, sizes, &Shape::default())
     }
 
     /// Opens the volume.
@@ -138,18 +137,49 @@ impl Policy {
         runtime: Runtime,
         shape: &Shape,
     ) -> Result<Opened, OpenError> {
-        let options = shape.to_open();
+        self.open_by(disks, runtime, &shape.to_open()).await
+    }
+
+    /// Opens the volume; a log is kept small in this way.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(super) async fn open_with(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+        log: LogOptions,
+    ) -> Result<Opened, OpenError> {
+        let options = OpenOptions { log, ..Shape::default().to_open() };
+        self.open_by(disks, runtime, &options).await
+    }
+
+    async fn open_by(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+        options: &OpenOptions,
+    ) -> Result<Opened, OpenError> {
         match self {
             Self::Sync => {
                 let [volume] = <[_; 1]>::try_from(disks).ok().expect("it has one disk");
-                ffs::open(volume, runtime, &options, &mut |_| ()).await
+                ffs::open(volume, runtime, options, &mut |_| ()).await
             }
             Self::Log => {
                 let [volume, log] = <[_; 2]>::try_from(disks).ok().expect("it has two disks");
-                ffs::open_with_log(volume, Some(log), runtime, &options, &mut |_| ()).await
+                ffs::open_with_log(volume, Some(log), runtime, options, &mut |_| ()).await
             }
         }
     }
+}
+
+fn format_on(executor: &Executor, sizes: &[u64], shape: &Shape) -> Disks {
+    let full = |&size: &u64| Image::from_bytes(&vec![RUBBISH; size as usize]);
+    let disks = Disks::new(executor, &Images(sizes.iter().map(full).collect()));
+    let (random, options) = (executor.runtime().random, shape.to_make());
+    let made = executor.block_on(mkfs(&**disks.volume(), &options, &*random, NOW));
+    made.expect("it is large enough");
+    disks
 }
 
 impl Shape {

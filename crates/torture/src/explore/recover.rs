@@ -30,7 +30,7 @@ const MARK: usize = 64;
 /// from the image. But a boot draws numbers that no other may draw, that of a log's epoch for one:
 /// after a return that was cut it has to be another world. So it follows from where a boot leaves
 /// them, which are few bytes: images that differ elsewhere are brought back in the same world.
-fn seed(policy: Policy, images: &Images) -> u64 {
+pub(super) fn seed(policy: Policy, images: &Images) -> u64 {
     let slots = match policy {
         Policy::Sync => &[][..],
         Policy::Log => &SLOTS[..],

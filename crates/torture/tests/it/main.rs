@@ -17,3 +17,4 @@ mod procedures;
 mod retry;
 mod seen;
 mod sequences;
+mod ways;

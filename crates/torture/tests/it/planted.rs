@@ -23,6 +23,9 @@ use torture::explore::case::Case;
 use torture::explore::nested::Further;
 use torture::explore::op::{Op, operations};
 use torture::explore::policy::Policy;
+use torture::explore::ways::scene::Scene;
+use torture::explore::ways::way::Way;
+use torture::explore::ways::{self, Effort, Ways};
 use torture::explore::{Explorer, Style};
 use torture::planted::{Bug, all, plant};
 
@@ -103,6 +106,19 @@ const OF_BYTES: &[(&str, Policy)] = &[
 /// So many stories are told at most to find one of those.
 const STORIES: u64 = 40;
 
+/// Bugs of the ways in and out of a volume, the scene and the way that show them, and how much of
+/// that has to be tried.
+const OF_WAYS: &[(&str, Policy, &str, Way, Effort)] = &[
+    ("HastyStop", Policy::Sync, "used", Way::Stop, Effort::FIRST),
+    ("HastyRepairs", Policy::Sync, "used", Way::Repair, Effort::FIRST),
+    ("TornMemory", Policy::Log, "rest", Way::Serve, Effort::FIRST),
+    ("ReplayedRest", Policy::Log, "used", Way::Stop, Effort::FIRST),
+    ("ReplayedRest", Policy::Log, "used", Way::Repair, Effort::FIRST),
+    ("DroppedChains", Policy::Log, "chain", Way::Repair, Effort::FIRST),
+    ("UnwaitedChains", Policy::Log, "chain", Way::Stop, Effort::FIRST),
+    ("BelievedCaches", Policy::Log, "used", Way::Work, Effort::SHORT),
+];
+
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "EarlyRefusals",
@@ -179,6 +195,34 @@ fn bugs_of_answers_are_found() {
     all_are_found(OF_ANSWERS);
 }
 
+/// What ending a way finds.
+fn found_on_way(bug: Option<Bug>, scene: &Scene, way: Way, effort: Effort) -> Option<String> {
+    plant(bug);
+    let mut ways = Ways::new(effort, 1);
+    ways.explore(scene, way);
+    plant(None);
+    ways.violations.first().map(ToString::to_string)
+}
+
+#[test]
+fn bugs_of_ways_in_and_out_are_found_and_their_lines_show_them_again() {
+    for &(name, policy, scene, way, effort) in OF_WAYS {
+        let bug: Bug = name.parse().expect("a bug");
+        let scene = Scene::new(policy, scene).expect("a scene");
+        assert_eq!(found_on_way(None, &scene, way, effort), None, "without {bug}");
+        let found = found_on_way(Some(bug), &scene, way, effort);
+        let found = found.unwrap_or_else(|| panic!("{bug} was not found by '{}'", way.name()));
+        let (reason, line) = found.split_once("\n  cargo xtask torture replay '").expect("a line");
+        let case: ways::case::Case = line.trim_end_matches('\'').parse().expect(line);
+        plant(Some(bug));
+        let again = case.replay();
+        plant(None);
+        assert_eq!(again, Err(reason.to_owned()), "{bug}: {line}");
+        // Without it there may be no such end.
+        assert_ne!(case.replay(), Err(reason.to_owned()), "without {bug}: {line}");
+    }
+}
+
 #[test]
 fn bugs_of_bytes_are_found() {
     for &(name, policy) in OF_BYTES {
@@ -198,8 +242,9 @@ fn bugs_of_bytes_are_found() {
 #[test]
 fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
     let rows = || [OF_ORDER, OF_FILES, OF_ANSWERS].concat();
-    let names: BTreeSet<&str> = rows().into_iter().map(|(name, _)| name).collect();
+    let mut names: BTreeSet<&str> = rows().into_iter().map(|(name, _)| name).collect();
     assert!(names.len() >= 30 && names.len() == rows().len(), "{}", names.len());
+    names.extend(OF_WAYS.iter().map(|(name, ..)| *name));
     let of_other_campaigns = [
         "ConnectionInKey",
         "XidAlone",
@@ -231,6 +276,11 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         "KeptDeltas",
         "LateCover",
         "PassedChains",
+        "ReplacedChains",
+        "RetoldFirsts",
+        "SilentWriter",
+        "UnaskedRepairs",
+        "StrayNames",
         "UnkeptAnswers",
         "HalfAnswers",
         "PassedAnswers",

@@ -1,0 +1,127 @@
+//! Serving what is left, and looking at it.
+
+use std::rc::Rc;
+
+use block::BlockDevice;
+use ffs::check::{CheckOptions, check};
+use ffs::{Ffs, OpenError};
+use namespace::Namespace;
+use runtime::Runtime;
+use sim::Executor;
+use vfs::{FileSystem, Remembered};
+
+use super::super::driver::Driver;
+use super::super::ram::Ram;
+use super::super::recover::seed;
+use super::known::{Found, Known, LONG};
+use super::place::Place;
+use super::repair::repair;
+
+/// A volume that is served, and its memory, which is held as long as it is.
+pub struct Served {
+    /// The engine.
+    pub engine: Rc<Ffs>,
+    /// Everything above it that matters here.
+    pub files: Rc<dyn FileSystem>,
+    /// For who asks.
+    pub driver: Driver,
+    /// What is remembered.
+    pub remembered: Vec<Remembered>,
+}
+
+impl Served {
+    /// Over an engine.
+    ///
+    /// # Errors
+    /// When it has stopped.
+    pub async fn new(engine: Rc<Ffs>) -> Result<Self, String> {
+        let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
+        let told = files.take_remembered().open().await.map_err(|_| "it has stopped")?;
+        let driver = Driver::new(files.clone());
+        Ok(Self { engine, files, driver, remembered: told.into_inner() })
+    }
+
+    /// Waits until a chain that was cut has come to its end, before which nobody reads the file.
+    pub async fn long(&self) -> Option<u64> {
+        let id = self.driver.find(LONG).await.ok()?;
+        self.driver.read(id).await.ok()?;
+        self.driver.attributes(id).await.ok().map(|attributes| attributes.size)
+    }
+
+    async fn found(&self) -> Result<Found, String> {
+        let long = self.long().await;
+        let view = self.driver.view().await;
+        let (view, _) = view.map_err(|error| format!("it cannot be read: {error}"))?;
+        Ok(Found { view, long, remembered: self.remembered.clone() })
+    }
+
+    /// Stops it.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn stop(&self) -> Result<(), String> {
+        self.driver.stop().await.map_err(|error| format!("it does not stop: {error}"))
+    }
+}
+
+fn rams(place: &Place) -> Vec<Rc<Ram>> {
+    place.contents().0.into_iter().map(|image| Rc::new(Ram::new(image))).collect()
+}
+
+fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {
+    rams.iter().map(|ram| ram.clone() as _).collect()
+}
+
+/// Whatever may be there is there, and the checker has nothing to say.
+///
+/// # Errors
+/// What is wrong.
+pub fn look(place: &Place, known: &Known) -> Result<(), String> {
+    let executor = Executor::new(!seed(place.policy, &place.contents()));
+    let (rams, runtime) = (rams(place), executor.runtime());
+    executor.block_on(async {
+        if place.is_clean() {
+            is_well(&*rams[0], &runtime).await.map_err(|reason| format!("clean, {reason}"))?;
+        }
+        let devices = || devices(&rams);
+        let mut opened = place.policy.open(devices(), runtime.clone()).await;
+        if matches!(opened, Err(OpenError::UnfinishedCheck)) {
+            // It is told to be repaired again, and is.
+            repair(&devices(), &runtime).await?;
+            opened = place.policy.open(devices(), runtime.clone()).await;
+        }
+        let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
+        let served = Served::new(opened.engine).await?;
+        known.fits(&served.found().await?)?;
+        served.stop().await?;
+        is_well(&*rams[0], &runtime).await.map_err(|reason| format!("stopped, {reason}"))?;
+        let opened = place.policy.open(devices(), runtime.clone()).await;
+        let opened = opened.map_err(|error| format!("it does not open when stopped: {error}"))?;
+        let served = Served::new(opened.engine).await?;
+        let found = served.found().await?;
+        known.fits(&found).map_err(|reason| format!("after a clean stop {reason}"))?;
+        served.stop().await
+    })
+}
+
+/// Whether the checker has nothing to say.
+async fn is_well(device: &dyn BlockDevice, runtime: &Runtime) -> Result<(), String> {
+    let report = check(device, runtime, &CheckOptions::default(), &mut |_| ()).await;
+    let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
+    match report.findings.list.first() {
+        None => Ok(()),
+        Some(finding) => Err(format!("it is not well: {finding}")),
+    }
+}
+
+/// The same place when it was repaired.
+///
+/// # Errors
+/// When it was not.
+pub fn repaired(place: &Place) -> Result<Place, String> {
+    let executor = Executor::new(!seed(place.policy, &place.contents()));
+    let rams = rams(place);
+    executor.block_on(repair(&devices(&rams), &executor.runtime()))?;
+    let images = super::super::disks::Images(rams.iter().map(|ram| ram.image()).collect());
+    Ok(Place { beside: place.beside.clone(), ..Place::new(place.policy, &images) })
+}

@@ -1,0 +1,21 @@
+//! `duramen fsck --repair`, as the program does it: what the log holds comes home for good, and then
+//! the volume is checked.
+
+use std::rc::Rc;
+
+use block::BlockDevice;
+use ffs::check::{CheckOptions, check};
+use ffs::check_log::{LogUse, prepare};
+use runtime::Runtime;
+
+/// Repairs the volume on the first of these devices; the other one is its log, if it has one.
+///
+/// # Errors
+/// When nothing is repaired.
+pub async fn repair(devices: &[Rc<dyn BlockDevice>], runtime: &Runtime) -> Result<(), String> {
+    let prepared = prepare(&devices[0], devices.get(1), runtime, LogUse::Replay).await;
+    let prepared = prepared.map_err(|error| format!("its log does not come home: {error}"))?;
+    let options = CheckOptions { repair: true, log: prepared.state, ..CheckOptions::default() };
+    let done = check(&*devices[0], runtime, &options, &mut |_| ()).await;
+    done.map(drop).map_err(|error| format!("it cannot be repaired: {error}"))
+}

@@ -1,0 +1,389 @@
+//! The ways in and out of a volume, and what is recorded of them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use futures::future::{join, join_all};
+use sim::{Executor, Fate, Image};
+use vfs::{Author, Credentials, FsError, Name, ObjectId, SetAttributes, Stability};
+
+use super::super::disks::{Cut, Disks, Recording};
+use super::super::policy::Policy;
+use super::super::recover::seed;
+use super::End;
+use super::known::{AFTER, Act, Known, LONG, Progress, WORK, key};
+use super::look::Served;
+use super::place::Place;
+use super::repair::repair;
+
+/// What is done with a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is served, and nobody comes.
+    Serve,
+    /// It is served, and several come at once; then one overwrites a little, and more.
+    Work,
+    /// The same, by one, and then it is stopped.
+    Stop,
+    /// It is served, and stopped at once.
+    Close,
+    /// It is served; a file becomes shorter in steps, and others are written for a while.
+    Shorten,
+    /// `duramen fsck --repair`.
+    Repair,
+    /// `duramen tune --policy sync`.
+    TuneSync,
+    /// `duramen tune --policy log`.
+    TuneLog,
+    /// Its log becomes longer, as it does behind a server.
+    Grow,
+}
+
+/// So many make directories at once,
+const AT_ONCE: usize = 6;
+/// each so many, one after the other.
+const EACH: usize = 2;
+/// or, while a chain goes on that was cut, so many.
+const MORE: usize = 5;
+/// How much longer a log is at moments of its growth.
+const GROWS: [u64; 3] = [4 << 10, 100 << 10, 1 << 20];
+/// Writes after a file has become shorter: so many that its answer is told again.
+const WRITES: usize = 48;
+
+impl Way {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Serve,
+        Self::Work,
+        Self::Stop,
+        Self::Close,
+        Self::Shorten,
+        Self::Repair,
+        Self::TuneSync,
+        Self::TuneLog,
+        Self::Grow,
+    ];
+
+    /// Its name in a line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Work => "work",
+            Self::Stop => "stop",
+            Self::Close => "close",
+            Self::Shorten => "shorten",
+            Self::Repair => "repair",
+            Self::TuneSync => "tune-sync",
+            Self::TuneLog => "tune-log",
+            Self::Grow => "grow",
+        }
+    }
+
+    /// Those that follow another one.
+    pub fn following(policy: Policy) -> &'static [Self] {
+        match policy {
+            Policy::Sync => &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneLog],
+            Policy::Log => &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneSync],
+        }
+    }
+}
+
+/// What happened on a way.
+pub enum Went {
+    /// On disks, with what was done.
+    OnDisks(Way, Recording, Vec<Act>),
+    /// With files: what is there after each step.
+    WithFiles(Vec<(Place, bool)>),
+}
+
+impl Went {
+    /// How many events there were.
+    pub fn events(&self) -> usize {
+        match self {
+            Self::OnDisks(_, recording, _) => recording.events(),
+            Self::WithFiles(places) => places.len(),
+        }
+    }
+
+    /// The power may go at a moment of disks.
+    pub fn cut(&self, position: usize) -> Option<Cut> {
+        match self {
+            Self::OnDisks(_, recording, _) => recording.cuts().nth(position),
+            Self::WithFiles(_) => None,
+        }
+    }
+
+    /// What is left.
+    ///
+    /// # Errors
+    /// When it cannot end so.
+    pub fn end(&self, end: &End, from: &Place, known: &Known) -> Result<(Place, Known), String> {
+        let position = match end {
+            End::Done => self.events(),
+            End::Cut(position, _) | End::Killed(position) => *position,
+        };
+        let none = || "there is no such end: is it the same engine?".to_owned();
+        match self {
+            Self::WithFiles(places) => {
+                let Some(index) = position.checked_sub(1) else {
+                    return Ok((from.clone(), known.clone()));
+                };
+                let (place, remembers) = places.get(index).ok_or_else(none)?.clone();
+                Ok((place, Known { remembers: known.remembers && remembers, ..known.clone() }))
+            }
+            Self::OnDisks(way, recording, acts) => {
+                let cut = self.cut(position).ok_or_else(none)?;
+                let mut place = from.clone();
+                match end {
+                    End::Cut(_, loss) => {
+                        let images = cut.images(loss).ok_or_else(none)?;
+                        place.disks = Place::new(from.policy, &images).disks;
+                    }
+                    End::Done | End::Killed(_) => place.disks = cut.killed(),
+                }
+                let mut known = known.after(acts, recording.marks_before(position));
+                // What has no name is freed, unless a repair was under way: then it gets one.
+                known.reconnects |= *way == Way::Repair && *end != End::Done;
+                Ok((place, known))
+            }
+        }
+    }
+}
+
+/// Goes a way from a place, after so many others; none when it does not lead from there.
+///
+/// # Errors
+/// When it goes wrong.
+pub fn go(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Option<Went>, String> {
+    match way {
+        Way::Grow => Ok(grow(place)),
+        Way::TuneSync => Ok(to_sync(place)),
+        Way::TuneLog => Ok(to_log(place)),
+        _ => on_disks(way, place, known, boot),
+    }
+}
+
+fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Option<Went>, String> {
+    let executor = Executor::new(seed(place.policy, &place.contents()));
+    let disks = Rc::new(Disks::resumed(&executor, &place.disks));
+    disks.start_recording();
+    let runtime = executor.runtime();
+    let acts = executor.block_on(async {
+        if way == Way::Repair {
+            return repair(&disks.devices(), &runtime).await.map(|()| Some(Vec::new()));
+        }
+        let opened = place.policy.open(disks.devices(), runtime.clone()).await;
+        let engine = match opened {
+            Ok(opened) => opened.engine,
+            Err(ffs::OpenError::UnfinishedCheck) => return Ok(None),
+            Err(error) => return Err(format!("it does not come back: {error}")),
+        };
+        let served = Rc::new(Served::new(engine).await?);
+        let mut hand =
+            Hand { disks: disks.clone(), served, acts: Vec::new(), boot, callers: Vec::new() };
+        match way {
+            Way::Work => hand.work(AT_ONCE, if known.long.is_some() { MORE } else { EACH }).await?,
+            Way::Stop => hand.work(1, EACH).await?,
+            Way::Shorten if known.long == Some(Progress::default()) => {
+                hand.shorten().await?;
+            }
+            _ => {}
+        }
+        if matches!(way, Way::Stop | Way::Close) {
+            // Whatever is still under way.
+            hand.served.stop().await?;
+            return Ok(Some(hand.acts));
+        }
+        hand.served.long().await;
+        let settled = hand.served.engine.quiesce().await;
+        settled.map_err(|error| format!("it does not settle: {error}"))?;
+        Ok(Some(hand.acts))
+    })?;
+    Ok(acts.map(|acts| Went::OnDisks(way, disks.recording(), acts)))
+}
+
+/// Who does something with a volume that is served.
+struct Hand {
+    disks: Rc<Disks>,
+    served: Rc<Served>,
+    acts: Vec<Act>,
+    boot: usize,
+    callers: Vec<Author>,
+}
+
+/// Somebody whose call is remembered.
+pub fn caller(name: &str) -> Author {
+    Author { who: Credentials::root(), call: Some(key(name)) }
+}
+
+impl Hand {
+    fn begin(&mut self, act: Act) -> u64 {
+        begin(&self.disks, &mut self.acts, act)
+    }
+
+    fn end<T>(&self, mark: u64, result: Result<T, String>) -> Result<T, String> {
+        let done = result?;
+        self.disks.volume().mark(mark + 1);
+        Ok(done)
+    }
+
+    /// So many make directories at once; then a little is written over, and more over that.
+    async fn work(&mut self, makers: usize, each: usize) -> Result<(), String> {
+        self.make(makers, each, async { Ok(()) }).await?;
+        let boot = self.boot;
+        let first = format!("d{boot}-0-0");
+        let mark = self.begin(Act::Remove(first.clone()));
+        let gone = remove(&self.served, &first).await;
+        self.end(mark, gone)?;
+        let byte = 0x20 + 2 * boot as u8;
+        self.put(0..8, byte).await?;
+        self.put(0..48, byte + 1).await?;
+        Ok(())
+    }
+
+    /// So many make directories at once, beside something else.
+    async fn make(
+        &mut self,
+        makers: usize,
+        each: usize,
+        beside: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
+        let boot = self.boot;
+        // As long as a cache remembers a call, so does the log.
+        let name = |maker, number| format!("d{boot}-{maker}-{number}");
+        let mine = |maker| (0..each).map(move |number| name(maker, number));
+        let names: Vec<Vec<String>> = (0..makers).map(|maker| mine(maker).collect()).collect();
+        let callers: Vec<Vec<Author>> =
+            names.iter().map(|mine| mine.iter().map(|name| caller(name)).collect()).collect();
+        let acts = RefCell::new(std::mem::take(&mut self.acts));
+        let calls = names.iter().zip(&callers).map(async |(names, callers)| {
+            for (name, who) in names.iter().zip(callers) {
+                let mark = begin(&self.disks, &mut acts.borrow_mut(), Act::Make(name.clone()));
+                self.end(mark, make(&self.served, who, name).await)?;
+            }
+            Ok::<_, String>(())
+        });
+        let (made, done) = join(join_all(calls), beside).await;
+        made.into_iter().collect::<Result<Vec<()>, String>>()?;
+        self.acts = acts.into_inner();
+        self.callers.extend(callers.into_iter().flatten());
+        done
+    }
+
+    async fn put(&mut self, sectors: std::ops::Range<usize>, byte: u8) -> Result<(), String> {
+        let mark = self.begin(Act::Put(sectors.clone(), byte));
+        let file = self.served.driver.find(WORK).await.map_err(|error| error.to_string())?;
+        let data = vec![byte; sectors.len() * 512];
+        let done = put(&self.served, file, sectors.start as u64 * 512, data).await;
+        self.end(mark, done)
+    }
+
+    async fn shorten(&mut self) -> Result<(), String> {
+        let (mark, who) = (self.begin(Act::Shorten), caller(LONG));
+        let (served, disks) = (self.served.clone(), self.disks.clone());
+        // What others do in between comes between its answers.
+        let shorter = async {
+            shorten(&served, &who).await?;
+            disks.volume().mark(mark + 1);
+            Ok(())
+        };
+        self.make(2, 3, shorter).await?;
+        for index in 0..WRITES {
+            self.put(64..67, 0x40 + index as u8).await?;
+            if index % 8 == 0 {
+                // What is home holds no answer back.
+                let settled = self.served.engine.quiesce().await;
+                settled.map_err(|error| format!("it does not settle: {error}"))?;
+            }
+        }
+        self.callers.push(who);
+        Ok(())
+    }
+}
+
+/// Notes that something is begun; the number after the mark tells of its end.
+fn begin(disks: &Disks, acts: &mut Vec<Act>, act: Act) -> u64 {
+    acts.push(act);
+    let mark = (acts.len() as u64 - 1) * 2;
+    disks.volume().mark(mark);
+    mark
+}
+
+async fn make(served: &Served, who: &Author, name: &str) -> Result<(), String> {
+    let parsed = Name::parse(name.as_bytes()).expect("a legal name");
+    let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+    let made = served.files.mkdir(who, served.files.root(), &parsed, attributes).await;
+    let made = made.open().await.map_err(|_| "it has stopped")?.into_inner().result;
+    made.map(drop).map_err(|error| format!("{name} is not made: {error}"))
+}
+
+async fn remove(served: &Served, name: &str) -> Result<(), String> {
+    let parsed = Name::parse(name.as_bytes()).expect("a legal name");
+    let gone = served.files.rmdir(&Author::root(), served.files.root(), &parsed).await;
+    let gone = gone.open().await.map_err(|_| "it has stopped")?.into_inner().result;
+    gone.map_err(|error| format!("{name} is not removed: {error}"))
+}
+
+async fn put(served: &Served, file: ObjectId, at: u64, data: Vec<u8>) -> Result<(), String> {
+    let (who, data) = (Author::root(), vec![Bytes::from(data)]);
+    let written = served.files.write(&who, file, at, data, Stability::FileSync).await;
+    let written = written.open().await.map_err(|_| "it has stopped")?.into_inner().result;
+    written.map(drop).map_err(|error: FsError| format!("{WORK} is not written: {error}"))
+}
+
+/// Makes the long file shorter.
+///
+/// # Errors
+/// When that fails.
+pub async fn shorten(served: &Served, who: &Author) -> Result<(), String> {
+    let file = served.driver.find(LONG).await.map_err(|error| error.to_string())?;
+    let size = SetAttributes { size: Some(AFTER), ..SetAttributes::default() };
+    let done = served.files.setattr(who, file, size, None).await;
+    let done = done.open().await.map_err(|_| "it has stopped")?.into_inner().result;
+    done.map_err(|error| format!("{LONG} does not become shorter: {error}"))
+}
+
+/// The settings are written, and then the log goes.
+fn to_sync(place: &Place) -> Option<Went> {
+    if place.policy != Policy::Log || !place.is_clean() {
+        return None;
+    }
+    let log = place.disks[1].image_with(|_| Fate::Whole);
+    let disks = vec![place.disks[0].clone()];
+    let written = Place { policy: Policy::Sync, disks: disks.clone(), beside: Some(log) };
+    let gone = Place { beside: None, ..written.clone() };
+    Some(Went::WithFiles(vec![(written, false), (gone, false)]))
+}
+
+/// A log is made unless there is one, and then the settings are written.
+fn to_log(place: &Place) -> Option<Went> {
+    if place.policy != Policy::Sync || !place.is_clean() {
+        return None;
+    }
+    let log = place.beside.clone();
+    let log = log.unwrap_or_else(|| Image::zeroed(journal::format::SMALLEST));
+    let beside = Place { beside: Some(log.clone()), ..place.clone() };
+    let images = super::super::disks::Images(vec![log]);
+    let mut disks = place.disks.clone();
+    disks.extend(Place::new(Policy::Log, &images).disks);
+    let written = Place { policy: Policy::Log, disks, beside: None };
+    Some(Went::WithFiles(vec![(beside, true), (written, true)]))
+}
+
+/// Zeros are written behind the log.
+fn grow(place: &Place) -> Option<Went> {
+    if place.policy != Policy::Log {
+        return None;
+    }
+    let log = place.disks[1].image_with(|_| Fate::Whole);
+    let longer = GROWS.iter().map(|more| {
+        let mut bytes = log.bytes();
+        bytes.resize(bytes.len() + *more as usize, 0);
+        let images = super::super::disks::Images(vec![Image::from_bytes(&bytes)]);
+        let mut disks = vec![place.disks[0].clone()];
+        disks.extend(Place::new(Policy::Log, &images).disks);
+        (Place { disks, ..place.clone() }, true)
+    });
+    Some(Went::WithFiles(longer.collect()))
+}
