@@ -19,6 +19,10 @@ use crate::explore::disks::{Images, Recording};
 use crate::explore::model::{View, What};
 use crate::explore::policy::Policy;
 use crate::explore::recover::{record as return_of, recover};
+use crate::explore::ways::known::Known;
+use crate::explore::ways::look::repaired;
+use crate::explore::ways::place::Place;
+use crate::explore::ways::way::{Way, go};
 
 /// Random ways to lose what is pending, beside losing all and nothing: of a short run,
 const RANDOM: usize = 4;
@@ -30,7 +34,7 @@ const NESTED: u64 = 3;
 
 /// How a call is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Repetition {
     /// From the port of the first.
     OldPort,
     /// From another port.
@@ -43,7 +47,13 @@ pub enum Way {
     AfterUndo,
 }
 
-const WAYS: [Way; 5] = [Way::OldPort, Way::NewPort, Way::Doubled, Way::Twice, Way::AfterUndo];
+const REPETITIONS: [Repetition; 5] = [
+    Repetition::OldPort,
+    Repetition::NewPort,
+    Repetition::Doubled,
+    Repetition::Twice,
+    Repetition::AfterUndo,
+];
 
 /// What is left of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,11 +194,15 @@ pub fn judge(judge: &mut Judge<'_>, first: &First, options: &Options) {
             let when = format!("cut after {} events", cut.position);
             repeat(judge, first, (&when, answered), &images);
             if options.full || again.chance(1, NESTED) {
-                match cut_again(first, &images, &mut again) {
-                    Ok((more, images)) => {
-                        repeat(judge, first, (&format!("{when}, {more}"), answered), &images);
+                for more in
+                    [cut_again(first, &images, &mut again), by_the_way(first, &images, &mut again)]
+                {
+                    match more {
+                        Ok((more, images)) => {
+                            repeat(judge, first, (&format!("{when}, {more}"), answered), &images);
+                        }
+                        Err(reason) => judge.violate(&when, &reason),
                     }
-                    Err(reason) => judge.violate(&when, &reason),
                 }
             }
         }
@@ -201,6 +215,28 @@ fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String,
     let cuts: Vec<_> = recording.cuts().collect();
     let cut = &cuts[prng.index(cuts.len())];
     Ok((format!("and {} events of the return", cut.position), cut.random(prng)))
+}
+
+/// What is left when the volume is repaired, or served and stopped, before the call is repeated;
+/// under policy `log` that may be cut, too. Under `sync` a repair that was cut keeps what has lost
+/// its name, which is neither before nor after.
+fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
+    let way = [Way::Repair, Way::Close][prng.index(2)];
+    let place = Place::new(first.served.policy, images);
+    let went = go(way, &place, &Known::default(), 0)?.ok_or("it needs to be repaired")?;
+    let position = match first.served.policy {
+        Policy::Log if prng.chance(2, 3) => prng.index(went.events() + 1),
+        _ => went.events(),
+    };
+    let more = format!("and {} to event {position}", way.name());
+    let cut = went.cut(position).ok_or("it is of disks")?;
+    let is_cut = position < went.events();
+    let mut images = if is_cut { cut.random(prng) } else { cut.whole() };
+    if is_cut && way == Way::Repair {
+        // Whoever is told to repeat it does.
+        images = repaired(&Place::new(first.served.policy, &images))?.contents();
+    }
+    Ok((more, images))
 }
 
 fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), images: &Images) {
@@ -216,10 +252,10 @@ fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), 
     if answered && left != Left::All {
         return judge.violate(when, "it was answered, and is not there");
     }
-    for way in WAYS {
+    for way in REPETITIONS {
         judge.counts.states += 1;
         let judged = match way {
-            Way::AfterUndo => after_undo(judge, first, left, images),
+            Repetition::AfterUndo => after_undo(judge, first, left, images),
             _ => again(judge, first, left, (&view, images), way),
         };
         if let Err(reason) = judged {
@@ -242,7 +278,7 @@ fn again(
     first: &First,
     left: Left,
     (view, images): (&View, &Images),
-    way: Way,
+    way: Repetition,
 ) -> Result<(), String> {
     let case = judge.case;
     let stage = Stage::new(2, first.served, images)?;
@@ -271,17 +307,19 @@ fn again(
     stage.world.run(another_call_of_the_number(&stage, &first.root))
 }
 
-async fn send_again(stage: &Stage, record: &Bytes, way: Way) -> Result<Vec<Bytes>, String> {
-    let port = if way == Way::NewPort { 0 } else { PORT };
+async fn send_again(stage: &Stage, record: &Bytes, way: Repetition) -> Result<Vec<Bytes>, String> {
+    let port = if way == Repetition::NewPort { 0 } else { PORT };
     let stream = stage.connect(port).await;
     match way {
-        Way::OldPort | Way::NewPort | Way::AfterUndo => Ok(vec![exchange(&stream, record).await?]),
-        Way::Doubled => {
+        Repetition::OldPort | Repetition::NewPort | Repetition::AfterUndo => {
+            Ok(vec![exchange(&stream, record).await?])
+        }
+        Repetition::Doubled => {
             send(&stream, record).await?;
             send(&stream, record).await?;
             Ok(vec![receive(&stream).await?, receive(&stream).await?])
         }
-        Way::Twice => {
+        Repetition::Twice => {
             let one = exchange(&stream, record).await?;
             drop(stream);
             let other = stage.connect(0).await;
@@ -302,7 +340,7 @@ fn after_undo(judge: &Judge<'_>, first: &First, left: Left, images: &Images) -> 
         stage.world.run(stage.undo(case.undo));
         let undone = stage.view()?;
         let record = record(case, xid);
-        let reply = stage.world.run(send_again(&stage, &record, Way::AfterUndo))?.remove(0);
+        let reply = stage.world.run(send_again(&stage, &record, Repetition::AfterUndo))?.remove(0);
         Ok::<_, String>((undone, stage.view()?, reply))
     };
     let (undone, now, reply) = run(XID)?;
