@@ -240,17 +240,28 @@ impl Execution {
     ) -> Option<Reply> {
         let mut key = Key::of(self.client, call);
         key.checksum ^= self.planted_key;
-        match self.dispatcher.replies.begin(key) {
+        let is_admitted = || {
+            crate::nfs3::is_admitted(&caller, &arguments) || is_planted(Bug::RememberedStrangers)
+        };
+        if is_planted(Bug::AdmittedRepetitions) && !is_admitted() {
+            return Some(crate::nfs3::execute(call.xid, &caller, arguments).await);
+        }
+        match self.dispatcher.replies.begin(key, is_admitted) {
             Begin::Execute(mut slot) => {
                 // A WRITE that is executed once more writes the same once more.
                 let is_kept = procedure != Procedure::Write;
                 let caller = caller.calling(is_kept.then(|| slot.name()).flatten());
                 let reply = crate::nfs3::execute(call.xid, &caller, arguments).await;
-                if !(is_planted(Bug::ForgottenRefusals) && reply.is_refusal()) {
-                    slot.answer(reply.segments().to_vec(), reply.length());
+                let segments = reply.segments().to_vec();
+                if reply.is_bare() && !is_planted(Bug::RememberedStrangers) {
+                    slot.pass(segments);
+                } else if !(is_planted(Bug::ForgottenRefusals) && reply.is_refusal()) {
+                    slot.answer(segments, reply.length());
                 }
                 Some(reply)
             }
+            // The rules that it asked are those by which it is refused now.
+            Begin::Refuse => Some(crate::nfs3::execute(call.xid, &caller, arguments).await),
             Begin::Wait(_) if is_planted(Bug::UnnotedRunning) => {
                 Some(crate::nfs3::execute(call.xid, &caller, arguments).await)
             }

@@ -13,6 +13,14 @@ planted::bugs! {
     UnnotedRunning,
     /// Refusals are not remembered.
     ForgottenRefusals,
+    /// What was refused before a file system was asked is remembered like an answer.
+    RememberedStrangers,
+    /// A call that runs or is remembered asks for admission like a new one.
+    AdmittedRepetitions,
+    /// When there are too many answers the oldest of all clients goes.
+    OldestOfAll,
+    /// Each address of an IPv6 network is a client of its own in the bounds.
+    EveryAddress,
     /// LINK is not among the procedures that are remembered.
     ForgottenLinks,
     /// Calls of one number are one call, whatever their arguments are.

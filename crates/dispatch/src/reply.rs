@@ -6,13 +6,25 @@ use runtime::sync::Permit;
 /// What to send, in pieces one after the other, record mark included.
 pub struct Reply {
     segments: Vec<Bytes>,
+    /// Whether no file system has answered this.
+    is_bare: bool,
     /// Of the session and of all; given back when the reply was sent, or will never be.
     memory: Option<[Permit; 2]>,
 }
 
 impl Reply {
     pub(crate) fn new(segments: Vec<Bytes>) -> Self {
-        Self { segments, memory: None }
+        Self { segments, is_bare: false, memory: None }
+    }
+
+    /// The same, which no file system has answered: it was not asked, or its answer was lost.
+    pub(crate) fn bare(self) -> Self {
+        Self { is_bare: true, ..self }
+    }
+
+    /// Whether no file system has answered this.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.is_bare
     }
 
     pub(crate) fn holding(self, memory: Option<[Permit; 2]>) -> Self {

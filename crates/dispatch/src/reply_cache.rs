@@ -8,8 +8,17 @@
 //!
 //! # The window
 //! An answer is remembered until it is older than [`Window::age`], or there are more answers or
-//! more bytes of them than the window allows, of this client or of all. The oldest go first. The
-//! bounds of one client keep it from pushing out the answers of the others.
+//! more bytes of them than the window allows, of this client or of all. A client that exceeds its
+//! own bounds loses its oldest. When all exceed theirs together, whoever has most loses its oldest:
+//! so nobody can push out the answers of a client that has few.
+//!
+//! In the bounds an IPv6 network of 64 bits is one client, since whoever has one address of it has
+//! them all. What makes two calls the same call is always the whole address ([`Key`]).
+//!
+//! Only an answer of a file system takes a place. A call that is not admitted is not taken note of
+//! ([`Begin::Refuse`]), and what was refused before a file system was asked is passed to those who
+//! wait for it and forgotten ([`Slot::pass`]). A call that runs or is remembered gets its one
+//! answer, whoever is admitted by now.
 //!
 //! The cache itself is volatile. But a call that must not be executed twice has a *name*
 //! ([`vfs::CallKey`]) under which the file system keeps its answer with what it changed, where it
@@ -22,12 +31,13 @@
 //!    that slot is the only way out of the running state.
 //! 2. A client's queue holds exactly its answered calls, in the order of their answers, and
 //!    `oldest` the place of the first in each queue. Clients without answers are not known.
-//! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues.
+//! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues; `by_calls` and
+//!    `by_bytes` order the clients by theirs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::RandomState;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,6 +47,7 @@ use vfs::CallKey;
 
 use crate::hashed::{AsTaken, Hashed};
 pub use crate::key::Key;
+use crate::planted::{Bug, is_planted};
 
 /// What remembering an answer takes beside its bytes, about, in bytes: here, and once more where it
 /// survives.
@@ -101,6 +112,8 @@ pub enum Begin<R> {
     Wait(Repetition<R>),
     /// It was answered with this; whether that was before the start.
     Repeat(R, bool),
+    /// It is new, and its caller is not admitted: no file system is to be asked.
+    Refuse,
 }
 
 /// Answers by call. `R` is cheap to clone.
@@ -116,6 +129,8 @@ struct State<R> {
     entries: HashMap<Rc<Hashed<Key>>, Entry<R>, AsTaken>,
     clients: HashMap<IpAddr, Client>,
     oldest: BTreeMap<u64, IpAddr>,
+    by_calls: BTreeSet<(usize, IpAddr)>,
+    by_bytes: BTreeSet<(usize, IpAddr)>,
     next: u64,
     calls: usize,
     bytes: usize,
@@ -174,6 +189,8 @@ impl<R: Clone> ReplyCache<R> {
             entries: HashMap::default(),
             clients: HashMap::new(),
             oldest: BTreeMap::new(),
+            by_calls: BTreeSet::new(),
+            by_bytes: BTreeSet::new(),
             next: 0,
             calls: 0,
             bytes: 0,
@@ -183,8 +200,8 @@ impl<R: Clone> ReplyCache<R> {
         Rc::new(Self { clock, window, hash_state, state, counters })
     }
 
-    /// Looks a call up, and takes note of it if it is new.
-    pub fn begin(self: &Rc<Self>, key: Key) -> Begin<R> {
+    /// Looks a call up, and takes note of it if it is new and `is_admitted` says so.
+    pub fn begin(self: &Rc<Self>, key: Key, is_admitted: impl FnOnce() -> bool) -> Begin<R> {
         self.forget_old();
         let mut state = self.state.borrow_mut();
         let key = Hashed::new(key, &self.hash_state);
@@ -203,6 +220,7 @@ impl<R: Clone> ReplyCache<R> {
                 self.count(|counters| counters.in_progress_hits += 1);
                 Begin::Wait(Repetition(pending.clone()))
             }
+            None if !is_admitted() => Begin::Refuse,
             None => {
                 self.count(|counters| counters.misses += 1);
                 let key = Rc::new(key);
@@ -270,15 +288,15 @@ impl<R: Clone> ReplyCache<R> {
         let Origin { name, expires, is_restored } = origin;
         let weight = bytes + OVERHEAD + name.as_ref().map_or(0, |_| bytes + OVERHEAD);
         let mut state = self.state.borrow_mut();
-        let (number, client) = (state.next, key.key.client);
+        let (number, client) = (state.next, in_bounds(key.key.client));
         state.next += 1;
         state.calls += 1;
         state.bytes += weight;
-        let held = state.clients.entry(client).or_default();
-        let is_first = held.answered.is_empty();
-        held.answered.push_back(Place { number, expires, key: key.clone() });
-        held.bytes += weight;
-        if is_first {
+        state.change(client, |held| {
+            held.answered.push_back(Place { number, expires, key: key.clone() });
+            held.bytes += weight;
+        });
+        if state.clients[&client].answered.len() == 1 {
             state.oldest.insert(number, client);
         }
         let answered = Answered { reply, weight, is_restored, _name: name };
@@ -297,9 +315,7 @@ impl<R: Clone> ReplyCache<R> {
             state.forget_oldest(client);
             evictions += 1;
         }
-        while (state.calls > self.window.calls || state.bytes > self.window.bytes)
-            && let Some(client) = state.client_of_oldest()
-        {
+        while let Some(client) = state.client_over(&self.window) {
             state.forget_oldest(client);
             evictions += 1;
         }
@@ -320,10 +336,50 @@ impl<R: Clone> ReplyCache<R> {
     }
 }
 
+/// The address under which what a client has is counted.
+fn in_bounds(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V6(address) if !is_planted(Bug::EveryAddress) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
+        client => client,
+    }
+}
+
 impl<R> State<R> {
     /// Whose answer is the oldest of all.
     fn client_of_oldest(&self) -> Option<IpAddr> {
         self.oldest.first_key_value().map(|(_, &client)| client)
+    }
+
+    /// Whose answer is to go when there are more of all clients than `window` allows: who has most
+    /// of what there is too much of.
+    fn client_over(&self, window: &Window) -> Option<IpAddr> {
+        if is_planted(Bug::OldestOfAll) {
+            let is_over = self.calls > window.calls || self.bytes > window.bytes;
+            return self.client_of_oldest().filter(|_| is_over);
+        }
+        let most = match (self.calls > window.calls, self.bytes > window.bytes) {
+            (true, _) => self.by_calls.last(),
+            (false, true) => self.by_bytes.last(),
+            (false, false) => None,
+        };
+        most.map(|&(_, client)| client)
+    }
+
+    /// Changes what a client has, and the orders with it (invariant 3).
+    fn change<T>(&mut self, client: IpAddr, change: impl FnOnce(&mut Client) -> T) -> T {
+        let held = self.clients.entry(client).or_default();
+        let before = (held.answered.len(), held.bytes);
+        let changed = change(held);
+        let after = (held.answered.len(), held.bytes);
+        self.by_calls.remove(&(before.0, client));
+        self.by_bytes.remove(&(before.1, client));
+        if after.0 > 0 {
+            self.by_calls.insert((after.0, client));
+            self.by_bytes.insert((after.1, client));
+        }
+        changed
     }
 
     fn oldest_of(&self, client: IpAddr) -> Option<&Place> {
@@ -332,19 +388,21 @@ impl<R> State<R> {
 
     /// Forgets the oldest answer of a client that has one.
     fn forget_oldest(&mut self, client: IpAddr) {
-        let held = self.clients.get_mut(&client).expect("invariant 2: its client is known");
-        let Place { number, key, .. } =
-            held.answered.pop_front().expect("invariant 2: who is known has an answer");
+        let oldest = self.oldest_of(client).expect("invariant 2: who is known has an answer");
+        let (number, key) = (oldest.number, oldest.key.clone());
         let Some(Entry::Answered(Answered { weight, .. })) = self.entries.remove(&key) else {
             panic!("invariant 1: only an answered call is forgotten")
         };
-        held.bytes -= weight;
+        self.change(client, |held| {
+            held.answered.pop_front();
+            held.bytes -= weight;
+        });
         self.bytes -= weight;
         self.calls -= 1;
         let noted = self.oldest.remove(&number);
         assert_eq!(noted, Some(client), "invariant 2: a client's oldest goes first");
-        match held.answered.front() {
-            Some(next) => drop(self.oldest.insert(next.number, client)),
+        match self.oldest_of(client).map(|next| next.number) {
+            Some(next) => drop(self.oldest.insert(next, client)),
             None => drop(self.clients.remove(&client)),
         }
     }
@@ -375,6 +433,14 @@ impl<R: Clone> Slot<R> {
         self.answered = true;
         *self.pending.outcome.borrow_mut() = Outcome::Answered(reply.clone());
         self.cache.answered(&self.key, self.name.take(), reply, bytes);
+        self.pending.ended.notify();
+    }
+
+    /// Gives the answer to all who wait, and forgets it: no file system has given it.
+    pub fn pass(mut self, reply: R) {
+        self.answered = true;
+        self.cache.state.borrow_mut().entries.remove(&self.key);
+        *self.pending.outcome.borrow_mut() = Outcome::Answered(reply);
         self.pending.ended.notify();
     }
 }

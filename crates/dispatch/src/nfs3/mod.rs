@@ -90,10 +90,36 @@ pub(crate) fn again(
 fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> Reply {
     let mut to = nfs::rpc::success(xid);
     match answered {
-        Ok(durable) => to.value(&durable.into_inner()),
-        Err(Refused(status)) => to.value(&Outcome::<(), W>::Err(status.into())),
+        Ok(durable) => {
+            to.value(&durable.into_inner());
+            Reply::new(to.finish())
+        }
+        Err(Refused(status)) => {
+            to.value(&Outcome::<(), W>::Err(status.into()));
+            Reply::new(to.finish()).bare()
+        }
     }
-    Reply::new(to.finish())
+}
+
+/// Whether the rules let the caller change what the handles of a call name; of a call that changes
+/// nothing, always. Where they do not, carrying out the call refuses it and asks no file system.
+pub(crate) fn is_admitted(caller: &Caller, arguments: &Arguments<'_>) -> bool {
+    let may_change = |handle| caller.object_to_change(handle).is_ok();
+    match arguments {
+        Arguments::Setattr(args) => may_change(args.object),
+        Arguments::Write(args) => may_change(args.file),
+        Arguments::Create(args) => may_change(args.location.directory),
+        Arguments::Mkdir(args) => may_change(args.location.directory),
+        Arguments::Symlink(args) => may_change(args.location.directory),
+        Arguments::Mknod(args) => may_change(args.location.directory),
+        Arguments::Remove(args) => may_change(args.object.directory),
+        Arguments::Rmdir(args) => may_change(args.object.directory),
+        Arguments::Rename(args) => {
+            caller.two_to_change(args.from.directory, args.to.directory).is_ok()
+        }
+        Arguments::Link(args) => caller.two_to_change(args.file, args.link.directory).is_ok(),
+        _ => true,
+    }
 }
 
 /// Opens an answer: `granted` makes the results, `about` the attributes of a refusal.

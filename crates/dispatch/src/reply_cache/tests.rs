@@ -36,14 +36,14 @@ fn small(calls: usize, client_calls: usize) -> Window {
 }
 
 fn execute(cache: &Rc<ReplyCache<u32>>, key: Key) -> Slot<u32> {
-    match cache.begin(key) {
+    match cache.begin(key, || true) {
         Begin::Execute(slot) => slot,
         _ => panic!("the call is not new"),
     }
 }
 
 fn remembered(cache: &Rc<ReplyCache<u32>>, key: Key) -> Option<u32> {
-    match cache.begin(key) {
+    match cache.begin(key, || true) {
         Begin::Repeat(reply, _) => Some(reply),
         _ => None,
     }
@@ -78,7 +78,7 @@ fn every_part_of_the_key_tells_calls_apart() {
 fn a_repetition_of_a_running_call_waits_for_its_answer() {
     let cache = ReplyCache::new(Rc::new(Hand::default()), Window::default());
     let slot = execute(&cache, key(1, 5));
-    let Begin::Wait(repetition) = cache.begin(key(1, 5)) else { panic!("it runs") };
+    let Begin::Wait(repetition) = cache.begin(key(1, 5), || true) else { panic!("it runs") };
     let mut waiting = Box::pin(repetition.wait());
     assert_eq!(waiting.as_mut().now_or_never(), None);
     slot.answer(77, 100);
@@ -90,7 +90,7 @@ fn a_repetition_of_a_running_call_waits_for_its_answer() {
 fn an_abandoned_call_may_be_tried_again() {
     let cache = ReplyCache::new(Rc::new(Hand::default()), Window::default());
     let slot = execute(&cache, key(1, 5));
-    let Begin::Wait(repetition) = cache.begin(key(1, 5)) else { panic!("it runs") };
+    let Begin::Wait(repetition) = cache.begin(key(1, 5), || true) else { panic!("it runs") };
     drop(slot);
     assert_eq!(repetition.wait().now_or_never(), Some(None));
     execute(&cache, key(1, 5)).answer(1, 1);
@@ -106,7 +106,7 @@ fn the_oldest_answer_goes_first_and_a_running_call_never() {
     assert_eq!(cache.held().0, 2);
     assert_eq!(remembered(&cache, key(1, 2)), Some(2));
     assert_eq!(remembered(&cache, key(1, 1)), None);
-    assert!(matches!(cache.begin(key(9, 0)), Begin::Wait(_)));
+    assert!(matches!(cache.begin(key(9, 0), || true), Begin::Wait(_)));
     running.answer(0, 10);
     assert_eq!(remembered(&cache, key(9, 0)), Some(0));
 }
@@ -120,6 +120,33 @@ fn a_busy_client_pushes_out_its_own_answers_only() {
     }
     assert_eq!(remembered(&cache, key(1, 0)), Some(42));
     assert_eq!(cache.held().0, 4);
+}
+
+#[test]
+fn whoever_has_most_bytes_loses_answers_when_there_are_too_many_bytes() {
+    let window = Window { bytes: 10_000, ..Window::default() };
+    let cache = ReplyCache::new(Rc::new(Hand::default()), window);
+    for xid in 0..4 {
+        execute(&cache, key(1, xid)).answer(xid, 10);
+    }
+    for xid in 0..20 {
+        execute(&cache, key(2, xid)).answer(xid, 3_000);
+    }
+    assert!((0..4).all(|xid| remembered(&cache, key(1, xid)) == Some(xid)), "it has most answers");
+    assert_eq!(remembered(&cache, key(2, 19)), Some(19));
+    assert!(cache.held().1 <= 10_000);
+}
+
+#[test]
+fn what_no_file_system_has_answered_is_passed_on_and_forgotten() {
+    let cache = ReplyCache::new(Rc::new(Hand::default()), Window::default());
+    let slot = execute(&cache, key(1, 5));
+    let Begin::Wait(repetition) = cache.begin(key(1, 5), || true) else { panic!("it runs") };
+    slot.pass(77);
+    assert_eq!(repetition.wait().now_or_never(), Some(Some(77)));
+    assert_eq!(cache.held(), (0, 0));
+    assert!(matches!(cache.begin(key(1, 5), || false), Begin::Refuse));
+    execute(&cache, key(1, 5)).answer(78, 100);
 }
 
 #[test]

@@ -75,7 +75,11 @@ impl House {
     }
 
     pub(crate) fn with(exports: Exports, limits: Limits) -> Self {
-        Self::build(exports, limits, |files| files)
+        Self::remembering(exports, limits, Window::default())
+    }
+
+    pub(crate) fn remembering(exports: Exports, limits: Limits, window: Window) -> Self {
+        Self::build(exports, limits, window, |files| files)
     }
 
     /// A house in which something stands before the volume under test.
@@ -83,12 +87,13 @@ impl House {
         exports: Exports,
         front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
     ) -> Self {
-        Self::build(exports, Limits::default(), front)
+        Self::build(exports, Limits::default(), Window::default(), front)
     }
 
     fn build<F: FileSystem + 'static>(
         exports: Exports,
         limits: Limits,
+        window: Window,
         front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
     ) -> Self {
         let pool = LocalPool::new();
@@ -107,7 +112,7 @@ impl House {
         let volumes =
             vec![volume("data", DATA, front(data.clone())), volume("other", OTHER, other)];
         let volumes = Volumes::new(volumes).expect("two different volumes");
-        let dispatcher = Dispatcher::new(runtime, volumes, exports, Window::default(), limits);
+        let dispatcher = Dispatcher::new(runtime, volumes, exports, window, limits);
         Self { pool, dispatcher, data, clock }
     }
 

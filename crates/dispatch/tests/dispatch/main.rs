@@ -14,6 +14,7 @@ mod mounting;
 mod once;
 mod rpc;
 mod squash;
+mod strangers;
 mod under_load;
 mod volumes;
 mod watched;

@@ -149,7 +149,15 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
 ];
 
 /// Bugs that the tests of `dispatch` find.
-const OF_THE_TESTS_OF_DISPATCH: &[&str] = &["Unsquashed", "UserAlone", "FirstGroupAlone"];
+const OF_THE_TESTS_OF_DISPATCH: &[&str] = &[
+    "Unsquashed",
+    "UserAlone",
+    "FirstGroupAlone",
+    "RememberedStrangers",
+    "AdmittedRepetitions",
+    "OldestOfAll",
+    "EveryAddress",
+];
 
 fn workload(text: &str) -> Vec<Op> {
     text.split(", ").map(|op| op.parse().expect(text)).collect()
