@@ -179,6 +179,19 @@ impl Dispatcher {
         self.volumes.iter().find(|volume| volume.fsid == fsid)
     }
 
+    /// Whether `client` may use the volume of a handle, in any way.
+    pub(crate) fn admits(&self, client: IpAddr, handle: &[u8]) -> bool {
+        let Ok(Handle { fsid, .. }) = Handle::decode(handle) else { return false };
+        let volume = self.volumes.by_fsid(fsid);
+        volume.is_some_and(|volume| self.exports.borrow().rule(&volume.name, client).is_some())
+    }
+
+    /// Whether `client` may use any volume.
+    pub fn knows(&self, client: IpAddr) -> bool {
+        let (client, exports) = (client.to_canonical(), self.exports.borrow());
+        self.volumes.iter().any(|volume| exports.rule(&volume.name, client).is_some())
+    }
+
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {
         let (volumes, exports) = (self.volumes.clone(), self.exports.borrow().clone());
         Caller { client, claim, call: None, volumes, exports }
@@ -200,7 +213,9 @@ impl Execution {
     pub(crate) async fn run(self) -> Option<Reply> {
         let call = match Call::decode(&self.record) {
             Ok(call) => call,
-            Err(CallError::Rejected(rejection)) => return Some(Reply::new(rejection.reply())),
+            Err(CallError::Rejected(rejection)) => {
+                return Some(Reply::new(rejection.reply()).bare());
+            }
             Err(CallError::Unanswerable(error)) => {
                 tracing::debug!(client = %self.client, %error, "a record that is no call");
                 return None;
@@ -213,7 +228,7 @@ impl Execution {
             (rpc::PROGRAM_MOUNT, _) => Err(mismatch(mount::VERSION)),
             _ => Err(Refusal::ProgramUnavailable),
         };
-        answered.unwrap_or_else(|refusal| Some(Reply::new(rpc::refuse(call.xid, refusal))))
+        answered.unwrap_or_else(|refusal| Some(Reply::new(rpc::refuse(call.xid, refusal)).bare()))
     }
 
     async fn nfs(&self, call: &Call<'_>) -> Result<Option<Reply>, Refusal> {

@@ -65,12 +65,14 @@ pub(crate) async fn execute(
     arguments: Arguments<'_>,
 ) -> Reply {
     let mut to = nfs::rpc::success(xid);
+    let mut is_bare = true;
     match arguments {
         Arguments::Null => {}
         Arguments::Mnt(args) => {
             let result = mnt(caller, args.path).await;
             if result.is_ok() {
                 mounts.add(caller.client, args.path);
+                is_bare = false;
             }
             to.value(&result);
         }
@@ -79,7 +81,8 @@ pub(crate) async fn execute(
         Arguments::Umntall => mounts.remove_all(caller.client),
         Arguments::Export => to.value(&exports(caller)),
     }
-    Reply::new(to.finish())
+    let reply = Reply::new(to.finish());
+    if is_bare { reply.bare() } else { reply }
 }
 
 async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {

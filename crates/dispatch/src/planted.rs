@@ -21,6 +21,8 @@ planted::bugs! {
     OldestOfAll,
     /// Each address of an IPv6 network is a client of its own in the bounds.
     EveryAddress,
+    /// A reply holds all of the memory that was reserved for it, however short it is.
+    WholeReservations,
     /// LINK is not among the procedures that are remembered.
     ForgottenLinks,
     /// Calls of one number are one call, whatever their arguments are.

@@ -27,8 +27,8 @@ impl Reply {
         self.is_bare
     }
 
-    pub(crate) fn holding(self, memory: Option<[Permit; 2]>) -> Self {
-        Self { memory, ..self }
+    pub(crate) fn holding(self, memory: [Permit; 2]) -> Self {
+        Self { memory: Some(memory), ..self }
     }
 
     /// Whether it says that something was refused. For [`crate::planted`] alone.

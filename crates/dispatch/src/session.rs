@@ -12,11 +12,15 @@ use trace::Begun;
 
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
+use crate::planted::{Bug, is_planted};
 use crate::{MAX_TRANSFER, Reply, planted};
 
 /// The data that may wait for one connection's peer, in bytes. It keeps a peer that does not take
 /// its replies from holding the memory of all.
 const SESSION_REPLY_MEMORY: u64 = 8 << 20;
+
+/// The longest target of a symbolic link, in bytes, about.
+const LONGEST_TARGET: u32 = 4096;
 
 /// A connection with a client. Its end is to be dropped, along with the futures of its calls.
 pub struct Session {
@@ -92,14 +96,14 @@ impl Session {
     }
 
     async fn answer(&self, record: Record, memory: Permit) -> Option<Reply> {
-        let plan = Plan::of(&record);
+        let plan = Plan::of(&record, |handle| self.dispatcher.admits(self.client, handle));
         // The order matters: who waits for memory that a slow peer holds must not hold a turn.
-        let reply_memory = match plan.reply_bytes {
-            0 => None,
-            bytes => Some([
+        let mut reply_memory = match plan.reply_bytes {
+            0 => [&self.reply_memory, &self.dispatcher.reply_memory].map(|all| all.take_now(0)),
+            bytes => [
                 self.reply_memory.acquire(bytes.into()).await,
                 self.dispatcher.reply_memory.acquire(bytes.into()).await,
-            ]),
+            ],
         };
         let turn = self.dispatcher.turns.acquire(1).await;
         let (dispatcher, client) = (self.dispatcher.clone(), self.client);
@@ -115,7 +119,11 @@ impl Session {
         } else {
             execution.run().await
         };
-        reply.map(|reply| reply.holding(reply_memory))
+        let reply = reply?;
+        if !is_planted(Bug::WholeReservations) {
+            reply_memory.iter_mut().for_each(|permit| permit.resize(reply.length() as u64));
+        }
+        Some(reply.holding(reply_memory))
     }
 }
 
@@ -128,27 +136,38 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(record: &Record) -> Self {
+    /// That of a record. `is_admitted` says whether its sender may use the volume of a handle: what
+    /// is refused needs no room for data.
+    fn of(record: &Record, is_admitted: impl Fn(&[u8]) -> bool) -> Self {
         let short = Self { may_change: false, reply_bytes: 0 };
         let Some((program, procedure)) = rpc::Call::target(record) else { return short };
         if program == rpc::PROGRAM_MOUNT {
-            let is_long = procedure == mount::Procedure::Dump as u32;
+            let long = [mount::Procedure::Dump, mount::Procedure::Export];
+            let is_long = long.iter().any(|&long| procedure == long as u32);
             return Self { reply_bytes: if is_long { MAX_TRANSFER } else { 0 }, ..short };
         }
         let Some(procedure) = Procedure::from_number(procedure) else { return short };
         if procedure == Procedure::Commit || is_remembered(procedure) {
             return Self { may_change: true, ..short };
         }
-        if !matches!(procedure, Procedure::Read | Procedure::Readdir | Procedure::Readdirplus) {
+        let is_long = matches!(
+            procedure,
+            Procedure::Read | Procedure::Readlink | Procedure::Readdir | Procedure::Readdirplus
+        );
+        if !is_long {
             return short;
         }
         let Ok(call) = rpc::Call::decode(record) else { return short };
-        let reply_bytes = match Arguments::decode(procedure, call.arguments) {
-            Ok(Arguments::Read(args)) => args.count.min(MAX_TRANSFER),
-            Ok(Arguments::Readdir(args)) => listing_size(args.count),
-            Ok(Arguments::Readdirplus(args)) => listing_size(args.maxcount),
-            _ => 0,
+        let (handle, reply_bytes) = match Arguments::decode(procedure, call.arguments) {
+            Ok(Arguments::Read(args)) => (args.file, args.count.min(MAX_TRANSFER)),
+            Ok(Arguments::Readlink(args)) => (args.symlink, LONGEST_TARGET),
+            Ok(Arguments::Readdir(args)) => (args.directory, listing_size(args.count)),
+            Ok(Arguments::Readdirplus(args)) => (args.directory, listing_size(args.maxcount)),
+            _ => return short,
         };
-        Self { reply_bytes, ..short }
+        match is_admitted(handle) {
+            true => Self { reply_bytes, ..short },
+            false => short,
+        }
     }
 }

@@ -68,7 +68,8 @@ impl Future for SignalWait<'_> {
 
 /// A number of tokens, handed out in the order of asking: the byte budgets of the house.
 pub struct Semaphore {
-    available: Cell<u64>,
+    /// Below 0 for as long as more was taken without waiting than was free.
+    available: Cell<i64>,
     capacity: u64,
     queue: RefCell<VecDeque<Rc<Turn>>>,
     /// Requests that ever had to wait.
@@ -88,7 +89,7 @@ impl Semaphore {
     /// A semaphore with `capacity` tokens, all of them free.
     pub fn new(capacity: u64) -> Rc<Self> {
         Rc::new(Self {
-            available: Cell::new(capacity),
+            available: Cell::new(tokens(capacity)),
             capacity,
             queue: RefCell::default(),
             queued: Cell::new(0),
@@ -97,7 +98,7 @@ impl Semaphore {
 
     /// Tokens that nobody holds.
     pub fn available(&self) -> u64 {
-        self.available.get()
+        u64::try_from(self.available.get()).unwrap_or(0)
     }
 
     /// A mark of this moment, for [`Semaphore::keeps_waiting_since`].
@@ -117,15 +118,22 @@ impl Semaphore {
         self.take(amount.min(self.capacity), false).await
     }
 
-    /// The same, before all who wait.
+    /// Takes `amount` tokens at once, before all who wait and whether they are free or not: for what
+    /// is there already and only has to be counted. Nobody is granted any until they are back.
+    pub fn take_now(self: &Rc<Self>, amount: u64) -> Permit {
+        self.available.set(self.available.get() - tokens(amount));
+        Permit { semaphore: self.clone(), amount }
+    }
+
+    /// [`Semaphore::acquire`], before all who wait.
     async fn acquire_first(self: &Rc<Self>, amount: u64) -> Permit {
         self.take(amount, true).await
     }
 
     async fn take(self: &Rc<Self>, amount: u64, is_first: bool) -> Permit {
-        if (is_first || self.queue.borrow().is_empty()) && amount <= self.available.get() {
-            self.available.set(self.available.get() - amount);
-            return Permit { semaphore: self.clone(), amount };
+        let is_free = tokens(amount) <= self.available.get();
+        if is_free && (is_first || self.queue.borrow().is_empty()) {
+            return self.take_now(amount);
         }
         let turn = Rc::new(Turn {
             number: self.queued.replace(self.queued.get() + 1),
@@ -147,10 +155,10 @@ impl Semaphore {
             let mut queue = self.queue.borrow_mut();
             let Some(first) = queue.front() else { return };
             if !first.gone.get() {
-                if first.amount > self.available.get() {
+                if tokens(first.amount) > self.available.get() {
                     return;
                 }
-                self.available.set(self.available.get() - first.amount);
+                self.available.set(self.available.get() - tokens(first.amount));
                 first.granted.set(true);
             }
             let first = queue.pop_front();
@@ -162,9 +170,14 @@ impl Semaphore {
     }
 
     fn release(&self, amount: u64) {
-        self.available.set(self.available.get() + amount);
+        self.available.set(self.available.get() + tokens(amount));
         self.grant();
     }
+}
+
+/// A number of tokens as one that may be subtracted.
+fn tokens(amount: u64) -> i64 {
+    i64::try_from(amount).expect("no budget has as many tokens")
 }
 
 struct AcquireWait {
@@ -209,6 +222,18 @@ impl Permit {
     /// How many tokens this permit holds.
     pub fn amount(&self) -> u64 {
         self.amount
+    }
+
+    /// Holds just `amount` tokens from now on: gives back what is more, and takes what is missing
+    /// as [`Semaphore::take_now`] does.
+    pub fn resize(&mut self, amount: u64) {
+        if amount > self.amount {
+            let mut more = self.semaphore.take_now(amount - self.amount);
+            more.amount = 0;
+        } else {
+            self.semaphore.release(self.amount - amount);
+        }
+        self.amount = amount;
     }
 }
 
@@ -287,6 +312,23 @@ mod tests {
     use super::*;
     use futures::FutureExt;
     use futures::executor::block_on;
+
+    #[test]
+    fn what_is_taken_at_once_is_owed_before_anybody_else_is_granted_any() {
+        let tokens = Semaphore::new(10);
+        let mut large = tokens.take_now(25);
+        assert_eq!(tokens.available(), 0);
+        let mut waiting = Box::pin(tokens.acquire(1));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        large.resize(10);
+        assert!(waiting.as_mut().now_or_never().is_none(), "all ten are held");
+        large.resize(9);
+        let one = waiting.as_mut().now_or_never().expect("one is free");
+        large.resize(12);
+        assert_eq!((large.amount(), tokens.available()), (12, 0));
+        drop((large, one));
+        assert_eq!(tokens.available(), 10);
+    }
 
     #[test]
     fn a_large_wish_is_not_overtaken_by_small_ones() {

@@ -32,7 +32,7 @@ type Answered<T, W> = Result<Durable<Outcome<T, W>>, Refused>;
 /// Carries out a call.
 pub(crate) async fn execute(xid: u32, caller: &Caller, arguments: Arguments<'_>) -> Reply {
     match arguments {
-        Arguments::Null => Reply::new(nfs::rpc::success(xid).finish()),
+        Arguments::Null => Reply::new(nfs::rpc::success(xid).finish()).bare(),
         Arguments::Getattr(args) => reply(xid, attributes::getattr(caller, args).await),
         Arguments::Setattr(args) => reply(xid, attributes::setattr(caller, args).await),
         Arguments::Lookup(args) => reply(xid, names::lookup(caller, args).await),

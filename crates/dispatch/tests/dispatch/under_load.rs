@@ -1,11 +1,11 @@
 //! Bounds make callers wait; what has begun runs to its end.
 
-use crate::house::{House, at, local};
+use crate::house::{Client, House, at, local, refusal};
 use dispatch::{Exports, Limits};
 use futures::FutureExt;
 use nfs3_types::nfs3::{
     GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, READ3args, READ3res, nfs_fh3,
-    sattr3,
+    nfsstat3, sattr3,
 };
 
 fn mkdir<'a>(root: &nfs_fh3, name: &'a str) -> MKDIR3args<'a> {
@@ -77,6 +77,67 @@ fn data_that_was_read_holds_memory_until_its_reply_is_gone() {
     drop(first);
     house.poll(&mut second);
     second.reply::<READ3res<'_>>().unwrap();
+}
+
+/// A house in which replies may have a MiB, and a READ of that, of a file that is empty.
+fn a_mebibyte_for_replies(rules: Exports) -> (House, READ3args) {
+    let limits = Limits { reply_memory: 1 << 20, ..Limits::default() };
+    let mut house = House::with(rules, limits);
+    let root = house.mount(&local(), "/data").expect("a mount");
+    let file = house.create(&local(), &root, "file");
+    (house, READ3args { file, offset: 0, count: (1 << 20) - 1024 })
+}
+
+fn what_is_not_used_comes_back() -> bool {
+    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
+    let first = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let second = house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
+    assert!(first.is_answered());
+    second.is_answered()
+}
+
+#[test]
+fn a_reply_gives_back_at_once_what_it_does_not_use() {
+    assert!(what_is_not_used_comes_back());
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_reply_that_holds_more_than_it_is_long_is_found() {
+    dispatch::planted::plant(Some(dispatch::planted::Bug::WholeReservations));
+    assert!(!what_is_not_used_comes_back());
+    dispatch::planted::plant(None);
+}
+
+#[test]
+fn a_short_reply_counts_until_it_is_gone_and_waits_for_nobody() {
+    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
+    let getattr = GETATTR3args { object: args.file.clone() };
+    let short: Vec<_> = (0..100)
+        .map(|xid| house.send(&local(), xid, NFS_PROGRAM::NFSPROC3_GETATTR, &getattr))
+        .collect();
+    assert!(short.iter().all(|sent| sent.is_answered()));
+    let mut read = house.send(&local(), 1_000, NFS_PROGRAM::NFSPROC3_READ, &args);
+    assert!(!read.is_answered(), "they hold more than 1 KiB");
+    let more = house.send(&local(), 1_001, NFS_PROGRAM::NFSPROC3_GETATTR, &getattr);
+    assert!(more.is_answered(), "what is short is counted and not asked for");
+    drop((short, more));
+    house.poll(&mut read);
+    read.reply::<READ3res<'_>>().unwrap();
+}
+
+#[test]
+fn who_is_not_admitted_waits_for_no_memory_and_reserves_none() {
+    let stranger = Client::root("10.0.0.1"); // without rules this machine alone is admitted
+    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
+    house.data.gate().close();
+    let mut read = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    assert!(!read.is_answered());
+    let refused = house.send(&stranger, 10, NFS_PROGRAM::NFSPROC3_READ, &args);
+    assert_eq!(refusal(refused.reply::<READ3res<'_>>()), nfsstat3::NFS3ERR_ACCES);
+    house.data.gate().open();
+    house.poll(&mut read);
+    read.reply::<READ3res<'_>>().unwrap();
 }
 
 #[test]

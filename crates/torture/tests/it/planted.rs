@@ -157,6 +157,7 @@ const OF_THE_TESTS_OF_DISPATCH: &[&str] = &[
     "AdmittedRepetitions",
     "OldestOfAll",
     "EveryAddress",
+    "WholeReservations",
 ];
 
 fn workload(text: &str) -> Vec<Op> {
