@@ -22,8 +22,8 @@ impl Reply {
         Self { is_bare: true, ..self }
     }
 
-    /// Whether no file system has answered this.
-    pub(crate) fn is_bare(&self) -> bool {
+    /// Whether no file system has answered this: a NULL, or a call that was refused before.
+    pub fn is_bare(&self) -> bool {
         self.is_bare
     }
 

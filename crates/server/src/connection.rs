@@ -83,6 +83,8 @@ pub(crate) struct Connection {
     reply_patience: Patience,
     /// Whoever wants to know whether the peer is quiet.
     guest: Option<Rc<Guest>>,
+    /// Whether a file system has answered the peer since the guest was told.
+    has_worked: bool,
 }
 
 enum Memory {
@@ -133,6 +135,7 @@ impl Connection {
             sent: 0,
             reply_patience: Patience::new(clock, REPLY_BEAT),
             guest: None,
+            has_worked: false,
         }
     }
 
@@ -163,7 +166,7 @@ impl Connection {
                     match call.poll_unpin(context) {
                         Poll::Ready(reply) => {
                             any = true;
-                            self.outgoing.extend(reply);
+                            self.gather(reply);
                         }
                         Poll::Pending => self.calls.push(call),
                     }
@@ -238,9 +241,14 @@ impl Connection {
         let mut any = false;
         while let Poll::Ready(Some(reply)) = self.calls.poll_next_unpin(context) {
             any = true;
-            self.outgoing.extend(reply);
+            self.gather(reply);
         }
         any
+    }
+
+    fn gather(&mut self, reply: Option<Reply>) {
+        self.has_worked |= reply.as_ref().is_some_and(|reply| !reply.is_bare());
+        self.outgoing.extend(reply);
     }
 
     /// Writes as much as the peer takes. Says whether anything went out.
@@ -294,10 +302,8 @@ impl Future for Connection {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let mut was_quiet = true;
         loop {
             let answered = this.poll_records(context)? | this.poll_calls(context);
-            was_quiet &= !answered;
             let written = this.poll_write(context)?;
             // What was answered or written may let in another call (invariant 1).
             if !(answered || written) || !this.may_read() {
@@ -308,7 +314,7 @@ impl Future for Connection {
             return Poll::Ready(Ok(this.stream.take().expect(OPEN)));
         }
         if let Some(guest) = &this.guest {
-            guest.note(this.is_quiet(), was_quiet);
+            guest.note(this.is_quiet(), !std::mem::take(&mut this.has_worked));
         }
         this.poll_patience(context)?;
         Poll::Pending

@@ -6,6 +6,7 @@
 //! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
 //! - `patience`: how long a client may keep us, and through us others, waiting;
 //! - `places`: how many connections there are, and which one goes when another is wanted;
+//! - `descriptors`: how many of them the system allows;
 //! - `rpcbind`: making the ports known, where that is wanted;
 //! - `recording`: a trace of what clients ask;
 //! - [`config`]: the file `duramen.toml`;
@@ -23,6 +24,7 @@
 
 pub mod config;
 mod connection;
+mod descriptors;
 pub mod disks;
 mod outgoing;
 mod patience;

@@ -1,18 +1,31 @@
 //! The places for connections, and who gives his up when all are taken.
 //!
 //! A connection costs memory, so there are only so many. A client may keep its own for as long as
-//! it likes, with calls or without, but not at the price of others: when somebody is at the door
-//! and no place is free, the guest who has been quiet for longest is asked to leave, if that is at
-//! least [`QUIET`]. What he has asked is still answered, and a client that finds its connection
-//! closed opens another when it has something to ask. Without this, a few processes that only
-//! connect could shut everybody out for ever.
+//! it likes, with calls or without, but not at the price of others: when a client is at the door
+//! and no place is free, a guest is asked to leave. What that guest has asked is still answered,
+//! and a client that finds its connection closed opens another when it has something to ask.
+//! Without this, a few processes that only connect could shut all others out for ever.
+//!
+//! # Who leaves
+//! The first of these that there is:
+//! 1. a *stranger*, a guest whom no export admits: the one that has been quiet for longest;
+//! 2. if the newcomer's address has fewer places than its share, a guest of the address that has
+//!    most, if that is more than its share: the one that has been quiet for longest, or does most
+//!    to be it. The share is what all addresses would have if they had the same;
+//! 3. the guest that has been quiet for longest, if that is at least [`QUIET`].
+//!
+//! A stranger at the door is sent away while no place is free. An IPv6 network of 64 bits counts as
+//! one address: whoever has one address of it has them all.
 //!
 //! Invariants:
 //! 1. `guests` are those who have a place.
-//! 2. A guest is quiet when no call of his is being carried out or waits for memory. A call that
-//!    he has not sent to its end, and replies that he does not take, are no work of ours.
+//! 2. A guest is quiet when no call of it is being carried out or waits for memory. A call that
+//!    it has not sent to its end, replies that it does not take, and calls that no file system had
+//!    to answer (NULL, or whatever is refused at the door) are no work of ours.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,25 +34,30 @@ use futures::future::{Either, select};
 use runtime::sync::{Permit, Semaphore, Signal};
 use runtime::{Clock, Instant};
 
-/// How long nobody is asked to leave after his last call.
+/// How long a guest of rule 3 is not asked to leave after its last call.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// How long a guest may take to leave before another one is asked.
 const LEAVING: Duration = Duration::from_secs(1);
 
+/// Says whether any export admits an address.
+pub(crate) type Admits = Rc<dyn Fn(IpAddr) -> bool>;
+
 /// All places.
 pub(crate) struct Places {
     clock: Rc<dyn Clock>,
+    admits: Admits,
     max: u64,
     free: Rc<Semaphore>,
     guests: RefCell<Vec<Rc<Guest>>>,
     warned: Cell<bool>,
 }
 
-/// Somebody who has a place.
+/// A client that has a place.
 pub(crate) struct Guest {
     clock: Rc<dyn Clock>,
-    /// When he last was not quiet.
+    address: IpAddr,
+    /// When it last was not quiet.
     last: Cell<Instant>,
     is_quiet: Cell<bool>,
     asked: Cell<bool>,
@@ -55,35 +73,39 @@ pub(crate) struct Place {
 
 impl Places {
     /// So many places, all free.
-    pub(crate) fn new(clock: Rc<dyn Clock>, max: u64) -> Rc<Self> {
+    pub(crate) fn new(clock: Rc<dyn Clock>, max: u64, admits: Admits) -> Rc<Self> {
         let (guests, warned) = (RefCell::default(), Cell::new(false));
-        Rc::new(Self { clock, max, free: Semaphore::new(max), guests, warned })
+        Rc::new(Self { clock, admits, max, free: Semaphore::new(max), guests, warned })
     }
 
-    /// A place for somebody who is at the door.
-    pub(crate) async fn enter(self: &Rc<Self>) -> Place {
+    /// A place for a client at the door; none for a stranger when none is free.
+    pub(crate) async fn enter(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
         let mut free = self.free.acquire(1).boxed_local();
         let permit = loop {
             if let Some(permit) = (&mut free).now_or_never() {
                 break permit;
             }
+            if !(self.admits)(address) {
+                return None;
+            }
             if !self.warned.replace(true) {
                 tracing::warn!(limit = self.max, "all connections are in use: quiet ones must go");
             }
-            match select(free, self.clock.sleep(self.ask())).await {
+            match select(free, self.clock.sleep(self.ask(address))).await {
                 Either::Left((permit, _)) => break permit,
                 Either::Right(((), still_waiting)) => free = still_waiting,
             }
         };
         let guest = Rc::new(Guest {
             clock: self.clock.clone(),
+            address,
             last: Cell::new(self.clock.now()),
             is_quiet: Cell::new(true),
             asked: Cell::new(false),
             leave: Signal::new(),
         });
         self.guests.borrow_mut().push(guest.clone());
-        Place { places: self.clone(), guest, _permit: permit }
+        Some(Place { places: self.clone(), guest, _permit: permit })
     }
 
     /// Completes when everybody has left, and nobody else has come.
@@ -91,24 +113,73 @@ impl Places {
         self.free.acquire(self.max).await
     }
 
-    /// Asks who has been quiet for longest to leave, if anybody has been for long enough. Says when
-    /// to ask again.
-    fn ask(&self) -> Duration {
+    /// The process has no descriptor left for a newcomer: a guest that does nothing makes room, if
+    /// there is one.
+    pub(crate) fn relieve(&self) {
         let guests = self.guests.borrow();
-        let quiet = guests.iter().filter(|guest| guest.is_quiet.get() && !guest.asked.get());
-        let Some(guest) = quiet.min_by_key(|guest| guest.last.get()) else { return LEAVING };
+        if let Some(guest) = self.stranger(&guests).or_else(|| quietest(&guests, |_| true)) {
+            guest.ask();
+        }
+    }
+
+    /// Asks a guest to leave, if the rules name one, for a newcomer. Says when to ask again.
+    fn ask(&self, newcomer: IpAddr) -> Duration {
+        let guests = self.guests.borrow();
+        let guest = self.stranger(&guests).or_else(|| self.beyond_share(&guests, newcomer));
+        if let Some(guest) = guest {
+            guest.ask();
+            return LEAVING;
+        }
+        let Some(guest) = quietest(&guests, |_| true) else { return LEAVING };
         let since = Duration::from_nanos(self.clock.now().0 - guest.last.get().0);
         if since < QUIET {
             return QUIET - since;
         }
-        guest.asked.set(true);
-        guest.leave.notify();
+        guest.ask();
         LEAVING
+    }
+
+    /// Rule 1.
+    fn stranger<'a>(&self, guests: &'a [Rc<Guest>]) -> Option<&'a Rc<Guest>> {
+        quietest(guests, |guest| !(self.admits)(guest.address))
+    }
+
+    /// Rule 2.
+    fn beyond_share<'a>(&self, guests: &'a [Rc<Guest>], newcomer: IpAddr) -> Option<&'a Rc<Guest>> {
+        let mut held: BTreeMap<IpAddr, u64> = BTreeMap::from([(household(newcomer), 0)]);
+        for guest in guests {
+            // Who has been asked to leave has no place any more.
+            *held.entry(household(guest.address)).or_default() += u64::from(!guest.asked.get());
+        }
+        let share = self.max / held.len() as u64;
+        let (&fullest, &most) = held.iter().max_by_key(|(_, places)| **places)?;
+        if held[&household(newcomer)] >= share || most <= share {
+            return None;
+        }
+        let staying = guests.iter().filter(|guest| !guest.asked.get());
+        let theirs = staying.filter(|guest| household(guest.address) == fullest);
+        theirs.min_by_key(|guest| (!guest.is_quiet.get(), guest.last.get()))
+    }
+}
+
+/// Of the quiet guests that are meant and not asked yet, the one that has been quiet for longest.
+fn quietest(guests: &[Rc<Guest>], is_meant: impl Fn(&Guest) -> bool) -> Option<&Rc<Guest>> {
+    let quiet = guests.iter().filter(|guest| guest.is_quiet.get() && !guest.asked.get());
+    quiet.filter(|guest| is_meant(guest)).min_by_key(|guest| guest.last.get())
+}
+
+/// The address under which places are counted.
+fn household(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
+        address => address,
     }
 }
 
 impl Place {
-    /// Who has it.
+    /// The client that has it.
     pub(crate) fn guest(&self) -> &Rc<Guest> {
         &self.guest
     }
@@ -121,7 +192,12 @@ impl Drop for Place {
 }
 
 impl Guest {
-    /// Takes note of whether he is quiet now, and whether he has been since the last time.
+    fn ask(&self) {
+        self.asked.set(true);
+        self.leave.notify();
+    }
+
+    /// Takes note of whether it is quiet now, and whether it has been since the last time.
     pub(crate) fn note(&self, is_quiet: bool, was_quiet: bool) {
         if !is_quiet || !was_quiet || !self.is_quiet.get() {
             self.last.set(self.clock.now());
@@ -129,7 +205,7 @@ impl Guest {
         self.is_quiet.set(is_quiet);
     }
 
-    /// Completes when he is asked to leave.
+    /// Completes when it is asked to leave.
     pub(crate) async fn asked_to_leave(&self) {
         while !self.asked.get() {
             self.leave.wait().await;

@@ -5,6 +5,7 @@
 //! calls. What was read is answered, [`GRACE`] is given to peers to take their replies, calls that
 //! still run (a disk may be slow) run to their end, and every volume is shut down.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ use crate::connection::Connection;
 use crate::places::{Guest, Places};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
-use crate::{reactor, rpcbind};
+use crate::{descriptors, reactor, rpcbind};
 
 /// How long peers may take to fetch their last replies.
 const GRACE: Duration = Duration::from_secs(10);
@@ -321,6 +322,8 @@ struct Connections {
     dispatcher: Rc<Dispatcher>,
     stop: Rc<Switch>,
     places: Rc<Places>,
+    /// That descriptors are short has been said.
+    warned: Cell<bool>,
     max_calls: usize,
     /// Completes when those that are left must go.
     abandon: Rc<Switch>,
@@ -329,12 +332,15 @@ struct Connections {
 impl Connections {
     fn new(server: &Server) -> Self {
         let limits = &server.settings.config.limits;
-        let clock = server.runtime.clock.clone();
+        let (clock, dispatcher) = (server.runtime.clock.clone(), server.dispatcher.clone());
+        let admits = Rc::new(move |address| dispatcher.knows(address));
+        let places = descriptors::places_for(limits.connections as u64);
         Self {
             runtime: server.runtime.clone(),
             dispatcher: server.dispatcher.clone(),
             stop: server.stop.clone(),
-            places: Places::new(clock, limits.connections as u64),
+            places: Places::new(clock, places, admits),
+            warned: Cell::new(false),
             max_calls: limits.calls_per_connection as usize,
             abandon: Rc::default(),
         }
@@ -345,7 +351,10 @@ impl Connections {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let place = self.places.enter().await;
+                    let Some(place) = self.places.enter(peer.ip()).await else {
+                        tracing::debug!(%peer, "sent away: no place is free, nor is it admitted");
+                        continue;
+                    };
                     let connection = self.serve(stream, peer, place.guest().clone());
                     tokio::task::spawn_local(async move {
                         connection.await;
@@ -353,7 +362,14 @@ impl Connections {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    let is_short = descriptors::are_short(&error);
+                    if is_short {
+                        self.places.relieve();
+                    }
+                    // Descriptors are short for a while, and in every round of this loop.
+                    if !(is_short && self.warned.replace(true)) {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                    }
                     self.runtime.clock.sleep(ACCEPT_PAUSE).await;
                 }
             }

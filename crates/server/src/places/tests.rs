@@ -3,12 +3,30 @@
 use super::*;
 use sim::Executor;
 
-/// Places with somebody in each, who leaves when he is asked. They came a second after each other.
+const LOCAL: [u8; 4] = [127, 0, 0, 1];
+/// Whom no export admits.
+const STRANGER: [u8; 4] = [10, 0, 0, 1];
+
+fn places(executor: &Executor, count: u64) -> Rc<Places> {
+    let admits = Rc::new(|address| address != IpAddr::from(STRANGER));
+    Places::new(executor.runtime().clock, count, admits)
+}
+
+fn enter(executor: &Executor, places: &Rc<Places>, address: [u8; 4]) -> Place {
+    executor.block_on(places.enter(address.into())).expect("it is admitted")
+}
+
+/// Places with a guest in each, who leaves when it is asked. They came a second after each other.
 fn full(executor: &Executor, count: u64) -> (Rc<Places>, Vec<Rc<Guest>>) {
+    let places = places(executor, count);
+    let guests = seated(executor, &places, &vec![LOCAL; count as usize]);
+    (places, guests)
+}
+
+fn seated(executor: &Executor, places: &Rc<Places>, addresses: &[[u8; 4]]) -> Vec<Rc<Guest>> {
     let runtime = executor.runtime();
-    let places = Places::new(runtime.clock.clone(), count);
-    let guests = (0..count).map(|_| {
-        let place = executor.block_on(places.enter());
+    let guests = addresses.iter().map(|&address| {
+        let place = enter(executor, places, address);
         let guest = place.guest().clone();
         runtime.tasks.spawn(Box::pin(async move {
             place.guest().asked_to_leave().await;
@@ -17,8 +35,7 @@ fn full(executor: &Executor, count: u64) -> (Rc<Places>, Vec<Rc<Guest>>) {
         executor.run_for(Duration::from_secs(1));
         guest
     });
-    let guests = guests.collect();
-    (places, guests)
+    guests.collect()
 }
 
 fn asked(guests: &[Rc<Guest>]) -> Vec<usize> {
@@ -30,7 +47,7 @@ fn who_has_been_quiet_for_longest_makes_room_when_that_is_long() {
     let executor = Executor::new(1);
     let (places, guests) = full(&executor, 3);
     guests[0].note(true, false); // he has just called
-    let place = executor.block_on(places.enter());
+    let place = enter(&executor, &places, LOCAL);
     assert_eq!(asked(&guests), [1]);
     // He came after one second.
     assert_eq!(executor.now().0, 6_000_000_000);
@@ -43,9 +60,9 @@ fn nobody_is_asked_while_a_place_is_free() {
     let (places, guests) = full(&executor, 3);
     executor.run_for(QUIET * 10);
     assert_eq!(asked(&guests), [0; 0]);
-    drop(executor.block_on(places.enter()));
+    drop(enter(&executor, &places, LOCAL));
     assert_eq!(asked(&guests), [0], "one for one");
-    drop(executor.block_on(places.enter()));
+    drop(enter(&executor, &places, LOCAL));
     assert_eq!(asked(&guests), [0], "his place is free");
 }
 
@@ -54,11 +71,11 @@ fn who_works_is_not_asked_however_long_it_takes() {
     let executor = Executor::new(1);
     let (places, guests) = full(&executor, 2);
     guests.iter().for_each(|guest| guest.note(false, false));
-    let none = executor.block_on_for(QUIET * 10, places.enter());
+    let none = executor.block_on_for(QUIET * 10, places.enter(LOCAL.into()));
     assert!(none.is_none());
     guests[1].note(true, true);
     let before = executor.now();
-    executor.block_on(places.enter());
+    enter(&executor, &places, LOCAL);
     assert_eq!(asked(&guests), [1]);
     let waited = Duration::from_nanos(executor.now().0 - before.0);
     assert!((QUIET..=QUIET + LEAVING).contains(&waited), "his work is his last sign: {waited:?}");
@@ -67,17 +84,83 @@ fn who_works_is_not_asked_however_long_it_takes() {
 #[test]
 fn when_one_does_not_leave_another_is_asked() {
     let executor = Executor::new(1);
-    let places = Places::new(executor.runtime().clock, 2);
-    let stubborn = executor.block_on(places.enter());
+    let places = places(&executor, 2);
+    let stubborn = enter(&executor, &places, LOCAL);
     executor.run_for(Duration::from_secs(1));
-    let other = executor.block_on(places.enter());
+    let other = enter(&executor, &places, LOCAL);
     let guests = [stubborn.guest().clone(), other.guest().clone()];
     executor.runtime().tasks.spawn(Box::pin(async move {
         other.guest().asked_to_leave().await;
         drop(other);
     }));
     executor.run_for(QUIET);
-    executor.block_on(places.enter());
+    enter(&executor, &places, LOCAL);
     assert_eq!(asked(&guests), [0, 1]);
     drop(stubborn);
+}
+
+#[test]
+fn a_stranger_makes_room_at_once_and_finds_none() {
+    let executor = Executor::new(1);
+    let places = places(&executor, 3);
+    let guests = seated(&executor, &places, &[LOCAL, STRANGER, STRANGER]);
+    guests[1].note(true, false); // it has just been heard
+    assert!(executor.block_on(places.enter(STRANGER.into())).is_none());
+    assert_eq!(asked(&guests), [0; 0]);
+    let before = executor.now();
+    drop(enter(&executor, &places, LOCAL));
+    assert_eq!(asked(&guests), [2], "the stranger that has been quiet for longest");
+    assert_eq!(executor.now(), before, "nobody waits for a stranger to have been quiet");
+    drop(executor.block_on(places.enter(STRANGER.into())).expect("there is a place now"));
+}
+
+#[test]
+fn an_address_that_has_more_than_its_share_makes_room_for_one_that_has_less() {
+    let executor = Executor::new(1);
+    let places = places(&executor, 4);
+    let greedy = [127, 0, 0, 2];
+    let guests = seated(&executor, &places, &[LOCAL, greedy, greedy, greedy]);
+    guests.iter().for_each(|guest| guest.note(true, false)); // nobody is quiet for long
+    guests[1].note(false, false);
+    executor.run_for(Duration::from_millis(1));
+    guests[2].note(true, false);
+    let place = enter(&executor, &places, LOCAL);
+    assert_eq!(asked(&guests), [3], "of the three the one that has been quiet for longest");
+    let none = executor.block_on_for(QUIET / 2, places.enter(LOCAL.into()));
+    assert!(none.is_none(), "both have their share now");
+    drop(place);
+}
+
+#[test]
+fn a_newcomer_of_the_fullest_address_waits_for_a_quiet_guest() {
+    let executor = Executor::new(1);
+    let places = places(&executor, 4);
+    let greedy = [127, 0, 0, 2];
+    let guests = seated(&executor, &places, &[LOCAL, greedy, greedy, greedy]);
+    guests.iter().for_each(|guest| guest.note(true, false));
+    assert!(executor.block_on_for(QUIET / 2, places.enter(greedy.into())).is_none());
+    assert_eq!(asked(&guests), [0; 0]);
+    drop(enter(&executor, &places, greedy));
+    assert_eq!(asked(&guests).len(), 1);
+}
+
+#[test]
+fn what_no_file_system_answers_keeps_nobody_in_its_place() {
+    let executor = Executor::new(1);
+    let (places, guests) = full(&executor, 2);
+    executor.run_for(QUIET);
+    guests[0].note(true, true); // a NULL
+    guests[1].note(true, false); // a call
+    drop(enter(&executor, &places, LOCAL));
+    assert_eq!(asked(&guests), [0]);
+}
+
+#[test]
+fn an_ipv6_network_is_one_address() {
+    let addresses = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:10.0.0.1"];
+    let [one, other, third, fourth] =
+        addresses.map(|text| household(text.parse().expect("an address")));
+    assert_eq!(one, other);
+    assert_ne!(one, third);
+    assert_eq!(fourth, IpAddr::from([10, 0, 0, 1]));
 }
