@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::log::{self, LOG_SIZE};
 use crate::size::show_size;
 use crate::volume::{FileSystem as Superblock, Volume, read_superblock};
+use crate::words;
 
 /// How often it is looked whether somebody waits long for room in a log.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
@@ -143,11 +144,11 @@ fn watch_log(path: &Path, engine: &Rc<Ffs>, runtime: &Runtime) {
             let Some(engine) = engine.upgrade() else { return };
             let waits = engine.log_statistics().map_or(0, |log| log.long_waits);
             if waits > told {
-                eprintln!(
-                    "duramen: {}: a change has waited for room in the log for 10 s, because what \
-                     is in the log is not on the disk yet",
+                words::say(format_args!(
+                    "{}: a change has waited for room in the log for 10 s, because what is in the \
+                     log is not on the disk yet",
                     path.display()
-                );
+                ));
             }
             told = waits;
         }
@@ -161,19 +162,19 @@ fn report(path: &Path, opened: &Opened, took: Duration) {
     if let Some(replayed) = &opened.replayed {
         let Replayed { entries, bytes, records, writes, .. } = replayed;
         let (bytes, took_ms) = (show_size(*bytes), took.as_millis());
-        eprintln!(
-            "duramen: {path} was cut off and is back: {entries} log entries ({bytes}) with \
+        words::say(format_args!(
+            "{path} was cut off and is back: {entries} log entries ({bytes}) with \
              {records} changes were replayed with {writes} writes in {took_ms} ms"
-        );
+        ));
     }
     if let Some(reason) = opened.read_only {
-        eprintln!("duramen: {path} can only be read: {reason}");
+        words::say(format_args!("{path} can only be read: {reason}"));
     }
     if let Some(found) = &opened.rebuilt {
         let Report { files, freed, .. } = found;
-        eprintln!(
-            "duramen: {path} was cut off and is repaired: {files} files are kept, {freed} \
+        words::say(format_args!(
+            "{path} was cut off and is repaired: {files} files are kept, {freed} \
              that had no name any more are freed"
-        );
+        ));
     }
 }

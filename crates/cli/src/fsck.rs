@@ -41,6 +41,7 @@ use server::reactor;
 use crate::failure::Failure;
 use crate::sharing;
 use crate::volume::Volume;
+use crate::words;
 use outcome::Outcome;
 use progress::Watch;
 
@@ -145,12 +146,12 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
     };
     let outcome = run.outcome();
     if let Err(unchecked) = &run.result {
-        eprintln!("duramen: {unchecked}");
+        words::say(unchecked);
     }
     match tell(&run, arguments.json, output) {
         // The reader of a pipe had enough; the code still is that of the check.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("duramen: {}", Failure::Output(error));
+            words::say(Failure::Output(error));
             Outcome::Failed.exit_code()
         }
         _ => outcome.exit_code(),
@@ -241,11 +242,12 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     }
     if let Some(replayed) = &prepared.replayed {
         let volume = volume.path.display();
-        eprintln!("duramen: {volume}: {} log entries were replayed first", replayed.entries);
+        let entries = replayed.entries;
+        words::say(format_args!("{volume}: {entries} log entries were replayed first"));
     }
     if prepared.has_given_up {
         let volume = volume.path.display();
-        eprintln!("duramen: {volume}: the changes that its log held are given up");
+        words::say(format_args!("{volume}: the changes that its log held are given up"));
     }
     Ok(Ready { device, log: prepared.state, refused: prepared.refused, saved })
 }

@@ -5,7 +5,8 @@
 //! - `log`: the log of a volume;
 //! - `volume`: what a VOLUME on the command line is, and how it is opened;
 //! - `signature`: what is on a disk already; `size`, `calendar`: how people write numbers;
-//! - `failure`: what can go wrong, as sentences that say where, and what to do.
+//! - `failure`: what can go wrong, as sentences that say where, and what to do;
+//! - `words`: standard error, which never stops or ends the program.
 //!
 //! # Contract
 //! What was asked for goes to standard output, all else to standard error. Exit codes: 0 when all
@@ -29,6 +30,7 @@ mod signature;
 mod size;
 mod tune;
 mod volume;
+mod words;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -162,8 +164,9 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
-                eprintln!("duramen: {failure}");
+                words::say(&failure);
             }
+            words::drain();
             failure.exit_code()
         }
     }

@@ -1,7 +1,8 @@
 //! `duramen serve`: serves volumes over NFS until it is told to stop.
 
+use std::backtrace::Backtrace;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use crate::mkfs;
 use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
 use crate::volume::Volume;
+use crate::words::{self, Lines};
 
 /// The arguments of `duramen serve`.
 #[derive(Args, Debug)]
@@ -67,6 +69,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         }
     }
     let serving = reactor::block_on(|runtime| serve(arguments, settings, runtime));
+    words::drain();
     serving.map_err(Failure::Start)?
 }
 
@@ -129,7 +132,7 @@ async fn open_and_serve(
             Err(failure) if all_refused => return Err(failure),
             // A volume that is refused does not hold up the others.
             Err(failure) => {
-                eprintln!("duramen: {failure}; the others are served without it");
+                words::say(format_args!("{failure}; the others are served without it"));
                 settings.refused.push(name);
             }
         }
@@ -141,9 +144,9 @@ async fn open_and_serve(
 /// that follows from it may reach a disk or a client. What was promised is durable, and the next
 /// start goes on from there. Left alone, the reactor would drop the one task and serve on.
 fn end_with_a_panic() {
-    let tell = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        tell(panic);
+        words::say(format_args!("{panic}\n{}", Backtrace::capture()));
+        words::drain();
         process::abort();
     }));
 }
@@ -152,7 +155,10 @@ fn end_with_a_panic() {
 fn log_to_standard_error() {
     let filter =
         EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
-    tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter).init();
+    words::in_background();
+    let lines = tracing_subscriber::fmt().with_writer(Lines).with_env_filter(filter);
+    // A complaint about a line that could not be written would be one more.
+    lines.log_internal_errors(false).with_ansi(io::stderr().is_terminal()).init();
 }
 
 /// The configuration, as far as the command line does not know better.

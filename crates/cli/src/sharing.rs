@@ -22,6 +22,7 @@ use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
 use crate::log::{self, LOG_SIZE};
 use crate::volume::{Volume, parent, sync_folder};
+use crate::words;
 
 /// Files that have been saved since the log was opened: a volume that came back with an older one
 /// may have stopped already, and need what has its name now.
@@ -120,7 +121,7 @@ pub(crate) async fn open_together(
                 if let (Ok(_), Some((path, _))) = (&volume, saved) {
                     // It is back.
                     if let Err(failure) = anew.remove_old(path) {
-                        eprintln!("duramen: {failure}; it is not needed any more");
+                        words::say(format_args!("{failure}; it is not needed any more"));
                     }
                 }
                 volume
@@ -213,11 +214,11 @@ fn save_beside(log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
     }
     let file = DiskFile::create(&path, size).map_err(io::Error::other)?;
     sync_folder(parent(&path)).map_err(|failure| io::Error::other(failure.to_string()))?;
-    eprintln!(
-        "duramen: what {} has of a volume that is not served goes to {}, until it is served again",
+    words::say(format_args!(
+        "what {} has of a volume that is not served goes to {}, until it is served again",
         log.display(),
         path.display()
-    );
+    ));
     Ok(file)
 }
 

@@ -13,3 +13,4 @@ mod mkfs;
 mod repair;
 mod serve;
 mod simulated;
+mod words;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use futures::executor::block_on;
 use nfs3_client::io::{AsyncRead, AsyncWrite};
@@ -25,12 +25,24 @@ pub(crate) struct Serving {
 impl Serving {
     /// Serves volumes on a port of the system's choice.
     pub(crate) fn start(volumes: &[&Path], more: &[&str]) -> Self {
+        Self::start_saying(volumes, more, &[], Stdio::inherit())
+    }
+
+    /// The same, with these variables of the environment, and a standard error.
+    pub(crate) fn start_saying(
+        volumes: &[&Path],
+        more: &[&str],
+        environment: &[(&str, &str)],
+        standard_error: Stdio,
+    ) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_duramen"))
             .arg("serve")
             .args(volumes)
             .args(["--listen", "127.0.0.1:0"])
             .args(more)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
+            .stderr(standard_error)
             .spawn()
             .expect("the program was just built");
         let output = process.stdout.take().expect("it was asked for");
@@ -48,10 +60,19 @@ impl Serving {
 
     /// Asks it to end.
     pub(crate) fn stop(mut self) -> ExitStatus {
-        let number = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &number]).status();
-        assert!(sent.expect("kill is there").success());
+        self.signal("-TERM");
         self.process.wait().expect("it is our child")
+    }
+
+    /// Sends it a signal, by the word that kill(1) has for it.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
+        assert!(sent.expect("kill is there").success());
+    }
+
+    /// Its standard error, if that is a pipe.
+    pub(crate) fn standard_error(&mut self) -> Option<ChildStderr> {
+        self.process.stderr.take()
     }
 
     /// Ends it without a chance to do anything.

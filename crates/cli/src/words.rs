@@ -1,0 +1,157 @@
+//! What the program says on standard error, which never stops or ends it.
+//!
+//! A line that cannot be written, because a disk is full or a pipe has no reader, is dropped and
+//! counted. A server hands its lines to a thread of their own: a reader that has stopped reading
+//! keeps that thread waiting, and no client. What does not fit into the queue meanwhile is dropped,
+//! too. How many lines are missing is said as soon as one can be written again.
+//!
+//! Invariant: nothing here panics or waits for standard error, but the thread, and [`drain`] for a
+//! moment.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that wait to be written at most.
+const QUEUE: usize = 1024;
+/// How long whoever ends the process waits for the last lines.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The queue of the thread, once it was started.
+static QUEUED: OnceLock<SyncSender<Message>> = OnceLock::new();
+/// Lines that could not be written, and that nobody has been told of.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+enum Message {
+    Line(Vec<u8>),
+    /// Everything before is written when this is answered.
+    Mark(SyncSender<()>),
+}
+
+/// Says a sentence to whoever runs the program.
+pub(crate) fn say(sentence: impl fmt::Display) {
+    put(format!("duramen: {sentence}\n").into_bytes());
+}
+
+/// From now on lines are written by a thread of their own. Where none can be started they are
+/// written as before.
+pub(crate) fn in_background() {
+    let (queue, messages) = mpsc::sync_channel(QUEUE);
+    let thread = thread::Builder::new().name("words".to_owned());
+    if thread.spawn(move || write_on(&messages, &mut io::stderr())).is_ok() {
+        let _ = QUEUED.set(queue); // it was started already: then this one ends
+    }
+}
+
+/// Waits until what has been said is written, if that does not take long.
+pub(crate) fn drain() {
+    let (answer, answered) = mpsc::sync_channel(1);
+    if let Some(queue) = QUEUED.get()
+        && queue.try_send(Message::Mark(answer)).is_ok()
+    {
+        // Late or never: the process ends in any case.
+        let _ = answered.recv_timeout(LAST_WORDS);
+    }
+}
+
+fn put(line: Vec<u8>) {
+    let was_put = match QUEUED.get() {
+        Some(queue) => queue.try_send(Message::Line(line)).is_ok(),
+        None => io::stderr().write_all(&line).is_ok(),
+    };
+    if !was_put {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn write_on(messages: &Receiver<Message>, output: &mut dyn Write) {
+    for message in messages {
+        match message {
+            Message::Line(line) => write(&line, output),
+            // Who has asked may have stopped waiting.
+            Message::Mark(answer) => drop(answer.try_send(())),
+        }
+    }
+}
+
+fn write(line: &[u8], output: &mut dyn Write) {
+    if output.write_all(line).is_err() {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let dropped = DROPPED.swap(0, Ordering::Relaxed);
+    if dropped > 0 {
+        let told = format!("duramen: {dropped} lines before this one could not be written\n");
+        if output.write_all(told.as_bytes()).is_err() {
+            DROPPED.fetch_add(dropped, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Takes the lines of `tracing`, each as one write.
+pub(crate) struct Lines;
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        put(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes lines when it may.
+    #[derive(Default)]
+    struct Paper {
+        is_full: bool,
+        text: String,
+    }
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.is_full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.text += std::str::from_utf8(bytes).expect("text");
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted_and_told_when_one_can() {
+        let mut paper = Paper::default();
+        write(b"one\n", &mut paper);
+        paper.is_full = true;
+        write(b"two\n", &mut paper);
+        write(b"three\n", &mut paper);
+        paper.is_full = false;
+        write(b"four\n", &mut paper);
+        write(b"five\n", &mut paper);
+        let told = "duramen: 2 lines before this one could not be written\n";
+        assert_eq!(paper.text, format!("one\nfour\n{told}five\n"));
+    }
+}
