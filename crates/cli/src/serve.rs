@@ -14,7 +14,7 @@ use clap::Args;
 use runtime::Runtime;
 use server::config::Listen;
 use server::disks::Disks;
-use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Volume as Served, reactor};
+use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume as Served, reactor};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -78,8 +78,8 @@ async fn serve(
     settings: Settings,
     runtime: Runtime,
 ) -> Result<(), Failure> {
-    let mut opened = Vec::new();
-    let served = open_and_serve(arguments, settings, &runtime, &mut opened).await;
+    let (signals, mut opened) = (Signals::new()?, Vec::new());
+    let served = open_and_serve(arguments, settings, &runtime, signals, &mut opened).await;
     if !matches!(served, Err(Failure::Serve(ServeError::Interrupted))) {
         // A server that did not even start leaves its volumes clean, too. Those that it has shut
         // down are not hurt by being told again.
@@ -94,8 +94,37 @@ async fn open_and_serve(
     arguments: &ServeArguments,
     mut settings: Settings,
     runtime: &Runtime,
+    mut signals: Signals,
     opened: &mut Vec<Rc<dyn FileSystem>>,
 ) -> Result<(), Failure> {
+    let opening = open_all(arguments, &settings, runtime);
+    let (names, results) = signals.while_starting(opening).await??;
+    let refused = results.iter().filter(|result| result.is_err()).count();
+    let all_refused = refused == results.len();
+    let mut volumes = Vec::new();
+    for (name, result) in names.into_iter().zip(results) {
+        match result {
+            Ok(OpenVolume { id, file_system }) => {
+                opened.push(file_system.clone());
+                volumes.push(Served { name, fsid: Fsid(id), file_system });
+            }
+            Err(failure) if all_refused => return Err(failure),
+            // A volume that is refused does not hold up the others.
+            Err(failure) => {
+                words::say(format_args!("{failure}; the others are served without it"));
+                settings.refused.push(name);
+            }
+        }
+    }
+    Ok(server::serve(runtime, volumes, settings, signals, announce).await?)
+}
+
+/// Opens the volumes: the name of each, and what became of it.
+async fn open_all(
+    arguments: &ServeArguments,
+    settings: &Settings,
+    runtime: &Runtime,
+) -> Result<(Vec<String>, Vec<Result<OpenVolume, Failure>>), Failure> {
     let cache_bytes = match settings.config.cache {
         Some(bytes) => usize::try_from(bytes.0).unwrap_or(usize::MAX),
         None => memory::usual_cache(arguments.volumes.len()),
@@ -120,24 +149,7 @@ async fn open_and_serve(
             }
         }
     }
-    let refused = results.iter().filter(|result| result.is_err()).count();
-    let all_refused = refused == results.len();
-    let mut volumes = Vec::new();
-    for (name, result) in names.into_iter().zip(results) {
-        match result {
-            Ok(OpenVolume { id, file_system }) => {
-                opened.push(file_system.clone());
-                volumes.push(Served { name, fsid: Fsid(id), file_system });
-            }
-            Err(failure) if all_refused => return Err(failure),
-            // A volume that is refused does not hold up the others.
-            Err(failure) => {
-                words::say(format_args!("{failure}; the others are served without it"));
-                settings.refused.push(name);
-            }
-        }
-    }
-    Ok(server::serve(runtime, volumes, settings, announce).await?)
+    Ok((names, results))
 }
 
 /// Has the process end when any task or thread panics: something is not as it must be, and nothing

@@ -40,4 +40,4 @@ pub use config::{Config, ConfigError};
 pub use dispatch::{Fsid, Volume};
 pub use ready::ReadyInfo;
 pub use server::{ServeError, Server, ServerHandle, Settings};
-pub use signals::serve;
+pub use signals::{Signals, serve};

@@ -1,4 +1,8 @@
-//! A server under the signals of a daemon.
+//! A server under the signals of a daemon, from its start to its end.
+//!
+//! [`Signals`] come first, before volumes are opened: a signal that nobody waits for yet would kill
+//! the process. A signal to end that comes while they are opened is heeded when they are, so that
+//! they are left clean; a second one ends the start at once.
 
 use dispatch::Volume;
 use futures::future::{Either, select};
@@ -18,9 +22,16 @@ pub async fn serve(
     runtime: &Runtime,
     volumes: Vec<Volume>,
     settings: Settings,
+    mut signals: Signals,
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), ServeError> {
-    let mut signals = Signals::new().map_err(ServeError::Signals)?;
+    if signals.was_asked {
+        for volume in volumes {
+            let (volume, ended) = (volume.name, volume.file_system.shutdown().await);
+            ended.map_err(|source| ServeError::Shutdown { volume, source })?;
+        }
+        return Ok(());
+    }
     let mut server = Server::bind(runtime, volumes, settings).await?;
     server.register().await;
     ready(server.ready());
@@ -38,36 +49,68 @@ pub async fn serve(
     }
 }
 
-struct Signals {
+/// SIGTERM, SIGINT and SIGHUP: as soon as these are there, none of them kills the process.
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    /// The server was asked to end before it served.
+    was_asked: bool,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    /// Receives signals from now on. Within the reactor.
+    ///
+    /// # Errors
+    /// [`ServeError::Signals`].
+    pub fn new() -> Result<Self, ServeError> {
+        let receive = |kind| signal(kind).map_err(ServeError::Signals);
         Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            terminate: receive(SignalKind::terminate())?,
+            interrupt: receive(SignalKind::interrupt())?,
+            hangup: receive(SignalKind::hangup())?,
+            was_asked: false,
         })
+    }
+
+    /// Does what comes before serving. A signal to end is heeded afterwards, a second one at once;
+    /// SIGHUP finds nothing to be read anew yet.
+    ///
+    /// # Errors
+    /// [`ServeError::Interrupted`]: the process should end at once.
+    pub async fn while_starting<T>(
+        &mut self,
+        start: impl Future<Output = T>,
+    ) -> Result<T, ServeError> {
+        pin_mut!(start);
+        loop {
+            let asked = match select(start.as_mut(), self.next().boxed_local()).await {
+                Either::Left((done, _)) => return Ok(done),
+                Either::Right((asked, _)) => asked,
+            };
+            if asked == Asked::End && std::mem::replace(&mut self.was_asked, true) {
+                return Err(ServeError::Interrupted);
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Asked {
+        let terminate = self.terminate.recv().map(|_| Asked::End);
+        let interrupt = self.interrupt.recv().map(|_| Asked::End);
+        let hangup = self.hangup.recv().map(|_| Asked::Reload);
+        let all = [terminate.boxed_local(), interrupt.boxed_local(), hangup.boxed_local()];
+        futures::future::select_all(all).await.0
     }
 
     /// Completes at the next signal to end, and heeds SIGHUP meanwhile.
     async fn end(&mut self, handle: &ServerHandle) {
-        loop {
-            let terminate = self.terminate.recv().map(|_| Asked::End);
-            let interrupt = self.interrupt.recv().map(|_| Asked::End);
-            let hangup = self.hangup.recv().map(|_| Asked::Reload);
-            let all = [terminate.boxed_local(), interrupt.boxed_local(), hangup.boxed_local()];
-            match futures::future::select_all(all).await.0 {
-                Asked::End => return,
-                Asked::Reload => reload(handle),
-            }
+        while self.next().await == Asked::Reload {
+            reload(handle);
         }
     }
 }
 
+#[derive(PartialEq, Eq)]
 enum Asked {
     End,
     Reload,

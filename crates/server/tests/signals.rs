@@ -21,7 +21,7 @@ use nfs3_types::mount::dirpath;
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::Opaque;
 use server::config::Listen;
-use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Volume, reactor, serve};
+use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume, reactor, serve};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -46,7 +46,8 @@ fn with_server<F: Future<Output = ()>>(file: Option<PathBuf>, test: impl FnOnce(
         let ready: Rc<RefCell<Option<ReadyInfo>>> = Rc::default();
         let note = ready.clone();
         let running = tokio::task::spawn_local(async move {
-            serve(&runtime, vec![volume], settings, |info| {
+            let signals = Signals::new().expect("they can be received");
+            serve(&runtime, vec![volume], settings, signals, |info| {
                 note.replace(Some(info.clone()));
             })
             .await
@@ -114,6 +115,43 @@ fn a_second_signal_ends_it_at_once() {
         assert!(matches!(ended, Err(ServeError::Interrupted)), "{ended:?}");
         assert!(!house.data.stopped());
     });
+}
+
+/// A start that takes as long as `opening`, under signals.
+fn starting<F: Future<Output = ()>>(opening: impl FnOnce() -> F) -> (bool, bool) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = reactor::block_on(|runtime| async move {
+        let mut signals = Signals::new().expect("they can be received");
+        if let Err(ServeError::Interrupted) = signals.while_starting(opening()).await {
+            return (false, false);
+        }
+        let (data, settings) = (MemoryFileSystem::new(), Settings::default());
+        let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system: data.clone() };
+        let served = serve(&runtime, vec![volume], settings, signals, |_| panic!("it serves"));
+        (served.await.is_ok(), data.stopped())
+    });
+    ended.expect("a reactor")
+}
+
+#[test]
+fn a_signal_while_it_starts_is_heeded_when_it_has_started() {
+    let opening = || async {
+        send("-HUP");
+        send("-TERM");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(starting(opening), (true, true), "it ends well, and leaves its volume clean");
+}
+
+#[test]
+fn a_second_signal_while_it_starts_ends_the_start() {
+    let opening = || async {
+        loop {
+            send("-INT");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert_eq!(starting(opening), (false, false));
 }
 
 #[test]
