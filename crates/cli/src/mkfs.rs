@@ -14,7 +14,9 @@ use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, SMALLEST_LOG, log_size_for};
 use crate::signature::{HEAD_SIZE, recognise};
 use crate::size::{parse_size, show_size};
-use crate::volume::{DISK_NAME, SETTINGS_NAME, parent, sync_folder, write_settings};
+use crate::volume::{
+    DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, parent, sync_folder, write_settings,
+};
 
 const DEFAULT_BLOCK_SIZE: u64 = 32_768;
 const DEFAULT_RESERVE: u64 = 8;
@@ -175,7 +177,7 @@ fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if name != SETTINGS_NAME && name != LOG_NAME {
+        if ![SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME].iter().any(|own| name == *own) {
             let sentence = format!(
                 "the folder {} is not empty: there is {}; name a new or an empty one",
                 folder.display(),

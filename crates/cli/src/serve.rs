@@ -12,7 +12,7 @@ use std::rc::Rc;
 use block::file::Access;
 use clap::Args;
 use runtime::Runtime;
-use server::config::Listen;
+use server::config::{Listen, parse_address};
 use server::disks::Disks;
 use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume as Served, reactor};
 use tracing_subscriber::EnvFilter;
@@ -36,8 +36,9 @@ pub(crate) struct ServeArguments {
     /// '.img': 'disks/data' and 'disks/data.img' become '/data'
     #[arg(required = true, value_name = "VOLUME")]
     pub(crate) volumes: Vec<PathBuf>,
-    /// Address and port to listen on; may be repeated [default: 127.0.0.1:2049]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Address and port to listen on, or a port of 127.0.0.1; may be repeated
+    /// [default: 127.0.0.1:2049]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// Read this configuration file: who may use which volume, limits and more
     #[arg(long, value_name = "FILE")]

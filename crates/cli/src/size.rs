@@ -3,15 +3,16 @@
 /// The units, each 1024 times the one before.
 const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
 
-/// Parses a number of bytes: `4096`, `512M`, `1G`, `2TiB`. Units are powers of 1024.
+/// Parses a number of bytes: `4096`, `512M`, `1.5G`, `2TiB`. Units are powers of 1024.
 ///
 /// # Errors
 /// A sentence about what is wrong, for clap to print behind the option.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || "write a size like 4096, 512M, 1G or 2T (units of 1024)".to_owned();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let wrong = || "write a size like 4096, 512M, 1.5G or 2TiB (units of 1024)".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    let number: u64 = whole.parse().map_err(|_| wrong())?;
     let unit = unit.trim_start().to_ascii_uppercase();
     let unit = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
     let power = match unit.chars().collect::<Vec<_>>()[..] {
@@ -20,7 +21,19 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let factor = 1024_u64.pow(power as u32);
-    number.checked_mul(factor).ok_or_else(|| "no disk is as large as that".to_owned())
+    let part = part_of(factor, decimals).ok_or_else(wrong)?;
+    let bytes = number.checked_mul(factor).and_then(|bytes| bytes.checked_add(part));
+    bytes.ok_or_else(|| "no disk is as large as that".to_owned())
+}
+
+/// So many decimal places of a unit, in bytes, rounded down; nothing of a byte can be had.
+fn part_of(unit: u64, decimals: &str) -> Option<u64> {
+    let places = u32::try_from(decimals.len()).ok().filter(|places| (1..=9).contains(places))?;
+    let part: u64 = decimals.parse().ok()?;
+    if unit == 1 && part > 0 {
+        return None;
+    }
+    u64::try_from(u128::from(part) * u128::from(unit) / u128::from(10_u64.pow(places))).ok()
 }
 
 /// Writes a number of bytes with the largest unit that leaves a number of one digit at least:
@@ -53,6 +66,11 @@ mod tests {
             ("1G", 1 << 30),
             ("1 GiB", 1 << 30),
             ("2tb", 2 << 40),
+            ("1.5G", 3 << 29),
+            ("0.25 MiB", 1 << 18),
+            ("2TiB", 2 << 40),
+            ("1.000000001K", 1024),
+            ("4096.0", 4096),
             ("1P", 1 << 50),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
@@ -61,7 +79,20 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_size() {
-        for text in ["", "G", "-1", "1.5G", "1X", "1GG", "99999999999P", "1 0"] {
+        for text in [
+            "",
+            "G",
+            "-1",
+            "1.5",
+            "1.G",
+            ".5G",
+            "1.5.5G",
+            "1X",
+            "1GG",
+            "99999999999P",
+            "1 0",
+            "1.0000000001G",
+        ] {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }

@@ -25,6 +25,8 @@ use crate::log::LOG_NAME;
 
 /// The file of a volume that holds its settings.
 pub(crate) const SETTINGS_NAME: &str = "volume.toml";
+/// What it is called while it is written: a cut may leave it behind.
+pub(crate) const NEW_SETTINGS_NAME: &str = ".volume.toml.new";
 /// The file of a volume that holds its file system.
 pub(crate) const DISK_NAME: &str = "disk.img";
 
@@ -146,7 +148,8 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     }
 }
 
-/// Makes a folder a volume: writes its settings durably, and its own entries.
+/// Makes a folder a volume: writes its settings durably, and its own entries. A cut leaves what was
+/// there before, or all of this.
 ///
 /// # Errors
 /// [`Failure::File`].
@@ -154,14 +157,23 @@ pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), F
     let path = folder.join(SETTINGS_NAME);
     let body = settings.to_text();
     let text = format!("# A volume of duramen; {DISK_NAME} beside this file is its disk.\n{body}");
-    let write = || {
-        let mut file = File::create(&path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|source| Failure::File { verb: "write", path: path.clone(), source })?;
-    sync_folder(folder)?;
+    replace(&path, &folder.join(NEW_SETTINGS_NAME), text.as_bytes())?;
     sync_folder(parent(folder))
+}
+
+/// Gives a file this content, all or nothing: writes it under another name first.
+fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
+    let write = || {
+        let mut file = File::create(new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(new, path)
+    };
+    write().map_err(|source| {
+        let _ = fs::remove_file(new); // it is nobody's
+        Failure::File { verb: "write", path: path.to_owned(), source }
+    })?;
+    sync_folder(parent(path))
 }
 
 /// Puts the entries of a folder on stable storage.

@@ -41,7 +41,7 @@ use std::time::Duration;
 use dispatch::{AmbiguousRules, Anonymous, Export, Exports, Limits, Rule, Squash, Window};
 use serde::Deserialize;
 
-pub use value::{ByteSize, Listen, Network};
+pub use value::{ByteSize, Listen, Network, parse_address};
 
 /// The port of NFS.
 pub const DEFAULT_PORT: u16 = 2049;

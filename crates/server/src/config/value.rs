@@ -1,7 +1,7 @@
 //! Values of the configuration that have a notation of their own.
 
 use std::fmt::{Formatter, Result as FormatResult};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
@@ -56,6 +56,25 @@ impl Visitor<'_> for SizeVisitor {
     }
 }
 
+/// Reads an address to listen on as people write it: `127.0.0.1:2049`, `[::1]:2049`,
+/// `localhost:2049`, and a port alone, `2049` or `:2049`, which is that of this machine for itself.
+///
+/// # Errors
+/// A sentence that says how to write one.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port: &str| port.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'));
+    let address = match port.unwrap_or(text) {
+        port if port.bytes().all(|byte| byte.is_ascii_digit()) => local(port).ok(),
+        _ => text.parse().ok(),
+    };
+    address.ok_or_else(|| {
+        "write an address and a port, such as 127.0.0.1:2049, [::1]:2049 or 0.0.0.0:2049 for all \
+         addresses, or a port alone"
+            .to_owned()
+    })
+}
+
 impl<'de> Deserialize<'de> for Listen {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(ListenVisitor)
@@ -74,7 +93,7 @@ impl<'de> Visitor<'de> for ListenVisitor {
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Listen, E> {
         let wrong = |_| E::invalid_value(Unexpected::Str(value), &self);
-        value.parse().map(|address| Listen(vec![address])).map_err(wrong)
+        parse_address(value).map(|address| Listen(vec![address])).map_err(wrong)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listen, A::Error> {
@@ -112,6 +131,22 @@ impl Visitor<'_> for NetworkVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_write_them() {
+        for (text, address) in [
+            ("127.0.0.1:2049", "127.0.0.1:2049"),
+            ("[::1]:2049", "[::1]:2049"),
+            ("localhost:12049", "127.0.0.1:12049"),
+            (":2049", "127.0.0.1:2049"),
+            ("2049", "127.0.0.1:2049"),
+        ] {
+            assert_eq!(parse_address(text), Ok(address.parse().expect("an address")), "{text}");
+        }
+        for text in ["", ":", "localhost", "127.0.0.1", "::1", "host:1", "65536", ":x", "1.2.3:4"] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_have_binary_units_and_no_others() {
