@@ -131,7 +131,7 @@ impl DiskFile {
     }
 
     /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for
-    /// writing. The file itself is on stable storage afterwards.
+    /// writing. The file itself is on stable storage afterwards. Where that fails there is no file.
     pub fn create(path: &Path, size: u64) -> Result<Self, OpenError> {
         if size == 0 || !size.is_multiple_of(u64::from(FILE_LOGICAL_SECTOR_SIZE)) {
             return Err(OpenError::InvalidSize(size));
@@ -144,12 +144,20 @@ impl DiskFile {
             .create_new(true)
             .open(path)
             .map_err(failed)?;
-        lock(&file, path, access)?;
-        file.set_len(size).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        sync_parent(path).map_err(failed)?;
-        let geometry = measure(&file, false, access).map_err(failed)?;
-        Ok(Self { file, direct: None, geometry, is_device: false })
+        let made = lock(&file, path, access).and_then(|()| {
+            file.set_len(size).map_err(failed)?;
+            file.sync_all().map_err(failed)?;
+            sync_parent(path).map_err(failed)?;
+            measure(&file, false, access).map_err(failed)
+        });
+        match made {
+            Ok(geometry) => Ok(Self { file, direct: None, geometry, is_device: false }),
+            Err(error) => {
+                // It is new, and ours.
+                let _ = std::fs::remove_file(path);
+                Err(error)
+            }
+        }
     }
 
     /// The same disk, of which everything goes past the page cache from now on, where the system

@@ -48,7 +48,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// An NFS file server that answers only when the data is on stable storage.
 #[derive(Debug, Parser)]
-#[command(name = "duramen", version, after_long_help = AFTER_HELP, disable_help_subcommand = true)]
+#[command(name = "duramen", version, after_long_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

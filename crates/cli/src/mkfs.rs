@@ -143,12 +143,21 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyN
         let least = show_size(SMALLEST_LOG);
         return Err(Failure::Usage(format!("a log has at least {least}")));
     }
-    let geometry = if disk.exists() {
-        remake_disk(arguments, &disk)?
-    } else {
-        refuse_foreign_folder(folder)?;
-        make_image(arguments, &disk)?
-    };
+    if disk.exists() {
+        let geometry = remake_disk(arguments, &disk)?;
+        return settle_in(arguments, geometry);
+    }
+    refuse_foreign_folder(folder)?;
+    let geometry = make_image(arguments, &disk)?;
+    settle_in(arguments, geometry).inspect_err(|_| remove_volume(folder))
+}
+
+/// Gives the disk in a folder its log, and the folder its settings.
+fn settle_in(
+    arguments: &MkfsArguments,
+    geometry: Geometry,
+) -> Result<(Geometry, Option<PolicyName>), Failure> {
+    let folder = &arguments.volume;
     let policy = arguments.policy.unwrap_or_default();
     remove_log(&folder.join(LOG_NAME))?;
     let log_size = (policy == PolicyName::Log).then(|| {
@@ -170,6 +179,20 @@ pub(crate) fn remove_log(path: &Path) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Removes what this run has made in a folder, as far as it can: the failure that is told is why it
+/// goes.
+fn remove_volume(folder: &Path) {
+    for name in [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, DISK_NAME] {
+        let _ = fs::remove_file(folder.join(name));
+    }
+}
+
+/// Removes a volume that [`create`] has made, and that nobody has used.
+pub(crate) fn undo_create(volume: &Path) {
+    remove_volume(volume);
+    let _ = fs::remove_dir(volume); // not if there is anything else in it
 }
 
 /// A volume does not mix with other files: they would be served by nobody and removed by mistake.

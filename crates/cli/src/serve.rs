@@ -1,6 +1,7 @@
 //! `duramen serve`: serves volumes over NFS until it is told to stop.
 
 use std::backtrace::Backtrace;
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -64,23 +65,43 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     end_with_a_panic();
     let settings = read_settings(arguments)?;
-    if let Some(size) = arguments.create {
-        for path in arguments.volumes.iter().filter(|path| !path.exists()) {
-            mkfs::create(path, size)?;
-        }
+    let (mut created, has_served) = (Vec::new(), Cell::new(false));
+    let served = create_missing(arguments, &mut created).and_then(|()| {
+        let serving = reactor::block_on(|runtime| serve(arguments, settings, runtime, &has_served));
+        serving.map_err(Failure::Start)?
+    });
+    if served.is_err() && !has_served.get() {
+        created.into_iter().for_each(mkfs::undo_create);
     }
-    let serving = reactor::block_on(|runtime| serve(arguments, settings, runtime));
     words::drain();
-    serving.map_err(Failure::Start)?
+    served
+}
+
+/// Makes the volumes that do not exist, if that is wanted.
+fn create_missing<'a>(
+    arguments: &'a ServeArguments,
+    created: &mut Vec<&'a Path>,
+) -> Result<(), Failure> {
+    let Some(size) = arguments.create else { return Ok(()) };
+    for path in arguments.volumes.iter().filter(|path| !path.exists()) {
+        mkfs::create(path, size)?;
+        created.push(path);
+    }
+    Ok(())
 }
 
 async fn serve(
     arguments: &ServeArguments,
     settings: Settings,
     runtime: Runtime,
+    has_served: &Cell<bool>,
 ) -> Result<(), Failure> {
     let (signals, mut opened) = (Signals::new()?, Vec::new());
-    let served = open_and_serve(arguments, settings, &runtime, signals, &mut opened).await;
+    let ready = |info: &ReadyInfo| {
+        has_served.set(true);
+        announce(info);
+    };
+    let served = open_and_serve(arguments, settings, &runtime, signals, &mut opened, ready).await;
     if !matches!(served, Err(Failure::Serve(ServeError::Interrupted))) {
         // A server that did not even start leaves its volumes clean, too. Those that it has shut
         // down are not hurt by being told again.
@@ -97,6 +118,7 @@ async fn open_and_serve(
     runtime: &Runtime,
     mut signals: Signals,
     opened: &mut Vec<Rc<dyn FileSystem>>,
+    ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), Failure> {
     let opening = open_all(arguments, &settings, runtime);
     let (names, results) = signals.while_starting(opening).await??;
@@ -117,7 +139,7 @@ async fn open_and_serve(
             }
         }
     }
-    Ok(server::serve(runtime, volumes, settings, signals, announce).await?)
+    Ok(server::serve(runtime, volumes, settings, signals, ready).await?)
 }
 
 /// Opens the volumes: the name of each, and what became of it.
@@ -138,6 +160,7 @@ async fn open_all(
         found.push(Volume::find(path)?.with_log(arguments.log.as_deref()));
         names.push(export_name(path)?);
     }
+    refuse_twins(&found)?;
     let mut results = Vec::new();
     match &arguments.log {
         Some(log) if is_shared(log, found.len(), &device).await? => {
@@ -188,6 +211,20 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
         config.trace = arguments.trace.clone();
     }
     Ok(Settings { config, file, refused: Vec::new() })
+}
+
+/// A volume is served once, whatever it is called.
+fn refuse_twins(volumes: &[Volume]) -> Result<(), Failure> {
+    let disk = |volume: &Volume| fs::canonicalize(&volume.disk_path).ok();
+    for (index, volume) in volumes.iter().enumerate() {
+        let same = |other: &&Volume| disk(other).is_some() && disk(other) == disk(volume);
+        if let Some(other) = volumes[..index].iter().find(same) {
+            let (path, other) = (volume.path.display(), other.path.display());
+            let sentence = format!("{other} and {path} are one volume: name it once");
+            return Err(Failure::Usage(sentence));
+        }
+    }
+    Ok(())
 }
 
 /// The last part of a path, without the `.img` of an image.

@@ -138,3 +138,67 @@ fn help_says_what_a_volume_is_and_shows_examples() {
         assert!(help.contains("Examples:") && help.contains("VOLUME"), "{help}");
     }
 }
+
+/// What a folder holds.
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+    entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_disk_that_is_larger_than_any_file_may_be_leaves_no_file() {
+    let folder = Folder::new();
+    let said = on("mkfs", &folder.path("y"), &["--bare", "--size", "8000P"]);
+    said.failed(1, "y");
+    assert_eq!(names(&folder.path("")), [""; 0]);
+}
+
+#[test]
+fn a_command_that_fails_removes_the_volume_that_it_made_and_no_other() {
+    let folder = Folder::new();
+    on("mkfs", &folder.path("old"), &["--size", "16M"]).good();
+    // Nobody here has this address.
+    let more = ["--create", "16M", "--listen", "192.0.2.1:1"];
+    for volume in ["new", "old"] {
+        let mut arguments = vec!["serve".to_owned(), folder.path(volume).display().to_string()];
+        arguments.extend(more.map(str::to_owned));
+        duramen(&arguments).failed(1, "192.0.2.1:1");
+    }
+    assert_eq!(names(&folder.path("")), ["old"]);
+    assert_clean(&folder.path("old").join("disk.img"));
+}
+
+#[test]
+fn one_volume_under_two_names_is_told_and_stays_clean() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    let (whole, disk) = (volume.display().to_string(), volume.join("disk.img"));
+    for other in [whole.clone(), disk.display().to_string()] {
+        duramen(&["serve".to_owned(), whole.clone(), other]).failed(2, "are one volume");
+    }
+    assert_clean(&disk);
+}
+
+/// As on a host that is full: a folder in which there is room for the disk and not for the log.
+#[test]
+fn a_full_host_leaves_neither_disk_nor_log() {
+    let folder = Folder::new();
+    let small = folder.path("small");
+    fs::create_dir(&small).expect("a new folder");
+    let mount = |arguments: &[&str]| {
+        let status = std::process::Command::new(arguments[0]).args(&arguments[1..]).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let place = small.display().to_string();
+    if !mount(&["mount", "-t", "tmpfs", "-o", "size=6M", "none", &place]) {
+        println!("SKIPPED: nothing can be mounted here");
+        return;
+    }
+    let said = on("mkfs", &small.join("data"), &["--size", "64M", "--log-size", "32M"]);
+    let left = names(&small);
+    assert!(mount(&["umount", &place]));
+    said.failed(1, "log.img");
+    assert_eq!(left, [""; 0]);
+}
