@@ -6,7 +6,7 @@ use vfs::{
     CreateHow, Credentials, Device, FileKind, Found, FsError, Name, ObjectId, SetAttributes,
 };
 
-use crate::access::{self, EXECUTE, SET_GID, STICKY, WRITE};
+use crate::access::{self, EXECUTE, SET_GID, WRITE};
 use crate::call::{Call, FIRST, SECOND};
 use crate::{AttributeChange, Namespace, NewFile, Object, Store};
 
@@ -305,13 +305,8 @@ fn new_file<'a, N: Object>(
     };
     let default = if kind == FileKind::Symlink { 0o777 } else { 0 };
     let mut mode = attributes.mode.unwrap_or(default) & 0o7777;
-    if !who.is_root() {
-        if !who.in_group(gid) {
-            mode &= !SET_GID;
-        }
-        if kind != FileKind::Directory {
-            mode &= !STICKY;
-        }
+    if !who.is_root() && !who.in_group(gid) {
+        mode &= !SET_GID;
     }
     NewFile { kind, mode, uid, gid, device: Device::default(), target: &[], verifier: None }
 }

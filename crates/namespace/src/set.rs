@@ -4,7 +4,7 @@ use vfs::{
     Attributes, Credentials, FileKind, FsError, ObjectId, SetAttributes, SetTime, Timestamp,
 };
 
-use crate::access::{self, SET_GID, SET_UID, STICKY, WRITE};
+use crate::access::{self, SET_GID, SET_UID, WRITE};
 use crate::call::{Call, FIRST};
 use crate::planted::{Bug, is_planted};
 use crate::{AttributeChange, Namespace, Object, Store};
@@ -79,9 +79,6 @@ impl<S: Store> Namespace<S> {
             let gid = changes.gid.unwrap_or(now.gid);
             if !who.is_root() && !who.in_group(gid) {
                 mode &= !SET_GID;
-            }
-            if !who.is_root() && now.kind != FileKind::Directory {
-                mode &= !STICKY;
             }
         }
         if changes.uid.is_some() || changes.gid.is_some() {

@@ -237,7 +237,7 @@ fn a_new_file_belongs_to_its_maker_and_to_the_group_of_its_directory() {
         let file = user.file(&top, "file", 0o7644).await.unwrap();
         let found = user.getattr(&file).await.unwrap();
         assert_eq!((found.uid, found.gid), (10, 77));
-        assert_eq!(found.mode, 0o4644); // neither of a foreign group nor sticky
+        assert_eq!(found.mode, 0o5644); // not of a foreign group; sticky means nothing, and stays
     });
 }
 

@@ -243,7 +243,7 @@ impl Generator<'_> {
 
     fn symlink(&mut self) -> Act {
         let directory = self.object(Wish::Directory);
-        let length = self.pick(&[1, 10, 119, 120, 121, 500, 1023, 1024, 0]);
+        let length = self.pick(&[1, 10, 119, 120, 121, 500, 1023, 1024, 4095, 4096, 0]);
         let mut target = vec![b't'; length];
         if length > 0 && self.prng.chance(1, 30) {
             target[length - 1] = 0;

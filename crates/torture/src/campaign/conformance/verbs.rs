@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use nfs3_types::nfs3::{ftype3, nfsstat3, nfsstat3::*};
 
-use super::rights::{self, READ, SEARCH, SET_GID, SET_UID, STICKY, WRITE};
+use super::rights::{self, READ, SEARCH, SET_GID, SET_UID, WRITE};
 use super::stamp::Stamp;
 use super::step::{Changes, How, When};
 use super::tree::{Body, Node, Reasons, Tree, Why};
 use crate::protocol::User;
 
 /// The longest target of a symbolic link.
-const MAX_TARGET: usize = 1023;
+const MAX_TARGET: usize = 4095;
 /// What a link may be told that only files may have: programs expect EPERM, the protocol allows it.
 const NO_LINKS: &[nfsstat3] = &[NFS3ERR_PERM, NFS3ERR_ISDIR, NFS3ERR_INVAL];
 
@@ -89,7 +89,7 @@ impl Tree {
         let (root, directory) = (rights::is_root(who), node.is_directory());
         let mut mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);
         if changes.mode.is_some() && !root {
-            mode = tame(who, mode, changes.gid.unwrap_or(node.gid), directory);
+            mode = tame(who, mode, changes.gid.unwrap_or(node.gid));
         }
         let chowns = changes.uid.is_some() || changes.gid.is_some();
         if !root && (chowns && !directory || changes.size.is_some()) {
@@ -312,7 +312,7 @@ impl Tree {
         let owner = (owner.0.unwrap_or(who.uid), owner.1.unwrap_or(parent.gid));
         let mut mode = changes.mode.unwrap_or(0) & 0o7777;
         if !root {
-            mode = tame(who, mode, owner.1, matches!(body, Body::Directory(_)));
+            mode = tame(who, mode, owner.1);
         }
         self.nodes.push(Node::new(body, mode, owner, slot));
         let node = self.nodes.len() - 1;
@@ -326,10 +326,9 @@ impl Tree {
 }
 
 /// The mode that somebody other than the superuser gets.
-fn tame(who: &User, mode: u32, gid: u32, is_directory: bool) -> u32 {
+fn tame(who: &User, mode: u32, gid: u32) -> u32 {
     let group = if rights::is_member(who, gid) { 0 } else { SET_GID };
-    let sticky = if is_directory { 0 } else { STICKY };
-    mode & !(group | sticky)
+    mode & !group
 }
 
 impl Changes {
