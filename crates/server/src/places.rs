@@ -61,6 +61,8 @@ pub(crate) struct Guest {
     last: Cell<Instant>,
     is_quiet: Cell<bool>,
     asked: Cell<bool>,
+    /// Whether it was quiet when it was asked.
+    was_quiet: Cell<bool>,
     leave: Signal,
 }
 
@@ -102,6 +104,7 @@ impl Places {
             last: Cell::new(self.clock.now()),
             is_quiet: Cell::new(true),
             asked: Cell::new(false),
+            was_quiet: Cell::new(false),
             leave: Signal::new(),
         });
         self.guests.borrow_mut().push(guest.clone());
@@ -194,7 +197,13 @@ impl Drop for Place {
 impl Guest {
     fn ask(&self) {
         self.asked.set(true);
+        self.was_quiet.set(self.is_quiet.get());
         self.leave.notify();
+    }
+
+    /// Whether it leaves because it was asked to, and did nothing then: no reply is on its way.
+    pub(crate) fn leaves_quietly(&self) -> bool {
+        self.was_quiet.get()
     }
 
     /// Takes note of whether it is quiet now, and whether it has been since the last time.

@@ -396,9 +396,10 @@ impl Connections {
             }
             tracing::debug!(%peer, "connected");
             let connection = Connection::new(stream, session, clock, max_calls, stop);
-            let connection = connection.noted_by(guest);
+            let connection = connection.noted_by(guest.clone());
             let served = select(connection, abandon).await;
             match served {
+                Either::Left((Ok(_), _)) if guest.leaves_quietly() => {} // others wait for its place
                 Either::Left((Ok(stream), _)) => linger(stream).await,
                 Either::Left((Err(error), _)) => {
                     tracing::debug!(%peer, %error, "connection lost");

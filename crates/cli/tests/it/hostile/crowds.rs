@@ -1,9 +1,35 @@
 //! Many connections.
 
+use std::net::Ipv4Addr;
+
 use nfs3_types::nfs3::*;
+use nfs3_types::xdr_codec::Void;
 
 use crate::hostile::house::{Load, Server};
 use crate::hostile::wire::{Peer, nfs};
+
+/// An address of this machine, of several.
+fn address(number: u32) -> Ipv4Addr {
+    let last = u8::try_from(number % 10).expect("a digit");
+    Ipv4Addr::new(127, 0, 0, 2 + last)
+}
+
+/// Connections from ten addresses that no rule admits; those of them that were let in.
+fn strangers(server: &Server, count: u32) -> Vec<Peer> {
+    let from = |number| Peer::connect_from(address(number).into(), server.address, 64 << 10);
+    (0..count).map(from).collect()
+}
+
+/// A NULL from each; how many were answered.
+fn ask_nothing(peers: &mut [Peer]) -> usize {
+    let mut answered = 0;
+    for peer in peers {
+        let (_, record) = peer.record(nfs(NFS_PROGRAM::NFSPROC3_NULL), &Void);
+        let is_sent = std::io::Write::write_all(&mut peer.stream, &record).is_ok();
+        answered += usize::from(is_sent && peer.answer().is_some());
+    }
+    answered
+}
 
 #[test]
 fn a_thousand_connections_are_all_served() {
@@ -54,5 +80,36 @@ fn peers_that_only_connect_shut_nobody_out() {
     assert!((40..50).contains(&served), "{served} of 50 were left alone");
     server.assert_bounded(Load { connections: 51, calls: 50, tokens: 2 << 20 });
     drop(crowd);
+    server.stop(neighbour);
+}
+
+/// They ask just often enough never to be quiet for long.
+#[test]
+fn strangers_that_keep_asking_nothing_shut_nobody_out() {
+    let server = Server::start_with("limits.connections = 30");
+    let mut crowd = strangers(&server, 40);
+    let mut neighbour = server.neighbour();
+    for _ in 0..5 {
+        assert!(ask_nothing(&mut crowd) <= 30);
+        neighbour.is_served();
+    }
+    server.assert_bounded(Load { connections: 31, calls: 30, tokens: 2 << 20 });
+    drop(crowd);
+    server.stop(neighbour);
+}
+
+/// The usual limit of a system is below that of connections.
+#[test]
+fn a_system_that_allows_few_files_lets_a_server_serve_all_the_same() {
+    let server = Server::start_with_files(128, "limits.connections = 1100");
+    let mut crowd = strangers(&server, 300);
+    let mut neighbour = server.neighbour();
+    neighbour.is_served();
+    let admitted: Vec<Peer> = (0..50).map(|_| server.peer()).collect();
+    neighbour.is_served();
+    ask_nothing(&mut crowd);
+    neighbour.is_served_with_much();
+    server.assert_bounded(Load { connections: 128, calls: 128, tokens: 2 << 20 });
+    drop((crowd, admitted));
     server.stop(neighbour);
 }

@@ -54,6 +54,18 @@ impl Server {
 
     /// The same with another line in the configuration.
     pub(crate) fn start_with(line: &str) -> Self {
+        Self::start_as(Command::new(env!("CARGO_BIN_EXE_duramen")), line)
+    }
+
+    /// The same, where the system lets a process have so many files and no more.
+    pub(crate) fn start_with_files(files: u32, line: &str) -> Self {
+        let mut shell = Command::new("sh");
+        let limited = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &limited, env!("CARGO_BIN_EXE_duramen")]);
+        Self::start_as(shell, line)
+    }
+
+    fn start_as(mut program: Command, line: &str) -> Self {
         let folder = Folder::new();
         let client = r#"{ network = "127.0.0.1/32", access = "rw", squash = "none" }"#;
         let config = format!(
@@ -67,7 +79,7 @@ impl Server {
              {line}\n"
         );
         fs::write(folder.path("duramen.toml"), config).expect("there is room");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_duramen"))
+        let mut process = program
             .arg("serve")
             .args([folder.path("data"), folder.path("other")])
             .args(["--create", "64M", "--listen", "127.0.0.1:0", "--config"])
