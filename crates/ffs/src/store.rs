@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use futures::future::join;
-use namespace::{AttributeChange, Glimpse, Listed, NewFile, Object, Store, Witness};
+use namespace::{AttributeChange, Glimpse, Listed, NewFile, Object, Protection, Store, Witness};
 use runtime::sync::Lock;
 use vfs::{
     Attributes, Credentials, FileKind, FsError, FsInfo, FsStat, MAX_NAME, Name, ObjectId, PathConf,
@@ -19,7 +19,8 @@ use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::layout::{
-    Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
+    Dinode, FLAGS_APPEND_ONLY, FLAGS_IMMUTABLE, FLAGS_NO_UNLINK, Geometry, GroupHeader,
+    INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
 };
 use crate::map::{block_count, run_length};
 use crate::planted::{Bug, is_planted};
@@ -60,6 +61,15 @@ impl Object for Node {
 
     fn has_verifier(&self, verifier: [u8; 8]) -> bool {
         self.dinode().change.get() == encode_verifier(verifier)
+    }
+
+    fn protection(&self) -> Protection {
+        let flags = self.look(|dinode| dinode.flags.get());
+        Protection {
+            immutable: flags & FLAGS_IMMUTABLE != 0,
+            append_only: flags & FLAGS_APPEND_ONLY != 0,
+            no_unlink: flags & FLAGS_NO_UNLINK != 0,
+        }
     }
 }
 

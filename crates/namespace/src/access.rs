@@ -56,15 +56,16 @@ pub(crate) fn check_sticky(
     if directory.mode & STICKY == 0 || owner { Ok(()) } else { Err(FsError::NotOwner) }
 }
 
-/// Which of the rights of ACCESS `who` has.
-pub(crate) fn rights(who: &Credentials, file: &Attributes, read_only: bool) -> Access {
+/// Which of the rights of ACCESS `who` has; none to change a file that is fixed. An append-only file
+/// may be changed, as far as ACCESS can say it.
+pub(crate) fn rights(who: &Credentials, file: &Attributes, is_fixed: bool) -> Access {
     let granted = granted(who, file);
     let directory = file.kind == FileKind::Directory;
     let mut rights = 0;
     if granted & READ != 0 {
         rights |= Access::READ;
     }
-    if granted & WRITE != 0 && !read_only {
+    if granted & WRITE != 0 && !is_fixed {
         rights |= Access::MODIFY | Access::EXTEND;
         if directory {
             rights |= Access::DELETE;

@@ -203,6 +203,7 @@ impl<S: Store> Namespace<S> {
         name: &Name,
         (new, asked): (NewFile<'_>, &SetAttributes),
     ) -> Result<S::Node, FsError> {
+        parent.protection().check_entry_added()?;
         access::check(who, &parent.attributes(), WRITE | EXECUTE)?;
         let times = SetAttributes { atime: asked.atime, mtime: asked.mtime, ..Default::default() };
         let attempt = async || self.try_add(call, who, parent, name, (new.clone(), &times)).await;
@@ -271,6 +272,8 @@ impl<S: Store> Namespace<S> {
         if self.store.find(&parent, name).await?.is_some() {
             return Err(FsError::Exists);
         }
+        node.protection().check_name_added()?;
+        parent.protection().check_entry_added()?;
         access::check(who, &parent.attributes(), WRITE)?;
         loop {
             let mut update = self.store.begin(who);

@@ -72,7 +72,9 @@ impl<S: Store> Namespace<S> {
         length: u64,
     ) -> Result<Verifier, FsError> {
         self.see_alive(call, node)?;
-        access::check_data(who, &node.attributes(), WRITE)?;
+        let now = node.attributes();
+        node.protection().check_write(offset, now.size)?;
+        access::check_data(who, &now, WRITE)?;
         let end = offset.checked_add(length).ok_or(FsError::FileTooLarge)?;
         match end <= self.store.fsinfo().max_file_size {
             true => Ok(self.store.verifier()),

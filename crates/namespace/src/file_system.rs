@@ -60,7 +60,8 @@ impl<S: Store> FileSystem for Namespace<S> {
         let mut call = Call::new();
         let result = self.open(&mut call, id).await.map(|node| {
             call.about(FIRST, &node);
-            let rights = access::rights(who, &node.attributes(), self.store.is_read_only());
+            let is_fixed = self.store.is_read_only() || node.protection().immutable;
+            let rights = access::rights(who, &node.attributes(), is_fixed);
             Access(rights.0 & asked.0)
         });
         self.seal(call, result)

@@ -77,6 +77,8 @@ impl<S: Store> Namespace<S> {
         node: &S::Node,
     ) -> Result<(), FsError> {
         let directory = parent.attributes();
+        parent.protection().check_entry_taken()?;
+        node.protection().check_name_taken()?;
         access::check(who, &directory, WRITE | EXECUTE)?;
         access::check_sticky(who, &directory, &node.attributes())
     }

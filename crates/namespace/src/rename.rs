@@ -135,9 +135,12 @@ impl<S: Store> Namespace<S> {
         plan: &Move<'_, S::Node>,
     ) -> Result<(), FsError> {
         self.check_removal(who, plan.from, plan.node)?;
+        plan.to.protection().check_entry_added()?;
         access::check(who, &plan.to.attributes(), WRITE | EXECUTE)?;
         let is_directory = plan.node.kind() == FileKind::Directory;
         if let Some(target) = plan.target {
+            plan.to.protection().check_entry_taken()?;
+            target.protection().check_name_taken()?;
             access::check_sticky(who, &plan.to.attributes(), &target.attributes())?;
             match (is_directory, target.kind() == FileKind::Directory) {
                 (true, false) => return Err(FsError::NotDirectory),

@@ -39,6 +39,9 @@ impl<S: Store> Namespace<S> {
         if guard.is_some_and(|time| time != now.ctime) {
             return Err(FsError::NotSync);
         }
+        if changes != SetAttributes::default() {
+            node.protection().check_attributes()?;
+        }
         let change = self.resolve(who, &now, &changes)?;
         if let Some(size) = changes.size {
             check_size(who, &now, size, self.store.fsinfo().max_file_size)?;

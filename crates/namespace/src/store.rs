@@ -11,6 +11,8 @@ use vfs::{
     PathConf, Receipt, Remembered, Sealed, Sequence, Stability, Timestamp, Verifier,
 };
 
+use crate::Protection;
+
 /// A file as the namespace sees it.
 pub trait Object {
     /// Its name for ever.
@@ -28,6 +30,8 @@ pub trait Object {
     fn lock(&self) -> &Lock;
     /// The 64 bits with which it was created exclusively, if they are known.
     fn has_verifier(&self, verifier: [u8; 8]) -> bool;
+    /// What its flags protect it from.
+    fn protection(&self) -> Protection;
 }
 
 impl<T: Object> Object for Rc<T> {
@@ -57,6 +61,10 @@ impl<T: Object> Object for Rc<T> {
 
     fn has_verifier(&self, verifier: [u8; 8]) -> bool {
         (**self).has_verifier(verifier)
+    }
+
+    fn protection(&self) -> Protection {
+        (**self).protection()
     }
 }
 

@@ -22,6 +22,12 @@ pub const MAX_LINKS: u32 = 32_767;
 pub const SECTOR_SIZE: u64 = 512;
 /// The bit of [`Dinode::flags`] that marks a snapshot file.
 pub const FLAG_SNAPSHOT: u32 = 0x0020_0000;
+/// The bits that let nothing of a file change: `uchg`, `schg`.
+pub const FLAGS_IMMUTABLE: u32 = 0x0000_0002 | 0x0002_0000;
+/// The bits that let a file only become longer: `uappnd`, `sappnd`.
+pub const FLAGS_APPEND_ONLY: u32 = 0x0000_0004 | 0x0004_0000;
+/// The bits that keep the names of a file: `uunlnk`, `sunlnk`.
+pub const FLAGS_NO_UNLINK: u32 = 0x0000_0010 | 0x0010_0000;
 /// The bits of the mode that are permissions; the others say what the file is.
 pub const MODE_PERMISSIONS: u16 = 0o7777;
 

@@ -39,6 +39,7 @@ mod overtaking;
 mod planted;
 #[cfg(feature = "planted-bugs")]
 mod planted_log;
+mod protection;
 mod readers;
 mod rename;
 mod returns;
