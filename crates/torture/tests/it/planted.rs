@@ -146,6 +146,14 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "AnyParent",
     "ShortSighted",
     "LateBefore",
+    "FragmentTails",
+    "UnpaidWays",
+    "UnkeptBlocks",
+    "ForgottenDoubts",
+    "LaterRuns",
+    "ShorterRuns",
+    "HeavyZeros",
+    "ForgottenAtTheHead",
 ];
 
 /// Bugs that the tests of `dispatch` find.
