@@ -88,8 +88,9 @@ const UNITS: &[&str] = &["--tests"];
 const ENGINE: &[Stage] = &[LOG, CUTS, tests("ffs", &["--lib"])];
 /// What tries the log of an engine.
 const LOG: Stage = tests("ffs", &["--test", "it", "--", "log_", "answers", "shared_log", "rounds"]);
-/// What cuts an engine off, under every policy, and what must not change by itself.
-const CUTS: Stage = tests("ffs", &["--test", "it", "--", "cuts", "write_behind", "overtaking"]);
+/// What cuts an engine off, under every policy, and what breaks its disk.
+const CUTS: Stage =
+    tests("ffs", &["--test", "it", "--", "cuts", "faults", "write_behind", "overtaking"]);
 /// What looks at a whole server.
 const WHOLE: Stage =
     tests("duramen-torture", &["--test", "it", "--", "conformance", "procedures", "late"]);
