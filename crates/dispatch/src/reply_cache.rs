@@ -31,8 +31,8 @@
 //!    that slot is the only way out of the running state.
 //! 2. A client's queue holds exactly its answered calls, in the order of their answers, and
 //!    `oldest` the place of the first in each queue. Clients without answers are not known.
-//! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues; `by_calls` and
-//!    `by_bytes` order the clients by theirs.
+//! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues; `by_calls`
+//!    and `by_bytes` order the clients by theirs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

@@ -19,8 +19,8 @@
 //! disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the log bears
 //! the number of the mark. Afterwards a new epoch of the log begins, and only then the volume gets
 //! its number. Before any of that what stands on disk and log is flushed: a process that was killed
-//! may have left it in a cache, and what follows rests on it. Any other unclean disk is refused: its
-//! own system, or a checker, has to look at it.
+//! may have left it in a cache, and what follows rests on it. Any other unclean disk is refused:
+//! its own system, or a checker, has to look at it.
 
 use std::rc::Rc;
 use std::time::Duration;

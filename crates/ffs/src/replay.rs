@@ -1,12 +1,13 @@
 //! Replay: the return of a volume that was cut under policy `log`.
 //!
-//! Two walks over the live log of an epoch that is open, from the head to the tail. The first, which
-//! also finds the tail, finds out what must not be written: of fragments that were given back, and of those whose
-//! content was written past the log, everything that was logged before: by runs, so that it takes no
-//! more than the records that say so. The second goes as far as the first, and applies the rest in
-//! order, some segments at a time: what several entries say of one place is merged in
-//! memory, and each place is read and written once, in the order of the disk. Then the maps of the
-//! groups that are concerned, derived and sealed anew, with their summary rows; then a flush.
+//! Two walks over the live log of an epoch that is open, from the head to the tail. The first,
+//! which also finds the tail, finds out what must not be written: of fragments that were given
+//! back, and of those whose content was written past the log, everything that was logged before: by
+//! runs, so that it takes no more than the records that say so. The second goes as far as the
+//! first, and applies the rest in order, some segments at a time: what several entries say of one
+//! place is merged in memory, and each place is read and written once, in the order of the disk.
+//! Then the maps of the groups that are concerned, derived and sealed anew, with their summary
+//! rows; then a flush.
 //!
 //! **Commit point**: there is none here. Nothing in the log changes; the caller begins a new epoch
 //! when all this is flushed, and until then the same replay can be made again, and again be cut.

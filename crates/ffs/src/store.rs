@@ -26,8 +26,8 @@ use crate::map::{block_count, run_length};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, ChainLink, Intent, Ready, Update};
 
-/// The longest target of a symbolic link that Linux follows. It fits into the smallest block. FreeBSD
-/// keeps longer ones than it follows, whose targets have 1,023 bytes at most.
+/// The longest target of a symbolic link that Linux follows. It fits into the smallest block.
+/// FreeBSD keeps longer ones than it follows, whose targets have 1,023 bytes at most.
 const MAX_TARGET: usize = 4095;
 
 /// Mixed into the 64 bits of an exclusive create, so that neither zero nor a small counter in the

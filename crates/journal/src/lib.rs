@@ -42,9 +42,9 @@
 //!    overwritten when the volume bears the next one.
 //! 6. What is overwritten lies before a curhead that is durable, in the epoch that the volume
 //!    bears.
-//! 7. What a slot names as its curhead is where the epoch begins, or an entry that is durable. While
-//!    a batch is under way, it is no later than what the batch names: what has got a new place with
-//!    it is needed at its old one until then.
+//! 7. What a slot names as its curhead is where the epoch begins, or an entry that is durable.
+//!    While a batch is under way, it is no later than what the batch names: what has got a new
+//!    place with it is needed at its old one until then.
 //! 8. No batch takes more of the circle than [`format::LARGEST_BATCH`].
 
 pub mod format;

@@ -6,8 +6,8 @@
 //! so the last segment of that round is found by halving, as in section 6 of the paper: for 512
 //! segments one read for the first recno, 8 that leave two segments, and the later of these is read
 //! whole, and the other one if that is not of the round. What is found so is a *hint*: its curhead
-//! says where to begin, or that of an entry which follows it. From there the chain decides, entry by
-//! entry, each checked against its checksum and the one before.
+//! says where to begin, or that of an entry which follows it. From there the chain decides, entry
+//! by entry, each checked against its checksum and the one before.
 //!
 //! Where the first segments have nothing of the epoch, because a later one that the volume never
 //! came to bear has been written over them, there is nothing to halve: then the first sectors of

@@ -52,8 +52,8 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Whether an entry with so many bytes behind its header goes out with the same batch; if so, it
-    /// counts from now on.
+    /// Whether an entry with so many bytes behind its header goes out with the same batch; if so,
+    /// it counts from now on.
     pub fn takes(&mut self, body: usize) -> bool {
         let units = units_of(body);
         let left = SEGMENT_UNITS - self.at % SEGMENT_UNITS;
@@ -206,8 +206,9 @@ fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>)
     if AREA + capacity > size {
         return Err(JournalError::TooSmall { size, smallest: AREA + capacity });
     }
-    // What is at rest is no reason to leave a circle smaller than it could be. The larger one begins
-    // behind all of the old one, and has only what was added until that is not kept any more.
+    // What is at rest is no reason to leave a circle smaller than it could be. The larger one
+    // begins behind all of the old one, and has only what was added until that is not kept any
+    // more.
     let needed = 2 * live.bytes() + 2 * LARGEST_BATCH;
     if live.slot.state() != State::Open && largest - capacity >= needed {
         let start = if is_planted(Bug::GrownOver) { 0 } else { capacity / UNIT };

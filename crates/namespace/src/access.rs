@@ -56,8 +56,8 @@ pub(crate) fn check_sticky(
     if directory.mode & STICKY == 0 || owner { Ok(()) } else { Err(FsError::NotOwner) }
 }
 
-/// Which of the rights of ACCESS `who` has; none to change a file that is fixed. An append-only file
-/// may be changed, as far as ACCESS can say it.
+/// Which of the rights of ACCESS `who` has; none to change a file that is fixed. An append-only
+/// file may be changed, as far as ACCESS can say it.
 pub(crate) fn rights(who: &Credentials, file: &Attributes, is_fixed: bool) -> Access {
     let granted = granted(who, file);
     let directory = file.kind == FileKind::Directory;

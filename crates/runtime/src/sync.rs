@@ -118,8 +118,8 @@ impl Semaphore {
         self.take(amount.min(self.capacity), false).await
     }
 
-    /// Takes `amount` tokens at once, before all who wait and whether they are free or not: for what
-    /// is there already and only has to be counted. Nobody is granted any until they are back.
+    /// Takes `amount` tokens at once, before all who wait and whether they are free or not: for
+    /// what is there already and only has to be counted. Nobody is granted any until they are back.
     pub fn take_now(self: &Rc<Self>, amount: u64) -> Permit {
         self.available.set(self.available.get() - tokens(amount));
         Permit { semaphore: self.clone(), amount }

@@ -399,7 +399,7 @@ impl Connections {
             let connection = connection.noted_by(guest.clone());
             let served = select(connection, abandon).await;
             match served {
-                Either::Left((Ok(_), _)) if guest.leaves_quietly() => {} // others wait for its place
+                Either::Left((Ok(_), _)) if guest.leaves_quietly() => {} // others want its place
                 Either::Left((Ok(stream), _)) => linger(stream).await,
                 Either::Left((Err(error), _)) => {
                     tracing::debug!(%peer, %error, "connection lost");

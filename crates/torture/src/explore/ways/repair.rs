@@ -1,5 +1,5 @@
-//! `duramen fsck --repair`, as the program does it: what the log holds comes home for good, and then
-//! the volume is checked.
+//! `duramen fsck --repair`, as the program does it: what the log holds comes home for good, and
+//! then the volume is checked.
 
 use std::rc::Rc;
 
