@@ -47,7 +47,7 @@ const OF_ORDER: &[(&str, &str)] = &[
     ("EarlyRetargets", "rename foo A/foo"),
     ("OldestFirst", "rename foo A/foo"),
     ("ForgottenUndoes", "rename foo A/foo"),
-    ("UnorderedFields", "mkdir A/C, create A/bar unchecked"),
+    ("UnorderedFields", "mkdir A/C, symlink A/bar 200"),
     ("WanderingNames", "rename foo bar, rename A/foo foo"),
 ];
 
@@ -103,13 +103,12 @@ const OF_BYTES: &[(&str, Policy)] = &[
     ("OvertakenDelays", Policy::Log),
     ("LaterRuns", Policy::Log),
     ("ShorterRuns", Policy::Log),
-    ("ForgottenAtTheHead", Policy::Log),
     ("FragmentTails", Policy::Log),
     ("ReplayedRest", Policy::Log),
 ];
 
 /// So many stories are told at most to find one of those.
-const STORIES: u64 = 40;
+const STORIES: u64 = 60;
 
 /// Bugs of the ways in and out of a volume, the scene and the way that show them, and how much of
 /// that has to be tried.
@@ -121,6 +120,7 @@ const OF_WAYS: &[(&str, Policy, &str, Way, Effort)] = &[
     ("ReplayedRest", Policy::Log, "used", Way::Repair, Effort::FIRST),
     ("DroppedChains", Policy::Log, "chain", Way::Repair, Effort::FIRST),
     ("UnwaitedChains", Policy::Log, "chain", Way::Stop, Effort::FIRST),
+    ("RetoldFirsts", Policy::Log, "long", Way::Shorten, Effort::FIRST),
     ("BelievedCaches", Policy::Log, "used", Way::Work, Effort::SHORT),
 ];
 
@@ -208,7 +208,6 @@ const OF_THE_LOG: &[&str] = &[
     "LateCover",
     "PassedChains",
     "ReplacedChains",
-    "RetoldFirsts",
     "SilentWriter",
     "UnaskedRepairs",
     "StrayNames",
