@@ -29,6 +29,7 @@ use trace::Begun;
 use vfs::{Credentials, Lost};
 
 use crate::caller::Caller;
+use crate::handle::fsid_of;
 use crate::mount::Mounts;
 use crate::nfs3::convert;
 use crate::planted::{Bug, is_planted};
@@ -181,8 +182,7 @@ impl Dispatcher {
 
     /// Whether `client` may use the volume of a handle, in any way.
     pub(crate) fn admits(&self, client: IpAddr, handle: &[u8]) -> bool {
-        let Ok(Handle { fsid, .. }) = Handle::decode(handle) else { return false };
-        let volume = self.volumes.by_fsid(fsid);
+        let volume = fsid_of(handle).and_then(|fsid| self.volumes.by_fsid(fsid));
         volume.is_some_and(|volume| self.exports.borrow().rule(&volume.name, client).is_some())
     }
 

@@ -61,6 +61,12 @@ impl Handle {
     }
 }
 
+/// The volume that a handle names, if it is one: for whoever only wants to know where it belongs.
+pub(crate) fn fsid_of(handle: &[u8]) -> Option<Fsid> {
+    let bytes: &[u8; HANDLE_SIZE] = handle.try_into().ok()?;
+    Some(Fsid(u64::from_be_bytes(field(bytes, 4))))
+}
+
 fn check(bytes: &[u8]) -> [u8; 4] {
     let crc = checksum(CrcAlgorithm::Crc32Iscsi, bytes);
     u32::try_from(crc).expect("a 32-bit checksum").to_be_bytes()

@@ -10,7 +10,9 @@
 //! An answer is remembered until it is older than [`Window::age`], or there are more answers or
 //! more bytes of them than the window allows, of this client or of all. A client that exceeds its
 //! own bounds loses its oldest. When all exceed theirs together, whoever has most loses its oldest:
-//! so nobody can push out the answers of a client that has few.
+//! so nobody can push out the answers of a client that has few. Who has most is told by powers of
+//! two, and a 1,024th of all is little: of clients that have about as much as each other, the
+//! oldest answer goes, as it does where a file system keeps it.
 //!
 //! In the bounds an IPv6 network of 64 bits is one client, since whoever has one address of it has
 //! them all. What makes two calls the same call is always the whole address ([`Key`]).
@@ -32,9 +34,10 @@
 //! 2. A client's queue holds exactly its answered calls, in the order of their answers, and
 //!    `oldest` the place of the first in each queue. Clients without answers are not known.
 //! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues; `by_calls`
-//!    and `by_bytes` order the clients by theirs.
+//!    and `by_bytes` order the clients by theirs, and those of one rank by their oldest answer.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::RandomState;
 use std::net::{IpAddr, Ipv6Addr};
@@ -129,8 +132,10 @@ struct State<R> {
     entries: HashMap<Rc<Hashed<Key>>, Entry<R>, AsTaken>,
     clients: HashMap<IpAddr, Client>,
     oldest: BTreeMap<u64, IpAddr>,
-    by_calls: BTreeSet<(usize, IpAddr)>,
-    by_bytes: BTreeSet<(usize, IpAddr)>,
+    by_calls: BTreeSet<Standing>,
+    by_bytes: BTreeSet<Standing>,
+    /// A 1,024th of what all may have, in calls and in bytes.
+    little: (usize, usize),
     next: u64,
     calls: usize,
     bytes: usize,
@@ -149,6 +154,10 @@ struct Answered<R> {
     /// Holding it keeps the answer where it survives.
     _name: Option<Rc<CallKey>>,
 }
+
+/// How much a client has, by powers of two; the number of its oldest answer; who it is. The last of
+/// all has most, and of those the oldest.
+type Standing = (u32, Reverse<u64>, IpAddr);
 
 #[derive(Default)]
 struct Client {
@@ -191,6 +200,7 @@ impl<R: Clone> ReplyCache<R> {
             oldest: BTreeMap::new(),
             by_calls: BTreeSet::new(),
             by_bytes: BTreeSet::new(),
+            little: (window.calls / 1024, window.bytes / 1024),
             next: 0,
             calls: 0,
             bytes: 0,
@@ -364,20 +374,31 @@ impl<R> State<R> {
             (false, true) => self.by_bytes.last(),
             (false, false) => None,
         };
-        most.map(|&(_, client)| client)
+        most.map(|&(_, _, client)| client)
     }
 
     /// Changes what a client has, and the orders with it (invariant 3).
     fn change<T>(&mut self, client: IpAddr, change: impl FnOnce(&mut Client) -> T) -> T {
+        let (little_calls, little_bytes) = self.little;
         let held = self.clients.entry(client).or_default();
-        let before = (held.answered.len(), held.bytes);
+        let standings = |held: &Client| {
+            let oldest = Reverse(held.answered.front()?.number);
+            let rank = |has: usize, little: usize| has.max(little).max(1).ilog2();
+            let calls = (rank(held.answered.len(), little_calls), oldest, client);
+            Some((calls, (rank(held.bytes, little_bytes), oldest, client)))
+        };
+        let before = standings(held);
         let changed = change(held);
-        let after = (held.answered.len(), held.bytes);
-        self.by_calls.remove(&(before.0, client));
-        self.by_bytes.remove(&(before.1, client));
-        if after.0 > 0 {
-            self.by_calls.insert((after.0, client));
-            self.by_bytes.insert((after.1, client));
+        let after = standings(held);
+        if before != after {
+            if let Some((calls, bytes)) = before {
+                self.by_calls.remove(&calls);
+                self.by_bytes.remove(&bytes);
+            }
+            if let Some((calls, bytes)) = after {
+                self.by_calls.insert(calls);
+                self.by_bytes.insert(bytes);
+            }
         }
         changed
     }

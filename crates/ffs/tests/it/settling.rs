@@ -21,7 +21,7 @@ const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 /// For how long somebody reads.
 const READING: Duration = Duration::from_secs(11);
 /// Between two reads.
-const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE: Duration = Duration::from_micros(40);
 
 struct House {
     executor: Executor,
