@@ -116,6 +116,9 @@ impl Plan {
     }
 
     fn write(&mut self, file: usize, size: u64) -> Act {
+        if let Some(over) = self.large_over_small(file) {
+            return over;
+        }
         let offset = self.edge(file, size);
         let length = self.length().min(self.longest.saturating_sub(offset)).clamp(1, 2 * LARGEST);
         let fill = match self.prng.below(10) {
@@ -130,6 +133,18 @@ impl Plan {
             _ => Stable::Unstable,
         };
         Act::Write { file, offset, length, fill, stable }
+    }
+
+    /// Now and then, a write that goes to its place at once, over one that a log holds.
+    fn large_over_small(&mut self, file: usize) -> Option<Act> {
+        let is_small = |&&(of, start, end): &&(usize, u64, u64)| of == file && end - start <= RIDES;
+        let small: Vec<u64> = self.recent.iter().filter(is_small).map(|recent| recent.1).collect();
+        if small.is_empty() || !self.prng.chance(1, 6) {
+            return None;
+        }
+        let offset = small[self.prng.index(small.len())];
+        let length = RIDES + 1 + self.prng.below(RIDES);
+        Some(Act::Write { file, offset, length, fill: Fill::Random, stable: Stable::FileSync })
     }
 
     /// All of a file, or a range that often is that of a write.
