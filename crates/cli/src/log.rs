@@ -5,7 +5,7 @@
 //! While the volume is served it is made longer, with zeros again, and the next time all of it is
 //! used.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -21,6 +21,8 @@ use crate::volume::{parent, sync_folder};
 
 /// The file of a volume that holds its log.
 pub(crate) const LOG_NAME: &str = "log.img";
+/// What the name of a log ends with while it is made: a cut may leave it behind.
+pub(crate) const NEW_SUFFIX: &str = ".new";
 /// The length to which a log grows unless it is told otherwise, in bytes.
 pub(crate) const LOG_SIZE: u64 = 256 << 20;
 /// The shortest that may be asked for.
@@ -58,16 +60,25 @@ pub(crate) async fn open(
     }
 }
 
-/// Makes a log that may grow to `size` bytes.
+/// Makes a log that may grow to `size` bytes, all of it or nothing: a short one would be taken for
+/// a log that cannot be used.
 ///
 /// # Errors
 /// [`Failure::File`], when there is one already among others.
 pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(NEW_SUFFIX);
+    let new = Path::new(&new);
     let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        fill(&mut file, size.min(NEW), || ())
+        if path.exists() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let mut file = File::create(new)?;
+        fill(&mut file, size.min(NEW), || ())?;
+        fs::rename(new, path)
     };
-    write().map_err(|source| Failure::File { verb: "make", path: path.to_owned(), source })?;
+    let written = write().inspect_err(|_| drop(fs::remove_file(new)));
+    written.map_err(|source| Failure::File { verb: "make", path: path.to_owned(), source })?;
     sync_folder(parent(path))
 }
 

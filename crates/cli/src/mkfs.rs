@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, DiskFile, FileDevice};
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
+use ffs::check_log::holds_changes;
 use ffs::layout::Geometry;
 use ffs::mkfs::{MkfsOptions, mkfs};
 
 use crate::failure::Failure;
-use crate::log::{self, LOG_NAME, SMALLEST_LOG, log_size_for};
+use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};
 use crate::signature::{HEAD_SIZE, recognise};
 use crate::size::{parse_size, show_size};
 use crate::volume::{
@@ -143,6 +144,7 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyN
         let least = show_size(SMALLEST_LOG);
         return Err(Failure::Usage(format!("a log has at least {least}")));
     }
+    refuse_needed_log(&folder.join(LOG_NAME), arguments.force)?;
     if disk.exists() {
         let geometry = remake_disk(arguments, &disk)?;
         return settle_in(arguments, geometry);
@@ -171,6 +173,22 @@ fn settle_in(
     Ok((geometry, Some(policy)))
 }
 
+/// A log that a server writes is never removed, and one that holds changes only by force: a volume
+/// that is elsewhere may need it.
+fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let device = FileDevice::new(DiskFile::open(path, Access::ReadWrite)?);
+    let held = server::reactor::block_on(|_| async move { holds_changes(&device).await });
+    // What cannot be read as a log holds nothing that anybody could bring home.
+    if held.map_err(Failure::Start)?.unwrap_or(false) && !force {
+        let what = "changes that a volume needs which is not there".to_owned();
+        return Err(Failure::Occupied { path: path.to_owned(), what });
+    }
+    Ok(())
+}
+
 /// The log of the volume that was there means nothing for the one that is made.
 pub(crate) fn remove_log(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
@@ -189,8 +207,9 @@ fn remove_volume(folder: &Path) {
     }
 }
 
-/// Removes a volume that [`create`] has made, and that nobody has used.
+/// Removes a volume that [`create`] has made, unless somebody has it by now.
 pub(crate) fn undo_create(volume: &Path) {
+    let Ok(_disk) = DiskFile::open(&volume.join(DISK_NAME), Access::ReadWrite) else { return };
     remove_volume(volume);
     let _ = fs::remove_dir(volume); // not if there is anything else in it
 }
@@ -200,7 +219,8 @@ fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if ![SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME].iter().any(|own| name == *own) {
+        let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
+        if ![SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log].iter().any(|own| name == *own) {
             let sentence = format!(
                 "the folder {} is not empty: there is {}; name a new or an empty one",
                 folder.display(),

@@ -9,6 +9,9 @@
 //! 2. What an Update frees goes back to the allocator when the Update is durable, in order.
 //! 3. A freed inode leaves its sequence behind until that is durable, so that the reply that says
 //!    *stale* waits for the removal that made it so.
+//! 4. A file that is being changed in steps, and whose disk fails in between, is used no more
+//!    before the volume is opened anew, and the volume does not become clean: what goes on then
+//!    must find it as it was.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -81,6 +84,8 @@ pub struct Ffs {
     pub(crate) orphans: RefCell<BTreeMap<u64, Rc<Node>>>,
     /// Files with a chain that has not ended.
     unfinished: RefCell<BTreeSet<u64>>,
+    /// Those of them that cannot go on (invariant 4).
+    stuck: RefCell<BTreeSet<u64>>,
     /// So many chains may be under way.
     pub(crate) chains: Rc<Semaphore>,
     /// One initialisation of inodes at a time.
@@ -151,6 +156,7 @@ impl Ffs {
             remembered: Cell::new(parts.remembered),
             orphans: RefCell::default(),
             unfinished: RefCell::default(),
+            stuck: RefCell::default(),
             chains: Semaphore::new(MOST_CHAINS),
             inode_growth: Semaphore::new(1),
             this: this.clone(),
@@ -227,9 +233,35 @@ impl Ffs {
 
     /// Waits until no large file is being freed any more.
     pub(crate) async fn wait_for_orphans(&self) {
-        while !self.orphans.borrow().is_empty() && !self.policy.has_stopped() {
+        while self.frees_orphans() && !self.policy.has_stopped() {
             self.allocator.released.wait().await;
         }
+    }
+
+    /// Whether a large file is being freed, and can be.
+    fn frees_orphans(&self) -> bool {
+        self.orphans.borrow().keys().any(|&ino| !self.is_stuck(ino))
+    }
+
+    /// A change of a file in steps cannot go on: its disk failed, or is damaged (invariant 4).
+    pub(crate) fn stick(&self, ino: u64) {
+        if !is_planted(Bug::LooseChains) {
+            self.stuck.borrow_mut().insert(ino);
+        }
+    }
+
+    fn is_stuck(&self, ino: u64) -> bool {
+        self.stuck.borrow().contains(&ino)
+    }
+
+    /// [`FsError::Io`] for a file whose change in steps could not go on.
+    pub(crate) fn check_not_stuck(&self, ino: u64) -> Result<(), FsError> {
+        if self.is_stuck(ino) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// [`FsError::Io`] if there is any such file.
+    pub(crate) fn check_nothing_stuck(&self) -> Result<(), FsError> {
+        if self.stuck.borrow().is_empty() { Ok(()) } else { Err(FsError::Io) }
     }
 
     /// Waits until no change of a large file is in its middle: also one that goes on by itself
@@ -269,6 +301,9 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::node`].
     pub async fn node_of(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+        if !self.orphans.borrow().contains_key(&ino) {
+            self.check_not_stuck(ino)?;
+        }
         if let Some(node) = self.nodes.find(ino) {
             return Ok(node);
         }
@@ -520,7 +555,7 @@ impl Ffs {
         let released = self.allocator.released.wait();
         let last = self.leaving.borrow().back().map(|last| last.sequence);
         match last {
-            None if self.orphans.borrow().is_empty() && self.landings.get() == 0 => return false,
+            None if !self.frees_orphans() && self.landings.get() == 0 => return false,
             None => released.await,
             // What is given back is given back when its sequence is durable, or just after.
             Some(last) => {

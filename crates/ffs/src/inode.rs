@@ -218,6 +218,14 @@ impl Node {
         self.directory.borrow().as_ref().map_or(0, |index| index.bytes())
     }
 
+    /// Pages are lost: the file ends with what has landed, or with the last page that is left.
+    pub(crate) fn lose_end(&self, block_size: u64) {
+        let Some(volatile) = self.volatile.get() else { return };
+        let pages = self.pages.borrow();
+        let end = pages.end(block_size).max(self.look(|dinode| dinode.size.get()));
+        self.volatile.set(Some(Volatile { size: end, ..volatile }));
+    }
+
     /// Notes that `sequence` brought UNSTABLE data home (invariant 4).
     pub(crate) fn landed_by(&self, sequence: Sequence) {
         self.landed.set(self.landed.get().max(sequence));

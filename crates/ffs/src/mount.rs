@@ -634,6 +634,7 @@ impl Ffs {
         let Some(mut open) = self.superblock.take() else { return Ok(()) };
         self.check_running()?;
         self.quiesce().await?;
+        self.check_nothing_stuck()?;
         let rows = self.true_rows().await?;
         let io = |_| FsError::Io;
         let geometry = self.home.geometry().clone();

@@ -95,6 +95,12 @@ impl Pages {
         first.map(|(&lbn, page)| (lbn, page.content())).collect()
     }
 
+    /// Where the last of them ends, in bytes of the file; 0 without any.
+    pub fn end(&self, block_size: u64) -> u64 {
+        let last = self.pages.last_key_value();
+        last.map_or(0, |(&lbn, page)| lbn * block_size + page.data.len() as u64)
+    }
+
     /// Block numbers of the pages.
     pub fn blocks(&self) -> Vec<u64> {
         self.pages.keys().copied().collect()

@@ -149,6 +149,8 @@ planted::bugs! {
     SilentWriter,
     /// A chain that was cut is not finished.
     ForgottenChains,
+    /// A file whose change in steps could not go on is used as if it had ended.
+    LooseChains,
     /// The head passes chains that have not ended.
     PassedChains,
     /// Of calls that give something back no answer is kept.

@@ -106,6 +106,20 @@ impl Ffs {
         also: impl Fn(&mut Dinode),
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
+        let shortened = self.shorten_in_steps(node, size, also, witness).await;
+        if shortened.is_err() && self.is_unfinished(node.ino) {
+            self.stick(node.ino);
+        }
+        shortened
+    }
+
+    async fn shorten_in_steps(
+        &self,
+        node: &Rc<Node>,
+        size: u64,
+        also: impl Fn(&mut Dinode),
+        witness: &mut dyn Witness,
+    ) -> Result<Sequence, FsError> {
         let keep = block_count(self.geometry(), size);
         let mut permit = None;
         let mut first = true;
@@ -301,7 +315,7 @@ impl Ffs {
             let this = self.handle();
             let task = async move {
                 let _held = (alone, permit);
-                // A failure stops the volume, which tells everybody.
+                // Of a failure everybody is told who wants the file.
                 let _ = this.shorten(&node, size, |_| (), &mut ()).await;
             };
             self.runtime.tasks.spawn(task.boxed_local());
@@ -315,9 +329,10 @@ impl Ffs {
         self.orphans.borrow_mut().insert(node.ino, node.clone());
         let task = async move {
             let _chain = chain;
-            // A failure stops the volume or is damage; the checker ends the job.
-            let _ = this.free_in_steps(&node).await;
-            this.orphans.borrow_mut().remove(&node.ino);
+            match this.free_in_steps(&node).await {
+                Ok(()) => drop(this.orphans.borrow_mut().remove(&node.ino)),
+                Err(_) => this.stick(node.ino), // the next return ends the job
+            }
             this.allocator.released.notify();
         };
         self.runtime.tasks.spawn(task.boxed_local());

@@ -153,6 +153,10 @@ impl Store for Ffs {
         Ffs::glimpse(self, ino).await
     }
 
+    fn check_usable(&self, node: &Rc<Node>) -> Result<(), FsError> {
+        self.check_not_stuck(node.ino)
+    }
+
     fn gone_sequence(&self, ino: u64) -> Sequence {
         Ffs::gone_sequence(self, ino)
     }

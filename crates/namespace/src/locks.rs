@@ -72,7 +72,8 @@ impl<S: Store> Namespace<S> {
         Ok(held)
     }
 
-    /// Looks at a file whose lock was waited for; [`FsError::Stale`] if it was freed meanwhile.
+    /// Looks at a file whose lock was waited for; [`FsError::Stale`] if it was freed meanwhile,
+    /// [`FsError::Io`] if it cannot be used any more.
     pub(crate) fn see_alive(
         &self,
         call: &mut Call<S::Node>,
@@ -83,7 +84,7 @@ impl<S: Store> Namespace<S> {
             call.saw_sequence(self.store.gone_sequence(node.id().ino.0));
             return Err(FsError::Stale);
         }
-        Ok(())
+        self.store.check_usable(node)
     }
 
     /// What comes of an attempt for which there is room, or for which none is about to become free.

@@ -184,6 +184,9 @@ pub trait Store: 'static {
     /// What is to be told of the file that has this number now. Nothing is awaited between looking
     /// at it and returning.
     async fn glimpse(&self, ino: u64) -> Result<Glimpse, FsError>;
+    /// [`FsError::Io`] when a change of the file could not come to its end, and nothing else may be
+    /// done to it before the volume is opened anew.
+    fn check_usable(&self, node: &Self::Node) -> Result<(), FsError>;
     /// What the removal of this number left behind, if that is not durable yet.
     fn gone_sequence(&self, ino: u64) -> Sequence;
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::common::serving::{Serving, put};
 use crate::common::{Folder, assert_clean, duramen, on};
 
 #[test]
@@ -201,4 +202,25 @@ fn a_full_host_leaves_neither_disk_nor_log() {
     assert!(mount(&["umount", &place]));
     said.failed(1, "log.img");
     assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn a_log_that_somebody_writes_or_needs_is_not_removed() {
+    let folder = Folder::new();
+    let (image, place) = (folder.path("disk.img"), folder.path("place"));
+    on("mkfs", &image, &["--bare", "--size", "64M"]).good();
+    fs::create_dir(&place).expect("a new folder");
+    let log = place.join("log.img").display().to_string();
+    let serving = Serving::start(&[&image], &["--log", &log]);
+    put(&serving, "disk", "one", b"1");
+    for force in [&["--size", "64M"][..], &["--size", "64M", "--force"]] {
+        on("mkfs", &place, force).failed(1, "in use");
+    }
+    put(&serving, "disk", "two", b"2");
+    serving.kill();
+    on("mkfs", &place, &["--size", "64M"]).failed(1, "changes that a volume needs");
+    let serving = Serving::start(&[&image], &["--log", &log]);
+    assert!(serving.stop().success());
+    assert_eq!(on("ls", &image, &[]).good(), "one\ntwo\n");
+    on("mkfs", &place, &["--size", "64M"]).good();
 }

@@ -145,6 +145,7 @@ impl Ffs {
         }
         self.settle_volatile(node);
         if landed.is_err() {
+            node.lose_end(self.geometry().block_size);
             self.rotate_verifier();
         }
         landed.map(|_| ())

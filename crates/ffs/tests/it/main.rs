@@ -50,6 +50,7 @@ mod settling;
 mod shared_log;
 mod soft_updates;
 mod steps;
+mod stuck;
 mod superblock;
 mod tails;
 mod tree_cuts;
