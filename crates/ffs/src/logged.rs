@@ -88,7 +88,7 @@ pub async fn replay_log(
         let (volume, epoch) = (found.id(), live.slot.epoch.get());
         let number = live.slot.number_of(volume, epoch).filter(|_| live.slot.is_shared());
         let closed = match number {
-            Some(number) => journal::close_one(log, live.slot, number).await,
+            Some(number) => journal::close_one(log, live.slot, number, found.nonce()).await,
             None => journal::close(log, live).await,
         };
         closed.map_err(ReplayError::from)?;
@@ -128,7 +128,7 @@ pub(crate) async fn give_up(
     }
     let Ok(mut found) = Found::read(device).await else { return Ok(()) };
     match slot.number_of(found.id(), slot.epoch.get()) {
-        Some(number) => journal::close_one(log, slot, number).await,
+        Some(number) => journal::close_one(log, slot, number, found.nonce()).await,
         None => Ok(()),
     }
 }
@@ -321,21 +321,18 @@ pub async fn open_sharing(
     let (once, progress) = (ReadOnce::new(log.clone()), RefCell::new(progress));
     // What is saved for others, or taken over, is believed too.
     once.flush().await.map_err(JournalError::from).map_err(ReplayError::from)?;
-    let coming = sharers.into_iter().enumerate().map(async |(index, sharer)| match index < LINES {
-        true => {
-            let mut tell = |now| progress.borrow_mut()(now);
-            bring_back(sharer, &once, runtime, options, &mut tell).await
+    let twins = twins(&sharers).await;
+    let coming = sharers.into_iter().enumerate().map(async |(index, sharer)| {
+        if index >= LINES {
+            return Err(OpenError::LogCrowded(LINES));
         }
-        false => Err(OpenError::LogCrowded(LINES)),
+        if twins[index] {
+            return Err(OpenError::LogTwin);
+        }
+        let mut tell = |now| progress.borrow_mut()(now);
+        bring_back(sharer, &once, runtime, options, &mut tell).await
     });
-    let mut members: Vec<Result<Member, OpenError>> = Vec::new();
-    for member in join_all(coming).await {
-        let is_twin = |id| members.iter().flatten().any(|other| other.candidate.id == id);
-        members.push(member.and_then(|member| match is_twin(member.candidate.id) {
-            true => Err(OpenError::LogTwin),
-            false => Ok(member),
-        }));
-    }
+    let members: Vec<Result<Member, OpenError>> = join_all(coming).await;
     let here: Vec<&Member> = members.iter().flatten().collect();
     if here.is_empty() {
         return Ok(members.into_iter().filter_map(|member| member.err().map(Err)).collect());
@@ -372,6 +369,18 @@ pub async fn open_sharing(
         });
     }
     Ok(opened)
+}
+
+/// Which of them have the number of another one. Nobody can tell a volume from its copy: what the
+/// log has of them is brought to neither, and stays for whichever is named alone.
+async fn twins(sharers: &[Sharer]) -> Vec<bool> {
+    let ids = sharers.iter().map(async |sharer| {
+        let found = Found::read(&*sharer.device).await;
+        found.ok().map(|mut found| found.id())
+    });
+    let ids = join_all(ids).await;
+    let count = |id| ids.iter().filter(|other| **other == id).count();
+    ids.iter().map(|&id| id.is_some() && count(id) > 1).collect()
 }
 
 async fn bring_back(

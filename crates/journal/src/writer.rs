@@ -124,6 +124,8 @@ pub async fn close(device: &dyn BlockDevice, live: &Live) -> Result<(), JournalE
 }
 
 /// Says the same of one of the volumes that share the log, or gives up what the log holds of it.
+/// The volume bears this epoch, or 0 for none: the next one that is begun without it knows it by
+/// that.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -131,9 +133,13 @@ pub async fn close_one(
     device: &dyn BlockDevice,
     slot: Slot,
     number: u16,
+    bears: u64,
 ) -> Result<(), JournalError> {
     let mut lines = slot.lines().to_vec();
     lines[usize::from(number)].rest();
+    if bears != 0 {
+        lines[usize::from(number)].was.set(bears);
+    }
     let state = if lines.iter().any(Line::is_open) { slot.state() } else { State::AtRest };
     put_after(device, slot, slot.curhead.get(), state, &lines).await
 }

@@ -4,6 +4,7 @@
 
 use crate::common::absent::{full_and_nowhere_to_save, saved_and_absent};
 use crate::common::sharing::{large_file_that_goes, large_writes, life, one_that_stops};
+use crate::common::strays::{named_with_its_copy, repaired_alone};
 
 #[test]
 fn volumes_that_share_a_log_keep_what_they_told_over_many_boots() {
@@ -32,6 +33,16 @@ fn one_that_returns_with_what_was_saved_does_no_harm_to_another_that_is_absent()
     for seed in 1..=2 {
         saved_and_absent(seed).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
+}
+
+#[test]
+fn one_that_was_brought_home_alone_comes_back_after_the_others_were_served_without_it() {
+    repaired_alone().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn a_volume_and_its_copy_are_both_refused_and_the_volume_comes_back() {
+    named_with_its_copy().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 #[test]

@@ -88,8 +88,8 @@ fn a_shared_log_is_at_rest_when_the_last_of_its_volumes_is() {
     drop(shared(&world, State::Open));
     let slot = || world.run(peek(&*world.disk)).expect("readable").expect("a log");
     let at_rest = || slot().lines().iter().map(Line::is_at_rest).collect::<Vec<_>>();
-    world.run(close_one(&*world.disk, slot(), 1)).expect("healthy");
+    world.run(close_one(&*world.disk, slot(), 1, EPOCH)).expect("healthy");
     assert_eq!((slot().state(), at_rest()), (State::Open, vec![false, true]));
-    world.run(close_one(&*world.disk, slot(), 0)).expect("healthy");
+    world.run(close_one(&*world.disk, slot(), 0, EPOCH)).expect("healthy");
     assert_eq!((slot().state(), at_rest()), (State::AtRest, vec![true, true]));
 }

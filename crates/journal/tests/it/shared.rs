@@ -128,7 +128,7 @@ fn one_volume_that_is_closed_by_another_process_leaves_head_and_state_to_the_oth
     let placed = world.place(&journal, vec![draft(1, 10), draft(2, 10)], None);
     world.run(journal.found(placed[0].recno)).expect("healthy");
     let slot = world.run(peek(&*world.disk)).expect("readable").expect("a log");
-    world.run(close_one(&*world.disk, slot, 0)).expect("healthy");
+    world.run(close_one(&*world.disk, slot, 0, EPOCH)).expect("healthy");
     let (live, found) = world.again().entries(EPOCH);
     assert_eq!((live.slot.state(), live.head), (State::Open, placed[0].recno));
     assert_eq!(found, placed);

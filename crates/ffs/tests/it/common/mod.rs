@@ -16,6 +16,7 @@ pub(crate) mod returns;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
 pub(crate) mod sparse;
+pub(crate) mod strays;
 pub(crate) mod together;
 pub(crate) mod tree;
 pub(crate) mod volume;

@@ -47,7 +47,7 @@ type Model = RefCell<BTreeMap<String, Known>>;
 /// Everything that outlives a boot.
 #[derive(Clone)]
 pub(crate) struct Estate {
-    volumes: Vec<Image>,
+    pub(crate) volumes: Vec<Image>,
     log: Image,
     /// What was saved of the log, by volume.
     saved: BTreeMap<u64, Image>,
@@ -57,7 +57,7 @@ pub(crate) struct Estate {
 /// The disks of one boot.
 pub(crate) struct Disks {
     pub(crate) volumes: Vec<Rc<Disk>>,
-    log: Rc<Disk>,
+    pub(crate) log: Rc<Disk>,
     saved: Rc<RefCell<BTreeMap<u64, Rc<Disk>>>>,
     /// Disks on which nothing has been saved.
     pub(crate) spare: Rc<RefCell<Vec<Rc<Disk>>>>,
@@ -105,7 +105,7 @@ impl Estate {
 }
 
 /// Opens those volumes of a boot.
-async fn open(
+pub(crate) async fn open(
     executor: &Executor,
     disks: &Disks,
     present: &[usize],

@@ -1,0 +1,83 @@
+//! Volumes of a shared log that go a way of their own for a while: one is repaired alone, and one
+//! has a copy.
+
+use std::rc::Rc;
+
+use block::BlockDevice;
+use ffs::OpenError;
+use ffs::check_log::{LogUse, prepare};
+use sim::{Executor, Prng};
+use vfs::FileSystem;
+
+use super::sharing::{Estate, all, make, open};
+
+/// Two volumes of a log with a file on the second, cut off.
+fn cut_off(prng: &mut Prng) -> Estate {
+    let mut estate = Estate::new();
+    let executor = Executor::new(3);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let volumes = all(&executor, &disks, &[0, 1]).await.expect("new");
+        make(&volumes[1], 1).await;
+    });
+    estate.cut(&executor, &disks, prng);
+    estate
+}
+
+/// One is brought home by itself, which is cut before its mark is taken back; then the other is
+/// served without it, and then both.
+pub(crate) fn repaired_alone() -> Result<(), String> {
+    let mut prng = Prng::new(3);
+    let mut estate = cut_off(&mut prng);
+    let executor = Executor::new(4);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let device: Rc<dyn BlockDevice> = disks.volumes[1].clone();
+        let log: Rc<dyn BlockDevice> = disks.log.clone();
+        let home = prepare(&device, Some(&log), &executor.runtime(), LogUse::Replay).await;
+        home.expect("it was cut off");
+    });
+    estate.cut(&executor, &disks, &mut prng);
+    for present in [vec![0], vec![0, 1]] {
+        let executor = Executor::new(5);
+        let disks = estate.disks(&executor);
+        executor.block_on(async {
+            let volumes = all(&executor, &disks, &present).await?;
+            if let Some(volume) = volumes.get(1) {
+                let found = volume.lookup(volume.files.root(), "file-1").await;
+                found.map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(())
+        })?;
+        estate.cut(&executor, &disks, &mut prng);
+    }
+    Ok(())
+}
+
+/// A volume is named together with its copy: neither is served, and the volume comes back with what
+/// the log has of it when it is named alone.
+pub(crate) fn named_with_its_copy() -> Result<(), String> {
+    let mut prng = Prng::new(3);
+    let mut estate = cut_off(&mut prng);
+    estate.volumes[2] = estate.volumes[1].clone();
+    let executor = Executor::new(4);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let opened = open(&executor, &disks, &[0, 2, 1]).await.expect("the log is fine");
+        let is_twin = |index: usize| matches!(opened[index], Err(OpenError::LogTwin));
+        assert!(opened[0].is_ok() && is_twin(1) && is_twin(2), "nobody can tell them apart");
+    });
+    estate.cut(&executor, &disks, &mut prng);
+    let executor = Executor::new(5);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let volumes = all(&executor, &disks, &[0, 1]).await?;
+        let volume = &volumes[1];
+        let file = volume.lookup(volume.files.root(), "file-1").await;
+        let file = file.map_err(|error| error.to_string())?;
+        let data = volume.read(file).await.map_err(|error| error.to_string())?;
+        assert_eq!(data, vec![7; 700]);
+        volumes[0].files.shutdown().await.expect("stops");
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })
+}
