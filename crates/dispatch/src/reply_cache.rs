@@ -346,9 +346,9 @@ impl<R: Clone> ReplyCache<R> {
     }
 }
 
-/// The address under which what a client has is counted.
-fn in_bounds(client: IpAddr) -> IpAddr {
-    match client {
+/// The address under which what a client has is counted: of an IPv6 network of 64 bits, one.
+pub fn in_bounds(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
         IpAddr::V6(address) if !is_planted(Bug::EveryAddress) => {
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
         }

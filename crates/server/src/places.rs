@@ -25,10 +25,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dispatch::reply_cache::in_bounds;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use runtime::sync::{Permit, Semaphore, Signal};
@@ -149,18 +150,18 @@ impl Places {
 
     /// Rule 2.
     fn beyond_share<'a>(&self, guests: &'a [Rc<Guest>], newcomer: IpAddr) -> Option<&'a Rc<Guest>> {
-        let mut held: BTreeMap<IpAddr, u64> = BTreeMap::from([(household(newcomer), 0)]);
+        let mut held: BTreeMap<IpAddr, u64> = BTreeMap::from([(in_bounds(newcomer), 0)]);
         for guest in guests {
             // Who has been asked to leave has no place any more.
-            *held.entry(household(guest.address)).or_default() += u64::from(!guest.asked.get());
+            *held.entry(in_bounds(guest.address)).or_default() += u64::from(!guest.asked.get());
         }
         let share = self.max / held.len() as u64;
         let (&fullest, &most) = held.iter().max_by_key(|(_, places)| **places)?;
-        if held[&household(newcomer)] >= share || most <= share {
+        if held[&in_bounds(newcomer)] >= share || most <= share {
             return None;
         }
         let staying = guests.iter().filter(|guest| !guest.asked.get());
-        let theirs = staying.filter(|guest| household(guest.address) == fullest);
+        let theirs = staying.filter(|guest| in_bounds(guest.address) == fullest);
         theirs.min_by_key(|guest| (!guest.is_quiet.get(), guest.last.get()))
     }
 }
@@ -169,16 +170,6 @@ impl Places {
 fn quietest(guests: &[Rc<Guest>], is_meant: impl Fn(&Guest) -> bool) -> Option<&Rc<Guest>> {
     let quiet = guests.iter().filter(|guest| guest.is_quiet.get() && !guest.asked.get());
     quiet.filter(|guest| is_meant(guest)).min_by_key(|guest| guest.last.get())
-}
-
-/// The address under which places are counted.
-fn household(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
-        }
-        address => address,
-    }
 }
 
 impl Place {
