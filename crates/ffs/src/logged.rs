@@ -339,11 +339,11 @@ pub async fn open_sharing(
     }
     let epochs = journal::epochs(&once).await.map_err(ReplayError::from)?;
     let live = live_in(&once, &epochs, &here).await?;
-    if let Some(live) = &live {
+    for live in &live {
         save_absent(&once, live, &here, &save).await?;
     }
     drop(once); // what it keeps is for nobody any more
-    let journal = begin_together(&here, &epochs, live.as_ref(), log, runtime).await?;
+    let journal = begin_together(&here, &epochs, live.first(), log, runtime).await?;
     let ids = here.iter().map(|member| member.candidate.id).collect();
     let shared = SharedLog::new(journal, ids, Some(save), runtime.clone(), &options.log);
     if is_planted(Bug::EarlyFounding) {
@@ -419,13 +419,15 @@ async fn bring_back(
 }
 
 /// What the log holds that is needed until the next epoch is there: of the epoch of a shared log,
-/// or of the one volume that had it alone, whether or not that is here.
+/// or of the one volume that had it alone, whether or not that is here; newest first. Where that
+/// volume is not here, and has changed nothing since it began its last epoch, nobody knows whether
+/// it came to bear it: then what the one before holds is needed as well.
 async fn live_in(
     log: &dyn BlockDevice,
     epochs: &[Slot],
     members: &[&Member],
-) -> Result<Option<Live>, OpenError> {
-    let Some(newest) = epochs.first() else { return Ok(None) };
+) -> Result<Vec<Live>, OpenError> {
+    let Some(newest) = epochs.first() else { return Ok(Vec::new()) };
     let is_borne = |slot: &Slot| members.iter().any(|member| member.was == slot.epoch.get());
     let open = epochs.iter().filter(|slot| slot.state() == State::Open);
     let slot = match newest.is_shared() {
@@ -438,14 +440,29 @@ async fn live_in(
             State::AtRest => journal::at_rest(log, |_| ()).await,
             State::GivenUp => Ok(None),
         };
-        return Ok(live.map_err(ReplayError::from)?);
+        return Ok(live.map_err(ReplayError::from)?.into_iter().collect());
     }
+    let mut needed = Vec::new();
     for slot in open {
-        if let Some(live) = changes_of(log, slot, |_| true).await? {
-            return Ok(Some(live));
+        let live = match journal::find(log, slot.epoch.get()).await {
+            // Only an epoch that is borne writes over the one before.
+            Err(JournalError::Damaged { .. } | JournalError::Headless { .. })
+                if !needed.is_empty() =>
+            {
+                break;
+            }
+            found => found.map_err(ReplayError::from)?,
+        };
+        needed.extend(live);
+        if changes_of(log, slot, |_| true).await?.is_some() {
+            break;
         }
     }
-    Ok(journal::at_rest(log, |_| ()).await.map_err(ReplayError::from)?)
+    if needed.is_empty() {
+        let rest = journal::at_rest(log, |_| ()).await.map_err(ReplayError::from)?;
+        needed.extend(rest);
+    }
+    Ok(needed)
 }
 
 /// Invariant 1, for those who are not here.

@@ -1,15 +1,19 @@
-//! Volumes of a shared log that go a way of their own for a while: one is repaired alone, and one
-//! has a copy.
+//! Volumes of a shared log that go a way of their own for a while: one is repaired alone, one has a
+//! copy, and one had the log alone.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::BlockDevice;
-use ffs::OpenError;
-use ffs::check_log::{LogUse, prepare};
-use sim::{Executor, Prng};
-use vfs::FileSystem;
 
-use super::sharing::{Estate, all, make, open};
+use ffs::check_log::{LogUse, prepare};
+use ffs::{OpenError, OpenOptions, open_with_log};
+use namespace::Namespace;
+use sim::{Executor, Prng};
+use vfs::{Author, FileSystem};
+
+use super::sharing::{Disks, Estate, all, make, open};
+use super::volume::Volume;
 
 /// Two volumes of a log with a file on the second, cut off.
 fn cut_off(prng: &mut Prng) -> Estate {
@@ -50,6 +54,66 @@ pub(crate) fn repaired_alone() -> Result<(), String> {
             Ok::<_, String>(())
         })?;
         estate.cut(&executor, &disks, &mut prng);
+    }
+    Ok(())
+}
+
+/// A volume has the log alone, and the power goes at any moment of a start; then the other one is
+/// served with the log, and then both.
+pub(crate) fn alone_before(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let mut estate = Estate::new();
+    for (boot, made) in [false, true, false].into_iter().enumerate() {
+        let executor = Executor::new(seed + boot as u64);
+        let disks = estate.disks(&executor);
+        executor.block_on(async {
+            let volume = alone(&executor, &disks).await?;
+            if made {
+                make(&volume, 1).await;
+            }
+            Ok::<_, String>(())
+        })?;
+        let time = executor.now().0;
+        for _ in 0..60 {
+            let mut again = estate.clone();
+            let executor = Executor::new(seed + boot as u64);
+            let disks = again.disks(&executor);
+            let until = Duration::from_nanos(prng.between(1, time));
+            executor.block_on_for(until, alone(&executor, &disks));
+            again.cut(&executor, &disks, &mut prng);
+            both_after_one(&mut again, &mut prng, boot == 2)
+                .map_err(|wrong| format!("boot {boot}, cut after {until:?}: {wrong}"))?;
+        }
+        estate.cut(&executor, &disks, &mut prng);
+        both_after_one(&mut estate.clone(), &mut prng, boot >= 1)
+            .map_err(|wrong| format!("boot {boot}, cut at its end: {wrong}"))?;
+    }
+    Ok(())
+}
+
+/// The second volume, with the log for itself.
+async fn alone(executor: &Executor, disks: &Disks) -> Result<Volume, String> {
+    let (device, log) = (disks.volumes[1].clone(), Some(disks.log.clone() as Rc<dyn BlockDevice>));
+    let options = OpenOptions::default();
+    let opened = open_with_log(device, log, executor.runtime(), &options, &mut |_| ()).await;
+    let engine = opened.map_err(|error| error.to_string())?.engine;
+    Ok(Volume { files: Namespace::new(engine), root: Author::root() })
+}
+
+/// The first is served without the second, and then with it, which has its file.
+fn both_after_one(estate: &mut Estate, prng: &mut Prng, has_file: bool) -> Result<(), String> {
+    for present in [vec![0], vec![0, 1]] {
+        let executor = Executor::new(9);
+        let disks = estate.disks(&executor);
+        executor.block_on(async {
+            let volumes = all(&executor, &disks, &present).await?;
+            if let (Some(volume), true) = (volumes.get(1), has_file) {
+                let found = volume.lookup(volume.files.root(), "file-1").await;
+                found.map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(())
+        })?;
+        estate.cut(&executor, &disks, prng);
     }
     Ok(())
 }
