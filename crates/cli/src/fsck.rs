@@ -201,8 +201,8 @@ struct Ready {
     log: LogState,
     /// See [`Done`].
     refused: Option<OpenError>,
-    /// What was saved of a log, and has been brought home for good: it goes when the check has come
-    /// to its end.
+    /// What was saved of a log, and has been brought home for good or given up: it goes when the
+    /// check has come to its end.
     saved: Option<PathBuf>,
 }
 
@@ -221,9 +221,9 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let at_hand = volume.log_at_hand();
     let (mut log, mut saved) = (None, None);
     if let Some(path) = &at_hand {
-        let last = sharing::log_of(&*device, path, |disk| disks.device(disk)).await?;
-        log = Some(disks.device(DiskFile::open(&last, access)?));
-        saved = Some(last).filter(|last| arguments.repair && last != path);
+        saved = sharing::saved_for(&*device, path).await;
+        let last = sharing::log_of(&*device, path, saved.as_deref(), |disk| disks.device(disk));
+        log = Some(disks.device(DiskFile::open(&last.await?, access)?));
     }
     let (device, log_use): (Rc<dyn BlockDevice>, _) =
         match (arguments.repair, arguments.without_log) {
@@ -236,10 +236,6 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let (path, words) = (volume.path.clone(), words(arguments));
     let prepared =
         prepared.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
-    if let (Some(path), LogUse::GiveUp) = (&at_hand, log_use) {
-        sharing::forget_saved(&*device, path).await?;
-        saved = None;
-    }
     if let Some(replayed) = &prepared.replayed {
         let volume = volume.path.display();
         let entries = replayed.entries;
@@ -249,5 +245,7 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
         let volume = volume.path.display();
         words::say(format_args!("{volume}: the changes that its log held are given up"));
     }
+    let is_over = arguments.without_log || prepared.replayed.is_some();
+    let saved = saved.filter(|_| arguments.repair && is_over);
     Ok(Ready { device, log: prepared.state, refused: prepared.refused, saved })
 }

@@ -155,38 +155,36 @@ async fn saved_of(
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
     access: Access,
 ) -> Result<Option<Saved>, Failure> {
-    let Ok(names) = saved_under(disk).await else { return Ok(None) };
-    let mut paths = names.into_iter().map(|name| saved_path(log, name));
-    let Some(path) = paths.find(|path| path.exists()) else { return Ok(None) };
+    let Some(path) = saved_for(disk, log).await else { return Ok(None) };
     let saved = device(DiskFile::open(&path, access)?);
     Ok(Some((path, saved)))
 }
 
-/// Where the volume on `disk` has what it logged last: in this log, or in what was saved of it.
+/// Where the volume on `disk` has what it logged last: in this log, or in `saved`.
 ///
 /// # Errors
 /// [`Failure`] when what was saved cannot be opened.
 pub(crate) async fn log_of(
     disk: &dyn BlockDevice,
     log: &Path,
+    saved: Option<&Path>,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<PathBuf, Failure> {
-    let saved = saved_of(disk, log, &device, Access::ReadOnly).await?;
-    let Some((path, saved)) = saved else { return Ok(log.to_owned()) };
-    match is_needed(disk, &*saved).await {
-        Ok(true) => Ok(path),
+    let holds = async |path: &Path| -> Result<bool, Failure> {
+        let device = device(DiskFile::open(path, Access::ReadOnly)?);
+        Ok(is_needed(disk, &*device).await.unwrap_or(false))
+    };
+    match saved {
+        // A volume that has come back with what was saved has its changes in the log since.
+        Some(saved) if !holds(log).await? && holds(saved).await? => Ok(saved.to_owned()),
         _ => Ok(log.to_owned()),
     }
 }
 
-/// Removes what was saved for the volume on `disk`, which needs it no more.
-///
-/// # Errors
-/// [`Failure::File`].
-pub(crate) async fn forget_saved(disk: &dyn BlockDevice, log: &Path) -> Result<(), Failure> {
-    let Ok(names) = saved_under(disk).await else { return Ok(()) };
-    let paths = names.into_iter().map(|name| saved_path(log, name));
-    paths.filter(|path| path.exists()).try_for_each(remove)
+/// The file in which something of this log was saved for the volume on `disk`, if there is one.
+pub(crate) async fn saved_for(disk: &dyn BlockDevice, log: &Path) -> Option<PathBuf> {
+    let names = saved_under(disk).await.ok()?;
+    names.into_iter().map(|name| saved_path(log, name)).find(|path| path.exists())
 }
 
 /// Removes what was saved, for good.

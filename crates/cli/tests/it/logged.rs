@@ -159,6 +159,37 @@ fn images_share_a_log_and_none_holds_up_the_others() {
 }
 
 #[test]
+fn a_check_asks_the_log_before_what_was_saved_of_it() {
+    let folder = Folder::new();
+    let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
+    for image in [&one, &other] {
+        on("mkfs", image, &["--bare", "--size", "64M"]).good();
+    }
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "other", "letter", b"dear other");
+    serving.kill();
+    let copies = [&one, &log].map(|path| (path, fs::read(path).expect("it is there")));
+    // What the log has of the absent one is saved, and the power goes before that counts.
+    Serving::start(&[&one], &with_log).kill();
+    for (path, content) in copies {
+        fs::write(path, content).expect("it is there");
+    }
+    let saved = || {
+        let names = fs::read_dir(folder.path(".")).expect("it is there");
+        let mut names = names.map(|entry| entry.expect("readable").path());
+        names.any(|path| path.to_string_lossy().contains("/log."))
+    };
+    assert!(saved(), "the case is there");
+    let run = on("fsck", &other, &["--repair", with_log[0], with_log[1]]);
+    assert_eq!(run.code, 0, "{}{}", run.output, run.errors);
+    assert!(!saved(), "nobody needs it any more");
+    assert!(Serving::start(&[&one, &other], &with_log).stop().success());
+    assert_eq!(on("ls", &other, &[]).good(), "letter\n");
+    assert_clean(&other);
+}
+
+#[test]
 fn a_damaged_image_is_refused_and_the_others_of_its_log_are_served() {
     let folder = Folder::new();
     let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
