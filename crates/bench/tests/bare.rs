@@ -135,7 +135,8 @@ impl Client {
 
     fn write(&mut self, file: &Handle, offset: u64, data: Bytes) {
         let (count, stable) = (data.len() as u32, Stability::Unstable);
-        let arguments = WriteArgs { file: file.as_bytes(), offset, count, stable, data };
+        let arguments =
+            WriteArgs { file: file.as_bytes(), offset, count, stable, data: vec![data] };
         assert!(self.call(&arguments).is_ok_and(|written| written.count == count));
     }
 
@@ -223,7 +224,8 @@ fn what_no_load_of_the_race_asks_for_is_refused() {
     let file = client.create(b"file");
     let mut write = |offset, data: Bytes| {
         let (count, stable) = (data.len() as u32, Stability::Unstable);
-        let arguments = WriteArgs { file: file.as_bytes(), offset, count, stable, data };
+        let arguments =
+            WriteArgs { file: file.as_bytes(), offset, count, stable, data: vec![data] };
         client.call(&arguments).is_ok()
     };
     assert!(!write(0, blocks([1]).slice(..BLOCK / 2)), "part of a block");
@@ -318,7 +320,13 @@ impl Change {
             Change::Rmdir => client.send(&RmdirArgs { object }),
             Change::Write(stable) => {
                 let (count, data) = (PAYLOAD.len() as u32, Bytes::from_static(PAYLOAD));
-                client.send(&WriteArgs { file: b"name", offset: 3, count, stable, data });
+                client.send(&WriteArgs {
+                    file: b"name",
+                    offset: 3,
+                    count,
+                    stable,
+                    data: vec![data],
+                });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Page-aligned memory that a device can read into directly.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use bytes::Bytes;
 
@@ -8,6 +8,9 @@ use crate::pages::Pages;
 
 /// Every buffer starts at a multiple of this many bytes.
 pub const ALIGNMENT: usize = 4096;
+
+/// Large buffers can be given back in parts of so many bytes: [`Buffer::freeze_in_parts`].
+pub const PART: usize = crate::chunks::UNIT;
 
 /// What a buffer that is to be filled shows to whoever looks before, where tests can see it.
 const UNFILLED: u8 = 0xb5;
@@ -77,6 +80,46 @@ impl Buffer {
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
+
+    /// The same in parts of [`PART`] bytes, one after the other, if it is a large buffer: the
+    /// memory of each is given back with the last reference to it. A last part that is short is
+    /// copied, so that it does not keep the memory of a whole one.
+    pub fn freeze_in_parts(mut self) -> Vec<Bytes> {
+        let mut left = self.length;
+        let pages = self.pages.take().expect(OWNED);
+        let parts = pages.into_parts().map(|part| {
+            let length = left.min(part.bytes().len());
+            left -= length;
+            Self { pages: Some(part), length }
+        });
+        // What is behind the end goes at once.
+        let parts = parts.filter(|part| part.length > 0);
+        parts
+            .map(|part| {
+                if is_worth(part.length, part.memory()) { part } else { Self::copied(&part) }
+                    .freeze()
+            })
+            .collect()
+    }
+}
+
+/// Whether so many bytes are enough to keep so much memory for them.
+fn is_worth(length: usize, memory: usize) -> bool {
+    memory <= ALIGNMENT || 2 * length >= memory
+}
+
+/// A part of what is there: by reference if it is half of it at least, else copied. What is kept
+/// for long so keeps little memory beside its own.
+pub fn part_of(whole: &Bytes, range: Range<usize>) -> Bytes {
+    match is_worth(range.len(), whole.len()) {
+        true => whole.slice(range),
+        false => Buffer::copied(&whole[range]).freeze(),
+    }
+}
+
+/// Bytes of memory that a buffer of `length` bytes takes.
+pub fn memory_of(length: usize) -> usize {
+    if length == 0 { 0 } else { length.next_power_of_two().max(ALIGNMENT) }
 }
 
 impl Drop for Buffer {
@@ -114,6 +157,32 @@ impl std::fmt::Debug for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_hold_the_same_bytes_and_no_memory_beside_them() {
+        for length in [0, 1, PART - 1, PART, PART + 1, 3 * PART - 7, 1 << 20, (1 << 20) + 1] {
+            let content: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let buffer = Buffer::copied(&content);
+            let start = buffer.as_ptr();
+            let parts = buffer.freeze_in_parts();
+            assert_eq!(parts.concat(), content);
+            assert!(length == 0 || length % PART == 1 || parts[0].as_ptr() == start);
+            let is_part = |part: &Bytes| part.len() <= PART || length > 1 << 20;
+            assert!(parts.iter().all(is_part), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_taken_by_reference_if_it_is_half_of_the_whole() {
+        let whole = Buffer::copied(&[7; 3 * ALIGNMENT]).freeze();
+        let is_shared = |range: Range<usize>| {
+            let part = part_of(&whole, range.clone());
+            assert_eq!(part, whole[range.clone()]);
+            part.as_ptr() == whole[range].as_ptr()
+        };
+        assert!(is_shared(0..3 * ALIGNMENT) && is_shared(ALIGNMENT..3 * ALIGNMENT));
+        assert!(is_shared(0..3 * ALIGNMENT / 2) && !is_shared(1..3 * ALIGNMENT / 2));
+    }
 
     #[test]
     fn aligned_zeroed_and_kept_alive_by_its_slices() {

@@ -38,7 +38,7 @@ use units::{ORDERS, Units};
 /// Bytes of a chunk, and of a large page of the processors that we know.
 const CHUNK: usize = 2 << 20;
 /// Bytes of a unit, the smallest piece.
-const UNIT: usize = CHUNK / units::COUNT;
+pub(crate) const UNIT: usize = CHUNK / units::COUNT;
 /// The largest piece, the payload of a READ or WRITE.
 const MOST: usize = 1 << 20;
 /// Bytes that are kept for whoever comes next in any case: some READs and WRITEs of the largest.
@@ -94,10 +94,11 @@ pub(crate) fn take(length: usize) -> Option<NonNull<u8>> {
     chunks().take(order_of(length).expect("a length of which there are pieces"))
 }
 
-/// Gives a piece back.
+/// Gives a piece back: all that was taken, or a part of it that is a piece itself.
 ///
 /// # Safety
-/// It was taken for this length, is given back once, and nobody refers to it any more.
+/// It was taken for this length, or is a part of what was, a multiple of its length from the start
+/// of that; it is given back once, and nobody refers to it any more.
 pub(crate) unsafe fn give_back(piece: NonNull<u8>, length: usize) {
     chunks().give_back(piece, order_of(length).expect("a length of which there are pieces"));
 }

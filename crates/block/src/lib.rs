@@ -48,7 +48,7 @@ mod system;
 pub mod threads;
 pub mod uring;
 
-pub use buffer::{ALIGNMENT, Buffer};
+pub use buffer::{ALIGNMENT, Buffer, PART, memory_of, part_of};
 pub use chunks::Retention;
 pub use direct::LARGE_TRANSFER;
 

@@ -18,6 +18,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::{ALIGNMENT, chunks};
@@ -80,6 +81,24 @@ impl Pages {
             Some(pages)
         });
         kept.ok().flatten()
+    }
+
+    /// The same memory in parts, each of which goes by itself: units of a chunk, if it is more than
+    /// one of them, or else all of it.
+    pub(crate) fn into_parts(self) -> impl Iterator<Item = Self> {
+        let whole = ManuallyDrop::new(self);
+        let (start, length) = (whole.start, whole.length);
+        let part = match chunks::has(length) {
+            true => chunks::UNIT,
+            false => length.max(1),
+        };
+        (0..length).step_by(part).map(move |at| {
+            // SAFETY: `at` is less than `length`, which is what is there from `start` on.
+            let start = unsafe { start.add(at) };
+            // Each part is of a length that a chunk has, or is the whole, and no two have a byte in
+            // common (invariant 4); nobody drops the whole.
+            Self { start, length: part.min(length) }
+        })
     }
 
     /// Gives it back, for whoever takes as much next.
@@ -178,6 +197,27 @@ mod tests {
         let many: Vec<Pages> = (0..2 * KEPT_MOST / SMALL).map(|_| Pages::take(SMALL)).collect();
         many.into_iter().for_each(Pages::give_back);
         assert_eq!(kept(), KEPT_MOST);
+    }
+
+    #[test]
+    fn parts_are_the_same_memory_and_go_one_by_one() {
+        for (length, count) in [(0, 0), (4096, 1), (20_000, 1), (100_000, 4), (1 << 20, 32)] {
+            let mut pages = Pages::take(length);
+            pages.bytes_mut().fill(7);
+            let (start, all) = (pages.bytes().as_ptr().addr(), pages.bytes().len());
+            let parts: Vec<Pages> = pages.into_parts().collect();
+            assert_eq!(parts.len(), count);
+            let ends = parts.iter().scan(start, |end, part| {
+                assert_eq!(part.bytes().as_ptr().addr(), *end, "one behind the other");
+                *end += part.bytes().len();
+                Some(*end)
+            });
+            assert_eq!(ends.last().unwrap_or(start), start + all);
+            let mut parts = parts.into_iter();
+            let last = parts.next_back();
+            drop(parts);
+            assert!(last.is_none_or(|part| part.bytes().iter().all(|&byte| byte == 7)));
+        }
     }
 
     #[test]

@@ -49,14 +49,19 @@ pub(crate) struct DelayedWrites {
     landed: Signal,
     /// Invariant 5.
     failure: RefCell<Option<IoError>>,
-    /// Bytes of both, which the memory's budget counts, too.
-    bytes: Cell<usize>,
     memory: Meter,
+    /// What of that is for both.
+    counted: Cell<usize>,
 }
 
-/// Stretches of data by their first byte (invariant 1).
+/// Stretches of data by their first byte (invariant 1), each with memory of its own.
 #[derive(Default)]
-struct Stretches(BTreeMap<u64, Bytes>);
+struct Stretches {
+    all: BTreeMap<u64, Bytes>,
+    bytes: usize,
+    /// Bytes of memory that they take.
+    memory: usize,
+}
 
 impl DelayedWrites {
     /// None; `memory` counts what they take.
@@ -67,21 +72,28 @@ impl DelayedWrites {
             turn: Semaphore::new(1),
             landed: Signal::new(),
             failure: RefCell::default(),
-            bytes: Cell::new(0),
             memory,
+            counted: Cell::new(0),
         }
     }
 
     fn add(&self, start: u64, data: Bytes) {
-        let less = self.waiting.borrow_mut().cut(&range_of(start, &data));
-        self.count(data.len(), less);
-        self.waiting.borrow_mut().0.insert(start, data);
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.cut(&range_of(start, &data));
+        waiting.insert(start, data);
+        drop(waiting);
+        self.recount();
     }
 
-    fn count(&self, more: usize, less: usize) {
-        self.bytes.set(self.bytes.get() + more - less);
-        self.memory.add(more);
-        self.memory.subtract(less);
+    fn bytes(&self) -> usize {
+        self.waiting.borrow().bytes + self.landing.borrow().bytes
+    }
+
+    /// Tells the budget what both take now.
+    fn recount(&self) {
+        let now = self.waiting.borrow().memory + self.landing.borrow().memory;
+        self.memory.add(now);
+        self.memory.subtract(self.counted.replace(now));
     }
 
     fn has_any(&self, range: &Range<u64>) -> bool {
@@ -108,30 +120,45 @@ impl DelayedWrites {
 impl Stretches {
     /// Those of which a part is in `range`.
     fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, &Bytes)> {
-        let before = self.0.range(..range.start).next_back();
+        let before = self.all.range(..range.start).next_back();
         let before = before.filter(|(start, data)| *start + data.len() as u64 > range.start);
-        let inside = self.0.range(range.start..range.end.max(range.start));
+        let inside = self.all.range(range.start..range.end.max(range.start));
         before.into_iter().chain(inside).map(|(&start, data)| (start, data))
     }
 
-    /// Takes away what is in `range`; returns how many bytes that was.
-    fn cut(&mut self, range: &Range<u64>) -> usize {
-        let mut cut = 0;
+    fn insert(&mut self, start: u64, data: Bytes) {
+        self.bytes += data.len();
+        self.memory += memory_of(&data);
+        let old = self.all.insert(start, data);
+        assert!(old.is_none(), "invariant 1");
+    }
+
+    /// Takes away what is in `range`.
+    fn cut(&mut self, range: &Range<u64>) {
         let hit: Vec<_> = self.within(range).map(|(start, data)| (start, data.clone())).collect();
         for (start, data) in hit {
-            self.0.remove(&start);
+            self.all.remove(&start);
+            self.bytes -= data.len();
+            self.memory -= memory_of(&data);
             let end = start + data.len() as u64;
             let (from, to) = (start.max(range.start), end.min(range.end));
-            cut += (to - from) as usize;
+            // What is left would keep all of it.
+            let own = |range: Range<u64>| {
+                Buffer::copied(&data[(range.start - start) as usize..(range.end - start) as usize])
+            };
             if start < from {
-                self.0.insert(start, data.slice(..(from - start) as usize));
+                self.insert(start, own(start..from).freeze());
             }
             if to < end {
-                self.0.insert(to, data.slice((to - start) as usize..));
+                self.insert(to, own(to..end).freeze());
             }
         }
-        cut
     }
+}
+
+/// Bytes of memory that it takes to hold some.
+fn memory_of(data: &Bytes) -> usize {
+    block::memory_of(data.len()) + size_of::<Bytes>()
 }
 
 fn range_of(start: u64, data: &Bytes) -> Range<u64> {
@@ -142,18 +169,22 @@ impl Home {
     /// Takes pieces of data, one after the other from fragment `address` on, that the log has or is
     /// about to have; everybody sees them from now on.
     pub(crate) fn delay(&self, address: u64, pieces: &[Bytes]) {
-        let start = self.geometry().byte_address(address);
-        let data = Buffer::joined(pieces).freeze();
-        self.data().spoil(&range_of(start, &data));
-        self.delayed().add(start, data.clone());
-        if (data.len() as u64).is_multiple_of(self.geometry().block_size) {
-            self.keep_written(start, &data);
+        let mut start = self.geometry().byte_address(address);
+        let length = block::length_of(pieces);
+        self.data().spoil(&(start..start + length));
+        let are_blocks = length.is_multiple_of(self.geometry().block_size);
+        for part in Buffer::joined(pieces).freeze_in_parts() {
+            self.delayed().add(start, part.clone());
+            if are_blocks && part.len() <= block::PART {
+                self.keep_written(start, &part);
+            }
+            start += part.len() as u64;
         }
     }
 
     /// Bytes that are delayed.
     pub(crate) fn delayed_bytes(&self) -> usize {
-        self.delayed().bytes.get()
+        self.delayed().bytes()
     }
 
     /// Writes data of a file to its place, from fragment `address` on.
@@ -181,9 +212,9 @@ impl Home {
         }
         let runs = {
             let mut landing = delayed.landing.borrow_mut();
-            assert!(landing.0.is_empty(), "nobody leaves a landing halfway");
+            assert!(landing.all.is_empty(), "nobody leaves a landing halfway");
             *landing = delayed.waiting.take();
-            runs(landing.0.iter().map(|(&start, data)| (start, data.clone())), RUN_MOST)
+            runs(landing.all.iter().map(|(&start, data)| (start, data.clone())), RUN_MOST)
         };
         for some in runs.chunks(WRITES_AT_ONCE) {
             let writes = some.iter().map(|Run { start, pieces, .. }| {
@@ -195,8 +226,8 @@ impl Home {
                 return Err(failure);
             }
         }
-        let landed = delayed.landing.take();
-        delayed.count(0, landed.0.values().map(Bytes::len).sum());
+        delayed.landing.take();
+        delayed.recount();
         delayed.landed.notify();
         Ok(())
     }
@@ -210,8 +241,8 @@ impl Home {
         if is_planted(Bug::KeptDelays) {
             return;
         }
-        let less = delayed.waiting.borrow_mut().cut(&range);
-        delayed.count(0, less);
+        delayed.waiting.borrow_mut().cut(&range);
+        delayed.recount();
         while delayed.failure.borrow().is_none() && delayed.has_any(&range) {
             delayed.landed.wait().await;
         }
@@ -247,7 +278,8 @@ mod tests {
         assert_eq!(seen(&delayed), "..aabbaaaa......");
         delayed.add(8, bytes(b'c', 6));
         assert_eq!(seen(&delayed), "..aabbaacccccc..");
-        assert_eq!((delayed.bytes.get(), delayed.memory.bytes()), (12, 12));
+        let of_one = 4096 + size_of::<Bytes>();
+        assert_eq!((delayed.bytes(), delayed.memory.bytes()), (12, 4 * of_one));
         *delayed.landing.borrow_mut() = delayed.waiting.take();
         delayed.add(0, bytes(b'd', 3));
         assert_eq!(seen(&delayed), "dddabbaacccccc..");
@@ -259,10 +291,13 @@ mod tests {
     fn what_is_given_back_goes_and_its_neighbours_stay() {
         let delayed = delayed();
         delayed.add(0, bytes(b'a', 16));
-        assert_eq!(delayed.waiting.borrow_mut().cut(&(4..8)), 4);
-        assert_eq!(seen(&delayed), "aaaa....aaaaaaaa");
-        assert_eq!(delayed.waiting.borrow_mut().cut(&(4..8)), 0);
-        assert_eq!(delayed.waiting.borrow_mut().cut(&(0..100)), 12);
-        assert_eq!(seen(&delayed), "................");
+        for (range, left) in [(4..8, 12), (4..8, 12), (0..100, 0)] {
+            delayed.waiting.borrow_mut().cut(&range);
+            assert_eq!(delayed.bytes(), left);
+            let shown = if left == 0 { "................" } else { "aaaa....aaaaaaaa" };
+            assert_eq!(seen(&delayed), shown);
+        }
+        delayed.recount();
+        assert_eq!(delayed.memory.bytes(), 0);
     }
 }

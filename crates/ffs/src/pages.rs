@@ -27,6 +27,11 @@ pub struct Pages {
 }
 
 impl Page {
+    /// Bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        block::memory_of(self.data.len()) + size_of::<Self>()
+    }
+
     /// What has to be written of it.
     pub fn content(&self) -> Content {
         Content { from: 0, data: self.data.clone(), changed: self.changed.clone() }

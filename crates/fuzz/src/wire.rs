@@ -70,7 +70,7 @@ pub(crate) fn nfs_arguments(to: &mut Encoder, arguments: &Arguments<'_>) {
         Arguments::Write(args) => {
             range(to, args.file, args.offset, args.count);
             to.value(&args.stable);
-            to.opaque(&args.data);
+            to.opaque(&args.data.concat());
         }
         Arguments::Create(args) => {
             name(to, &args.location);

@@ -104,6 +104,6 @@ impl Client {
 /// # Errors
 /// [`CallError::Refused`], [`CallError::Garbled`].
 pub fn results(record: &Bytes) -> Result<Decoder<'_>, CallError> {
-    let reply = Reply::decode(Decoder::of_parts(record, None))?;
+    let reply = Reply::decode(Decoder::of_parts(record, &[]))?;
     reply.results.map_err(CallError::Refused)
 }

@@ -59,7 +59,7 @@ pub fn read(trace: &Bytes) -> Result<Vec<Entry>, BadTrace> {
 }
 
 fn decode(record: &Bytes) -> Result<Entry, DecodeError> {
-    let mut from = Decoder::of_parts(record, None);
+    let mut from = Decoder::of_parts(record, &[]);
     let (begun_ns, ended_ns, connection) = (from.u64()?, from.u64()?, from.u64()?);
     let (program, procedure) = (from.u32()?, from.u32()?);
     let target = Target::of(program, procedure);
@@ -100,7 +100,7 @@ mod tests {
         found.value(&Outcome::<_, ()>::Ok(ok));
         let data = Bytes::from(vec![7; 10_000]);
         let (file, stable) = (&b"found"[..], Stability::FileSync);
-        let write = WriteArgs { file, offset: 3, count: 10_000, stable, data };
+        let write = WriteArgs { file, offset: 3, count: 10_000, stable, data: vec![data] };
         let write = Begun::seen(&record(Procedure::Write, &write));
         let refused = rpc::refuse(2, rpc::Refusal::SystemError);
         vec![

@@ -62,7 +62,7 @@ pub(super) struct Journal {
 type Ended = Shared<oneshot::Receiver<()>>;
 
 struct Group {
-    payloads: Vec<Bytes>,
+    payloads: Vec<Vec<Bytes>>,
     end: oneshot::Sender<()>,
     ended: Ended,
 }
@@ -98,7 +98,7 @@ impl Journal {
     }
 
     /// Has a change join the group that is written next.
-    pub(super) fn enter(self: &Arc<Self>, payload: Bytes) -> Change {
+    pub(super) fn enter(self: &Arc<Self>, payload: Vec<Bytes>) -> Change {
         let mut open = lock(&self.open);
         let is_first = open.is_none();
         let group = open.get_or_insert_with(Group::new);
@@ -117,7 +117,7 @@ impl Journal {
         }
     }
 
-    fn write(&self, log: &mut Log, payloads: &[Bytes]) -> io::Result<()> {
+    fn write(&self, log: &mut Log, payloads: &[Vec<Bytes>]) -> io::Result<()> {
         let group = log.lay_out(payloads).freeze();
         let end = |start: u64| start + group.len() as u64;
         let mut starts = [log.next, self.region.start].into_iter();
@@ -138,18 +138,22 @@ impl Group {
 
 impl Log {
     /// The blocks of a group: records with numbers, each with its payload behind it.
-    fn lay_out(&mut self, payloads: &[Bytes]) -> Buffer {
-        let length: usize = payloads.iter().map(|payload| RECORD + payload.len()).sum();
+    fn lay_out(&mut self, payloads: &[Vec<Bytes>]) -> Buffer {
+        let payload: usize = payloads.iter().flatten().map(Bytes::len).sum();
+        let length = payloads.len() * RECORD + payload;
         let mut buffer = Buffer::unfilled(length.next_multiple_of(BLOCK));
         let mut rest = &mut buffer[..];
         for payload in payloads {
             let (record, behind) = rest.split_at_mut(RECORD);
-            let (data, behind) = behind.split_at_mut(payload.len());
             record.fill(0);
             record[..8].copy_from_slice(&self.records.to_le_bytes());
-            data.copy_from_slice(payload);
             self.records += 1;
             rest = behind;
+            for piece in payload {
+                let (data, behind) = rest.split_at_mut(piece.len());
+                data.copy_from_slice(piece);
+                rest = behind;
+            }
         }
         rest.fill(0);
         buffer
@@ -223,7 +227,7 @@ mod tests {
     fn those_that_wait_share_a_write_and_a_flush() {
         let (medium, journal) = journal(None);
         let changes: Vec<_> =
-            (0..32).map(|number| journal.enter(vec![number; 300].into())).collect();
+            (0..32).map(|number| journal.enter(vec![vec![number; 300].into()])).collect();
         assert!(!changes.iter().any(has_ended), "nothing was written");
         assert_eq!(changes.iter().filter(|change| change.is_first).count(), 1);
         for (number, change) in changes.into_iter().enumerate() {
@@ -244,14 +248,14 @@ mod tests {
     #[test]
     fn what_comes_during_a_flush_waits_for_another() {
         let (medium, journal) = journal(None);
-        let early = journal.enter(Bytes::new());
+        let early = journal.enter(Vec::new());
         let held = lock(&medium.flushes);
         let (early, later) = std::thread::scope(|scope| {
             let early = scope.spawn(|| early.wait());
             while lock(&medium.writes).is_empty() {
                 std::thread::yield_now();
             }
-            let later = [journal.enter(Bytes::new()), journal.enter(Bytes::new())];
+            let later = [journal.enter(Vec::new()), journal.enter(Vec::new())];
             drop(held);
             (early.join().expect("it does not panic"), later)
         });
@@ -265,11 +269,11 @@ mod tests {
     #[test]
     fn groups_go_round_and_stay_in_the_region() {
         let (medium, journal) = journal(None);
-        let payload = Bytes::from(vec![7; 100 << 10]);
+        let payload = vec![Bytes::from(vec![7; 100 << 10])];
         for _ in 0..25 {
             journal.enter(payload.clone()).wait().expect("it is durable");
         }
-        assert!(journal.enter(vec![7; 1 << 20].into()).wait().is_err(), "more than there is");
+        assert!(journal.enter(vec![vec![7; 1 << 20].into()]).wait().is_err(), "more than there is");
         journal.enter(payload).wait().expect("others may go on");
         let mut next = 8 * UNIT;
         for (offset, group) in lock(&medium.writes).iter() {
@@ -283,10 +287,10 @@ mod tests {
     #[test]
     fn after_a_failure_nothing_succeeds() {
         let (medium, journal) = journal(Some(2));
-        journal.enter(Bytes::new()).wait().expect("it is durable");
-        let group = [journal.enter(Bytes::new()), journal.enter(Bytes::new())];
+        journal.enter(Vec::new()).wait().expect("it is durable");
+        let group = [journal.enter(Vec::new()), journal.enter(Vec::new())];
         group.into_iter().for_each(|change| assert!(change.wait().is_err()));
-        assert!(journal.enter(Bytes::new()).wait().is_err());
+        assert!(journal.enter(Vec::new()).wait().is_err());
         assert_eq!(*lock(&medium.flushes), 2, "it is not asked again");
     }
 }

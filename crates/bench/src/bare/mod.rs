@@ -207,7 +207,7 @@ impl Answer {
     }
 
     /// The same, to be sent when a change with this payload is durable, if anything can be.
-    fn when_durable(self, store: Option<&Store>, payload: Bytes) -> Answer {
+    fn when_durable(self, store: Option<&Store>, payload: Vec<Bytes>) -> Answer {
         Answer { change: store.map(|store| store.change(payload)), ..self }
     }
 
@@ -281,10 +281,10 @@ fn answer_nfs(call: &Call<'_>, store: Option<&Store>) -> Option<Answer> {
         | Arguments::Mkdir(MkdirArgs { location, .. }) => {
             let object = Some(Handle::new(location.name)?);
             let made = CreateOk { object, attributes: None, directory: Wcc::default() };
-            Some(done(call, made)?.when_durable(store, Bytes::new()))
+            Some(done(call, made)?.when_durable(store, Vec::new()))
         }
         Arguments::Remove(_) | Arguments::Rmdir(_) => {
-            Some(done(call, Wcc::default())?.when_durable(store, Bytes::new()))
+            Some(done(call, Wcc::default())?.when_durable(store, Vec::new()))
         }
         Arguments::Readdirplus(_) => {
             let (cookie_verifier, entries) = (Verifier::default(), Vec::new());

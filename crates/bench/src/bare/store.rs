@@ -1,7 +1,7 @@
 //! What the bare server keeps bytes in: a device in pieces of a mebibyte, which files take as they
 //! grow.
 //!
-//! Calls bring and take whole blocks of 64 KiB, within one piece. What a WRITE brings is gathered
+//! Calls bring and take whole blocks of 32 KiB, within one piece. What a WRITE brings is gathered
 //! until a piece is full or committed, and then a few threads move it: so the device works while
 //! sockets are read, and is given pieces of the size that it likes. A READ of what is not in memory
 //! has the whole piece read, and those that follow.
@@ -30,8 +30,8 @@ use super::journal::{Change, Journal};
 use super::lock;
 use super::medium::{Device, Medium};
 
-/// What a call brings or takes is a multiple of it.
-const BLOCK: usize = 64 << 10;
+/// What a call brings or takes is a multiple of it, and brought in parts of as much.
+const BLOCK: usize = block::PART;
 
 /// A piece of the device, and of a file.
 const PIECE: usize = 1 << 20;
@@ -104,7 +104,7 @@ struct Piece {
     /// What of it is in memory.
     blocks: [Option<Bytes>; BLOCKS],
     /// Which of them are to be written: a bit each.
-    gathered: u16,
+    gathered: u32,
     is_loading: bool,
 }
 
@@ -167,8 +167,11 @@ impl Store {
     }
 
     /// Takes blocks, and has a piece written that is full with them.
-    pub(super) fn write(&self, file: &[u8], offset: u64, data: Bytes) -> io::Result<()> {
-        let range = Range::new(offset, data.len())?;
+    pub(super) fn write(&self, file: &[u8], offset: u64, data: Vec<Bytes>) -> io::Result<()> {
+        let range = Range::new(offset, data.iter().map(Bytes::len).sum())?;
+        if data.len() != range.count {
+            return Err(ErrorKind::Unsupported.into());
+        }
         let mut state = self.state()?;
         while state.writing >= ROOM {
             state = self.sleep(&self.freed, state)?; // invariant 3
@@ -176,12 +179,11 @@ impl Store {
         state.place(file, range.number, self.journal.start())?; // invariants 1 and 5
         let (on_the_way, piece) = state.piece(file, range.number)?;
         let mut spent = std::mem::take(&mut on_the_way.spent);
-        for (index, block) in range.blocks().enumerate() {
-            let data = data.slice(index * BLOCK..(index + 1) * BLOCK);
+        for (block, data) in range.blocks().zip(data) {
             spent.extend(piece.blocks[block].replace(data));
             piece.gathered |= 1 << block;
         }
-        if piece.gathered == u16::MAX {
+        if piece.gathered == u32::MAX {
             self.order_writes(&mut state, file, range.number);
         }
         drop(state);
@@ -235,7 +237,7 @@ impl Store {
     }
 
     /// Has a change join those that are made durable next.
-    pub(super) fn change(&self, payload: Bytes) -> Change {
+    pub(super) fn change(&self, payload: Vec<Bytes>) -> Change {
         self.journal.enter(payload)
     }
 

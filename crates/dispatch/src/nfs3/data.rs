@@ -1,5 +1,6 @@
 //! READLINK, READ, WRITE, COMMIT.
 
+use bytes::Bytes;
 use nfs::nfs3::arguments::{CommitArgs, ReadArgs, ReadlinkArgs, WriteArgs};
 use nfs::nfs3::results::{CommitOk, ReadOk, ReadlinkOk, WriteOk};
 use nfs::nfs3::{PostOp, Wcc};
@@ -39,15 +40,14 @@ pub(super) async fn read(caller: &Caller, args: ReadArgs<'_>) -> Answered<ReadOk
 /// more than the most is carried out as far as the most goes, and says so.
 pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<WriteOk, Wcc> {
     let target = caller.object_to_change(args.file)?;
-    if args.data.len() != args.count as usize {
+    if args.data.iter().map(Bytes::len).sum::<usize>() != args.count as usize {
         return Err(FsError::Invalid.into());
     }
     let count = args.count.min(MAX_TRANSFER);
     if args.offset.checked_add(count.into()).is_none() {
         return Err(FsError::FileTooLarge.into());
     }
-    let data = args.data.slice(..count as usize);
-    let pieces = if data.is_empty() { Vec::new() } else { vec![data] };
+    let pieces = start_of(args.data, count as usize);
     let stability = convert::stability(args.stable);
     let file_system = &target.volume.file_system;
     let sealed = file_system.write(&target.who, target.id, args.offset, pieces, stability).await;
@@ -62,6 +62,17 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
         }
     };
     open(&target.volume, sealed, granted, wcc).await
+}
+
+/// The first `length` bytes of what is in these pieces, none of which is empty then.
+fn start_of(mut pieces: Vec<Bytes>, length: usize) -> Vec<Bytes> {
+    let mut left = length;
+    pieces.iter_mut().for_each(|piece| {
+        piece.truncate(left);
+        left -= piece.len();
+    });
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
 }
 
 pub(super) async fn commit(caller: &Caller, args: CommitArgs<'_>) -> Answered<CommitOk, Wcc> {

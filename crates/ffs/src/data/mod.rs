@@ -36,17 +36,24 @@ pub(crate) use ahead::Reading;
 use bytes::Bytes;
 pub(crate) use doubt::Doubts;
 
-/// A stretch of several pieces: by reference if it lies in one, else copied together.
+/// A stretch of several pieces, to be kept: by reference if it is a good part of one, else copied
+/// together. So it keeps no more memory than twice its own.
 fn gather(data: &[Bytes], start: usize, length: usize) -> Bytes {
-    let pieces = slices(data, start, length);
-    match <[Bytes; 1]>::try_from(pieces) {
-        Ok([piece]) => piece,
-        Err(pieces) => block::Buffer::joined(&pieces).freeze(),
+    let mut skip = start;
+    for piece in data {
+        if skip + length <= piece.len() {
+            return block::part_of(piece, skip..skip + length);
+        }
+        if skip < piece.len() {
+            break;
+        }
+        skip -= piece.len();
     }
+    block::Buffer::joined(&slices(data, start, length)).freeze()
 }
 
 /// The parts of several pieces that make up a stretch of them.
-fn slices(data: &[Bytes], start: usize, length: usize) -> Vec<Bytes> {
+pub(crate) fn slices(data: &[Bytes], start: usize, length: usize) -> Vec<Bytes> {
     let mut skip = start;
     let mut left = length;
     let mut parts = Vec::new();

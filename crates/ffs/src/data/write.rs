@@ -1,4 +1,8 @@
 //! Writing: pieces of a call become pages, by reference where a piece covers a block.
+//!
+//! What a page keeps is counted, and no page keeps the memory of its neighbours: the payload of a
+//! call comes in pieces that have memory of their own, and of a piece that is much larger than a
+//! page the page has a copy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -277,7 +281,7 @@ impl Ffs {
             page.changed.start = page.changed.start.min(old.changed.start);
             page.changed.end = page.changed.end.max(old.changed.end);
         }
-        self.count_dirty(page.data.len(), old.map_or(0, |old| old.data.len()));
+        self.count_dirty(page.memory(), old.map_or(0, |old| old.memory()));
         pages.insert(lbn, page);
     }
 
@@ -300,7 +304,7 @@ impl Ffs {
 
     pub(super) fn drop_page(&self, node: &Node, lbn: u64) {
         if let Some(page) = node.pages.borrow_mut().remove(lbn) {
-            self.count_dirty(0, page.data.len());
+            self.count_dirty(0, page.memory());
             self.allocator.unreserve_blocks(page.reserved);
         }
     }

@@ -10,7 +10,11 @@ use futures::future::try_join_all;
 use vfs::FsError;
 
 use super::Found;
+use crate::data::slices;
 use crate::home::Home;
+
+/// Bytes of the longest read: of a longer buffer the memory could not be given back in parts.
+const READ_MOST: u64 = 1 << 20;
 
 impl Home {
     /// Reads bytes of the device that are data of a file, one piece after the other.
@@ -26,18 +30,20 @@ impl Home {
         }
         // From here on nothing is awaited until all reads have begun: nobody who has begun one
         // waits for another's.
+        let unit = self.geometry().fragment_size;
         let (mut parts, mut missing, mut reads) = (Vec::new(), Vec::new(), Vec::new());
         let mut at = range.start;
         while at < range.end {
             match self.data().find(at..range.end) {
                 Found::Here(data) => {
                     at += data.len() as u64;
-                    parts.push(data);
+                    parts.push(vec![data]);
                 }
                 Found::Nothing(end) => {
+                    let end = end.min(at - at % unit + READ_MOST);
                     reads.push(self.load_data(at..end));
                     missing.push(parts.len());
-                    parts.push(Bytes::new());
+                    parts.push(Vec::new());
                     at = end;
                 }
             }
@@ -45,14 +51,14 @@ impl Home {
         for (place, data) in missing.into_iter().zip(try_join_all(reads).await?) {
             parts[place] = data;
         }
-        Ok(parts)
+        Ok(parts.concat())
     }
 
     /// Begins to read, at once, what somebody waits for.
     fn load_data(
         self: &Rc<Self>,
         range: Range<u64>,
-    ) -> impl Future<Output = Result<Bytes, FsError>> + use<> {
+    ) -> impl Future<Output = Result<Vec<Bytes>, FsError>> + use<> {
         let unit = self.geometry().fragment_size;
         let skip = (range.start % unit) as usize;
         let (from, to) = (range.start - skip as u64, range.end.next_multiple_of(unit));
@@ -62,7 +68,7 @@ impl Home {
         async move {
             let data = read.await?;
             loading.keep(&data, used, false);
-            Ok(data.slice(skip..used))
+            Ok(slices(&data, skip, used - skip))
         }
     }
 
@@ -85,7 +91,7 @@ impl Home {
     fn begin_read(
         &self,
         range: Range<u64>,
-    ) -> impl Future<Output = Result<Bytes, FsError>> + use<> {
+    ) -> impl Future<Output = Result<Vec<Bytes>, FsError>> + use<> {
         self.bound_data();
         let buffer = block::Buffer::unfilled((range.end - range.start) as usize);
         let delayed = self.delayed().over(&range);
@@ -99,7 +105,7 @@ impl Home {
             for (at, data) in delayed {
                 buffer[at..at + data.len()].copy_from_slice(&data);
             }
-            Ok(buffer.freeze())
+            Ok(buffer.freeze_in_parts())
         }
     }
 

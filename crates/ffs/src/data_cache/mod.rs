@@ -15,9 +15,9 @@
 //!    takes away what it overlaps when it begins and when it ends, and spoils reads that are under
 //!    way: what they bring is not kept.
 //! 2. Stretches do not overlap, and begin and end with a fragment.
-//! 3. The memory of what is in the long queue is its own. What is in the short one may be a part of
-//!    what a single call brought: all of that goes with the last part, and the queue is in the
-//!    order of coming.
+//! 3. The memory of a stretch is its own, or it is a part of a piece in the short queue: that goes
+//!    with its last part, and the queue is in the order of coming. Who takes a part away out of
+//!    turn leaves none behind that keeps memory beside its own.
 //! 4. No borrow is held while somebody waits.
 //! 5. What is kept and what is on its way have the budget together, as far as what is kept can
 //!    yield. So a read that begins takes the memory of what goes for it, and neither is memory
@@ -77,6 +77,8 @@ struct State {
 /// Data that is kept, by its first byte.
 struct Stretch {
     data: Bytes,
+    /// Whether its memory is that of others, too (invariant 3).
+    is_part: bool,
     queue: Queue,
     /// Its turn in the queue.
     turn: u64,
@@ -86,6 +88,9 @@ struct Stretch {
     used_to: usize,
     is_ahead: bool,
 }
+
+/// Bytes of the longest piece that has more than one stretch: a part of a buffer.
+const PIECE_MOST: u64 = block::PART as u64;
 
 /// More uses than these make no difference.
 const USES_MOST: u8 = 3;
@@ -216,24 +221,32 @@ impl DataCache {
         let range = start..start + data.len() as u64;
         // Whoever reads there meanwhile has as good.
         if !self.is_loading(&range) {
-            self.keep(start, data, 0, false);
+            self.keep(start, std::slice::from_ref(data), 0, false);
         }
     }
 
-    /// Keeps new data, block by block; of it, the first `used` bytes were used already.
-    fn keep(&self, start: u64, data: &Bytes, used: usize, is_ahead: bool) {
+    /// Keeps new data that comes in pieces, block by block; of it, the first `used` bytes were used
+    /// already.
+    fn keep(&self, mut start: u64, pieces: &[Bytes], mut used: usize, is_ahead: bool) {
         let mut state = self.state.borrow_mut();
-        let mut from = 0;
-        while from < data.len() {
-            let at = start + from as u64;
-            let room = (self.block_size - at % self.block_size) as usize;
-            let to = data.len().min(from + room);
-            let used_to = used.clamp(from, to) - from;
-            // On a damaged disk files share blocks, and several readers bring the same.
-            if state.last_overlap(&(at..start + to as u64)).is_none() {
-                state.insert(at, data.slice(from..to), used_to, is_ahead);
+        for data in pieces {
+            let mut from = 0;
+            while from < data.len() {
+                let at = start + from as u64;
+                let room = (self.block_size - at % self.block_size) as usize;
+                let to = data.len().min(from + room);
+                let used_to = used.clamp(from, to) - from;
+                // On a damaged disk files share blocks, and several readers bring the same.
+                if state.last_overlap(&(at..start + to as u64)).is_none() {
+                    let is_part = to - from < data.len();
+                    assert!(!is_part || data.len() as u64 <= PIECE_MOST, "invariant 3");
+                    let new = Stretch::new(data.slice(from..to), is_part, used_to, is_ahead);
+                    state.insert(at, new);
+                }
+                from = to;
             }
-            from = to;
+            start += data.len() as u64;
+            used = used.saturating_sub(data.len());
         }
         drop(state);
         self.yield_room();
@@ -254,7 +267,7 @@ pub(crate) struct Loading {
 impl Loading {
     /// Keeps what was read, unless it was spoiled meanwhile. Nobody has used more than the first
     /// `used` bytes of it.
-    pub(crate) fn keep(self, data: &Bytes, used: usize, is_ahead: bool) {
+    pub(crate) fn keep(self, data: &[Bytes], used: usize, is_ahead: bool) {
         let load = self.cache.state.borrow_mut().end(self.number);
         if let Some(load) = load.filter(|load| !load.is_spoiled) {
             self.cache.keep(load.range.start, data, used, is_ahead);
@@ -271,10 +284,22 @@ impl Drop for Loading {
 }
 
 impl Stretch {
-    /// As one of the long queue (invariant 3).
-    fn into_long(self) -> Self {
-        let data = if self.queue == Queue::Short { own(&self.data) } else { self.data };
-        Self { data, queue: Queue::Long, ..self }
+    /// One that is new.
+    fn new(data: Bytes, is_part: bool, used_to: usize, is_ahead: bool) -> Self {
+        Self { data, is_part, queue: Queue::Short, turn: 0, uses: 0, used_to, is_ahead }
+    }
+
+    /// As one of the long queue.
+    fn into_long(mut self) -> Self {
+        self.own();
+        Self { queue: Queue::Long, ..self }
+    }
+
+    /// Gives it memory of its own (invariant 3).
+    fn own(&mut self) {
+        if std::mem::take(&mut self.is_part) {
+            self.data = block::Buffer::copied(&self.data).freeze();
+        }
     }
 
     /// Its bytes, if they were read ahead and not used yet.
@@ -323,14 +348,16 @@ impl State {
         while let Some(start) = self.last_overlap(range) {
             self.remove(start);
         }
+        // Others may be of the same piece (invariant 3), which is no longer than a part of a buffer.
+        let around = range.start.saturating_sub(PIECE_MOST)..range.end.saturating_add(PIECE_MOST);
+        self.stretches.range_mut(around).for_each(|(_, stretch)| stretch.own());
         for load in self.loads.values_mut() {
             load.is_spoiled |= overlap(&load.range, range);
         }
     }
 
     /// Takes in new data, into the queue that it belongs to.
-    fn insert(&mut self, start: u64, data: Bytes, used_to: usize, is_ahead: bool) {
-        let new = Stretch { data, queue: Queue::Short, turn: 0, uses: 0, used_to, is_ahead };
+    fn insert(&mut self, start: u64, new: Stretch) {
         let stretch = if self.queues.left_lately(start) { new.into_long() } else { new };
         self.put(start, stretch);
     }
@@ -368,15 +395,9 @@ impl State {
     }
 }
 
-/// Bytes of memory that it takes to keep data: buffers are powers of two, and a stretch is an entry
-/// of three trees.
+/// Bytes of memory that it takes to keep data: a stretch is an entry of three trees.
 fn cost(data: &Bytes) -> usize {
-    data.len().next_power_of_two().max(block::ALIGNMENT) + size_of::<Stretch>() + 128
-}
-
-/// The same bytes in memory of their own (invariant 3).
-fn own(data: &Bytes) -> Bytes {
-    block::Buffer::copied(data).freeze()
+    block::memory_of(data.len()) + size_of::<Stretch>() + 128
 }
 
 #[cfg(test)]

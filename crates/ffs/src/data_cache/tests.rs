@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -17,6 +19,15 @@ fn bytes(value: u8, length: usize) -> Bytes {
     vec![value; length].into()
 }
 
+/// The same in the pieces that a device gives.
+fn pieces(value: u8, length: usize) -> Vec<Bytes> {
+    in_pieces(&bytes(value, length))
+}
+
+fn in_pieces(data: &Bytes) -> Vec<Bytes> {
+    data.chunks(block::PART).map(|piece| data.slice_ref(piece)).collect()
+}
+
 /// Uses a block as a reader does who takes it in calls of `call` bytes; whether it was kept.
 fn read(cache: &Rc<DataCache>, block: usize, call: usize) -> bool {
     let whole = range(block, 1);
@@ -24,7 +35,7 @@ fn read(cache: &Rc<DataCache>, block: usize, call: usize) -> bool {
     for start in whole.clone().step_by(call) {
         if let Found::Nothing(_) = cache.find(start..start + call as u64) {
             was_here = false;
-            cache.begin(whole.clone()).keep(&bytes(block as u8, BLOCK), call, false);
+            cache.begin(whole.clone()).keep(&pieces(block as u8, BLOCK), call, false);
         }
     }
     was_here
@@ -79,7 +90,7 @@ fn data_yields_to_others_but_for_its_least_part() {
 fn what_is_read_ahead_is_bounded_until_it_is_used() {
     let cache = cache();
     let most = BUDGET / AHEAD_PART / BLOCK;
-    let ahead = |block| cache.begin(range(block, 1)).keep(&bytes(1, BLOCK), 0, true);
+    let ahead = |block| cache.begin(range(block, 1)).keep(&pieces(1, BLOCK), 0, true);
     (0..most + 1).for_each(ahead);
     assert!(!cache.has_room_ahead());
     cache.find(range(0, 1));
@@ -99,7 +110,7 @@ fn what_is_on_its_way_takes_the_place_of_what_is_kept() {
     let more = cache.begin(range(200, 100));
     assert_eq!(cache.bytes(), 0, "there is nothing more to yield");
     drop(more);
-    loading.keep(&bytes(1, 16 * BLOCK), 0, false);
+    loading.keep(&pieces(1, 16 * BLOCK), 0, false);
     assert_eq!(cache.bytes() / BLOCK, 16);
     assert_eq!(cache.retention.bytes(), BUDGET - cache.bytes());
 }
@@ -110,9 +121,34 @@ fn a_read_that_was_overtaken_by_a_write_is_not_kept() {
     let loading = cache.begin(range(0, 4));
     assert!(cache.is_loading(&range(3, 1)) && !cache.is_loading(&range(4, 1)));
     cache.spoil(&range(3, 1));
-    loading.keep(&bytes(1, 4 * BLOCK), 0, false);
+    loading.keep(&pieces(1, 4 * BLOCK), 0, false);
     assert_eq!(cache.find(range(0, 4)), Found::Nothing(range(0, 4).end));
     assert!(!cache.is_loading(&range(0, 4)), "and nobody waits for it");
+}
+
+/// Bytes of which it is known whether somebody has them.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[test]
+fn what_is_left_of_a_piece_does_not_keep_all_of_it() {
+    let small = BLOCK / 8;
+    let cache = Rc::new(DataCache::new(small as u64, BUDGET));
+    let piece = Arc::new(vec![7; BLOCK]);
+    let data = Bytes::from_owner(Shared(piece.clone()));
+    cache.begin(range(1, 1)).keep(&[data], 0, false);
+    assert_eq!(Arc::strong_count(&piece), 2);
+    let third = (BLOCK + 2 * small) as u64..(BLOCK + 3 * small) as u64;
+    cache.spoil(&third);
+    assert_eq!(Arc::strong_count(&piece), 1, "the others have copies");
+    let end = range(1, 1).end;
+    assert_eq!(cache.find(third.end..end), Found::Here(bytes(7, small)));
+    assert_eq!(cache.find(third.clone()), Found::Nothing(third.end));
 }
 
 /// What somebody does with a disk of sixteen blocks of eight fragments.
@@ -151,9 +187,16 @@ struct World {
     disk: Vec<u8>,
     reads: std::collections::VecDeque<(Loading, Bytes, bool)>,
     writes: u8,
+    /// The most bytes that were kept or on their way.
+    had: usize,
 }
 
 impl World {
+    fn note_most(&mut self) {
+        let state = self.cache.state.borrow();
+        self.had = self.had.max(state.queues.bytes() + state.loading);
+    }
+
     fn content(&self, first: u64, count: u64) -> Bytes {
         let fragments = &self.disk[first as usize..(first + count) as usize];
         fragments.iter().flat_map(|&value| [value; FRAGMENT as usize]).collect()
@@ -176,7 +219,7 @@ impl World {
             }
             Step::End => {
                 if let Some((loading, data, is_ahead)) = self.reads.pop_front() {
-                    loading.keep(&data, 0, is_ahead);
+                    loading.keep(&in_pieces(&data), 0, is_ahead);
                 }
             }
             Step::Write { first, count } => {
@@ -184,7 +227,12 @@ impl World {
                 self.writes += 1;
                 self.disk[first as usize..(first + count) as usize].fill(self.writes);
                 self.cache.spoil(&place(first, count));
-                self.cache.keep_written(first * FRAGMENT, &self.content(first, count));
+                let mut at = first * FRAGMENT;
+                for piece in in_pieces(&self.content(first, count)) {
+                    self.cache.keep_written(at, &piece);
+                    at += piece.len() as u64;
+                    self.note_most();
+                }
             }
             Step::Leave { bytes } => self.cache.leave(bytes),
         }
@@ -201,19 +249,18 @@ proptest! {
     #[test]
     fn what_is_kept_is_what_the_disk_holds(steps in prop::collection::vec(step(), 1..200)) {
         let disk = vec![0; FRAGMENTS as usize];
-        let mut world = World { cache: cache(), disk, reads: Default::default(), writes: 0 };
-        let mut had = 0;
+        let mut world = World { cache: cache(), disk, reads: Default::default(), writes: 0, had: 0 };
         for step in &steps {
             world.take(step);
+            world.note_most();
             let state = world.cache.state.borrow();
             let kept: usize = state.stretches.values().map(|stretch| cost(&stretch.data)).sum();
             prop_assert_eq!(kept, state.queues.bytes());
             let loading: usize = state.loads.values().map(Load::length).sum();
             prop_assert_eq!(loading, state.loading);
             prop_assert!(kept == 0 || kept + loading <= world.cache.most(), "invariant 5");
-            had = had.max(kept + loading);
             let rest = world.cache.room.get().saturating_sub(kept + loading);
-            prop_assert_eq!(world.cache.retention.bytes(), rest.min(had));
+            prop_assert_eq!(world.cache.retention.bytes(), rest.min(world.had));
             let ahead = state.stretches.values().filter(|stretch| stretch.is_ahead);
             prop_assert_eq!(ahead.map(|stretch| stretch.data.len()).sum::<usize>(), state.ahead);
         }

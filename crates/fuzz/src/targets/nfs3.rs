@@ -22,7 +22,7 @@ fn check(bytes: &[u8]) {
 pub(super) fn check_arguments(procedure: Procedure, bytes: &[u8]) {
     let decoded = Arguments::decode(procedure, Decoder::new(bytes));
     let shared = Bytes::copy_from_slice(bytes);
-    let by_reference = Arguments::decode(procedure, Decoder::of_parts(&shared, None));
+    let by_reference = Arguments::decode(procedure, Decoder::of_parts(&shared, &[]));
     assert_eq!(decoded, by_reference, "memory of its own, or shared: the same arguments");
     let Ok(arguments) = decoded else { return };
 
@@ -56,14 +56,14 @@ fn check_write(
     };
     assert!(args.file.len() <= MAX_HANDLE);
     let within = record.as_ptr_range();
-    assert!(
-        shared.data.is_empty() || within.contains(&shared.data.as_ptr()),
-        "payload is taken by reference"
-    );
-    let head = record.len() - nfs::xdr::padded(args.data.len());
-    let (head, payload) = (record.slice(..head), args.data.clone());
-    let placed = Arguments::decode(procedure, Decoder::of_parts(&head, Some(&payload)));
-    assert_eq!(placed.as_ref(), Ok(arguments), "placed payload");
+    let is_within = |piece: &Bytes| piece.is_empty() || within.contains(&piece.as_ptr());
+    assert!(shared.data.iter().all(is_within), "payload is taken by reference");
+    let payload = args.data.concat();
+    let head = record.slice(..record.len() - nfs::xdr::padded(payload.len()));
+    let payload: Vec<Bytes> = payload.chunks(7).map(Bytes::copy_from_slice).collect();
+    let placed = Arguments::decode(procedure, Decoder::of_parts(&head, &payload));
+    let Ok(Arguments::Write(placed)) = placed else { panic!("placed payload: {placed:?}") };
+    assert_eq!(placed.data.concat(), args.data.concat(), "placed payload");
 }
 
 fn generate(prng: &mut Prng) -> Vec<u8> {

@@ -93,16 +93,17 @@ fn compare(outcome: &Outcome, stream: &[u8], limits: Limits) {
 fn compare_record(found: &Record, whole: &[u8], limits: Limits) {
     assert!(whole.starts_with(&found.head), "the head of a record is its start");
     let behind = &whole[found.head.len()..];
-    let Some(payload) = &found.payload else {
+    let Some(first) = found.payload.first() else {
         assert!(behind.is_empty(), "a record without payload is all head");
         assert!(whole.len() <= limits.staging, "what is long is placed");
         return;
     };
-    assert!(behind.starts_with(payload), "payload comes as it was sent");
+    let payload = found.payload.concat();
+    assert!(behind.starts_with(&payload), "payload comes as it was sent");
     assert!(behind.len() - payload.len() < 4, "nothing but padding is dropped");
     assert!(payload.len() >= limits.placement, "what is short is not placed");
     assert!(found.head.len() <= HEADER_ROOM, "what is placed has a short head");
-    assert!((payload.as_ptr() as usize).is_multiple_of(4096), "payload starts at a page");
+    assert!((first.as_ptr() as usize).is_multiple_of(4096), "payload starts at a page");
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -95,7 +95,7 @@ impl Loop {
         };
         let file = handle.as_bytes();
         let (stable, count) = (Stability::Unstable, SIZE);
-        let write = WriteArgs { file, offset: 0, count, stable, data };
+        let write = WriteArgs { file, offset: 0, count, stable, data: vec![data] };
         let written = worker.call(&write).await?;
         let committed = worker.call(&CommitArgs { file, offset: 0, count: 0 }).await?;
         if written.count != SIZE {

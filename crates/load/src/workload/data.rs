@@ -145,7 +145,8 @@ impl Files {
         stable: Stability,
     ) -> Step<Verifier> {
         let data = self.payload.slice(..count as usize);
-        let arguments = WriteArgs { file: file.as_bytes(), offset, count, stable, data };
+        let arguments =
+            WriteArgs { file: file.as_bytes(), offset, count, stable, data: vec![data] };
         let written = worker.call(&arguments).await?;
         if written.count != count {
             return Err(worker.wrong(Procedure::Write, "it wrote less than it was given"));

@@ -204,7 +204,7 @@ impl Replay<'_> {
             client.ask(entry.target.numbers(), |_| {}).await
         } else {
             let (head, data) = with_payload(entry, procedure);
-            let from = Decoder::of_parts(&head, data.as_ref());
+            let from = Decoder::of_parts(&head, &data);
             let unreadable = |error: DecodeError| format!("recorded arguments: {error}");
             let mut arguments = Arguments::decode(procedure, from).map_err(unreadable)?;
             let mut olds = Vec::new();
@@ -275,7 +275,7 @@ impl Replay<'_> {
         procedure: Procedure,
         given: Decoder<'_>,
     ) -> Result<(), DecodeError> {
-        let recorded = Decoder::of_parts(&entry.results, None);
+        let recorded = Decoder::of_parts(&entry.results, &[]);
         let mut exchange = self.exchange.borrow_mut();
         match procedure {
             Procedure::Lookup => {
@@ -337,19 +337,19 @@ where
 
 /// The directory with which the arguments of a listing begin, as it was recorded.
 fn directory_of(entry: &Entry) -> Result<Bytes, DecodeError> {
-    Decoder::of_parts(&entry.arguments, None).payload(nfs::nfs3::MAX_HANDLE)
+    Decoder::of_parts(&entry.arguments, &[]).payload(nfs::nfs3::MAX_HANDLE)
 }
 
 /// The arguments as a call has them: those of a WRITE get data again.
-fn with_payload(entry: &Entry, procedure: Procedure) -> (Bytes, Option<Bytes>) {
+fn with_payload(entry: &Entry, procedure: Procedure) -> (Bytes, Vec<Bytes>) {
     if procedure != Procedure::Write {
-        return (entry.arguments.clone(), None);
+        return (entry.arguments.clone(), Vec::new());
     }
     let length = entry.payload.min(ZEROS.len() as u32);
     let mut head = Vec::with_capacity(entry.arguments.len() + UNIT);
     head.extend_from_slice(&entry.arguments);
     head.extend_from_slice(&length.to_be_bytes());
-    (head.into(), Some(Bytes::from_static(&ZEROS[..length as usize])))
+    (head.into(), vec![Bytes::from_static(&ZEROS[..length as usize])])
 }
 
 fn status_name(status: u32) -> String {

@@ -153,7 +153,7 @@ impl Playing<'_> {
             offset: 0,
             count: SIZE,
             stable: Stability::FileSync,
-            data: self.0.content.clone(),
+            data: vec![self.0.content.clone()],
         };
         let written = worker.call(&write).await?;
         worker.moved(u64::from(written.count));

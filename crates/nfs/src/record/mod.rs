@@ -29,8 +29,9 @@ const LAST: u32 = 1 << 31;
 pub struct Record {
     /// All of it, or all but the payload and its padding.
     pub head: Bytes,
-    /// Payload that was placed at a page boundary. The last bytes of `head` are its length.
-    pub payload: Option<Bytes>,
+    /// Payload that was placed at a page boundary, one piece after the other, each with memory of
+    /// its own; none if it was not placed. The last bytes of `head` are its length.
+    pub payload: Vec<Bytes>,
     /// The checksum of the call's arguments, if it was taken while they arrived: see
     /// [`Call::checksum`](crate::rpc::Call::checksum).
     pub checksum: Option<u64>,
@@ -39,12 +40,12 @@ pub struct Record {
 impl Record {
     /// A record that is all in one piece.
     pub fn whole(head: impl Into<Bytes>) -> Self {
-        Self { head: head.into(), payload: None, checksum: None }
+        Self { head: head.into(), payload: Vec::new(), checksum: None }
     }
 
     /// The bytes of memory that it holds, which are those that were granted for it.
     pub fn memory(&self) -> usize {
-        self.head.len() + self.payload.as_ref().map_or(0, Bytes::len)
+        self.head.len() + self.payload.iter().map(Bytes::len).sum::<usize>()
     }
 }
 

@@ -89,6 +89,6 @@ impl Placed {
             return Err(RecordError::PayloadMismatch);
         }
         let checksum = self.digest.map(|digest| digest.finalize());
-        Ok(Record { head: self.head, payload: Some(self.payload.freeze()), checksum })
+        Ok(Record { head: self.head, payload: self.payload.freeze_in_parts(), checksum })
     }
 }

@@ -63,7 +63,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// [`CallError`]: either there is no call to answer, or the refusal to answer with.
     pub fn decode(record: &'a Record) -> Result<Self, CallError> {
-        let mut from = Decoder::of_parts(&record.head, record.payload.as_ref());
+        let mut from = Decoder::of_parts(&record.head, &record.payload);
         let xid = from.u32()?;
         match from.u32()? {
             CALL => {}
@@ -99,10 +99,11 @@ impl<'a> Call<'a> {
         let checksum = self.checksum.unwrap_or_else(|| {
             let mut digest = arguments_digest();
             digest.update(head);
-            digest.update(payload);
+            payload.iter().for_each(|piece| digest.update(piece));
             digest.finalize()
         });
-        (checksum, head.len() + payload.len())
+        let payload: usize = payload.iter().map(bytes::Bytes::len).sum();
+        (checksum, head.len() + payload)
     }
 }
 

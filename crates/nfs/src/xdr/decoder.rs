@@ -45,25 +45,26 @@ pub struct Decoder<'a> {
     /// What `rest` is a part of, where it is reference-counted.
     source: Option<&'a Bytes>,
     /// Payload that was placed apart from the head, until it is taken.
-    payload: Option<&'a Bytes>,
+    payload: &'a [Bytes],
 }
 
 impl<'a> Decoder<'a> {
     /// Reads from `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, source: None, payload: None }
+        Self { rest: bytes, source: None, payload: &[] }
     }
 
-    /// Reads from `head`, and then from `payload`, which stood behind it in the record.
-    /// Opaque data that is taken with [`payload`](Self::payload) shares their memory.
-    pub fn of_parts(head: &'a Bytes, payload: Option<&'a Bytes>) -> Self {
+    /// Reads from `head`, and then from the pieces of `payload`, which stood behind it in the
+    /// record. Opaque data that is taken with [`payload`](Self::payload) or
+    /// [`pieces`](Self::pieces) shares their memory.
+    pub fn of_parts(head: &'a Bytes, payload: &'a [Bytes]) -> Self {
         Self { rest: head, source: Some(head), payload }
     }
 
     /// What is still to be read: the rest of the head and the payload, if there is one (without
     /// its padding). Together they identify the arguments of a call, as a reply cache needs it.
-    pub fn remaining(&self) -> (&'a [u8], &'a [u8]) {
-        (self.rest, self.payload.map_or(&[], |payload| &payload[..]))
+    pub fn remaining(&self) -> (&'a [u8], &'a [Bytes]) {
+        (self.rest, self.payload)
     }
 
     /// Reads one value.
@@ -127,21 +128,27 @@ impl<'a> Decoder<'a> {
         Ok(&field[..length]) // invariant 3: the padding is not looked at
     }
 
-    /// Variable-length opaque data that outlives the decoder: by reference where the record holds
-    /// it by reference (placed apart or not), else copied.
+    /// Variable-length opaque data that outlives the decoder, in pieces: as it was placed apart, or
+    /// as [`payload`](Self::payload) has it.
     ///
     /// # Errors
     /// As [`opaque`](Self::opaque); [`DecodeError::Short`] when a placed payload is not this long.
-    pub fn payload(&mut self, limit: usize) -> Result<Bytes, DecodeError> {
-        let at_payload = self.rest.len() == UNIT;
-        if let Some(payload) = self.payload.filter(|_| at_payload) {
-            let length = self.length(limit)?;
-            if length != payload.len() {
-                return Err(DecodeError::Short); // invariant 2
-            }
-            self.payload = None;
-            return Ok(payload.clone());
+    pub fn pieces(&mut self, limit: usize) -> Result<Vec<Bytes>, DecodeError> {
+        if self.payload.is_empty() || self.rest.len() != UNIT {
+            return self.payload(limit).map(|piece| vec![piece]);
         }
+        if self.length(limit)? != length_of(self.payload) {
+            return Err(DecodeError::Short); // invariant 2
+        }
+        Ok(std::mem::take(&mut self.payload).to_vec())
+    }
+
+    /// Variable-length opaque data of the head that outlives the decoder: by reference where the
+    /// head is held by reference, else copied.
+    ///
+    /// # Errors
+    /// As [`opaque`](Self::opaque).
+    pub fn payload(&mut self, limit: usize) -> Result<Bytes, DecodeError> {
         let field = self.opaque(limit)?;
         Ok(match self.source {
             Some(source) => source.slice_ref(field),
@@ -155,7 +162,7 @@ impl<'a> Decoder<'a> {
     /// [`DecodeError::Trailing`] when something is left.
     pub fn finish(self) -> Result<(), DecodeError> {
         let (head, payload) = self.remaining();
-        match head.len() + payload.len() {
+        match head.len() + length_of(payload) {
             0 => Ok(()),
             left => Err(DecodeError::Trailing(left)),
         }
@@ -167,49 +174,56 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// The bytes of all pieces together.
+fn length_of(pieces: &[Bytes]) -> usize {
+    pieces.iter().map(Bytes::len).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A record whose head ends with a number and the length of its payload.
-    fn parts(length: u32, payload: &'static [u8]) -> (Bytes, Bytes) {
+    fn parts(length: u32) -> (Bytes, [Bytes; 2]) {
         let head = [[0, 0, 0, 9], length.to_be_bytes()].concat();
-        (head.into(), Bytes::from_static(payload))
+        (head.into(), [&b"hel"[..], &b"lo"[..]].map(Bytes::from_static))
     }
 
     #[test]
     fn a_placed_payload_is_taken_by_reference_and_ends_the_record() {
-        let (head, payload) = parts(5, b"hello");
-        let mut from = Decoder::of_parts(&head, Some(&payload));
+        let (head, payload) = parts(5);
+        let mut from = Decoder::of_parts(&head, &payload);
         assert_eq!(from.remaining(), (&head[..], &payload[..]));
         assert_eq!(from.u32(), Ok(9));
-        assert_eq!(from.payload(5).map(|taken| taken.as_ptr()), Ok(payload.as_ptr()));
+        let taken = from.pieces(5).expect("it has this length");
+        assert_eq!(taken, payload);
+        assert_eq!(taken[1].as_ptr(), payload[1].as_ptr());
         assert_eq!(from.finish(), Ok(()));
     }
 
     #[test]
     fn a_placed_payload_has_the_length_that_the_head_says() {
         for length in [4, 6] {
-            let (head, payload) = parts(length, b"hello");
-            let mut from = Decoder::of_parts(&head, Some(&payload));
+            let (head, payload) = parts(length);
+            let mut from = Decoder::of_parts(&head, &payload);
             assert_eq!(from.u32(), Ok(9));
-            assert_eq!(from.payload(100), Err(DecodeError::Short));
+            assert_eq!(from.pieces(100), Err(DecodeError::Short));
         }
     }
 
     #[test]
     fn a_placed_payload_is_not_taken_before_the_head_ends() {
-        let payload = Bytes::from_static(b"hello");
+        let payload = [Bytes::from_static(b"hello")];
         let head = Bytes::from_static(&[0, 0, 0, 5, 0, 0, 0, 5]);
-        let mut from = Decoder::of_parts(&head, Some(&payload));
-        assert_eq!(from.payload(100), Err(DecodeError::Short));
+        let mut from = Decoder::of_parts(&head, &payload);
+        assert_eq!(from.pieces(100), Err(DecodeError::Short));
     }
 
     #[test]
     fn a_placed_payload_that_nobody_takes_is_trailing() {
-        let payload = Bytes::from_static(b"hello");
+        let payload = [Bytes::from_static(b"hello")];
         let head = Bytes::new();
-        let from = Decoder::of_parts(&head, Some(&payload));
+        let from = Decoder::of_parts(&head, &payload);
         assert_eq!(from.finish(), Err(DecodeError::Trailing(5)));
     }
 

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use super::{Encode, UNIT, padded};
 use crate::record::mark_of_whole;
 
-/// Payload shorter than this is copied: a segment of its own costs more than the copy.
-const COPIED_BELOW: usize = 512;
+/// Payload shorter than this is copied: a segment of its own costs about as much as the copy, and
+/// while a reply waits to be sent it would keep all of the memory that it is a part of.
+const COPIED_BELOW: usize = (8 << 10) + 1;
 
 /// A record in the making. Nothing in it can fail: what is encoded is our own.
 #[derive(Debug)]
@@ -126,13 +127,14 @@ mod tests {
 
     #[test]
     fn large_pieces_are_segments_of_their_own_and_small_ones_are_copied() {
-        let (first, last) = (Bytes::from(vec![1; COPIED_BELOW]), Bytes::from(vec![2; 1003]));
+        let length = COPIED_BELOW + 1002; // which wants 2 bytes of padding with the small one
+        let [first, last] = [1, 2].map(|byte| Bytes::from(vec![byte; length]));
         let small = Bytes::from(vec![3; COPIED_BELOW - 1]);
         let mut record = Encoder::with_capacity(16);
         record.u32(7);
         record.payload(&[first.clone(), small.clone(), last.clone()]);
         record.u32(9);
-        let payload = COPIED_BELOW + (COPIED_BELOW - 1) + 1003;
+        let payload = 2 * length + (COPIED_BELOW - 1);
         assert_eq!(record.length(), 4 + opaque_size(payload) + 4);
 
         let segments = record.finish();
@@ -145,10 +147,13 @@ mod tests {
 
     #[test]
     fn payload_at_the_end_leaves_no_empty_segment() {
-        let piece = Bytes::from(vec![1; 1024]);
+        let piece = Bytes::from(vec![1; 16 << 10]);
         let mut record = Encoder::with_capacity(16);
         record.payload(&[piece.clone(), piece]);
-        assert_eq!(record.finish().iter().map(Bytes::len).collect::<Vec<_>>(), [8, 1024, 1024]);
+        assert_eq!(
+            record.finish().iter().map(Bytes::len).collect::<Vec<_>>(),
+            [8, 16 << 10, 16 << 10]
+        );
     }
 
     #[test]

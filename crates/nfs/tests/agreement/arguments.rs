@@ -94,7 +94,7 @@ fn read_write_and_commit() {
         offset: 1 << 40,
         count: 7,
         stable: Stability::DataSync,
-        data: Bytes::from_static(b"payload"),
+        data: vec![Bytes::from_static(b"payload")],
     };
     assert_read(Procedure::Write, &theirs, &Arguments::Write(ours));
     let theirs = peer::COMMIT3args { file: peer_handle(b"file"), offset: 1 << 40, count: 3 };

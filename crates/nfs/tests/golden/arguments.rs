@@ -143,7 +143,7 @@ fn write() {
         offset: 4096,
         count: 5,
         stable: Stability::FileSync,
-        data: Bytes::from_static(b"hello"),
+        data: vec![Bytes::from_static(b"hello")],
     };
     assert_decodes(Procedure::Write, text, &Arguments::Write(arguments));
 }

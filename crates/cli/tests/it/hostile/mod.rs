@@ -33,6 +33,7 @@
 //! | calls that trickle | answered | `stalls` |
 //! | 200 large calls that stall | disconnected when others wait for memory | `stalls` |
 //! | data that is asked for and not taken | the same | `arrears` |
+//! | writes that leave little of each other | OK | `stairs` |
 //! | records of 2 GiB, in one piece or many | disconnected | `records` |
 //! | empty fragments without end | disconnected | `records` |
 //! | forged handles | BADHANDLE, STALE; XDEV where two volumes meet first | `handles` |
@@ -57,5 +58,6 @@ mod outside;
 mod paths;
 mod records;
 mod rpc;
+mod stairs;
 mod stalls;
 mod wire;

@@ -359,7 +359,7 @@ impl Draw {
         let stable = [Stability::Unstable, Stability::DataSync, Stability::FileSync];
         let stable = stable[self.x as usize % 3];
         let data = Bytes::from(vec![self.x as u8; length.into()]);
-        Arguments::Write(WriteArgs { file, offset, count, stable, data })
+        Arguments::Write(WriteArgs { file, offset, count, stable, data: vec![data] })
     }
 
     fn make<'b>(&'b self, location: DirectoryName<'b>) -> Arguments<'b> {

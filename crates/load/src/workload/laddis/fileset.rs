@@ -154,7 +154,7 @@ impl Making<'_> {
             let count = self.piece.min(size - offset);
             let data = self.payload.slice(..count as usize);
             let (stable, count) = (Stability::Unstable, count as u32);
-            let write = WriteArgs { file, offset, count, stable, data };
+            let write = WriteArgs { file, offset, count, stable, data: vec![data] };
             offset += u64::from(worker.call(&write).await?.count).max(1);
         }
         worker.call(&CommitArgs { file, offset: 0, count: 0 }).await.map(drop)

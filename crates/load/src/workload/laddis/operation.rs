@@ -171,8 +171,13 @@ impl<'a> Mix<'a> {
             &pieces,
             async |worker, offset, count| {
                 let data = self.files.payload.slice(..count as usize);
-                let arguments =
-                    WriteArgs { file: file.handle.as_bytes(), offset, count, stable, data };
+                let arguments = WriteArgs {
+                    file: file.handle.as_bytes(),
+                    offset,
+                    count,
+                    stable,
+                    data: vec![data],
+                };
                 let written = worker.call(&arguments).await?;
                 worker.moved(written.count.into());
                 match written.count == count && written.committed >= stable {

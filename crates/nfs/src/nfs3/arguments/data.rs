@@ -36,8 +36,9 @@ pub struct WriteArgs<'a> {
     pub count: u32,
     /// How durable it must be before the reply.
     pub stable: Stability,
-    /// The bytes, by reference. Payload that was placed starts at a page boundary.
-    pub data: Bytes,
+    /// The bytes, by reference, one piece after the other. Payload that was placed starts at a page
+    /// boundary, and each piece of it has memory of its own.
+    pub data: Vec<Bytes>,
 }
 
 /// Arguments of COMMIT (section 3.3.21).
@@ -70,7 +71,7 @@ impl<'a> Decode<'a> for WriteArgs<'a> {
             offset: from.u64()?,
             count: from.u32()?,
             stable: from.value()?,
-            data: from.payload(usize::MAX)?, // the record bounds it
+            data: from.pieces(usize::MAX)?, // the record bounds it
         })
     }
 }

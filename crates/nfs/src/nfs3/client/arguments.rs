@@ -55,7 +55,7 @@ impl Encode for WriteArgs<'_> {
         to.u64(self.offset);
         to.u32(self.count);
         to.value(&self.stable);
-        to.payload(std::slice::from_ref(&self.data));
+        to.payload(&self.data);
     }
 }
 
