@@ -25,6 +25,13 @@ pub(super) struct Back {
     pub afterwards: Result<(), String>,
 }
 
+impl Back {
+    /// Of the files that were seen.
+    pub(super) fn bytes(&self) -> usize {
+        self.seen.iter().flatten().map(Vec::len).sum()
+    }
+}
+
 /// Brings an image back. Equal images have equal outcomes: the world follows from them.
 ///
 /// # Errors

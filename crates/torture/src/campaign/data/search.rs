@@ -33,8 +33,28 @@ pub(super) struct Found {
     pub reason: String,
 }
 
+/// Bytes of files that are known of images that were brought back. Most images that come again do
+/// so soon.
+const KNOWN_MOST: usize = 64 << 20;
+
 /// What comes back, by the fingerprint of the image.
-type Known = BTreeMap<u128, Rc<Result<Back, String>>>;
+#[derive(Default)]
+struct Known {
+    all: BTreeMap<u128, Rc<Result<Back, String>>>,
+    /// Of the files that were seen.
+    bytes: usize,
+}
+
+impl Known {
+    fn insert(&mut self, fingerprint: u128, back: Rc<Result<Back, String>>) {
+        let seen = back.as_ref().as_ref().map_or(0, Back::bytes);
+        if self.bytes + seen > KNOWN_MOST {
+            *self = Self::default();
+        }
+        self.bytes += seen;
+        self.all.insert(fingerprint, back);
+    }
+}
 
 /// Volumes that were just made, by their shapes.
 #[derive(Default)]
@@ -76,7 +96,7 @@ pub(super) fn search(
                 return Err("two boots have one verifier".to_owned());
             }
             verifiers.extend(lived.verifier);
-            let walk = Walk { policy, shape, effort, known: Known::new() };
+            let walk = Walk { policy, shape, effort, known: Known::default() };
             walk.over(&start.model, &lived, life.end, &mut prng, &mut counts)
         });
         match walked {
@@ -168,7 +188,7 @@ impl Walk<'_> {
                 continue;
             }
             seen.push(fingerprint);
-            let back = match self.known.get(&fingerprint) {
+            let back = match self.known.all.get(&fingerprint) {
                 Some(known) => known.clone(),
                 None => {
                     counts.images += 1;
