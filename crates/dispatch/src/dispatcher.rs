@@ -9,7 +9,8 @@
 //!    fast as calls are answered. So a call that is there never waits for a peer that sends
 //!    another one slowly.
 //!
-//! Bounds make callers wait and never fail. They cannot wait for each other in a circle: memory for
+//! Bounds make callers wait and never fail. Each party has a share of them ([`parties`]), so that
+//! no volume and no stranger can have all. They cannot wait for each other in a circle: memory for
 //! requests is taken first (the share of those that arrive before all), then memory for replies,
 //! then the turn; who has a turn waits for the
 //! disk alone, and memory for replies comes back from a socket that takes bytes or is given up.
@@ -23,7 +24,7 @@ use nfs::nfs3::{self, Arguments, Procedure};
 use nfs::record::Record;
 use nfs::rpc::{AuthStatus, Call, CallError, Credential, Refusal};
 use nfs::{mount, rpc};
-use runtime::sync::{Permit, Semaphore};
+use runtime::pool::{Pool, Tokens};
 use runtime::{Instant, Runtime};
 use trace::Begun;
 use vfs::{Credentials, Lost};
@@ -34,8 +35,8 @@ use crate::mount::Mounts;
 use crate::nfs3::convert;
 use crate::planted::{Bug, is_planted};
 use crate::{
-    Begin, Counters, Exports, Handle, Key, Limits, Reply, ReplyCache, Session, Volume, Volumes,
-    Window,
+    Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Session, Volume,
+    Volumes, Window, parties,
 };
 
 /// AUTH_SHORT: a short-hand that we never gave out.
@@ -46,14 +47,15 @@ pub struct Dispatcher {
     pub(crate) runtime: Runtime,
     volumes: Rc<Volumes>,
     exports: RefCell<Rc<Exports>>,
+    /// How often they were replaced.
+    exports_version: Cell<u64>,
     replies: Rc<ReplyCache<Vec<Bytes>>>,
     mounts: Mounts,
-    limits: Limits,
-    pub(crate) turns: Rc<Semaphore>,
-    pub(crate) request_memory: Rc<Semaphore>,
+    pub(crate) turns: Rc<Pool>,
+    pub(crate) request_memory: Rc<Pool>,
     /// What calls may hold of it that have not arrived in full (invariant 3).
-    pub(crate) arriving_memory: Rc<Semaphore>,
-    pub(crate) reply_memory: Rc<Semaphore>,
+    pub(crate) arriving_memory: Rc<Pool>,
+    pub(crate) reply_memory: Rc<Pool>,
     tap: RefCell<Option<Rc<dyn Tap>>>,
     connections: Cell<u64>,
 }
@@ -74,16 +76,17 @@ impl Dispatcher {
         window: Window,
         limits: Limits,
     ) -> Rc<Self> {
+        let pool = |bound| Pool::new(bound, &parties::shares(bound, volumes.iter().count()));
         Rc::new(Self {
+            turns: pool(limits.calls.into()),
+            request_memory: pool(limits.request_memory),
+            arriving_memory: pool(limits.request_memory / 4 * 3),
+            reply_memory: pool(limits.reply_memory),
             volumes: Rc::new(volumes),
             exports: RefCell::new(Rc::new(exports)),
+            exports_version: Cell::new(0),
             replies: ReplyCache::new(runtime.clock.clone(), window),
             mounts: Mounts::default(),
-            limits,
-            turns: Semaphore::new(limits.calls.into()),
-            request_memory: Semaphore::new(limits.request_memory),
-            arriving_memory: Semaphore::new(limits.request_memory / 4 * 3),
-            reply_memory: Semaphore::new(limits.reply_memory),
             tap: RefCell::default(),
             connections: Cell::new(0),
             runtime,
@@ -124,6 +127,12 @@ impl Dispatcher {
     /// Replaces the rules. They hold for every call that begins from now on.
     pub fn set_exports(&self, exports: Exports) {
         self.exports.replace(Rc::new(exports));
+        self.exports_version.set(self.exports_version.get() + 1);
+    }
+
+    /// Another number whenever the rules may be others.
+    pub(crate) fn exports_version(&self) -> u64 {
+        self.exports_version.get()
     }
 
     /// Lets somebody look on from now on.
@@ -162,13 +171,14 @@ impl Dispatcher {
     /// Answers a single call, as the only one of its connection. See [`Session::call`].
     pub async fn call(self: &Rc<Self>, client: IpAddr, record: Record) -> Option<Reply> {
         let session = self.connect(client);
-        let memory = session.request_memory(record.memory()).await;
+        let party = session.party(&record.head);
+        let memory = session.request_memory(party, record.memory()).await;
         session.call(record, memory).await
     }
 
     /// Waits until no call is under way. No other begins for as long as the permit is held.
-    pub async fn quiesce(&self) -> Permit {
-        self.turns.acquire(self.limits.calls.into()).await
+    pub async fn quiesce(&self) -> Tokens {
+        self.turns.acquire_all().await
     }
 
     /// The volume of the handle with which the arguments of a call begin.
@@ -180,10 +190,16 @@ impl Dispatcher {
         self.volumes.iter().find(|volume| volume.fsid == fsid)
     }
 
+    /// A volume, by its number, if `client` may use it in any way.
+    pub(crate) fn admitted(&self, client: IpAddr, fsid: Fsid) -> Option<usize> {
+        let mut volumes = self.volumes.iter().enumerate();
+        let (number, volume) = volumes.find(|(_, volume)| volume.fsid == fsid)?;
+        self.exports.borrow().rule(&volume.name, client).map(|_| number)
+    }
+
     /// Whether `client` may use the volume of a handle, in any way.
     pub(crate) fn admits(&self, client: IpAddr, handle: &[u8]) -> bool {
-        let volume = fsid_of(handle).and_then(|fsid| self.volumes.by_fsid(fsid));
-        volume.is_some_and(|volume| self.exports.borrow().rule(&volume.name, client).is_some())
+        fsid_of(handle).is_some_and(|fsid| self.admitted(client, fsid).is_some())
     }
 
     /// Whether `client` may use any volume.
@@ -206,7 +222,7 @@ pub(crate) struct Execution {
     /// See [`crate::planted::connection_key`].
     pub(crate) planted_key: u64,
     /// Memory and turn, until the end (invariant 1).
-    pub(crate) _held: [Permit; 2],
+    pub(crate) _held: [Tokens; 2],
 }
 
 impl Execution {

@@ -34,6 +34,7 @@ mod key;
 mod limits;
 mod mount;
 mod nfs3;
+mod parties;
 #[doc(hidden)]
 pub mod planted;
 mod refused;
@@ -46,7 +47,7 @@ pub use dispatcher::{Dispatcher, Tap};
 pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
 pub use handle::{HANDLE_SIZE, Handle};
 pub use limits::{Limits, MAX_TRANSFER};
-pub use reply::Reply;
+pub use reply::{Reply, ReplyMemory};
 pub use reply_cache::{Counters, ReplyCache, Window};
 pub use session::{Arriving, Session};
 pub use volume::{Fsid, Volume, Volumes, VolumesError};

@@ -1,6 +1,7 @@
 //! A reply on its way to the socket.
 
 use bytes::Bytes;
+use runtime::pool::{Line, Tokens};
 use runtime::sync::Permit;
 
 /// What to send, in pieces one after the other, record mark included.
@@ -8,8 +9,32 @@ pub struct Reply {
     segments: Vec<Bytes>,
     /// Whether no file system has answered this.
     is_bare: bool,
-    /// Of the session and of all; given back when the reply was sent, or will never be.
-    memory: Option<[Permit; 2]>,
+    memory: Option<ReplyMemory>,
+}
+
+/// Memory that a reply holds, of its connection and of all; given back when the reply was sent, or
+/// will never be.
+pub struct ReplyMemory {
+    of_session: Permit,
+    of_all: Tokens,
+}
+
+impl ReplyMemory {
+    /// Memory that was taken for a reply.
+    pub fn new(of_session: Permit, of_all: Tokens) -> Self {
+        Self { of_session, of_all }
+    }
+
+    /// Holds just so many bytes from now on.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        self.of_session.resize(bytes);
+        self.of_all.resize(bytes);
+    }
+
+    /// Those who may wait until it is given back.
+    pub fn line(&self) -> Option<Line> {
+        self.of_all.line()
+    }
 }
 
 impl Reply {
@@ -27,7 +52,7 @@ impl Reply {
         self.is_bare
     }
 
-    pub(crate) fn holding(self, memory: [Permit; 2]) -> Self {
+    pub(crate) fn holding(self, memory: ReplyMemory) -> Self {
         Self { memory: Some(memory), ..self }
     }
 
@@ -50,7 +75,7 @@ impl Reply {
     }
 
     /// The pieces, and the memory that is to be held for as long as they are.
-    pub fn into_parts(self) -> (Vec<Bytes>, Option<[Permit; 2]>) {
+    pub fn into_parts(self) -> (Vec<Bytes>, Option<ReplyMemory>) {
         (self.segments, self.memory)
     }
 }

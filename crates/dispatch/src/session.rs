@@ -1,5 +1,6 @@
 //! One connection's calls: its share of the memory, and what becomes of them when it ends.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -7,13 +8,15 @@ use futures::channel::oneshot;
 use nfs::nfs3::{Arguments, Procedure};
 use nfs::record::Record;
 use nfs::{mount, rpc};
-use runtime::sync::{Permit, Semaphore};
+use runtime::pool::{Line, Tokens};
+use runtime::sync::Semaphore;
 use trace::Begun;
 
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
+use crate::parties::{Known, STRANGERS};
 use crate::planted::{Bug, is_planted};
-use crate::{MAX_TRANSFER, Reply, planted};
+use crate::{MAX_TRANSFER, Reply, ReplyMemory, planted};
 
 /// The data that may wait for one connection's peer, in bytes. It keeps a peer that does not take
 /// its replies from holding the memory of all.
@@ -29,20 +32,26 @@ pub struct Session {
     reply_memory: Rc<Semaphore>,
     /// Tells connections apart, for whoever looks on.
     number: u64,
+    known: Cell<Option<Known>>,
     /// See [`crate::planted::connection_key`].
     planted_key: u64,
 }
 
 /// Memory of a call that is still arriving.
 pub struct Arriving {
-    memory: Permit,
-    _share: Permit,
+    memory: Tokens,
+    arriving: Tokens,
 }
 
 impl Arriving {
     /// The call is there: what is left is its memory.
-    pub fn arrived(self) -> Permit {
+    pub fn arrived(self) -> Tokens {
         self.memory
+    }
+
+    /// Those who may wait for memory until the rest of the call is there.
+    pub fn line(&self) -> Option<Line> {
+        self.arriving.line()
     }
 }
 
@@ -52,31 +61,28 @@ impl Session {
         let reply_memory = Semaphore::new(SESSION_REPLY_MEMORY);
         let planted_key = planted::connection_key();
         let number = dispatcher.next_connection();
-        Rc::new(Self { dispatcher, client, reply_memory, number, planted_key })
+        let known = Cell::new(None);
+        Rc::new(Self { dispatcher, client, reply_memory, number, known, planted_key })
+    }
+
+    /// Who is to have memory for a call whose record begins so: what
+    /// [`Session::request_memory`] and [`Session::arriving_memory`] take first.
+    pub fn party(&self, start: &[u8]) -> usize {
+        self.dispatcher.party(self.client, start, &self.known)
     }
 
     /// Memory for a call of `bytes` that has arrived, to be taken before it is copied. First come,
-    /// first served among all connections.
-    pub async fn request_memory(&self, bytes: usize) -> Permit {
-        self.dispatcher.request_memory.acquire(bytes as u64).await
+    /// first served among all connections, as far as they do not keep others from their share.
+    pub async fn request_memory(&self, party: usize, bytes: usize) -> Tokens {
+        self.dispatcher.request_memory.acquire(party, bytes as u64).await
     }
 
     /// Memory for a call of `bytes` that is still arriving, to be taken before the rest is read.
     /// Others wait for it as long as the peer likes, so the owner of the connection must have an
-    /// end to his patience: see [`Session::arriving_line`].
-    pub async fn arriving_memory(&self, bytes: usize) -> Arriving {
-        let share = self.dispatcher.arriving_memory.acquire(bytes as u64).await;
-        Arriving { memory: self.request_memory(bytes).await, _share: share }
-    }
-
-    /// Who waits for memory that the peer gives back by sending the rest of a call.
-    pub fn arriving_line(&self) -> &Semaphore {
-        &self.dispatcher.arriving_memory
-    }
-
-    /// Who waits for memory that the peer gives back by taking its replies.
-    pub fn reply_line(&self) -> &Semaphore {
-        &self.dispatcher.reply_memory
+    /// end to his patience: see [`Arriving::line`].
+    pub async fn arriving_memory(&self, party: usize, bytes: usize) -> Arriving {
+        let arriving = self.dispatcher.arriving_memory.acquire(party, bytes as u64).await;
+        Arriving { memory: self.request_memory(party, bytes).await, arriving }
     }
 
     /// Answers a call: `None` where there is nothing to answer.
@@ -84,7 +90,7 @@ impl Session {
     /// A call that may change something, once it has its turn, runs in a task of its own: whoever
     /// waits for its reply may go away, and it still runs to its end. A call that waits for its
     /// turn, or only reads, ends when the future is dropped.
-    pub async fn call(&self, record: Record, memory: Permit) -> Option<Reply> {
+    pub async fn call(&self, record: Record, memory: Tokens) -> Option<Reply> {
         let Some(tap) = self.dispatcher.tap() else { return self.answer(record, memory).await };
         let (clock, begun) = (&self.dispatcher.runtime.clock, Begun::seen(&record));
         let start = clock.now();
@@ -95,17 +101,19 @@ impl Session {
         Some(reply)
     }
 
-    async fn answer(&self, record: Record, memory: Permit) -> Option<Reply> {
+    async fn answer(&self, record: Record, memory: Tokens) -> Option<Reply> {
         let plan = Plan::of(&record, |handle| self.dispatcher.admits(self.client, handle));
+        let party = memory.party().unwrap_or(STRANGERS);
         // The order matters: who waits for memory that a slow peer holds must not hold a turn.
+        let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
         let mut reply_memory = match plan.reply_bytes {
-            0 => [&self.reply_memory, &self.dispatcher.reply_memory].map(|all| all.take_now(0)),
-            bytes => [
-                self.reply_memory.acquire(bytes.into()).await,
-                self.dispatcher.reply_memory.acquire(bytes.into()).await,
-            ],
+            0 => ReplyMemory::new(of_session.take_now(0), of_all.take_now(party, 0)),
+            bytes => ReplyMemory::new(
+                of_session.acquire(bytes.into()).await,
+                of_all.acquire(party, bytes.into()).await,
+            ),
         };
-        let turn = self.dispatcher.turns.acquire(1).await;
+        let turn = self.dispatcher.turns.acquire(party, 1).await;
         let (dispatcher, client) = (self.dispatcher.clone(), self.client);
         let (planted_key, _held) = (self.planted_key, [memory, turn]);
         let execution = Execution { dispatcher, client, record, planted_key, _held };
@@ -121,7 +129,7 @@ impl Session {
         };
         let reply = reply?;
         if !is_planted(Bug::WholeReservations) {
-            reply_memory.iter_mut().for_each(|permit| permit.resize(reply.length() as u64));
+            reply_memory.resize(reply.length() as u64);
         }
         Some(reply.holding(reply_memory))
     }

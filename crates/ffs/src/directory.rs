@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use namespace::Listed;
-use runtime::sync::Signal;
+use runtime::sync::{Signal, yield_now};
 use vfs::{FsError, Name};
 
 use crate::alloc::Near;
@@ -33,6 +33,8 @@ use crate::map::run_length;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Update};
 
+/// Bytes of a directory that are read while nobody else has a turn.
+const SCANNED_AT_ONCE: u64 = 1 << 20;
 /// The largest directory, in bytes: what its cookies and FreeBSD can address.
 const MAX_DIRECTORY_SIZE: u64 = 0x7fff_ffff;
 
@@ -85,9 +87,13 @@ impl Ffs {
 
     async fn scan_directory(&self, node: &Rc<Node>) -> Result<DirIndex, FsError> {
         let size = self.directory_size(node)?;
+        self.check_blocks_differ(node, size).await?;
         let mut index = self.empty_index(0, size as usize / CHUNK_SIZE);
         let mut scanned = Vec::new();
         for start in (0..size).step_by(CHUNK_SIZE) {
+            if start > 0 && start.is_multiple_of(SCANNED_AT_ONCE) {
+                yield_now().await; // all of it may be in memory
+            }
             let (buffer, at) = self.directory_buffer(None, node, start).await?;
             buffer.read(|image| {
                 let chunk = &image[at..][..CHUNK_SIZE];
@@ -106,8 +112,21 @@ impl Ffs {
         if index.parent == 0 { Err(FsError::Corrupt) } else { Ok(index) }
     }
 
-    /// The bytes of a directory. It has no holes, so it is no longer than what the volume holds: a
-    /// pointer block that names one chunk many times is damage (invariant 3).
+    /// A pointer block that names one block of a directory many times is damage, and would have all
+    /// its names read as often (invariant 3).
+    async fn check_blocks_differ(&self, node: &Node, size: u64) -> Result<(), FsError> {
+        let mut seen = BTreeSet::new();
+        for lbn in 0..size.div_ceil(self.geometry().block_size) {
+            let is_new = seen.insert(self.map().find(node, None, lbn).await?);
+            if !is_new && !is_planted(Bug::BoundlessDirectories) {
+                return Err(FsError::Corrupt);
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a directory. It has no holes, so it is no longer than what the volume holds
+    /// (invariant 3).
     fn directory_size(&self, node: &Node) -> Result<u64, FsError> {
         let geometry = self.geometry();
         let size = node.look(|dinode| dinode.size.get());

@@ -165,6 +165,7 @@ impl<S: Store> Namespace<S> {
             return Err(FsError::Invalid);
         }
         let _shared = node.lock().shared().await;
+        self.see_alive(call, &node)?;
         self.store.link_target(&node).await
     }
 }

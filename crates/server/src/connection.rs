@@ -31,7 +31,7 @@ use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
 use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
 use runtime::Clock;
-use runtime::sync::Permit;
+use runtime::pool::Tokens;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -96,14 +96,14 @@ enum Memory {
 /// Memory for a record.
 enum Granted {
     /// That has arrived.
-    Arrived(Permit),
+    Arrived(Tokens),
     /// Of which the peer owes us the rest.
     Arriving(Arriving),
 }
 
 impl Granted {
     /// The memory, now that the record is there.
-    fn arrived(self) -> Permit {
+    fn arrived(self) -> Tokens {
         match self {
             Self::Arrived(memory) => memory,
             Self::Arriving(arriving) => arriving.arrived(),
@@ -183,7 +183,7 @@ impl Connection {
     fn poll_record(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<(Record, Permit)>, ConnectionError>> {
+    ) -> Poll<Result<Option<(Record, Tokens)>, ConnectionError>> {
         loop {
             if let Memory::Wanted(wanted) = &mut self.memory {
                 self.memory = Memory::Held(ready!(wanted.poll_unpin(context)));
@@ -198,10 +198,11 @@ impl Connection {
                 }
                 Progress::NeedsMemory(bytes) => {
                     let (session, is_complete) = (self.session.clone(), self.reader.is_complete());
+                    let party = session.party(self.reader.front());
                     let wanted = async move {
                         match is_complete {
-                            true => Granted::Arrived(session.request_memory(bytes).await),
-                            false => Granted::Arriving(session.arriving_memory(bytes).await),
+                            true => Granted::Arrived(session.request_memory(party, bytes).await),
+                            false => Granted::Arriving(session.arriving_memory(party, bytes).await),
                         }
                     };
                     self.memory = Memory::Wanted(wanted.boxed_local());
@@ -285,14 +286,15 @@ impl Connection {
     /// Invariant 3.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), GivenUp> {
         // Who may not send more for now owes nothing.
-        let owes_record =
-            matches!(self.memory, Memory::Held(Granted::Arriving(_))) && self.may_read();
-        let line = self.session.arriving_line();
-        let debt = owes_record.then_some(Debt { moved: self.received, holds_memory: true, line });
+        let debt = match &self.memory {
+            Memory::Held(Granted::Arriving(arriving)) if self.may_read() => {
+                Some(Debt { moved: self.received, line: arriving.line() })
+            }
+            _ => None,
+        };
         self.record_patience.poll(context, debt)?;
-        let (holds_memory, line) = (self.outgoing.holds_memory(), self.session.reply_line());
         let owes_taking = !self.outgoing.is_empty();
-        let debt = owes_taking.then_some(Debt { moved: self.sent, holds_memory, line });
+        let debt = owes_taking.then(|| Debt { moved: self.sent, line: self.outgoing.line() });
         self.reply_patience.poll(context, debt)
     }
 }

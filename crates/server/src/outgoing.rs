@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
-use dispatch::Reply;
-use runtime::sync::Permit;
+use dispatch::{Reply, ReplyMemory};
+use runtime::pool::Line;
 
 /// The most pieces of one write; the kernel takes 1024.
 const PIECES: usize = 256;
@@ -15,8 +15,6 @@ const PIECES: usize = 256;
 pub(crate) struct Outgoing {
     pieces: VecDeque<Piece>,
     replies: usize,
-    /// Those of them that hold memory.
-    holding: usize,
 }
 
 struct Piece {
@@ -27,7 +25,7 @@ struct Piece {
 
 /// The end of a reply, with the memory that goes back when it was sent.
 struct Last {
-    memory: Option<[Permit; 2]>,
+    memory: Option<ReplyMemory>,
 }
 
 impl Outgoing {
@@ -38,9 +36,8 @@ impl Outgoing {
         }
     }
 
-    fn push_segments(&mut self, segments: Vec<Bytes>, memory: Option<[Permit; 2]>) {
+    fn push_segments(&mut self, segments: Vec<Bytes>, memory: Option<ReplyMemory>) {
         self.replies += 1;
-        self.holding += usize::from(memory.is_some());
         self.pieces.extend(segments.into_iter().map(|data| Piece { data, last: None }));
         let end = self.pieces.back_mut().expect("a reply has at least a header");
         end.last = Some(Last { memory });
@@ -51,9 +48,10 @@ impl Outgoing {
         self.replies
     }
 
-    /// Whether some of them hold memory that others may wait for.
-    pub(crate) fn holds_memory(&self) -> bool {
-        self.holding > 0
+    /// Others who may wait for the memory of the first reply, if it holds some.
+    pub(crate) fn line(&self) -> Option<Line> {
+        let last = self.pieces.iter().find_map(|piece| piece.last.as_ref())?;
+        last.memory.as_ref()?.line()
     }
 
     /// Whether everything is sent.
@@ -83,7 +81,6 @@ impl Outgoing {
             length -= piece.data.len();
             let last = self.pieces.pop_front().and_then(|piece| piece.last);
             self.replies -= usize::from(last.is_some());
-            self.holding -= usize::from(last.is_some_and(|last| last.memory.is_some()));
         }
         if let Some(piece) = self.pieces.front_mut() {
             piece.data.advance(length);
@@ -93,6 +90,8 @@ impl Outgoing {
 
 #[cfg(test)]
 mod tests {
+    use runtime::pool::{Pool, Share};
+
     use super::*;
 
     /// Sends replies through a socket that takes `step` bytes at a time.
@@ -136,15 +135,17 @@ mod tests {
 
     #[test]
     fn memory_goes_back_when_the_last_byte_of_its_reply_is_sent() {
-        let tokens = runtime::sync::Semaphore::new(10);
-        let take = || futures::executor::block_on(tokens.acquire(1));
+        let of_session = runtime::sync::Semaphore::new(10);
+        let of_all = Pool::new(10, &[Share { least: 0, may_exceed: true }]);
+        let memory = ReplyMemory::new(of_session.take_now(1), of_all.take_now(0, 1));
+        let available = || [of_session.available(), of_all.available()];
         let mut outgoing = Outgoing::default();
-        outgoing.push_segments(vec![Bytes::from_static(b"abcd")], Some([take(), take()]));
+        outgoing.push_segments(vec![Bytes::from_static(b"abcd")], Some(memory));
         outgoing.write(|_| Ok(3)).expect("it takes bytes");
-        assert_eq!(tokens.available(), 8);
-        assert!(outgoing.holds_memory());
+        assert_eq!(available(), [9, 9]);
+        assert!(outgoing.line().is_some());
         outgoing.write(|_| Ok(1)).expect("it takes bytes");
-        assert_eq!(tokens.available(), 10);
-        assert!(!outgoing.holds_memory());
+        assert_eq!(available(), [10, 10]);
+        assert!(outgoing.line().is_none());
     }
 }

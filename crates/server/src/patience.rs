@@ -21,7 +21,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::Clock;
-use runtime::sync::Semaphore;
+use runtime::pool::Line;
 
 /// How long a peer may owe us something without a sign of life.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,13 +30,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const LEAST: u64 = 64 << 10;
 
 /// What a peer owes.
-pub(crate) struct Debt<'a> {
+pub(crate) struct Debt {
     /// Bytes that it has moved towards this kind of debt, since the connection began.
     pub(crate) moved: u64,
-    /// Whether it holds memory that others may wait for,
-    pub(crate) holds_memory: bool,
-    /// and their line.
-    pub(crate) line: &'a Semaphore,
+    /// Others who may wait for memory that it holds, if it holds some.
+    pub(crate) line: Option<Line>,
 }
 
 /// Why a peer is given up.
@@ -81,7 +79,7 @@ impl Patience {
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        debt: Option<Debt<'_>>,
+        debt: Option<Debt>,
     ) -> Result<(), GivenUp> {
         let Some(debt) = debt else {
             self.watch = None;
@@ -98,7 +96,8 @@ impl Patience {
             if idle >= PATIENCE {
                 return Err(GivenUp::Idle);
             }
-            let keeps_waiting = debt.holds_memory && debt.line.keeps_waiting_since(watch.mark);
+            let mut line = debt.line.iter();
+            let keeps_waiting = line.any(|line| line.keeps_waiting_since(watch.mark));
             if keeps_waiting && moved < LEAST {
                 return Err(GivenUp::Slow);
             }
@@ -106,8 +105,8 @@ impl Patience {
         }
     }
 
-    fn begin(&mut self, debt: &Debt<'_>, idle: Duration) {
-        let (moved, mark) = (debt.moved, debt.line.mark());
+    fn begin(&mut self, debt: &Debt, idle: Duration) {
+        let (moved, mark) = (debt.moved, debt.line.as_ref().map_or(0, Line::mark));
         self.watch = Some(Watch { moved, mark, idle, end: self.clock.sleep(self.beat) });
     }
 }

@@ -4,8 +4,8 @@ use crate::house::{Client, House, at, local, refusal};
 use dispatch::{Exports, Limits};
 use futures::FutureExt;
 use nfs3_types::nfs3::{
-    GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, READ3args, READ3res, nfs_fh3,
-    nfsstat3, sattr3,
+    self, GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, READ3args, READ3res,
+    nfs_fh3, nfsstat3, sattr3,
 };
 
 fn mkdir<'a>(root: &nfs_fh3, name: &'a str) -> MKDIR3args<'a> {
@@ -79,13 +79,14 @@ fn data_that_was_read_holds_memory_until_its_reply_is_gone() {
     second.reply::<READ3res<'_>>().unwrap();
 }
 
-/// A house in which replies may have a MiB, and a READ of that, of a file that is empty.
+/// A house in which replies may have a MiB, and a READ of all that one of the two volumes may have
+/// of it but a little, of a file that is empty.
 fn a_mebibyte_for_replies(rules: Exports) -> (House, READ3args) {
     let limits = Limits { reply_memory: 1 << 20, ..Limits::default() };
     let mut house = House::with(rules, limits);
     let root = house.mount(&local(), "/data").expect("a mount");
     let file = house.create(&local(), &root, "file");
-    (house, READ3args { file, offset: 0, count: (1 << 20) - 1024 })
+    (house, READ3args { file, offset: 0, count: (640 << 10) - 1024 })
 }
 
 fn what_is_not_used_comes_back() -> bool {
@@ -140,34 +141,97 @@ fn who_is_not_admitted_waits_for_no_memory_and_reserves_none() {
     read.reply::<READ3res<'_>>().unwrap();
 }
 
+/// A house in which the calls of one of the two volumes may have 1000 bytes, and that volume.
+fn a_thousand_for_a_volume() -> (House, usize) {
+    let limits = Limits { request_memory: 1_600, ..Limits::default() };
+    let mut house = House::with(Exports::default(), limits);
+    let object = house.mount(&local(), "/data").expect("a mount");
+    let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
+    let record = local().record(1, target, &GETATTR3args { object });
+    let party = house.dispatcher.connect([127, 0, 0, 1].into()).party(&record);
+    (house, party)
+}
+
 #[test]
 fn a_call_that_is_there_never_waits_for_calls_that_arrive() {
-    let house =
-        House::with(Exports::default(), Limits { request_memory: 1_000, ..Limits::default() });
+    let (house, data) = a_thousand_for_a_volume();
     let [one, other] = [1, 2].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
-    let arriving = one.arriving_memory(750).now_or_never().expect("it is free");
-    let mut next = one.arriving_memory(1).boxed_local();
+    let arriving = one.arriving_memory(data, 750).now_or_never().expect("it is free");
+    let mut next = one.arriving_memory(data, 1).boxed_local();
     assert!(next.as_mut().now_or_never().is_none(), "a quarter is not for those that arrive");
-    let there = other.request_memory(250).now_or_never().expect("it is for those that are there");
+    let there = other.request_memory(data, 250).now_or_never();
+    let there = there.expect("it is for those that are there");
     drop(there);
     let arrived = arriving.arrived();
     assert!(next.as_mut().now_or_never().is_some(), "what has arrived is counted with those");
-    assert!(other.request_memory(251).now_or_never().is_none(), "and holds its memory");
+    assert!(other.request_memory(data, 251).now_or_never().is_none(), "and holds its memory");
     drop(arrived);
-    assert!(other.request_memory(251).now_or_never().is_some());
+    assert!(other.request_memory(data, 251).now_or_never().is_some());
 }
 
 #[test]
 fn memory_for_requests_is_given_in_the_order_of_asking() {
-    let limits = Limits { request_memory: 1_000, ..Limits::default() };
-    let house = House::with(Exports::default(), limits);
+    let (house, data) = a_thousand_for_a_volume();
     let [one, other] = [1, 2].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
-    let first = one.request_memory(900).now_or_never().expect("it is free");
-    let mut large = other.request_memory(500).boxed_local();
+    let first = one.request_memory(data, 900).now_or_never().expect("it is free");
+    let mut large = other.request_memory(data, 500).boxed_local();
     assert!(large.as_mut().now_or_never().is_none());
-    let mut small = one.request_memory(10).boxed_local();
+    let mut small = one.request_memory(data, 10).boxed_local();
     assert!(small.as_mut().now_or_never().is_none(), "it does not overtake");
     drop(first);
     assert!(large.as_mut().now_or_never().is_some());
     assert!(small.as_mut().now_or_never().is_some());
+}
+
+/// Calls of one kind of a volume that does not answer, more than may be under way.
+fn stuck(
+    house: &mut House,
+    procedure: NFS_PROGRAM,
+    args: &impl nfs3_types::xdr_codec::Pack,
+) -> Vec<crate::house::Sent> {
+    house.data.gate().close();
+    (0..100).map(|xid| house.send(&local(), xid, procedure, args)).collect()
+}
+
+#[test]
+fn a_volume_that_is_stuck_leaves_another_its_turns_and_its_memory() {
+    let limits = Limits { calls: 64, request_memory: 8 << 10, reply_memory: 4 << 20 };
+    let mut house = House::with(Exports::default(), limits);
+    let [data, other] = ["/data", "/other"].map(|path| house.mount(&local(), path).expect("both"));
+    let file = house.create(&local(), &data, "file");
+    let read = READ3args { file, offset: 0, count: 1 << 20 };
+    let stuck = [
+        stuck(&mut house, NFS_PROGRAM::NFSPROC3_GETATTR, &GETATTR3args { object: data.clone() }),
+        stuck(&mut house, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&data, "made")),
+        stuck(&mut house, NFS_PROGRAM::NFSPROC3_READ, &read),
+    ];
+    assert!(stuck.iter().flatten().all(|sent| !sent.is_answered()));
+    for number in 0..200 {
+        let name = format!("made-{number}");
+        let made = mkdir(&other, &name);
+        let sent = house.send(&local(), 1_000 + number, NFS_PROGRAM::NFSPROC3_MKDIR, &made);
+        sent.reply::<MKDIR3res>().unwrap();
+    }
+    let listing = nfs3::READDIR3args {
+        dir: other,
+        cookie: 0,
+        cookieverf: nfs3::cookieverf3::default(),
+        count: 64 << 10,
+    };
+    let listed = house.send(&local(), 2_000, NFS_PROGRAM::NFSPROC3_READDIR, &listing);
+    listed.reply::<nfs3::READDIR3res<'_>>().unwrap();
+}
+
+#[test]
+fn strangers_have_their_share_and_no_more() {
+    let house = House::with(Exports::default(), Limits::default());
+    let stranger = house.dispatcher.connect([10, 0, 0, 1].into());
+    let known = house.dispatcher.connect([127, 0, 0, 1].into());
+    let [theirs, ours] = [&stranger, &known].map(|session| session.party(&[]));
+    let arriving = (0..100).map(|_| stranger.arriving_memory(theirs, 1 << 20).boxed_local());
+    let mut arriving: Vec<_> = arriving.collect();
+    let held = arriving.iter_mut().filter_map(|wait| wait.as_mut().now_or_never());
+    assert_eq!(held.collect::<Vec<_>>().len(), 3, "a sixteenth of 48 MiB");
+    let many = (0..20).map(|_| known.arriving_memory(ours, 1 << 20).now_or_never());
+    assert!(many.collect::<Vec<_>>().iter().all(Option::is_some));
 }

@@ -43,8 +43,12 @@ impl Ffs {
             self.piece(node, at / block_size, start as usize, length, &mut pieces).await?;
             at += length as u64;
         }
-        let data = try_join_all(pieces.into_iter().map(|piece| self.fetch(piece))).await?;
-        Ok((data.into_iter().flatten().collect(), end == size || offset >= size))
+        let mut data = try_join_all(pieces.into_iter().map(|piece| self.fetch(piece))).await?;
+        let data = match &mut data[..] {
+            [only] => std::mem::take(only),
+            _ => data.into_iter().flatten().collect(),
+        };
+        Ok((data, end == size || offset >= size))
     }
 
     /// Adds a part of one block to what has to be read, joining what lies together on the disk.

@@ -31,27 +31,32 @@ impl Home {
         // From here on nothing is awaited until all reads have begun: nobody who has begun one
         // waits for another's.
         let unit = self.geometry().fragment_size;
-        let (mut parts, mut missing, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+        let blocks = (range.end - range.start) / self.geometry().block_size + 1;
+        let mut parts = Vec::with_capacity(blocks as usize);
+        let (mut missing, mut reads) = (Vec::new(), Vec::new());
         let mut at = range.start;
         while at < range.end {
             match self.data().find(at..range.end) {
                 Found::Here(data) => {
                     at += data.len() as u64;
-                    parts.push(vec![data]);
+                    parts.push(data);
                 }
                 Found::Nothing(end) => {
                     let end = end.min(at - at % unit + READ_MOST);
                     reads.push(self.load_data(at..end));
                     missing.push(parts.len());
-                    parts.push(Vec::new());
                     at = end;
                 }
             }
         }
-        for (place, data) in missing.into_iter().zip(try_join_all(reads).await?) {
-            parts[place] = data;
+        if missing.is_empty() {
+            return Ok(parts);
         }
-        Ok(parts.concat())
+        // From behind, so that the places of those before stay.
+        for (place, data) in missing.into_iter().zip(try_join_all(reads).await?).rev() {
+            parts.splice(place..place, data);
+        }
+        Ok(parts)
     }
 
     /// Begins to read, at once, what somebody waits for.

@@ -138,7 +138,7 @@ fn a_parent_that_is_no_directory_is_corrupt() {
 
 /// What becomes of a directory whose pointer blocks name the same empty chunks again and again, so
 /// that it seems to have half a gigabyte of them.
-fn with_endless_chunks() -> [Option<FsError>; 3] {
+fn with_endless_chunks(size: u64) -> [Option<FsError>; 3] {
     let world = World::new(1);
     world.run(async {
         let (disk, volume) = fresh(&world, SIZE, &sizes(BLOCK, 512)).await;
@@ -180,7 +180,7 @@ fn with_endless_chunks() -> [Option<FsError>; 3] {
             dinode.direct[0].set(first as i64);
             dinode.indirect[0].set(middle as i64);
             dinode.indirect[1].set(top as i64);
-            dinode.size.set(512 << 20);
+            dinode.size.set(size);
         });
         let volume = reopen(&world, &disk).await;
         let listed = volume.list(long).await.err();
@@ -193,7 +193,13 @@ fn with_endless_chunks() -> [Option<FsError>; 3] {
 
 #[test]
 fn a_directory_that_is_longer_than_its_volume_is_corrupt() {
-    assert_eq!(with_endless_chunks(), [Some(FsError::Corrupt); 3]);
+    assert_eq!(with_endless_chunks(512 << 20), [Some(FsError::Corrupt); 3]);
+}
+
+#[test]
+fn a_directory_that_has_one_block_many_times_is_corrupt_where_all_its_names_are_wanted() {
+    let [_, looked, made] = with_endless_chunks(8 << 20);
+    assert_eq!([looked, made], [Some(FsError::Corrupt); 2]);
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -232,7 +238,7 @@ mod planted {
     #[test]
     fn directories_without_a_bound_are_found() {
         ffs::planted::plant(Some(ffs::planted::Bug::BoundlessDirectories));
-        let results = with_endless_chunks();
+        let results = with_endless_chunks(512 << 20);
         ffs::planted::plant(None);
         assert_eq!(results[0], None, "it is listed to its end");
     }

@@ -8,6 +8,7 @@
 pub mod arguments;
 mod attributes;
 mod client;
+mod front;
 mod handle;
 mod outcome;
 mod procedure;
@@ -21,6 +22,7 @@ pub use attributes::{
     WccAttributes,
 };
 pub use client::Request;
+pub use front::handle_of;
 pub use handle::{Handle, MAX_HANDLE};
 pub use outcome::{Failure, Outcome};
 pub use procedure::Procedure;

@@ -270,6 +270,12 @@ impl RecordReader {
         }
     }
 
+    /// The start of the record in front, as far as it has arrived and no memory was granted for it:
+    /// with [`Progress::NeedsMemory`], all of it but the payload of a large WRITE.
+    pub fn front(&self) -> &[u8] {
+        self.staging.record()
+    }
+
     /// Whether all of the record in front has arrived. To be asked with
     /// [`Progress::NeedsMemory`]: if not, the peer decides how long the memory will be held.
     pub fn is_complete(&self) -> bool {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 
 use futures::future::{Either, select};
-use runtime::sync::Permit;
+use runtime::pool::{Pool, Share, Tokens};
 use sim::Executor;
 
 use super::*;
@@ -15,12 +15,18 @@ const MIB: u64 = 1 << 20;
 /// Peers whose memory comes from one pot.
 struct House {
     executor: Executor,
-    memory: Rc<Semaphore>,
+    memory: Rc<Pool>,
+}
+
+/// Takes some of it.
+async fn take(memory: &Rc<Pool>, bytes: u64) -> Tokens {
+    memory.acquire(0, bytes).await
 }
 
 impl House {
     fn with(memory: u64) -> Self {
-        Self { executor: Executor::new(7), memory: Semaphore::new(memory) }
+        let share = Share { least: 0, may_exceed: true };
+        Self { executor: Executor::new(7), memory: Pool::new(memory, &[share]) }
     }
 
     fn seconds(&self) -> u64 {
@@ -36,7 +42,7 @@ impl House {
     ) -> impl Future<Output = Option<GivenUp>> + 'static {
         let (clock, memory) = (self.executor.runtime().clock, self.memory.clone());
         async move {
-            let _held: Permit = memory.acquire(length).await;
+            let held = take(&memory, length).await;
             let moved = Cell::new(0);
             let send = async {
                 while moved.get() < length {
@@ -46,7 +52,7 @@ impl House {
             };
             let mut patience = Patience::new(clock.clone(), BEAT);
             let watch = poll_fn(|context| {
-                let debt = Debt { moved: moved.get(), holds_memory: true, line: &memory };
+                let debt = Debt { moved: moved.get(), line: held.line() };
                 match patience.poll(context, Some(debt)) {
                     Ok(()) => Poll::Pending,
                     Err(given_up) => Poll::Ready(given_up),
@@ -89,7 +95,7 @@ fn two_hundred_peers_that_stall_keep_another_for_a_few_beats() {
         house.spawn(async move { assert_eq!(peer.await, Some(GivenUp::Slow)) });
     }
     house.executor.run_for(Duration::from_millis(1));
-    house.executor.block_on(house.memory.acquire(MIB));
+    house.executor.block_on(take(&house.memory, MIB));
     // Two beats until it is clear that somebody waits, and one for each 48 in front.
     assert!(house.seconds() <= 2 + 200 / 48, "{} s", house.seconds());
 }
@@ -100,7 +106,7 @@ fn a_peer_that_sends_as_much_as_must_be_is_waited_for() {
     let peer = house.peer(MIB, (LEAST / 4, BEAT / 4));
     house.spawn(async move { assert_eq!(peer.await, None) });
     house.executor.run_for(Duration::from_millis(1));
-    house.executor.block_on(house.memory.acquire(1));
+    house.executor.block_on(take(&house.memory, 1));
     assert_eq!(house.seconds(), MIB / LEAST);
 }
 
@@ -115,7 +121,7 @@ fn a_line_that_moves_on_is_no_reason_to_hurry_anybody() {
         house.spawn(async move {
             clock.sleep(Duration::from_millis(number)).await;
             loop {
-                let _held = memory.acquire(MIB / 2).await;
+                let _held = take(&memory, MIB / 2).await;
                 clock.sleep(Duration::from_millis(100)).await;
             }
         });
@@ -128,12 +134,12 @@ fn a_line_that_moves_on_is_no_reason_to_hurry_anybody() {
 fn a_debt_that_holds_nothing_is_not_hurried() {
     let house = House::with(MIB);
     let (clock, memory) = (house.executor.runtime().clock, house.memory.clone());
-    let _held = house.executor.block_on(memory.acquire(MIB));
+    let _held = house.executor.block_on(take(&memory, MIB));
     let waiting = memory.clone();
-    house.spawn(async move { drop(waiting.acquire(1).await) });
+    house.spawn(async move { drop(take(&waiting, 1).await) });
     let mut patience = Patience::new(clock, BEAT);
     let given_up = house.executor.block_on(poll_fn(|context| {
-        let debt = Debt { moved: 0, holds_memory: false, line: &memory };
+        let debt = Debt { moved: 0, line: None };
         match patience.poll(context, Some(debt)) {
             Ok(()) => Poll::Pending,
             Err(given_up) => Poll::Ready(given_up),

@@ -106,7 +106,8 @@ impl Connection {
             match reader.poll().map_err(|error| error.to_string())? {
                 Progress::NeedsBytes => rest = &rest[reader.feed(rest)..],
                 Progress::NeedsMemory(bytes) => {
-                    memory = Some(self.0.request_memory(bytes).await);
+                    let party = self.0.party(reader.front());
+                    memory = Some(self.0.request_memory(party, bytes).await);
                     reader.grant();
                 }
                 Progress::Record(record) => break record,

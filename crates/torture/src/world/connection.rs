@@ -19,13 +19,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use dispatch::{Dispatcher, Reply, Session};
+use dispatch::{Dispatcher, Reply, ReplyMemory, Session};
 use futures::StreamExt;
 use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
 use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
 use runtime::Spawn;
-use runtime::sync::Permit;
+use runtime::pool::Tokens;
 use sim::{Listener, Stream};
 
 /// Why a connection ended before its time.
@@ -80,14 +80,14 @@ struct Connection {
 /// Memory for the record in front.
 enum Memory {
     None,
-    Wanted(LocalBoxFuture<'static, Permit>),
-    Held(Permit),
+    Wanted(LocalBoxFuture<'static, Tokens>),
+    Held(Tokens),
 }
 
 /// A reply, or what is left of it.
 struct Outgoing {
     pieces: VecDeque<Bytes>,
-    _memory: Option<[Permit; 2]>,
+    _memory: Option<ReplyMemory>,
 }
 
 impl Connection {
@@ -144,7 +144,7 @@ impl Connection {
     fn poll_record(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Result<Poll<Option<(Record, Permit)>>, ConnectionError> {
+    ) -> Result<Poll<Option<(Record, Tokens)>>, ConnectionError> {
         loop {
             if let Memory::Wanted(wanted) = &mut self.memory {
                 let Poll::Ready(permit) = wanted.poll_unpin(context) else {
@@ -165,10 +165,11 @@ impl Connection {
                 }
                 Progress::NeedsMemory(bytes) => {
                     let (session, is_complete) = (self.session.clone(), self.reader.is_complete());
+                    let party = session.party(self.reader.front());
                     let wanted = async move {
                         match is_complete {
-                            true => session.request_memory(bytes).await,
-                            false => session.arriving_memory(bytes).await.arrived(),
+                            true => session.request_memory(party, bytes).await,
+                            false => session.arriving_memory(party, bytes).await.arrived(),
                         }
                     };
                     self.memory = Memory::Wanted(wanted.boxed_local());

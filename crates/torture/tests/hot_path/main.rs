@@ -89,7 +89,8 @@ async fn for_all(session: &Session, calls: &[bytes::Bytes], planted: bool) {
             match reader.poll().expect("a stream of records") {
                 Progress::NeedsBytes => rest = &rest[reader.feed(rest)..],
                 Progress::NeedsMemory(bytes) => {
-                    memory = Some(session.request_memory(bytes).await);
+                    let party = session.party(reader.front());
+                    memory = Some(session.request_memory(party, bytes).await);
                     reader.grant();
                 }
                 Progress::Record(record) => break record,

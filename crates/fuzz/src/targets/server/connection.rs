@@ -95,7 +95,8 @@ impl Connection {
                 Ok(Progress::NeedsBytes) if rest.is_empty() => break true,
                 Ok(Progress::NeedsBytes) => rest = &rest[self.reader.feed(rest)..],
                 Ok(Progress::NeedsMemory(length)) => {
-                    permit = Some(self.session.request_memory(length).await);
+                    let party = self.session.party(self.reader.front());
+                    permit = Some(self.session.request_memory(party, length).await);
                     self.reader.grant();
                 }
                 Ok(Progress::Record(record)) => {

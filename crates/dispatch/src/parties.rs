@@ -1,0 +1,83 @@
+//! Who shares the bounds: the volumes, and those whose calls are about none.
+//!
+//! A volume whose disk gives no answer keeps its calls, their turns and their memory. Strangers can
+//! begin as many calls as they like. Neither may keep others from being served: so each is a party
+//! with a share of every bound, and strangers have no more than theirs.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+
+use nfs::nfs3::handle_of;
+use runtime::pool::Share;
+
+use crate::Fsid;
+use crate::dispatcher::Dispatcher;
+use crate::handle::fsid_of;
+
+/// Clients who may use no volume at all.
+pub(crate) const STRANGERS: usize = 0;
+/// Calls of all others that are about no volume, or about one that is not theirs.
+const NO_VOLUME: usize = 1;
+/// The first volume; the others follow.
+const VOLUMES: usize = 2;
+/// Of a bound, one part in so many is for each of the first two.
+const SMALL_PART: u64 = 16;
+
+/// The shares of a bound among so many volumes.
+pub(crate) fn shares(bound: u64, volumes: usize) -> Vec<Share> {
+    let small = bound / SMALL_PART;
+    // What there is too little of to be divided is for all.
+    let strangers = Share { least: small, may_exceed: small == 0 };
+    let others = Share { least: small, may_exceed: true };
+    // One volume has nobody to share with.
+    let least = if volumes > 1 { bound / 2 / volumes as u64 } else { 0 };
+    let volume = Share { least, may_exceed: true };
+    [strangers, others].into_iter().chain(std::iter::repeat_n(volume, volumes)).collect()
+}
+
+/// What a client was last found to be, for calls that name one volume after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    fsid: Option<Fsid>,
+    exports_version: u64,
+    party: usize,
+}
+
+impl Dispatcher {
+    /// The party of a call from `client` whose record begins so.
+    pub(crate) fn party(&self, client: IpAddr, start: &[u8], last: &Cell<Option<Known>>) -> usize {
+        let fsid = handle_of(start).and_then(fsid_of);
+        let exports_version = self.exports_version();
+        let is_same =
+            |known: &Known| known.fsid == fsid && known.exports_version == exports_version;
+        if let Some(known) = last.get().filter(is_same) {
+            return known.party;
+        }
+        let party = match fsid.and_then(|fsid| self.admitted(client, fsid)) {
+            Some(volume) => VOLUMES + volume,
+            None if self.knows(client) => NO_VOLUME,
+            None => STRANGERS,
+        };
+        last.set(Some(Known { fsid, exports_version, party }));
+        party
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_the_bound_the_shares_fit_into_it_and_one_volume_has_most_of_it() {
+        for bound in [1, 15, 16, 1000, 64 << 20] {
+            for volumes in 1..20 {
+                let shares = shares(bound, volumes);
+                assert_eq!(shares.len(), VOLUMES + volumes);
+                let least: u64 = shares.iter().map(|share| share.least).sum();
+                assert!(least <= bound * 5 / 8, "{least} of {bound} for {volumes}");
+                assert!(shares[STRANGERS].least > 0 || shares[STRANGERS].may_exceed);
+            }
+        }
+        assert_eq!(shares(64, 1)[VOLUMES], Share { least: 0, may_exceed: true });
+    }
+}

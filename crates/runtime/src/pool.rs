@@ -1,0 +1,477 @@
+//! Tokens that several parties share, so that none of them can keep the others from theirs.
+//!
+//! Each party has a share: so many tokens that nobody else gets. What is left beside all shares is
+//! common. A party takes of its own share first and then of what is common, if it may; so one that
+//! gives nothing back, however much it asks for, leaves the others what is theirs.
+//!
+//! Invariants:
+//! 1. A waiter that was granted its tokens and then dropped gives them back.
+//! 2. Of one party, a later request never overtakes an earlier one. Of several, it does so only
+//!    with tokens of its own share: nobody waits for ever for what is common.
+//! 3. Nobody is granted what a share of another party lacks, but who takes all or takes at once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// What one party may have of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Tokens that nobody else gets.
+    pub least: u64,
+    /// Whether it may have more, of what is common.
+    pub may_exceed: bool,
+}
+
+/// See the module's prose.
+pub struct Pool {
+    parties: Vec<Party>,
+    /// Who wants all of it.
+    all: RefCell<VecDeque<Rc<Turn>>>,
+    capacity: u64,
+    /// Below 0 for as long as more was taken at once than was free.
+    available: Cell<i64>,
+    /// What all parties lack of their shares.
+    lacking: Cell<u64>,
+    /// Requests that ever had to wait.
+    queued: Cell<u64>,
+    /// Those that do now.
+    waiting: Cell<usize>,
+}
+
+struct Party {
+    share: Share,
+    /// The most that it can have.
+    most: u64,
+    held: Cell<u64>,
+    queue: RefCell<VecDeque<Rc<Turn>>>,
+}
+
+struct Turn {
+    /// None for who wants all.
+    party: Option<usize>,
+    /// Requests that had to wait before this one.
+    number: u64,
+    amount: u64,
+    granted: Cell<bool>,
+    gone: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Pool {
+    /// A pool of `capacity` tokens for parties with these shares, by whose numbers they are known.
+    ///
+    /// # Panics
+    /// If the shares are more than there is.
+    pub fn new(capacity: u64, shares: &[Share]) -> Rc<Self> {
+        let least: u64 = shares.iter().map(|share| share.least).sum();
+        assert!(least <= capacity, "shares of {least} in a pool of {capacity}");
+        let most = |share: Share| match share.may_exceed {
+            true => capacity - (least - share.least),
+            false => share.least,
+        };
+        let parties = shares.iter().map(|&share| Party {
+            share,
+            most: most(share),
+            held: Cell::new(0),
+            queue: RefCell::default(),
+        });
+        Rc::new(Self {
+            parties: parties.collect(),
+            all: RefCell::default(),
+            capacity,
+            available: Cell::new(tokens(capacity)),
+            lacking: Cell::new(least),
+            queued: Cell::new(0),
+            waiting: Cell::new(0),
+        })
+    }
+
+    /// Tokens that nobody holds.
+    pub fn available(&self) -> u64 {
+        u64::try_from(self.available.get()).unwrap_or(0)
+    }
+
+    /// Takes `amount` tokens for a party, at most all that it can have.
+    pub async fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
+        let amount = amount.min(self.parties[party].most);
+        match self.waiting.get() == 0 && self.is_there(Some(party), amount, false) {
+            true => self.take_now(party, amount),
+            false => self.line_up(Some(party), amount).await,
+        }
+    }
+
+    /// Takes all tokens, of all parties.
+    pub async fn acquire_all(self: &Rc<Self>) -> Tokens {
+        self.line_up(None, self.capacity).await
+    }
+
+    /// Takes `amount` tokens for a party at once, before all who wait and whether they are free or
+    /// not: for what is there already and only has to be counted.
+    pub fn take_now(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
+        self.take(Some(party), amount);
+        Tokens { pool: self.clone(), party: Some(party), amount }
+    }
+
+    /// Those who may wait for tokens that this party holds.
+    pub fn line(self: &Rc<Self>, party: usize) -> Line {
+        Line { pool: self.clone(), party }
+    }
+
+    async fn line_up(self: &Rc<Self>, party: Option<usize>, amount: u64) -> Tokens {
+        let turn = Rc::new(Turn {
+            party,
+            number: self.queued.replace(self.queued.get() + 1),
+            amount,
+            granted: Cell::new(false),
+            gone: Cell::new(false),
+            waker: RefCell::default(),
+        });
+        self.queue(party).borrow_mut().push_back(turn.clone());
+        self.waiting.set(self.waiting.get() + 1);
+        self.grant();
+        Wait { pool: self.clone(), turn: Some(turn) }.await
+    }
+
+    fn queue(&self, party: Option<usize>) -> &RefCell<VecDeque<Rc<Turn>>> {
+        party.map_or(&self.all, |party| &self.parties[party].queue)
+    }
+
+    fn take(&self, party: Option<usize>, amount: u64) {
+        self.available.set(self.available.get() - tokens(amount));
+        if let Some(party) = party {
+            let party = &self.parties[party];
+            self.hold(party, party.held.get() + amount);
+        }
+    }
+
+    fn give_back(&self, party: Option<usize>, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        self.available.set(self.available.get() + tokens(amount));
+        if let Some(party) = party {
+            let party = &self.parties[party];
+            let held = party.held.get().checked_sub(amount);
+            self.hold(party, held.expect("only what is held is given back"));
+        }
+        self.grant();
+    }
+
+    /// A party holds so much from now on.
+    fn hold(&self, party: &Party, amount: u64) {
+        let before = party.held.replace(amount);
+        let least = party.share.least;
+        if before < least || amount < least {
+            let lacked = least.saturating_sub(before);
+            self.lacking.set(self.lacking.get() - lacked + party.lacks());
+        }
+    }
+
+    /// Lets go of those who have gone, when they are many: nobody else may ever come to the front.
+    fn forget_gone(&self, party: Option<usize>) {
+        let mut queue = self.queue(party).borrow_mut();
+        if queue.len() > 2 * self.waiting.get() + 16 {
+            queue.retain(|turn| !turn.gone.get());
+        }
+    }
+
+    /// Grants whoever can be granted something.
+    fn grant(&self) {
+        while self.waiting.get() > 0
+            && let Some(turn) = self.next()
+        {
+            self.queue(turn.party).borrow_mut().pop_front();
+            self.waiting.set(self.waiting.get() - 1);
+            self.take(turn.party, turn.amount);
+            turn.granted.set(true);
+            if let Some(waker) = turn.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The first in line who can be granted what he wants.
+    fn next(&self) -> Option<Rc<Turn>> {
+        let queues = self.parties.iter().map(|party| &party.queue).chain([&self.all]);
+        let mut fronts: Vec<Rc<Turn>> = queues.filter_map(front).collect();
+        fronts.sort_by_key(|turn| turn.number);
+        let mut is_common_wanted = false;
+        for turn in fronts {
+            if self.is_there(turn.party, turn.amount, is_common_wanted) {
+                return Some(turn);
+            }
+            let party = turn.party?; // nobody overtakes who wants all
+            is_common_wanted |= self.parties[party].share.may_exceed;
+        }
+        None
+    }
+
+    /// Whether so much is there for a party, where somebody before it may want what is common.
+    fn is_there(&self, party: Option<usize>, amount: u64, is_common_wanted: bool) -> bool {
+        let is_free = tokens(amount) <= self.available.get();
+        let Some(number) = party else { return is_free };
+        let party = &self.parties[number];
+        let is_own = amount <= party.lacks();
+        let may_exceed = party.share.may_exceed && !is_common_wanted;
+        // Invariant 3.
+        let beside = self.available.get() - tokens(self.lacking.get() - party.lacks());
+        is_free && is_own || may_exceed && tokens(amount) <= beside
+    }
+}
+
+impl Party {
+    /// What it lacks of its share.
+    fn lacks(&self) -> u64 {
+        self.share.least.saturating_sub(self.held.get())
+    }
+}
+
+/// Those who may wait for tokens that a party of a pool holds: others of that party, and whoever
+/// waits for what is common, if it can hold of that.
+#[derive(Clone)]
+pub struct Line {
+    pool: Rc<Pool>,
+    party: usize,
+}
+
+impl Line {
+    /// A mark of this moment, for [`Line::keeps_waiting_since`].
+    pub fn mark(&self) -> u64 {
+        self.pool.queued.get()
+    }
+
+    /// Whether somebody in it who waited at the time of `mark` still does. Whoever holds tokens and
+    /// has a clock sees from it how long he has kept others waiting.
+    pub fn keeps_waiting_since(&self, mark: u64) -> bool {
+        let parties = &self.pool.parties;
+        let may_exceed = |party: &Party| party.share.may_exceed;
+        parties.iter().enumerate().any(|(number, other)| {
+            let is_in_line =
+                number == self.party || may_exceed(other) && may_exceed(&parties[self.party]);
+            is_in_line && front(&other.queue).is_some_and(|turn| turn.number < mark)
+        })
+    }
+}
+
+/// The first of a queue who has not gone.
+fn front(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
+    let mut queue = queue.borrow_mut();
+    while queue.front().is_some_and(|turn| turn.gone.get()) {
+        queue.pop_front();
+    }
+    queue.front().cloned()
+}
+
+/// A number of tokens as one that may be subtracted.
+fn tokens(amount: u64) -> i64 {
+    i64::try_from(amount).expect("no pool has as many tokens")
+}
+
+struct Wait {
+    pool: Rc<Pool>,
+    turn: Option<Rc<Turn>>,
+}
+
+impl Future for Wait {
+    type Output = Tokens;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Tokens> {
+        let turn = self.turn.as_ref().expect("polled after completion");
+        if !turn.granted.get() {
+            *turn.waker.borrow_mut() = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let (party, amount) = (turn.party, turn.amount);
+        self.turn = None;
+        Poll::Ready(Tokens { pool: self.pool.clone(), party, amount })
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        let Some(turn) = self.turn.take() else { return };
+        turn.gone.set(true);
+        if turn.granted.get() {
+            self.pool.give_back(turn.party, turn.amount); // invariant 1
+        } else {
+            self.pool.waiting.set(self.pool.waiting.get() - 1);
+            self.pool.forget_gone(turn.party);
+            self.pool.grant();
+        }
+    }
+}
+
+/// Tokens that are held; dropping gives them back.
+pub struct Tokens {
+    pool: Rc<Pool>,
+    party: Option<usize>,
+    amount: u64,
+}
+
+impl Tokens {
+    /// How many they are.
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// Whose they are; nobody's, if they are all tokens of a pool.
+    pub fn party(&self) -> Option<usize> {
+        self.party
+    }
+
+    /// Those who may wait for them; nobody, if they are all tokens of a pool.
+    pub fn line(&self) -> Option<Line> {
+        self.party.map(|party| self.pool.line(party))
+    }
+
+    /// Holds just `amount` tokens from now on: gives back what is more, and takes what is missing
+    /// as [`Pool::take_now`] does.
+    pub fn resize(&mut self, amount: u64) {
+        match amount.checked_sub(self.amount) {
+            Some(more) => self.pool.take(self.party, more),
+            None => self.pool.give_back(self.party, self.amount - amount),
+        }
+        self.amount = amount;
+    }
+}
+
+impl Drop for Tokens {
+    fn drop(&mut self) {
+        self.pool.give_back(self.party, self.amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use futures::executor::block_on;
+    use futures::future::LocalBoxFuture;
+
+    const STRANGERS: usize = 0;
+    const ONE: usize = 1;
+    const OTHER: usize = 2;
+
+    fn pool() -> Rc<Pool> {
+        let share = |least, may_exceed| Share { least, may_exceed };
+        Pool::new(100, &[share(10, false), share(20, true), share(20, true)])
+    }
+
+    fn wait(pool: &Rc<Pool>, party: usize, amount: u64) -> LocalBoxFuture<'static, Tokens> {
+        let pool = pool.clone();
+        let mut waits = async move { pool.acquire(party, amount).await }.boxed_local();
+        assert!(waits.as_mut().now_or_never().is_none(), "there is not as much for it");
+        waits
+    }
+
+    #[test]
+    fn one_that_gives_nothing_back_leaves_the_others_their_shares() {
+        let pool = pool();
+        let stuck: Vec<Tokens> = (0..7).map(|_| block_on(pool.acquire(ONE, 10))).collect();
+        let waits = wait(&pool, ONE, 1);
+        let others = [(STRANGERS, 10), (OTHER, 20)];
+        let others = others.map(|(party, amount)| block_on(pool.acquire(party, amount)));
+        assert_eq!(pool.available(), 0);
+        let more = wait(&pool, OTHER, 1);
+        drop(others);
+        assert!(more.now_or_never().is_some(), "of its own share, though another came first");
+        drop(stuck);
+        assert!(waits.now_or_never().is_some());
+        assert_eq!(pool.available(), 100);
+    }
+
+    #[test]
+    fn who_may_not_exceed_has_its_share_and_no_more() {
+        let pool = pool();
+        let share = block_on(pool.acquire(STRANGERS, 50));
+        assert_eq!((share.amount(), pool.available()), (10, 90), "all that it can have");
+        let more = wait(&pool, STRANGERS, 1);
+        drop(block_on(pool.acquire(ONE, 70)));
+        drop(share);
+        assert!(more.now_or_never().is_some());
+    }
+
+    #[test]
+    fn what_is_common_is_handed_out_in_the_order_of_asking() {
+        let pool = pool();
+        let held = block_on(pool.acquire(ONE, 60));
+        let mut large = wait(&pool, ONE, 40);
+        let own = block_on(pool.acquire(OTHER, 20));
+        let mut small = wait(&pool, OTHER, 1);
+        drop(held);
+        let large = large.as_mut().now_or_never().expect("it came first");
+        let small = small.as_mut().now_or_never().expect("there is more");
+        assert_eq!((large.amount(), small.amount(), pool.available()), (40, 1, 39));
+        drop(own);
+    }
+
+    #[test]
+    fn who_wants_all_is_overtaken_by_nobody() {
+        let pool = pool();
+        let one = block_on(pool.acquire(ONE, 1));
+        let mut all = pool.acquire_all().boxed_local();
+        assert!(all.as_mut().now_or_never().is_none());
+        let waits = wait(&pool, OTHER, 1);
+        drop(one);
+        let all = all.now_or_never().expect("nobody holds any");
+        assert_eq!((all.amount(), pool.available()), (100, 0));
+        drop(all);
+        assert!(waits.now_or_never().is_some());
+    }
+
+    #[test]
+    fn what_is_dropped_comes_back_granted_or_not() {
+        let pool = pool();
+        let held = block_on(pool.acquire(ONE, 70));
+        let first = wait(&pool, ONE, 70);
+        let second = wait(&pool, ONE, 5);
+        drop(first);
+        drop(held);
+        drop(second); // it has been granted
+        assert_eq!(pool.available(), 100);
+    }
+
+    #[test]
+    fn those_who_go_are_forgotten_though_nobody_comes_to_the_front() {
+        let pool = pool();
+        let _held = block_on(pool.acquire(ONE, 70));
+        let _first = wait(&pool, ONE, 1);
+        (0..1000).for_each(|_| drop(wait(&pool, ONE, 1)));
+        assert!(pool.parties[ONE].queue.borrow().len() < 30);
+    }
+
+    #[test]
+    fn what_is_taken_at_once_is_owed() {
+        let pool = pool();
+        let mut large = pool.take_now(ONE, 150);
+        assert_eq!(pool.available(), 0);
+        let waits = wait(&pool, OTHER, 20);
+        large.resize(80);
+        assert!(waits.now_or_never().is_some(), "its share is there");
+        large.resize(90);
+        assert_eq!((large.amount(), large.party(), pool.available()), (90, Some(ONE), 10));
+        drop(large);
+        assert_eq!(pool.available(), 100);
+    }
+
+    #[test]
+    fn who_waits_is_told_to_those_whose_tokens_are_of_use() {
+        let pool = pool();
+        let tokens = [(STRANGERS, 10), (ONE, 70)];
+        let _held = tokens.map(|(party, amount)| block_on(pool.acquire(party, amount)));
+        let since =
+            |mark| [STRANGERS, ONE, OTHER].map(|party| pool.line(party).keeps_waiting_since(mark));
+        let now = || pool.line(ONE).mark();
+        let stranger = wait(&pool, STRANGERS, 1);
+        assert_eq!(since(0), [false; 3], "nobody waited then");
+        assert_eq!(since(now()), [true, false, false]);
+        drop(stranger);
+        assert_eq!(since(now()), [false; 3]);
+        let _one = wait(&pool, ONE, 1);
+        assert_eq!(since(now()), [false, true, true]);
+    }
+}
