@@ -119,7 +119,7 @@ async fn open_log(
     if !path.exists() {
         log::make(path, volume.settings.log_size.unwrap_or(LOG_SIZE))?;
     }
-    Ok(Some(log::open(path, device).await?))
+    Ok(Some(log::open(path, volume.is_log_named, device).await?))
 }
 
 /// Is drawn on standard error from its first step on, if that is a terminal.

@@ -78,12 +78,14 @@ pub(crate) enum Failure {
         source: ffs::mkfs::MkfsError,
     },
     /// `volume.toml` makes no sense.
-    #[error("cannot use {}: {source}", path.display())]
+    #[error("cannot use {}: {why}{advice}", path.display())]
     Settings {
         /// Which file.
         path: PathBuf,
         /// Why not, with the line.
-        source: toml::de::Error,
+        why: String,
+        /// How to write it anew, if its disk is there.
+        advice: String,
     },
     /// A file or folder of the volume.
     #[error("cannot {verb} {}: {source}", path.display())]
@@ -165,7 +167,10 @@ fn superblock_advice(bad: &BadSuperblock) -> &'static str {
         BadSuperblock::Missing { .. } | BadSuperblock::Field { .. } => {
             "; if there was a file system, 'duramen fsck' looks for a copy of its superblock"
         }
-        BadSuperblock::BigEndian | BadSuperblock::Ufs1 | BadSuperblock::Unfinished => "",
+        BadSuperblock::BigEndian
+        | BadSuperblock::Ufs1
+        | BadSuperblock::Unfinished
+        | BadSuperblock::Short { .. } => "",
     }
 }
 

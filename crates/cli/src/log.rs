@@ -16,7 +16,7 @@ use block::file::{Access, DiskFile};
 use block::{BlockDevice, Buffer};
 
 use crate::failure::Failure;
-use crate::signature::{HEAD_SIZE, known};
+use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::volume::{parent, sync_folder};
 
 /// The file of a volume that holds its log.
@@ -40,13 +40,14 @@ pub(crate) fn log_size_for(volume_size: u64) -> u64 {
     (volume_size / 8 / SMALLEST_LOG * SMALLEST_LOG).clamp(8 << 20, LOG_SIZE)
 }
 
-/// Opens a log, or what is to become one: an empty file or a device, but nothing that is known to
-/// be something else.
+/// Opens a log, or what is to become one: a file or a device that is empty, but nothing that is
+/// something else. In the folder of a volume, what bears the name of its log may be damaged.
 ///
 /// # Errors
 /// [`Failure`].
 pub(crate) async fn open(
     path: &Path,
+    is_named: bool,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Rc<dyn BlockDevice>, Failure> {
     let file = DiskFile::open(path, Access::ReadWrite)?.past_cache();
@@ -54,7 +55,8 @@ pub(crate) async fn open(
     file.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
     let device = device(file);
     let is_log = matches!(journal::peek(&*device).await, Ok(Some(_)));
-    match known(&head).filter(|_| !is_log) {
+    let other = if is_named { recognise(&head) } else { known(&head) };
+    match other.filter(|_| !is_log) {
         Some(what) => Err(Failure::NotALog { path: path.to_owned(), what }),
         None => Ok(device),
     }

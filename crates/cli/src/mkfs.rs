@@ -1,5 +1,6 @@
 //! `duramen mkfs`: makes a volume, or a file system on a bare disk.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use block::file::{Access, DiskFile, FileDevice};
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
 use ffs::check_log::holds_changes;
-use ffs::layout::Geometry;
+use ffs::layout::{BadSuperblock, Geometry};
 use ffs::mkfs::{MkfsOptions, mkfs};
 
 use crate::failure::Failure;
@@ -16,7 +17,8 @@ use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};
 use crate::signature::{HEAD_SIZE, recognise};
 use crate::size::{parse_size, show_size};
 use crate::volume::{
-    DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, parent, sync_folder, write_settings,
+    DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, parent, read_superblock, sync_folder,
+    write_settings,
 };
 
 const DEFAULT_BLOCK_SIZE: u64 = 32_768;
@@ -88,7 +90,57 @@ pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(
 /// # Errors
 /// As [`run`].
 pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
-    let arguments = MkfsArguments {
+    make_folder(&usual(volume, size)).map(drop)
+}
+
+/// Ends what a run has begun that was to make a volume and was cut off: the folder has no settings,
+/// and nothing in it is anybody else's. A file system that is there already stays as it is.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
+    let (arguments, path) = (usual(volume, size), volume.join(DISK_NAME));
+    if !path.exists() {
+        return make_in_folder(&arguments).map(drop);
+    }
+    let disk = DiskFile::open(&path, Access::ReadWrite)?;
+    match read_superblock(&disk, &path) {
+        Ok(found) if found.superblock.clean == 1 => {
+            refuse_needed_log(&volume.join(LOG_NAME), false)?;
+            settle_in(&arguments, found.geometry).map(drop)
+        }
+        Err(Failure::Superblock { source, .. })
+            if source == BadSuperblock::Unfinished || on_it(&disk, &path)?.is_none() =>
+        {
+            fs::remove_file(&path).map_err(|source| Failure::File {
+                verb: "remove",
+                path,
+                source,
+            })?;
+            make_in_folder(&arguments).map(drop)
+        }
+        _ => {
+            let why = format!(
+                "the folder has a {DISK_NAME} and no {SETTINGS_NAME}, and nobody can say whether \
+                 it was ever used: see 'duramen info {}'",
+                path.display()
+            );
+            Err(Failure::NotAVolume { path: volume.to_owned(), why })
+        }
+    }
+}
+
+/// Whether this is a folder as [`finish`] wants it.
+pub(crate) fn is_unfinished(folder: &Path) -> bool {
+    let is_own = |name: &OsStr| name == DISK_NAME || is_leftover(name);
+    let Ok(mut entries) = fs::read_dir(folder) else { return false };
+    !folder.join(SETTINGS_NAME).exists()
+        && entries.all(|entry| entry.is_ok_and(|entry| is_own(&entry.file_name())))
+}
+
+/// What `mkfs` is told when it is told nothing but the size.
+fn usual(volume: &Path, size: u64) -> MkfsArguments {
+    MkfsArguments {
         volume: volume.to_owned(),
         size: Some(size),
         policy: None,
@@ -100,9 +152,7 @@ pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
         label: String::new(),
         bare: false,
         force: false,
-    };
-    make_folder(&arguments)?;
-    Ok(())
+    }
 }
 
 /// Makes the volume; the policy is that of a folder, a bare disk has none.
@@ -219,8 +269,7 @@ fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
-        if ![SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log].iter().any(|own| name == *own) {
+        if !is_leftover(&name) {
             let sentence = format!(
                 "the folder {} is not empty: there is {}; name a new or an empty one",
                 folder.display(),
@@ -230,6 +279,12 @@ fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether a run that was cut off may have left a file of this name beside the disk.
+fn is_leftover(name: &OsStr) -> bool {
+    let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
+    [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log].iter().any(|own| name == *own)
 }
 
 fn require_size(arguments: &MkfsArguments) -> Result<u64, Failure> {
@@ -256,13 +311,10 @@ fn make_image(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failur
 fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failure> {
     let disk = DiskFile::open(path, Access::ReadWrite)?;
     let size = disk.geometry().size;
-    if !arguments.force {
-        let mut head = block::Buffer::zeroed(size.min(HEAD_SIZE as u64) as usize);
-        disk.read(0, &mut head)
-            .map_err(|source| Failure::Device { path: path.to_owned(), source })?;
-        if let Some(what) = recognise(&head) {
-            return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
-        }
+    if !arguments.force
+        && let Some(what) = on_it(&disk, path)?
+    {
+        return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
     }
     if arguments.size.is_some_and(|wanted| wanted != size) {
         let sentence = format!(
@@ -272,6 +324,13 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failu
         return Err(Failure::Usage(sentence));
     }
     make_file_system(arguments, disk, path)
+}
+
+/// What is on a disk, if there is something.
+fn on_it(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
+    let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
+    disk.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
+    Ok(recognise(&head))
 }
 
 fn make_file_system(

@@ -52,6 +52,10 @@ pub(crate) struct ServeArguments {
     /// Record what clients ask, without contents, in this new file: 'duramen bench' can replay it
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Let nobody change anything, and write nothing to the volumes; each must have been stopped
+    /// cleanly
+    #[arg(long, conflicts_with_all = ["create", "log"])]
+    pub(crate) read_only: bool,
     /// Make each volume that does not exist yet, of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) create: Option<u64>,
@@ -77,15 +81,19 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     served
 }
 
-/// Makes the volumes that do not exist, if that is wanted.
+/// Makes the volumes that do not exist, or not to their end, if that is wanted.
 fn create_missing<'a>(
     arguments: &'a ServeArguments,
     created: &mut Vec<&'a Path>,
 ) -> Result<(), Failure> {
     let Some(size) = arguments.create else { return Ok(()) };
-    for path in arguments.volumes.iter().filter(|path| !path.exists()) {
-        mkfs::create(path, size)?;
-        created.push(path);
+    for path in &arguments.volumes {
+        if !path.exists() {
+            mkfs::create(path, size)?;
+            created.push(path);
+        } else if mkfs::is_unfinished(path) {
+            mkfs::finish(path, size)?;
+        }
     }
     Ok(())
 }
@@ -161,6 +169,7 @@ async fn open_all(
         names.push(export_name(path)?);
     }
     refuse_twins(&found)?;
+    let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
     match &arguments.log {
         Some(log) if is_shared(log, found.len(), &device).await? => {
@@ -168,7 +177,7 @@ async fn open_all(
         }
         _ => {
             for volume in &found {
-                let volume = open_volume(volume, Access::ReadWrite, &device, cache_bytes, runtime);
+                let volume = open_volume(volume, access, &device, cache_bytes, runtime);
                 results.push(Ok(volume.await?));
             }
         }

@@ -79,7 +79,7 @@ pub(crate) async fn open_together(
     if !log.exists() {
         make_log(volumes, log, runtime)?;
     }
-    let log_device = log::open(log, &device).await?;
+    let log_device = log::open(log, true, &device).await?;
     let mut openings = Vec::new();
     let mut sharers = Vec::new();
     for volume in volumes {

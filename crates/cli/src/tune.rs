@@ -75,7 +75,9 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
     if let Some(size) = log_size.filter(|_| !log.exists()) {
         log::make(&log, size)?;
     }
-    write_settings(&folder, &Settings { policy, log_size })?;
+    // Without a log, its size is that which it is to have another day.
+    let settings = Settings { policy, log_size: log_size.or(volume.settings.log_size) };
+    write_settings(&folder, &settings)?;
     match log_size {
         Some(size) => {
             writeln!(output, "{path} has policy log, with a log of up to {}", show_size(size))?;

@@ -44,11 +44,12 @@ pub(crate) struct Volume {
     /// The folder around it; a bare disk has none.
     pub(crate) folder: Option<PathBuf>,
     /// Whether the command line names its log.
-    is_log_named: bool,
+    pub(crate) is_log_named: bool,
 }
 
 impl Volume {
-    /// Finds out what a path of the command line is.
+    /// Finds out what a path of the command line is. Where its settings cannot be read, the failure
+    /// says what the disk tells of them.
     ///
     /// # Errors
     /// [`Failure`] when it is no volume.
@@ -59,8 +60,9 @@ impl Volume {
         };
         if metadata.is_dir() {
             let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
-                let why =
-                    format!("the folder has no {SETTINGS_NAME}; 'duramen mkfs' makes a volume");
+                let advice = advice(&path.join(DISK_NAME))
+                    .unwrap_or_else(|| "'duramen mkfs' makes a volume".to_owned());
+                let why = format!("the folder has no {SETTINGS_NAME}; {advice}");
                 Failure::NotAVolume { path: path.to_owned(), why }
             })?;
             return Ok(Self::in_folder(path, path, settings));
@@ -141,11 +143,35 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => {
             let parsed = Settings::parse(&text);
-            parsed.map(Some).map_err(|source| Failure::Settings { path: path.to_owned(), source })
+            parsed.map(Some).map_err(|error| {
+                // Between the place and the reason stands the line itself.
+                let told = error.to_string();
+                let (place, why) = (told.lines().next(), told.lines().last());
+                let why = [place, why].map(Option::unwrap_or_default).join(": ");
+                let advice = advice(&path.with_file_name(DISK_NAME));
+                let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+                Failure::Settings { path: path.to_owned(), why, advice }
+            })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Failure::File { verb: "read", path: path.to_owned(), source }),
     }
+}
+
+/// How to write the settings of this disk anew, if there is a volume on it.
+fn advice(disk: &Path) -> Option<String> {
+    let file = DiskFile::open(disk, Access::ReadOnly).ok()?;
+    let FileSystem { superblock, .. } = read_superblock(&file, disk).ok()?;
+    let write =
+        |policy: &str| format!("write a {SETTINGS_NAME} with the line 'policy = \"{policy}\"'");
+    Some(match ffs::policy_of(&superblock) {
+        Some(policy) => format!(
+            "{} was cut off under policy {policy}: {}, and keep its {LOG_NAME} if there is one",
+            disk.display(),
+            write(&policy)
+        ),
+        None => format!("{}, or \"sync\"; {} fits either", write("log"), disk.display()),
+    })
 }
 
 /// Makes a folder a volume: writes its settings durably, and its own entries. A cut leaves what was

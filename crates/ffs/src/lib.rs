@@ -66,4 +66,5 @@ mod update;
 
 pub use engine::Ffs;
 pub use logged::{LogUse, open_sharing, replay_log};
+pub use mark::policy_of;
 pub use mount::{OpenError, OpenOptions, Opened, ReadOnlyReason, open, open_with_log};

@@ -43,6 +43,14 @@ impl Mark {
     }
 }
 
+/// The policy under which a volume was served that was not stopped cleanly, as its superblock says.
+pub fn policy_of(superblock: &Superblock) -> Option<String> {
+    match Mark::of(superblock) {
+        Mark::Policy(policy) => Some(policy),
+        _ => None,
+    }
+}
+
 /// Whose mark the last-mount field bears, if any.
 pub(crate) fn owner(superblock: &Superblock) -> Option<&str> {
     let end = superblock.last_mount.iter().position(|&byte| byte == 0)?;

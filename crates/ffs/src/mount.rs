@@ -83,21 +83,13 @@ impl Default for OpenOptions {
 pub enum OpenError {
     /// The superblock is none.
     #[error("there is no UFS2 file system here: {0}")]
-    Superblock(#[from] BadSuperblock),
+    Superblock(BadSuperblock),
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] block::IoError),
     /// The disk ends before the file system does.
-    #[error(
-        "the file system fills {needed} bytes, but the disk has only {size}: it was cut off, or \
-         not all of it was copied"
-    )]
-    Short {
-        /// Bytes of the file system.
-        needed: u64,
-        /// Bytes of the disk.
-        size: u64,
-    },
+    #[error("{0}")]
+    Short(BadSuperblock),
     /// Not stopped cleanly by another system.
     #[error(
         "the volume was not stopped cleanly, and not by this server: let the system that used it \
@@ -293,6 +285,15 @@ impl OpenSuperblock {
     }
 }
 
+impl From<BadSuperblock> for OpenError {
+    fn from(bad: BadSuperblock) -> Self {
+        match bad {
+            BadSuperblock::Short { .. } => Self::Short(bad),
+            bad => Self::Superblock(bad),
+        }
+    }
+}
+
 fn read_only_reason(geometry: &Geometry, superblock: &Superblock) -> Option<ReadOnlyReason> {
     let flags = superblock.flags.get();
     if geometry.byte_order == ByteOrder::Big {
@@ -387,7 +388,7 @@ impl Found {
         let geometry = Rc::new(Geometry::parse_any_order(&mut superblock.block)?);
         let (needed, size) = (geometry.byte_address(geometry.size), device.geometry().size);
         match needed > size {
-            true => Err(OpenError::Short { needed, size }),
+            true => Err(BadSuperblock::Short { needed, size }.into()),
             false => Ok(Self { geometry, superblock }),
         }
     }

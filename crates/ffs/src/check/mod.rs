@@ -180,8 +180,8 @@ pub struct Report {
 /// on.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// No superblock, and no copy of one.
-    #[error("there is no UFS2 file system here: {0}")]
+    /// No superblock, and no copy of one, or none that fits the disk.
+    #[error("{}", OpenError::from(.0.clone()))]
     Superblock(#[from] BadSuperblock),
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]

@@ -27,6 +27,17 @@ pub enum BadSuperblock {
     /// The program that made it did not come to its end.
     #[error("this file system was never finished: the run that made it was cut off")]
     Unfinished,
+    /// The disk ends before the file system does.
+    #[error(
+        "the file system fills {needed} bytes, but the disk has only {size}: it was cut off, or \
+         not all of it was copied"
+    )]
+    Short {
+        /// Bytes of the file system.
+        needed: u64,
+        /// Bytes of the disk.
+        size: u64,
+    },
     /// A field holds what it must not.
     #[error("superblock field {field} is {found}, expected {expected}")]
     Field {

@@ -154,8 +154,9 @@ fn check_place(
     let refused = |field, found: i128, rule| {
         Err(BadSuperblock::Field { field, found, expected: Expected::Rule(rule) })
     };
-    if geometry.byte_address(geometry.size) > disk_size {
-        return refused("fs_size", geometry.size.into(), "a file system that fits the disk");
+    let needed = geometry.byte_address(geometry.size);
+    if needed > disk_size {
+        return Err(BadSuperblock::Short { needed, size: disk_size });
     }
     if place == SUPERBLOCK_ADDRESS {
         return Ok(());

@@ -56,12 +56,18 @@ impl Known {
     }
 }
 
+/// So many volumes that were just made are kept. There are thousands of shapes.
+const BASES_MOST: usize = 64;
+
 /// Volumes that were just made, by their shapes.
 #[derive(Default)]
 pub(super) struct Bases(BTreeMap<Shape, Images>);
 
 impl Bases {
     fn of(&mut self, policy: Policy, shape: &Shape) -> Images {
+        if self.0.len() >= BASES_MOST && !self.0.contains_key(shape) {
+            self.0.clear();
+        }
         let make = || policy.format_as(&Executor::new(1), shape).contents();
         self.0.entry(*shape).or_insert_with(make).clone()
     }

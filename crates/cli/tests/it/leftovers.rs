@@ -1,0 +1,142 @@
+//! What is left of an administrator's ordinary day: volumes that were never finished, settings that
+//! nobody can read, files that were named by mistake.
+
+use std::fs;
+
+use futures::executor::block_on;
+use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3};
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, assert_clean, on};
+
+const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
+
+#[test]
+fn a_volume_that_was_never_finished_is_finished() {
+    let folder = Folder::new();
+    for (name, leftovers) in [("empty", &[][..]), ("begun", &["disk.img"]), ("nearly", &["all"])] {
+        let volume = folder.path(name);
+        match leftovers {
+            [] => fs::create_dir(&volume).expect("new"),
+            ["disk.img"] => {
+                fs::create_dir(&volume).expect("new");
+                fs::write(volume.join("disk.img"), vec![0; 1 << 20]).expect("there is room");
+                fs::write(volume.join("log.img.new"), b"").expect("there is room");
+            }
+            _ => {
+                on("mkfs", &volume, &["--size", "64M"]).good();
+                fs::remove_file(volume.join("volume.toml")).expect("it was there");
+            }
+        }
+        on("serve", &volume, &LISTEN).failed(1, "volume.toml");
+        let serving = Serving::start(&[&volume], &["--create", "64M"]);
+        put(&serving, name, "letter", b"dear friend");
+        assert!(serving.stop().success());
+        assert_eq!(on("ls", &volume, &[]).good(), "letter\n");
+        assert_clean(&volume.join("disk.img"));
+    }
+}
+
+#[test]
+fn a_folder_with_anything_else_in_it_is_never_finished() {
+    let folder = Folder::new();
+    let (other, foreign) = (folder.path("other"), folder.path("foreign"));
+    for path in [&other, &foreign] {
+        fs::create_dir(path).expect("new");
+    }
+    let image = b"an image of another kind".repeat(100_000);
+    fs::write(other.join("disk.img"), &image).expect("there is room");
+    fs::write(foreign.join("letter"), b"dear friend").expect("there is room");
+    let create = [&["--create", "64M"], &LISTEN[..]].concat();
+    on("serve", &other, &create).failed(1, "disk.img");
+    on("serve", &foreign, &create).failed(1, "volume.toml");
+    assert!(fs::read(other.join("disk.img")).expect("it is there") == image);
+    assert_eq!(fs::read_dir(&foreign).expect("it is there").count(), 1);
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_told_how_to_be_written() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    serving.kill();
+    let settings = volume.join("volume.toml");
+    for text in ["", "policy = 7\n"] {
+        fs::write(&settings, text).expect("it is there");
+        let told = on("serve", &volume, &LISTEN).failed(1, "cut off under policy log");
+        assert!(told.contains("policy = \"log\""), "{told}");
+    }
+    fs::write(&settings, "policy = \"log\"\n").expect("it is there");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert_eq!(on("cat", &volume, &["letter"]).good(), "dear friend");
+    fs::remove_file(&settings).expect("it is there");
+    on("serve", &volume, &LISTEN).failed(1, "fits either");
+}
+
+#[test]
+fn a_file_that_is_no_log_is_not_written_to() {
+    let folder = Folder::new();
+    let (disk, note) = (folder.path("disk.img"), folder.path("note.txt"));
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let text = b"what is to be done\n".repeat(1 << 18);
+    fs::write(&note, &text).expect("there is room");
+    let with_note = ["--log", note.to_str().expect("a plain path")];
+    on("serve", &disk, &[&with_note[..], &LISTEN].concat()).failed(1, "is no log");
+    let other = folder.path("other.img");
+    on("mkfs", &other, &["--bare", "--size", "64M"]).good();
+    let other = other.to_str().expect("a plain path");
+    on("serve", &disk, &[&[other], &with_note[..], &LISTEN].concat()).failed(1, "is no log");
+    assert!(fs::read(&note).expect("it is there") == text);
+}
+
+#[test]
+fn a_disk_that_was_cut_off_is_told_so_by_every_command() {
+    let folder = Folder::new();
+    let disk = folder.path("disk.img");
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let file = fs::OpenOptions::new().write(true).open(&disk).expect("it is there");
+    file.set_len(30 << 20).expect("shorter");
+    for (command, more, code) in
+        [("serve", &LISTEN[..], 1), ("fsck", &[], 8), ("fsck", &["--repair"], 8)]
+    {
+        on(command, &disk, more).failed(code, "it was cut off, or not all of it was copied");
+    }
+}
+
+#[test]
+fn a_policy_that_is_changed_there_and_back_keeps_the_size_of_the_log() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "64M", "--log-size", "12M"]).good();
+    let before = fs::read(volume.join("volume.toml")).expect("it is there");
+    for policy in ["sync", "log"] {
+        on("tune", &volume, &["--policy", policy]).good();
+    }
+    assert!(fs::read(volume.join("volume.toml")).expect("it is there") == before);
+}
+
+#[test]
+fn what_is_served_read_only_is_not_written_to() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    let files = || ["disk.img", "log.img"].map(|name| fs::read(volume.join(name)).expect("both"));
+    let before = files();
+    let serving = Serving::start(&[&volume], &["--read-only"]);
+    let (mut client, root) = serving.mount("data");
+    let place = diropargs3 { dir: root, name: b"new".as_slice().into() };
+    let how = createhow3::GUARDED(sattr3::default());
+    let made = block_on(client.create(&CREATE3args { where_: place, how })).expect("an answer");
+    let Nfs3Result::Err((status, _)) = made else { panic!("it was made") };
+    assert_eq!(status, nfsstat3::NFS3ERR_ROFS);
+    drop(client);
+    assert!(serving.stop().success());
+    assert!(files() == before, "nothing is written");
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "second", b"dear both");
+    serving.kill();
+    on("serve", &volume, &[&["--read-only"], &LISTEN[..]].concat()).failed(1, "");
+}
