@@ -41,6 +41,8 @@ use crate::{
 
 /// AUTH_SHORT: a short-hand that we never gave out.
 const AUTH_SHORT: u32 = 2;
+/// RPCSEC_GSS: with it a NULL is no NULL, but begins a context.
+const RPCSEC_GSS: u32 = 6;
 
 /// Answers calls. One serves all connections of a reactor.
 pub struct Dispatcher {
@@ -352,7 +354,8 @@ fn claim(credential: Credential<'_>, anybody: bool) -> Result<Option<Credentials
     match credential {
         Credential::Sys(user) => Ok(Some(convert::claim(&user))),
         Credential::None => Ok(None),
-        Credential::Other { .. } if anybody => Ok(None),
+        // Who wants to begin a context with a NULL must hear that there are none.
+        Credential::Other { flavor } if anybody && flavor != RPCSEC_GSS => Ok(None),
         Credential::Other { flavor: AUTH_SHORT } => {
             Err(Refusal::Authentication(AuthStatus::RejectedCredential))
         }

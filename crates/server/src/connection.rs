@@ -30,6 +30,7 @@ use futures::StreamExt;
 use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
 use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
+use nfs::rpc;
 use runtime::Clock;
 use runtime::pool::Tokens;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
@@ -58,6 +59,9 @@ pub(crate) enum ConnectionError {
     /// What the peer sends is no stream of records.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// It sends a record that is no call.
+    #[error("a record that is no call")]
+    NoCall,
     /// See invariant 3.
     #[error(transparent)]
     GivenUp(#[from] GivenUp),
@@ -160,6 +164,9 @@ impl Connection {
         while self.may_read() {
             match self.poll_record(context) {
                 Poll::Ready(Ok(Some((record, memory)))) => {
+                    if rpc::Call::target(&record).is_none() {
+                        return Err(ConnectionError::NoCall);
+                    }
                     let session = self.session.clone();
                     let call = async move { session.call(record, memory).await };
                     let mut call = call.boxed_local();

@@ -37,7 +37,8 @@ pub(crate) enum RpcbindError {
     Silent,
 }
 
-/// Registers both programs at `port`, in place of whoever had them before.
+/// Registers both programs at `port`, in place of whoever had them before. Where one is refused, the
+/// other is taken out again.
 pub(crate) async fn register(
     runtime: &Runtime,
     rpcbind: SocketAddr,
@@ -48,6 +49,9 @@ pub(crate) async fn register(
         for mapping in mappings(port) {
             session.call(portmap::unset, mapping).await?;
             if !session.call(portmap::set, mapping).await? {
+                for set in mappings(port).into_iter().take_while(|set| *set != mapping) {
+                    session.call(portmap::unset, set).await?;
+                }
                 return Err(RpcbindError::Refused);
             }
         }
@@ -151,8 +155,9 @@ mod tests {
     /// What a port mapper was asked: procedure, program, port.
     type Asked = (u32, u32, u32);
 
-    /// Answers the calls of one connection with `answer`, and gives what it was asked.
-    async fn mapper(listener: TcpListener, answer: u32) -> io::Result<Vec<Asked>> {
+    /// Answers the calls of one connection, agreeing to the first so many, and gives what it was
+    /// asked.
+    async fn mapper(listener: TcpListener, agrees: usize) -> io::Result<Vec<Asked>> {
         let (mut stream, _) = listener.accept().await?;
         let mut asked = Vec::new();
         let mut record = [0; 60];
@@ -164,6 +169,7 @@ mod tests {
             assert_eq!((word(0), word(4), word(5)), (1 << 31 | 56, 100_000, 2));
             assert_eq!((word(12), word(13)), (3, 6), "version 3 over TCP");
             asked.push((word(6), word(11), word(14)));
+            let answer = u32::from(asked.len() <= agrees);
             let reply = [1 << 31 | 28, word(1), 1, 0, 0, 0, 0, answer];
             stream.write_all(&reply.map(u32::to_be_bytes).concat()).await?;
         }
@@ -180,7 +186,7 @@ mod tests {
     fn both_programs_are_set_in_place_of_what_was_there() {
         let outcome = reactor::block_on(|runtime| async move {
             let (listener, address) = local().await;
-            let mapper = tokio::task::spawn_local(mapper(listener, 1));
+            let mapper = tokio::task::spawn_local(mapper(listener, 4));
             register(&runtime, address, 12_049).await.expect("it agrees");
             let asked = mapper.await.expect("no panic").expect("a connection");
             let expected = [
@@ -201,6 +207,12 @@ mod tests {
             tokio::task::spawn_local(mapper(listener, 0));
             let refused = register(&runtime, address, 12_049).await;
             assert!(matches!(refused, Err(RpcbindError::Refused)), "{refused:?}");
+            let (listener, address) = local().await;
+            let mapper = tokio::task::spawn_local(mapper(listener, 3));
+            let refused = register(&runtime, address, 12_049).await;
+            assert!(matches!(refused, Err(RpcbindError::Refused)), "{refused:?}");
+            let asked = mapper.await.expect("no panic").expect("a connection");
+            assert_eq!(asked[4..], [(2, 100_003, 12_049)], "the one that was set");
             let (listener, address) = local().await;
             drop(listener);
             let absent = register(&runtime, address, 12_049).await;

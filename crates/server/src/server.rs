@@ -227,7 +227,9 @@ impl Server {
 
     fn registered_port(&self) -> Option<u16> {
         let mut addresses = self.ready.addresses.iter();
-        addresses.find(|address| address.is_ipv4()).map(SocketAddr::port)
+        // Who listens on all addresses of IPv6 is reached by those of IPv4, too.
+        let serves = |address: &&SocketAddr| address.is_ipv4() || address.ip().is_unspecified();
+        addresses.find(serves).map(SocketAddr::port)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::{Formatter, Result as FormatResult};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 
 /// A number of bytes: a number, or text such as "64 MiB".
@@ -123,14 +123,47 @@ impl Visitor<'_> for NetworkVisitor {
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Network, E> {
         let address = || value.parse::<IpAddr>().map(IpNet::from);
-        let network = value.parse().or_else(|_| address());
-        network.map(Network).map_err(|_| E::invalid_value(Unexpected::Str(value), &self))
+        let network = value.parse().or_else(|_| address()).ok().and_then(plain);
+        network.map(Network).ok_or_else(|| E::invalid_value(Unexpected::Str(value), &self))
+    }
+}
+
+/// Clients of IPv4 are known by their addresses of IPv4, even if they come by IPv6: so a network of
+/// such mapped addresses, `::ffff:a.b.c.d/n`, is that of IPv4. One that is wider is refused: who
+/// wrote it meant something else.
+fn plain(network: IpNet) -> Option<IpNet> {
+    let IpNet::V6(mapped) = network else { return Some(network) };
+    match mapped.addr().to_ipv4_mapped() {
+        None => Some(network),
+        Some(address) => {
+            let length = mapped.prefix_len().checked_sub(96)?;
+            Ipv4Net::new(address, length).ok().map(IpNet::V4)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_of_mapped_addresses_is_one_of_ipv4() {
+        let network = |text: &str| {
+            let parsed = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+            plain(parsed.expect("a network")).map(|network| network.to_string())
+        };
+        for (text, meant) in [
+            ("::ffff:10.1.2.3", Some("10.1.2.3/32")),
+            ("::ffff:10.1.0.0/112", Some("10.1.0.0/16")),
+            ("::ffff:0:0/96", Some("0.0.0.0/0")),
+            ("::ffff:10.0.0.0/95", None),
+            ("fe80::/10", Some("fe80::/10")),
+            ("::/0", Some("::/0")),
+            ("10.0.0.0/8", Some("10.0.0.0/8")),
+        ] {
+            assert_eq!(network(text).as_deref(), meant, "{text}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_as_people_write_them() {

@@ -45,7 +45,7 @@
 //! | paths out of the volume, odd, too long | the root, NOENT, INVAL, GARBAGE_ARGS | `paths` |
 //! | other versions, programs, procedures, flavors | told apart by RFC 5531 | `rpc` |
 //! | arguments cut short or gone on | GARBAGE_ARGS | `rpc` |
-//! | replies and rubbish in place of calls | nothing, and the next call is served | `rpc` |
+//! | replies and rubbish in place of calls | disconnected | `rpc` |
 
 mod arrears;
 mod asking;
