@@ -145,6 +145,7 @@ impl Ffs {
                 update.touch_inode(node, |dinode| {
                     dinode.set_modify_time(now);
                     dinode.set_change_time(now);
+                    dinode.forget_verifier();
                     also(dinode);
                 });
             }

@@ -60,7 +60,9 @@ impl Object for Node {
     }
 
     fn has_verifier(&self, verifier: [u8; 8]) -> bool {
-        self.dinode().change.get() == encode_verifier(verifier)
+        // Who has written since knows that the file is there.
+        let is_as_made = self.volatile.get().is_none();
+        is_as_made && self.dinode().change.get() == encode_verifier(verifier)
     }
 
     fn protection(&self) -> Protection {
@@ -92,6 +94,10 @@ fn end_of_commit(geometry: &Geometry, end: u64) -> u64 {
 }
 
 fn apply(change: &AttributeChange, kind: FileKind, dinode: &mut Dinode) {
+    // A change time alone is that of a name.
+    if (AttributeChange { ctime: None, ..*change }) != AttributeChange::default() {
+        dinode.forget_verifier();
+    }
     if let Some(mode) = change.mode {
         dinode.mode = U16::new(mode_of(kind, mode));
     }

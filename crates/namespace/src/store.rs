@@ -88,7 +88,7 @@ pub struct NewFile<'a> {
 }
 
 /// Attributes to set, checked and resolved.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributeChange {
     /// The low 12 bits.
     pub mode: Option<u16>,

@@ -260,6 +260,7 @@ impl Ffs {
         };
         update.touch_inode(node, |dinode| {
             dinode.size.set(size);
+            dinode.forget_verifier();
             also(dinode);
         });
         if moved {

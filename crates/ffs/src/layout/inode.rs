@@ -197,6 +197,12 @@ impl Dinode {
         (self.atime, self.atime_nanoseconds) = seconds_and_nanoseconds(time);
     }
 
+    /// The file is no more as an exclusive creation has left it: its 64 bits, which stand in the
+    /// change counter, mean nothing any more.
+    pub fn forget_verifier(&mut self) {
+        self.change.set(0);
+    }
+
     /// Sets the time of the last change of content.
     pub fn set_modify_time(&mut self, time: Timestamp) {
         (self.mtime, self.mtime_nanoseconds) = seconds_and_nanoseconds(time);

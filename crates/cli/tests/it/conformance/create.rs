@@ -76,6 +76,35 @@ fn an_exclusive_create_is_known_again_by_its_verifier_even_after_a_restart() {
     });
 }
 
+/// The answers that are remembered are not meant here: each call has a number of its own.
+#[test]
+fn a_verifier_goes_with_the_first_write_or_change_of_attributes() {
+    with_volume(async |mut house: House| {
+        let mut root = house.superuser().await;
+        let top = root.root.clone();
+        let names = ["unstable", "stable", "mode", "longer", "linked"];
+        for name in names {
+            let file = root.create(&top, name, exclusive(b"verifier")).await.unwrap();
+            match name {
+                "unstable" => drop(root.write(&file, 0, b"x", stable_how::UNSTABLE).await.unwrap()),
+                "stable" => root.put(&file, 0, b"x").await.unwrap(),
+                "mode" => drop(root.setattr(&file, mode(0o640)).await.unwrap()),
+                "longer" => drop(root.setattr(&file, size(100)).await.unwrap()),
+                _ => drop(root.link(&file, &top, "other").await.unwrap()),
+            }
+        }
+        for round in 0..2 {
+            let mut root = house.superuser().await;
+            for name in names {
+                let again = root.create(&top, name, exclusive(b"verifier")).await.map(drop);
+                let expected = if name == "linked" { Ok(()) } else { Err(NFS3ERR_EXIST) };
+                assert_eq!(again, expected, "{name}, round {round}");
+            }
+            house.restart().await;
+        }
+    });
+}
+
 #[test]
 fn a_create_tells_of_the_file_and_of_its_directory_before_and_after() {
     with_volume(async |house: House| {

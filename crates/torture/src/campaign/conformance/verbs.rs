@@ -86,6 +86,7 @@ impl Tree {
             return;
         }
         let node = &mut self.nodes[node];
+        node.verifier = None; // of an exclusive creation: it is no more as that has left it
         let (root, directory) = (rights::is_root(who), node.is_directory());
         let mut mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);
         if changes.mode.is_some() && !root {
@@ -144,6 +145,7 @@ impl Tree {
             return Ok(());
         }
         let node = &mut self.nodes[node];
+        node.verifier = None;
         if !rights::is_root(who) {
             node.mode &= !(SET_UID | SET_GID);
         }
