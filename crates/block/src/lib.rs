@@ -150,6 +150,13 @@ impl IoError {
         Self::new(verb, 0, 0, ErrorKind::NotConnected)
     }
 
+    /// Whether it was a write for which there is no room below: the disk is a file that grows, and
+    /// what holds it is full. Nothing has changed, and the same write may succeed later.
+    pub fn is_full(&self) -> bool {
+        let is_full = matches!(self.kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        self.verb == Verb::Write && is_full
+    }
+
     fn attempt(&self) -> String {
         let Self { verb, offset, length, .. } = self;
         match verb {

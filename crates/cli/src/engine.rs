@@ -20,8 +20,10 @@ use crate::size::show_size;
 use crate::volume::{FileSystem as Superblock, Volume, read_superblock};
 use crate::words;
 
-/// How often it is looked whether somebody waits long for room in a log.
-const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked whether there is something to say.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is said that what holds a disk is full.
+const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A volume that is open.
 pub(crate) struct OpenVolume {
@@ -99,7 +101,7 @@ impl Opening {
         let opened =
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
-        watch_log(&self.path, &opened.engine, runtime);
+        watch(&self.path, &opened.engine, runtime);
         let file_system = Rc::new(Namespace::new(opened.engine));
         Ok(OpenVolume { id: self.id, file_system })
     }
@@ -130,15 +132,13 @@ fn repair_bar(path: &Path) -> ProgressBar {
 }
 
 /// Says when somebody waits long for room in the log of a volume: he should know that the disk does
-/// not keep up, or does not answer.
-fn watch_log(path: &Path, engine: &Rc<Ffs>, runtime: &Runtime) {
-    if engine.log_statistics().is_none() {
-        return;
-    }
+/// not keep up, or does not answer. And when what holds the disk is full, as long as it is.
+fn watch(path: &Path, engine: &Rc<Ffs>, runtime: &Runtime) {
     let (path, engine) = (path.to_owned(), Rc::downgrade(engine));
     let clock = runtime.clock.clone();
     let watch = async move {
         let mut told = 0;
+        let (mut refusals, mut refused_at) = (0, None::<Instant>);
         loop {
             clock.sleep(WATCH_INTERVAL).await;
             let Some(engine) = engine.upgrade() else { return };
@@ -151,6 +151,16 @@ fn watch_log(path: &Path, engine: &Rc<Ffs>, runtime: &Runtime) {
                 ));
             }
             told = waits;
+            let (now, all) = (clock.now(), engine.refusals());
+            let is_time = refused_at.is_none_or(|at| now.since(at) >= REFUSED_INTERVAL);
+            if all > refusals && is_time {
+                words::say(format_args!(
+                    "{}: no space is left where its disk lies: what needs space is refused until \
+                     there is some, and what was answered is safe in the log, if there is one",
+                    path.display()
+                ));
+                (refusals, refused_at) = (all, Some(now));
+            }
         }
     };
     runtime.tasks.spawn(Box::pin(watch));

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use block::file::{Access, DiskFile};
 use block::{BlockDevice, Buffer};
+use journal::JournalError;
 
 use crate::failure::Failure;
 use crate::signature::{HEAD_SIZE, known, recognise};
@@ -54,7 +55,11 @@ pub(crate) async fn open(
     let mut head = Buffer::zeroed(HEAD_SIZE.min(file.geometry().size as usize));
     file.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
     let device = device(file);
-    let is_log = matches!(journal::peek(&*device).await, Ok(Some(_)));
+    let newest = journal::peek(&*device).await;
+    if let Err(source @ JournalError::Version(_)) = newest {
+        return Err(Failure::Log { path: path.to_owned(), source });
+    }
+    let is_log = matches!(newest, Ok(Some(_)));
     let other = if is_named { recognise(&head) } else { known(&head) };
     match other.filter(|_| !is_log) {
         Some(what) => Err(Failure::NotALog { path: path.to_owned(), what }),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile, FileDevice};
@@ -110,7 +111,7 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
             settle_in(&arguments, found.geometry).map(drop)
         }
         Err(Failure::Superblock { source, .. })
-            if source == BadSuperblock::Unfinished || on_it(&disk, &path)?.is_none() =>
+            if source == BadSuperblock::Unfinished || was_never_written(&path) =>
         {
             fs::remove_file(&path).map_err(|source| Failure::File {
                 verb: "remove",
@@ -130,11 +131,19 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
     }
 }
 
+/// Whether an image has nothing but the length that it was given.
+fn was_never_written(image: &Path) -> bool {
+    fs::metadata(image).is_ok_and(|found| found.blocks() == 0)
+}
+
 /// Whether this is a folder as [`finish`] wants it.
 pub(crate) fn is_unfinished(folder: &Path) -> bool {
     let is_own = |name: &OsStr| name == DISK_NAME || is_leftover(name);
-    let Ok(mut entries) = fs::read_dir(folder) else { return false };
-    !folder.join(SETTINGS_NAME).exists()
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    let mut entries = entries.peekable();
+    // An empty folder may be one on which a disk should be mounted.
+    entries.peek().is_some()
+        && !folder.join(SETTINGS_NAME).exists()
         && entries.all(|entry| entry.is_ok_and(|entry| is_own(&entry.file_name())))
 }
 

@@ -171,7 +171,8 @@ pub(crate) async fn log_of(
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<PathBuf, Failure> {
     let holds = async |path: &Path| -> Result<bool, Failure> {
-        let device = device(DiskFile::open(path, Access::ReadOnly)?);
+        // Only its slots are looked at, and somebody may be writing the rest.
+        let device = device(DiskFile::open(path, Access::Glance)?);
         Ok(is_needed(disk, &*device).await.unwrap_or(false))
     };
     match saved {

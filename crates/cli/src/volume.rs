@@ -60,8 +60,11 @@ impl Volume {
         };
         if metadata.is_dir() {
             let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
-                let advice = advice(&path.join(DISK_NAME))
-                    .unwrap_or_else(|| "'duramen mkfs' makes a volume".to_owned());
+                let disk = path.join(DISK_NAME);
+                let advice = advice(&disk).unwrap_or_else(|| match disk.exists() {
+                    true => format!("see 'duramen fsck {}' for what is there", disk.display()),
+                    false => "'duramen mkfs' makes a volume".to_owned(),
+                });
                 let why = format!("the folder has no {SETTINGS_NAME}; {advice}");
                 Failure::NotAVolume { path: path.to_owned(), why }
             })?;

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use runtime::pool::{Line, Tokens};
-use runtime::sync::Permit;
 
 /// What to send, in pieces one after the other, record mark included.
 pub struct Reply {
@@ -15,13 +14,13 @@ pub struct Reply {
 /// Memory that a reply holds, of its connection and of all; given back when the reply was sent, or
 /// will never be.
 pub struct ReplyMemory {
-    of_session: Permit,
+    of_session: Tokens,
     of_all: Tokens,
 }
 
 impl ReplyMemory {
     /// Memory that was taken for a reply.
-    pub fn new(of_session: Permit, of_all: Tokens) -> Self {
+    pub fn new(of_session: Tokens, of_all: Tokens) -> Self {
         Self { of_session, of_all }
     }
 

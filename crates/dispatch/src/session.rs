@@ -8,15 +8,14 @@ use futures::channel::oneshot;
 use nfs::nfs3::{Arguments, Procedure};
 use nfs::record::Record;
 use nfs::{mount, rpc};
-use runtime::pool::{Line, Tokens};
-use runtime::sync::Semaphore;
+use runtime::pool::{Line, Pool, Tokens};
 use trace::Begun;
 
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
 use crate::parties::{Known, STRANGERS};
 use crate::planted::{Bug, is_planted};
-use crate::{MAX_TRANSFER, Reply, ReplyMemory, planted};
+use crate::{MAX_TRANSFER, Reply, ReplyMemory, parties, planted};
 
 /// The data that may wait for one connection's peer, in bytes. It keeps a peer that does not take
 /// its replies from holding the memory of all.
@@ -29,7 +28,7 @@ const LONGEST_TARGET: u32 = 4096;
 pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
-    reply_memory: Rc<Semaphore>,
+    reply_memory: Rc<Pool>,
     /// Tells connections apart, for whoever looks on.
     number: u64,
     known: Cell<Option<Known>>,
@@ -58,7 +57,8 @@ impl Arriving {
 impl Session {
     pub(crate) fn new(dispatcher: Rc<Dispatcher>, client: IpAddr) -> Rc<Self> {
         let client = client.to_canonical();
-        let reply_memory = Semaphore::new(SESSION_REPLY_MEMORY);
+        let shares = parties::shares(SESSION_REPLY_MEMORY, dispatcher.volumes().iter().count());
+        let reply_memory = Pool::new(SESSION_REPLY_MEMORY, &shares);
         let planted_key = planted::connection_key();
         let number = dispatcher.next_connection();
         let known = Cell::new(None);
@@ -107,9 +107,9 @@ impl Session {
         // The order matters: who waits for memory that a slow peer holds must not hold a turn.
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
         let mut reply_memory = match plan.reply_bytes {
-            0 => ReplyMemory::new(of_session.take_now(0), of_all.take_now(party, 0)),
+            0 => ReplyMemory::new(of_session.take_now(party, 0), of_all.take_now(party, 0)),
             bytes => ReplyMemory::new(
-                of_session.acquire(bytes.into()).await,
+                of_session.acquire(party, bytes.into()).await,
                 of_all.acquire(party, bytes.into()).await,
             ),
         };

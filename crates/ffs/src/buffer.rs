@@ -202,6 +202,11 @@ impl Buffer {
         self.dirty.get()
     }
 
+    /// The last copy was not written: it is to be written once more.
+    pub fn write_again(&self) {
+        self.dirty.set(true);
+    }
+
     /// A copy in which everything that does not `hold` yet is undone, or nothing when that would
     /// bring no delta forward. `derive` seals the copy if the block is one of a group, which is
     /// always whole (invariant 5). Marks what lands.

@@ -17,7 +17,8 @@
 //! 4. Nobody else writes where something is delayed: who would, has it land first
 //!    ([`Home::write_data`]), and a block is used again only after [`Home::forget_delayed`].
 //! 5. After one that failed no landing succeeds. What it was to bring home stays, here and in the
-//!    log.
+//!    log. One that was refused because there is no room below has not failed: what it was to bring
+//!    waits again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -82,6 +83,14 @@ impl DelayedWrites {
         waiting.cut(&range_of(start, &data));
         waiting.insert(start, data);
         drop(waiting);
+        self.recount();
+    }
+
+    /// What was to land waits again, under what has come since (invariant 1).
+    fn wait_again(&self) {
+        let newer = self.waiting.take();
+        *self.waiting.borrow_mut() = self.landing.take();
+        newer.all.into_iter().for_each(|(start, data)| self.add(start, data));
         self.recount();
     }
 
@@ -161,6 +170,11 @@ fn memory_of(data: &Bytes) -> usize {
     block::memory_of(data.len()) + size_of::<Bytes>()
 }
 
+/// What a writer is told whose data did not get to its place.
+fn refused_or_lost(error: &IoError) -> FsError {
+    if error.is_full() { FsError::NoSpace } else { FsError::Io }
+}
+
 fn range_of(start: u64, data: &Bytes) -> Range<u64> {
     start..start + data.len() as u64
 }
@@ -190,14 +204,15 @@ impl Home {
     /// Writes data of a file to its place, from fragment `address` on.
     ///
     /// # Errors
-    /// [`FsError::Io`].
+    /// [`FsError::Io`]; [`FsError::NoSpace`] when there is no room below.
     pub(crate) async fn write_data(&self, address: u64, data: Vec<Bytes>) -> Result<(), FsError> {
         let start = self.geometry().byte_address(address);
         let range = start..start + block::length_of(&data);
         if self.delayed().has_any(&range) && !is_planted(Bug::OvertakenDelays) {
-            self.write_delayed().await.map_err(|_| FsError::Io)?; // invariant 4
+            let landed = self.write_delayed().await; // invariant 4
+            landed.map_err(|error| refused_or_lost(&error))?;
         }
-        self.write(address, data).await.map_err(|_| FsError::Io)
+        self.write(address, data).await.map_err(|error| refused_or_lost(&error))
     }
 
     /// Brings everything to the device that was delayed so far.
@@ -220,8 +235,14 @@ impl Home {
             let writes = some.iter().map(|Run { start, pieces, .. }| {
                 self.device().write(*start, pieces.clone(), Durability::Plain)
             });
-            if let Some(Err(failure)) = join_all(writes).await.into_iter().find(Result::is_err) {
-                *delayed.failure.borrow_mut() = Some(failure.clone());
+            let failures = join_all(writes).await.into_iter().filter_map(Result::err);
+            // One that is no refusal counts before all that are.
+            if let Some(failure) = failures.min_by_key(IoError::is_full) {
+                self.note_failure(&failure);
+                match failure.is_full() {
+                    true => delayed.wait_again(),
+                    false => *delayed.failure.borrow_mut() = Some(failure.clone()),
+                }
                 delayed.landed.notify();
                 return Err(failure);
             }

@@ -183,6 +183,11 @@ impl Ffs {
         self.policy.log_statistics()
     }
 
+    /// Writes that were refused since it was opened because what holds the disk is full.
+    pub fn refusals(&self) -> u64 {
+        self.home.refusals()
+    }
+
     /// Bytes of memory in use, of [`crate::OpenOptions::cache_bytes`]: blocks of metadata, files,
     /// names of directories, dirty data, and data that may be read again.
     pub fn cached_bytes(&self) -> usize {

@@ -68,6 +68,14 @@ pub struct Home {
     /// The last time not enough could go.
     short: Cell<bool>,
     tick: Cell<u64>,
+    /// Writes for which there was no room below.
+    refusals: Rc<Cell<u64>>,
+    /// Whether something waits at home's door because of that.
+    is_refused: Cell<bool>,
+}
+
+fn note_failure(refusals: &Cell<u64>, error: &IoError) {
+    refusals.set(refusals.get() + u64::from(error.is_full()));
 }
 
 impl Home {
@@ -102,6 +110,8 @@ impl Home {
             most: Cell::new(budget),
             short: Cell::new(false),
             tick: Cell::new(0),
+            refusals: Rc::default(),
+            is_refused: Cell::new(false),
         })
     }
 
@@ -337,14 +347,34 @@ impl Home {
     fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Io<()> {
         let range = offset..offset + block::length_of(&data);
         self.data.spoil(&range);
-        let (cache, written) =
-            (self.data.clone(), self.device.write(offset, data, Durability::Plain));
+        let (cache, refusals) = (self.data.clone(), self.refusals.clone());
+        let written = self.device.write(offset, data, Durability::Plain);
         let write = async move {
             let result = written.await;
             cache.spoil(&range);
-            result
+            result.inspect_err(|error| note_failure(&refusals, error))
         };
         write.boxed_local()
+    }
+
+    /// A write to the device has failed, not through here.
+    pub(crate) fn note_failure(&self, error: &IoError) {
+        note_failure(&self.refusals, error);
+    }
+
+    /// Writes that were refused since the volume was opened because what holds its disk is full.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals.get()
+    }
+
+    /// Says whether what the log has waits for room below.
+    pub(crate) fn set_refused(&self, is_refused: bool) {
+        self.is_refused.set(is_refused);
+    }
+
+    /// Whether what the log has waits for room below.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.get()
     }
 
     /// Holds what is kept of files to the memory that everything else leaves.

@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use runtime::sync::Lock;
-use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
+use vfs::{Attributes, FileKind, FsError, Ino, ObjectId, Sequence, Timestamp};
 use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
@@ -99,6 +99,8 @@ pub struct Node {
     dinode: RefCell<Dinode>,
     sequence: Cell<Sequence>,
     landed: Cell<Sequence>,
+    /// Whether UNSTABLE data is gone for which there was no room below, and nobody knows yet.
+    is_refused: Cell<bool>,
     /// The tick at which its pages began to wait for their turn to land.
     pub(crate) waits_since: Cell<u64>,
     /// Whether a task lands some of them.
@@ -141,6 +143,7 @@ impl Node {
             dinode: RefCell::new(dinode),
             sequence: Cell::new(Sequence(0)),
             landed: Cell::new(Sequence(0)),
+            is_refused: Cell::new(false),
             waits_since: Cell::new(0),
             lands_behind: Cell::new(false),
             dead: Cell::new(false),
@@ -224,6 +227,16 @@ impl Node {
         let pages = self.pages.borrow();
         let end = pages.end(block_size).max(self.look(|dinode| dinode.size.get()));
         self.volatile.set(Some(Volatile { size: end, ..volatile }));
+    }
+
+    /// Notes what came of UNSTABLE data that nobody had asked for: the next COMMIT tells it.
+    pub(crate) fn note_refusal(&self, landed: &Result<Sequence, FsError>) {
+        self.is_refused.set(self.is_refused.get() || *landed == Err(FsError::NoSpace));
+    }
+
+    /// Whether there was a refusal since this was asked last.
+    pub(crate) fn take_refusal(&self) -> bool {
+        self.is_refused.take()
     }
 
     /// Notes that `sequence` brought UNSTABLE data home (invariant 4).

@@ -3,13 +3,13 @@
 //! [`plan`] decides how the disk is cut, without touching it; [`mkfs`] writes what was planned.
 //!
 //! # What is written, and in which order
-//! 1. Zeros over the primary superblock and the recovery record; a flush. From here on the disk is
-//!    no file system.
+//! 1. Zeros over the primary superblock and the recovery record, and the number that says that a
+//!    file system was begun; a flush. From here on the disk is no file system.
 //! 2. All the rest, in any order: for each group its backup superblock and its group block, in one
 //!    write; the first inodes; the summary area and the root directory. A flush.
 //! 3. The primary superblock and the recovery record; a flush. **That is the commit point**: cut
-//!    before it, the disk has no magic number; torn at it, the superblock does not parse or does
-//!    not fit its hash.
+//!    before it, the disk has the number of one that was never finished; torn at it, the superblock
+//!    does not parse or does not fit its hash.
 //!
 //! # What is deliberately absent
 //! * Inode tables. A group says how many of its inodes mean anything; group 0 starts with two
@@ -26,14 +26,14 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use runtime::{Random, Timestamp};
 use vfs::FileKind;
-use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::derive::{self, bits};
 use crate::layout::{
     CHUNK_SIZE, Dinode, EntryHeader, Geometry, GroupHeader, RECOVERY_RECORD_ADDRESS, ROOT_INODE,
-    RecoveryRecord, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Summary,
-    Superblock, Totals, kind_bits, minimum_record_length, mode_of,
+    RecoveryRecord, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_MAGIC_UNFINISHED,
+    SUPERBLOCK_ROOM, Summary, Superblock, Totals, kind_bits, minimum_record_length, mode_of,
 };
 
 pub use plan::{Plan, plan};
@@ -170,7 +170,10 @@ impl Maker<'_> {
     }
 
     async fn erase(&self, boot_sector: &[u8]) -> Result<(), IoError> {
-        self.write_head(boot_sector, &[0; size_of::<RecoveryRecord>()], &[]).await
+        let mut unfinished = Superblock::new_zeroed();
+        unfinished.magic.set(SUPERBLOCK_MAGIC_UNFINISHED);
+        let none = [0; size_of::<RecoveryRecord>()];
+        self.write_head(boot_sector, &none, unfinished.as_bytes()).await
     }
 
     async fn write_superblock(&mut self, boot_sector: &[u8]) -> Result<(), IoError> {

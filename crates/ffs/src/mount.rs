@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use block::{BlockDevice, Durability};
 use futures::FutureExt;
+use futures::future::{Either, select};
 use journal::Live;
 use runtime::{Runtime, Timestamp};
 use vfs::{FileKind, FsError, Ino, ObjectId};
@@ -77,6 +78,11 @@ impl Default for OpenOptions {
         }
     }
 }
+
+/// So long a stop waits for room below.
+const REFUSED_MOST: Duration = Duration::from_secs(5);
+/// How often it looks.
+const REFUSED_LOOK: Duration = Duration::from_millis(500);
 
 /// Why a volume was not opened. Each sentence says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -622,9 +628,29 @@ impl Ffs {
         self.land_everything().await;
         self.wait_for_orphans().await;
         self.wait_for_chains().await;
-        self.policy.settle().await?;
+        match select(self.policy.settle(), self.refused_for_long().boxed_local()).await {
+            Either::Left((settled, _)) => settled?,
+            // The log has it, and the next start brings it home.
+            Either::Right(_) => return Err(FsError::NoSpace),
+        }
         while self.wait_for_space().await {}
         self.check_running()
+    }
+
+    /// Completes when what the log has has waited for room below for [`REFUSED_MOST`].
+    async fn refused_for_long(&self) {
+        let clock = &self.runtime.clock;
+        let mut since = clock.now();
+        loop {
+            clock.sleep(REFUSED_LOOK).await;
+            let now = clock.now();
+            if !self.home.is_refused() {
+                since = now;
+            }
+            if now.since(since) >= REFUSED_MOST {
+                return;
+            }
+        }
     }
 
     /// Leaves the disk clean: see the module's prose.

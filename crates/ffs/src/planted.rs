@@ -87,6 +87,8 @@ planted::bugs! {
     UnkeptBlocks,
     /// Every boot has the same verifier.
     ConstantVerifier,
+    /// A home write for which there is no room below stops the volume.
+    StoppedByRefusals,
     /// Of the verifier of an exclusive creation only the first half is kept.
     HalfVerifier,
     /// A new file has the generation of the one that had its inode before.

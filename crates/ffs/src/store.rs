@@ -348,6 +348,9 @@ impl Store for Ffs {
         };
         self.land_range(node, first, end).await?;
         self.settle_doubts(node, first..end).await?;
+        if node.take_refusal() {
+            return Err(FsError::NoSpace); // of data that is gone: its writer is to know why
+        }
         node.promise_landed();
         Ok(())
     }

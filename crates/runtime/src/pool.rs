@@ -9,6 +9,9 @@
 //! 2. Of one party, a later request never overtakes an earlier one. Of several, it does so only
 //!    with tokens of its own share: nobody waits for ever for what is common.
 //! 3. Nobody is granted what a share of another party lacks, but who takes all or takes at once.
+//! 4. A party that holds nothing and wants more than its share is granted its share, if it cannot
+//!    have what it wants: others may keep what is common for ever. What it does with less tokens
+//!    than it asked for is one request, and that is bounded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -55,7 +58,8 @@ struct Turn {
     party: Option<usize>,
     /// Requests that had to wait before this one.
     number: u64,
-    amount: u64,
+    /// What it wants; less when that is all that can be granted (invariant 4).
+    amount: Cell<u64>,
     granted: Cell<bool>,
     gone: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -125,7 +129,7 @@ impl Pool {
         let turn = Rc::new(Turn {
             party,
             number: self.queued.replace(self.queued.get() + 1),
-            amount,
+            amount: Cell::new(amount),
             granted: Cell::new(false),
             gone: Cell::new(false),
             waker: RefCell::default(),
@@ -182,11 +186,12 @@ impl Pool {
     /// Grants whoever can be granted something.
     fn grant(&self) {
         while self.waiting.get() > 0
-            && let Some(turn) = self.next()
+            && let Some((turn, amount)) = self.next()
         {
             self.queue(turn.party).borrow_mut().pop_front();
             self.waiting.set(self.waiting.get() - 1);
-            self.take(turn.party, turn.amount);
+            turn.amount.set(amount);
+            self.take(turn.party, amount);
             turn.granted.set(true);
             if let Some(waker) = turn.waker.take() {
                 waker.wake();
@@ -194,18 +199,24 @@ impl Pool {
         }
     }
 
-    /// The first in line who can be granted what he wants.
-    fn next(&self) -> Option<Rc<Turn>> {
+    /// The first in line who can be granted something, and how much.
+    fn next(&self) -> Option<(Rc<Turn>, u64)> {
         let queues = self.parties.iter().map(|party| &party.queue).chain([&self.all]);
         let mut fronts: Vec<Rc<Turn>> = queues.filter_map(front).collect();
         fronts.sort_by_key(|turn| turn.number);
         let mut is_common_wanted = false;
         for turn in fronts {
-            if self.is_there(turn.party, turn.amount, is_common_wanted) {
-                return Some(turn);
+            let amount = turn.amount.get();
+            if self.is_there(turn.party, amount, is_common_wanted) {
+                return Some((turn, amount));
             }
-            let party = turn.party?; // nobody overtakes who wants all
-            is_common_wanted |= self.parties[party].share.may_exceed;
+            let party = &self.parties[turn.party?]; // nobody overtakes who wants all
+            let least = party.share.least;
+            let has_share = least > 0 && tokens(least) <= self.available.get();
+            if party.held.get() == 0 && has_share {
+                return Some((turn, least));
+            }
+            is_common_wanted |= party.share.may_exceed;
         }
         None
     }
@@ -250,8 +261,10 @@ impl Line {
         let parties = &self.pool.parties;
         let may_exceed = |party: &Party| party.share.may_exceed;
         parties.iter().enumerate().any(|(number, other)| {
-            let is_in_line =
-                number == self.party || may_exceed(other) && may_exceed(&parties[self.party]);
+            // Who has no more than its share holds nothing that another party could have.
+            let own = &parties[self.party];
+            let is_common = own.held.get() > own.share.least && may_exceed(own);
+            let is_in_line = number == self.party || is_common && may_exceed(other);
             is_in_line && front(&other.queue).is_some_and(|turn| turn.number < mark)
         })
     }
@@ -285,7 +298,7 @@ impl Future for Wait {
             *turn.waker.borrow_mut() = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let (party, amount) = (turn.party, turn.amount);
+        let (party, amount) = (turn.party, turn.amount.get());
         self.turn = None;
         Poll::Ready(Tokens { pool: self.pool.clone(), party, amount })
     }
@@ -296,7 +309,7 @@ impl Drop for Wait {
         let Some(turn) = self.turn.take() else { return };
         turn.gone.set(true);
         if turn.granted.get() {
-            self.pool.give_back(turn.party, turn.amount); // invariant 1
+            self.pool.give_back(turn.party, turn.amount.get()); // invariant 1
         } else {
             self.pool.waiting.set(self.pool.waiting.get() - 1);
             self.pool.forget_gone(turn.party);
@@ -396,6 +409,19 @@ mod tests {
     }
 
     #[test]
+    fn who_wants_more_than_its_share_and_holds_nothing_has_its_share_at_least() {
+        let pool = pool();
+        let stuck = block_on(pool.acquire(ONE, 70));
+        let _waits = wait(&pool, ONE, 1);
+        let large = pool.acquire(OTHER, 60).now_or_never().expect("its share");
+        assert_eq!(large.amount(), 20);
+        let more = wait(&pool, OTHER, 60);
+        drop(large);
+        assert_eq!(more.now_or_never().expect("its share again").amount(), 20);
+        drop(stuck);
+    }
+
+    #[test]
     fn what_is_common_is_handed_out_in_the_order_of_asking() {
         let pool = pool();
         let held = block_on(pool.acquire(ONE, 60));
@@ -472,6 +498,13 @@ mod tests {
         drop(stranger);
         assert_eq!(since(now()), [false; 3]);
         let _one = wait(&pool, ONE, 1);
+        assert_eq!(
+            since(now()),
+            [false, true, false],
+            "the other holds nothing that it could have"
+        );
+        let large = pool.take_now(OTHER, 21);
         assert_eq!(since(now()), [false, true, true]);
+        drop(large);
     }
 }

@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn memory_goes_back_when_the_last_byte_of_its_reply_is_sent() {
-        let of_session = runtime::sync::Semaphore::new(10);
-        let of_all = Pool::new(10, &[Share { least: 0, may_exceed: true }]);
-        let memory = ReplyMemory::new(of_session.take_now(1), of_all.take_now(0, 1));
+        let pool = || Pool::new(10, &[Share { least: 0, may_exceed: true }]);
+        let [of_session, of_all] = [pool(), pool()];
+        let memory = ReplyMemory::new(of_session.take_now(0, 1), of_all.take_now(0, 1));
         let available = || [of_session.available(), of_all.available()];
         let mut outgoing = Outgoing::default();
         outgoing.push_segments(vec![Bytes::from_static(b"abcd")], Some(memory));

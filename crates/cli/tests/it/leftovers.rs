@@ -14,14 +14,23 @@ const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 #[test]
 fn a_volume_that_was_never_finished_is_finished() {
     let folder = Folder::new();
-    for (name, leftovers) in [("empty", &[][..]), ("begun", &["disk.img"]), ("nearly", &["all"])] {
+    for name in ["sized", "begun", "nearly"] {
         let volume = folder.path(name);
-        match leftovers {
-            [] => fs::create_dir(&volume).expect("new"),
-            ["disk.img"] => {
+        let disk = volume.join("disk.img");
+        match name {
+            "sized" => {
                 fs::create_dir(&volume).expect("new");
-                fs::write(volume.join("disk.img"), vec![0; 1 << 20]).expect("there is room");
+                let image = fs::File::create(&disk).expect("new");
+                image.set_len(64 << 20).expect("sparse");
                 fs::write(volume.join("log.img.new"), b"").expect("there is room");
+            }
+            "begun" => {
+                on("mkfs", &volume, &["--size", "64M"]).good();
+                fs::remove_file(volume.join("volume.toml")).expect("it was there");
+                let mut image = fs::read(&disk).expect("it is there");
+                let unfinished = [0x08, 0x04, 0x96, 0x19];
+                image[65_536 + 1372..65_536 + 1376].copy_from_slice(&unfinished);
+                fs::write(&disk, image).expect("it is there");
             }
             _ => {
                 on("mkfs", &volume, &["--size", "64M"]).good();
@@ -40,8 +49,9 @@ fn a_volume_that_was_never_finished_is_finished() {
 #[test]
 fn a_folder_with_anything_else_in_it_is_never_finished() {
     let folder = Folder::new();
-    let (other, foreign) = (folder.path("other"), folder.path("foreign"));
-    for path in [&other, &foreign] {
+    let names = ["other", "foreign", "empty", "zeroed"];
+    let [other, foreign, empty, zeroed] = names.map(|name| folder.path(name));
+    for path in [&other, &foreign, &empty, &zeroed] {
         fs::create_dir(path).expect("new");
     }
     let image = b"an image of another kind".repeat(100_000);
@@ -50,6 +60,10 @@ fn a_folder_with_anything_else_in_it_is_never_finished() {
     let create = [&["--create", "64M"], &LISTEN[..]].concat();
     on("serve", &other, &create).failed(1, "disk.img");
     on("serve", &foreign, &create).failed(1, "volume.toml");
+    on("serve", &empty, &create).failed(1, "volume.toml");
+    // It may have been a volume whose superblock is lost.
+    fs::write(zeroed.join("disk.img"), vec![0; 1 << 20]).expect("there is room");
+    on("serve", &zeroed, &create).failed(1, "volume.toml");
     assert!(fs::read(other.join("disk.img")).expect("it is there") == image);
     assert_eq!(fs::read_dir(&foreign).expect("it is there").count(), 1);
 }

@@ -74,6 +74,9 @@ impl Ffs {
         let Some(Chosen { update, mut set, size }) = chosen else { return Ok(false) };
         let _landing = self.begin_landing();
         let landed = self.land(update, node, &mut set, size, |_| (), &mut ()).await;
+        if asked != Asked::ByCaller {
+            node.note_refusal(&landed);
+        }
         self.end_pages(node, &set, landed).map(|_| true)
     }
 
@@ -109,6 +112,7 @@ impl Ffs {
             }
             Err(error) => Err(error),
         };
+        node.note_refusal(&landed);
         self.end_pages(node, &set, landed)
     }
 

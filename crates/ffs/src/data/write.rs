@@ -152,8 +152,9 @@ impl Ffs {
             let rest = next.map_or_else(BTreeMap::new, |lbn| set.split_off(&lbn));
             let end = next.map_or(end, |lbn| lbn * self.geometry().block_size);
             let size = node.size().max(end);
+            let refusals = self.home.refusals();
             let landed = self.land(Update::new(budget), node, &mut set, size, stamp, &mut ()).await;
-            if landed == Err(FsError::Io) {
+            if landed.is_err() && (landed == Err(FsError::Io) || self.home.refusals() > refusals) {
                 self.rotate_verifier(); // UNSTABLE data may have stood there
             }
             landed?;

@@ -116,6 +116,10 @@ impl Home {
 
     /// Keeps whole fragments of data that have just been written at a byte of the device.
     pub(crate) fn keep_written(&self, start: u64, data: &Bytes) {
+        // On a damaged disk a block may lie anywhere, and be no stretch.
+        if data.len() > block::PART && !start.is_multiple_of(self.geometry().block_size) {
+            return;
+        }
         self.bound_data();
         self.data().keep_written(start, data);
     }

@@ -41,6 +41,7 @@ mod planted;
 mod planted_log;
 mod protection;
 mod readers;
+mod refused;
 mod rename;
 mod returns;
 mod rounds;

@@ -4,9 +4,14 @@
 //! that is not durable in the log; then the summary rows of the groups among them, and data that
 //! was delayed; then it flushes.
 //! It rests for a while unless the log has become long, somebody wants room, or all is to be home.
+//!
+//! A round that finds no room below, because the disk is a file that grows and what holds it is
+//! full, has failed nobody: what it was to write stays pending, its entries stay needed, and it is
+//! tried again.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::IoError;
 use futures::FutureExt;
@@ -19,6 +24,8 @@ use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::layout::{GroupHeader, Summary};
 use crate::planted::{Bug, is_planted};
 
+/// Between two rounds of which the first found no room below.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// Buffers that are copied and written at a time, so that copies do not fill the memory.
 const WRITES_AT_ONCE: usize = 64;
 
@@ -61,7 +68,12 @@ impl Log {
             if self.horizon.has_failed() {
                 break;
             }
-            if self.round().await.is_err() {
+            let round = self.round().await;
+            self.home.set_refused(matches!(&round, Err(error) if error.is_full()));
+            if self.home.is_refused() && !is_planted(Bug::StoppedByRefusals) {
+                self.begun.set(self.begun.get() - 1); // it was none
+                self.shared.runtime.clock.sleep(REFUSED_PAUSE).await;
+            } else if round.is_err() {
                 self.stop(); // invariant 9
             } else if !self.horizon.has_failed() && self.shared.give_room().await.is_err() {
                 self.shared.stop();
@@ -99,12 +111,15 @@ impl Log {
                 images.push(image);
                 written.push(buffer.clone());
             }
-            self.write_home(images).await?;
+            let result = self.write_home(images).await;
+            self.unless_refused(result, &written)?;
         }
-        self.write_rows(&groups).await?;
+        let result = self.write_rows(&groups).await;
+        self.unless_refused(result, &written)?;
         let covered = self.next.get();
         if !is_planted(Bug::UnlandedDelays) {
-            self.home.write_delayed().await?;
+            let result = self.home.write_delayed().await;
+            self.unless_refused(result, &written)?;
         }
         // Now payload of everything before `covered` has been written.
         if is_planted(Bug::EarlyHolds) {
@@ -117,6 +132,16 @@ impl Log {
         self.drop_holds(&written, covered);
         self.ended.set(number);
         Ok(())
+    }
+
+    /// What a round has written that is refused its end because there is no room below is written
+    /// again by the next one: no hold has dropped, and no flush was asked for it.
+    fn unless_refused(
+        &self,
+        result: Result<(), IoError>,
+        written: &[Rc<Buffer>],
+    ) -> Result<(), IoError> {
+        result.inspect_err(|_| written.iter().for_each(|buffer| buffer.write_again()))
     }
 
     async fn write_home(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
