@@ -6,8 +6,8 @@
 //! under test the `sim` crate builds one from a seed. The same code runs in both, and under the
 //! simulator the same seed gives the same run to the last event.
 //!
-//! The synchronisation primitives in [`sync`] and [`pool`] are single-threaded and strictly first come, first
-//! served, because fairness that looks at a clock would not be deterministic.
+//! The synchronisation primitives in [`sync`] and [`pool`] are single-threaded and first come,
+//! first served, because fairness that looks at a clock would not be deterministic.
 //!
 //! Architecture invariant: nothing here knows about disks, files or sockets.
 

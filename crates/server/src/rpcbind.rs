@@ -37,8 +37,8 @@ pub(crate) enum RpcbindError {
     Silent,
 }
 
-/// Registers both programs at `port`, in place of whoever had them before. Where one is refused, the
-/// other is taken out again.
+/// Registers both programs at `port`, in place of whoever had them before. Where one is refused,
+/// the other is taken out again.
 pub(crate) async fn register(
     runtime: &Runtime,
     rpcbind: SocketAddr,

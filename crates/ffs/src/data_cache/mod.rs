@@ -348,7 +348,7 @@ impl State {
         while let Some(start) = self.last_overlap(range) {
             self.remove(start);
         }
-        // Others may be of the same piece (invariant 3), which is no longer than a part of a buffer.
+        // Others may be of the same piece (invariant 3), which is no longer than that.
         let around = range.start.saturating_sub(PIECE_MOST)..range.end.saturating_add(PIECE_MOST);
         self.stretches.range_mut(around).for_each(|(_, stretch)| stretch.own());
         for load in self.loads.values_mut() {

@@ -249,7 +249,8 @@ proptest! {
     #[test]
     fn what_is_kept_is_what_the_disk_holds(steps in prop::collection::vec(step(), 1..200)) {
         let disk = vec![0; FRAGMENTS as usize];
-        let mut world = World { cache: cache(), disk, reads: Default::default(), writes: 0, had: 0 };
+        let reads = Default::default();
+        let mut world = World { cache: cache(), disk, reads, writes: 0, had: 0 };
         for step in &steps {
             world.take(step);
             world.note_most();
