@@ -1,8 +1,10 @@
 //! Bytes that change by themselves are noticed, and never give an entry that nobody wrote.
 
-use journal::format::SLOTS;
+use journal::JournalError;
+use journal::format::{AREA, SEGMENT_UNITS, SLOTS, UNIT};
 
 use crate::common::damage::{Outcome, Sample, last_but_one, lost_head, mixed_copies};
+use crate::common::{EPOCH, Placed, World, draft};
 
 #[test]
 fn a_sample_without_damage_is_whole() {
@@ -50,4 +52,24 @@ fn damage_of_the_last_batch_but_one_is_no_cut() {
 #[test]
 fn a_log_whose_head_is_gone_is_not_taken_for_an_empty_one() {
     lost_head().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn damage_in_the_first_segment_is_no_cut_though_all_that_follows_is_in_others() {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    let placed: Vec<Placed> = [100, 61_000, 60_000]
+        .into_iter()
+        .zip(1..)
+        .flat_map(|(length, sequence)| {
+            world.place(&journal, vec![draft(sequence, length)], Some(0))
+        })
+        .collect();
+    let [damaged, beyond] = [1, 2].map(|index| placed[index].recno);
+    assert!(damaged < SEGMENT_UNITS && beyond >= SEGMENT_UNITS, "as the name says");
+    let mut image = world.disk.contents();
+    image.write(AREA + damaged * UNIT + 1000, &[0; 100]);
+    let read = World::of(image).read(EPOCH).map(|_| "no damage");
+    let is_told = matches!(read, Err(JournalError::Damaged { beyond: told, .. }) if told == beyond);
+    assert!(is_told, "{read:?}");
 }
