@@ -228,8 +228,8 @@ fn what_no_load_of_the_race_asks_for_is_refused() {
             WriteArgs { file: file.as_bytes(), offset, count, stable, data: vec![data] };
         client.call(&arguments).is_ok()
     };
-    assert!(!write(0, blocks([1]).slice(..BLOCK / 2)), "part of a block");
-    assert!(!write(BLOCK as u64 / 2, blocks([1])), "parts of two blocks");
+    assert!(!write(0, blocks([1]).slice(..BLOCK / 4)), "part of a block");
+    assert!(!write(BLOCK as u64 / 4, blocks([1])), "parts of two blocks");
     assert!(!write(PIECE - BLOCK as u64, blocks([1, 2])), "parts of two pieces");
     assert!(write(7 * PIECE, blocks([1])), "the first place");
     for piece in 0..7 {

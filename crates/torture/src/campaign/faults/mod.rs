@@ -9,7 +9,8 @@
 //! once or from then on: no panic; every call answered; no error before there was one; and no lie,
 //! which [`witness`] judges. When a flush or a write of the log has failed the volume stops:
 //! NFS3ERR_IO to everything. When another write has failed, the volume stops, or the write verifier
-//! changes, or, where no data was lost, the caller is told. The fault ends, the power goes, and the
+//! changes, or, where no data was lost, the caller is told; but of ENOSPC on the way from a log to
+//! its place nobody need hear, since it is tried again. The fault ends, the power goes, and the
 //! server comes back by itself: what was acknowledged is there, what was not is there or not, and
 //! the checker finds nothing.
 //!

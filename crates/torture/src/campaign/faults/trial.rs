@@ -180,6 +180,7 @@ pub(super) fn run(policy: Policy, seed: u64, strike: &Strike) -> Verdict {
 }
 
 struct Trial {
+    policy: Policy,
     session: Session,
     witness: Witness,
     /// Calls of the volume's disk and of the log's.
@@ -197,7 +198,7 @@ impl Trial {
         let before = [Place::Home, Place::Log].map(|place| counters(&session.world, place));
         let strike = strike.filter(|strike| strike.phase == Phase::Trace);
         let witness = Witness::new(session.reference.clone());
-        let trial = Self { session, witness, before, strike, lost_data: false };
+        let trial = Self { policy, session, witness, before, strike, lost_data: false };
         if let Some(strike) = &trial.strike {
             trial.inject(strike);
         }
@@ -383,9 +384,16 @@ impl Trial {
         match self.witness.rotated {
             true => Ok(()),
             false if self.lost_data => Err("data was lost, and the verifier stays".into()),
-            false if self.witness.told => Ok(()),
+            false if self.witness.told || self.may_be_tried_again() => Ok(()),
             false => Err("a write failed, and nobody was told".into()),
         }
+    }
+
+    /// Whether what struck is a write that found no room below, and that the log still has.
+    fn may_be_tried_again(&self) -> bool {
+        let refuses =
+            |strike: Strike| strike.verb == Verb::Write && strike.effect == Effect::NoSpace;
+        self.policy == Policy::Log && self.strike.is_some_and(refuses)
     }
 
     /// The server is back: everything is as one of the states has it, and the disk is well.
