@@ -82,6 +82,11 @@ impl Strike {
         }
     }
 
+    /// Whether it is a write that finds no room below.
+    fn is_refusal(self) -> bool {
+        self.verb == Verb::Write && self.effect == Effect::NoSpace
+    }
+
     fn fault(&self) -> sim::Fault {
         sim::Fault::on(self.verb, self.effect).nth(self.nth).lasting(self.persistence)
     }
@@ -197,7 +202,8 @@ impl Trial {
         let session = begin(policy, seed)?;
         let before = [Place::Home, Place::Log].map(|place| counters(&session.world, place));
         let strike = strike.filter(|strike| strike.phase == Phase::Trace);
-        let witness = Witness::new(session.reference.clone());
+        let mut witness = Witness::new(session.reference.clone());
+        witness.may_refuse = strike.is_some_and(Strike::is_refusal);
         let trial = Self { policy, session, witness, before, strike, lost_data: false };
         if let Some(strike) = &trial.strike {
             trial.inject(strike);
@@ -293,7 +299,7 @@ impl Trial {
             self.learn_verifier(fault)?;
         }
         self.witness.hear(step, &reply, fault)?;
-        let failed = reply.status() == Some(nfsstat3::NFS3ERR_IO);
+        let failed = self.witness.is_failure(&reply, fault);
         if fault == Fault::Write && !self.witness.stopped && (failed || !was_struck) {
             self.witness.stopped = self.has_stopped()?;
         }
@@ -391,9 +397,7 @@ impl Trial {
 
     /// Whether what struck is a write that found no room below, and that the log still has.
     fn may_be_tried_again(&self) -> bool {
-        let refuses =
-            |strike: Strike| strike.verb == Verb::Write && strike.effect == Effect::NoSpace;
-        self.policy == Policy::Log && self.strike.is_some_and(refuses)
+        self.policy == Policy::Log && self.witness.may_refuse
     }
 
     /// The server is back: everything is as one of the states has it, and the disk is well.

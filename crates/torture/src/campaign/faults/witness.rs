@@ -48,6 +48,8 @@ pub(super) struct Witness {
     pub(super) rotated: bool,
     /// Somebody was told of an error.
     pub(super) told: bool,
+    /// The fault is that writes find no room below: data may be refused for that.
+    pub(super) may_refuse: bool,
 }
 
 /// What is known of the fault when a reply comes.
@@ -104,7 +106,8 @@ fn verifier(response: &Response) -> Option<[u8; 8]> {
 impl Witness {
     pub(super) fn new(reference: Reference) -> Self {
         let state = State { reference, data: BTreeMap::new() };
-        Self { states: vec![state], stopped: false, rotated: false, told: false }
+        let states = vec![state];
+        Self { states, stopped: false, rotated: false, told: false, may_refuse: false }
     }
 
     /// The newest write verifier.
@@ -117,7 +120,7 @@ impl Witness {
     /// # Errors
     /// What cannot be.
     pub(super) fn hear(&mut self, step: &Step, reply: &Reply, fault: Fault) -> Verdict {
-        if reply.status() == Some(nfsstat3::NFS3ERR_IO) {
+        if self.is_failure(reply, fault) {
             self.told = true;
             return match fault {
                 Fault::None => Err("NFS3ERR_IO, and nothing has failed".into()), // rule 1
@@ -130,6 +133,16 @@ impl Witness {
         }
         self.note_verifier(&reply.response, fault)?;
         self.keep(|state| state.apply(step, reply))
+    }
+
+    /// Whether a reply tells of the fault.
+    pub(super) fn is_failure(&self, reply: &Reply, fault: Fault) -> bool {
+        match reply.status() {
+            Some(nfsstat3::NFS3ERR_IO) => true,
+            // The disk is larger than all of the trace.
+            Some(nfsstat3::NFS3ERR_NOSPC) => self.may_refuse && fault == Fault::Write,
+            _ => false,
+        }
     }
 
     /// Drops the states that do not fit.
