@@ -12,6 +12,9 @@ pub const ALIGNMENT: usize = 4096;
 /// Large buffers can be given back in parts of so many bytes: [`Buffer::freeze_in_parts`].
 pub const PART: usize = crate::chunks::UNIT;
 
+/// A longer buffer is given back as a whole.
+pub const PARTED_MOST: usize = crate::chunks::MOST;
+
 /// What a buffer that is to be filled shows to whoever looks before, where tests can see it.
 const UNFILLED: u8 = 0xb5;
 

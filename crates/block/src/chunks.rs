@@ -40,7 +40,7 @@ const CHUNK: usize = 2 << 20;
 /// Bytes of a unit, the smallest piece.
 pub(crate) const UNIT: usize = CHUNK / units::COUNT;
 /// The largest piece, the payload of a READ or WRITE.
-const MOST: usize = 1 << 20;
+pub(crate) const MOST: usize = 1 << 20;
 /// Bytes that are kept for whoever comes next in any case: some READs and WRITEs of the largest.
 const FREE_MOST: usize = 16 << 20;
 /// Bytes of addresses that are asked for at once, and give one chunk less, to begin at a multiple.

@@ -48,7 +48,7 @@ mod system;
 pub mod threads;
 pub mod uring;
 
-pub use buffer::{ALIGNMENT, Buffer, PART, memory_of, part_of};
+pub use buffer::{ALIGNMENT, Buffer, PART, PARTED_MOST, memory_of, part_of};
 pub use chunks::Retention;
 pub use direct::LARGE_TRANSFER;
 
@@ -90,7 +90,7 @@ impl Geometry {
     }
 }
 
-/// The number of bytes in all pieces of a write.
+/// The number of bytes in all pieces of a write, or of anything else.
 pub fn length_of(data: &[Bytes]) -> u64 {
     data.iter().map(|piece| piece.len() as u64).sum()
 }

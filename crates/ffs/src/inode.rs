@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use runtime::sync::Lock;
-use vfs::{Attributes, FileKind, FsError, Ino, ObjectId, Sequence, Timestamp};
+use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
 use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
@@ -229,9 +229,10 @@ impl Node {
         self.volatile.set(Some(Volatile { size: end, ..volatile }));
     }
 
-    /// Notes what came of UNSTABLE data that nobody had asked for: the next COMMIT tells it.
-    pub(crate) fn note_refusal(&self, landed: &Result<Sequence, FsError>) {
-        self.is_refused.set(self.is_refused.get() || *landed == Err(FsError::NoSpace));
+    /// Notes that UNSTABLE data found no room below when nobody had asked for it: the next COMMIT
+    /// tells it.
+    pub(crate) fn note_refusal(&self) {
+        self.is_refused.set(true);
     }
 
     /// Whether there was a refusal since this was asked last.

@@ -20,6 +20,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::sync::tokens;
+
 /// What one party may have of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -277,11 +279,6 @@ fn front(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
         queue.pop_front();
     }
     queue.front().cloned()
-}
-
-/// A number of tokens as one that may be subtracted.
-fn tokens(amount: u64) -> i64 {
-    i64::try_from(amount).expect("no pool has as many tokens")
 }
 
 struct Wait {

@@ -189,7 +189,7 @@ impl Semaphore {
 }
 
 /// A number of tokens as one that may be subtracted.
-fn tokens(amount: u64) -> i64 {
+pub(crate) fn tokens(amount: u64) -> i64 {
     i64::try_from(amount).expect("no budget has as many tokens")
 }
 

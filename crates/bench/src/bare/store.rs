@@ -168,7 +168,7 @@ impl Store {
 
     /// Takes blocks, and has a piece written that is full with them.
     pub(super) fn write(&self, file: &[u8], offset: u64, data: Vec<Bytes>) -> io::Result<()> {
-        let range = Range::new(offset, data.iter().map(Bytes::len).sum())?;
+        let range = Range::new(offset, block::length_of(&data) as usize)?;
         if data.len() != range.count {
             return Err(ErrorKind::Unsupported.into());
         }

@@ -74,10 +74,7 @@ impl Ffs {
         let Some(Chosen { update, mut set, size }) = chosen else { return Ok(false) };
         let _landing = self.begin_landing();
         let landed = self.land(update, node, &mut set, size, |_| (), &mut ()).await;
-        if asked != Asked::ByCaller {
-            node.note_refusal(&landed);
-        }
-        self.end_pages(node, &set, landed).map(|_| true)
+        self.end_pages(node, &set, asked, landed).map(|_| true)
     }
 
     /// Lands some pages that nobody asked for, and lends the lock while the device writes them: who
@@ -112,8 +109,7 @@ impl Ffs {
             }
             Err(error) => Err(error),
         };
-        node.note_refusal(&landed);
-        self.end_pages(node, &set, landed)
+        self.end_pages(node, &set, Asked::ByNobody, landed)
     }
 
     /// The first pages of these blocks, as many as `asked` has it, for a landing that is to begin;
@@ -137,8 +133,12 @@ impl Ffs {
         &self,
         node: &Rc<Node>,
         set: &BTreeMap<u64, Content>,
+        asked: Asked,
         landed: Result<Sequence, FsError>,
     ) -> Result<(), FsError> {
+        if asked != Asked::ByCaller && landed == Err(FsError::NoSpace) {
+            node.note_refusal();
+        }
         for (&lbn, content) in set {
             let is_new = !node.pages.borrow().is_still(lbn, content);
             match is_new && !is_planted(Bug::ForgottenRewrites) {

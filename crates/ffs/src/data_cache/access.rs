@@ -13,9 +13,6 @@ use super::Found;
 use crate::data::slices;
 use crate::home::Home;
 
-/// Bytes of the longest read: of a longer buffer the memory could not be given back in parts.
-const READ_MOST: u64 = 1 << 20;
-
 impl Home {
     /// Reads bytes of the device that are data of a file, one piece after the other.
     ///
@@ -42,7 +39,7 @@ impl Home {
                     parts.push(data);
                 }
                 Found::Nothing(end) => {
-                    let end = end.min(at - at % unit + READ_MOST);
+                    let end = end.min(at - at % unit + block::PARTED_MOST as u64);
                     reads.push(self.load_data(at..end));
                     missing.push(parts.len());
                     at = end;

@@ -45,7 +45,7 @@ impl Record {
 
     /// The bytes of memory that it holds, which are those that were granted for it.
     pub fn memory(&self) -> usize {
-        self.head.len() + self.payload.iter().map(Bytes::len).sum::<usize>()
+        self.head.len() + block::length_of(&self.payload) as usize
     }
 }
 

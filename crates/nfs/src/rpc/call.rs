@@ -102,8 +102,7 @@ impl<'a> Call<'a> {
             payload.iter().for_each(|piece| digest.update(piece));
             digest.finalize()
         });
-        let payload: usize = payload.iter().map(bytes::Bytes::len).sum();
-        (checksum, head.len() + payload)
+        (checksum, head.len() + block::length_of(payload) as usize)
     }
 }
 

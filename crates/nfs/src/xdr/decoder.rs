@@ -137,7 +137,7 @@ impl<'a> Decoder<'a> {
         if self.payload.is_empty() || self.rest.len() != UNIT {
             return self.payload(limit).map(|piece| vec![piece]);
         }
-        if self.length(limit)? != length_of(self.payload) {
+        if self.length(limit)? as u64 != block::length_of(self.payload) {
             return Err(DecodeError::Short); // invariant 2
         }
         Ok(std::mem::take(&mut self.payload).to_vec())
@@ -162,7 +162,7 @@ impl<'a> Decoder<'a> {
     /// [`DecodeError::Trailing`] when something is left.
     pub fn finish(self) -> Result<(), DecodeError> {
         let (head, payload) = self.remaining();
-        match head.len() + length_of(payload) {
+        match head.len() + block::length_of(payload) as usize {
             0 => Ok(()),
             left => Err(DecodeError::Trailing(left)),
         }
@@ -172,11 +172,6 @@ impl<'a> Decoder<'a> {
         let length = self.u32()? as usize;
         if length > limit { Err(DecodeError::TooLong { length, limit }) } else { Ok(length) }
     }
-}
-
-/// The bytes of all pieces together.
-fn length_of(pieces: &[Bytes]) -> usize {
-    pieces.iter().map(Bytes::len).sum()
 }
 
 #[cfg(test)]

@@ -98,29 +98,12 @@ impl Log {
         }
         let buffers: Vec<Rc<Buffer>> = buffers.into_values().collect();
         let mut written = Vec::new();
-        let mut groups = BTreeSet::new();
-        for some in buffers.chunks(WRITES_AT_ONCE) {
-            let mut images = Vec::new();
-            for buffer in some {
-                let Some(image) = self.home.image(buffer, holds) else { continue };
-                if let Role::Group(group) = buffer.role() {
-                    let counts = GroupHeader::of(&image.data).counts;
-                    self.rows.borrow_mut()[group as usize] = counts;
-                    groups.insert(group);
-                }
-                images.push(image);
-                written.push(buffer.clone());
-            }
-            let result = self.write_home(images).await;
-            self.unless_refused(result, &written)?;
+        let brought = self.bring_home(&buffers, holds, &mut written).await;
+        if brought.is_err() {
+            // No hold has dropped: if there is to be another round, it writes all of them again.
+            written.iter().for_each(|buffer| buffer.write_again());
         }
-        let result = self.write_rows(&groups).await;
-        self.unless_refused(result, &written)?;
-        let covered = self.next.get();
-        if !is_planted(Bug::UnlandedDelays) {
-            let result = self.home.write_delayed().await;
-            self.unless_refused(result, &written)?;
-        }
+        let covered = brought?;
         // Now payload of everything before `covered` has been written.
         if is_planted(Bug::EarlyHolds) {
             self.drop_holds(&written, covered);
@@ -134,14 +117,35 @@ impl Log {
         Ok(())
     }
 
-    /// What a round has written that is refused its end because there is no room below is written
-    /// again by the next one: no hold has dropped, and no flush was asked for it.
-    fn unless_refused(
+    /// Writes what a round has to write, and notes which buffers it has copied. Gives the first
+    /// Update whose payload it may have left out.
+    async fn bring_home(
         &self,
-        result: Result<(), IoError>,
-        written: &[Rc<Buffer>],
-    ) -> Result<(), IoError> {
-        result.inspect_err(|_| written.iter().for_each(|buffer| buffer.write_again()))
+        buffers: &[Rc<Buffer>],
+        holds: impl Fn(&Delta) -> bool,
+        written: &mut Vec<Rc<Buffer>>,
+    ) -> Result<u64, IoError> {
+        let mut groups = BTreeSet::new();
+        for some in buffers.chunks(WRITES_AT_ONCE) {
+            let mut images = Vec::new();
+            for buffer in some {
+                let Some(image) = self.home.image(buffer, &holds) else { continue };
+                if let Role::Group(group) = buffer.role() {
+                    let counts = GroupHeader::of(&image.data).counts;
+                    self.rows.borrow_mut()[group as usize] = counts;
+                    groups.insert(group);
+                }
+                images.push(image);
+                written.push(buffer.clone());
+            }
+            self.write_home(images).await?;
+        }
+        self.write_rows(&groups).await?;
+        let covered = self.next.get();
+        if !is_planted(Bug::UnlandedDelays) {
+            self.home.write_delayed().await?;
+        }
+        Ok(covered)
     }
 
     async fn write_home(&self, images: Vec<WriteImage>) -> Result<(), IoError> {
