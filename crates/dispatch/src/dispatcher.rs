@@ -30,7 +30,6 @@ use trace::Begun;
 use vfs::{Credentials, Lost};
 
 use crate::caller::Caller;
-use crate::handle::fsid_of;
 use crate::mount::Mounts;
 use crate::nfs3::convert;
 use crate::planted::{Bug, is_planted};
@@ -197,11 +196,6 @@ impl Dispatcher {
         let mut volumes = self.volumes.iter().enumerate();
         let (number, volume) = volumes.find(|(_, volume)| volume.fsid == fsid)?;
         self.exports.borrow().rule(&volume.name, client).map(|_| number)
-    }
-
-    /// Whether `client` may use the volume of a handle, in any way.
-    pub(crate) fn admits(&self, client: IpAddr, handle: &[u8]) -> bool {
-        fsid_of(handle).is_some_and(|fsid| self.admitted(client, fsid).is_some())
     }
 
     /// Whether `client` may use any volume.

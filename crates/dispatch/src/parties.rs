@@ -23,6 +23,11 @@ const VOLUMES: usize = 2;
 /// Of a bound, one part in so many is for each of the first two.
 const SMALL_PART: u64 = 16;
 
+/// Whether a party is a volume, and so one that the caller may use.
+pub(crate) fn is_volume(party: usize) -> bool {
+    party >= VOLUMES
+}
+
 /// The shares of a bound among so many volumes.
 pub(crate) fn shares(bound: u64, volumes: usize) -> Vec<Share> {
     let small = bound / SMALL_PART;

@@ -102,8 +102,8 @@ impl Session {
     }
 
     async fn answer(&self, record: Record, memory: Tokens) -> Option<Reply> {
-        let plan = Plan::of(&record, |handle| self.dispatcher.admits(self.client, handle));
         let party = memory.party().unwrap_or(STRANGERS);
+        let plan = Plan::of(&record, parties::is_volume(party));
         // The order matters: who waits for memory that a slow peer holds must not hold a turn.
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
         let mut reply_memory = match plan.reply_bytes {
@@ -144,9 +144,9 @@ struct Plan {
 }
 
 impl Plan {
-    /// That of a record. `is_admitted` says whether its sender may use the volume of a handle: what
-    /// is refused needs no room for data.
-    fn of(record: &Record, is_admitted: impl Fn(&[u8]) -> bool) -> Self {
+    /// That of a record. `is_admitted` says whether its sender may use the volume of its handle:
+    /// what is refused needs no room for data.
+    fn of(record: &Record, is_admitted: bool) -> Self {
         let short = Self { may_change: false, reply_bytes: 0 };
         let Some((program, procedure)) = rpc::Call::target(record) else { return short };
         if program == rpc::PROGRAM_MOUNT {
@@ -162,20 +162,17 @@ impl Plan {
             procedure,
             Procedure::Read | Procedure::Readlink | Procedure::Readdir | Procedure::Readdirplus
         );
-        if !is_long {
+        if !is_long || !is_admitted {
             return short;
         }
         let Ok(call) = rpc::Call::decode(record) else { return short };
-        let (handle, reply_bytes) = match Arguments::decode(procedure, call.arguments) {
-            Ok(Arguments::Read(args)) => (args.file, args.count.min(MAX_TRANSFER)),
-            Ok(Arguments::Readlink(args)) => (args.symlink, LONGEST_TARGET),
-            Ok(Arguments::Readdir(args)) => (args.directory, listing_size(args.count)),
-            Ok(Arguments::Readdirplus(args)) => (args.directory, listing_size(args.maxcount)),
+        let reply_bytes = match Arguments::decode(procedure, call.arguments) {
+            Ok(Arguments::Read(args)) => args.count.min(MAX_TRANSFER),
+            Ok(Arguments::Readlink(_)) => LONGEST_TARGET,
+            Ok(Arguments::Readdir(args)) => listing_size(args.count),
+            Ok(Arguments::Readdirplus(args)) => listing_size(args.maxcount),
             _ => return short,
         };
-        match is_admitted(handle) {
-            true => Self { reply_bytes, ..short },
-            false => short,
-        }
+        Self { reply_bytes, ..short }
     }
 }
