@@ -12,9 +12,11 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-use block::file::{Access, DiskFile};
+use block::file::{Access, DiskFile, FileDevice};
 use block::{BlockDevice, Buffer};
+use ffs::OpenError;
 use journal::JournalError;
+use server::reactor;
 
 use crate::failure::Failure;
 use crate::signature::{HEAD_SIZE, known, recognise};
@@ -65,6 +67,19 @@ pub(crate) async fn open(
         Some(what) => Err(Failure::NotALog { path: path.to_owned(), what }),
         None => Ok(device),
     }
+}
+
+/// Whether the log in a file holds changes that have not come home, of whatever volume.
+///
+/// # Errors
+/// [`Failure`] when it cannot be opened; within, when it cannot be read as a log.
+pub(crate) fn holds_changes(
+    path: &Path,
+    access: Access,
+) -> Result<Result<bool, OpenError>, Failure> {
+    let device = FileDevice::new(DiskFile::open(path, access)?);
+    let held = reactor::block_on(|_| async move { ffs::check_log::holds_changes(&device).await });
+    held.map_err(Failure::Start)
 }
 
 /// Makes a log that may grow to `size` bytes, all of it or nothing: a short one would be taken for

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, DiskFile, FileDevice};
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
-use ffs::check_log::holds_changes;
 use ffs::layout::{BadSuperblock, Geometry};
 use ffs::mkfs::{MkfsOptions, mkfs};
 
@@ -238,10 +237,8 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
     if !path.exists() {
         return Ok(());
     }
-    let device = FileDevice::new(DiskFile::open(path, Access::ReadWrite)?);
-    let held = server::reactor::block_on(|_| async move { holds_changes(&device).await });
     // What cannot be read as a log holds nothing that anybody could bring home.
-    if held.map_err(Failure::Start)?.unwrap_or(false) && !force {
+    if log::holds_changes(path, Access::ReadWrite)?.unwrap_or(false) && !force {
         let what = "changes that a volume needs which is not there".to_owned();
         return Err(Failure::Occupied { path: path.to_owned(), what });
     }

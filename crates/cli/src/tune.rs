@@ -7,15 +7,11 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
-use block::BlockDevice;
-use block::file::{Access, DiskFile, FileDevice};
+use block::file::Access;
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
 use ffs::OpenError;
-use ffs::check_log::holds_changes;
-use server::reactor;
 
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
@@ -93,11 +89,8 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
 /// A log that goes holds nothing: no changes of this volume that somebody put away and brought
 /// back, and none of others that were served with it.
 fn refuse_needed(volume: &Volume, log: &Path) -> Result<(), Failure> {
-    let device: Rc<dyn BlockDevice> =
-        Rc::new(FileDevice::new(DiskFile::open(log, Access::ReadOnly)?));
-    let held = reactor::block_on(|_| async move { holds_changes(&*device).await });
     let (path, words) = (volume.path.clone(), volume.words());
-    match held.map_err(Failure::Start)? {
+    match log::holds_changes(log, Access::ReadOnly)? {
         Ok(false) => Ok(()),
         Ok(true) => Err(Failure::Engine { path, words, source: OpenError::LogLeft.into() }),
         Err(error) => Err(Failure::Engine { path, words, source: error.into() }),

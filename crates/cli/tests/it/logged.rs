@@ -2,7 +2,7 @@
 //! their log.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::common::serving::{Serving, put};
 use crate::common::{Folder, assert_clean, on};
@@ -120,19 +120,28 @@ fn a_volume_changes_its_policy_when_it_was_stopped_cleanly() {
     assert_clean(&volume.join("disk.img"));
 }
 
-#[test]
-fn images_share_a_log_and_none_holds_up_the_others() {
+/// Two bare disks, and where a log for them is to be.
+fn two_images() -> (Folder, [PathBuf; 3]) {
     let folder = Folder::new();
-    let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
-    for image in [&one, &other] {
+    let paths = ["one.img", "other.img", "log"].map(|name| folder.path(name));
+    for image in &paths[..2] {
         on("mkfs", image, &["--bare", "--size", "64M"]).good();
     }
+    (folder, paths)
+}
+
+/// What was saved of the log for disks that were not there.
+fn saved_beside_the_log(folder: &Folder) -> Vec<PathBuf> {
+    let names = fs::read_dir(folder.path(".")).expect("it is there");
+    let names = names.map(|entry| entry.expect("readable").path());
+    names.filter(|path| path.to_string_lossy().contains("/log.")).collect()
+}
+
+#[test]
+fn images_share_a_log_and_none_holds_up_the_others() {
+    let (folder, [one, other, log]) = two_images();
     let with_log = ["--log", log.to_str().expect("a plain path")];
-    let saved = || {
-        let names = fs::read_dir(folder.path(".")).expect("it is there");
-        let names = names.map(|entry| entry.expect("readable").path());
-        names.filter(|path| path.to_string_lossy().contains("/log.")).collect::<Vec<_>>()
-    };
+    let saved = || saved_beside_the_log(&folder);
     let serving = Serving::start(&[&one, &other], &with_log);
     put(&serving, "one", "letter", b"dear friend");
     put(&serving, "other", "letter", b"dear other");
@@ -160,11 +169,7 @@ fn images_share_a_log_and_none_holds_up_the_others() {
 
 #[test]
 fn a_check_asks_the_log_before_what_was_saved_of_it() {
-    let folder = Folder::new();
-    let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
-    for image in [&one, &other] {
-        on("mkfs", image, &["--bare", "--size", "64M"]).good();
-    }
+    let (folder, [one, other, log]) = two_images();
     let with_log = ["--log", log.to_str().expect("a plain path")];
     let serving = Serving::start(&[&one, &other], &with_log);
     put(&serving, "other", "letter", b"dear other");
@@ -175,11 +180,7 @@ fn a_check_asks_the_log_before_what_was_saved_of_it() {
     for (path, content) in copies {
         fs::write(path, content).expect("it is there");
     }
-    let saved = || {
-        let names = fs::read_dir(folder.path(".")).expect("it is there");
-        let mut names = names.map(|entry| entry.expect("readable").path());
-        names.any(|path| path.to_string_lossy().contains("/log."))
-    };
+    let saved = || !saved_beside_the_log(&folder).is_empty();
     assert!(saved(), "the case is there");
     let run = on("fsck", &other, &["--repair", with_log[0], with_log[1]]);
     assert_eq!(run.code, 0, "{}{}", run.output, run.errors);
@@ -191,11 +192,7 @@ fn a_check_asks_the_log_before_what_was_saved_of_it() {
 
 #[test]
 fn a_damaged_image_is_refused_and_the_others_of_its_log_are_served() {
-    let folder = Folder::new();
-    let (one, other, log) = (folder.path("one.img"), folder.path("other.img"), folder.path("log"));
-    for image in [&one, &other] {
-        on("mkfs", image, &["--bare", "--size", "64M"]).good();
-    }
+    let (_folder, [one, other, log]) = two_images();
     let with_log = ["--log", log.to_str().expect("a plain path")];
     let serving = Serving::start(&[&one, &other], &with_log);
     put(&serving, "one", "letter", b"dear friend");
