@@ -40,6 +40,22 @@ fn a_slot_of_something_else_is_none_however_well_it_is_sealed() {
     assert_eq!(Slot::later_version(&sealed(0, b"Duramen")), None);
 }
 
+/// The first version sums what is behind the checksum, and nothing else.
+#[test]
+fn a_slot_of_the_first_version_is_read() {
+    let mut slot = slot(CIRCLE, SEGMENT_UNITS).as_bytes().to_vec();
+    slot[16..20].copy_from_slice(&1_u32.to_le_bytes());
+    let sum = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &slot[24..72]) as u32;
+    slot[20..24].copy_from_slice(&sum.to_le_bytes());
+    let read = Slot::read(&slot).expect("it is whole");
+    assert_eq!((read.version.get(), read.epoch.get(), read.number.get()), (1, 77, 5));
+    for damaged in [24, 40, 71] {
+        let mut slot = slot.clone();
+        slot[damaged] ^= 1;
+        assert_eq!(Slot::read(&slot), None, "byte {damaged}");
+    }
+}
+
 #[test]
 fn a_slot_of_an_impossible_circle_is_none() {
     let read = |capacity, start, curhead| {
