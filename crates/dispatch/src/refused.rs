@@ -3,20 +3,33 @@
 use nfs::nfs3::Status;
 use vfs::{FsError, Lost};
 
-/// A call that is refused with a status and nothing else: before a file system was asked, or
-/// because its answer was lost and what is known of its files may never have been.
+/// A call that is refused with a status and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused(pub(crate) Status);
+pub(crate) enum Refused {
+    /// Before a file system was asked.
+    Unasked(Status),
+    /// Its answer was lost, and what is known of its files may never have been.
+    Lost,
+}
+
+impl Refused {
+    pub(crate) fn status(self) -> Status {
+        match self {
+            Self::Unasked(status) => status,
+            Self::Lost => Status::Io,
+        }
+    }
+}
 
 impl From<FsError> for Refused {
     fn from(error: FsError) -> Self {
-        Self(status(error))
+        Self::Unasked(status(error))
     }
 }
 
 impl From<Lost> for Refused {
     fn from(_: Lost) -> Self {
-        Self(Status::Io)
+        Self::Lost
     }
 }
 

@@ -39,10 +39,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Takes note that the volume has stopped.
+    /// Takes note that an answer was lost.
     pub(crate) fn note_lost(&self) {
         if !self.is_lost.replace(true) {
-            tracing::error!(volume = self.name, "the volume has stopped: its disk failed");
+            tracing::error!(
+                volume = self.name,
+                "changes do not become durable: the disk failed, or has no room below"
+            );
         }
     }
 

@@ -31,7 +31,7 @@ use futures::future::join_all;
 use runtime::sync::{Semaphore, Signal};
 use vfs::FsError;
 
-use crate::home::Home;
+use crate::home::{Home, all_written};
 use crate::nodes::Meter;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Run, runs};
@@ -235,9 +235,7 @@ impl Home {
             let writes = some.iter().map(|Run { start, pieces, .. }| {
                 self.device().write(*start, pieces.clone(), Durability::Plain)
             });
-            let failures = join_all(writes).await.into_iter().filter_map(Result::err);
-            // One that is no refusal counts before all that are.
-            if let Some(failure) = failures.min_by_key(IoError::is_full) {
+            if let Err(failure) = all_written(join_all(writes).await) {
                 self.note_failure(&failure);
                 match failure.is_full() {
                     true => delayed.wait_again(),

@@ -226,9 +226,15 @@ impl Ffs {
         Receipt::new(self.ledger.clone(), sequence)
     }
 
-    /// Waits until `sequence` is durable.
+    /// Waits until `sequence` is durable, or finds no room below.
     pub(crate) async fn durable(&self, sequence: Sequence) -> Result<(), FsError> {
         Ok(self.receipt(sequence).wait().await?)
+    }
+
+    /// Waits until `sequence` is durable, however long that takes: what goes on in steps is not
+    /// left in its middle.
+    pub(crate) async fn reached(&self, sequence: Sequence) -> Result<(), FsError> {
+        Ok(self.policy.horizon().reach(sequence).await?)
     }
 
     /// Whether the volume was stopped, or began to be.
@@ -373,6 +379,7 @@ impl Ffs {
     /// committed at once.
     ///
     /// # Errors
+    /// [`FsError::NoSpace`] when the log is full and what holds the disk is, too;
     /// [`FsError::Io`] when the volume has stopped.
     pub(crate) async fn reserve(&self, update: Update) -> Result<Ready, FsError> {
         let room = match update.is_empty() {
@@ -528,7 +535,7 @@ impl Ffs {
             let Some(sequence) = self.leaving.borrow().front().map(|first| first.sequence) else {
                 return;
             };
-            if self.durable(sequence).await.is_err() {
+            if self.reached(sequence).await.is_err() {
                 // Stopped: what is held stays held, but who waits for his turn has it.
                 self.leaving.borrow_mut().iter_mut().for_each(|left| left.end_room = None);
                 return;

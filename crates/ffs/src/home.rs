@@ -17,6 +17,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Durability, Io, IoError};
 use bytes::Bytes;
@@ -76,6 +77,16 @@ pub struct Home {
 
 fn note_failure(refusals: &Cell<u64>, error: &IoError) {
     refusals.set(refusals.get() + u64::from(error.is_full()));
+}
+
+/// Between two attempts to bring something home of which the first found no room below.
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// What comes of writes that went out together: a failure that is no refusal counts before all that
+/// are.
+pub(crate) fn all_written(results: Vec<Result<(), IoError>>) -> Result<(), IoError> {
+    let failures = results.into_iter().filter_map(Result::err);
+    failures.min_by_key(IoError::is_full).map_or(Ok(()), Err)
 }
 
 impl Home {
@@ -336,7 +347,7 @@ impl Home {
         let pieces = images.into_iter().map(|image| (place(&image), image.data));
         let runs = runs(pieces, block::LARGE_TRANSFER - 1);
         let writes = runs.into_iter().map(|run| self.write_at(run.start, run.pieces));
-        join_all(writes).await.into_iter().collect()
+        all_written(join_all(writes).await)
     }
 
     /// Writes pieces of data, one after the other, from fragment `address`.

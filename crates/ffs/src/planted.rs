@@ -89,6 +89,12 @@ planted::bugs! {
     ConstantVerifier,
     /// A home write for which there is no room below stops the volume.
     StoppedByRefusals,
+    /// A change waits for room in the log, with its locks, while what holds the disk is full.
+    PatientChanges,
+    /// Who waits for a change that finds no room below waits on.
+    PatientAnswers,
+    /// Data that was overwritten in place by a write for which the log had no room is believed.
+    UndoubtedRefusals,
     /// Of the verifier of an exclusive creation only the first half is kept.
     HalfVerifier,
     /// A new file has the generation of the one that had its inode before.

@@ -141,6 +141,7 @@ impl Ffs {
             cut?;
             update.change_inode(node, Intent::SizeCleared, |dinode| dinode.size.set(step));
             let is_begun = self.is_unfinished(node.ino);
+            update.goes_on = is_begun;
             if first {
                 update.touch_inode(node, |dinode| {
                     dinode.set_modify_time(now);
@@ -172,7 +173,7 @@ impl Ffs {
                 let _ = self.clear_tail(node, size, sequence).await;
                 return Ok(sequence);
             }
-            self.durable(sequence).await?;
+            self.reached(sequence).await?;
         }
     }
 
@@ -344,6 +345,7 @@ impl Ffs {
         let direct = DIRECT_POINTERS as u64;
         loop {
             let mut update = Update::new(Budget::Superuser);
+            update.goes_on = true;
             let gone = self.map().clear(&mut update, node, direct, BLOCKS_PER_UPDATE).await?;
             if gone == direct {
                 self.clear_inode(&mut update, node).await?;
@@ -355,7 +357,7 @@ impl Ffs {
                 dinode.size.set(size.min(dinode.size.get()));
             });
             let sequence = self.commit(self.reserve(update).await?);
-            self.durable(sequence).await?;
+            self.reached(sequence).await?;
         }
     }
 

@@ -1,9 +1,10 @@
 //! The engine in the words of the namespace.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use futures::future::join;
+use futures::future::{Either, join, select};
 use namespace::{AttributeChange, Glimpse, Listed, NewFile, Object, Protection, Store, Witness};
 use runtime::sync::Lock;
 use vfs::{
@@ -192,7 +193,12 @@ impl Store for Ffs {
     }
 
     async fn wait_for_space(&self) -> bool {
-        Ffs::wait_for_space(self).await || self.land_idle().await
+        let comes = async { Ffs::wait_for_space(self).await || self.land_idle().await };
+        // What is about to be given back may itself wait for room in the log.
+        match select(pin!(comes), self.policy.no_room_comes()).await {
+            Either::Left((comes, _)) => comes,
+            Either::Right(_) => false,
+        }
     }
 
     async fn make(

@@ -116,6 +116,9 @@ pub struct Update {
     pub(crate) payload: Vec<(u64, Vec<Bytes>)>,
     /// Whether the log is to bring the payload to its place, and nobody else does.
     pub(crate) is_delayed: bool,
+    /// Whether it goes on with something that has begun, and so waits for room in the log however
+    /// long that takes.
+    pub(crate) goes_on: bool,
     /// A chain of Updates that begins or ends with this one.
     pub(crate) chain: Option<ChainLink>,
     /// Whether it only brings UNSTABLE data home: see [`Node`], invariant 4.
@@ -185,6 +188,7 @@ impl Update {
             chain: None,
             lands_unasked: false,
             is_patient: false,
+            goes_on: false,
             working: Vec::new(),
             budget,
         }

@@ -13,9 +13,10 @@ use futures::future::LocalBoxFuture;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
-/// The volume stopped before what was staged became durable. It answers nothing until reopened.
+/// What was staged does not become durable. The volume has stopped, and answers nothing until it is
+/// reopened; or there is no room below its disk, and what was answered before can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the volume has stopped: a write to its disk failed")]
+#[error("a change does not become durable: a write to the volume's disk failed or was refused")]
 pub struct Lost;
 
 /// Who knows what is durable: the policy of an engine.

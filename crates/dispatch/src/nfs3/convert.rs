@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn bad_names_are_refused_as_the_protocol_says() {
-        let refusal = |bytes: &[u8]| name(bytes).map_err(|Refused(status)| status);
+        let refusal = |bytes: &[u8]| name(bytes).map_err(Refused::status);
         assert_eq!(refusal(b""), Err(wire::Status::Access));
         assert_eq!(refusal(b"a/b"), Err(wire::Status::Invalid));
         assert_eq!(refusal(b"a\0b"), Err(wire::Status::Invalid));

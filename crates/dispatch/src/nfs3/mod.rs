@@ -94,9 +94,11 @@ fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> 
             to.value(&durable.into_inner());
             Reply::new(to.finish())
         }
-        Err(Refused(status)) => {
-            to.value(&Outcome::<(), W>::Err(status.into()));
-            Reply::new(to.finish()).bare()
+        Err(refused) => {
+            to.value(&Outcome::<(), W>::Err(refused.status().into()));
+            let reply = Reply::new(to.finish());
+            // A call whose answer was lost may have been carried out, once.
+            if refused == Refused::Lost { reply } else { reply.bare() }
         }
     }
 }

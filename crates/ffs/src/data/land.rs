@@ -105,7 +105,7 @@ impl Ffs {
                     dinode.set_modify_time(now.modify_time());
                     dinode.set_change_time(now.change_time());
                 };
-                self.finish_landing(update, node, size, also, &mut ()).await
+                self.finish_landing(update, (node, &set), size, also, &mut ()).await
             }
             Err(error) => Err(error),
         };
@@ -208,7 +208,7 @@ impl Ffs {
     ) -> Result<Sequence, FsError> {
         let (update, payload) = self.plan_landing(update, node, set, size).await?;
         let update = payload.write(self, update, (node, set)).await?;
-        self.finish_landing(update, node, size, also, witness).await
+        self.finish_landing(update, (node, set), size, also, witness).await
     }
 
     /// The first step of [`Ffs::land`]: finds a place for everything. The second is to write it
@@ -250,7 +250,7 @@ impl Ffs {
     async fn finish_landing(
         &self,
         mut update: Update,
-        node: &Rc<Node>,
+        (node, set): (&Rc<Node>, &BTreeMap<u64, Content>),
         size: u64,
         also: impl FnOnce(&mut Dinode),
         witness: &mut dyn Witness,
@@ -270,7 +270,17 @@ impl Ffs {
         if moved {
             update.change_inode(node, Intent::SizeSet, |_| ());
         }
-        Ok(self.commit_seen(self.reserve(update).await?, witness))
+        let is_written = !update.is_delayed;
+        let ready = self.reserve(update).await;
+        if matches!(ready, Err(FsError::NoSpace))
+            && is_written
+            && !is_planted(Bug::UndoubtedRefusals)
+        {
+            // What was overwritten shows, and the log may hold older data of that place.
+            self.doubt(node, set.keys().copied());
+            self.rotate_verifier();
+        }
+        Ok(self.commit_seen(ready?, witness))
     }
 
     /// A file that grows writes anew what stands behind its old end and comes to be in it: in the

@@ -3,6 +3,8 @@
 //! Invariants:
 //! 1. It never goes back.
 //! 2. After a failure it goes no further, and nobody who waits is left waiting.
+//! 3. While it *stands*, because what is to become durable finds no room below, who waits for an
+//!    answer hears that it is lost. What was answered before can be read, and it may move again.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,6 +24,7 @@ pub struct Horizon(Rc<State>);
 struct State {
     through: Cell<u64>,
     failed: Cell<bool>,
+    stands: Cell<bool>,
     moved: Signal,
     /// The latest that somebody has waited for.
     asked: Cell<u64>,
@@ -55,6 +58,29 @@ impl Horizon {
         self.0.failed.set(true);
         self.wake();
         self.0.was_asked.notify();
+    }
+
+    /// Whether what is to become durable finds no room below (invariant 3).
+    pub(super) fn stand(&self, stands: bool) {
+        if self.0.stands.replace(stands) != stands {
+            self.wake();
+        }
+    }
+
+    /// Waits until everything up to `sequence` is durable, however long that takes. For work that
+    /// nobody waits for.
+    ///
+    /// # Errors
+    /// [`Lost`] after a failure.
+    pub(crate) async fn reach(&self, sequence: Sequence) -> Result<(), Lost> {
+        self.ask(sequence);
+        while self.through() < sequence || self.has_stopped() {
+            if self.has_stopped() {
+                return Err(Lost);
+            }
+            self.moved().await;
+        }
+        Ok(())
     }
 
     /// Wakes everybody who waits here, to look again.
@@ -97,6 +123,10 @@ impl Ledger for Horizon {
     }
 
     fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost> {
-        if self.has_stopped() { Err(Lost) } else { Ok(self.through() >= sequence) }
+        let is_durable = self.through() >= sequence;
+        if self.has_stopped() || !is_durable && self.0.stands.get() {
+            return Err(Lost);
+        }
+        Ok(is_durable)
     }
 }

@@ -18,8 +18,9 @@ pub mod sync;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use vfs::{Answered, Lost, Sequence};
+use vfs::{Answered, FsError, Lost, Sequence};
 
 use crate::buffer::Buffer;
 use crate::edit::Extent;
@@ -72,8 +73,14 @@ pub trait Policy {
     }
 
     /// Waits until there is room for an Update, and sets it aside. Nothing may be awaited between
-    /// this and [`Policy::stage`].
-    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>>;
+    /// this and [`Policy::stage`]. Fails with [`FsError::NoSpace`] if no room comes, unless the
+    /// Update goes on with something that has begun; with [`FsError::Io`] if the volume has stopped.
+    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>>;
+
+    /// Completes when no room comes for Updates before there is more room below the disk.
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        std::future::pending().boxed_local()
+    }
 
     /// Ranks the items of an Update, in their order; called before they are applied.
     fn rank(&self, items: &[Item]) -> Vec<u8>;

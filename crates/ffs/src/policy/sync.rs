@@ -26,7 +26,9 @@
 //!    '..' never makes a loop of directories that changed places one after the other.
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
-//! 5. After the first failed write or flush nothing is ever reported durable again.
+//! 5. After the first failed write or flush nothing is ever reported durable again. A write that
+//!    finds no room below has failed nobody: nothing has changed its rank, and the round is tried
+//!    again. Until it succeeds there are no changes, and who waits for one hears that it is lost.
 //! 6. Of an Update that adds a link to something that was there before, or is about to be, nothing
 //!    of rank 2 and up lands before the ranks 0 and 1 of every earlier Update: the name must not
 //!    lead to a new directory whose parent does not count it yet.
@@ -43,12 +45,13 @@ use std::rc::Rc;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::Runtime;
-use vfs::{Ledger, Lost, Sequence};
+use runtime::sync::Signal;
+use vfs::{FsError, Lost, Sequence};
 
 use super::horizon::Horizon;
 use super::{Policy, StagedUpdate, is_constructive};
 use crate::buffer::{Buffer, Delta};
-use crate::home::Home;
+use crate::home::{Home, REFUSED_PAUSE};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Item, Update};
 
@@ -98,6 +101,8 @@ pub struct Sync {
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
+    /// A round has found no room below.
+    refused: Signal,
     runtime: Runtime,
     this: std::rc::Weak<Sync>,
 }
@@ -119,6 +124,7 @@ impl Sync {
             begun: Cell::new(0),
             ended: Cell::new(0),
             wanted: Cell::new(0),
+            refused: Signal::new(),
             runtime,
             this: this.clone(),
         })
@@ -139,7 +145,16 @@ impl Sync {
     /// Rounds until nothing is in flight.
     async fn run(self: Rc<Self>) {
         while self.has_work() && !self.horizon.has_failed() {
-            if self.round().await.is_err() {
+            let round = self.round().await;
+            let is_refused = matches!(&round, Err(error) if error.is_full())
+                && !is_planted(Bug::StoppedByRefusals);
+            self.home.set_refused(is_refused);
+            self.horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
+            if is_refused {
+                self.begun.set(self.begun.get() - 1); // it was none
+                self.refused.notify();
+                self.runtime.clock.sleep(REFUSED_PAUSE).await;
+            } else if round.is_err() {
                 self.horizon.fail(); // invariant 5
             }
         }
@@ -157,7 +172,8 @@ impl Sync {
         self.begun.set(number);
         let holds = self.conditions();
         let mut buffers = self.pending.borrow().clone();
-        buffers.extend(self.asked_buffers());
+        let asked = self.asked_buffers();
+        buffers.extend(asked.iter().cloned());
         let mut written = Vec::new();
         let mut images = Vec::new();
         for buffer in buffers.into_values() {
@@ -166,7 +182,13 @@ impl Sync {
                 written.push(buffer);
             }
         }
-        self.home.write_images(images).await?;
+        let brought = self.home.write_images(images).await;
+        if brought.is_err() {
+            // If there is to be another round, it writes all of them again.
+            written.iter().for_each(|buffer| buffer.write_again());
+            self.asked.borrow_mut().extend(asked.into_iter().map(|(address, _)| address));
+        }
+        brought?;
         if is_planted(Bug::EarlyReceipts) {
             self.advance(&written, self.next.get());
         }
@@ -326,8 +348,20 @@ impl Policy for Sync {
         ranks
     }
 
-    fn reserve(&self, _update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
-        std::future::ready(Ok(0)).boxed_local() // there is nothing beside the volume to fill
+    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>> {
+        // There is nothing beside the volume to fill.
+        let is_refused = self.home.is_refused() && !update.goes_on;
+        std::future::ready(if is_refused { Err(FsError::NoSpace) } else { Ok(0) }).boxed_local()
+    }
+
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        let this = self.this();
+        let refused = async move {
+            while !this.home.is_refused() {
+                this.refused.wait().await;
+            }
+        };
+        refused.boxed_local()
     }
 
     fn stage(&self, sequence: Sequence, update: StagedUpdate) {
@@ -376,7 +410,7 @@ impl Policy for Sync {
             while this.ended.get() < awaited() && !this.horizon.has_failed() {
                 this.horizon.moved().await;
             }
-            this.horizon.durable(last).await
+            this.horizon.reach(last).await
         }
         .boxed_local()
     }

@@ -2,13 +2,14 @@
 //! else is wrong. What needs space is refused, what was answered is there, and all goes on when
 //! there is room again.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use block::Verb;
 use futures::future::Either;
 use futures::future::select;
 use sim::{Effect, Executor, Fault};
-use vfs::{FileSystem, FsError, Stability};
+use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::common::quiet::Quiet;
 use crate::common::volume::Volume;
@@ -27,8 +28,16 @@ async fn pause(executor: &Executor, seconds: u64) {
 
 /// Files whose content was answered for, each of one byte.
 async fn holds(volume: &Volume, files: &[(&str, u8, usize)]) -> Result<(), String> {
+    holds_in(volume, volume.files.root(), files).await
+}
+
+async fn holds_in(
+    volume: &Volume,
+    directory: ObjectId,
+    files: &[(&str, u8, usize)],
+) -> Result<(), String> {
     for &(name, byte, length) in files {
-        let file = volume.lookup(volume.files.root(), name).await;
+        let file = volume.lookup(directory, name).await;
         let file = file.map_err(|error| format!("{name}: {error}"))?;
         let data = volume.read(file).await.map_err(|error| format!("{name}: {error}"))?;
         if data != vec![byte; length] {
@@ -105,41 +114,248 @@ fn a_disk_that_finds_no_room_below_is_no_broken_disk() {
     }
 }
 
-/// More changes than the log has room for: those that do not fit wait, with the locks that they
-/// have, and all else can be read.
-#[test]
-fn changes_wait_when_the_log_is_full_and_go_on_when_there_is_room() {
+/// Makes files until there is no room for another in the log. Gives back how many there are.
+async fn fill_log(volume: &Volume, directory: ObjectId) -> usize {
+    for number in 0..2000 {
+        let full = match volume.create(directory, &format!("file-{number}")).await {
+            Ok(file) => volume.write(file, 0, vec![8; SMALL], Stability::FileSync).await.err(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = full {
+            assert_eq!(error, FsError::NoSpace);
+            return number;
+        }
+    }
+    panic!("the log is not as long")
+}
+
+/// A volume of which nothing goes home any more, and a directory in it.
+async fn refusing(quiet: &Quiet) -> (Volume, ObjectId) {
+    let volume = quiet.make((BLOCK, 512)).await;
+    let root = volume.files.root();
+    let directory = volume.mkdir(root, "directory").await.expect("room");
+    let old = volume.create(root, "old").await.expect("room");
+    volume.write(old, 0, vec![8; LARGE], Stability::FileSync).await.expect("room");
+    volume.settle().await;
+    volume.write(old, 0, vec![9; SMALL], Stability::FileSync).await.expect("it rides");
+    refuse(quiet);
+    (volume, directory)
+}
+
+/// More changes than the log has room for: those that do not fit are refused, and give back the
+/// locks that they have.
+fn full_log() -> Result<(), String> {
     let quiet = Quiet::new(32 << 20, Some(2 << 20));
+    let executor = &quiet.executor;
+    executor.block_on(async {
+        let (volume, directory) = refusing(&quiet).await;
+        let root = volume.files.root();
+        let filled = pin!(fill_log(&volume, directory));
+        let Either::Left((made, _)) = select(filled, pin!(pause(executor, 60))).await else {
+            return Err("a change waits".to_owned());
+        };
+        let last = format!("file-{}", made - 1);
+        holds_in(&volume, directory, &[(&last, 8, SMALL)]).await?;
+        let old = volume.lookup(root, "old").await.expect("it is there");
+        let shown = volume.read(old).await.expect("it can be read");
+        assert_eq!((shown[0], shown[SMALL]), (9, 8));
+        let removed = volume.remove(directory, &last).await;
+        assert_eq!(removed, Err(FsError::NoSpace), "a removal, too, needs room in the log");
+        quiet.disks.home.heal();
+        pause(executor, 5).await;
+        volume.remove(directory, &last).await.expect("room again");
+        let names = volume.list(directory).await.expect("it can be read").len();
+        assert!((made + 1..=made + 2).contains(&names), "and two dots, and one that is empty");
+        volume.files.shutdown().await.map_err(|error| format!("stop: {error}"))
+    })
+}
+
+#[test]
+fn changes_are_refused_when_the_log_is_full_and_go_on_when_there_is_room() {
+    full_log().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+/// A write finds room below for its data, and none in the log for what says so: what it shows is
+/// durable once a COMMIT has said so, and not before.
+fn overwritten_in_vain(heals: bool) -> Result<(), String> {
+    let quiet = Quiet::new(32 << 20, Some(2 << 20));
+    let executor = &quiet.executor;
+    let (shown, answer) = executor.block_on(async {
+        let (volume, directory) = refusing(&quiet).await;
+        fill_log(&volume, directory).await;
+        let old = volume.lookup(volume.files.root(), "old").await.expect("it is there");
+        quiet.disks.home.heal(); // and the log has not heard of it
+        let written = volume.write(old, 0, vec![7; LARGE], Stability::FileSync).await;
+        assert_eq!(written, Err(FsError::NoSpace));
+        if heals {
+            pause(executor, 5).await;
+        }
+        let shown = volume.read(old).await.expect("it can be read");
+        (shown, volume.commit(old).await.map(drop))
+    });
+    match answer {
+        Ok(()) => {}
+        Err(FsError::NoSpace) if !heals => return Ok(()),
+        other => return Err(format!("a COMMIT says {other:?}")),
+    }
+    let back = quiet.cut();
+    back.executor.block_on(async {
+        let volume = back.open().await;
+        let old = volume.lookup(volume.files.root(), "old").await.expect("it is there");
+        match volume.read(old).await.expect("it can be read") == shown {
+            true => Ok(()),
+            false => Err("what a COMMIT covered is other after the cut".to_owned()),
+        }
+    })
+}
+
+#[test]
+fn what_a_refused_write_has_overwritten_is_in_doubt() {
+    for heals in [false, true] {
+        overwritten_in_vain(heals).unwrap_or_else(|wrong| panic!("heals {heals}: {wrong}"));
+    }
+}
+
+/// How a truncation in steps has met a full log.
+#[derive(Debug, PartialEq)]
+enum Met {
+    Refused,
+    Stuck,
+    Done,
+}
+
+/// A long file is cut while there is room for so many more changes in the log.
+fn cut_in_steps(room: usize) -> Met {
+    const LONG: usize = 12 << 20;
+    let quiet = Quiet::new(64 << 20, Some(2 << 20));
     let executor = &quiet.executor;
     executor.block_on(async {
         let volume = quiet.make((BLOCK, 512)).await;
         let root = volume.files.root();
         let directory = volume.mkdir(root, "directory").await.expect("room");
-        let old = volume.create(root, "old").await.expect("room");
-        volume.write(old, 0, vec![8; SMALL], Stability::FileSync).await.expect("room");
+        let long = volume.create(root, "long").await.expect("room");
+        for start in (0..LONG).step_by(1 << 20) {
+            let data = vec![3; 1 << 20];
+            volume.write(long, start as u64, data, Stability::FileSync).await.expect("room");
+        }
+        volume.settle().await;
         refuse(&quiet);
-        let many = async {
-            for number in 0..2000 {
-                let file = volume.create(directory, &format!("file-{number}")).await?;
-                volume.write(file, 0, vec![8; SMALL], Stability::FileSync).await?;
-            }
-            Ok::<_, FsError>(())
-        };
-        let (many, patience) = (Box::pin(many), Box::pin(pause(executor, 60)));
-        let Either::Right(((), many)) = select(many, patience).await else {
-            panic!("the log is not as long")
-        };
-        holds(&volume, &[("old", 8, SMALL)]).await.expect("it can be read");
+        let mut count = 0;
+        while volume.create(directory, &format!("file-{count}")).await.is_ok() {
+            count += 1;
+        }
+        // Now the log is full. With all home, so many again fill it again, but for `room`.
         quiet.disks.home.heal();
-        many.await.expect("room again");
-        assert_eq!(volume.list(directory).await.map(|names| names.len()), Ok(2002), "and two dots");
+        volume.settle().await;
+        pause(executor, 5).await;
+        refuse(&quiet);
+        for number in 0..count - room {
+            volume.create(directory, &format!("more-{number}")).await.expect("there is room");
+        }
+        let end = volume.resize(long, 0);
+        let (met, pending) = match select(Box::pin(end), Box::pin(pause(executor, 60))).await {
+            Either::Left((Ok(()), _)) => (Met::Done, None),
+            Either::Left((Err(error), _)) => {
+                assert_eq!(error, FsError::NoSpace);
+                (Met::Refused, None)
+            }
+            Either::Right(((), pending)) => (Met::Stuck, Some(pending)),
+        };
+        assert!(volume.lookup(root, "long").await.is_ok(), "others need not wait for it");
+        quiet.disks.home.heal();
+        if let Some(pending) = pending {
+            pending.await.expect("it goes on when there is room");
+        }
+        let left = volume.attributes(long).await.size;
+        assert_eq!(left, if met == Met::Refused { LONG as u64 } else { 0 });
+        volume.settle().await;
         volume.files.shutdown().await.expect("it stops");
-    });
+        met
+    })
+}
+
+#[test]
+fn a_truncation_that_has_begun_waits_for_room_in_the_log() {
+    let met: Vec<Met> = (0..24).map(cut_in_steps).collect();
+    for one in [Met::Refused, Met::Stuck] {
+        assert!(met.contains(&one), "{one:?} is not among {met:?}");
+    }
+}
+
+/// Policy `sync`, whose answers wait for metadata in its place: who waits when that is refused hears
+/// that the answer is lost, changes are refused from then on, and what was answered can be read.
+fn refused_in_place(cut: bool) -> Result<(), String> {
+    let quiet = Quiet::new(16 << 20, None);
+    let executor = &quiet.executor;
+    executor.block_on(async {
+        let volume = quiet.make((BLOCK, 512)).await;
+        let root = volume.files.root();
+        let [kept, busy] = ["kept", "busy"].map(|name| volume.mkdir(root, name));
+        let (kept, busy) = (kept.await.expect("room"), busy.await.expect("room"));
+        let old = volume.create(kept, "old").await.expect("room");
+        volume.write(old, 0, vec![1; LARGE], Stability::FileSync).await.expect("room");
+        volume.create(busy, "first").await.expect("room");
+        volume.settle().await;
+        refuse(&quiet);
+        let new = pin!(volume.create(busy, "new"));
+        let Either::Left((new, _)) = select(new, pin!(pause(executor, 60))).await else {
+            return Err("who waits for the change waits on".to_owned());
+        };
+        assert_eq!(new, Err(FsError::Io));
+        assert_eq!(volume.lookup(busy, "new").await, Err(FsError::Io), "it shows what is lost");
+        holds_in(&volume, kept, &[("old", 1, LARGE)]).await?;
+        assert_eq!(volume.create(kept, "more").await, Err(FsError::NoSpace));
+        assert_eq!(volume.remove(kept, "old").await, Err(FsError::NoSpace));
+        let written = volume.write(old, 0, vec![2; LARGE], Stability::Unstable).await;
+        assert_eq!(written.map(drop), Ok(()), "memory has room");
+        assert_eq!(volume.commit(old).await.map(drop), Err(FsError::NoSpace));
+        holds_in(&volume, kept, &[("old", 1, LARGE)]).await?;
+        assert_eq!(volume.files.store().quiesce().await, Err(FsError::NoSpace));
+        pause(executor, 30).await;
+        holds_in(&volume, kept, &[("old", 1, LARGE)]).await?;
+        if cut {
+            return Ok(());
+        }
+        quiet.disks.home.heal();
+        pause(executor, 5).await;
+        assert!(volume.lookup(busy, "new").await.is_ok(), "it was lost to nobody but its caller");
+        volume.create(kept, "more").await.expect("room again");
+        volume.files.shutdown().await.map_err(|error| format!("stop: {error}"))
+    })?;
+    let back = quiet.cut();
+    back.executor.block_on(async {
+        let volume = back.open().await;
+        let root = volume.files.root();
+        let kept = volume.lookup(root, "kept").await.expect("it is there");
+        holds_in(&volume, kept, &[("old", 1, LARGE)]).await?;
+        let busy = volume.lookup(root, "busy").await.expect("it is there");
+        let names = volume.list(busy).await.expect("it can be read");
+        assert_eq!(names.len(), if cut { 3 } else { 4 }, "{names:?}");
+        volume.files.shutdown().await.map_err(|error| format!("stop: {error}"))
+    })
+}
+
+#[test]
+fn changes_in_place_that_are_refused_stop_changes_and_nothing_else() {
+    for cut in [false, true] {
+        refused_in_place(cut).unwrap_or_else(|wrong| panic!("cut {cut}: {wrong}"));
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_refusal_that_stops_the_volume_is_found() {
     use crate::common::quiet::finds;
-    assert!(finds(ffs::planted::Bug::StoppedByRefusals, || refused(false)));
+    let bug = ffs::planted::Bug::StoppedByRefusals;
+    assert!(finds(bug, || refused(false)));
+    assert!(finds(bug, || refused_in_place(false)));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn changes_that_wait_and_data_that_is_believed_are_found() {
+    use crate::common::quiet::finds;
+    assert!(finds(ffs::planted::Bug::PatientChanges, full_log));
+    assert!(finds(ffs::planted::Bug::PatientAnswers, || refused_in_place(false)));
+    assert!(finds(ffs::planted::Bug::UndoubtedRefusals, || overwritten_in_vain(false)));
 }

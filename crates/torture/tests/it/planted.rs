@@ -126,6 +126,9 @@ const OF_WAYS: &[(&str, Policy, &str, Way, Effort)] = &[
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "StoppedByRefusals",
+    "PatientChanges",
+    "PatientAnswers",
+    "UndoubtedRefusals",
     "EarlyRefusals",
     "SmallReserve",
     "BrokenPromises",

@@ -11,7 +11,6 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
 
 use block::IoError;
 use futures::FutureExt;
@@ -21,11 +20,10 @@ use zerocopy::IntoBytes;
 
 use super::Log;
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
+use crate::home::{REFUSED_PAUSE, all_written};
 use crate::layout::{GroupHeader, Summary};
 use crate::planted::{Bug, is_planted};
 
-/// Between two rounds of which the first found no room below.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// Buffers that are copied and written at a time, so that copies do not fill the memory.
 const WRITES_AT_ONCE: usize = 64;
 
@@ -70,16 +68,27 @@ impl Log {
             }
             let round = self.round().await;
             self.home.set_refused(matches!(&round, Err(error) if error.is_full()));
-            if self.home.is_refused() && !is_planted(Bug::StoppedByRefusals) {
-                self.begun.set(self.begun.get() - 1); // it was none
-                self.shared.runtime.clock.sleep(REFUSED_PAUSE).await;
-            } else if round.is_err() {
-                self.stop(); // invariant 9
-            } else if !self.horizon.has_failed() && self.shared.give_room().await.is_err() {
+            let is_refused = self.home.is_refused() && !is_planted(Bug::StoppedByRefusals);
+            let given = match (is_refused, &round) {
+                (true, _) => {
+                    self.begun.set(self.begun.get() - 1); // it was none
+                    self.shared.note_head().await
+                }
+                (false, Err(_)) => {
+                    self.stop(); // invariant 9
+                    Ok(())
+                }
+                (false, Ok(())) if self.horizon.has_failed() => Ok(()),
+                (false, Ok(())) => self.shared.give_room().await,
+            };
+            if given.is_err() {
                 self.shared.stop();
             }
             self.landed.notify();
             self.shared.freed.notify();
+            if is_refused {
+                self.shared.runtime.clock.sleep(REFUSED_PAUSE).await;
+            }
         }
         self.syncing.set(false);
     }
@@ -176,7 +185,7 @@ impl Log {
             self.home.write(geometry.summary_address + fragment, vec![image.freeze()])
         });
         let writes: Vec<_> = writes.collect();
-        join_all(writes).await.into_iter().collect()
+        all_written(join_all(writes).await)
     }
 
     /// What was `written`, and the payload of Updates before `covered`, is on the volume for good

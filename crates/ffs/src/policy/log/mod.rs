@@ -68,7 +68,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use journal::format::{LARGEST_BODY, SEGMENT};
 use runtime::sync::Signal;
-use vfs::{Answered, Ledger, Lost, Sequence};
+use vfs::{Answered, FsError, Ledger, Lost, Sequence};
 
 use super::horizon::Horizon;
 use super::{Policy, StagedUpdate};
@@ -395,11 +395,17 @@ impl Policy for Log {
         self.home.delayed_bytes() as u64 + bytes <= most && self.rides(payload).is_some()
     }
 
-    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, Lost>> {
+    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>> {
         let body = redo::bound(update, self.rides(&update.payload));
         assert!(body <= LARGEST_BODY, "an entry of {body} bytes does not fit into a segment");
         let (room, this) = (self.shared.journal.room_for(body), self.this());
-        async move { this.set_aside(room).await }.boxed_local()
+        let goes_on = update.goes_on;
+        async move { this.set_aside(room, goes_on).await }.boxed_local()
+    }
+
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        let this = self.this();
+        async move { this.no_room_comes().await }.boxed_local()
     }
 
     fn rank(&self, items: &[Item]) -> Vec<u8> {

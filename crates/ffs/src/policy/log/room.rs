@@ -4,14 +4,18 @@
 //! none wakes the sync, which moves the head, and has the head named in a slot if no entry is about
 //! to do that. A little is kept back for the entries that the writer makes itself. What is asked
 //! for is never more than an empty log has: so it comes, if the volume's disk answers.
+//!
+//! While that disk refuses what holds the head, because what holds the disk is full, no room comes:
+//! whoever wants some is told so, and gives back the locks that it has. Only what goes on with
+//! something that has begun waits: a file is not left in the middle of its truncation.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use block::IoError;
-use futures::future::{Either, select};
+use futures::future::{Either, pending, select};
 use journal::format::{SEGMENT, UNIT};
-use vfs::Lost;
+use vfs::{FsError, Lost};
 
 use super::{Log, SharedLog};
 use crate::planted::{Bug, is_planted};
@@ -31,8 +35,33 @@ fn kept_back() -> u64 {
 }
 
 impl Log {
-    /// Waits for `room` bytes, which a log that is empty has.
-    pub(super) async fn set_aside(&self, room: u64) -> Result<u64, Lost> {
+    /// Waits for `room` bytes, which a log that is empty has. Unless it `goes_on` with something, it
+    /// does not wait for room below.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] then; [`FsError::Io`] when the volume has stopped.
+    pub(super) async fn set_aside(&self, room: u64, goes_on: bool) -> Result<u64, FsError> {
+        if goes_on {
+            return Ok(self.await_room(room).await?);
+        }
+        match select(pin!(self.await_room(room)), pin!(self.no_room_comes())).await {
+            Either::Left((taken, _)) => Ok(taken?),
+            // Who goes before may want more than is there.
+            Either::Right(_) => self.take_room(room)?.ok_or(FsError::NoSpace),
+        }
+    }
+
+    /// Completes when what holds the head finds no room below.
+    pub(super) async fn no_room_comes(&self) {
+        if is_planted(Bug::PatientChanges) {
+            pending::<()>().await;
+        }
+        while !self.shared.is_refused() {
+            self.shared.freed.wait().await;
+        }
+    }
+
+    async fn await_room(&self, room: u64) -> Result<u64, Lost> {
         let shared = &self.shared;
         let most = shared.journal.capacity() - KEPT_BACK;
         assert!(room <= most, "{room} bytes are never free of {most}: nobody would get any");
@@ -114,6 +143,15 @@ impl SharedLog {
     pub(super) fn wants_help_of(&self, volume: &Log) -> bool {
         let holds = |volume: &Log| !volume.flights.borrow().is_empty();
         self.wanting.get() && (holds(volume) || !self.running().any(|other| holds(&other)))
+    }
+
+    /// Whether the head is where it is for a volume whose disk finds no room below.
+    fn is_refused(&self) -> bool {
+        let mut running = self.running().filter(|volume| volume.home.is_refused()).peekable();
+        running.peek().is_some() && {
+            let head = self.head();
+            head.is_some() && running.any(|volume| volume.head() == head)
+        }
     }
 
     /// Somebody waits for room: makes durable that what is obsolete may be overwritten.

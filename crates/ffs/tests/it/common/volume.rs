@@ -12,8 +12,8 @@ use ffs::{Ffs, OpenOptions, open, open_with_log};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
 use vfs::{
-    Attributes, Author, CreateHow, FileSystem, FsError, FsStat, Name, ObjectId, SetAttributes,
-    Stability, Verifier,
+    Attributes, Author, CreateHow, FileSystem, FsError, FsStat, Lost, Name, ObjectId,
+    SetAttributes, Stability, Verifier,
 };
 
 use super::cutting::Pair;
@@ -96,7 +96,7 @@ impl Volume {
     pub(crate) async fn create(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
         let how = CreateHow::Guarded(SetAttributes { mode: Some(0o644), ..Default::default() });
         let sealed = self.files.create(&self.root, parent, &name(text), how).await;
-        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
     pub(crate) async fn write(
@@ -189,7 +189,7 @@ impl Volume {
 
     pub(crate) async fn lookup(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
         let sealed = self.files.lookup(&self.root, parent, &name(text)).await;
-        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
     pub(crate) async fn list(&self, directory: ObjectId) -> Result<Vec<String>, FsError> {

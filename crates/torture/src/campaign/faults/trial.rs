@@ -16,7 +16,7 @@ use super::super::conformance::judge::Verdict;
 use super::super::conformance::session::{Reply, Session, is_well, users};
 use super::super::conformance::stamp::Stamp;
 use super::super::conformance::step::{Act, Object, Step};
-use super::witness::{Fault, Looked, Witness};
+use super::witness::{Fault, Looked, Witness, is_refusal};
 use super::workload;
 use crate::explore::disks::Images;
 use crate::explore::policy::Policy;
@@ -25,6 +25,8 @@ use crate::world::{Status, World, WorldOptions};
 
 /// More virtual time than anything may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
+/// After so long, and room below, everything is as it was before.
+const TRIED_AGAIN: Duration = Duration::from_secs(10);
 /// More than any file of the trace is long, in bytes.
 const LONGEST: u32 = 1 << 20;
 const ROOT: Object = Object::Of(0);
@@ -185,7 +187,6 @@ pub(super) fn run(policy: Policy, seed: u64, strike: &Strike) -> Verdict {
 }
 
 struct Trial {
-    policy: Policy,
     session: Session,
     witness: Witness,
     /// Calls of the volume's disk and of the log's.
@@ -195,6 +196,9 @@ struct Trial {
     /// Data that nobody may lose in silence was being written when the fault struck, and the
     /// caller was told of an error.
     lost_data: bool,
+    /// The fault struck during a truncation that was answered as done. It may have struck what
+    /// writes zeros behind the new end, which no reader sees, so that nobody is told.
+    struck_behind_end: bool,
 }
 
 impl Trial {
@@ -204,7 +208,8 @@ impl Trial {
         let strike = strike.filter(|strike| strike.phase == Phase::Trace);
         let mut witness = Witness::new(session.reference.clone());
         witness.may_refuse = strike.is_some_and(Strike::is_refusal);
-        let trial = Self { policy, session, witness, before, strike, lost_data: false };
+        let trial =
+            Self { session, witness, before, strike, lost_data: false, struck_behind_end: false };
         if let Some(strike) = &trial.strike {
             trial.inject(strike);
         }
@@ -300,11 +305,16 @@ impl Trial {
         }
         self.witness.hear(step, &reply, fault)?;
         let failed = self.witness.is_failure(&reply, fault);
-        if fault == Fault::Write && !self.witness.stopped && (failed || !was_struck) {
+        let may_stop = fault == Fault::Write && !self.may_be_tried_again();
+        if may_stop && !self.witness.stopped && (failed || !was_struck) {
             self.witness.stopped = self.has_stopped()?;
         }
         let writes = matches!(step.act, Act::Write(..) | Act::Commit(..));
-        self.lost_data |= !was_struck && failed && fault == Fault::Write && writes;
+        // Of a change that may come to be no data is lost.
+        let is_lost = failed && (is_refusal(&reply) || !self.may_be_tried_again());
+        self.lost_data |= !was_struck && is_lost && fault == Fault::Write && writes;
+        let cuts = matches!(&step.act, Act::Setattr(_, changes, _) if changes.size.is_some());
+        self.struck_behind_end |= !was_struck && !failed && fault == Fault::Write && cuts;
         self.look_at_unsure()
     }
 
@@ -374,8 +384,14 @@ impl Trial {
         if self.fault() != Fault::Write {
             return Ok(());
         }
-        let stopped = self.has_stopped()?;
-        if stopped {
+        if self.may_be_tried_again() {
+            self.heal();
+            let executor = self.session.world.runtime();
+            self.session.world.run(executor.clock.sleep(TRIED_AGAIN));
+            if self.has_stopped()? {
+                return Err("there is room again, and the volume stays stopped".into());
+            }
+        } else if self.has_stopped()? {
             return Ok(());
         }
         if self.strike.is_some_and(|strike| strike.verb == Verb::Flush) {
@@ -391,13 +407,14 @@ impl Trial {
             true => Ok(()),
             false if self.lost_data => Err("data was lost, and the verifier stays".into()),
             false if self.witness.told || self.may_be_tried_again() => Ok(()),
+            false if self.struck_behind_end => Ok(()),
             false => Err("a write failed, and nobody was told".into()),
         }
     }
 
-    /// Whether what struck is a write that found no room below, and that the log still has.
+    /// Whether what struck is a write that found no room below, and that is tried again.
     fn may_be_tried_again(&self) -> bool {
-        self.policy == Policy::Log && self.witness.may_refuse
+        self.witness.may_refuse && self.strike.is_some_and(|strike| strike.place == Place::Home)
     }
 
     /// The server is back: everything is as one of the states has it, and the disk is well.

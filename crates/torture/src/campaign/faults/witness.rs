@@ -11,6 +11,9 @@
 //! 2. A volume that has stopped says NFS3ERR_IO to everything, and does nothing.
 //! 3. What fails for want of a read has changed nothing but, perhaps, data.
 //! 4. The write verifier changes after a fault alone.
+//! 5. What finds no room below has changed nothing but, perhaps, data. A change that was made, and
+//!    found none afterwards, is lost to its caller alone (NFS3ERR_IO): it may come to be. Until it
+//!    does there are no others, whatever their callers hear.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +53,8 @@ pub(super) struct Witness {
     pub(super) told: bool,
     /// The fault is that writes find no room below: data may be refused for that.
     pub(super) may_refuse: bool,
+    /// A change was lost to its caller for that, and none has succeeded since.
+    refuses: bool,
 }
 
 /// What is known of the fault when a reply comes.
@@ -95,6 +100,11 @@ fn changes(act: &Act) -> bool {
     )
 }
 
+/// Whether a call found no room below.
+pub(super) fn is_refusal(reply: &Reply) -> bool {
+    reply.status() == Some(nfsstat3::NFS3ERR_NOSPC)
+}
+
 fn verifier(response: &Response) -> Option<[u8; 8]> {
     match response {
         Response::Write(Nfs3Result::Ok(ok)) => Some(ok.verf.0),
@@ -107,7 +117,14 @@ impl Witness {
     pub(super) fn new(reference: Reference) -> Self {
         let state = State { reference, data: BTreeMap::new() };
         let states = vec![state];
-        Self { states, stopped: false, rotated: false, told: false, may_refuse: false }
+        Self {
+            states,
+            stopped: false,
+            rotated: false,
+            told: false,
+            may_refuse: false,
+            refuses: false,
+        }
     }
 
     /// The newest write verifier.
@@ -120,17 +137,24 @@ impl Witness {
     /// # Errors
     /// What cannot be.
     pub(super) fn hear(&mut self, step: &Step, reply: &Reply, fault: Fault) -> Verdict {
+        let is_name = changes(&step.act) && subject(&step.act).is_none();
         if self.is_failure(reply, fault) {
             self.told = true;
             return match fault {
                 Fault::None => Err("NFS3ERR_IO, and nothing has failed".into()), // rule 1
                 _ if self.stopped => Ok(()),                                     // rule 2
-                fault => self.fail(step, reply.window, fault),
+                // Rule 5.
+                _ if is_name && (is_refusal(reply) || self.refuses) => Ok(()),
+                fault => {
+                    self.refuses |= self.may_refuse && is_name;
+                    self.fail(step, reply.window, fault)
+                }
             };
         }
         if self.stopped {
             return Err(format!("{:?} from a volume that has stopped", reply.status()));
         }
+        self.refuses &= !is_name;
         self.note_verifier(&reply.response, fault)?;
         self.keep(|state| state.apply(step, reply))
     }
@@ -140,7 +164,9 @@ impl Witness {
         match reply.status() {
             Some(nfsstat3::NFS3ERR_IO) => true,
             // The disk is larger than all of the trace.
-            Some(nfsstat3::NFS3ERR_NOSPC) => self.may_refuse && fault == Fault::Write,
+            Some(nfsstat3::NFS3ERR_NOSPC) => {
+                is_refusal(reply) && fault == Fault::Write && self.may_refuse
+            }
             _ => false,
         }
     }
