@@ -6,25 +6,27 @@
 //! 2. One mutant at a time, and everything is nice to whoever else uses the machine.
 //! 3. There is one at a time in a work tree: two would break each other's sources.
 //! 4. No test lives longer than five times what all of them take without a mutant, and none has
-//!    more memory than [`MEMORY`]: a mutant may ask for ever more of both.
+//!    more memory than [`MEMORY`]: a mutant may ask for ever more of both. That time is taken here:
+//!    cargo-mutants would take that of the broken package, whichever has the tests.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use super::areas::{Area, Stage};
 use super::choose::Mutant;
 use super::outcomes::{self, Fate};
 use crate::failure::While;
-use crate::{Failure, Repository, Result, command};
+use crate::{Failure, Repository, Result, clock, command};
 
 /// What a process of tests may write to of its memory, in bytes.
 const MEMORY: u64 = 4 << 30;
-/// No limit of time is shorter, in seconds: the machine may be busy with something else.
-const SHORTEST_LIMIT: &str = "30";
+/// No limit of time is shorter: the machine may be busy with something else.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(30);
 /// How many times the time of the tests without a mutant is the limit with one.
-const TIMES: &str = "5";
+const TIMES: u32 = 5;
 /// Names of mutants that are not tried: those of words for people.
 const WORDS: &str = "impl (Debug|Display) for|impl fmt::(Debug|Display) for";
 /// Files with bugs that are planted by hand.
@@ -84,6 +86,7 @@ impl Workshop {
 
     /// Tries these mutants with these tests.
     pub(super) fn try_out(&self, stage: &Stage, mutants: &[Mutant]) -> Result<Vec<(Mutant, Fate)>> {
+        let limit = self.limit(stage)?.as_secs_f64().ceil().to_string();
         let found = self.folder.join("mutants.out");
         // What another run has found must not be taken for what this one has.
         let _ = fs::remove_dir_all(&found);
@@ -95,8 +98,7 @@ impl Workshop {
         let files = mutants.iter().map(|mutant| &mutant.file[..]).collect::<BTreeSet<_>>();
         run.args(files.into_iter().flat_map(|file| ["--file", file]));
         run.args(["--test-package", stage.package, "--all-features"]);
-        run.args(["--minimum-test-timeout", SHORTEST_LIMIT, "--timeout-multiplier", TIMES]);
-        run.args(["--colors", "never", "--no-times"]);
+        run.args(["--baseline", "skip", "--timeout", &limit, "--colors", "never", "--no-times"]);
         run.args(build_arguments(stage).into_iter().map(|word| format!("--cargo-arg={word}")));
         let tests = stage.which.iter().skip_while(|word| **word != "--");
         run.args(tests.map(|word| format!("--cargo-test-arg={word}")));
@@ -114,11 +116,33 @@ impl Workshop {
         Ok(fates)
     }
 
+    /// How long the tests of a stage may take. Fails if they fail where nothing is broken.
+    fn limit(&self, stage: &Stage) -> Result<Duration> {
+        let tests = |more: &[&str]| {
+            let mut cargo = self.cargo();
+            cargo.args(["test", "--quiet", "--package", stage.package, "--all-features"]);
+            cargo.args(more).args(build_arguments(stage));
+            cargo.args(stage.which.iter().skip_while(|word| **word != "--"));
+            command::capture(&mut cargo)
+        };
+        tests(&["--no-run"])?;
+        let start = clock::now();
+        tests(&[])?;
+        Ok((TIMES * (clock::now() - start)).max(SHORTEST_LIMIT))
+    }
+
     /// cargo-mutants, at work in the copy.
     fn cargo_mutants(&self) -> Command {
+        let mut cargo = self.cargo();
+        cargo.args(["mutants", "--dir"]).arg(self.tree());
+        cargo
+    }
+
+    /// cargo, in the copy, and nice.
+    fn cargo(&self) -> Command {
         let mut nice = Command::new("nice");
-        nice.args(["-n", "10", "cargo", "mutants", "--dir"]).arg(self.tree());
-        nice.current_dir(self.tree()).env("CARGO_TARGET_DIR", self.folder.join("build"));
+        nice.args(["-n", "10", "cargo"]).current_dir(self.tree());
+        nice.env("CARGO_TARGET_DIR", self.folder.join("build"));
         // Nobody looks at a trace, and little changes from one mutant to the next.
         nice.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
         nice
