@@ -2,7 +2,8 @@
 
 use crc_fast::CrcAlgorithm;
 use journal::format::{
-    AREA, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, State, UNIT, VERSION,
+    AREA, LARGEST_BATCH, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, State, UNIT,
+    VERSION,
 };
 use journal::{Draft, Journal, JournalError, at_rest, close, find, forget, peek};
 use sim::{Image, Options, Prng};
@@ -95,19 +96,37 @@ fn finding_the_tail_among_512_segments_takes_9_reads() {
     // One read tells where the newest round began, 8 halve what is left; one of the two segments
     // that remain is read whole anyway.
     let world = World::of(Image::zeroed(AREA + 512 * SEGMENT));
-    let journal = world.begin(EPOCH);
-    let (mut most, mut sequence) = (0, 0);
-    while journal.tail() < 600 * SEGMENT_UNITS {
-        for _ in 0..37 {
-            sequence += 1;
-            world.place(&journal, vec![draft(sequence, LARGEST_BODY)], None);
+    let mut journal = world.begin(EPOCH);
+    // The second epoch begins where the first has ended, within the circle.
+    for epoch in [EPOCH, EPOCH + 1] {
+        let begun = journal.tail();
+        let (mut most, mut sequence) = (0, 0);
+        while journal.tail() < begun + 600 * SEGMENT_UNITS {
+            for _ in 0..37 {
+                sequence += 1;
+                world.place(&journal, vec![draft(sequence, LARGEST_BODY)], None);
+            }
+            let (live, found) = world.entries(epoch);
+            assert_eq!(live.tail, journal.tail());
+            assert_eq!(found.len(), 1);
+            most = most.max(live.search_reads);
         }
-        let (live, found) = world.entries(EPOCH);
-        assert_eq!(live.tail, journal.tail());
-        assert_eq!(found.len(), 1);
-        most = most.max(live.search_reads);
+        assert_eq!(most, 9, "of epoch {epoch}");
+        world.run(journal.close(0)).expect("a healthy disk");
+        world.reopen();
+        let kept = world.run(at_rest(&*world.disk, |_| ())).expect("not damaged");
+        let next = Journal::begin(world.device(), epoch + 1, kept.as_ref());
+        journal = world.run(next).expect("the device is large enough");
+        journal.bear();
     }
-    assert_eq!(most, 9);
+}
+
+#[test]
+fn a_batch_takes_four_entries_that_fill_their_segments() {
+    let world = World::smallest();
+    let mut filling = world.begin(EPOCH).filling();
+    let taken = (0..9).take_while(|_| filling.takes(LARGEST_BODY)).count();
+    assert_eq!(taken as u64, LARGEST_BATCH / SEGMENT);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A log whose bytes change by themselves.
 
-use journal::format::{AREA, HEADER_SIZE, LARGEST_BODY, SEGMENT, UNIT};
+use journal::format::{AREA, HEADER_SIZE, LARGEST_BODY, SEGMENT, SMALLEST, UNIT};
 use journal::{Draft, Journal, JournalError};
 use sim::{Image, Prng};
 
@@ -141,9 +141,10 @@ pub(crate) fn mixed_copies() -> Result<Outcome, String> {
     }
 }
 
-/// A slot names the oldest entry that is needed, and that and all behind it is wiped out.
+/// A slot names the oldest entry that is needed, and that and all behind it is wiped out; or all
+/// that there is.
 pub(crate) fn lost_head() -> Result<(), String> {
-    for entries in [2, 9, 14] {
+    for (entries, whole) in [(2, false), (9, false), (14, false), (2, true), (14, true)] {
         let world = World::smallest();
         let journal = world.begin(EPOCH);
         let all: Vec<Placed> = (0..entries)
@@ -152,7 +153,10 @@ pub(crate) fn lost_head() -> Result<(), String> {
         let head = all[all.len() - 1].recno;
         world.run(journal.note_head(head)).map_err(|error| error.to_string())?;
         let mut image = world.disk.contents();
-        image.write(AREA + head * UNIT, &[0; SEGMENT as usize]);
+        match whole {
+            true => image.write(AREA, &vec![0; (SMALLEST - AREA) as usize]),
+            false => image.write(AREA + head * UNIT, &[0; SEGMENT as usize]),
+        }
         match World::of(image).read(EPOCH) {
             Err(JournalError::Headless { head: named }) if named == head => {}
             read => return Err(format!("{entries} entries: {:?}", read.map(|_| "no damage"))),
