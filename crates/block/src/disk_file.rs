@@ -282,6 +282,29 @@ impl DiskFile {
         }
     }
 
+    /// Has what holds an image file take the space for all of it now, so that no write of it finds
+    /// none later. What stands in it stays. A device has its space already.
+    ///
+    /// # Errors
+    /// Those of the system, when there is not so much space among others.
+    pub fn allocate(&self) -> io::Result<()> {
+        match self.is_device {
+            true => Ok(()),
+            false => system::allocate(&self.file, self.geometry.size),
+        }
+    }
+
+    /// Bytes that are free in what holds an image file; nothing of a device.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn free_below(&self) -> io::Result<Option<u64>> {
+        match self.is_device {
+            true => Ok(None),
+            false => system::free_bytes(&self.file).map(Some),
+        }
+    }
+
     /// Continues after short writes and interrupted calls; both have done no harm.
     fn write_all(&self, mut offset: u64, data: &[Bytes], mut through: bool) -> io::Result<()> {
         let mut slices: Vec<IoSlice<'_>> = data.iter().map(|piece| IoSlice::new(piece)).collect();
@@ -510,6 +533,26 @@ mod tests {
         // A file system that cannot punch holes leaves the old bytes; both are allowed.
         let hole = &bytes[4096..8192];
         assert!(hole.iter().all(|&byte| byte == 0) || hole.iter().all(|&byte| byte == 5));
+    }
+
+    #[test]
+    fn space_is_taken_for_all_of_a_disk_that_keeps_what_it_has() {
+        use std::os::unix::fs::MetadataExt;
+
+        let scratch = Scratch::new("allocate");
+        let path = scratch.path("disk");
+        let disk = DiskFile::create(&path, 1 << 20).expect("a new disk");
+        disk.write(4096, &pieces(&[&[5; 4096]]), Durability::Plain).expect("a write");
+        let taken = || std::fs::metadata(&path).expect("it is there").blocks() * 512;
+        assert!(taken() < 1 << 20, "{} bytes of a sparse file", taken());
+        disk.allocate().expect("there is room");
+        assert!(taken() >= 1 << 20, "{} bytes", taken());
+        let mut bytes = vec![1; 8192];
+        disk.read(0, &mut bytes).expect("a read");
+        assert!(bytes[..4096].iter().all(|&byte| byte == 0));
+        assert!(bytes[4096..].iter().all(|&byte| byte == 5));
+        let free = disk.free_below().expect("it is told");
+        assert!(free.is_some_and(|free| free > 1 << 20), "{free:?}");
     }
 
     #[test]

@@ -57,6 +57,22 @@ pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> Result<()> {
     check(result)
 }
 
+/// Has the file system below take the space for the first `length` bytes of a file, and keeps what
+/// stands there.
+pub(crate) fn allocate(file: &File, length: u64) -> Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, to_off(length)?) })
+}
+
+/// Bytes that whoever is not privileged may still take of the file system that a file lies in.
+pub(crate) fn free_bytes(file: &File) -> Result<u64> {
+    // SAFETY: statvfs is a C struct of numbers, for which zeros are a value.
+    let mut told: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `told` is ours alone and lives until the call returns.
+    check(unsafe { libc::fstatvfs(file.as_raw_fd(), &raw mut told) })?;
+    Ok(told.f_bavail.saturating_mul(told.f_frsize))
+}
+
 /// Tells a block device that the range holds nothing.
 pub(crate) fn discard_sectors(file: &File, offset: u64, length: u64) -> Result<()> {
     let range: [u64; 2] = [offset, length];

@@ -1,7 +1,9 @@
 //! The log of a volume: a file beside the disk, or wherever `--log` says.
 //!
 //! A log is only written where it has been written before, so that the file system below it has
-//! nothing to note when a sector of it is made durable. A new log is short, and full of zeros.
+//! nothing to note when a sector of it is made durable. A new log is short, and full of zeros; if
+//! what is to become one has holes, the space for them is taken when it is opened. So no write of a
+//! log finds that what holds it is full.
 //! While the volume is served it is made longer, with zeros again, and the next time all of it is
 //! used.
 
@@ -53,7 +55,9 @@ pub(crate) async fn open(
     is_named: bool,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Rc<dyn BlockDevice>, Failure> {
-    let file = DiskFile::open(path, Access::ReadWrite)?.past_cache();
+    let file = DiskFile::open(path, Access::ReadWrite)?;
+    allocate(&file, path)?;
+    let file = file.past_cache();
     let mut head = Buffer::zeroed(HEAD_SIZE.min(file.geometry().size as usize));
     file.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
     let device = device(file);
@@ -66,6 +70,17 @@ pub(crate) async fn open(
     match other.filter(|_| !is_log) {
         Some(what) => Err(Failure::NotALog { path: path.to_owned(), what }),
         None => Ok(device),
+    }
+}
+
+/// Takes the space for all of a log, where the file system below can do that.
+fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
+    match file.allocate() {
+        Err(source) if source.kind() != io::ErrorKind::Unsupported => {
+            let (verb, path) = ("take the space for", path.to_owned());
+            Err(Failure::File { verb, path, source })
+        }
+        _ => Ok(()),
     }
 }
 

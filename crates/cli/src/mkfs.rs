@@ -20,6 +20,7 @@ use crate::volume::{
     DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, parent, read_superblock, sync_folder,
     write_settings,
 };
+use crate::words;
 
 const DEFAULT_BLOCK_SIZE: u64 = 32_768;
 const DEFAULT_RESERVE: u64 = 8;
@@ -57,6 +58,9 @@ pub(crate) struct MkfsArguments {
     /// Make a new image file alone, not a folder with settings
     #[arg(long)]
     pub(crate) bare: bool,
+    /// Take the space for all of the disk at once, so that nothing else can fill it
+    #[arg(long)]
+    pub(crate) preallocate: bool,
     /// Overwrite whatever is there
     #[arg(long)]
     pub(crate) force: bool,
@@ -82,7 +86,27 @@ pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(
         geometry.group_count,
         geometry.inode_count() - 3, // the first two never are files, the third is the root
     )?;
+    if let Some(note) = lack_of_space(&arguments.volume) {
+        writeln!(output, "note: {note}")?;
+    }
     Ok(())
+}
+
+/// What to say of a disk that grows as it is filled, if it may become larger than there is space.
+fn lack_of_space(volume: &Path) -> Option<String> {
+    let path = if volume.is_dir() { volume.join(DISK_NAME) } else { volume.to_owned() };
+    let disk = DiskFile::open(&path, Access::ReadOnly).ok()?;
+    let free = disk.free_below().ok()??;
+    let (size, has) = (disk.geometry().size, fs::metadata(&path).ok()?.blocks() * 512);
+    (size.saturating_sub(has) > free).then(|| {
+        format!(
+            "{} may grow to {}, and {} are free where it lies: when they are used up, changes are \
+             refused until there is more",
+            path.display(),
+            show_size(size),
+            show_size(free)
+        )
+    })
 }
 
 /// Makes a volume of this size in a new folder, as `mkfs` does when it is told nothing else.
@@ -90,7 +114,11 @@ pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(
 /// # Errors
 /// As [`run`].
 pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
-    make_folder(&usual(volume, size)).map(drop)
+    make_folder(&usual(volume, size))?;
+    if let Some(note) = lack_of_space(volume) {
+        words::say(note);
+    }
+    Ok(())
 }
 
 /// Ends what a run has begun that was to make a volume and was cut off: the folder has no settings,
@@ -159,6 +187,7 @@ fn usual(volume: &Path, size: u64) -> MkfsArguments {
         reserve: DEFAULT_RESERVE,
         label: String::new(),
         bare: false,
+        preallocate: false,
         force: false,
     }
 }
@@ -332,6 +361,15 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failu
     make_file_system(arguments, disk, path)
 }
 
+/// Takes the space for all of a disk.
+fn take_space(disk: &DiskFile, path: &Path) -> Result<(), Failure> {
+    disk.allocate().map_err(|source| Failure::File {
+        verb: "take the space for",
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// What is on a disk, if there is something.
 fn on_it(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
     let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
@@ -355,6 +393,9 @@ fn make_file_system(
         volume_name: arguments.label.clone(),
         ..MkfsOptions::default()
     };
+    if arguments.preallocate {
+        take_space(&disk, path)?;
+    }
     let device = FileDevice::new(disk);
     let made = server::reactor::block_on(|runtime| async move {
         mkfs(&device, &options, &*runtime.random, runtime.clock.wall()).await

@@ -1,6 +1,9 @@
 //! `duramen mkfs`, run as people run it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::common::serving::{Serving, put};
 use crate::common::{Folder, assert_clean, duramen, on};
@@ -48,8 +51,6 @@ fn an_image_of_zeros_takes_a_file_system_and_keeps_its_size() {
 
 #[test]
 fn a_terabyte_is_sparse() {
-    use std::os::unix::fs::MetadataExt;
-
     let folder = Folder::new();
     let volume = folder.path("large");
     on("mkfs", &volume, &["--size", "1T"]).good();
@@ -182,26 +183,79 @@ fn one_volume_under_two_names_is_told_and_stays_clean() {
     assert_clean(&disk);
 }
 
+/// A host with little space: a file system in memory, while it lives.
+struct SmallHost {
+    place: PathBuf,
+    _folder: Folder,
+}
+
+impl SmallHost {
+    /// One of this size, as `mount` takes it; none where nothing can be mounted.
+    fn new(size: &str) -> Option<SmallHost> {
+        let folder = Folder::new();
+        let place = folder.path("small");
+        fs::create_dir(&place).expect("a new folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&place);
+        let is_mounted = mount.status().is_ok_and(|status| status.success());
+        if !is_mounted {
+            println!("SKIPPED: nothing can be mounted here");
+        }
+        is_mounted.then(|| SmallHost { place, _folder: folder })
+    }
+}
+
+impl Drop for SmallHost {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.place).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "nobody uses it any more");
+    }
+}
+
 /// As on a host that is full: a folder in which there is room for the disk and not for the log.
 #[test]
 fn a_full_host_leaves_neither_disk_nor_log() {
-    let folder = Folder::new();
-    let small = folder.path("small");
-    fs::create_dir(&small).expect("a new folder");
-    let mount = |arguments: &[&str]| {
-        let status = std::process::Command::new(arguments[0]).args(&arguments[1..]).status();
-        status.is_ok_and(|status| status.success())
-    };
-    let place = small.display().to_string();
-    if !mount(&["mount", "-t", "tmpfs", "-o", "size=6M", "none", &place]) {
-        println!("SKIPPED: nothing can be mounted here");
-        return;
+    let Some(host) = SmallHost::new("6M") else { return };
+    let volume = host.place.join("data");
+    on("mkfs", &volume, &["--size", "64M", "--log-size", "32M"]).failed(1, "log.img");
+    assert_eq!(names(&host.place), [""; 0]);
+}
+
+#[test]
+fn a_disk_that_is_larger_than_its_host_is_told_or_refused() {
+    let Some(host) = SmallHost::new("48M") else { return };
+    let volume = host.place.join("data");
+    let log = &["--log-size", "8M"];
+    let said = on("mkfs", &volume, &[&["--size", "1G"], &log[..]].concat()).good();
+    assert!(said.contains("may grow to 1 GiB, and 3"), "{said}"); // 48 MiB without the log
+    fs::remove_dir_all(&volume).expect("nobody has it");
+    on("mkfs", &volume, &["--size", "64M", "--preallocate"]).failed(1, "take the space");
+    assert_eq!(names(&host.place), [""; 0]);
+    let said = on("mkfs", &volume, &[&["--size", "32M", "--preallocate"], &log[..]].concat());
+    let said = said.good();
+    assert!(!said.contains("may grow"), "{said}");
+    let disk = fs::metadata(volume.join("disk.img")).expect("it is there");
+    assert!(disk.blocks() * 512 >= 32 << 20, "{} blocks", disk.blocks());
+}
+
+/// A log that somebody has made of holes gets its space before anything depends on it.
+#[test]
+fn a_log_of_holes_is_filled_or_refused() {
+    let Some(host) = SmallHost::new("48M") else { return };
+    let (image, log) = (host.place.join("disk.img"), host.place.join("its.log"));
+    on("mkfs", &image, &["--bare", "--size", "16M"]).good();
+    for (size, fits) in [(1 << 30, false), (16 << 20, true)] {
+        fs::File::create(&log).and_then(|file| file.set_len(size)).expect("it is sparse");
+        let arguments = ["--log", &log.display().to_string()];
+        if fits {
+            let serving = Serving::start(&[&image], &arguments);
+            let found = fs::metadata(&log).expect("it is there");
+            assert!(found.blocks() * 512 >= size, "{} blocks", found.blocks());
+            assert!(serving.stop().success());
+        } else {
+            on("serve", &image, &arguments).failed(1, "take the space");
+        }
     }
-    let said = on("mkfs", &small.join("data"), &["--size", "64M", "--log-size", "32M"]);
-    let left = names(&small);
-    assert!(mount(&["umount", &place]));
-    said.failed(1, "log.img");
-    assert_eq!(left, [""; 0]);
 }
 
 #[test]
