@@ -1,23 +1,24 @@
-//! `duramen tune`: changes how an existing volume makes its changes durable.
+//! `duramen tune`: changes how an existing volume makes its changes durable, or its label.
 //!
 //! # Contract
-//! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The
-//! settings are written last: whatever is cut off leaves the old policy or the new one, and either
+//! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The label
+//! is in the superblock, and changes first. The settings are written last: whatever is cut off leaves the old policy or the new one, and either
 //! works, because a clean volume that misses its log gets a new one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use block::file::Access;
-use clap::Args;
+use block::file::{Access, FileDevice};
+use clap::{ArgGroup, Args};
 use duramen_settings::{PolicyName, Settings};
-use ffs::OpenError;
+use ffs::{OpenError, label};
+use server::reactor;
 
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::mkfs::remove_log;
 use crate::size::show_size;
-use crate::volume::{Volume, read_superblock, write_settings};
+use crate::volume::{FileSystem, Volume, read_superblock, write_settings};
 
 /// What `duramen tune --help` says at its end.
 pub(crate) const HELP: &str = "\
@@ -25,46 +26,83 @@ The volume must have been stopped cleanly, and nobody may serve it meanwhile.
 
 Examples:
   duramen tune data --policy log
-  duramen tune data --policy sync";
+  duramen tune data --policy sync
+  duramen tune data --label archive
+  duramen tune disk.img --label archive";
 
 /// The arguments of `duramen tune`.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("change").args(["policy", "label"]).required(true).multiple(true)))]
 pub(crate) struct TuneArguments {
-    /// Which volume: a folder
+    /// Which volume: a folder; for a label a disk, too
     pub(crate) volume: PathBuf,
     /// How changes become durable
     #[arg(long, value_enum)]
-    pub(crate) policy: PolicyName,
+    pub(crate) policy: Option<PolicyName>,
+    /// A name for the file system: up to 31 letters, digits, '-' and '_'; '' for none
+    #[arg(long)]
+    pub(crate) label: Option<String>,
 }
 
-/// Changes the settings and says what they are.
+/// Changes what is to be changed and says how it is now.
 ///
 /// # Errors
-/// [`Failure`]; then the volume is as it was.
+/// [`Failure`]; then the policy is as it was, and the label old or new.
 pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = Volume::find(&arguments.volume)?;
     let path = volume.path.display();
-    let Some(folder) = volume.folder.clone() else {
+    if arguments.policy.is_some() && volume.folder.is_none() {
         let sentence = format!(
             "{path} is a bare disk, which has no settings: 'duramen serve --log' names its log"
         );
         return Err(Failure::Usage(sentence));
-    };
+    }
+    if arguments.label.as_ref().is_some_and(|label| !label::is_legal(label)) {
+        let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
+        return Err(Failure::Usage(sentence));
+    }
     // Held to the end: nobody begins to serve it meanwhile.
     let disk = volume.open(Access::ReadWrite)?;
     let found = read_superblock(&disk, &volume.disk_path)?;
     if found.superblock.clean != 1 {
         let sentence = format!(
             "{path} was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
-             --repair {path}', before its policy is changed"
+             --repair {path}', before it is changed"
         );
         return Err(Failure::Usage(sentence));
     }
+    // Held to the end, too.
+    let device = FileDevice::new(disk);
+    if let Some(label) = &arguments.label {
+        let set = reactor::block_on(|_| async { label::set(&device, label).await });
+        set.map_err(Failure::Start)?.map_err(|error| Failure::Engine {
+            path: volume.path.clone(),
+            words: volume.words(),
+            source: error.into(),
+        })?;
+        match label.is_empty() {
+            true => writeln!(output, "{path} has no label")?,
+            false => writeln!(output, "{path} has label {label}")?,
+        }
+    }
+    match (arguments.policy, &volume.folder) {
+        (Some(policy), Some(folder)) => change_policy(&volume, folder, &found, policy, output),
+        _ => Ok(()),
+    }
+}
+
+fn change_policy(
+    volume: &Volume,
+    folder: &Path,
+    found: &FileSystem,
+    policy: PolicyName,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let path = volume.path.display();
     let log = folder.join(LOG_NAME);
     let size = found.geometry.byte_address(found.geometry.size);
-    let policy = arguments.policy;
     if policy == PolicyName::Sync && log.exists() {
-        refuse_needed(&volume, &log)?;
+        refuse_needed(volume, &log)?;
     }
     let log_size = (policy == PolicyName::Log)
         .then(|| volume.settings.log_size.unwrap_or_else(|| log_size_for(size)));
@@ -73,7 +111,7 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
     }
     // Without a log, its size is that which it is to have another day.
     let settings = Settings { policy, log_size: log_size.or(volume.settings.log_size) };
-    write_settings(&folder, &settings)?;
+    write_settings(folder, &settings)?;
     match log_size {
         Some(size) => {
             writeln!(output, "{path} has policy log, with a log of up to {}", show_size(size))?;

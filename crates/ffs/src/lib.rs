@@ -43,6 +43,7 @@ pub mod fuzzing;
 mod glimpse;
 mod home;
 mod inode;
+pub mod label;
 pub mod layout;
 pub mod logged;
 mod map;

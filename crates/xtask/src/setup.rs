@@ -31,6 +31,9 @@ const JUDGES: &[Need] = &[
     ("/usr/bin/xz", "xz-utils"),
 ];
 
+/// What kills a command at one of its calls.
+const KILLERS: &[Need] = &[("/usr/bin/strace", "strace")];
+
 /// What counts instructions.
 const COUNTERS: &[Need] = &[("/usr/bin/valgrind", "valgrind")];
 
@@ -67,7 +70,7 @@ pub fn race() -> Result<()> {
 
 /// Installs all that the tests need.
 pub fn all(repository: &Repository) -> Result<()> {
-    install(&[GUEST, JUDGES, COUNTERS, BENCH].concat())?;
+    install(&[GUEST, JUDGES, KILLERS, COUNTERS, BENCH].concat())?;
     python(repository).map(drop)
 }
 

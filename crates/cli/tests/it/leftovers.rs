@@ -131,6 +131,38 @@ fn a_policy_that_is_changed_there_and_back_keeps_the_size_of_the_log() {
 }
 
 #[test]
+fn a_label_is_changed_on_volumes_and_bare_disks() {
+    let folder = Folder::new();
+    let (volume, disk) = (folder.path("data"), folder.path("disk.img"));
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    on("tune", &volume, &["--label", "early"]).failed(1, "in use");
+    assert!(serving.stop().success());
+    on("mkfs", &disk, &["--bare", "--size", "64M", "--label", "a-longer-one"]).good();
+    for path in [&volume, &disk] {
+        for label in ["archive", "x", "0123456789-_abcdefghijklmnopqrs", ""] {
+            let said = on("tune", path, &["--label", label]).good();
+            assert!(said.contains(if label.is_empty() { "no label" } else { label }), "{said}");
+            let told = on("info", path, &[]).good();
+            assert!(!told.contains("a-longer-one"), "{told}");
+            assert!(told.contains(label), "{told}");
+        }
+        for wrong in ["two words", "0123456789-_abcdefghijklmnopqrst", "\u{e9}"] {
+            on("tune", path, &["--label", wrong]).failed(2, "at most 31 letters");
+        }
+        let told = on("tune", path, &[]);
+        assert_eq!(told.code, 2, "{}", told.errors);
+    }
+    assert_clean(&volume.join("disk.img"));
+    assert_clean(&disk);
+    on("tune", &disk, &["--label", "x", "--policy", "log"]).failed(2, "bare disk");
+    on("tune", &volume, &["--label", "both", "--policy", "sync"]).good();
+    let told = on("info", &volume, &[]).good();
+    assert!(told.contains("both") && told.contains("sync"), "{told}");
+    assert_eq!(on("cat", &volume, &["letter"]).good(), "dear friend");
+}
+
+#[test]
 fn what_is_served_read_only_is_not_written_to() {
     let folder = Folder::new();
     let volume = folder.path("data");

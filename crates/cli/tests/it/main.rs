@@ -7,6 +7,7 @@ mod conformance;
 mod fsck;
 mod hostile;
 mod info;
+mod kills;
 mod leftovers;
 mod logged;
 mod lost_log;

@@ -107,8 +107,7 @@ fn check_options(options: &MkfsOptions, sector: u64) -> Result<(), MkfsError> {
         return Err(bad_option("reserve", options.reserve_percent, "0 to 99 percent"));
     }
     let name = &options.volume_name;
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if name.len() > 31 || !name.bytes().all(legal) {
+    if !crate::label::is_legal(name) {
         let expected = "at most 31 letters, digits, '-' and '_'";
         return Err(bad_option("volume name", format!("{name:?}"), expected));
     }

@@ -1,0 +1,156 @@
+//! Commands that are killed before each of their calls that change something: afterwards the volume
+//! opens, or is made to its end, and nothing that was acknowledged is gone.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, assert_clean, on, skip};
+
+/// The calls that change files.
+const CALLS: &[&str] = &[
+    "write",
+    "pwrite64",
+    "pwritev2",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "fallocate",
+    "rename",
+    "unlink",
+    "mkdir",
+];
+const SIZE: &str = "16M";
+
+/// Starts `duramen`, which is killed when it makes this call for the `nth` time, from 1.
+fn start(arguments: &[&str], call: &str, nth: usize) -> Child {
+    let mut strace = Command::new("strace");
+    // The program is our child, and what traces it is not.
+    strace.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
+    strace.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]);
+    strace.arg(env!("CARGO_BIN_EXE_duramen")).args(arguments);
+    strace.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("strace is there")
+}
+
+/// Whether it was killed before it had ended; or, if it serves, before it was ready.
+fn is_killed(arguments: &[&str], call: &str, nth: usize) -> bool {
+    let mut child = start(arguments, call, nth);
+    let mut first = String::new();
+    let mut output = BufReader::new(child.stdout.take().expect("it was asked for"));
+    output.read_line(&mut first).expect("text");
+    if first.starts_with("ready: ") {
+        child.kill().expect("it runs");
+        child.wait().expect("it is our child");
+        return false;
+    }
+    let status = child.wait().expect("it is our child");
+    assert!(status.success() || status.signal() == Some(9), "{arguments:?}: {status}");
+    !status.success()
+}
+
+/// Kills a command on `volume` before each call, each time after `prepare`, and looks at what is
+/// left with `check`. There are `least` calls at least.
+fn kill_each(volume: &Path, words: &[&str], prepare: impl Fn(), check: impl Fn(), least: usize) {
+    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        return skip("strace cannot be run").unwrap_or(());
+    }
+    let volume = volume.to_str().expect("temporary folders have plain names");
+    let arguments = [&[words[0], volume], &words[1..]].concat();
+    let mut killed = 0;
+    for call in CALLS {
+        for nth in 1.. {
+            prepare();
+            if !is_killed(&arguments, call, nth) {
+                break;
+            }
+            println!("{}: killed at {call} {nth}", words.join(" "));
+            check();
+            killed += 1;
+        }
+    }
+    assert!(killed >= least, "only {killed} calls");
+}
+
+/// Makes `to` the same as `from`.
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    let copied = Command::new("cp").args(["-a", "--sparse=always"]).args([from, to]).status();
+    assert!(copied.expect("cp is there").success());
+}
+
+/// Serves the volume as a user would who tries once more, and asserts that it is whole.
+fn serves(volume: &Path, letter: Option<&[u8]>) {
+    let serving = Serving::start(&[volume], &["--create", SIZE]);
+    put(&serving, "data", "later", b"yours");
+    assert!(serving.stop().success());
+    if let Some(text) = letter {
+        assert_eq!(on("cat", volume, &["letter"]).good().as_bytes(), text);
+    }
+    assert_eq!(on("cat", volume, &["later"]).good(), "yours");
+    assert_clean(&volume.join("disk.img"));
+}
+
+#[test]
+fn a_volume_whose_making_is_killed_is_made_to_its_end() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let prepare = || drop(fs::remove_dir_all(&volume));
+    let check = || serves(&volume, None);
+    let words = ["mkfs", "--size", SIZE, "--log-size", "2M"];
+    kill_each(&volume, &words, prepare, check, 10);
+    let words = ["serve", "--create", SIZE, "--listen", "127.0.0.1:0"];
+    kill_each(&volume, &words, prepare, check, 10);
+}
+
+/// A volume with a letter in it, cut off or stopped well.
+fn written(folder: &Folder, cut: bool) -> std::path::PathBuf {
+    let (volume, kept) = (folder.path("data"), folder.path("kept"));
+    let serving = Serving::start(&[&volume], &["--create", SIZE]);
+    put(&serving, "data", "letter", b"dear friend");
+    match cut {
+        true => serving.kill(),
+        false => assert!(serving.stop().success()),
+    }
+    fs::rename(&volume, &kept).expect("nobody has it");
+    kept
+}
+
+#[test]
+fn settings_and_labels_whose_change_is_killed_are_old_or_new() {
+    let folder = Folder::new();
+    let (volume, kept) = (folder.path("data"), written(&folder, false));
+    let check = || {
+        let told = on("info", &volume, &[]).good();
+        assert!(told.contains("policy"), "{told}");
+        serves(&volume, Some(b"dear friend"));
+    };
+    for change in [&["--policy", "sync"][..], &["--label", "archive"]] {
+        let words = [&["tune"], change].concat();
+        kill_each(&volume, &words, || copy(&kept, &volume), check, 3);
+    }
+    on("tune", &kept, &["--policy", "sync"]).good();
+    kill_each(&volume, &["tune", "--policy", "log"], || copy(&kept, &volume), check, 5);
+}
+
+#[test]
+fn a_repair_that_is_killed_takes_nothing_that_was_answered() {
+    let folder = Folder::new();
+    let (volume, kept) = (folder.path("data"), written(&folder, true));
+    let prepare = || copy(&kept, &volume);
+    let check = || {
+        // Another repair or none before it is served: whoever comes first.
+        if volume.join("disk.img").exists() {
+            on("fsck", &volume, &["--repair"]);
+        }
+        serves(&volume, Some(b"dear friend"));
+    };
+    kill_each(&volume, &["fsck", "--repair"], prepare, check, 5);
+    let check = || serves(&volume, Some(b"dear friend"));
+    kill_each(&volume, &["fsck", "--repair"], prepare, check, 5);
+    let words = ["serve", "--listen", "127.0.0.1:0"];
+    kill_each(&volume, &words, prepare, check, 3);
+}

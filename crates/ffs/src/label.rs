@@ -1,0 +1,35 @@
+//! The label of a file system that nobody has open: a name for people, in its superblock.
+//!
+//! **Commit point**: the write of the superblock. It is as large, and goes as far, as that with
+//! which an engine marks a volume; the copies of the superblock keep the old label, as after
+//! `tunefs` of FreeBSD.
+
+use block::BlockDevice;
+
+use crate::mount::{Found, OpenError};
+
+/// The most bytes of a label.
+const MOST: usize = 31;
+
+/// Whether a label can be this: at most 31 letters, digits, `-` and `_`.
+pub fn is_legal(label: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    label.len() <= MOST && label.bytes().all(legal)
+}
+
+/// Gives a file system another label. It was stopped cleanly, and nobody has it.
+///
+/// # Errors
+/// [`OpenError`] when there is no file system that we can use, or its device fails.
+///
+/// # Panics
+/// If the label [is not legal](is_legal).
+pub async fn set(device: &dyn BlockDevice, label: &str) -> Result<(), OpenError> {
+    assert!(is_legal(label), "{label:?} is no label");
+    let Found { geometry, mut superblock } = Found::read(device).await?;
+    let name = &mut superblock.superblock().volume_name;
+    name.fill(0);
+    name[..label.len()].copy_from_slice(label.as_bytes());
+    superblock.write(device, &geometry).await?;
+    Ok(())
+}
