@@ -2,8 +2,9 @@
 //!
 //! 1. A new volume is made and served, by the release binary, on a port of 127.0.0.1.
 //! 2. Guests mount it and run the [`scenarios`], one after the other, each in a fresh kernel. In
-//!    two of them the server is killed again and again; its clients must notice nothing. One has
-//!    volumes of its own, and kills their repair as well ([`zeros`]).
+//!    two of them the server is killed again and again; its clients must notice nothing. Two have
+//!    volumes of their own: one kills their repair as well ([`zeros`]), the other fills what holds
+//!    them ([`full_host`]).
 //! 3. A last guest lists the whole tree as NFS shows it: the *manifest*.
 //! 4. The server is asked to end, and must end well.
 //! 5. The program's own checker finds nothing, and the [`judges`] read the disk: the UFS driver of
@@ -16,6 +17,7 @@
 
 mod exactly_once;
 mod foreign;
+mod full_host;
 mod judges;
 mod libnfs;
 mod manifest;

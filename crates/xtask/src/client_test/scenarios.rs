@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::report::Report;
-use super::{Plan, exactly_once, zeros};
+use super::{Plan, exactly_once, full_host, zeros};
 use crate::guest::{self, Guest, Mount};
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
@@ -27,6 +27,8 @@ enum What {
     ExactlyOnce,
     /// See [`zeros`].
     Zeros,
+    /// See [`full_host`].
+    FullHost,
 }
 
 /// A script of the guest.
@@ -47,6 +49,7 @@ const SCENARIOS: &[Scenario] = &[
     script("crash", "crash_copy.py", [&["1000", "64"], &["10000", "640"]], [3, 30]),
     Scenario { name: exactly_once::NAME, what: What::ExactlyOnce },
     Scenario { name: zeros::NAME, what: What::Zeros },
+    Scenario { name: full_host::NAME, what: What::FullHost },
 ];
 
 const fn script(
@@ -100,6 +103,7 @@ impl Scenario {
             What::Script(script) => script.run(self.name, repository, server, plan, report),
             What::ExactlyOnce => exactly_once::test(repository, server, plan, report),
             What::Zeros => zeros::test(repository, server, plan, report),
+            What::FullHost => full_host::test(repository, server, plan, report),
         }
     }
 }

@@ -90,6 +90,14 @@ impl Server {
         Told::usual(&self.told.binary, volume, &[])?.serve()
     }
 
+    /// The same, with the smallest log.
+    pub(crate) fn create_small(&self, volume: &Path, policy: &str) -> Result<Server> {
+        let mut mkfs = Command::new(&self.told.binary);
+        mkfs.arg("mkfs").arg(volume).args(["--size", "1G", "--policy", policy]);
+        command::capture(mkfs.args(["--log-size", "2M"]))?;
+        Told::usual(&self.told.binary, volume, &[])?.serve()
+    }
+
     /// Serves `volume` with so much memory; makes it first if it is to have a size.
     pub(crate) fn with_memory(
         binary: &Path,

@@ -1,0 +1,118 @@
+//! A host whose file system is full under a disk that could still grow: under each policy, with the
+//! real client.
+//!
+//! 1. The volume's folder is in a file system of its own, in memory, with little room. Its disk may
+//!    become much larger.
+//! 2. In the guest, `guest/full_host.py` fills it, first with data and then with small changes, and
+//!    says what it is told. It asks for room, and later for a death: then the server is killed where
+//!    there is no room, and another starts when there is.
+//! 3. What was answered is there all the time, and all goes on with more room.
+//! 4. In the end the server stops well, and the checker finds nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Plan;
+use super::report::{Report, Transcript};
+use super::scenarios;
+use crate::failure::While;
+use crate::servers::duramen::Server;
+use crate::{Failure, Repository, Result, command, guest};
+
+/// The scenario's name.
+pub(super) const NAME: &str = "full-host";
+/// What the guest runs.
+const SCRIPT: &str = "full_host.py";
+/// Room of the host at first, and how much more each time, in MiB.
+const ROOM: u32 = 48;
+
+/// A file system in memory, while this lives.
+struct Host {
+    place: PathBuf,
+    room: u32,
+}
+
+impl Host {
+    fn mount(place: PathBuf) -> Result<Host> {
+        fs::create_dir(&place).while_doing(place.display())?;
+        let mut mount = Command::new("mount");
+        let size = format!("size={ROOM}M");
+        command::run(mount.args(["-t", "tmpfs", "-o", &size, "none"]).arg(&place))?;
+        Ok(Host { place, room: ROOM })
+    }
+
+    fn grow(&mut self) -> Result<()> {
+        self.room += ROOM;
+        let size = format!("remount,size={}M", self.room);
+        command::run(Command::new("mount").args(["-o", &size]).arg(&self.place))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // The server has ended, unless the test itself failed.
+        let _ = command::run(Command::new("umount").arg(&self.place));
+    }
+}
+
+/// Plays it on new volumes, with the program of `server`.
+pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report: &mut Report) {
+    for policy in ["log", "sync"] {
+        let mut played = None;
+        report.script(&format!("{NAME}, policy {policy}"), |transcript| {
+            let place = server.folder().join(format!("{NAME}-{policy}"));
+            let host = Host::mount(place)?;
+            let served = server.create_small(&host.place.join("volume"), policy)?;
+            let (host, server) = played.insert((host, served));
+            play(repository, host, server, policy, plan, transcript)
+        });
+        let Some((_host, mut server)) = played else { continue };
+        report.step(&format!("{NAME}, policy {policy}: stop"), || server.stop());
+        report.step(&format!("{NAME}, policy {policy}: duramen fsck"), || server.check());
+    }
+}
+
+/// Gives the script's status.
+fn play(
+    repository: &Repository,
+    host: &mut Host,
+    server: &mut Server,
+    policy: &str,
+    plan: &Plan,
+    transcript: &mut Transcript,
+) -> Result<i32> {
+    let share = share_beside(&host.place)?;
+    let mut guest = scenarios::guest(repository, server, SCRIPT);
+    guest.arguments = vec![policy.to_owned()];
+    guest.share = Some(share.clone());
+    guest.time_limit *= if plan.full { 10 } else { 1 };
+    let mut running = guest::start(&guest)?;
+    let mut asked = 0;
+    while let Some(line) = running.next_line()? {
+        transcript.hear(&line);
+        match line.as_str() {
+            "room" => host.grow()?,
+            "die" => {
+                server.die()?;
+                host.grow()?;
+                server.come_back()?;
+            }
+            _ => continue,
+        }
+        asked += 1;
+        let done = share.join(format!("done-{asked}"));
+        fs::write(&done, "").while_doing(done.display())?;
+    }
+    if asked != 2 {
+        return Err(Failure::new(format!("it has asked for something {asked} times, not twice")));
+    }
+    running.finish()
+}
+
+/// A folder that the guest sees, and that has room.
+fn share_beside(place: &Path) -> Result<PathBuf> {
+    let share = place.with_extension("share");
+    fs::create_dir(&share).while_doing(share.display())?;
+    Ok(share)
+}
