@@ -266,6 +266,7 @@ mod tests {
             Done { found, ..Done::default() },
             Done { about: [whole(one), whole(other)], ..Done::default() },
             Done { about: [Wcc { before: None, ..whole(one) }, whole(one)], ..Done::default() },
+            Done { found, attributes: Some(one), about: [whole(one), whole(other)] },
         ]
     }
 
@@ -279,9 +280,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
+        let sizes = examples().into_iter().map(|done| LINE + written(done).1.len());
+        assert_eq!(sizes.max(), Some(LARGEST));
         for done in examples() {
             let (answered, data) = written(done);
-            assert!(LINE + data.len() <= LARGEST);
             let read = read(&data).expect("an answer");
             assert_eq!((read.answered.key, read.answered.done), (answered.key, done));
             assert_eq!(read.at, Timestamp { seconds: 1_700_000_000, nanoseconds: 5 });

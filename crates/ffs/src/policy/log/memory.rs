@@ -285,3 +285,102 @@ impl Memory {
         self.sweep_at = (self.placed.len() * 2).max(1024);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: u64 = 64 << 20;
+    const SIZE: usize = 100;
+
+    fn key(number: u64) -> Rc<CallKey> {
+        Rc::new(CallKey::new(&number.to_le_bytes()).expect("it is short"))
+    }
+
+    fn keep(memory: &mut Memory, sequence: u64, key: &Rc<CallKey>) {
+        memory.keep(sequence, key, vec![7; SIZE - LINE].into());
+    }
+
+    /// So many answers, each with a key of its own, in entries with the numbers of their Updates.
+    fn filled(count: u64) -> (Memory, Vec<Rc<CallKey>>) {
+        let mut memory = Memory::new(CAPACITY, 1);
+        let keys: Vec<_> = (0..count).map(key).collect();
+        for (sequence, key) in (1..).zip(&keys) {
+            keep(&mut memory, sequence, key);
+            memory.placed(sequence, sequence);
+        }
+        (memory, keys)
+    }
+
+    fn check(memory: &Memory) {
+        let sizes = memory.placed.iter().chain(&memory.staged).map(Kept::size);
+        assert_eq!(memory.bytes, sizes.sum::<usize>(), "what is kept is counted");
+        assert!(memory.placed.iter().is_sorted_by_key(|kept| kept.at), "invariant 1");
+    }
+
+    #[test]
+    fn of_two_answers_of_a_call_the_last_stays_and_counts() {
+        let (mut memory, keys) = filled(10);
+        for key in [&keys[3], &keys[7], &keys[3]] {
+            let next = memory.counters.kept + 1;
+            keep(&mut memory, next, key);
+            memory.placed(next, next);
+        }
+        assert_eq!(memory.len(), 13);
+        assert!(memory.lagging(1 << 40, Some(0)).is_empty(), "nothing is passed");
+        assert_eq!((memory.len(), memory.bytes), (10, 10 * SIZE));
+        assert_eq!(memory.placed.back().map(|last| last.at), Some(13));
+        check(&memory);
+    }
+
+    #[test]
+    fn what_gives_way_is_dropped_if_somebody_wants_it() {
+        let (mut memory, mut keys) = filled(10);
+        keys.remove(4);
+        memory.give_way(9);
+        assert_eq!((memory.len(), memory.counters.dropped), (2, 7));
+        check(&memory);
+        assert_eq!(memory.head(), Some(9));
+        drop(keys);
+        assert_eq!(memory.head(), None);
+        check(&memory);
+    }
+
+    #[test]
+    fn what_lags_is_written_again_and_keeps_its_order() {
+        let (mut memory, keys) = filled(6);
+        let again = memory.lagging(memory.reach + 4, None);
+        assert_eq!(again.len(), 3, "those before the fourth entry");
+        assert_eq!(memory.head(), Some(1), "they are needed until they are durable");
+        memory.moved(100);
+        assert_eq!((memory.head(), memory.counters.again, memory.len()), (Some(4), 3, 6));
+        check(&memory);
+        let none = memory.lagging(memory.reach + 4, None);
+        assert!(none.is_empty(), "the others do not lag");
+    }
+
+    #[test]
+    fn those_that_nobody_wants_are_swept() {
+        for moving in [false, true] {
+            let (mut memory, keys) = filled(1024);
+            let (wanted, _) = keys.split_at(100);
+            let wanted = wanted.to_vec();
+            drop(keys);
+            if moving {
+                assert!(!memory.lagging(memory.reach + 2, None).is_empty());
+            }
+            keep(&mut memory, 1025, &wanted[0]);
+            assert_eq!(memory.len(), if moving { 1025 } else { 101 });
+            check(&memory);
+        }
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_are_too_many() {
+        let most = CAPACITY / 16 / SIZE as u64;
+        let (memory, _keys) = filled(most + 50);
+        assert_eq!((memory.len() as u64, memory.counters.dropped), (most, 50));
+        assert_eq!(memory.placed.front().map(|first| first.at), Some(51));
+        check(&memory);
+    }
+}
