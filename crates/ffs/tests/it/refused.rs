@@ -175,6 +175,26 @@ fn changes_are_refused_when_the_log_is_full_and_go_on_when_there_is_room() {
     full_log().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
+/// The sync rests for an hour by itself: who wants room wakes it.
+#[test]
+fn whoever_wants_room_in_the_log_does_not_wait_for_the_sync_to_come() {
+    let quiet = Quiet::new(32 << 20, Some(2 << 20));
+    let clock = quiet.executor.runtime().clock;
+    quiet.executor.block_on(async {
+        let volume = quiet.make((BLOCK, 512)).await;
+        let root = volume.files.root();
+        let begun = clock.now();
+        for number in 0..2000 {
+            let file = volume.create(root, &format!("file-{number}")).await.expect("room");
+            volume.write(file, 0, vec![8; SMALL], Stability::FileSync).await.expect("room");
+        }
+        let log = volume.files.store().log_statistics().expect("it has one");
+        assert!(log.writes.bytes > 2 * (2 << 20), "the circle has closed: {log:?}");
+        let took = clock.now().since(begun);
+        assert!(took < Duration::from_secs(60), "{took:?}");
+    });
+}
+
 /// A write finds room below for its data, and none in the log for what says so: what it shows is
 /// durable once a COMMIT has said so, and not before.
 fn overwritten_in_vain(heals: bool) -> Result<(), String> {

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     const CAPACITY: u64 = 64 << 20;
-    const SIZE: usize = 100;
+    const SIZE: usize = 128;
 
     fn key(number: u64) -> Rc<CallKey> {
         Rc::new(CallKey::new(&number.to_le_bytes()).expect("it is short"))
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_lags_is_written_again_and_keeps_its_order() {
-        let (mut memory, keys) = filled(6);
+        let (mut memory, _keys) = filled(6);
         let again = memory.lagging(memory.reach + 4, None);
         assert_eq!(again.len(), 3, "those before the fourth entry");
         assert_eq!(memory.head(), Some(1), "they are needed until they are durable");

@@ -422,12 +422,14 @@ impl Policy for Log {
             answered.filter(|_| update.freed.is_empty() || !is_planted(Bug::UnkeptAnswers));
         let answer = answered.map(|answered| self.keep_answer(sequence, answered));
         let geometry = self.home.geometry();
+        let told = answer.as_ref().map_or(0, Record::size);
         let mut draft = Redo::draft(geometry, sequence.0, &update, rides, is_logged, answer);
         draft.volume = self.number;
+        // That for an answer is for nothing else.
+        let most = draft.body.len() - told + answer::LARGEST;
         assert!(
-            self.shared.journal.room_for(draft.body.len()) <= update.room,
-            "room was set aside for {} bytes",
-            draft.body.len()
+            told <= answer::LARGEST && self.shared.journal.room_for(most) <= update.room,
+            "room was set aside for {most} bytes"
         );
         let has_payload = !update.payload.is_empty();
         if rides && has_payload {

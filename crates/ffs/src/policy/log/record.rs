@@ -140,6 +140,11 @@ const OF_INODES: u16 = 1;
 const SET: u16 = 2;
 
 impl Record {
+    /// Bytes of an entry that it takes.
+    pub(super) fn size(&self) -> usize {
+        LINE + self.line().1.len()
+    }
+
     fn line(&self) -> (Line, &[u8]) {
         let mut line = Line::new_zeroed();
         let mut set = |kind, place, first, count| {

@@ -32,6 +32,8 @@ impl SharedLog {
             }
         }
         self.writing.set(false);
+        let waiting = self.waiting.borrow().iter().map(|entry| entry.room).sum::<u64>();
+        assert_eq!(self.reserved.get(), waiting, "what is set aside is for what waits");
         // Who waits for the writer need not have been waiting for a batch.
         if !is_planted(Bug::SilentWriter) {
             self.volumes().for_each(|volume| volume.horizon.wake());
