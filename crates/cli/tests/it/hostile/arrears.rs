@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use nfs3_types::nfs3::*;
 
 use crate::hostile::house::{Load, Neighbour, REPLY_MEMORY, Server, made_file, write_args};
+use crate::hostile::onlooker::Onlooker;
 use crate::hostile::wire::{Peer, credential, nfs};
 
 /// A peer whose kernel keeps little, and many calls. Their credentials are as long as they may be,
@@ -92,6 +93,7 @@ fn peers_that_do_not_take_their_data_starve_nobody() {
     assert_eq!(written.status(), nfsstat3::NFS3_OK);
     let args = READ3args { file, offset: 0, count: 1 << 20 };
     let mut lazy: Vec<Peer> = (0..4).map(|_| server.peer()).collect();
+    let onlooker = Onlooker::at(&server);
     for peer in &mut lazy {
         for _ in 0..100 {
             let (_, record) = peer.record(nfs(NFS_PROGRAM::NFSPROC3_READ), &args);
@@ -100,7 +102,8 @@ fn peers_that_do_not_take_their_data_starve_nobody() {
     }
     neighbour.is_served_with_much();
     neighbour.is_served();
-    let load = Load { connections: 7, calls: 400, tokens: REPLY_MEMORY + (2 << 20) };
+    onlooker.tell();
+    let load = Load { connections: 8, calls: 400, tokens: REPLY_MEMORY + (2 << 20) };
     server.assert_bounded(load);
     drop((peer, lazy));
     server.stop(neighbour);

@@ -25,6 +25,8 @@
 //! measured. Whether the measure is worth anything is shown by a server that is allowed to read on
 //! without being read: it exceeds the bound.
 //!
+//! In some an [onlooker](onlooker::Onlooker) tells how long others wait meanwhile.
+//!
 //! | scenario | answer | file |
 //! |---|---|---|
 //! | 1,000 connections, idle and then not | all served | `crowds` |
@@ -54,6 +56,7 @@ mod extremes;
 mod handles;
 mod house;
 mod names;
+mod onlooker;
 mod outside;
 mod paths;
 mod records;

@@ -8,13 +8,14 @@ use std::ops::Range;
 use nfs3_types::nfs3::*;
 
 use crate::hostile::house::{Load, Server, at, write_args};
+use crate::hostile::onlooker::Onlooker;
 use crate::hostile::wire::Peer;
 
 const BLOCK: u64 = 32 << 10;
 const MIB: u64 = 1 << 20;
-/// A peer or two, each with one call at a time; and memory of buffers that the process keeps for
+/// A few peers, each with one call at a time; and memory of buffers that the process keeps for
 /// whoever comes next.
-const LOAD: Load = Load { connections: 3, calls: 3, tokens: 24 * MIB };
+const LOAD: Load = Load { connections: 4, calls: 4, tokens: 24 * MIB };
 
 fn rounds() -> Range<u32> {
     0..std::env::var("DURAMEN_STAIRS").map_or(1, |text| text.parse().expect("a number"))
@@ -40,6 +41,7 @@ fn write(peer: &mut Peer, file: &nfs_fh3, offset: u64, length: u64, stable: stab
 fn stairs_of_unstable_writes_take_the_memory_that_is_left_of_them() {
     let server = Server::start();
     let mut neighbour = server.neighbour();
+    let onlooker = Onlooker::at(&server);
     let (mut peer, root) = server.mounted();
     let steps = [BLOCK, BLOCK - 4096, 3 * BLOCK + 512];
     for (number, step) in rounds().flat_map(|_| steps.into_iter().enumerate()) {
@@ -53,6 +55,7 @@ fn stairs_of_unstable_writes_take_the_memory_that_is_left_of_them() {
         }
         neighbour.is_served_with_much();
     }
+    onlooker.tell();
     server.assert_bounded(LOAD);
     drop(peer);
     server.stop(neighbour);

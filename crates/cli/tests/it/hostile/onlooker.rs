@@ -1,0 +1,91 @@
+//! How long others wait while somebody means harm.
+//!
+//! An onlooker asks for attributes all the time, and now and then writes as much as goes into a
+//! call. What he waits for is printed. With `DURAMEN_P99` set, on a machine that does nothing else,
+//! it is held to what is promised; a machine that others use says nothing of that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nfs3_types::nfs3::*;
+
+use crate::hostile::house::{Server, made_file, write_args};
+use crate::hostile::wire::{Peer, nfs};
+
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(5);
+/// So many questions for each write.
+const QUESTIONS: u32 = 40;
+/// What 99 of 100 take at most: attributes, and a write of 1 MiB that is durable.
+const PROMISED: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// Somebody in a thread of his own.
+pub(crate) struct Onlooker {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<[Vec<Duration>; 2]>,
+}
+
+impl Onlooker {
+    /// Begins to look at a server, in a connection of his own.
+    pub(crate) fn at(server: &Server) -> Self {
+        let (mut peer, root) = server.mounted();
+        let ends = Arc::new(AtomicBool::new(false));
+        let is_over = ends.clone();
+        let thread = thread::spawn(move || {
+            let file = made_file(&mut peer, &root, b"onlooker");
+            let mut waits = [Vec::new(), Vec::new()];
+            while !is_over.load(Ordering::Relaxed) {
+                for _ in 0..QUESTIONS {
+                    let args = GETATTR3args { object: file.clone() };
+                    waits[0].push(timed(|| ask(&mut peer, NFS_PROGRAM::NFSPROC3_GETATTR, &args)));
+                    pause();
+                }
+                let data = vec![7; 1 << 20];
+                let args = write_args(&file, 0, &data);
+                waits[1].push(timed(|| ask(&mut peer, NFS_PROGRAM::NFSPROC3_WRITE, &args)));
+            }
+            waits
+        });
+        Self { ends, thread }
+    }
+
+    /// Ends, and tells.
+    pub(crate) fn tell(self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let waits = self.thread.join().expect("every call was answered");
+        let thread = thread::current();
+        for ((mut waits, what), most) in waits.into_iter().zip(["GETATTR", "WRITE"]).zip(PROMISED) {
+            waits.sort_unstable();
+            let p99 = waits[(waits.len() - 1) * 99 / 100];
+            let name = thread.name().unwrap_or("?");
+            println!(
+                "{name}: {} times {what}: p99 {p99:?}, longest {:?}",
+                waits.len(),
+                waits.last()
+            );
+            let is_held = std::env::var_os("DURAMEN_P99").is_some();
+            assert!(!is_held || p99 < most, "{what}: 99 of 100 take {p99:?}");
+        }
+    }
+}
+
+fn ask(peer: &mut Peer, procedure: NFS_PROGRAM, args: &impl nfs3_types::xdr_codec::Pack) {
+    let (xid, record) = peer.record(nfs(procedure), args);
+    peer.send(&record);
+    let answer = peer.answer().expect("an answer");
+    assert_eq!((answer.xid, answer.status()), (xid, nfsstat3::NFS3_OK));
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real server's answers take real time")]
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of its own, at a real server")]
+fn pause() {
+    thread::sleep(PAUSE);
+}
