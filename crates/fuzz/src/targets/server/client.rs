@@ -22,7 +22,7 @@ use sim::Prng;
 
 use super::connection::{Answer, Connection, marked};
 use super::results::{self, whole};
-use super::world::{ABROAD, Server};
+use super::world::{ABROAD, Server, stranger};
 use crate::input::Input;
 use crate::wire;
 
@@ -79,6 +79,8 @@ enum Manner {
     Damaged,
     /// With the record's mark changed, or a part of it missing.
     Unmarked,
+    /// From many addresses that no export admits.
+    Crowd,
     /// And the client does not wait for the reply.
     Left,
 }
@@ -89,7 +91,8 @@ fn manner(byte: u8) -> Manner {
         130..150 => Manner::Twice,
         150..180 => Manner::Together,
         180..240 => Manner::Damaged,
-        240..248 => Manner::Unmarked,
+        240..245 => Manner::Unmarked,
+        245..248 => Manner::Crowd,
         _ => Manner::Left,
     }
 }
@@ -153,6 +156,17 @@ impl<'a> Hostile<'a> {
                 record[place] = input.u8();
                 record.truncate(usize::from(input.u16()).max(4));
                 self.send_broken(&record).await;
+            }
+            Manner::Crowd => {
+                for number in 0..1 + draw.x % 40 {
+                    let mut stranger = Connection::new(self.server, stranger(number));
+                    let answers = stranger.send(&marked(&call)).await.expect("a whole record");
+                    let is_let_in = |answer: &Answer| match answer {
+                        Answer::Results(results) => results.starts_with(&[0; 4]),
+                        Answer::Silence | Answer::Refusal => false,
+                    };
+                    assert!(!answers.iter().any(is_let_in), "a stranger is let in");
+                }
             }
             Manner::Left => self.leave(&marked(&call), draw.x).await,
         }

@@ -9,7 +9,8 @@ use dispatch::{
 use ffs::mkfs::MkfsOptions;
 use ffs::{Ffs, OpenOptions};
 use namespace::Namespace;
-use nfs::nfs3::Procedure;
+use nfs::nfs3::{Procedure, Status};
+use nfs::rpc::PROGRAM_NFS;
 use nfs::xdr::Encoder;
 use nfs3_types::mount::mountres3;
 use nfs3_types::nfs3::{CREATE3res, GETATTR3res, MKDIR3res, Nfs3Result, READ3res, WRITE3res};
@@ -17,7 +18,7 @@ use runtime::Runtime;
 use sim::{Disk, Executor};
 use vfs::FileSystem;
 
-use super::connection::{Connection, NOBODY};
+use super::connection::{Answer, Connection, NOBODY, marked};
 use super::results::whole;
 use crate::targets::volume;
 use crate::wire;
@@ -29,6 +30,12 @@ pub(super) const SHAPES: [(u64, u64, u64); 2] = [(1 << 20, 4096, 512), (4 << 20,
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The machine of the one that does not.
 pub(super) const ABROAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
+
+/// The machine of a stranger, of many.
+pub(super) fn stranger(number: u32) -> IpAddr {
+    let [_, _, third, fourth] = number.to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(172, 16, third, fourth))
+}
 
 /// A new file system on a disk of this shape.
 pub(super) fn new_disk(executor: &Executor, shape: (u64, u64, u64)) -> Rc<Disk> {
@@ -93,8 +100,12 @@ fn exports() -> Exports {
 /// The client that behaves: it has a file that nobody else may touch.
 pub(super) struct Neighbour {
     connection: Connection,
+    folder: Vec<u8>,
     file: Vec<u8>,
     content: Vec<u8>,
+    /// Its last call that is not to be carried out twice, and what came back.
+    last: (Vec<u8>, Vec<u8>),
+    looks: u32,
 }
 
 impl Neighbour {
@@ -120,13 +131,43 @@ impl Neighbour {
         };
         let made: CREATE3res = whole(&connection.nfs(Procedure::Create, made).await);
         let file = made.unwrap().obj.unwrap().data.to_vec();
-        let mut neighbour = Self { connection, file, content: vec![1; 40_000] };
+        let (content, last) = (vec![1; 40_000], (Vec::new(), Vec::new()));
+        let mut neighbour = Self { connection, folder: good, file, content, last, looks: 0 };
         neighbour.write().await;
+        neighbour.make_link().await;
         neighbour
     }
 
+    /// Gives the file another name.
+    async fn make_link(&mut self) {
+        self.looks += 1;
+        let name = format!("link-{}", self.looks);
+        let arguments = wire::bytes_of(|to| {
+            to.opaque(&self.file);
+            to.opaque(&self.folder);
+            to.opaque(name.as_bytes());
+        });
+        let xid = self.connection.xid();
+        let target = [PROGRAM_NFS, 3, Procedure::Link as u32];
+        let record = marked(&self.connection.call_bytes(xid, target, &arguments));
+        let results = self.results(&record).await;
+        // The disk may be full.
+        let known = [0, Status::NoSpace as u32].map(u32::to_be_bytes);
+        assert!(known.iter().any(|status| results.starts_with(status)), "{results:?}");
+        self.last = (record, results);
+    }
+
+    /// The results of a call as it stands.
+    async fn results(&mut self, record: &[u8]) -> Vec<u8> {
+        let answers = self.connection.send(record).await.expect("a whole record");
+        match answers.into_iter().next() {
+            Some(Answer::Results(results)) => results,
+            other => panic!("a call that was not damaged: {other:?}"),
+        }
+    }
+
     async fn write(&mut self) {
-        let Self { connection, file, content } = self;
+        let Self { connection, file, content, .. } = self;
         let written = connection.nfs(Procedure::Write, |to| {
             to.opaque(file);
             to.u64(0);
@@ -157,6 +198,9 @@ impl Neighbour {
         }
         self.content.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
         self.write().await;
+        let (record, before) = self.last.clone();
+        assert!(self.results(&record).await == before, "a repeated call is answered as before");
+        self.make_link().await;
     }
 }
 
