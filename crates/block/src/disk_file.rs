@@ -378,6 +378,14 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
+/// Bytes that are free in the file system that a file lies in.
+///
+/// # Errors
+/// Those of the system.
+pub fn free_below(file: &File) -> io::Result<u64> {
+    system::free_bytes(file)
+}
+
 fn classify(path: &Path, access: Access, error: io::Error) -> OpenError {
     let path = path.to_owned();
     match error.kind() {

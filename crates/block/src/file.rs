@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 
-pub use crate::disk_file::{Access, DiskFile, OpenError};
+pub use crate::disk_file::{Access, DiskFile, OpenError, free_below};
 use crate::held::Holder;
 use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
 

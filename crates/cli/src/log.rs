@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-use block::file::{Access, DiskFile, FileDevice};
+use block::file::{Access, DiskFile, FileDevice, free_below};
 use block::{BlockDevice, Buffer};
 use ffs::OpenError;
 use journal::JournalError;
@@ -36,6 +36,8 @@ pub(crate) const SMALLEST_LOG: u64 = 2 << 20;
 const NEW: u64 = 32 << 20;
 /// What is written at a time.
 const STEP: usize = 1 << 20;
+/// A log grows by one part in so many of what is free beside it, at most.
+const GROWN_SHARE: u64 = 4;
 /// Between two steps, so that who is served does not feel it.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -56,17 +58,18 @@ pub(crate) async fn open(
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Rc<dyn BlockDevice>, Failure> {
     let file = DiskFile::open(path, Access::ReadWrite)?;
-    allocate(&file, path)?;
-    let file = file.past_cache();
     let mut head = Buffer::zeroed(HEAD_SIZE.min(file.geometry().size as usize));
     file.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
-    let device = device(file);
+    let other = if is_named { recognise(&head) } else { known(&head) };
+    if other.is_none() {
+        allocate(&file, path)?;
+    }
+    let device = device(file.past_cache());
     let newest = journal::peek(&*device).await;
     if let Err(source @ JournalError::Version(_)) = newest {
         return Err(Failure::Log { path: path.to_owned(), source });
     }
     let is_log = matches!(newest, Ok(Some(_)));
-    let other = if is_named { recognise(&head) } else { known(&head) };
     match other.filter(|_| !is_log) {
         Some(what) => Err(Failure::NotALog { path: path.to_owned(), what }),
         None => Ok(device),
@@ -76,6 +79,7 @@ pub(crate) async fn open(
 /// Takes the space for all of a log, where the file system below can do that.
 fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
     match file.allocate() {
+        _ if file.geometry().size == 0 => Ok(()), // too short for a log, which is told elsewhere
         Err(source) if source.kind() != io::ErrorKind::Unsupported => {
             let (verb, path) = ("take the space for", path.to_owned());
             Err(Failure::File { verb, path, source })
@@ -119,14 +123,23 @@ pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
     sync_folder(parent(path))
 }
 
-/// Makes a log longer, in a thread of its own. What was there when it was opened does not change.
+/// Makes a log longer, in a thread of its own, where that leaves most of what is free for disks.
+/// What was there when it was opened does not change.
 pub(crate) fn grow(path: PathBuf, size: u64) {
     let lengthen = move || {
+        // A device has the length that it has, and takes what is appended for its beginning.
+        if !path.is_file() {
+            return;
+        }
         let Ok(mut file) = OpenOptions::new().append(true).open(&path) else { return };
         let missing = file.metadata().map_or(0, |found| size.saturating_sub(found.len()));
+        let most = free_below(&file).map_or(0, |free| free / GROWN_SHARE);
+        if missing > most {
+            return;
+        }
         #[expect(clippy::disallowed_methods, reason = "a thread of its own, for real files")]
         let pause = || thread::sleep(PAUSE);
-        // A device cannot grow, and on a full disk the log stays as it is: it works all the same.
+        // On a full disk the log stays as it is: it works all the same.
         let _ = fill(&mut file, missing, pause);
     };
     thread::spawn(lengthen);

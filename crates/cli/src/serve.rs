@@ -177,8 +177,16 @@ async fn open_all(
         }
         _ => {
             for volume in &found {
-                let volume = open_volume(volume, access, &device, cache_bytes, runtime);
-                results.push(Ok(volume.await?));
+                match open_volume(volume, access, &device, cache_bytes, runtime).await {
+                    Ok(volume) => results.push(Ok(volume)),
+                    Err(failure) => {
+                        // One that is refused leaves the others as they were.
+                        for OpenVolume { file_system, .. } in results.into_iter().flatten() {
+                            let _ = file_system.shutdown().await;
+                        }
+                        return Err(failure);
+                    }
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, FileDevice};
 use clap::{ArgGroup, Args};
 use duramen_settings::{PolicyName, Settings};
+use ffs::layout::ByteOrder;
 use ffs::{OpenError, label};
 use server::reactor;
 
@@ -69,6 +70,13 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
             "{path} was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
              --repair {path}', before it is changed"
         );
+        return Err(Failure::Usage(sentence));
+    }
+    if found.geometry.byte_order == ByteOrder::Big {
+        return Err(Failure::Usage(format!("{path} is big-endian: it can only be read")));
+    }
+    if let Err(hash) = &found.hash {
+        let sentence = format!("{path}: {hash}: check it with 'duramen fsck {path}' first");
         return Err(Failure::Usage(sentence));
     }
     // Held to the end, too.

@@ -25,7 +25,7 @@ use runtime::Runtime;
 
 use crate::check::LogState;
 pub use crate::logged::LogUse;
-use crate::logged::{changes_of, give_up, refuse_left, replay_log};
+use crate::logged::{changes_of, give_up, refuse_left, refuse_others, replay_log};
 use crate::mark::Mark;
 use crate::mount::{Found, OpenError, OpenOptions, open_with_log};
 use crate::planted::{Bug, is_planted};
@@ -118,7 +118,10 @@ async fn place<'a>(
     let log = log.ok_or(OpenError::LogMissing)?;
     let place = journal::belongs(&**log, found.id(), found.nonce()).await;
     match place.map_err(ReplayError::from)? {
-        Some((slot, _)) => Ok((log, slot)),
+        Some((slot, _)) => {
+            refuse_others(&**log, &slot).await?;
+            Ok((log, slot))
+        }
         None => Err(OpenError::LogForeign),
     }
 }

@@ -17,12 +17,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 use std::mem::take;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 use futures::FutureExt;
+use futures::future::{Either, select};
 use namespace::Witness;
 use runtime::Runtime;
-use runtime::sync::Semaphore;
+use runtime::sync::{Permit, Semaphore};
 use vfs::{
     FileKind, FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier,
 };
@@ -280,6 +282,18 @@ impl Ffs {
     pub(crate) async fn wait_for_chains(&self) {
         if !is_planted(Bug::UnwaitedChains) {
             drop(self.chains.acquire(MOST_CHAINS).await);
+        }
+    }
+
+    /// Waits for one of the places for changes in steps, unless those who have them wait for room
+    /// below.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] then.
+    pub(crate) async fn place_among_chains(&self) -> Result<Permit, FsError> {
+        match select(pin!(self.chains.acquire(1)), self.policy.no_room_comes()).await {
+            Either::Left((permit, _)) => Ok(permit),
+            Either::Right(_) => Err(FsError::NoSpace),
         }
     }
 

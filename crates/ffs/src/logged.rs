@@ -142,6 +142,7 @@ pub(crate) async fn replay_back(
 ) -> Result<Option<Back>, OpenError> {
     let place = journal::belongs(log, found.id(), found.nonce()).await;
     let Some((slot, number)) = place.map_err(ReplayError::from)? else { return Ok(None) };
+    refuse_others(log, &slot).await?;
     let is_open = match slot.lines().get(usize::from(number)) {
         Some(line) => line.is_open(),
         None => slot.state() == State::Open || is_planted(Bug::ReplayedRest),
@@ -246,6 +247,21 @@ pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<()
     }
     let changes = changes_of(log, &slot, |other| other == number).await?;
     if changes.is_some() { Err(OpenError::LogLeft) } else { Ok(()) }
+}
+
+/// Refuses a log in which an epoch that began behind that of `slot` holds changes. Another volume
+/// bears it: changes come when an epoch is borne, and the volume bears that of `slot`.
+pub(crate) async fn refuse_others(log: &dyn BlockDevice, slot: &Slot) -> Result<(), OpenError> {
+    let newest = journal::peek(log).await.map_err(ReplayError::from)?;
+    let other = newest.filter(|newest| {
+        let is_other = newest.epoch.get() != slot.epoch.get() && !newest.is_shared();
+        is_other && newest.state() == State::Open && !is_planted(Bug::OverwrittenOthers)
+    });
+    let Some(other) = other else { return Ok(()) };
+    match changes_of(log, &other, |_| true).await? {
+        Some(_) => Err(OpenError::LogLeft),
+        None => Ok(()),
+    }
 }
 
 /// What is live of an epoch, if there are changes in it of these volumes.

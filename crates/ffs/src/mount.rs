@@ -22,6 +22,7 @@
 //! may have left it in a cache, and what follows rests on it. Any other unclean disk is refused:
 //! its own system, or a checker, has to look at it.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -626,11 +627,14 @@ impl Ffs {
     /// [`FsError::Io`] when the volume has stopped.
     pub async fn quiesce(&self) -> Result<(), FsError> {
         self.land_everything().await;
-        self.wait_for_orphans().await;
-        self.wait_for_chains().await;
-        match select(self.policy.settle(), self.refused_for_long().boxed_local()).await {
+        let all_home = async {
+            self.wait_for_orphans().await;
+            self.wait_for_chains().await;
+            self.policy.settle().await
+        };
+        match select(pin!(all_home), pin!(self.refused_for_long())).await {
             Either::Left((settled, _)) => settled?,
-            // The log has it, and the next start brings it home.
+            // The next start brings it home, or gives it up if nobody was told of it.
             Either::Right(_) => return Err(FsError::NoSpace),
         }
         while self.wait_for_space().await {}

@@ -91,6 +91,10 @@ planted::bugs! {
     StoppedByRefusals,
     /// A change waits for room in the log, with its locks, while what holds the disk is full.
     PatientChanges,
+    /// Whoever has found no space leaves the landing of others halfway.
+    AbandonedLandings,
+    /// A volume takes its log back although another one has changes in it by now.
+    OverwrittenOthers,
     /// Who waits for a change that finds no room below waits on.
     PatientAnswers,
     /// Data that was overwritten in place by a write for which the log had no room is believed.

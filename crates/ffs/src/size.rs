@@ -16,6 +16,7 @@ use vfs::{Answered, FileKind, FsError, Sequence};
 
 use crate::data::zeros;
 use crate::engine::Ffs;
+use crate::home::REFUSED_PAUSE;
 use crate::inode::Node;
 use crate::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
 use crate::map::{block_count, run_length};
@@ -129,9 +130,14 @@ impl Ffs {
             let now = self.now();
             let done = gone == keep;
             let step = if done { size } else { gone * self.geometry().block_size };
+            let (is_begun, refusals) = (self.is_unfinished(node.ino), self.home.refusals());
             let cut = self.cut_tail(&mut update, node, step).await;
-            if cut == Err(FsError::NoSpace) && !first {
+            if cut == Err(FsError::NoSpace) && is_begun {
                 drop(update);
+                if self.home.refusals() > refusals {
+                    self.runtime.clock.sleep(REFUSED_PAUSE).await; // there is no room below
+                    continue;
+                }
                 // What the step before it gave back is on its way, and kept for this first.
                 match self.wait_for_space().await {
                     true => continue,
@@ -140,7 +146,6 @@ impl Ffs {
             }
             cut?;
             update.change_inode(node, Intent::SizeCleared, |dinode| dinode.size.set(step));
-            let is_begun = self.is_unfinished(node.ino);
             update.goes_on = is_begun;
             if first {
                 update.touch_inode(node, |dinode| {
@@ -153,7 +158,7 @@ impl Ffs {
             if first && !done {
                 // All of it has happened with the first step: what is cut off goes on.
                 if !is_begun {
-                    permit = Some(self.chains.acquire(1).await);
+                    permit = Some(self.place_among_chains().await?);
                 }
                 update.chain = Some(ChainLink::Begins(node.chain(Some(size))));
             } else if done && is_begun {

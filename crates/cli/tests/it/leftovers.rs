@@ -7,7 +7,7 @@ use futures::executor::block_on;
 use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, on};
+use crate::common::{Folder, assert_clean, freebsd_disk, on};
 
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
@@ -160,6 +160,41 @@ fn a_label_is_changed_on_volumes_and_bare_disks() {
     let told = on("info", &volume, &[]).good();
     assert!(told.contains("both") && told.contains("sync"), "{told}");
     assert_eq!(on("cat", &volume, &["letter"]).good(), "dear friend");
+}
+
+#[test]
+fn a_label_is_refused_where_it_would_hide_or_do_damage() {
+    let folder = Folder::new();
+    if let Some(disk) = freebsd_disk("big", &folder) {
+        let before = fs::read(&disk).expect("it is there");
+        on("tune", &disk, &["--label", "archive"]).failed(2, "big-endian");
+        assert!(fs::read(&disk).expect("it is there") == before, "nothing is written");
+    }
+    let disk = folder.path("disk.img");
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let mut image = fs::read(&disk).expect("it is there");
+    image[65_536 + 1016] ^= 1;
+    fs::write(&disk, &image).expect("it is there");
+    on("tune", &disk, &["--label", "archive"]).failed(2, "hash");
+    assert!(fs::read(&disk).expect("it is there") == image, "nothing is written");
+}
+
+#[test]
+fn volumes_beside_one_that_is_refused_stay_clean() {
+    let folder = Folder::new();
+    for policy in ["log", "sync"] {
+        let (whole, cut) = (folder.path(policy), folder.path(&format!("cut-{policy}")));
+        for volume in [&whole, &cut] {
+            on("mkfs", volume, &["--size", "64M", "--policy", policy]).good();
+        }
+        let disk = fs::OpenOptions::new().write(true).open(cut.join("disk.img"));
+        disk.and_then(|disk| disk.set_len(100)).expect("shorter");
+        let cut = cut.to_str().expect("a plain path");
+        let run = on("serve", &whole, &[&[cut], &LISTEN[..]].concat());
+        assert_eq!(run.code, 1, "{}", run.errors);
+        assert_clean(&whole.join("disk.img"));
+        on("tune", &whole, &["--label", "whole"]).good();
+    }
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, Run, assert_clean, duramen, on};
+use crate::common::{Folder, Run, assert_clean, duramen, on, pause, skip};
 
 const FILES: [&str; 5] = ["one", "two", "three", "four", "five"];
 const LISTED: &str = "five\nfour\none\nthree\ntwo\n";
@@ -203,4 +204,73 @@ fn a_destroyed_superblock_gives_up_no_log() {
     let repair = follow(&look.output, "duramen fsck --repair --without-log");
     assert_eq!(repair.code, 1, "{}", repair.output);
     assert!(repair.errors.contains("are given up"), "{}", repair.errors);
+}
+
+/// Two volumes were used with one log, one after the other: what the one was answered is not
+/// overwritten by the other, which has nothing in it any more.
+#[test]
+fn a_log_with_changes_of_another_volume_is_not_taken_back() {
+    let folder = Folder::new();
+    let [early, late, third] = ["early", "late", "third"].map(|name| folder.path(name));
+    for volume in [&early, &late, &third] {
+        on("mkfs", volume, &["--size", "32M"]).good();
+    }
+    let log = folder.path("its.log").display().to_string();
+    let with_log = ["--log", &log];
+    Serving::start(&[&early], &with_log).kill();
+    let serving = Serving::start(&[&late], &with_log);
+    put(&serving, "late", "letter", b"dear friend");
+    serving.kill();
+    let listen = ["--listen", "127.0.0.1:0"];
+    on("serve", &early, &[&with_log[..], &listen].concat()).failed(1, "is another one");
+    let third = third.to_str().expect("a plain path");
+    let both = on("serve", &early, &[&[third], &with_log[..], &["--listen", "nowhere"]].concat());
+    assert_ne!(both.code, 0, "{}", both.errors);
+    let repair = on("fsck", &early, &[&["--repair"], &with_log[..]].concat());
+    assert!(repair.code > 1, "{}{}", repair.output, repair.errors);
+    let serving = Serving::start(&[&late], &with_log);
+    assert!(serving.stop().success());
+    assert_eq!(on("cat", &late, &["letter"]).good(), "dear friend");
+}
+
+/// A log may be a device, which has the length that it has.
+#[test]
+fn a_device_is_a_log_that_does_not_grow() {
+    let folder = Folder::new();
+    let (volume, file) = (folder.path("data"), folder.path("log.file"));
+    fs::File::create(&file).and_then(|file| file.set_len(16 << 20)).expect("there is room");
+    let Some(device) = Loop::over(&file) else { return };
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    let arguments = ["--log", &device.0];
+    for number in 0..3 {
+        let serving = Serving::start(&[&volume], &arguments);
+        put(&serving, "data", &format!("letter-{number}"), b"dear friend");
+        // A log that grows does so by now.
+        pause(Duration::from_millis(500));
+        put(&serving, "data", &format!("second-{number}"), b"dear both");
+        serving.kill();
+    }
+    assert!(Serving::start(&[&volume], &arguments).stop().success());
+    assert_eq!(on("ls", &volume, &[]).good().lines().count(), 6);
+}
+
+/// A loop device, while this lives.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Option<Loop> {
+        let mut losetup = std::process::Command::new("losetup");
+        match losetup.args(["--find", "--show"]).arg(file).output() {
+            Ok(output) if output.status.success() => {
+                Some(Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+            }
+            _ => skip("there are no loop devices here"),
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+    }
 }

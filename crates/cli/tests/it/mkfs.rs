@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, duramen, on};
+use crate::common::{Folder, assert_clean, duramen, on, pause};
 
 #[test]
 fn a_new_name_becomes_a_folder_with_settings_and_a_clean_disk() {
@@ -256,6 +257,23 @@ fn a_log_of_holes_is_filled_or_refused() {
             on("serve", &image, &arguments).failed(1, "take the space");
         }
     }
+}
+
+/// A log grows by part of what is free, and leaves the rest to disks.
+#[test]
+fn a_log_does_not_fill_its_host() {
+    let Some(host) = SmallHost::new("100M") else { return };
+    let volume = host.place.join("data");
+    on("mkfs", &volume, &["--size", "1G"]).good();
+    let log = || fs::metadata(volume.join("log.img")).expect("it is there").len();
+    let before = log();
+    let serving = Serving::start(&[&volume], &[]);
+    pause(Duration::from_secs(2));
+    put(&serving, "data", "letter", &[7; 900_000]);
+    serving.kill();
+    assert_eq!(log(), before, "there is no room for more");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert_eq!(on("cat", &volume, &["letter"]).good().len(), 900_000);
 }
 
 #[test]

@@ -101,8 +101,8 @@ pub struct Sync {
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
-    /// A round has found no room below.
-    refused: Signal,
+    /// A round has ended, well or not.
+    tried: Signal,
     runtime: Runtime,
     this: std::rc::Weak<Sync>,
 }
@@ -124,7 +124,7 @@ impl Sync {
             begun: Cell::new(0),
             ended: Cell::new(0),
             wanted: Cell::new(0),
-            refused: Signal::new(),
+            tried: Signal::new(),
             runtime,
             this: this.clone(),
         })
@@ -150,9 +150,9 @@ impl Sync {
                 && !is_planted(Bug::StoppedByRefusals);
             self.home.set_refused(is_refused);
             self.horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
+            self.tried.notify(); // after each, so that nobody is noted for ever
             if is_refused {
                 self.begun.set(self.begun.get() - 1); // it was none
-                self.refused.notify();
                 self.runtime.clock.sleep(REFUSED_PAUSE).await;
             } else if round.is_err() {
                 self.horizon.fail(); // invariant 5
@@ -358,7 +358,7 @@ impl Policy for Sync {
         let this = self.this();
         let refused = async move {
             while !this.home.is_refused() {
-                this.refused.wait().await;
+                this.tried.wait().await;
             }
         };
         refused.boxed_local()

@@ -12,11 +12,13 @@ use bytes::Bytes;
 use ffs::mkfs::MkfsOptions;
 use ffs::{OpenOptions, open};
 use namespace::Namespace;
+use sim::Persistence;
 use vfs::{
     Answer, Author, CreateHow, FileSystem, FsError, Lost, ObjectId, Sealed, SetAttributes,
     Stability,
 };
 
+use crate::common::quiet::Quiet;
 use crate::common::volume::{Volume, fresh, name};
 use crate::common::{MemoryDisk, World, findings};
 
@@ -381,4 +383,39 @@ fn metadata_that_cannot_be_read_is_an_error_of_what_needs_it() {
         assert!(sealed.open().await.expect("running").into_inner().is_ok());
         volume.files.shutdown().await.expect("a clean stop");
     });
+}
+
+/// The first write of the log that fails is the end: nothing is answered from then on, and the next
+/// opening has all that was answered.
+#[test]
+fn a_log_that_fails_once_stops_its_volume_for_good() {
+    for nth in 1..6 {
+        let quiet = Quiet::new(16 << 20, Some(4 << 20));
+        let made = quiet.executor.block_on(async {
+            let volume = quiet.make((4096, 512)).await;
+            let root = volume.files.root();
+            let log = quiet.disks.log.as_ref().expect("it has one");
+            log.fail(Verb::Write, nth, Persistence::Once);
+            let mut made = 0;
+            while volume.create(root, &format!("file-{made}")).await.is_ok() {
+                made += 1;
+                assert!(made < 20, "the log has failed");
+            }
+            for _ in 0..3 {
+                let again = volume.create(root, "again").await;
+                assert_eq!(again, Err(FsError::Io));
+                assert_eq!(volume.lookup(root, "file-0").await, Err(FsError::Io));
+            }
+            made
+        });
+        let back = quiet.cut();
+        back.executor.block_on(async {
+            let volume = back.open().await;
+            let names = volume.list(volume.files.root()).await.expect("it can be read");
+            for number in 0..made {
+                assert!(names.contains(&format!("file-{number}")), "{number} of {names:?}");
+            }
+            assert!(!names.contains(&"again".to_owned()), "nobody was told of it");
+        });
+    }
 }

@@ -42,6 +42,7 @@ mod planted_log;
 mod protection;
 mod readers;
 mod refused;
+mod refused_steps;
 mod rename;
 mod returns;
 mod rounds;

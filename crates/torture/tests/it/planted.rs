@@ -128,6 +128,8 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "StoppedByRefusals",
     "PatientChanges",
     "PatientAnswers",
+    "AbandonedLandings",
+    "OverwrittenOthers",
     "UndoubtedRefusals",
     "EarlyRefusals",
     "SmallReserve",

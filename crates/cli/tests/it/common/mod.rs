@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// A new folder that goes away with this value.
 pub(crate) struct Folder(PathBuf);
@@ -61,6 +63,12 @@ impl Run {
         assert_eq!(self.errors.lines().count(), 1, "{}", self.errors);
         self.errors
     }
+}
+
+/// Lets real time pass, for a server that does something by itself.
+#[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
+pub(crate) fn pause(time: Duration) {
+    thread::sleep(time);
 }
 
 /// Runs `duramen` with these arguments.

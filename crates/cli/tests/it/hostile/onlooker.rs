@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::*;
 
+use crate::common::pause;
 use crate::hostile::house::{Server, made_file, write_args};
 use crate::hostile::wire::{Peer, nfs};
 
@@ -40,7 +41,7 @@ impl Onlooker {
                 for _ in 0..QUESTIONS {
                     let args = GETATTR3args { object: file.clone() };
                     waits[0].push(timed(|| ask(&mut peer, NFS_PROGRAM::NFSPROC3_GETATTR, &args)));
-                    pause();
+                    pause(PAUSE);
                 }
                 let data = vec![7; 1 << 20];
                 let args = write_args(&file, 0, &data);
@@ -83,9 +84,4 @@ fn timed(work: impl FnOnce()) -> Duration {
     let start = Instant::now();
     work();
     start.elapsed()
-}
-
-#[expect(clippy::disallowed_methods, reason = "a thread of its own, at a real server")]
-fn pause() {
-    thread::sleep(PAUSE);
 }

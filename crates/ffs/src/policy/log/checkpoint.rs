@@ -72,7 +72,7 @@ impl Log {
             let given = match (is_refused, &round) {
                 (true, _) => {
                     self.begun.set(self.begun.get() - 1); // it was none
-                    self.shared.note_head().await
+                    self.shared.give_what_is_obsolete().await
                 }
                 (false, Err(_)) => {
                     self.stop(); // invariant 9

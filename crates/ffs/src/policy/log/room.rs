@@ -145,13 +145,23 @@ impl SharedLog {
         self.wanting.get() && (holds(volume) || !self.running().any(|other| holds(&other)))
     }
 
-    /// Whether the head is where it is for a volume whose disk finds no room below.
+    /// Whether some volume's disk finds no room below, and no other brings home what holds the head.
     fn is_refused(&self) -> bool {
-        let mut running = self.running().filter(|volume| volume.home.is_refused()).peekable();
-        running.peek().is_some() && {
+        self.running().any(|volume| volume.home.is_refused()) && {
             let head = self.head();
-            head.is_some() && running.any(|volume| volume.head() == head)
+            let brings = |volume: &Log| {
+                !volume.home.is_refused() && volume.flights.borrow().oldest().is_some()
+            };
+            head.is_some() && !self.running().any(|one| brings(&one) && one.head() == head)
         }
+    }
+
+    /// The same as [`SharedLog::give_room`], where nothing has come home.
+    pub(super) async fn give_what_is_obsolete(&self) -> Result<(), IoError> {
+        if self.wanting.get() {
+            self.part_with_stopped().await?;
+        }
+        self.note_head().await
     }
 
     /// Somebody waits for room: makes durable that what is obsolete may be overwritten.

@@ -90,7 +90,7 @@ impl Volume {
     pub(crate) async fn mkdir(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
         let mode = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
         let sealed = self.files.mkdir(&self.root, parent, &name(text), mode).await;
-        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
     pub(crate) async fn create(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
@@ -108,18 +108,18 @@ impl Volume {
     ) -> Result<(), FsError> {
         let pieces = vec![Bytes::from(data)];
         let sealed = self.files.write(&self.root, id, offset, pieces, stability).await;
-        sealed.open().await.expect("running").into_inner().result.map(|_| ())
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|_| ())
     }
 
     pub(crate) async fn resize(&self, id: ObjectId, size: u64) -> Result<(), FsError> {
         let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };
         let sealed = self.files.setattr(&self.root, id, changes, None).await;
-        sealed.open().await.expect("running").into_inner().result
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
     pub(crate) async fn commit(&self, id: ObjectId) -> Result<Verifier, FsError> {
         let sealed = self.files.commit(&self.root, id, 0, 0).await;
-        sealed.open().await.expect("running").into_inner().result
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
     pub(crate) async fn symlink(
@@ -130,7 +130,7 @@ impl Volume {
     ) -> Result<ObjectId, FsError> {
         let (name, mode) = (name(text), SetAttributes::default());
         let sealed = self.files.symlink(&self.root, parent, &name, target, mode).await;
-        sealed.open().await.expect("running").into_inner().result.map(|found| found.id)
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
     pub(crate) async fn link(
@@ -140,7 +140,7 @@ impl Volume {
         text: &str,
     ) -> Result<(), FsError> {
         let sealed = self.files.link(&self.root, id, parent, &name(text)).await;
-        sealed.open().await.expect("running").into_inner().result
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
     pub(crate) async fn attributes(&self, id: ObjectId) -> Attributes {
@@ -156,12 +156,12 @@ impl Volume {
 
     pub(crate) async fn remove(&self, parent: ObjectId, text: &str) -> Result<(), FsError> {
         let sealed = self.files.remove(&self.root, parent, &name(text)).await;
-        sealed.open().await.expect("running").into_inner().result
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
     pub(crate) async fn rmdir(&self, parent: ObjectId, text: &str) -> Result<(), FsError> {
         let sealed = self.files.rmdir(&self.root, parent, &name(text)).await;
-        sealed.open().await.expect("running").into_inner().result
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
     pub(crate) async fn rename(
@@ -171,7 +171,7 @@ impl Volume {
     ) -> Result<(), FsError> {
         let (old, new) = (name(from.1), name(to.1));
         let sealed = self.files.rename(&self.root, from.0, &old, to.0, &new).await;
-        sealed.open().await.expect("running").into_inner().result
+        sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
     pub(crate) async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
@@ -179,7 +179,7 @@ impl Volume {
         loop {
             let at = all.len() as u64;
             let sealed = self.files.read(&self.root, id, at, 100_000).await;
-            let read = sealed.open().await.expect("running").into_inner().result?;
+            let read = sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result?;
             all.extend(read.data.concat());
             if read.eof {
                 return Ok(all);
@@ -202,7 +202,7 @@ impl Volume {
                 left > 0
             };
             let sealed = self.files.readdir(&self.root, directory, cookie, true, &mut accept).await;
-            let listed = sealed.open().await.expect("running").into_inner().result?;
+            let listed = sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result?;
             for entry in listed.entries {
                 cookie = entry.cookie;
                 names.push(String::from_utf8_lossy(&entry.name).into_owned());
