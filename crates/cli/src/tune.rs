@@ -2,8 +2,9 @@
 //!
 //! # Contract
 //! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The label
-//! is in the superblock, and changes first. The settings are written last: whatever is cut off leaves the old policy or the new one, and either
-//! works, because a clean volume that misses its log gets a new one.
+//! is in the superblock, and changes first. The settings are written last: whatever is cut off
+//! leaves the old policy or the new one, and either works, because a clean volume that misses its
+//! log gets a new one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

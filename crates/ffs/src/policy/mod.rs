@@ -73,8 +73,11 @@ pub trait Policy {
     }
 
     /// Waits until there is room for an Update, and sets it aside. Nothing may be awaited between
-    /// this and [`Policy::stage`]. Fails with [`FsError::NoSpace`] if no room comes, unless the
-    /// Update goes on with something that has begun; with [`FsError::Io`] if the volume has stopped.
+    /// this and [`Policy::stage`].
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] if no room comes, unless the Update goes on with something that has
+    /// begun; [`FsError::Io`] if the volume has stopped.
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>>;
 
     /// Completes when no room comes for Updates before there is more room below the disk.

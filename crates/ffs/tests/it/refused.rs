@@ -302,8 +302,9 @@ fn a_truncation_that_has_begun_waits_for_room_in_the_log() {
     }
 }
 
-/// Policy `sync`, whose answers wait for metadata in its place: who waits when that is refused hears
-/// that the answer is lost, changes are refused from then on, and what was answered can be read.
+/// Policy `sync`, whose answers wait for metadata in its place: who waits when that is refused
+/// hears that the answer is lost, changes are refused from then on, and what was answered can be
+/// read.
 fn refused_in_place(cut: bool) -> Result<(), String> {
     let quiet = Quiet::new(16 << 20, None);
     let executor = &quiet.executor;

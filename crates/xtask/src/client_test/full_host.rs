@@ -3,9 +3,9 @@
 //!
 //! 1. The volume's folder is in a file system of its own, in memory, with little room. Its disk may
 //!    become much larger.
-//! 2. In the guest, `guest/full_host.py` fills it, first with data and then with small changes, and
-//!    says what it is told. It asks for room, and later for a death: then the server is killed where
-//!    there is no room, and another starts when there is.
+//! 2. In the guest, `guest/full_host.py` fills it, first with data and then with small changes,
+//!    and says what it is told. It asks for room, and later for a death: then the server is killed
+//!    where there is no room, and another starts when there is.
 //! 3. What was answered is there all the time, and all goes on with more room.
 //! 4. In the end the server stops well, and the checker finds nothing.
 

@@ -35,8 +35,8 @@ fn kept_back() -> u64 {
 }
 
 impl Log {
-    /// Waits for `room` bytes, which a log that is empty has. Unless it `goes_on` with something, it
-    /// does not wait for room below.
+    /// Waits for `room` bytes, which a log that is empty has. Unless it `goes_on` with something,
+    /// it does not wait for room below.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] then; [`FsError::Io`] when the volume has stopped.
@@ -145,7 +145,8 @@ impl SharedLog {
         self.wanting.get() && (holds(volume) || !self.running().any(|other| holds(&other)))
     }
 
-    /// Whether some volume's disk finds no room below, and no other brings home what holds the head.
+    /// Whether the disk of some volume finds no room below, and no other volume brings home what
+    /// holds the head.
     fn is_refused(&self) -> bool {
         self.running().any(|volume| volume.home.is_refused()) && {
             let head = self.head();

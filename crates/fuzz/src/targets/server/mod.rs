@@ -7,8 +7,8 @@
 //! 1. Every whole record is answered by a reply that fits it, or the connection is of no further
 //!    use. A call that was not damaged is carried out, and its results can be read by an
 //!    independent implementation of the protocol.
-//! 2. Another client goes on working, and finds what it wrote. A call that it repeats is answered as
-//!    before, however many others have called meanwhile.
+//! 2. Another client goes on working, and finds what it wrote. A call that it repeats is answered
+//!    as before, however many others have called meanwhile.
 //! 3. Calls from addresses that no export admits are refused, in whatever numbers they come.
 //! 4. The server stops cleanly, and the disk that it leaves is whole: it opens as clean, and the
 //!    checker finds nothing.
