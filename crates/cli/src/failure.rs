@@ -1,7 +1,7 @@
 //! What a command can fail with: sentences that say what is wrong, where, and what to do.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ffs::layout::BadSuperblock;
@@ -175,6 +175,11 @@ fn superblock_advice(bad: &BadSuperblock) -> &'static str {
 }
 
 impl Failure {
+    /// There is no space for all of a disk or a log.
+    pub(crate) fn no_space(path: &Path, source: io::Error) -> Self {
+        Self::File { verb: "take the space for", path: path.to_owned(), source }
+    }
+
     /// What the process ends with: 2 when the command line was wrong, else 1.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {

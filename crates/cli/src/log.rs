@@ -81,8 +81,7 @@ fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
     match file.allocate() {
         _ if file.geometry().size == 0 => Ok(()), // too short for a log, which is told elsewhere
         Err(source) if source.kind() != io::ErrorKind::Unsupported => {
-            let (verb, path) = ("take the space for", path.to_owned());
-            Err(Failure::File { verb, path, source })
+            Err(Failure::no_space(path, source))
         }
         _ => Ok(()),
     }

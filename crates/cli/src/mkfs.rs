@@ -1,12 +1,12 @@
 //! `duramen mkfs`: makes a volume, or a file system on a bare disk.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use block::file::{Access, DiskFile, FileDevice};
+use block::file::{Access, DiskFile, FileDevice, free_below};
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
 use ffs::layout::{BadSuperblock, Geometry};
@@ -95,10 +95,10 @@ pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(
 /// What to say of a disk that grows as it is filled, if it may become larger than there is space.
 fn lack_of_space(volume: &Path) -> Option<String> {
     let path = if volume.is_dir() { volume.join(DISK_NAME) } else { volume.to_owned() };
-    let disk = DiskFile::open(&path, Access::ReadOnly).ok()?;
-    let free = disk.free_below().ok()??;
-    let (size, has) = (disk.geometry().size, fs::metadata(&path).ok()?.blocks() * 512);
-    (size.saturating_sub(has) > free).then(|| {
+    let file = File::open(&path).ok()?;
+    let (found, free) = (file.metadata().ok()?, free_below(&file).ok()?);
+    let (size, has) = (found.len(), found.blocks() * 512);
+    (found.is_file() && size.saturating_sub(has) > free).then(|| {
         format!(
             "{} may grow to {}, and {} are free where it lies: when they are used up, changes are \
              refused until there is more",
@@ -361,15 +361,6 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failu
     make_file_system(arguments, disk, path)
 }
 
-/// Takes the space for all of a disk.
-fn take_space(disk: &DiskFile, path: &Path) -> Result<(), Failure> {
-    disk.allocate().map_err(|source| Failure::File {
-        verb: "take the space for",
-        path: path.to_owned(),
-        source,
-    })
-}
-
 /// What is on a disk, if there is something.
 fn on_it(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
     let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
@@ -394,7 +385,7 @@ fn make_file_system(
         ..MkfsOptions::default()
     };
     if arguments.preallocate {
-        take_space(&disk, path)?;
+        disk.allocate().map_err(|source| Failure::no_space(path, source))?;
     }
     let device = FileDevice::new(disk);
     let made = server::reactor::block_on(|runtime| async move {
