@@ -378,12 +378,12 @@ impl Home {
         self.refusals.get()
     }
 
-    /// Says whether what the log has waits for room below.
+    /// Says whether what is to come home waits for room below.
     pub(crate) fn set_refused(&self, is_refused: bool) {
         self.is_refused.set(is_refused);
     }
 
-    /// Whether what the log has waits for room below.
+    /// Whether what is to come home waits for room below.
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused.get()
     }

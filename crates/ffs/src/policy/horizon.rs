@@ -74,13 +74,10 @@ impl Horizon {
     /// [`Lost`] after a failure.
     pub(crate) async fn reach(&self, sequence: Sequence) -> Result<(), Lost> {
         self.ask(sequence);
-        while self.through() < sequence || self.has_stopped() {
-            if self.has_stopped() {
-                return Err(Lost);
-            }
+        while self.through() < sequence && !self.has_stopped() {
             self.moved().await;
         }
-        Ok(())
+        if self.has_stopped() { Err(Lost) } else { Ok(()) }
     }
 
     /// Wakes everybody who waits here, to look again.
