@@ -23,9 +23,16 @@ use crate::update::{Budget, Update};
 /// Of so many blocks of a file it is known that they are in doubt. Beyond, all are.
 const MOST_BLOCKS: usize = 4096;
 
+/// Of so many files it is known which. Beyond, any may be, as long as the volume is open.
+const MOST_FILES: usize = 4096;
+
 /// Files with data in doubt, by their inodes. They stay in memory.
 #[derive(Default)]
-pub(crate) struct Doubts(BTreeMap<u64, Doubt>);
+pub(crate) struct Doubts {
+    files: BTreeMap<u64, Doubt>,
+    /// There were more.
+    are_many: bool,
+}
 
 struct Doubt {
     _node: Rc<Node>,
@@ -37,20 +44,27 @@ struct Doubt {
 impl Doubts {
     /// A file has ended.
     pub(crate) fn forget(&mut self, ino: u64) {
-        self.0.remove(&ino);
+        self.files.remove(&ino);
     }
 }
 
 impl Ffs {
     /// A write of these blocks has failed.
     pub(super) fn doubt(&self, node: &Rc<Node>, blocks: impl Iterator<Item = u64>) {
+        let mut blocks = blocks.peekable();
+        if blocks.peek().is_none() {
+            return;
+        }
         let new = || Doubt { _node: node.clone(), blocks: BTreeSet::new(), are_many: false };
         let mut doubts = self.doubts.borrow_mut();
-        let doubt = doubts.0.entry(node.ino).or_insert_with(new);
+        let doubt = doubts.files.entry(node.ino).or_insert_with(new);
         doubt.blocks.extend(blocks);
         if doubt.blocks.len() > MOST_BLOCKS {
             doubt.blocks.clear();
             doubt.are_many = true;
+        }
+        if doubts.are_many || doubts.files.len() > MOST_FILES {
+            *doubts = Doubts { are_many: true, ..Doubts::default() };
         }
     }
 
@@ -64,7 +78,7 @@ impl Ffs {
         node: &Rc<Node>,
         range: Range<u64>,
     ) -> Result<(), FsError> {
-        if self.doubts.borrow().0.is_empty() || is_planted(Bug::ForgottenDoubts) {
+        if is_planted(Bug::ForgottenDoubts) {
             return Ok(());
         }
         while let Some(some) = self.doubted(node, range.clone())? {
@@ -89,7 +103,9 @@ impl Ffs {
 
     /// Some of these blocks that are in doubt, if any are.
     fn doubted(&self, node: &Node, range: Range<u64>) -> Result<Option<Vec<u64>>, FsError> {
-        match self.doubts.borrow().0.get(&node.ino) {
+        let doubts = self.doubts.borrow();
+        match doubts.files.get(&node.ino) {
+            _ if doubts.are_many => Err(FsError::Io),
             Some(doubt) if doubt.are_many => Err(FsError::Io),
             Some(doubt) => {
                 let some = doubt.blocks.range(range).take(PAGES_PER_UPDATE);
@@ -102,10 +118,10 @@ impl Ffs {
     /// What readers see of these blocks will be durable with the file.
     fn believe(&self, node: &Node, blocks: &[u64]) {
         let mut doubts = self.doubts.borrow_mut();
-        let Some(doubt) = doubts.0.get_mut(&node.ino) else { return };
+        let Some(doubt) = doubts.files.get_mut(&node.ino) else { return };
         blocks.iter().for_each(|lbn| _ = doubt.blocks.remove(lbn));
         if doubt.blocks.is_empty() {
-            doubts.0.remove(&node.ino);
+            doubts.files.remove(&node.ino);
         }
     }
 }

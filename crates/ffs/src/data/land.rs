@@ -93,19 +93,21 @@ impl Ffs {
         let planned = self.plan_landing(update, node, &mut set, size).await;
         let lent = Lock::lend(alone);
         let written = match planned {
-            Ok((update, payload)) => payload.write(self, update, (node, &set)).await,
+            Ok((update, payload, shown)) => {
+                payload.write(self, update, (node, &shown)).await.map(|update| (update, shown))
+            }
             Err(error) => Err(error),
         };
         let _alone = lent.reclaim().await;
         let landed = match written {
-            Ok(update) => {
+            Ok((update, shown)) => {
                 let now = node.dinode_with_times(); // of those to whom the lock was lent
                 let also = |dinode: &mut Dinode| {
                     dinode.set_access_time(now.access_time());
                     dinode.set_modify_time(now.modify_time());
                     dinode.set_change_time(now.change_time());
                 };
-                self.finish_landing(update, (node, &set), size, also, &mut ()).await
+                self.finish_landing(update, (node, &shown), size, also, &mut ()).await
             }
             Err(error) => Err(error),
         };
@@ -206,36 +208,39 @@ impl Ffs {
         also: impl FnOnce(&mut Dinode),
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
-        let (update, payload) = self.plan_landing(update, node, set, size).await?;
-        let update = payload.write(self, update, (node, set)).await?;
-        self.finish_landing(update, (node, set), size, also, witness).await
+        let (update, payload, shown) = self.plan_landing(update, node, set, size).await?;
+        let update = payload.write(self, update, (node, &shown)).await?;
+        self.finish_landing(update, (node, &shown), size, also, witness).await
     }
 
     /// The first step of [`Ffs::land`]: finds a place for everything. The second is to write it
-    /// ([`Payload::write`]).
+    /// ([`Payload::write`]). Gives back, too, which blocks readers see where they are written.
     async fn plan_landing(
         &self,
         mut update: Update,
         node: &Rc<Node>,
         set: &mut BTreeMap<u64, Content>,
         size: u64,
-    ) -> Result<(Update, Payload), FsError> {
+    ) -> Result<(Update, Payload, Vec<u64>), FsError> {
         let old_size = node.dinode().size.get();
         if size > old_size {
             self.add_tail(node, set, old_size, size).await?;
         }
-        let mut payload = Payload::default();
+        let (mut payload, mut shown) = (Payload::default(), Vec::new());
         let fragment = self.geometry().fragment_size;
         for (&lbn, content) in set.iter() {
             let place = self.place(&mut update, node, lbn, old_size, size).await?;
             let length = run_length(self.geometry(), size, lbn) * fragment;
             let part = match place {
                 Place::There(_) => content.changed.start..content.changed.end.min(length as usize),
-                Place::New(_) => {
+                Place::Grown(_) | Place::New(_) => {
                     assert_eq!(content.from, 0, "what begins within a block stays in its place");
                     0..length as usize
                 }
             };
+            if !matches!(place, Place::New(_)) {
+                shown.push(lbn);
+            }
             let first = part.start as u64 / fragment;
             let end = (part.end as u64).div_ceil(fragment);
             let skip = (first * fragment) as usize - content.from;
@@ -243,14 +248,14 @@ impl Ffs {
             let length = (end - first) * fragment;
             payload.add(fragment, place.address() + first, &data, length as usize);
         }
-        Ok((update, payload))
+        Ok((update, payload, shown))
     }
 
     /// The last step of [`Ffs::land`]: makes the file point at what the device has.
     async fn finish_landing(
         &self,
         mut update: Update,
-        (node, set): (&Rc<Node>, &BTreeMap<u64, Content>),
+        (node, shown): (&Rc<Node>, &[u64]),
         size: u64,
         also: impl FnOnce(&mut Dinode),
         witness: &mut dyn Witness,
@@ -277,7 +282,7 @@ impl Ffs {
             && !is_planted(Bug::UndoubtedRefusals)
         {
             // What was overwritten shows, and the log may hold older data of that place.
-            self.doubt(node, set.keys().copied());
+            self.doubt(node, shown.iter().copied());
             self.rotate_verifier();
         }
         Ok(self.commit_seen(ready?, witness))
@@ -384,7 +389,7 @@ impl Ffs {
         if here != 0 {
             let have = run_length(geometry, old_size, lbn);
             if lbn >= block_count(geometry, old_size) {
-                return Ok(Place::New(here));
+                return Ok(Place::Grown(here));
             }
             if have >= need {
                 return Ok(Place::There(here));
@@ -392,7 +397,7 @@ impl Ffs {
             if self.allocator.extend(update, here, have, need).await? {
                 let more = crate::map::sectors(geometry, need - have);
                 update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
-                return Ok(Place::New(here));
+                return Ok(Place::Grown(here));
             }
             let moved = map.exchange(update, node, lbn, (here, have), need).await?;
             return Ok(Place::New(moved));
@@ -439,14 +444,16 @@ fn has_old_bytes(geometry: &Geometry, new: Range<u64>, run: u64) -> bool {
 enum Place {
     /// Where it is.
     There(u64),
-    /// Where what is on the disk is not its content, or not all of it.
+    /// Where it is, and where more stands than readers have seen of it.
+    Grown(u64),
+    /// Where no reader sees anything yet.
     New(u64),
 }
 
 impl Place {
     fn address(self) -> u64 {
         match self {
-            Self::There(address) | Self::New(address) => address,
+            Self::There(address) | Self::Grown(address) | Self::New(address) => address,
         }
     }
 }
@@ -491,17 +498,18 @@ impl Payload {
         }
     }
 
-    /// To the device, though not to stable storage: what is to be in these blocks of a file.
+    /// To the device, though not to stable storage. Of these blocks of the file readers see what is
+    /// written, even if that fails: from then on they are in doubt.
     async fn write(
         self,
         engine: &Ffs,
         mut update: Update,
-        (node, set): (&Rc<Node>, &BTreeMap<u64, Content>),
+        (node, shown): (&Rc<Node>, &[u64]),
     ) -> Result<Update, FsError> {
         let runs = self.runs.into_iter().map(|(address, pieces, _)| (address, pieces));
         let written = engine.write_payload(&mut update, runs.collect()).await;
         if written.is_err() {
-            engine.doubt(node, set.keys().copied());
+            engine.doubt(node, shown.iter().copied());
         }
         written.map(|()| update)
     }

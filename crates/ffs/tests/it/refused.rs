@@ -236,6 +236,45 @@ fn what_a_refused_write_has_overwritten_is_in_doubt() {
     }
 }
 
+/// So many files are written in vain; `over` says whether what they had is overwritten, or what
+/// they get is new. Gives back what COMMIT says of the first and of the last.
+fn written_in_vain(count: usize, over: bool) -> [Result<(), FsError>; 2] {
+    let quiet = Quiet::new(64 << 20, None);
+    quiet.executor.block_on(async {
+        let volume = quiet.make((BLOCK, 512)).await;
+        let mut files = Vec::new();
+        for number in 0..count {
+            let file = volume.create(volume.files.root(), &format!("file-{number}")).await;
+            files.push(file.expect("there is room"));
+        }
+        if over {
+            for &file in &files {
+                volume.write(file, 0, vec![1; SMALL], Stability::Unstable).await.expect("room");
+            }
+        }
+        volume.settle().await;
+        refuse(&quiet);
+        for &file in &files {
+            let written = volume.write(file, 0, vec![2; SMALL], Stability::FileSync).await;
+            assert_eq!(written, Err(FsError::NoSpace));
+        }
+        quiet.disks.home.heal();
+        pause(&quiet.executor, 5).await;
+        let mut said = [Ok(()); 2];
+        for (said, file) in said.iter_mut().zip([files[0], files[count - 1]]) {
+            *said = volume.commit(file).await.map(drop);
+        }
+        said
+    })
+}
+
+#[test]
+fn what_many_refused_writes_leave_in_doubt_takes_no_more_memory_than_some() {
+    assert_eq!(written_in_vain(4096, true), [Ok(()), Ok(())]);
+    assert_eq!(written_in_vain(4097, true), [Err(FsError::Io), Err(FsError::Io)]);
+    assert_eq!(written_in_vain(4097, false), [Ok(()), Ok(())], "what was new shows to nobody");
+}
+
 /// How a truncation in steps has met a full log.
 #[derive(Debug, PartialEq)]
 enum Met {
