@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ffs::layout::BadSuperblock;
+use ufs2::layout::BadSuperblock;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub(crate) enum Failure {
         /// Where.
         path: PathBuf,
         /// Why not.
-        source: ffs::mkfs::MkfsError,
+        source: ufs2::mkfs::MkfsError,
     },
     /// `volume.toml` makes no sense.
     #[error("cannot use {}: {why}{advice}", path.display())]

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use block::file::{Access, OpenError};
 use clap::Args;
 use duramen_settings::PolicyName;
-use ffs::layout::{ByteOrder, flags};
 use serde::Serialize;
+use ufs2::layout::{ByteOrder, flags};
 
 use crate::calendar::show_time;
 use crate::failure::Failure;

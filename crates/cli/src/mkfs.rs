@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
-use ffs::layout::{BadSuperblock, Geometry};
-use ffs::mkfs::{MkfsOptions, mkfs};
+use ufs2::layout::{BadSuperblock, Geometry};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, FileDevice};
 use clap::{ArgGroup, Args};
 use duramen_settings::{PolicyName, Settings};
-use ffs::layout::ByteOrder;
 use ffs::{OpenError, label};
 use server::reactor;
+use ufs2::layout::ByteOrder;
 
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         );
         return Err(Failure::Usage(sentence));
     }
-    if arguments.label.as_ref().is_some_and(|label| !label::is_legal(label)) {
+    if arguments.label.as_ref().is_some_and(|label| !ufs2::label::is_legal(label)) {
         let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
         return Err(Failure::Usage(sentence));
     }

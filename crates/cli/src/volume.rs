@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
 use duramen_settings::{PolicyName, Settings};
-use ffs::layout::{
+use ufs2::layout::{
     BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
 };
 use zerocopy::FromBytes;
@@ -167,7 +167,7 @@ fn advice(disk: &Path) -> Option<String> {
     let FileSystem { superblock, .. } = read_superblock(&file, disk).ok()?;
     let write =
         |policy: &str| format!("write a {SETTINGS_NAME} with the line 'policy = \"{policy}\"'");
-    Some(match ffs::policy_of(&superblock) {
+    Some(match ufs2::mark::policy_of(&superblock) {
         Some(policy) => format!(
             "{} was cut off under policy {policy}: {}, and keep its {LOG_NAME} if there is one",
             disk.display(),

@@ -22,11 +22,11 @@ use bytes::Bytes;
 use futures::FutureExt;
 use journal::format::{Line, Slot, State};
 use runtime::Runtime;
+use ufs2::mark::Mark;
 
 use crate::check::LogState;
 pub use crate::logged::LogUse;
 use crate::logged::{changes_of, give_up, refuse_left, refuse_others, replay_log};
-use crate::mark::Mark;
 use crate::mount::{Found, OpenError, OpenOptions, open_with_log};
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::Log;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::layout::{
+use ufs2::layout::{
     CHUNK_SIZE, ENTRY_ALIGNMENT, ENTRY_HEADER_SIZE, EntryHeader, WHITEOUT_INODE,
     minimum_record_length,
 };
@@ -170,14 +170,11 @@ pub fn place(
     let mut layout = vec![(offset, empty_entry(record_length, name))];
     if host.keep > 0 {
         let shorter = Box::from((host.keep as u16).to_le_bytes());
-        layout.push((host.offset + RECORD_LENGTH_AT, shorter));
+        layout.push((host.offset + EntryHeader::RECORD_LENGTH_OFFSET, shorter));
     }
     let slack = others.max(record_length - needed) as u16;
     Ok(Ok(Place { offset, record_length, layout, slack }))
 }
-
-/// Where the record length stands in an entry.
-const RECORD_LENGTH_AT: usize = 4;
 
 /// An entry that names no inode yet.
 fn empty_entry(record_length: usize, name: &[u8]) -> Box<[u8]> {
@@ -207,7 +204,7 @@ pub fn slack(chunk: &[u8], dropped: Option<usize>) -> Result<u16, BadChunk> {
 /// A chunk with nothing in it.
 pub(crate) fn empty_chunk() -> [u8; CHUNK_SIZE] {
     let mut chunk = [0; CHUNK_SIZE];
-    chunk[RECORD_LENGTH_AT..RECORD_LENGTH_AT + 2]
+    chunk[EntryHeader::RECORD_LENGTH_OFFSET..EntryHeader::RECORD_LENGTH_OFFSET + 2]
         .copy_from_slice(&(CHUNK_SIZE as u16).to_le_bytes());
     chunk
 }

@@ -16,9 +16,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ufs2::layout::{CHUNK_SIZE, ENTRY_ALIGNMENT, minimum_record_length};
 use vfs::Sequence;
 
-use crate::layout::{CHUNK_SIZE, ENTRY_ALIGNMENT, minimum_record_length};
 use crate::nodes::Meter;
 use crate::numbers::{SPREAD, folded_product};
 use crate::planted::{Bug, is_planted};

@@ -19,6 +19,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use namespace::Listed;
 use runtime::sync::{Signal, yield_now};
+use ufs2::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, kind_bits, minimum_record_length};
+use ufs2::map::run_length;
 use vfs::{FsError, Name};
 
 use crate::alloc::Near;
@@ -28,8 +30,6 @@ use crate::dir_index::{DirIndex, IndexChange, Scanned, Slot};
 use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
-use crate::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, kind_bits, minimum_record_length};
-use crate::map::run_length;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Update};
 
@@ -328,7 +328,7 @@ impl Ffs {
             return Ok(buffer);
         }
         if have < need {
-            let more = crate::map::sectors(geometry, need - have);
+            let more = ufs2::map::sectors(geometry, need - have);
             update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
             update.grown.push((old.clone(), length));
         }

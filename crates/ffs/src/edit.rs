@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use crate::derive::bits;
-use crate::layout::CHUNK_SIZE;
+use ufs2::derive::bits;
+use ufs2::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader};
+
 use crate::span::Span;
 
 /// How a change rewrites the image.
@@ -150,7 +151,7 @@ impl Undo {
         match self {
             Undo::Bytes { offset, old } => offset * 8..(offset + old.len()) * 8,
             Undo::Bits { map, first, count, .. } => map * 8 + first..map * 8 + first + count,
-            Undo::Entry { offset, .. } => offset * 8..(offset + ENTRY_HEADER) * 8,
+            Undo::Entry { offset, .. } => offset * 8..(offset + ENTRY_HEADER_SIZE) * 8,
             Undo::Count { .. } => 0..0, // in any order
             Undo::Whole => 0..usize::MAX,
         }
@@ -189,17 +190,15 @@ impl Undo {
     }
 }
 
-/// Bytes of an entry before its name.
-const ENTRY_HEADER: usize = 8;
-
 pub(crate) fn entry_at(image: &[u8], offset: usize) -> (u32, u8) {
-    let ino = image[offset..offset + 4].try_into().expect("four bytes");
-    (u32::from_le_bytes(ino), image[offset + 6])
+    let header = EntryHeader::at(image, offset);
+    (header.inode.get(), header.kind)
 }
 
 fn set_entry(image: &mut [u8], offset: usize, ino: u32, kind: u8) {
-    image[offset..offset + 4].copy_from_slice(&ino.to_le_bytes());
-    image[offset + 6] = kind;
+    let header = EntryHeader::at_mut(image, offset);
+    header.inode.set(ino);
+    header.kind = kind;
 }
 
 fn add(image: &mut [u8], offset: usize, change: i32) {

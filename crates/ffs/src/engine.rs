@@ -25,6 +25,7 @@ use futures::future::{Either, select};
 use namespace::Witness;
 use runtime::Runtime;
 use runtime::sync::{Permit, Semaphore};
+use ufs2::layout::{Dinode, Geometry, GroupHeader};
 use vfs::{
     FileKind, FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier,
 };
@@ -37,7 +38,6 @@ use crate::directory::Scans;
 use crate::glimpse::Passing;
 use crate::home::Home;
 use crate::inode::Node;
-use crate::layout::{Dinode, Geometry, GroupHeader};
 use crate::map::Map;
 use crate::mount::OpenSuperblock;
 use crate::nodes::Nodes;

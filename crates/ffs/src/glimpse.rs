@@ -15,11 +15,11 @@
 use std::cell::RefCell;
 
 use namespace::Glimpse;
+use ufs2::layout::{Dinode, SECTOR_SIZE};
 use vfs::{FsError, Ino, ObjectId, Sequence};
 
 use crate::engine::Ffs;
 use crate::inode::attributes_of;
-use crate::layout::{Dinode, SECTOR_SIZE};
 use crate::numbers::SPREAD;
 use crate::planted::{Bug, is_planted};
 

@@ -25,13 +25,13 @@ use futures::FutureExt;
 use futures::future::join_all;
 use runtime::Clock;
 use runtime::sync::Signal;
+use ufs2::derive;
+use ufs2::layout::{Geometry, GroupHeader};
 use vfs::FsError;
 
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::data_cache::DataCache;
 use crate::delayed::DelayedWrites;
-use crate::derive;
-use crate::layout::{Geometry, GroupHeader};
 use crate::nodes::Meter;
 use crate::numbers::NumberMap;
 use crate::planted::{Bug, is_planted};

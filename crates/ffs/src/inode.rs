@@ -23,6 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use runtime::sync::Lock;
+use ufs2::layout::{Dinode, SECTOR_SIZE};
 use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
 use zerocopy::IntoBytes;
 
@@ -30,7 +31,6 @@ use crate::buffer::Buffer;
 use crate::data::Reading;
 use crate::dir_index::DirIndex;
 use crate::edit::Edit;
-use crate::layout::{Dinode, SECTOR_SIZE};
 use crate::pages::Pages;
 use crate::planted::{Bug, is_planted};
 use crate::update::Chain;

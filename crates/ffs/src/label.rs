@@ -5,18 +5,9 @@
 //! copies of the superblock keep the old label, as after `tunefs` of FreeBSD.
 
 use block::BlockDevice;
+use ufs2::layout::ByteOrder;
 
-use crate::layout::ByteOrder;
 use crate::mount::{Found, OpenError};
-
-/// The most bytes of a label.
-const MOST: usize = 31;
-
-/// Whether a label can be this: at most 31 letters, digits, `-` and `_`.
-pub fn is_legal(label: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    label.len() <= MOST && label.bytes().all(legal)
-}
 
 /// Gives a file system another label. It was stopped cleanly, and nobody has it.
 ///
@@ -24,9 +15,9 @@ pub fn is_legal(label: &str) -> bool {
 /// [`OpenError`] when there is no file system that we can use, or its device fails.
 ///
 /// # Panics
-/// If the label [is not legal](is_legal), or the file system is big-endian.
+/// If the label [is not legal](ufs2::label::is_legal), or the file system is big-endian.
 pub async fn set(device: &dyn BlockDevice, label: &str) -> Result<(), OpenError> {
-    assert!(is_legal(label), "{label:?} is no label");
+    assert!(ufs2::label::is_legal(label), "{label:?} is no label");
     let Found { geometry, mut superblock } = Found::read(device).await?;
     assert_eq!(geometry.byte_order, ByteOrder::Little, "the other is only read");
     let name = &mut superblock.superblock().volume_name;

@@ -33,10 +33,10 @@ use futures::future::join_all;
 use journal::format::{LINES, Line, Slot, State};
 use journal::{Entry, Journal, JournalError, Live, ReadOnce};
 use runtime::{Runtime, Timestamp};
+use ufs2::mark::Mark;
 use vfs::FsError;
 
 use crate::check::Progress;
-use crate::mark::Mark;
 use crate::mount::{Back, Candidate, Found, OpenError, OpenOptions, Opened, read_rows};
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::{Log, SharedLog};

@@ -14,6 +14,8 @@ use std::rc::Rc;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use ufs2::layout::{DIRECT_BLOCKS, Dinode, Geometry, INDIRECT_POINTERS, POINTER_SIZE};
+use ufs2::map::{path, pointer, run_length, sectors};
 use vfs::FsError;
 
 use crate::alloc::{Allocator, Near};
@@ -21,70 +23,7 @@ use crate::buffer::{Buffer, Role};
 use crate::edit::Edit;
 use crate::home::Home;
 use crate::inode::Node;
-use crate::layout::{DIRECT_POINTERS, Dinode, Geometry, INDIRECT_POINTERS, SECTOR_SIZE};
 use crate::update::{Intent, Update};
-
-/// Bytes of a pointer.
-const POINTER: usize = 8;
-const DIRECT: u64 = DIRECT_POINTERS as u64;
-
-/// Blocks of a file of `size` bytes.
-pub fn block_count(geometry: &Geometry, size: u64) -> u64 {
-    size.div_ceil(geometry.block_size)
-}
-
-/// Fragments that block `lbn` of a file of `size` bytes holds, if it is no hole.
-pub fn run_length(geometry: &Geometry, size: u64, lbn: u64) -> u64 {
-    let blocks = block_count(geometry, size);
-    let tail = size % geometry.block_size;
-    if blocks <= DIRECT && lbn + 1 == blocks && tail > 0 {
-        tail.div_ceil(geometry.fragment_size)
-    } else {
-        geometry.fragments_per_block
-    }
-}
-
-/// 512-byte sectors of a number of fragments.
-pub(crate) fn sectors(geometry: &Geometry, fragments: u64) -> u64 {
-    fragments * geometry.fragment_size / SECTOR_SIZE
-}
-
-/// The way to a block behind the direct ones: which tree, and the slot to take at each level.
-pub(crate) struct Path {
-    pub(crate) tree: usize,
-    pub(crate) slots: Vec<usize>,
-}
-
-pub(crate) fn path(geometry: &Geometry, lbn: u64) -> Result<Path, FsError> {
-    let fan = geometry.pointers_per_indirect;
-    let mut rest = lbn - DIRECT;
-    let mut span = fan;
-    for tree in 0..INDIRECT_POINTERS {
-        if rest < span {
-            let mut slots = Vec::with_capacity(tree + 1);
-            for _ in 0..=tree {
-                span /= fan;
-                slots.push((rest / span) as usize);
-                rest %= span;
-            }
-            return Ok(Path { tree, slots });
-        }
-        rest -= span;
-        span *= fan;
-    }
-    Err(FsError::FileTooLarge)
-}
-
-/// How many indirect blocks lie between an inode and a block of its file.
-pub(crate) fn depth(geometry: &Geometry, lbn: u64) -> Result<u64, FsError> {
-    if lbn < DIRECT { Ok(0) } else { path(geometry, lbn).map(|path| path.slots.len() as u64) }
-}
-
-/// The pointer in a slot of an indirect block.
-pub fn pointer(image: &[u8], slot: usize) -> u64 {
-    let bytes = &image[slot * POINTER..][..POINTER];
-    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
-}
 
 /// A pointer of an inode, as `update` will leave it. The inode is not copied for it.
 fn inode_pointer(node: &Node, update: Option<&Update>, look: impl FnOnce(&Dinode) -> i64) -> u64 {
@@ -126,7 +65,7 @@ impl Map<'_> {
         update: Option<&Update>,
         lbn: u64,
     ) -> Result<u64, FsError> {
-        if lbn < DIRECT {
+        if lbn < DIRECT_BLOCKS {
             let address = inode_pointer(node, update, |dinode| dinode.direct[lbn as usize].get());
             let whole = address == 0 || self.geometry().is_data_fragment(address);
             return if whole { Ok(address) } else { Err(FsError::Corrupt) };
@@ -155,7 +94,7 @@ impl Map<'_> {
         lbn: u64,
         address: u64,
     ) -> Result<(), FsError> {
-        if lbn < DIRECT {
+        if lbn < DIRECT_BLOCKS {
             update.touch_inode(node, |dinode| dinode.direct[lbn as usize].set(address as i64));
             return Ok(());
         }
@@ -197,7 +136,7 @@ impl Map<'_> {
         let fan = self.geometry().pointers_per_indirect;
         let mut limit = limit;
         for tree in (0..INDIRECT_POINTERS).rev() {
-            let first = DIRECT + (1..=tree as u32).map(|level| fan.pow(level)).sum::<u64>();
+            let first = DIRECT_BLOCKS + (1..=tree as u32).map(|level| fan.pow(level)).sum::<u64>();
             let address = dinode.indirect[tree].get() as u64;
             if address == 0 || first + fan.pow(tree as u32 + 1) <= keep {
                 continue;
@@ -212,7 +151,7 @@ impl Map<'_> {
             update.touch_inode(node, |dinode| dinode.indirect[tree].set(0));
         }
         let size = dinode.size.get();
-        for lbn in (keep..DIRECT).rev() {
+        for lbn in (keep..DIRECT_BLOCKS).rev() {
             let address = dinode.direct[lbn as usize].get() as u64;
             if address != 0 {
                 let run = run_length(self.geometry(), size, lbn);
@@ -342,8 +281,8 @@ impl Map<'_> {
                 }
             }
             if matches!(left, Left::Before(_)) && !cleared.is_empty() {
-                let new = vec![0; cleared.len() * POINTER].into();
-                let edit = Edit::Bytes { offset: cleared.start * POINTER, new };
+                let new = vec![0; cleared.len() * POINTER_SIZE].into();
+                let edit = Edit::Bytes { offset: cleared.start * POINTER_SIZE, new };
                 update.push(Intent::PointerCleared, &buffer, edit);
                 for slot in cleared {
                     update.pointers.insert((address, slot), 0);
@@ -436,7 +375,7 @@ impl Map<'_> {
             return;
         };
         let new = address.to_le_bytes();
-        let offset = slot * POINTER;
+        let offset = slot * POINTER_SIZE;
         if update.fresh(buffer.address()).is_some() {
             buffer.write_unordered(offset, &new);
         } else {

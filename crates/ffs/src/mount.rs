@@ -31,6 +31,11 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use journal::Live;
 use runtime::{Runtime, Timestamp};
+use ufs2::layout::{
+    BadSuperblock, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS,
+    SUPERBLOCK_ROOM, Summary, Superblock, Totals, flags,
+};
+use ufs2::mark::{self, Mark};
 use vfs::{FileKind, FsError, Ino, ObjectId};
 
 use crate::alloc::Allocator;
@@ -38,12 +43,7 @@ use crate::buffer::Role;
 use crate::engine::{Ffs, Parts};
 use crate::home::Home;
 use crate::inode::Node;
-use crate::layout::{
-    BadSuperblock, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS,
-    SUPERBLOCK_ROOM, Summary, Superblock, Totals, flags,
-};
 use crate::logged;
-use crate::mark::{self, Mark};
 use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
 use crate::policy::log::{Log, LogOptions};
@@ -693,7 +693,7 @@ impl Ffs {
             let address = geometry.group_header_fragment(group as u64);
             if let Some(buffer) = self.home.cached(address) {
                 let mut copy = buffer.read(<[u8]>::to_vec);
-                *row = crate::derive::recompute_group(geometry, group as u64, &mut copy);
+                *row = ufs2::derive::recompute_group(geometry, group as u64, &mut copy);
                 debug_assert_eq!(GroupHeader::of(&copy).counts, *row);
             }
         }

@@ -27,11 +27,11 @@ use futures::future::join_all;
 use journal::format::{SEGMENT_UNITS, State};
 use journal::{Entry, JournalError, Live, Walker, find_with};
 use runtime::Timestamp;
+use ufs2::derive::bits;
+use ufs2::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
 use vfs::{CallKey, Remembered, Repetitions};
 
-use crate::derive::bits;
 use crate::home::seal_group;
-use crate::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::answer;
 use crate::policy::log::record::{Map, Record, read_records};

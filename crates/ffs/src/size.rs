@@ -12,14 +12,14 @@ use bytes::Bytes;
 use futures::FutureExt;
 use namespace::Witness;
 use runtime::sync::Permit;
+use ufs2::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
+use ufs2::map::{block_count, has_blocks, run_length};
 use vfs::{Answered, FileKind, FsError, Sequence};
 
 use crate::data::zeros;
 use crate::engine::Ffs;
 use crate::home::REFUSED_PAUSE;
 use crate::inode::Node;
-use crate::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
-use crate::map::{block_count, run_length};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Chain, ChainLink, Intent, Update};
@@ -41,16 +41,6 @@ impl Witness for Beginning<'_> {
         answered.done.attributes = None;
         answered.done.about = Default::default();
         Some(answered)
-    }
-}
-
-/// Whether the pointers of an inode are pointers: a short symbolic link has its target there, a
-/// device its number.
-pub(crate) fn has_blocks(kind: FileKind, dinode: &Dinode) -> bool {
-    match kind {
-        FileKind::Regular | FileKind::Directory => true,
-        FileKind::Symlink => dinode.size.get() >= INLINE_SYMLINK_SIZE as u64,
-        _ => false,
     }
 }
 

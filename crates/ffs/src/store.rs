@@ -8,6 +8,11 @@ use futures::FutureExt;
 use futures::future::{Either, join, select};
 use namespace::{AttributeChange, Glimpse, Listed, NewFile, Object, Protection, Store, Witness};
 use runtime::sync::Lock;
+use ufs2::layout::{
+    Dinode, FLAGS_APPEND_ONLY, FLAGS_IMMUTABLE, FLAGS_NO_UNLINK, Geometry, GroupHeader,
+    INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
+};
+use ufs2::map::{block_count, run_length};
 use vfs::{
     Attributes, Credentials, FileKind, FsError, FsInfo, FsStat, MAX_NAME, Name, ObjectId, PathConf,
     Receipt, Remembered, Sealed, Sequence, Stability, Timestamp, Verifier,
@@ -20,11 +25,6 @@ use crate::data::zeros;
 use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
-use crate::layout::{
-    Dinode, FLAGS_APPEND_ONLY, FLAGS_IMMUTABLE, FLAGS_NO_UNLINK, Geometry, GroupHeader,
-    INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE, mode_of,
-};
-use crate::map::{block_count, run_length};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, ChainLink, Intent, Ready, Update};
 

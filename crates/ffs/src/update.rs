@@ -25,13 +25,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use runtime::sync::Permit;
+use ufs2::layout::Dinode;
 
 use crate::alloc::{EndRoom, Freed, Promise};
 use crate::buffer::Buffer;
 use crate::dir_index::IndexChange;
 use crate::edit::Edit;
 use crate::inode::Node;
-use crate::layout::Dinode;
 use zerocopy::IntoBytes;
 
 /// What a change means. Policies decide by this, and by nothing else, what must land before what.

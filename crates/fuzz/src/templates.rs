@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use ffs::derive;
-use ffs::layout::{Geometry, ROOT_INODE, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, check_hash};
-use ffs::mkfs::{MkfsOptions, Plan, plan};
+use ufs2::derive;
+use ufs2::layout::{Geometry, ROOT_INODE, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, check_hash};
+use ufs2::mkfs::{MkfsOptions, Plan, plan};
 use zerocopy::IntoBytes;
 
 use crate::input::Input;

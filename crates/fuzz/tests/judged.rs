@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use ffs::layout::{Dinode, Geometry, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use fuzz::Target;
 use fuzz::targets::server;
 use sim::{Image, Prng};
+use ufs2::layout::{Dinode, Geometry, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 
 fn scripts(count: u64) -> impl Iterator<Item = Vec<u8>> {
     let target = Target::named("server").expect("there is one");
@@ -85,8 +85,8 @@ fn a_lost_fragment_is_found() {
         let mut block = vec![0; geometry.group_block_size as usize];
         image.read(address, &mut block);
         let last = geometry.group_size_fragments(0) - 1;
-        ffs::derive::bits::clear(geometry.maps.fragments_in_mut(&mut block), last);
-        ffs::derive::recompute_group(geometry, 0, &mut block);
+        ufs2::derive::bits::clear(geometry.maps.fragments_in_mut(&mut block), last);
+        ufs2::derive::recompute_group(geometry, 0, &mut block);
         geometry.seal_group(&mut block);
         image.write(address, &block);
     });

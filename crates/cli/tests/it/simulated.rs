@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use dispatch::{Dispatcher, Exports, Fsid, Limits, Volume, Volumes, Window};
 use ffs::OpenOptions;
-use ffs::mkfs::{MkfsOptions, mkfs};
 use namespace::Namespace;
 use nfs::record::Record;
 use nfs3_types::mount::{dirpath, mountres3};
@@ -19,6 +18,7 @@ use nfs3_types::rpc::{auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 
 const SIZE: u64 = 16 << 20;
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -8,9 +8,9 @@
 //! fewer free when it was opened, what becomes free is first kept for this.
 
 use runtime::sync::Permit;
+use ufs2::layout::INDIRECT_POINTERS;
 
 use super::Allocator;
-use crate::layout::INDIRECT_POINTERS;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Update};
 

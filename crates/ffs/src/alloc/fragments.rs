@@ -1,11 +1,11 @@
 //! Finding blocks and runs of fragments.
 
+use ufs2::layout::Geometry;
 use vfs::FsError;
 
 use super::group::{Group, full_block};
 use super::{Allocator, Near, Run};
 use crate::edit::Edit;
-use crate::layout::Geometry;
 use crate::update::{Budget, Intent, Update};
 
 impl Allocator {

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
+use ufs2::derive::bits;
+use ufs2::layout::{Geometry, Summary};
+
 use super::held::Held;
 use crate::buffer::Buffer;
-use crate::derive::bits;
-use crate::layout::{Geometry, Summary};
 
 /// See the module's prose; the invariants are those of [`super::Allocator`].
 pub(super) struct Group {

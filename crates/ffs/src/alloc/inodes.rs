@@ -1,10 +1,10 @@
 //! Finding inodes: directories apart from each other, files near their directory.
 
+use ufs2::layout::{GroupHeader, ROOT_INODE};
 use vfs::FsError;
 
 use super::{Allocator, Run};
 use crate::edit::Edit;
-use crate::layout::{GroupHeader, ROOT_INODE};
 use crate::update::{Intent, Update};
 
 /// What a search for an inode ended with.

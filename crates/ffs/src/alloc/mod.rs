@@ -31,13 +31,13 @@ use std::mem::offset_of;
 use std::rc::{Rc, Weak};
 
 use runtime::sync::{Semaphore, Signal};
+use ufs2::derive::bits;
+use ufs2::layout::{Geometry, GroupHeader, Summary, Totals};
 use vfs::FsError;
 
 use crate::buffer::{Buffer, Role};
-use crate::derive::bits;
 use crate::edit::Edit;
 use crate::home::Home;
-use crate::layout::{Geometry, GroupHeader, Summary, Totals};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Intent, Update};
 use group::Group;

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeSet;
 
+use ufs2::layout::{Dinode, Geometry};
+use ufs2::map::{block_count, run_length};
+
 use super::CheckError;
 use super::overlay::Overlay;
-use crate::layout::{Dinode, Geometry};
-use crate::map::{block_count, run_length};
 
 const HEADER: usize = 7;
 const UNIT: usize = 8;
@@ -56,7 +57,7 @@ pub(super) async fn check(
             area.extend_from_slice(&read);
         }
     }
-    let big = geometry.byte_order == crate::layout::ByteOrder::Big;
+    let big = geometry.byte_order == ufs2::layout::ByteOrder::Big;
     Ok(match records(&area, size as usize, big) {
         Err(wrong) => Verdict::Broken(wrong),
         Ok(end) if end == size as usize => Verdict::Whole,

@@ -14,21 +14,21 @@
 //! second too, once for each level of a tree, but only to note what they lead to.
 
 use futures::stream::{self, StreamExt};
+use ufs2::derive::bits;
+use ufs2::layout::{
+    DIRECT_BLOCKS, DIRECT_POINTERS, Dinode, INDIRECT_POINTERS, POINTER_SIZE, SECTOR_SIZE,
+};
+use ufs2::map::has_blocks;
+use ufs2::map::{block_count, run_length};
 use zerocopy::IntoBytes;
 
 use super::Severity::{Loss, Repairable};
 use super::contest::Claim;
 use super::fields::{blocks_of, is_hole};
 use super::{CheckError, Checker, Invariant, Place};
-use crate::derive::bits;
-use crate::layout::{DIRECT_POINTERS, Dinode, INDIRECT_POINTERS, SECTOR_SIZE};
-use crate::map::{block_count, run_length};
-use crate::size::has_blocks;
 
 /// Reads under way at once.
 pub(super) const READS_IN_FLIGHT: usize = 64;
-const POINTER: u64 = 8;
-const DIRECT: u64 = DIRECT_POINTERS as u64;
 
 /// What a walk does with what it meets.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -219,7 +219,7 @@ impl Checker<'_> {
             let byte = self.geometry.byte_address(branch.address);
             let mut image = self.disk.read(byte, size).await?;
             self.geometry.turn_indirect(&mut image);
-            let pointers = image.chunks_exact(POINTER as usize);
+            let pointers = image.chunks_exact(POINTER_SIZE);
             let pointers =
                 pointers.map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
             Ok((branch, pointers.collect()))
@@ -290,7 +290,7 @@ impl Checker<'_> {
     ) {
         let count = blocks_of(&self.geometry, &walk.dinode);
         let fan = self.geometry.pointers_per_indirect;
-        let mut first = DIRECT;
+        let mut first = DIRECT_BLOCKS;
         for tree in 0..INDIRECT_POINTERS {
             let span = fan.pow(tree as u32);
             let address = walk.dinode.indirect[tree].get() as u64;
@@ -349,7 +349,7 @@ impl Checker<'_> {
             if is_hole(&walk.dinode, address) {
                 continue;
             }
-            let byte = self.geometry.byte_address(branch.address) + index as u64 * POINTER;
+            let byte = self.geometry.byte_address(branch.address) + (index * POINTER_SIZE) as u64;
             let slot = Slot::Disk(byte);
             let lbn = branch.first + index as u64 * branch.span;
             let mut pointer = self.indirect_pointer(walk.ino, slot, (lbn, branch.span), address);
@@ -426,7 +426,7 @@ impl Checker<'_> {
         for slot in std::mem::take(&mut self.bad_slots) {
             let mut blocks = slot.way.into_iter().filter(|&address| address != 0);
             if !blocks.any(|address| self.is_contested(address..address + run)) {
-                self.disk.put(slot.byte, &[0; POINTER as usize]).await?;
+                self.disk.put(slot.byte, &[0; POINTER_SIZE]).await?;
             }
         }
         Ok(())
@@ -578,10 +578,10 @@ impl Checker<'_> {
             return;
         }
         let blocks = walk.last.map_or(0, |last| last + 1);
-        if kind == vfs::FileKind::Directory || count <= DIRECT || blocks >= count {
+        if kind == vfs::FileKind::Directory || count <= DIRECT_BLOCKS || blocks >= count {
             return;
         }
-        let wanted = blocks.max(DIRECT) * self.geometry.block_size;
+        let wanted = blocks.max(DIRECT_BLOCKS) * self.geometry.block_size;
         let found = format!("{} bytes, and a hole at the end", walk.dinode.size.get());
         let expected = format!("{wanted} bytes");
         let repair = "the hole cut off";

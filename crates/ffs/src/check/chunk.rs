@@ -10,7 +10,7 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::layout::{
+use ufs2::layout::{
     CHUNK_SIZE, ENTRY_ALIGNMENT, ENTRY_HEADER_SIZE, EntryHeader, minimum_record_length,
 };
 

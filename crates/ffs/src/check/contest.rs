@@ -19,6 +19,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use ufs2::derive::bits;
+use ufs2::layout::{CHUNK_SIZE, Dinode, Geometry, ROOT_INODE};
+use ufs2::map::run_length;
 use vfs::FileKind;
 
 use super::Severity::Loss;
@@ -26,9 +29,6 @@ use super::blocks::{Pointer, Role, Slot};
 use super::fields::blocks_of;
 use super::unreadable::is_of_the_medium;
 use super::{CheckError, Checker, Invariant, Place, chunk};
-use crate::derive::bits;
-use crate::layout::{CHUNK_SIZE, Dinode, Geometry, ROOT_INODE};
-use crate::map::run_length;
 
 /// So many free blocks are left to names for what has none.
 const RESERVE: u64 = 16;

@@ -6,6 +6,11 @@
 //! have is the shape of the file system: then it can take the place of the primary.
 
 use futures::stream::{self, StreamExt};
+use ufs2::layout::{
+    BadSuperblock, ByteOrder, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
+    SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, flags, hashes,
+};
+use ufs2::mark;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -13,11 +18,6 @@ use super::overlay::Overlay;
 use super::superblock::candidates::{fits_hash, little_endian, parse, read_at, turned};
 use super::superblock::fields::{spare_ranges, static_fields};
 use super::{CheckError, Invariant, Log, Place, Severity, unreadable};
-use crate::layout::{
-    BadSuperblock, ByteOrder, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
-    SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, flags, hashes,
-};
-use crate::mark;
 
 /// The largest sector of a device, which may hold the recovery record.
 const SECTOR_ROOM: u64 = 4096;

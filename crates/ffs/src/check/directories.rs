@@ -8,6 +8,10 @@
 use std::collections::BTreeSet;
 
 use futures::stream::{self, StreamExt};
+use ufs2::layout::{
+    CHUNK_SIZE, EntryHeader, ROOT_INODE, WHITEOUT_INODE, WHITEOUT_TYPE, kind_bits, kind_of_bits,
+};
+use ufs2::map::run_length;
 use vfs::FileKind;
 
 use super::Severity::{Loss, Repairable};
@@ -15,13 +19,9 @@ use super::blocks::READS_IN_FLIGHT;
 use super::chunk::{self, Entry, Problem};
 use super::{CheckError, Checker, Invariant, Orphans, Phase, Place, fields};
 use crate::dir::DOT_DOT_OFFSET;
-use crate::layout::{
-    CHUNK_SIZE, ROOT_INODE, WHITEOUT_INODE, WHITEOUT_TYPE, kind_bits, kind_of_bits,
-};
-use crate::map::run_length;
 
 /// Where the type byte stands in an entry.
-const KIND_OFFSET: u64 = 6;
+const KIND_OFFSET: u64 = EntryHeader::KIND_OFFSET as u64;
 
 /// A name of a directory: in which directory, and at which byte of the disk.
 #[derive(Clone, Copy, Debug)]

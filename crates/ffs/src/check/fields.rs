@@ -10,12 +10,12 @@ use super::Severity::{Loss, Repairable};
 use super::{Invariant, Log, Place};
 use zerocopy::little_endian::I64;
 
-use crate::layout::{
+use ufs2::layout::{
     Dinode, FLAG_SNAPSHOT, Geometry, INLINE_SYMLINK_SIZE, ROOT_INODE, SECTOR_SIZE, kind_bits,
     mode_of,
 };
-use crate::map::{block_count, run_length};
-use crate::size::has_blocks;
+use ufs2::map::has_blocks;
+use ufs2::map::{block_count, run_length};
 
 /// From this many fields on that make no sense, none is believed.
 const GARBAGE: u32 = 3;

@@ -5,12 +5,12 @@
 //! limit is behind the last block in which an inode makes perfect sense.
 
 use futures::stream::{self, StreamExt};
+use ufs2::derive::bits;
+use ufs2::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE, ROOT_INODE};
 
 use super::Severity::Repairable;
 use super::blocks::READS_IN_FLIGHT;
 use super::{CheckError, Checker, Invariant, Phase, Place, fields};
-use crate::derive::bits;
-use crate::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE, ROOT_INODE};
 
 /// What a group block says of its inodes.
 struct Stated {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt};
+use ufs2::layout::{Dinode, FLAG_SNAPSHOT, INODE_SIZE, Superblock};
+use ufs2::map::{block_count, run_length};
 use vfs::FileKind;
 use zerocopy::IntoBytes;
 
@@ -11,8 +13,6 @@ use super::attributes::Verdict;
 use super::blocks::{Purpose, Walk};
 use super::directories::Directory;
 use super::{CheckError, Checker, Invariant, Phase, Place, attributes, chunk, fields};
-use crate::layout::{Dinode, FLAG_SNAPSHOT, INODE_SIZE, Superblock};
-use crate::map::{block_count, run_length};
 
 /// Bytes of inodes that are read at once, and how many such reads are under way.
 const PIECE: u64 = 128 << 10;

@@ -1,8 +1,9 @@
 //! Link counts: a file has as many links as names.
 
+use ufs2::layout::MAX_LINKS;
+
 use super::Severity::{Loss, Repairable};
 use super::{CheckError, Checker, Invariant, Place};
-use crate::layout::MAX_LINKS;
 
 impl Checker<'_> {
     pub(super) async fn settle_links(&mut self) -> Result<(), CheckError> {

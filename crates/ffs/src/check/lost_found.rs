@@ -7,6 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use ufs2::layout::{
+    CHUNK_SIZE, DIRECT_POINTERS, Dinode, EntryHeader, ROOT_INODE, SECTOR_SIZE, kind_bits, mode_of,
+};
+use ufs2::map::{block_count, pointer, run_length};
 use vfs::FileKind;
 
 use super::Severity::Loss;
@@ -14,14 +18,9 @@ use super::chunk;
 use super::directories::printable;
 use super::{CheckError, Checker, Invariant, Orphans, Place};
 use crate::dir;
-use crate::layout::{
-    CHUNK_SIZE, DIRECT_POINTERS, Dinode, ROOT_INODE, SECTOR_SIZE, kind_bits, mode_of,
-};
-use crate::map::{block_count, run_length};
 
 /// What the directory is called.
 const NAME: &str = "lost+found";
-const KIND_OFFSET: usize = 6;
 
 /// A directory that is being filled.
 struct Filling {
@@ -141,8 +140,7 @@ impl Checker<'_> {
                 }
                 let size = self.geometry.block_size as usize;
                 let image = self.disk.read(self.geometry.byte_address(root), size).await?;
-                let at = slot as usize * 8;
-                u64::from_le_bytes(image[at..at + 8].try_into().expect("eight bytes"))
+                pointer(&image, slot as usize)
             }
             Some(_) => return Ok(None),
         };
@@ -166,7 +164,7 @@ impl Checker<'_> {
                     }
                     bytes[place.offset..place.offset + 4]
                         .copy_from_slice(&(ino as u32).to_le_bytes());
-                    bytes[place.offset + KIND_OFFSET] = kind_bits(kind);
+                    EntryHeader::at_mut(&mut bytes, place.offset).kind = kind_bits(kind);
                     self.disk.put(byte, &bytes).await?;
                     into.names.insert(name.to_vec());
                     return Ok(true);

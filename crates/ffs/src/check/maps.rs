@@ -4,14 +4,14 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use futures::stream::{self, StreamExt};
+use ufs2::derive::{self, bits};
+use ufs2::layout::{GROUP_MAGIC, Geometry, GroupHeader, ROOT_INODE, Summary, Superblock, Totals};
 use vfs::FileKind;
 use zerocopy::IntoBytes;
 
 use super::Severity::Repairable;
 use super::blocks::READS_IN_FLIGHT;
 use super::{CheckError, Checker, Invariant, Phase, Place};
-use crate::derive::{self, bits};
-use crate::layout::{GROUP_MAGIC, Geometry, GroupHeader, ROOT_INODE, Summary, Superblock, Totals};
 
 /// A part of a group block, and the invariant that it is under.
 struct Section {

@@ -72,9 +72,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::IoError;
 use runtime::Timestamp;
+use ufs2::layout::{BadSuperblock, Geometry};
 
 use crate::OpenError;
-use crate::layout::{BadSuperblock, Geometry};
 use blocks::{BadSlot, Pointer};
 use contest::Claim;
 use directories::{Directory, Mismatch};

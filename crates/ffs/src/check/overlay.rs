@@ -21,9 +21,9 @@ use std::ops::Range;
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 use futures::stream::{self, StreamExt, TryStreamExt};
+use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 
 use super::unreadable::{Unreadable, is_of_the_medium};
-use crate::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 use crate::planted::{Bug, is_planted};
 
 /// What the disk writes at once.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ufs2::layout::ROOT_INODE;
+
 use super::directories::printable;
 use super::{CheckError, Checker, chunk};
-use crate::layout::ROOT_INODE;
 
 /// So many findings get a path: each costs a look into directories.
 const NAMED: usize = 10_000;
@@ -56,11 +57,11 @@ impl Checker<'_> {
     async fn name_in(&self, directory: u64, ino: u64) -> Result<String, CheckError> {
         let Some(known) = self.directories.get(&directory) else { return Ok("?".into()) };
         for (lbn, &address) in (0..).zip(&known.blocks) {
-            let run = crate::map::run_length(&self.geometry, known.size, lbn);
+            let run = ufs2::map::run_length(&self.geometry, known.size, lbn);
             let bytes = (run * self.geometry.fragment_size) as usize;
             let mut content = self.disk.read(self.geometry.byte_address(address), bytes).await?;
             self.geometry.turn_directory(&mut content);
-            for bytes in content.chunks_exact(crate::layout::CHUNK_SIZE) {
+            for bytes in content.chunks_exact(ufs2::layout::CHUNK_SIZE) {
                 let entries = chunk::entries(bytes);
                 let dot = |name: &[u8]| name == b"." || name == b"..";
                 let found = entries.iter().find(|one| one.ino == ino && !dot(&one.name));

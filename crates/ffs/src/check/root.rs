@@ -1,12 +1,12 @@
 //! The root: without it nothing hangs together.
 
+use ufs2::layout::{CHUNK_SIZE, ROOT_INODE, kind_bits};
 use vfs::FileKind;
 
 use super::Severity::{Loss, Repairable};
 use super::chunk;
 use super::{CheckError, Checker, Invariant, Place, fields};
 use crate::dir;
-use crate::layout::{CHUNK_SIZE, ROOT_INODE, kind_bits};
 
 impl Checker<'_> {
     /// Makes inode 2 a directory. Whether it changed.
@@ -45,7 +45,7 @@ impl Checker<'_> {
         content[..CHUNK_SIZE].copy_from_slice(&first);
         self.disk.put_fresh(self.geometry.byte_address(fresh), &content);
         let mut dinode = self.new_directory(ROOT_INODE, fresh).await?;
-        dinode.mode.set(crate::layout::mode_of(FileKind::Directory, 0o755));
+        dinode.mode.set(ufs2::layout::mode_of(FileKind::Directory, 0o755));
         self.put_inode(ROOT_INODE, &mut dinode).await?;
         Ok(true)
     }

@@ -4,6 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BlockDevice, Durability};
 use runtime::Runtime;
+use ufs2::derive::bits;
+use ufs2::layout::{
+    ByteOrder, Geometry, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
+};
+use ufs2::mark;
 
 use super::overlay::Overlay;
 use super::superblock::{self, Mark};
@@ -12,14 +17,10 @@ use super::{
     CheckError, CheckOptions, Checker, Invariant, Log, LogState, Orphans, Phase, Place, Progress,
     Report, Severity, copies,
 };
-use crate::derive::bits;
-use crate::layout::{
-    ByteOrder, Geometry, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
-};
+use crate::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log;
 use crate::policy::sync::Sync;
-use crate::{OpenError, mark};
 
 /// More rounds than any damage should take.
 const ROUNDS: u32 = 16;

@@ -2,14 +2,14 @@
 //! bytes up to the size, and with zeros behind. A NUL tells where the target ends that the size
 //! goes beyond, or does not reach.
 
+use ufs2::layout::INLINE_SYMLINK_SIZE;
+use ufs2::map::has_blocks;
+use ufs2::map::run_length;
 use vfs::FileKind;
 
 use super::Severity::{Loss, Repairable};
 use super::blocks::Walk;
 use super::{CheckError, Checker, Invariant, Place};
-use crate::layout::INLINE_SYMLINK_SIZE;
-use crate::map::run_length;
-use crate::size::has_blocks;
 
 impl Checker<'_> {
     /// Looks at the target of a link in its block. A text that fits the inode moves there, over the

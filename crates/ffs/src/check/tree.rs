@@ -12,13 +12,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ufs2::layout::{CHUNK_SIZE, ROOT_INODE};
 use vfs::FileKind;
 
 use super::Severity::{Loss, Note, Repairable};
 use super::blocks::{Purpose, Walk};
 use super::directories::Name;
 use super::{CheckError, Checker, Invariant, Orphans, Place, fields};
-use crate::layout::{CHUNK_SIZE, ROOT_INODE};
 use crate::planted::{Bug, is_planted};
 
 /// A directory in the walk from the root.

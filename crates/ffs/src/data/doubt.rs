@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
+use ufs2::map::block_count;
 use vfs::FsError;
 
 use super::land::PAGES_PER_UPDATE;
 use crate::engine::Ffs;
 use crate::inode::Node;
-use crate::map::block_count;
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Update};

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use futures::future::join_all;
 use namespace::Witness;
 use runtime::sync::{Lock, Permit};
+use ufs2::layout::{Dinode, Geometry};
+use ufs2::map::{block_count, run_length};
 use vfs::{FsError, Sequence};
 
 use super::{gather, zeros};
 use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
-use crate::layout::{Dinode, Geometry};
-use crate::map::{block_count, run_length};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Intent, Update};
@@ -395,7 +395,7 @@ impl Ffs {
                 return Ok(Place::There(here));
             }
             if self.allocator.extend(update, here, have, need).await? {
-                let more = crate::map::sectors(geometry, need - have);
+                let more = ufs2::map::sectors(geometry, need - have);
                 update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
                 return Ok(Place::Grown(here));
             }

@@ -9,13 +9,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use ufs2::layout::{DIRECT_POINTERS, Dinode};
+use ufs2::map::depth;
 use vfs::{FsError, Stability, Timestamp};
 
 use super::{gather, slices};
 use crate::engine::Ffs;
 use crate::inode::{Node, Volatile};
-use crate::layout::{DIRECT_POINTERS, Dinode};
-use crate::map::depth;
 use crate::pages::{Content, Page};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Update};

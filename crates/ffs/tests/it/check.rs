@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ffs::check::{CheckOptions, Findings, Invariant, Report, check};
-use ffs::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS};
-use ffs::mkfs::MkfsOptions;
 use runtime::Random;
+use ufs2::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS};
+use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
 
 use crate::common::edit::{change_inode, geometry_of, group_byte, inode_at};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use ffs::OpenError;
 use ffs::check::{CheckOptions, FINDINGS_KEPT, Invariant, Report, check};
-use ffs::layout::Geometry;
-use ffs::mkfs::MkfsOptions;
+use ufs2::layout::Geometry;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
 
 use crate::common::edit::{change_inode, geometry_of, inode_at};

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use ffs::check::{CheckError, CheckOptions, Invariant, Report, check};
-use ffs::layout::{SUPERBLOCK_ADDRESS, flags, kind_bits};
-use ffs::mkfs::MkfsOptions;
+use ufs2::layout::{SUPERBLOCK_ADDRESS, flags, kind_bits};
+use ufs2::mkfs::MkfsOptions;
 use vfs::{Device, FileKind, FileSystem, ObjectId, SetAttributes, Stability};
 
 use crate::common::edit::{change_inode, change_superblock, geometry_of, group_byte, inode_at};

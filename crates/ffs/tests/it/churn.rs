@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ffs::mkfs::MkfsOptions;
 use futures::future::join_all;
 use namespace::Store;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::common::volume::{Actor, Volume, fresh, reopen};

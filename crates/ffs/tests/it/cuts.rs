@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Honesty, Image, Options, Trace};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{FileSystem, FsError, ObjectId};
 
 use crate::common::Seeded;

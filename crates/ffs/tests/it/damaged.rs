@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use ffs::derive::bits;
-use ffs::mkfs::MkfsOptions;
+use ufs2::derive::bits;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, FsError, Stability};
 
 use crate::common::edit::{change_group, change_inode, geometry_of, inode_at};

@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb};
 use bytes::Bytes;
-use ffs::mkfs::MkfsOptions;
 use ffs::{OpenOptions, open};
 use namespace::Namespace;
 use sim::Persistence;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{
     Answer, Author, CreateHow, FileSystem, FsError, Lost, ObjectId, Sealed, SetAttributes,
     Stability,

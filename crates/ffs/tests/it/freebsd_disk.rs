@@ -1,12 +1,12 @@
 //! Reads a disk that a FreeBSD 14 kernel wrote, structure by structure.
 
-use ffs::derive::{self, BadGroup, bits};
-use ffs::layout::{
+use runtime::Random;
+use ufs2::derive::{self, BadGroup, bits};
+use ufs2::layout::{
     BadSuperblock, ByteOrder, Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE,
     RECOVERY_RECORD_ADDRESS, ROOT_INODE, RecoveryRecord, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC,
     SUPERBLOCK_ROOM, Summary, Superblock, mode_of,
 };
-use runtime::Random;
 use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -1,10 +1,10 @@
 //! The disk is full, then empty again: refusals come at the right moment and harm nothing, and all
 //! space comes back.
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, CreateHow, FileSystem, FsError, ObjectId, SetAttributes, Stability};
 
 use crate::common::volume::{Volume, fresh, name, try_open};

@@ -18,8 +18,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::policy::log::record::{Map, Record, read_records};
 use ffs::replay::Replayed;
 use ffs::{OpenOptions, open_with_log};
@@ -28,6 +26,8 @@ use journal::Walker;
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng, Trace};
+use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, CallKey, FileSystem, ObjectId, SetAttributes, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};

@@ -11,11 +11,11 @@ use std::rc::Rc;
 use block::file::{DiskFile, FileDevice};
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::{OpenOptions, open_with_log};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, FileSystem, Stability};
 
 use crate::common::volume::Volume;

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use ffs::mkfs::mkfs;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
+use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, Stability};
 
 use crate::common::Seeded;

@@ -6,13 +6,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::policy::log::LogOptions;
 use ffs::{Ffs, OpenOptions, open_with_log};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::{Clock, Timestamp};
 use sim::{Disk, Executor, Image, Options, presets};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, FileSystem, Stability};
 
 use crate::common::cutting::{Pair, judge};

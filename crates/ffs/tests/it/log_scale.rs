@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::replay::Replayed;
 use ffs::{OpenOptions, open_with_log};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, CallKey, CreateHow, FileSystem};
 
 use crate::common::volume::{Volume, name};

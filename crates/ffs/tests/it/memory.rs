@@ -7,11 +7,11 @@ use std::task::Poll;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
-use ffs::mkfs::MkfsOptions;
 use ffs::{OpenOptions, open};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Random;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{Author, FileSystem, ObjectId, Stability};
 
 use crate::common::volume::{Volume, fresh};

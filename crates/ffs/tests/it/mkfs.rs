@@ -1,11 +1,11 @@
 //! Makes file systems of every shape and lets an independent checker judge them.
 
-use ffs::layout::{
-    BadSuperblock, Geometry, GroupHeader, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
-};
-use ffs::mkfs::{MkfsError, MkfsOptions, mkfs};
 use futures::executor::block_on;
 use runtime::{Random, Timestamp};
+use ufs2::layout::{
+    BadSuperblock, Geometry, GroupHeader, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
+};
+use ufs2::mkfs::{MkfsError, MkfsOptions, mkfs};
 use zerocopy::FromBytes;
 
 use crate::common::edit::group_at;

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use ffs::check::{CheckError, CheckOptions, Invariant, check};
-use ffs::layout::{Dinode, ROOT_INODE};
+use ufs2::layout::{Dinode, ROOT_INODE};
 
 use crate::common::edit::inode_byte;
 use crate::common::{MemoryDisk, World};

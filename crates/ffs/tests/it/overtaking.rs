@@ -2,9 +2,9 @@
 //!
 //! The first needs another chunk of the root for its name, and so takes longer.
 
-use ffs::mkfs::mkfs;
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng, Trace};
+use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, ObjectId};
 
 use crate::common::cutting::{after_cut, sizes};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ffs::mkfs::MkfsOptions;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, ObjectId, SetAttributes, Stability};
 
 use crate::common::volume::{Actor, Volume, fresh, name};

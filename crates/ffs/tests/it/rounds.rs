@@ -6,7 +6,7 @@
 //! with the disk of the round before, so that what a round leaves behind adds up. Everything
 //! follows from the seed; a failure says which round of which volume it was.
 
-use ffs::mkfs::MkfsOptions;
+use ufs2::mkfs::MkfsOptions;
 
 use crate::common::cutting::sizes;
 use crate::common::fill::round::Rounds;

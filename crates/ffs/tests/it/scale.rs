@@ -11,8 +11,8 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer, Durability, Io};
 use bytes::Bytes;
 use ffs::check::{CheckOptions, check};
-use ffs::layout::SUPERBLOCK_ROOM;
-use ffs::mkfs::MkfsOptions;
+use ufs2::layout::SUPERBLOCK_ROOM;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};
 
 use crate::common::edit::geometry_of;

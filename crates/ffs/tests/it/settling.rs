@@ -4,12 +4,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::mkfs::mkfs;
 use ffs::{OpenOptions, open_with_log};
 use futures::future::join;
 use namespace::Namespace;
 use runtime::{Instant, Timestamp};
 use sim::{Disk, Executor, Image};
+use ufs2::mkfs::mkfs;
 use vfs::{Author, FileSystem, ObjectId, Stability};
 
 use crate::common::Seeded;

@@ -3,10 +3,10 @@
 //! (`common/raw`). A checker that runs in the background, or that of FreeBSD when it may repair
 //! only what soft updates leave, has nothing to refuse.
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Honesty, Image, Options, Trace};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{FileSystem, Stability};
 
 use crate::common::cutting::{Pair, cuts, random_cuts, sizes};

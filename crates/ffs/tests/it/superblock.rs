@@ -1,8 +1,8 @@
 //! What makes a superblock good, and what a geometry promises once it is.
 
-use ffs::layout::{BadSuperblock, Geometry, Superblock};
-use ffs::mkfs::{MkfsOptions, plan};
 use proptest::prelude::*;
+use ufs2::layout::{BadSuperblock, Geometry, Superblock};
+use ufs2::mkfs::{MkfsOptions, plan};
 use zerocopy::{FromBytes, IntoBytes};
 
 const MEGABYTE: u64 = 1 << 20;

@@ -9,9 +9,9 @@
 //! directory never; a write in part of its sectors; UNSTABLE data or what was there before. Then
 //! the volume is used, emptied and stopped, and nothing may have leaked.
 
-use ffs::mkfs::MkfsOptions;
 use journal::format::SMALLEST;
 use sim::Honesty;
+use ufs2::mkfs::MkfsOptions;
 
 use crate::common::cutting::{random_cuts, sizes};
 use crate::common::tree::run::{Setting, cut_at_random, record};

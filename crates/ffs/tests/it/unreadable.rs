@@ -9,7 +9,7 @@
 //! A disk whose metadata nobody can read anywhere, and one that is gone, are said to be that.
 
 use ffs::check::{CheckError, CheckOptions, Invariant, check};
-use ffs::layout::{RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS};
+use ufs2::layout::{RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS};
 use vfs::{Attributes, FileKind, FileSystem, ObjectId};
 
 use crate::common::volume::reopen;

@@ -4,8 +4,8 @@
 //! a delta; then come the name and the chunk.
 
 use ffs::fuzzing::{BadChunk, Entry, Place, entries, place, slack};
-use ffs::layout::{CHUNK_SIZE, minimum_record_length};
 use sim::Prng;
+use ufs2::layout::{CHUNK_SIZE, minimum_record_length};
 
 use super::Target;
 use crate::input::Input;

@@ -3,9 +3,9 @@
 //! The first byte chooses the disk, the byte order and whether the damage is sealed, as somebody
 //! who means it would; the second the group. The rest are patches of a valid block.
 
-use ffs::derive::{self, BadGroup, bits};
-use ffs::layout::{Geometry, GroupHeader, Summary};
 use sim::Prng;
+use ufs2::derive::{self, BadGroup, bits};
+use ufs2::layout::{Geometry, GroupHeader, Summary};
 
 use super::{Target, some_bytes};
 use crate::input::Input;

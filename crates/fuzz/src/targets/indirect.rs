@@ -4,8 +4,8 @@
 //! The first byte chooses the disk; then come the size of a file, a block of it and the pointers.
 
 use ffs::fuzzing::{block_count, path, pointer, run_length};
-use ffs::layout::{DIRECT_POINTERS, Geometry, INDIRECT_POINTERS};
 use sim::Prng;
+use ufs2::layout::{DIRECT_POINTERS, Geometry, INDIRECT_POINTERS};
 
 use super::Target;
 use crate::input::Input;

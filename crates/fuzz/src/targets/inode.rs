@@ -2,9 +2,9 @@
 //!
 //! The first byte chooses the disk, the second a bit to flip; the rest is the inode.
 
-use ffs::layout::{Dinode, INODE_SIZE, kind_bits};
 use runtime::Timestamp;
 use sim::Prng;
+use ufs2::layout::{Dinode, INODE_SIZE, kind_bits};
 use vfs::{Device, FileKind};
 use zerocopy::IntoBytes;
 

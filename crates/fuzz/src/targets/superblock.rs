@@ -1,8 +1,8 @@
 //! The superblock: a shape that was accepted is one in which every address lies on the disk.
 
-use ffs::derive;
-use ffs::layout::{ByteOrder, Geometry, INODE_SIZE, ROOT_INODE, SUPERBLOCK_ROOM};
 use sim::Prng;
+use ufs2::derive;
+use ufs2::layout::{ByteOrder, Geometry, INODE_SIZE, ROOT_INODE, SUPERBLOCK_ROOM};
 
 use super::Target;
 use crate::templates;

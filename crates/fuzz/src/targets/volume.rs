@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use ffs::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
-use ffs::mkfs::{MkfsOptions, mkfs};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Prng};
+use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::Name;
 
 /// A new file system of several groups, small enough that every case can have its own.

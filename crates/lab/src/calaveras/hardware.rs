@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::policy::log::LogOptions;
 use runtime::Timestamp;
 use sim::{Delay, Disk, Executor, Image, NetworkOptions, Timing, presets};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 
 use crate::processor::Costs;
 use crate::server::{Design, Hardware, Images};

@@ -7,8 +7,8 @@
 //! itself (section 10 of the format's reference), and what a second cut makes fatal.
 
 use ffs::check::{Invariant, Report};
-use ffs::layout::Geometry;
 use sim::Image;
+use ufs2::layout::Geometry;
 
 /// Compares a volume before and after its return, which derives the maps from the files.
 ///

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::policy::log::LogOptions;
 use ffs::{OpenError, OpenOptions, Opened};
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
 use sim::{Executor, Image};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 
 use super::disks::{Disks, Images};
 

@@ -5,10 +5,10 @@ use std::mem::offset_of;
 use std::rc::Rc;
 
 use ffs::check::{CheckOptions, check};
-use ffs::layout::{SUPERBLOCK_ADDRESS, Superblock};
 use journal::format::SLOTS;
 use namespace::Namespace;
 use sim::{Digest, Executor, SECTOR_SIZE};
+use ufs2::layout::{SUPERBLOCK_ADDRESS, Superblock};
 use vfs::ObjectId;
 
 use super::Before;

@@ -18,12 +18,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dispatch::{Dispatcher, Exports, Limits, Window};
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::{OpenError, OpenOptions};
 use futures::FutureExt;
 use runtime::sync::Signal;
 use runtime::{Instant, Timestamp};
 use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Platter, Prng};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::FileSystem;
 
 use crate::client::{Client, ClientOptions, Surroundings};

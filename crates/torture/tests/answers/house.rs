@@ -7,7 +7,6 @@ use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Handle, Limits, Rule, Squash, Volume, Volumes,
     Window,
 };
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::{Ffs, OpenOptions, open_with_log};
 use namespace::Namespace;
 use nfs::record::Record;
@@ -18,6 +17,7 @@ use sim::{Executor, Image};
 use torture::explore::ram::Ram;
 use torture::explore::server::{record, results};
 use torture::protocol::Procedure;
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::FileSystem;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };

@@ -23,6 +23,7 @@ const PURE: &[&str] = &[
     "shadow",
     "sim",
     "trace",
+    "ufs2",
     "vfs",
 ];
 
@@ -48,6 +49,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("journal", &["block", "planted"]),
     ("sim", &["block", "runtime"]),
     ("trace", &["nfs"]),
+    ("ufs2", &["block", "runtime", "vfs"]),
 ];
 
 /// What a crate's manifest names.

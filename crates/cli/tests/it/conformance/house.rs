@@ -7,7 +7,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use namespace::Namespace;
 use nfs3_client::tokio::TokioIo;
 use nfs3_client::{MountClient, Nfs3Client};
@@ -19,6 +18,7 @@ use runtime::{Runtime, Timestamp};
 use server::{Config, Fsid, ServeError, Server, ServerHandle, Settings, Volume, reactor};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::FileSystem;
 
 use crate::common::{Folder, assert_clean};

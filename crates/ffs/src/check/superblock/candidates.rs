@@ -7,16 +7,16 @@
 
 use std::collections::BTreeSet;
 
+use ufs2::layout::{
+    BadSuperblock, ByteOrder, Expected, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
+    SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, check_hash,
+    turn_superblock,
+};
 use zerocopy::FromBytes;
 
 use super::fields::{SETTINGS, derived, field, static_fields};
 use crate::check::CheckError;
 use crate::check::overlay::Overlay;
-use crate::layout::{
-    BadSuperblock, ByteOrder, Expected, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
-    SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, check_hash,
-    turn_superblock,
-};
 
 /// The primary and the backup of the first group lie in here, whatever the sizes of blocks are.
 const HEAD: u64 = 256 << 10;

@@ -4,12 +4,13 @@
 //! a shape that is not that of the disk does not fit them; then how many copies agree; and if that
 //! does not decide, a primary that fits its hash is believed.
 
+use ufs2::layout::{BadSuperblock, ByteOrder, RecoveryRecord, SUPERBLOCK_ADDRESS, Superblock};
+
 use super::candidates::{Copy, Gathered};
 use super::evidence;
 use super::fields::{Class, FIELDS};
 use crate::check::CheckError;
 use crate::check::overlay::Overlay;
-use crate::layout::{BadSuperblock, ByteOrder, RecoveryRecord, SUPERBLOCK_ADDRESS, Superblock};
 
 /// The copies that describe the file system on the disk, the most trustworthy first.
 pub(super) struct Chosen<'a> {

@@ -1,15 +1,15 @@
 //! What the rest of the disk says about a superblock: headers of a few groups, their rows in the
 //! summary area, and the check hashes that are kept.
 
+use ufs2::derive;
+use ufs2::layout::{
+    Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE, Summary, hashes as kinds,
+};
 use zerocopy::FromBytes;
 
 use super::candidates::{read_at, sample};
 use crate::check::CheckError;
 use crate::check::overlay::Overlay;
-use crate::derive;
-use crate::layout::{
-    Dinode, GROUP_MAGIC, Geometry, GroupHeader, INODE_SIZE, Summary, hashes as kinds,
-};
 
 /// A check hash that fits, or a summary row that agrees, says as much as so many fields.
 const AGREEMENT: u64 = 5;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use zerocopy::little_endian::{I32, I64, U32, U64};
 
-use crate::layout::{
+use ufs2::layout::{
     FLAGS_MOVED, Geometry, GroupOffsets, INLINE_SYMLINK_SIZE, INODE_SIZE, MAX_CLUSTER_SUM_SIZE,
     SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, max_file_size, summary_fragments,
 };
@@ -393,7 +393,7 @@ pub(super) const SETTINGS: &[Setting] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mkfs::{MkfsOptions, plan};
+    use ufs2::mkfs::{MkfsOptions, plan};
     use zerocopy::IntoBytes;
 
     #[test]

@@ -1,13 +1,14 @@
 //! Judges the superblock field by field, once it has the shape of the file system on the disk.
 
+use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, Superblock, flags as bits, hashes as kinds};
+use ufs2::mark::{self, Mark};
+
 use super::candidates::{self, little_endian, parse};
 use super::choose::Chosen;
 use super::evidence;
 use super::fields::{Class, FIELDS, SETTINGS, field, spare_ranges};
 use crate::check::overlay::Overlay;
 use crate::check::{CheckError, Invariant, Log, Place, Severity};
-use crate::layout::{Geometry, SUPERBLOCK_ADDRESS, Superblock, flags as bits, hashes as kinds};
-use crate::mark::{self, Mark};
 
 /// FreeBSD's kernel counts up to 8 bytes more than the maps of a group fill ...
 const HEADER_PADDING: u64 = 8;

@@ -29,15 +29,16 @@ mod mend;
 #[cfg(test)]
 mod tests;
 
+use ufs2::layout::{BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, Superblock};
+
 use super::overlay::Overlay;
 use super::{CheckError, Invariant, Log, Place, Severity};
-use crate::layout::{BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, Superblock};
 use candidates::{Copy, Gathered, WRONG_FIELDS, fits_hash, little_endian};
 use choose::{Chosen, choose};
 use fields::{Class, field_at, spare_ranges, static_fields};
 use mend::Mender;
 
-pub(super) use crate::mark::Mark;
+pub(super) use ufs2::mark::Mark;
 
 /// What the superblock should be.
 pub(super) struct Found {

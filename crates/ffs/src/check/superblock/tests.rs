@@ -2,15 +2,16 @@
 
 use std::process::Command;
 
+use ufs2::layout::{
+    ByteOrder, RECOVERY_RECORD_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_MAGIC_UNFINISHED,
+    SUPERBLOCK_ROOM, check_hash,
+};
+use ufs2::mkfs::{MkfsOptions, mkfs};
+
 use super::fields::{FIELDS, field};
 use super::*;
 use crate::check::Findings;
 use crate::check::copies::check_copies;
-use crate::layout::{
-    ByteOrder, RECOVERY_RECORD_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_MAGIC_UNFINISHED,
-    SUPERBLOCK_ROOM, check_hash,
-};
-use crate::mkfs::{MkfsOptions, mkfs};
 use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing};
 use zerocopy::IntoBytes;
 
@@ -389,7 +390,7 @@ fn who_had_the_volume_is_told_and_taken_out() {
     for (owner, mark, worst) in
         [("sync", policy, Severity::Note), ("fsck", Mark::Check, Severity::Repairable)]
     {
-        let marked = changed(&image, true, |s| crate::mark::put(s, owner, 7));
+        let marked = changed(&image, true, |s| ufs2::mark::put(s, owner, 7));
         let (found, findings) = find_in(&marked);
         assert_eq!(found.mark, mark);
         assert_eq!(findings.count(Invariant::State), 2);

@@ -15,13 +15,13 @@ use std::rc::Rc;
 use block::IoError;
 use futures::FutureExt;
 use futures::future::{join_all, select};
+use ufs2::layout::{GroupHeader, Summary};
 use vfs::{Ledger, Lost, Sequence};
 use zerocopy::IntoBytes;
 
 use super::Log;
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::home::{REFUSED_PAUSE, all_written};
-use crate::layout::{GroupHeader, Summary};
 use crate::planted::{Bug, is_planted};
 
 /// Buffers that are copied and written at a time, so that copies do not fill the memory.

@@ -68,13 +68,13 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use journal::format::{LARGEST_BODY, SEGMENT};
 use runtime::sync::Signal;
+use ufs2::layout::Summary;
 use vfs::{Answered, FsError, Ledger, Lost, Sequence};
 
 use super::horizon::Horizon;
 use super::{Policy, StagedUpdate};
 use crate::buffer::Buffer;
 use crate::home::Home;
-use crate::layout::Summary;
 use crate::planted::{Bug, is_planted};
 use crate::replay::Survived;
 use crate::update::{Chain, ChainLink, Item, Update};

@@ -9,20 +9,18 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use journal::Draft;
+use ufs2::layout::{CHUNK_SIZE, Dinode, Geometry, POINTER_SIZE};
 
 use super::answer;
 use super::record::{LINE, Map, Record, write_records};
 use crate::buffer::{Buffer, Role};
 use crate::edit::{Edit, Extent};
-use crate::layout::{CHUNK_SIZE, Dinode, Geometry};
 use crate::planted::{Bug, is_planted};
 use crate::policy::StagedUpdate;
 use crate::update::{ChainLink, Update};
 
 /// Shorter zeros are logged as they are.
 const SHORT: usize = LINE;
-/// Pointers are 8 bytes.
-const POINTER: usize = 8;
 
 /// What the payload of an Update takes in its entry if it rides there: if that is at most so many
 /// bytes, of which zeros count none.
@@ -87,7 +85,7 @@ fn whole(role: Role, image: &[u8]) -> usize {
 }
 
 fn unit_of(role: Role) -> usize {
-    if role == Role::Directory { CHUNK_SIZE } else { POINTER }
+    if role == Role::Directory { CHUNK_SIZE } else { POINTER_SIZE }
 }
 
 /// The stretches of a block that are not zero.
@@ -238,7 +236,7 @@ impl<'a> Redo<'a> {
     /// Pointers of which a file may have cleared a whole block, and set one beside them.
     fn add_pointers(&mut self, offset: u64, data: &Bytes) {
         let mut from = 0;
-        for set in spans(data, POINTER) {
+        for set in spans(data, POINTER_SIZE) {
             self.add_some(offset, data, from..set.start);
             from = set.end;
             self.add_some(offset, data, set);

@@ -251,8 +251,8 @@ mod tests {
     use sim::{Disk, Executor, Image};
 
     use super::*;
-    use crate::mkfs::{MkfsOptions, mkfs};
     use crate::mount::{Back, Candidate, Found, OpenOptions};
+    use ufs2::mkfs::{MkfsOptions, mkfs};
 
     async fn log_on(executor: &Executor) -> Rc<Log> {
         let disk = |size| Disk::new(executor, Image::zeroed(size)) as Rc<dyn BlockDevice>;

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::mkfs::mkfs;
 use ffs::{Ffs, OpenOptions, open_with_log};
 use namespace::{Namespace, Store};
 use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Image, Prng};
+use ufs2::mkfs::mkfs;
 use vfs::{Author, FileSystem, ObjectId, Stability};
 
 use super::cutting::{Pair, after_cut, sizes};

@@ -8,11 +8,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use ffs::mkfs::mkfs;
 use futures::future::join_all;
 use journal::format::{SMALLEST, State};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Trace};
+use ufs2::mkfs::mkfs;
 use vfs::{
     Answer, Author, CallKey, CreateHow, Credentials, Done, FileSystem, Found, ObjectId, Remembered,
     Repetitions, Sealed, SetAttributes, Stability, Wcc,

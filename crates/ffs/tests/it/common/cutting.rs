@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
-use ffs::mkfs::MkfsOptions;
 use sim::{Choice, Disk, Executor, Image, Mark, Platter, Prng, Trace};
+use ufs2::mkfs::MkfsOptions;
 
 use super::volume::try_open_pair;
 use super::{findings_in, own_findings};

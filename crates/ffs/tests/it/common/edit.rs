@@ -1,6 +1,6 @@
 //! Reads and changes structures of a disk behind the back of everybody, with hashes that fit.
 
-use ffs::layout::{Dinode, Geometry, INODE_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
+use ufs2::layout::{Dinode, Geometry, INODE_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use zerocopy::IntoBytes;
 
 use crate::common::MemoryDisk;

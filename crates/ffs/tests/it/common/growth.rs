@@ -1,9 +1,9 @@
 //! A file that grows inside its last fragment: nothing is taken, so no map and no pointer changes,
 //! and the order of the file's new bytes and its new size is all that there is to keep.
 
-use ffs::mkfs::mkfs;
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Platter, Trace};
+use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, Stability};
 
 use super::Seeded;

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::policy::log::LogOptions;
 use ffs::{OpenOptions, open_with_log};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{
     Attributes, Author, Credentials, DirectoryEntry, FileSystem, FsError, ObjectId, SetAttributes,
     Stability,

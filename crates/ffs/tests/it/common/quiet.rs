@@ -3,11 +3,11 @@
 
 use std::rc::Rc;
 
-use ffs::mkfs::mkfs;
 use ffs::{OpenOptions, open_with_log};
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
+use ufs2::mkfs::mkfs;
 use vfs::Author;
 
 use super::Seeded;

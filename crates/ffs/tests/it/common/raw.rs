@@ -13,12 +13,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ffs::derive::bits;
-use ffs::layout::{
+use sim::Image;
+use ufs2::derive::bits;
+use ufs2::layout::{
     CHUNK_SIZE, DIRECT_POINTERS, Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, ROOT_INODE,
     SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM,
 };
-use sim::Image;
 use vfs::FileKind;
 
 /// What is wrong with a disk that was cut, as sentences.

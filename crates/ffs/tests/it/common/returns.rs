@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
-use ffs::mkfs::mkfs;
 use ffs::policy::log::LogOptions;
 use ffs::replay::Replayed;
 use ffs::{LogUse, OpenOptions, open_with_log, replay_log};
@@ -15,6 +14,7 @@ use futures::future::join_all;
 use namespace::Namespace;
 use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Image, Machine, Trace};
+use ufs2::mkfs::mkfs;
 use vfs::{
     Author, CallKey, CreateHow, Credentials, Done, FileSystem, ObjectId, SetAttributes, Stability,
 };

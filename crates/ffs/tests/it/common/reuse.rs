@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Verb};
-use ffs::mkfs::mkfs;
 use ffs::policy::log::LogOptions;
 use ffs::{OpenOptions, open_with_log};
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Effect, Executor, Fault, Image};
+use ufs2::mkfs::mkfs;
 use vfs::{Author, FileSystem, FsError, ObjectId, Stability};
 
 use super::Seeded;

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use block::{BlockDevice, Verb};
 use ffs::logged::{Sharer, open_sharing, saved_under};
-use ffs::mkfs::mkfs;
 use ffs::policy::log::LogOptions;
 use ffs::{OpenError, OpenOptions, Opened};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Persistence, Prng};
+use ufs2::mkfs::mkfs;
 use vfs::{Author, FileSystem, FsStat, Stability};
 
 use super::Seeded;

@@ -3,10 +3,10 @@
 
 use std::rc::Rc;
 
-use ffs::mkfs::mkfs;
 use futures::future::{join, join_all};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
+use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, Stability};
 
 use super::Seeded;

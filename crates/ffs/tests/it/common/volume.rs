@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ffs::mkfs::{MkfsOptions, mkfs};
 use ffs::policy::log::LogOptions;
 use ffs::{Ffs, OpenOptions, open, open_with_log};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{
     Attributes, Author, CreateHow, FileSystem, FsError, FsStat, Lost, Name, ObjectId,
     SetAttributes, Stability, Verifier,

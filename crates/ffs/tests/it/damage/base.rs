@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ffs::layout::Geometry;
-use ffs::mkfs::MkfsOptions;
 use ffs::{OpenOptions, open};
 use namespace::Namespace;
+use ufs2::layout::Geometry;
+use ufs2::mkfs::MkfsOptions;
 use vfs::{
     Attributes, Author, Device, FileKind, FileSystem, FsError, ObjectId, SetAttributes, Stability,
 };

@@ -2,11 +2,11 @@
 
 use std::mem::offset_of;
 
-use ffs::layout::{
+use sim::Prng;
+use ufs2::layout::{
     CHUNK_SIZE, DIRECT_POINTERS, Dinode, ENTRY_HEADER_SIZE, EntryHeader, GROUP_HEADER_SIZE,
     INODE_SIZE, RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS, Superblock,
 };
-use sim::Prng;
 use zerocopy::FromBytes;
 
 use super::base::Base;
@@ -89,7 +89,7 @@ fn groups(base: &Base, cases: &mut Vec<Mutation>) {
         let what = format!("group {group}");
         let header = 0..GROUP_HEADER_SIZE;
         every_byte(base, cases, Structure::GroupHeader, (start, &what), header);
-        let field = offset_of!(ffs::layout::GroupHeader, initialized_inodes) as u64;
+        let field = offset_of!(ufs2::layout::GroupHeader, initialized_inodes) as u64;
         let limit = geometry.inodes_per_group;
         let step = geometry.inodes_per_block;
         let values = [step, 2 * step, limit, limit - step, limit + step, 1];
@@ -161,7 +161,7 @@ fn inodes(base: &Base, cases: &mut Vec<Mutation>) {
         let generation = inode_at(&base.disk, geometry, *ino).generation.get();
         generation != 0 && !base.map.inodes.contains_key(ino)
     };
-    let former = (ffs::layout::ROOT_INODE..base.map.initialised[0]).find(used);
+    let former = (ufs2::layout::ROOT_INODE..base.map.initialised[0]).find(used);
     for ino in [Some(0), Some(1), unused, former].into_iter().flatten() {
         inode(base, cases, ino, None, &format!("free inode {ino}"));
     }

@@ -3,7 +3,7 @@
 
 use std::mem::offset_of;
 
-use ffs::layout::{
+use ufs2::layout::{
     CHUNK_SIZE, Dinode, ENTRY_HEADER_SIZE, EntryHeader, GroupHeader, ROOT_INODE,
     SUPERBLOCK_ADDRESS, Superblock, kind_bits,
 };
@@ -147,7 +147,7 @@ const BUILDS: &[(&str, Build)] = &[
         it.superblock(|superblock| superblock.snapshots[0].set(255));
     }),
     ("the flag of a snapshot", |it| {
-        it.inode("/empty", |dinode| dinode.flags.set(ffs::layout::FLAG_SNAPSHOT));
+        it.inode("/empty", |dinode| dinode.flags.set(ufs2::layout::FLAG_SNAPSHOT));
     }),
     ("a directory that notes another depth", |it| {
         it.inode("/small", |dinode| dinode.free_link.set(7));

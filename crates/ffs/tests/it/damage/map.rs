@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use ffs::layout::{
+use ufs2::layout::{
     DIRECT_POINTERS, Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, INODE_SIZE,
     SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM,
 };

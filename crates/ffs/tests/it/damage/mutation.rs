@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use ffs::layout::{Dinode, INODE_SIZE, SUPERBLOCK_ADDRESS};
+use ufs2::layout::{Dinode, INODE_SIZE, SUPERBLOCK_ADDRESS};
 use vfs::FileKind;
 use zerocopy::IntoBytes;
 

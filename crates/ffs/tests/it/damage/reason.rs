@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use ffs::layout::{
+use ufs2::layout::{
     CHUNK_SIZE, DIRECT_POINTERS, Dinode, ENTRY_HEADER_SIZE, EntryHeader, FLAG_SNAPSHOT,
     FLAGS_MOVED, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, INODE_SIZE, RECOVERY_RECORD_ADDRESS,
     SUPERBLOCK_ADDRESS, Superblock, flags, hashes, minimum_record_length,

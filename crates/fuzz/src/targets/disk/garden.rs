@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ffs::OpenOptions;
-use ffs::layout::{Dinode, Geometry, INODE_SIZE, ROOT_INODE};
 use namespace::Namespace;
 use sim::{Disk, Executor, Image};
+use ufs2::layout::{Dinode, Geometry, INODE_SIZE, ROOT_INODE};
 use vfs::{
     Author, CreateHow, Device, FileKind, FileSystem, Name, ObjectId, SetAttributes, Stability,
 };

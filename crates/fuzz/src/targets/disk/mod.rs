@@ -72,7 +72,7 @@ fn generate(prng: &mut Prng) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use ffs::layout::{Dinode, INODE_SIZE};
+    use ufs2::layout::{Dinode, INODE_SIZE};
     use vfs::FileKind;
 
     use super::*;

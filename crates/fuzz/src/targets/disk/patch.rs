@@ -2,8 +2,8 @@
 
 use std::mem::offset_of;
 
-use ffs::layout::{Dinode, Geometry, INODE_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use sim::{Image, Prng};
+use ufs2::layout::{Dinode, Geometry, INODE_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 
 use super::garden::{Garden, inode_address};
 use crate::input::Input;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use bytes::Bytes;
-use ffs::layout::Geometry;
 use ffs::policy::log::LogOptions;
 use ffs::{OpenOptions, open_with_log};
 use journal::format::{AREA, UNIT};
 use journal::{Walker, find, peek};
 use namespace::Namespace;
 use sim::{Disk, Executor, Image};
+use ufs2::layout::Geometry;
 use vfs::{Author, CreateHow, FileSystem, SetAttributes, Stability};
 
 use crate::targets::volume::{self, name};

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Limits, Rule, Squash, Volume, Volumes, Window,
 };
-use ffs::mkfs::MkfsOptions;
 use ffs::{Ffs, OpenOptions};
 use namespace::Namespace;
 use nfs::nfs3::{Procedure, Status};
@@ -16,6 +15,7 @@ use nfs3_types::mount::mountres3;
 use nfs3_types::nfs3::{CREATE3res, GETATTR3res, MKDIR3res, Nfs3Result, READ3res, WRITE3res};
 use runtime::Runtime;
 use sim::{Disk, Executor};
+use ufs2::mkfs::MkfsOptions;
 use vfs::FileSystem;
 
 use super::connection::{Answer, Connection, NOBODY, marked};

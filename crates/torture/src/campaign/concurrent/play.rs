@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use dispatch::Window;
 use ffs::OpenOptions;
-use ffs::mkfs::MkfsOptions;
 use ffs::policy::log::LogOptions;
 use futures::FutureExt;
 use nfs3_types::nfs3::{
@@ -15,6 +14,7 @@ use nfs3_types::nfs3::{
     stable_how,
 };
 use sim::{Latency, Mishaps, NetworkOptions, Platter, Timing};
+use ufs2::mkfs::MkfsOptions;
 
 use super::words::{CELL, How};
 use super::workload::{BELOW, Cut, Loss, Spot, Stable, Step, When, Workload};

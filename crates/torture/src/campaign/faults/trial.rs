@@ -7,10 +7,10 @@ use block::{BlockDevice, Verb};
 use ffs::OpenOptions;
 use ffs::check::{CheckOptions, check};
 use ffs::check_log::{LogUse, prepare};
-use ffs::mkfs::MkfsOptions;
 use ffs::policy::log::LogOptions;
 use nfs3_types::nfs3::{Nfs3Result, nfsstat3};
 use sim::{Counters, Disk, Effect, Executor, Persistence};
+use ufs2::mkfs::MkfsOptions;
 
 use super::super::conformance::judge::Verdict;
 use super::super::conformance::session::{Reply, Session, is_well, users};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use dispatch::Window;
 use ffs::OpenOptions;
-use ffs::mkfs::MkfsOptions;
 use ffs::policy::log::LogOptions;
 use nfs3_types::nfs3::{Nfs3Result, nfs_fh3, stable_how};
 use sim::Stream;
+use ufs2::mkfs::MkfsOptions;
 use vfs::FileSystem;
 
 use super::cases::{BEFORE, Case, Handles, SECOND, Undo};

@@ -1,7 +1,7 @@
 //! The disks between two steps, and what the settings say of them.
 
-use ffs::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags};
 use sim::{Digest, Fate, Image, Platter};
+use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags};
 
 use super::super::disks::Images;
 use super::super::policy::Policy;

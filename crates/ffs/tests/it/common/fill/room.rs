@@ -12,12 +12,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use ffs::derive::bits;
-use ffs::layout::{
+use sim::Image;
+use ufs2::derive::bits;
+use ufs2::layout::{
     CHUNK_SIZE, DIRECT_POINTERS, Dinode, ENTRY_HEADER_SIZE, EntryHeader, Geometry,
     INDIRECT_POINTERS, minimum_record_length,
 };
-use sim::Image;
 use zerocopy::FromBytes;
 
 const DIRECT: u64 = DIRECT_POINTERS as u64;

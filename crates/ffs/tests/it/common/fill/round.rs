@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::layout::CHUNK_SIZE;
-use ffs::mkfs::{MkfsOptions, mkfs};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Prng};
+use ufs2::layout::CHUNK_SIZE;
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, FileSystem, FsStat, ObjectId, SetAttributes, Stability};
 
 use super::emptier::empty;
@@ -184,7 +184,7 @@ async fn compare(volume: &Volume, empty: &FsStat, what: &str) {
 }
 
 /// Fragments of a file without holes: its blocks and those that lead to them.
-fn held_fragments(geometry: &ffs::layout::Geometry, size: u64) -> u64 {
+fn held_fragments(geometry: &ufs2::layout::Geometry, size: u64) -> u64 {
     let blocks = size.div_ceil(geometry.block_size);
     if blocks <= 12 {
         return size.div_ceil(geometry.fragment_size);

@@ -3,10 +3,10 @@
 //! Four actors work each in a directory of its own, in one that they share, and in the root. A
 //! fifth moves the shared directory about meanwhile.
 
-use ffs::mkfs::{MkfsOptions, mkfs};
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Honesty, Image, Options, Trace};
+use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{FileSystem, ObjectId};
 
 use super::found::{Found, use_and_empty};

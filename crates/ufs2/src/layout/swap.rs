@@ -136,7 +136,7 @@ impl Geometry {
     ///
     /// # Panics
     /// When `block` is shorter than [`Geometry::superblock_size`].
-    pub(crate) fn superblock_on_disk(&self, block: &[u8]) -> Vec<u8> {
+    pub fn superblock_on_disk(&self, block: &[u8]) -> Vec<u8> {
         let mut copy = block[..self.superblock_size as usize].to_vec();
         self.seal_superblock(&mut copy);
         if self.byte_order == ByteOrder::Big {
@@ -232,7 +232,7 @@ fn turn_chunk(chunk: &mut [u8]) {
 ///
 /// # Panics
 /// When `block` is shorter than a superblock.
-pub(crate) fn turn_superblock(block: &mut [u8]) {
+pub fn turn_superblock(block: &mut [u8]) {
     turn(block, &SUPERBLOCK);
 }
 

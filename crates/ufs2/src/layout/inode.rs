@@ -11,6 +11,10 @@ pub const INODE_SIZE: u64 = size_of::<Dinode>() as u64;
 pub const ROOT_INODE: u64 = 2;
 /// Pointers to data blocks in an inode itself.
 pub const DIRECT_POINTERS: usize = 12;
+/// Blocks of a file at which its inode points.
+pub const DIRECT_BLOCKS: u64 = DIRECT_POINTERS as u64;
+/// Bytes of a pointer, in inodes and in indirect blocks.
+pub const POINTER_SIZE: usize = size_of::<I64>();
 /// Pointers to indirect blocks: one level, two, three.
 pub const INDIRECT_POINTERS: usize = 3;
 /// Bytes that hold the target of a symbolic link in place of the pointers. A target must be

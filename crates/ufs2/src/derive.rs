@@ -16,7 +16,7 @@
 pub mod bits;
 mod check;
 
-pub(crate) use check::count_fitting;
+pub use check::count_fitting;
 pub use check::{BadGroup, check_group};
 
 use zerocopy::FromZeros;

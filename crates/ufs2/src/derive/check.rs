@@ -82,7 +82,7 @@ fn fixed_fields(
 }
 
 /// How many of the fixed fields of a header fit a geometry, and how many there are.
-pub(crate) fn count_fitting(geometry: &Geometry, group: u64, header: &GroupHeader) -> (u64, u64) {
+pub fn count_fitting(geometry: &Geometry, group: u64, header: &GroupHeader) -> (u64, u64) {
     let fields = fixed_fields(geometry, group, header);
     let fitting = fields.iter().filter(|(_, found, expected)| found == expected).count();
     (fitting as u64, fields.len() as u64)

@@ -1,5 +1,7 @@
 //! The fixed part of a directory entry. What entries do in their chunk is not known here.
 
+use std::mem::offset_of;
+
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -29,6 +31,29 @@ pub struct EntryHeader {
     pub kind: u8,
     /// Bytes of the name, without its NUL.
     pub name_length: u8,
+}
+
+impl EntryHeader {
+    /// Where the record length stands in an entry, in bytes.
+    pub const RECORD_LENGTH_OFFSET: usize = offset_of!(Self, record_length);
+    /// Where the type stands in an entry, in bytes.
+    pub const KIND_OFFSET: usize = offset_of!(Self, kind);
+
+    /// The one at `offset` of a run of chunks.
+    ///
+    /// # Panics
+    /// When the run ends before it.
+    pub fn at(run: &[u8], offset: usize) -> &Self {
+        Self::ref_from_prefix(&run[offset..]).expect("a header has no alignment").0
+    }
+
+    /// As [`EntryHeader::at`], to be changed.
+    ///
+    /// # Panics
+    /// When the run ends before it.
+    pub fn at_mut(run: &mut [u8], offset: usize) -> &mut Self {
+        Self::mut_from_prefix(&mut run[offset..]).expect("a header has no alignment").0
+    }
 }
 
 offsets!(EntryHeader, 8, { inode: 0, record_length: 4, kind: 6, name_length: 7 });

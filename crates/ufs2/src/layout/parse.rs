@@ -172,7 +172,7 @@ fn parse_units(s: &Superblock) -> Checked<Units> {
 }
 
 /// The highest offset that the pointers of an inode reach, on a disk with blocks of this size.
-pub(crate) fn max_file_size(block_size: u64) -> u64 {
+pub fn max_file_size(block_size: u64) -> u64 {
     let pointers = block_size / size_of::<u64>() as u64;
     let blocks = DIRECT_POINTERS as u64 + (1..=3).map(|level| pointers.pow(level)).sum::<u64>();
     block_size * blocks - 1
@@ -294,20 +294,25 @@ fn assemble(s: &Superblock, units: &Units, groups: &Groups) -> Checked<Geometry>
 }
 
 /// Fragments that the summary area of this many groups fills.
-pub(crate) fn summary_fragments(group_count: u64, fragment_size: u64) -> u64 {
+pub fn summary_fragments(group_count: u64, fragment_size: u64) -> u64 {
     (group_count * size_of::<super::Summary>() as u64).div_ceil(fragment_size)
 }
 
 /// Where the metadata lies in a group, in fragments from its start.
-pub(crate) struct GroupOffsets {
-    pub(crate) backup: u64,
-    pub(crate) group_block: u64,
-    pub(crate) inode_table: u64,
-    pub(crate) data: u64,
+pub struct GroupOffsets {
+    /// The copy of the superblock.
+    pub backup: u64,
+    /// The header and the maps.
+    pub group_block: u64,
+    /// The inodes.
+    pub inode_table: u64,
+    /// What is behind them.
+    pub data: u64,
 }
 
 impl GroupOffsets {
-    pub(crate) fn new(fragment_size: u64, fragments_per_block: u64, inodes: u64) -> Self {
+    /// Those of groups with so many inodes each.
+    pub fn new(fragment_size: u64, fragments_per_block: u64, inodes: u64) -> Self {
         let blocks =
             |bytes: u64| bytes.div_ceil(fragment_size).next_multiple_of(fragments_per_block);
         let backup = blocks(SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM);

@@ -9,11 +9,11 @@ use crate::layout::{Superblock, flags};
 
 const PREFIX: &str = "duramen:";
 /// The owner that is no policy.
-pub(crate) const CHECK: &str = "fsck";
+pub const CHECK: &str = "fsck";
 
 /// Who had a volume last, as its superblock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub enum Mark {
     /// Nobody has it: it was stopped cleanly.
     Clean,
     /// We, under this policy.
@@ -29,7 +29,7 @@ pub(crate) enum Mark {
 
 impl Mark {
     /// What a superblock says.
-    pub(crate) fn of(superblock: &Superblock) -> Self {
+    pub fn of(superblock: &Superblock) -> Self {
         let flags = superblock.flags.get();
         if superblock.clean == 1 && flags & (flags::UNCLEAN | flags::NEEDS_FSCK) == 0 {
             return Self::Clean;
@@ -52,14 +52,14 @@ pub fn policy_of(superblock: &Superblock) -> Option<String> {
 }
 
 /// Whose mark the last-mount field bears, if any.
-pub(crate) fn owner(superblock: &Superblock) -> Option<&str> {
+pub fn owner(superblock: &Superblock) -> Option<&str> {
     let end = superblock.last_mount.iter().position(|&byte| byte == 0)?;
     let text = std::str::from_utf8(&superblock.last_mount[..end]).ok()?;
     text.strip_prefix(PREFIX)?.split(':').next()
 }
 
 /// The number that the mark bears, which a log bears too.
-pub(crate) fn nonce(superblock: &Superblock) -> Option<u64> {
+pub fn nonce(superblock: &Superblock) -> Option<u64> {
     let end = superblock.last_mount.iter().position(|&byte| byte == 0)?;
     let text = std::str::from_utf8(&superblock.last_mount[..end]).ok()?;
     let (_, nonce) = text.strip_prefix(PREFIX)?.split_once(':')?;
@@ -67,7 +67,7 @@ pub(crate) fn nonce(superblock: &Superblock) -> Option<u64> {
 }
 
 /// Puts a mark on a superblock.
-pub(crate) fn put(superblock: &mut Superblock, owner: &str, nonce: u64) {
+pub fn put(superblock: &mut Superblock, owner: &str, nonce: u64) {
     superblock.clean = 0;
     superblock.flags.set(superblock.flags.get() | flags::NEEDS_FSCK);
     let mark = format!("{PREFIX}{owner}:{nonce:016x}");
