@@ -25,10 +25,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use cache::Meter;
 use vfs::Sequence;
 
 use crate::edit::{Edit, Undo};
-use crate::nodes::Meter;
 use crate::planted::{Bug, is_planted};
 use crate::span::Span;
 

@@ -27,14 +27,14 @@ use std::rc::Rc;
 
 use block::{Buffer, Durability, IoError};
 use bytes::Bytes;
+use cache::Meter;
+use cache::coalesce::{Run, runs};
 use futures::future::join_all;
 use runtime::sync::{Semaphore, Signal};
 use vfs::FsError;
 
 use crate::home::{Home, all_written};
-use crate::nodes::Meter;
 use crate::planted::{Bug, is_planted};
-use crate::runs::{Run, runs};
 
 /// Bytes of neighbours that go out together.
 const RUN_MOST: u64 = 1 << 20;

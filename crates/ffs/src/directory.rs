@@ -1,6 +1,6 @@
 //! Directories as names: looking up, listing, adding and dropping.
 //!
-//! What the chunks say is in [`crate::dir`], the names in memory are in [`crate::dir_index`]; here
+//! What the chunks say is in [`crate::dir`], the names in memory are in [`directory::index`]; here
 //! both are brought together with the buffers. All of it happens under the directory's lock, shared
 //! for looking and exclusive for changing.
 //!
@@ -17,16 +17,17 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use directory::chunk;
+use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, minimum_record_length};
+use directory::index::{DirIndex, IndexChange, Scanned, Slot};
 use namespace::Listed;
 use runtime::sync::{Signal, yield_now};
-use ufs2::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, kind_bits, minimum_record_length};
+use ufs2::layout::kind_bits;
 use ufs2::map::run_length;
 use vfs::{FsError, Name};
 
 use crate::alloc::Near;
 use crate::buffer::{Buffer, Role};
-use crate::dir;
-use crate::dir_index::{DirIndex, IndexChange, Scanned, Slot};
 use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
@@ -103,7 +104,7 @@ impl Ffs {
         index.fill(scanned);
         for (one, other) in index.twins() {
             let (buffer, at) = self.directory_buffer(None, node, one.offset).await?;
-            let name = buffer.read(|image| dir::name_at(image, at).map(<[u8]>::to_vec));
+            let name = buffer.read(|image| chunk::name_at(image, at).map(<[u8]>::to_vec));
             let (buffer, at) = self.directory_buffer(None, node, other.offset).await?;
             if has_name(&buffer, at, &name.ok_or(FsError::Corrupt)?) {
                 return Err(FsError::Corrupt); // the same name twice
@@ -238,7 +239,7 @@ impl Ffs {
         }
         let chunk = self.grow_directory(update, node).await?;
         update.index_changes.push((node.clone(), IndexChange::Grown));
-        let place = dir::place(&dir::empty_chunk(), bytes, |_| false)
+        let place = chunk::place(&chunk::empty_chunk(), bytes, |_| false)
             .map_err(|_| FsError::Corrupt)?
             .map_err(|_| FsError::NameTooLong)?;
         put(update, node, chunk, place, name, target);
@@ -261,7 +262,7 @@ impl Ffs {
             buffer.is_pending_at(at + range.start..at + range.end, durable)
         };
         let placed = buffer
-            .read(|image| dir::place(&image[at..][..CHUNK_SIZE], name.as_bytes(), pending))
+            .read(|image| chunk::place(&image[at..][..CHUNK_SIZE], name.as_bytes(), pending))
             .map_err(|_| FsError::Corrupt)?;
         let place = match placed {
             Ok(place) => place,
@@ -287,7 +288,7 @@ impl Ffs {
             let near = self.near(update, node, lbn).await?;
             let address = self.map().take(update, node, near, need).await?;
             self.map().set(update, node, lbn, address).await?;
-            let image = block::Buffer::padded(&dir::empty_chunk(), length);
+            let image = block::Buffer::padded(&chunk::empty_chunk(), length);
             let buffer = Buffer::new(address, Role::Directory, image);
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
             buffer
@@ -314,7 +315,7 @@ impl Ffs {
         let geometry = self.geometry();
         let fragments = |bytes: usize| bytes as u64 / geometry.fragment_size;
         let (have, need) = (fragments(old.size()), fragments(length));
-        let chunk = Box::from(dir::empty_chunk().as_slice());
+        let chunk = Box::from(chunk::empty_chunk().as_slice());
         if have < need && !self.allocator.extend(update, old.address(), have, need).await? {
             if let Some(pending) = old.pending_sequence() {
                 self.durable(pending).await?; // invariant 2
@@ -346,7 +347,7 @@ impl Ffs {
         let Standing { slot, buffer, at } = self.standing(update, node, name).await?;
         let chunk = at - at % CHUNK_SIZE;
         let slack = buffer.read(|image| {
-            dir::slack(&image[chunk..][..CHUNK_SIZE], Some(at - chunk))
+            chunk::slack(&image[chunk..][..CHUNK_SIZE], Some(at - chunk))
                 .map_err(|_| FsError::Corrupt)
         })?;
         let edit = Edit::Entry { offset: at, ino: 0, kind: 0, layout: Vec::new() };
@@ -382,7 +383,7 @@ impl Ffs {
     ) -> Result<(), FsError> {
         self.load_directory(node).await?;
         let (buffer, at) =
-            self.directory_buffer(Some(update), node, dir::DOT_DOT_OFFSET as u64).await?;
+            self.directory_buffer(Some(update), node, chunk::DOT_DOT_OFFSET as u64).await?;
         update.push(Intent::ParentRetargeted, &buffer, retarget(at, parent));
         // The depth that FreeBSD notes to place new directories; 0 says that it is not known. Those
         // of the directories below go stale: nothing but placement asks for them.
@@ -414,7 +415,7 @@ impl Ffs {
         let near = Near::Group(geometry.group_of_inode(node.ino));
         let run = run_length(geometry, CHUNK_SIZE as u64, 0);
         let address = self.map().take(update, node, near, run).await?;
-        let chunk = dir::first_chunk(node.ino as u32, parent.ino as u32, kind_bits(node.kind));
+        let chunk = chunk::first_chunk(node.ino as u32, parent.ino as u32, kind_bits(node.kind));
         let image = block::Buffer::padded(&chunk, (run * geometry.fragment_size) as usize);
         let buffer = Buffer::new(address, Role::Directory, image);
         update.push_fresh(Intent::BlockInitialised, buffer);
@@ -423,7 +424,7 @@ impl Ffs {
             dinode.direct[0].set(address as i64);
         });
         let mut index = self.empty_index(parent.ino, 1);
-        let room = CHUNK_SIZE - dir::DOT_DOT_OFFSET - minimum_record_length(2);
+        let room = CHUNK_SIZE - chunk::DOT_DOT_OFFSET - minimum_record_length(2);
         index.set_slack(0, room as u16);
         *node.directory.borrow_mut() = Some(Box::new(index));
         Ok(())
@@ -476,7 +477,7 @@ struct Chunk {
 /// Whether the entry at byte `at` of a buffer has this name.
 fn has_name(buffer: &Buffer, at: usize, name: &[u8]) -> bool {
     let known = is_planted(Bug::UncomparedNames);
-    known || buffer.read(|image| dir::name_at(image, at) == Some(name))
+    known || buffer.read(|image| chunk::name_at(image, at) == Some(name))
 }
 
 /// Plans a new entry in a chunk.
@@ -484,7 +485,7 @@ fn put(
     update: &mut Update,
     node: &Rc<Node>,
     chunk: Chunk,
-    place: dir::Place,
+    place: chunk::Place,
     name: &Name,
     target: &Node,
 ) {
@@ -516,7 +517,7 @@ fn scan_chunk(
     start: u64,
     chunk: &[u8],
 ) -> Result<(), FsError> {
-    for (place, entry) in dir::entries(chunk).enumerate() {
+    for (place, entry) in chunk::entries(chunk).enumerate() {
         let entry = entry.map_err(|_| FsError::Corrupt)?;
         if !entry.is_live() {
             continue;
@@ -526,7 +527,7 @@ fn scan_chunk(
             (0, 0) => entry.name == b"." && target == ino,
             (0, 1) => {
                 index.parent = target;
-                entry.name == b".." && entry.offset == dir::DOT_DOT_OFFSET
+                entry.name == b".." && entry.offset == chunk::DOT_DOT_OFFSET
             }
             _ => {
                 let slot = Slot { offset: start + entry.offset as u64, ino: target };
@@ -538,7 +539,7 @@ fn scan_chunk(
             return Err(FsError::Corrupt);
         }
     }
-    let slack = dir::slack(chunk, None).map_err(|_| FsError::Corrupt)?;
+    let slack = chunk::slack(chunk, None).map_err(|_| FsError::Corrupt)?;
     index.set_slack(start as usize / CHUNK_SIZE, slack);
     Ok(())
 }
@@ -549,7 +550,7 @@ const USUAL_ENTRIES: usize = CHUNK_SIZE / 16;
 /// The live entries of a chunk from byte `cookie` of the directory on.
 fn list(start: u64, cookie: u64, chunk: &[u8]) -> Result<Vec<Listed>, FsError> {
     let mut listed = Vec::with_capacity(USUAL_ENTRIES);
-    for entry in dir::entries(chunk) {
+    for entry in chunk::entries(chunk) {
         let entry = entry.map_err(|_| FsError::Corrupt)?;
         if entry.is_live() && start + entry.offset as u64 >= cookie {
             listed.push(Listed {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader};
 use ufs2::derive::bits;
-use ufs2::layout::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader};
 
 use crate::span::Span;
 

@@ -14,13 +14,13 @@
 
 use std::cell::RefCell;
 
+use cache::hash::SPREAD;
 use namespace::Glimpse;
 use ufs2::layout::{Dinode, SECTOR_SIZE};
 use vfs::{FsError, Ino, ObjectId, Sequence};
 
 use crate::engine::Ffs;
 use crate::inode::attributes_of;
-use crate::numbers::SPREAD;
 use crate::planted::{Bug, is_planted};
 
 /// Bytes that are read for one inode: two of them, since what the page cache has is copied.

@@ -21,6 +21,10 @@ use std::time::Duration;
 
 use block::{BlockDevice, Durability, Io, IoError};
 use bytes::Bytes;
+use cache::Meter;
+use cache::coalesce::runs;
+use cache::data::DataCache;
+use cache::hash::NumberMap;
 use futures::FutureExt;
 use futures::future::join_all;
 use runtime::Clock;
@@ -30,12 +34,8 @@ use ufs2::layout::{Geometry, GroupHeader};
 use vfs::FsError;
 
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
-use crate::data_cache::DataCache;
 use crate::delayed::DelayedWrites;
-use crate::nodes::Meter;
-use crate::numbers::NumberMap;
 use crate::planted::{Bug, is_planted};
-use crate::runs::runs;
 
 /// What is kept beside the buffers is mostly small pieces of memory, and such a part of them is
 /// counted for the gaps between them. The allocator had 145 MiB of the kernel where 97 were in use,

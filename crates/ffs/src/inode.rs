@@ -22,6 +22,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use directory::index::DirIndex;
 use runtime::sync::Lock;
 use ufs2::layout::{Dinode, SECTOR_SIZE};
 use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
@@ -29,7 +30,6 @@ use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
 use crate::data::Reading;
-use crate::dir_index::DirIndex;
 use crate::edit::Edit;
 use crate::pages::Pages;
 use crate::planted::{Bug, is_planted};

@@ -16,32 +16,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use cache::Meter;
+use cache::hash::NumberMap;
 use vfs::Sequence;
 
 use crate::engine::Ffs;
 use crate::inode::Node;
-use crate::numbers::NumberMap;
 
 /// Inodes kept in memory when nobody uses them.
 const IDLE_NODES: usize = 65_536;
-
-/// Bytes of memory for things that are kept beside the buffers. Clones count together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Meter(Rc<Cell<usize>>);
-
-impl Meter {
-    pub(crate) fn bytes(&self) -> usize {
-        self.0.get()
-    }
-
-    pub(crate) fn add(&self, bytes: usize) {
-        self.0.set(self.0.get() + bytes);
-    }
-
-    pub(crate) fn subtract(&self, bytes: usize) {
-        self.0.set(self.0.get().checked_sub(bytes).expect("only what was added is subtracted"));
-    }
-}
 
 /// See the module's prose.
 pub(crate) struct Nodes {

@@ -24,12 +24,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use directory::index::IndexChange;
 use runtime::sync::Permit;
 use ufs2::layout::Dinode;
 
 use crate::alloc::{EndRoom, Freed, Promise};
 use crate::buffer::Buffer;
-use crate::dir_index::IndexChange;
 use crate::edit::Edit;
 use crate::inode::Node;
 use zerocopy::IntoBytes;

@@ -17,8 +17,7 @@
 //! `cargo xtask fuzz` (seeded, for as long as one likes) and by the coverage-guided fuzzer in the
 //! folder `fuzz` at the top.
 //!
-//! Architecture invariant: nothing depends on this crate. What it needs of a private decoder is
-//! opened in one place, `ffs::fuzzing`.
+//! Architecture invariant: nothing depends on this crate.
 
 mod clock;
 pub mod corpus;

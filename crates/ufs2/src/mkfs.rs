@@ -23,6 +23,8 @@ mod plan;
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
+use directory::chunk::first_chunk;
+use directory::entry::CHUNK_SIZE;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use runtime::{Random, Timestamp};
 use vfs::FileKind;
@@ -31,9 +33,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::derive::{self, bits};
 use crate::layout::{
-    CHUNK_SIZE, Dinode, EntryHeader, Geometry, GroupHeader, RECOVERY_RECORD_ADDRESS, ROOT_INODE,
-    RecoveryRecord, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_MAGIC_UNFINISHED,
-    SUPERBLOCK_ROOM, Summary, Superblock, Totals, kind_bits, minimum_record_length, mode_of,
+    Dinode, Geometry, GroupHeader, RECOVERY_RECORD_ADDRESS, ROOT_INODE, RecoveryRecord,
+    SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_MAGIC_UNFINISHED,
+    SUPERBLOCK_ROOM, Summary, Superblock, Totals, kind_bits, mode_of,
 };
 
 pub use plan::{Plan, plan};
@@ -307,9 +309,8 @@ impl Maker<'_> {
         let mut bytes = Buffer::zeroed(area + geometry.fragment_size as usize);
         let (row_bytes, root) = bytes.split_at_mut(area);
         Summary::rows_mut(row_bytes)[..rows.len()].copy_from_slice(rows);
-        let second = minimum_record_length(1);
-        put_entry(&mut root[..second], b".");
-        put_entry(&mut root[second..CHUNK_SIZE], b"..");
+        let ino = ROOT_INODE as u32;
+        root[..CHUNK_SIZE].copy_from_slice(&first_chunk(ino, ino, kind_bits(FileKind::Directory)));
         let address = geometry.byte_address(geometry.summary_address);
         self.device.write(address, vec![bytes.freeze()], Durability::Plain).await
     }
@@ -318,19 +319,6 @@ impl Maker<'_> {
     fn add_totals(&mut self, rows: &[Summary]) {
         self.superblock.totals = Totals::of(rows);
     }
-}
-
-/// Fills `record` with an entry for the root directory itself.
-fn put_entry(record: &mut [u8], name: &[u8]) {
-    let header = EntryHeader {
-        inode: U32::new(ROOT_INODE as u32),
-        record_length: (record.len() as u16).into(),
-        kind: kind_bits(FileKind::Directory),
-        name_length: name.len() as u8,
-    };
-    let (front, rest) = record.split_at_mut(size_of::<EntryHeader>());
-    front.copy_from_slice(header.as_bytes());
-    rest[..name.len()].copy_from_slice(name);
 }
 
 /// A random generation. Zero would say "none yet".

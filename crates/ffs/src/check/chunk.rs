@@ -8,11 +8,10 @@
 //! Names are mended rather than dropped: the NUL behind a name tells its length anew, and what no
 //! name may hold becomes `_`.
 
-use zerocopy::{FromBytes, IntoBytes};
-
-use ufs2::layout::{
+use directory::entry::{
     CHUNK_SIZE, ENTRY_ALIGNMENT, ENTRY_HEADER_SIZE, EntryHeader, minimum_record_length,
 };
+use zerocopy::{FromBytes, IntoBytes};
 
 /// What was wrong at a byte of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ pub(super) struct Entry {
 
 /// Chunks without entries.
 pub(super) fn empty_chunks(bytes: usize) -> Vec<u8> {
-    crate::dir::empty_chunk().repeat(bytes / CHUNK_SIZE)
+    directory::chunk::empty_chunk().repeat(bytes / CHUNK_SIZE)
 }
 
 fn header_at(chunk: &[u8], at: usize) -> Option<EntryHeader> {
@@ -194,8 +193,8 @@ pub(super) fn with_dots(
     directory: u8,
     others: &[Entry],
 ) -> ([u8; CHUNK_SIZE], usize) {
-    let mut chunk = crate::dir::first_chunk(ino as u32, parent as u32, directory);
-    let mut last = crate::dir::DOT_DOT_OFFSET;
+    let mut chunk = directory::chunk::first_chunk(ino as u32, parent as u32, directory);
+    let mut last = directory::chunk::DOT_DOT_OFFSET;
     let mut end = last + minimum_record_length(2);
     let mut placed = 0;
     for entry in others {

@@ -19,8 +19,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use directory::entry::CHUNK_SIZE;
 use ufs2::derive::bits;
-use ufs2::layout::{CHUNK_SIZE, Dinode, Geometry, ROOT_INODE};
+use ufs2::layout::{Dinode, Geometry, ROOT_INODE};
 use ufs2::map::run_length;
 use vfs::FileKind;
 

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use directory::chunk::DOT_DOT_OFFSET;
+use directory::entry::{CHUNK_SIZE, EntryHeader, WHITEOUT_INODE, WHITEOUT_TYPE};
 use futures::stream::{self, StreamExt};
-use ufs2::layout::{
-    CHUNK_SIZE, EntryHeader, ROOT_INODE, WHITEOUT_INODE, WHITEOUT_TYPE, kind_bits, kind_of_bits,
-};
+use ufs2::layout::{ROOT_INODE, kind_bits, kind_of_bits};
 use ufs2::map::run_length;
 use vfs::FileKind;
 
@@ -18,7 +18,6 @@ use super::Severity::{Loss, Repairable};
 use super::blocks::READS_IN_FLIGHT;
 use super::chunk::{self, Entry, Problem};
 use super::{CheckError, Checker, Invariant, Orphans, Phase, Place, fields};
-use crate::dir::DOT_DOT_OFFSET;
 
 /// Where the type byte stands in an entry.
 const KIND_OFFSET: u64 = EntryHeader::KIND_OFFSET as u64;

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use ufs2::layout::{
-    CHUNK_SIZE, DIRECT_POINTERS, Dinode, EntryHeader, ROOT_INODE, SECTOR_SIZE, kind_bits, mode_of,
-};
+use directory::chunk::{first_chunk, place};
+use directory::entry::{CHUNK_SIZE, EntryHeader};
+use ufs2::layout::{DIRECT_POINTERS, Dinode, ROOT_INODE, SECTOR_SIZE, kind_bits, mode_of};
 use ufs2::map::{block_count, pointer, run_length};
 use vfs::FileKind;
 
@@ -17,7 +17,6 @@ use super::Severity::Loss;
 use super::chunk;
 use super::directories::printable;
 use super::{CheckError, Checker, Invariant, Orphans, Place};
-use crate::dir;
 
 /// What the directory is called.
 const NAME: &str = "lost+found";
@@ -158,7 +157,7 @@ impl Checker<'_> {
         loop {
             while let Some(&byte) = into.chunks.get(into.next) {
                 let mut bytes = self.read_chunk(byte).await?;
-                if let Ok(Ok(place)) = dir::place(&bytes, name, |_| false) {
+                if let Ok(Ok(place)) = place(&bytes, name, |_| false) {
                     for (at, part) in &place.layout {
                         bytes[*at..at + part.len()].copy_from_slice(part);
                     }
@@ -241,7 +240,7 @@ impl Checker<'_> {
         }
         let mut content = chunk::empty_chunks(self.geometry.block_size as usize);
         let directory = kind_bits(FileKind::Directory);
-        let first = dir::first_chunk(ino as u32, parent.ino as u32, directory);
+        let first = first_chunk(ino as u32, parent.ino as u32, directory);
         content[..CHUNK_SIZE].copy_from_slice(&first);
         self.disk.put_fresh(self.geometry.byte_address(fresh), &content);
         let mut dinode = self.new_directory(ino, fresh).await?;

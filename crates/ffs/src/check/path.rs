@@ -61,7 +61,7 @@ impl Checker<'_> {
             let bytes = (run * self.geometry.fragment_size) as usize;
             let mut content = self.disk.read(self.geometry.byte_address(address), bytes).await?;
             self.geometry.turn_directory(&mut content);
-            for bytes in content.chunks_exact(ufs2::layout::CHUNK_SIZE) {
+            for bytes in content.chunks_exact(directory::entry::CHUNK_SIZE) {
                 let entries = chunk::entries(bytes);
                 let dot = |name: &[u8]| name == b"." || name == b"..";
                 let found = entries.iter().find(|one| one.ino == ino && !dot(&one.name));

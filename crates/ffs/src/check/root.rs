@@ -1,12 +1,13 @@
 //! The root: without it nothing hangs together.
 
-use ufs2::layout::{CHUNK_SIZE, ROOT_INODE, kind_bits};
+use directory::chunk::first_chunk;
+use directory::entry::CHUNK_SIZE;
+use ufs2::layout::{ROOT_INODE, kind_bits};
 use vfs::FileKind;
 
 use super::Severity::{Loss, Repairable};
 use super::chunk;
 use super::{CheckError, Checker, Invariant, Place, fields};
-use crate::dir;
 
 impl Checker<'_> {
     /// Makes inode 2 a directory. Whether it changed.
@@ -41,7 +42,7 @@ impl Checker<'_> {
         }
         let mut content = chunk::empty_chunks(self.geometry.block_size as usize);
         let root = ROOT_INODE as u32;
-        let first = dir::first_chunk(root, root, kind_bits(FileKind::Directory));
+        let first = first_chunk(root, root, kind_bits(FileKind::Directory));
         content[..CHUNK_SIZE].copy_from_slice(&first);
         self.disk.put_fresh(self.geometry.byte_address(fresh), &content);
         let mut dinode = self.new_directory(ROOT_INODE, fresh).await?;

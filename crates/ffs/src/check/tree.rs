@@ -12,7 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ufs2::layout::{CHUNK_SIZE, ROOT_INODE};
+use directory::entry::CHUNK_SIZE;
+use ufs2::layout::ROOT_INODE;
 use vfs::FileKind;
 
 use super::Severity::{Loss, Note, Repairable};

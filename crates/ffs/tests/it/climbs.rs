@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use ufs2::layout::CHUNK_SIZE;
+use directory::entry::CHUNK_SIZE;
 use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::common::cutting::sizes;

@@ -3,9 +3,9 @@
 //! The first byte says how long the name is that is to be added, the second which slots are under
 //! a delta; then come the name and the chunk.
 
-use ffs::fuzzing::{BadChunk, Entry, Place, entries, place, slack};
+use directory::chunk::{BadChunk, Entry, Place, entries, place, slack};
+use directory::entry::{CHUNK_SIZE, minimum_record_length};
 use sim::Prng;
-use ufs2::layout::{CHUNK_SIZE, minimum_record_length};
 
 use super::Target;
 use crate::input::Input;

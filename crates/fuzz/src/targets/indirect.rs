@@ -3,9 +3,9 @@
 //!
 //! The first byte chooses the disk; then come the size of a file, a block of it and the pointers.
 
-use ffs::fuzzing::{block_count, path, pointer, run_length};
 use sim::Prng;
 use ufs2::layout::{DIRECT_POINTERS, Geometry, INDIRECT_POINTERS};
+use ufs2::map::{Path, block_count, path, pointer, run_length};
 
 use super::Target;
 use crate::input::Input;
@@ -53,7 +53,7 @@ fn check_path(geometry: &Geometry, lbn: u64) {
     let Some(behind) = lbn.checked_sub(direct) else { return };
     let fan = geometry.pointers_per_indirect;
     let last = geometry.max_file_size / geometry.block_size;
-    let Ok((tree, slots)) = path(geometry, lbn) else {
+    let Ok(Path { tree, slots }) = path(geometry, lbn) else {
         return assert!(lbn > last, "block {lbn} of at most {last} can be reached");
     };
     assert!(lbn <= last && tree < INDIRECT_POINTERS && slots.len() == tree + 1);

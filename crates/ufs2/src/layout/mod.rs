@@ -33,7 +33,6 @@ macro_rules! offsets {
     };
 }
 
-mod directory;
 mod geometry;
 mod group;
 mod hash;
@@ -42,7 +41,6 @@ mod parse;
 mod superblock;
 mod swap;
 
-pub use directory::*;
 pub use geometry::*;
 pub use group::*;
 pub use hash::*;

@@ -16,12 +16,12 @@
 use std::mem::offset_of;
 use std::ops::Range;
 
+use directory::entry::{CHUNK_SIZE, ENTRY_ALIGNMENT, ENTRY_HEADER_SIZE, EntryHeader};
 use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    BadSuperblock, CHUNK_SIZE, Dinode, ENTRY_ALIGNMENT, ENTRY_HEADER_SIZE, EntryHeader, Geometry,
-    GroupHeader, INLINE_SYMLINK_SIZE, SUPERBLOCK_MAGIC, Superblock,
+    BadSuperblock, Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, SUPERBLOCK_MAGIC, Superblock,
 };
 
 /// In which order the bytes of a number lie on a disk.

@@ -11,6 +11,8 @@ use super::tree::Tree;
 /// Crates that run under the simulator as they do in production.
 const PURE: &[&str] = &[
     "block",
+    "cache",
+    "directory",
     "dispatch",
     "ffs",
     "journal",
@@ -49,7 +51,9 @@ const ONLY: &[(&str, &[&str])] = &[
     ("journal", &["block", "planted"]),
     ("sim", &["block", "runtime"]),
     ("trace", &["nfs"]),
-    ("ufs2", &["block", "runtime", "vfs"]),
+    ("cache", &["block", "runtime"]),
+    ("directory", &["cache", "vfs"]),
+    ("ufs2", &["block", "directory", "runtime", "vfs"]),
 ];
 
 /// What a crate's manifest names.

@@ -6,12 +6,11 @@
 
 use std::ops::Range;
 
-use zerocopy::little_endian::{I32, I64, U32, U64};
-
 use ufs2::layout::{
     FLAGS_MOVED, Geometry, GroupOffsets, INLINE_SYMLINK_SIZE, INODE_SIZE, MAX_CLUSTER_SUM_SIZE,
     SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, max_file_size, summary_fragments,
 };
+use zerocopy::little_endian::{I32, I64, U32, U64};
 
 /// What kind of field it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,9 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use vfs::Repetitions;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-use vfs::Repetitions;
 
 use crate::update::Chain;
 

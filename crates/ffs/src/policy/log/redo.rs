@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use directory::entry::CHUNK_SIZE;
 use journal::Draft;
-use ufs2::layout::{CHUNK_SIZE, Dinode, Geometry, POINTER_SIZE};
+use ufs2::layout::{Dinode, Geometry, POINTER_SIZE};
 
 use super::answer;
 use super::record::{LINE, Map, Record, write_records};

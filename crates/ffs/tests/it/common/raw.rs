@@ -13,10 +13,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use directory::entry::CHUNK_SIZE;
 use sim::Image;
 use ufs2::derive::bits;
 use ufs2::layout::{
-    CHUNK_SIZE, DIRECT_POINTERS, Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, ROOT_INODE,
+    DIRECT_POINTERS, Dinode, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, ROOT_INODE,
     SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM,
 };
 use vfs::FileKind;

@@ -2,10 +2,11 @@
 
 use std::mem::offset_of;
 
+use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader};
 use sim::Prng;
 use ufs2::layout::{
-    CHUNK_SIZE, DIRECT_POINTERS, Dinode, ENTRY_HEADER_SIZE, EntryHeader, GROUP_HEADER_SIZE,
-    INODE_SIZE, RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS, Superblock,
+    DIRECT_POINTERS, Dinode, GROUP_HEADER_SIZE, INODE_SIZE, RECOVERY_RECORD_ADDRESS,
+    SUPERBLOCK_ADDRESS, Superblock,
 };
 use zerocopy::FromBytes;
 

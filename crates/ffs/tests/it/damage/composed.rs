@@ -3,10 +3,8 @@
 
 use std::mem::offset_of;
 
-use ufs2::layout::{
-    CHUNK_SIZE, Dinode, ENTRY_HEADER_SIZE, EntryHeader, GroupHeader, ROOT_INODE,
-    SUPERBLOCK_ADDRESS, Superblock, kind_bits,
-};
+use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader};
+use ufs2::layout::{Dinode, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS, Superblock, kind_bits};
 use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -6,10 +6,11 @@
 
 use std::ops::Range;
 
+use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader, minimum_record_length};
 use ufs2::layout::{
-    CHUNK_SIZE, DIRECT_POINTERS, Dinode, ENTRY_HEADER_SIZE, EntryHeader, FLAG_SNAPSHOT,
-    FLAGS_MOVED, Geometry, GroupHeader, INLINE_SYMLINK_SIZE, INODE_SIZE, RECOVERY_RECORD_ADDRESS,
-    SUPERBLOCK_ADDRESS, Superblock, flags, hashes, minimum_record_length,
+    DIRECT_POINTERS, Dinode, FLAG_SNAPSHOT, FLAGS_MOVED, Geometry, GroupHeader,
+    INLINE_SYMLINK_SIZE, INODE_SIZE, RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS, Superblock,
+    flags, hashes,
 };
 use vfs::FileKind;
 use zerocopy::{FromBytes, IntoBytes};

@@ -12,12 +12,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader, minimum_record_length};
 use sim::Image;
 use ufs2::derive::bits;
-use ufs2::layout::{
-    CHUNK_SIZE, DIRECT_POINTERS, Dinode, ENTRY_HEADER_SIZE, EntryHeader, Geometry,
-    INDIRECT_POINTERS, minimum_record_length,
-};
+use ufs2::layout::{DIRECT_POINTERS, Dinode, Geometry, INDIRECT_POINTERS};
 use zerocopy::FromBytes;
 
 const DIRECT: u64 = DIRECT_POINTERS as u64;

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use directory::entry::CHUNK_SIZE;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Prng};
-use ufs2::layout::CHUNK_SIZE;
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, FileSystem, FsStat, ObjectId, SetAttributes, Stability};
 

@@ -16,13 +16,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ufs2::layout::{CHUNK_SIZE, ENTRY_ALIGNMENT, minimum_record_length};
+use crate::entry::{CHUNK_SIZE, ENTRY_ALIGNMENT, minimum_record_length};
 use vfs::Sequence;
 
-use crate::nodes::Meter;
-use crate::numbers::{SPREAD, folded_product};
-use crate::planted::{Bug, is_planted};
-use crate::slots::{self, Slots};
+use cache::Meter;
+use cache::hash::{SPREAD, folded_product};
+
+use crate::buckets::{self, Slots};
 
 /// Where a name stands and what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +36,52 @@ pub struct Slot {
 /// A change that an applied Update made.
 #[derive(Clone, Debug)]
 pub enum IndexChange {
-    /// A name stands at an offset now; what room is left in its chunk.
-    Added { name: Box<[u8]>, slot: Slot, record_length: usize, slack: u16 },
+    /// A name stands at an offset now.
+    Added {
+        /// The name.
+        name: Box<[u8]>,
+        /// Where it stands, and what it names.
+        slot: Slot,
+        /// Bytes up to the next entry.
+        record_length: usize,
+        /// The longest record for which its chunk has room now.
+        slack: u16,
+    },
     /// A name took the slot again in which it stood before.
-    Returned { name: Box<[u8]>, slot: Slot },
-    /// A name is gone from its offset; what room its chunk has now.
-    Dropped { name: Box<[u8]>, offset: u64, slack: u16 },
+    Returned {
+        /// The name.
+        name: Box<[u8]>,
+        /// Where it stands, and what it names.
+        slot: Slot,
+    },
+    /// A name is gone from its offset.
+    Dropped {
+        /// The name.
+        name: Box<[u8]>,
+        /// Where it stood.
+        offset: u64,
+        /// The longest record for which its chunk has room now.
+        slack: u16,
+    },
     /// A name names another inode now.
-    Retargeted { name: Box<[u8]>, slot: Slot },
+    Retargeted {
+        /// The name.
+        name: Box<[u8]>,
+        /// Where it stands, and what it names.
+        slot: Slot,
+    },
     /// ".." names another directory.
-    Parent { ino: u64 },
+    Parent {
+        /// Its inode.
+        ino: u64,
+    },
     /// Another chunk was added.
     Grown,
 }
 
 /// An entry as a scan found it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scanned(Key, u32);
+pub struct Scanned(Key, u32);
 
 fn number(ino: u64) -> u32 {
     u32::try_from(ino).expect("entries hold 32 bits of inode numbers")
@@ -90,21 +119,32 @@ const PLACES: u64 = (1 << PLACE_BITS) - 1;
 /// hard to tell for others, so that nobody chooses names that collide. If somebody does, each
 /// lookup compares them one by one, and is slow and right.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NameHash(pub(crate) u64);
+pub struct NameHash {
+    secret: u64,
+    /// Which bits of a hash count.
+    mask: Key,
+}
 
 impl NameHash {
+    /// Hashes that nobody can tell who does not know this number.
+    pub fn new(secret: u64) -> Self {
+        Self { secret, mask: !PLACES }
+    }
+
+    /// One hash for all names: finding one takes longer then, and that is all.
+    pub fn blind() -> Self {
+        Self { secret: 0, mask: 0 }
+    }
+
     /// The key of a name at place 0.
     fn first(self, name: &[u8]) -> Key {
-        if is_planted(Bug::OneHash) || is_planted(Bug::UncomparedNames) {
-            return 0;
-        }
-        let mut state = self.0 ^ name.len() as u64;
+        let mut state = self.secret ^ name.len() as u64;
         for piece in name.chunks(8) {
             let mut word = [0; 8];
             word[..piece.len()].copy_from_slice(piece);
             state = folded_product(state ^ u64::from_le_bytes(word), SPREAD);
         }
-        folded_product(state, self.0 | 1) & !PLACES
+        folded_product(state, self.secret | 1) & self.mask
     }
 
     /// The key of a name whose entry is at `offset`.
@@ -135,7 +175,7 @@ const LENGTHS: usize = minimum_record_length(255) / ENTRY_ALIGNMENT + 1;
 
 impl DirIndex {
     /// An index without names over `chunks` chunks without room; `memory` counts its bytes.
-    pub(crate) fn new(parent: u64, chunks: usize, hashing: NameHash, memory: Meter) -> Self {
+    pub fn new(parent: u64, chunks: usize, hashing: NameHash, memory: Meter) -> Self {
         let bytes = size_of::<Self>() + chunks * size_of::<u16>();
         memory.add(bytes);
         Self {
@@ -153,7 +193,7 @@ impl DirIndex {
     }
 
     /// Bytes of memory that it takes, about.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -176,7 +216,7 @@ impl DirIndex {
     }
 
     /// Pairs of slots that may have the same name.
-    pub(crate) fn twins(&self) -> Vec<(Slot, Slot)> {
+    pub fn twins(&self) -> Vec<(Slot, Slot)> {
         let all = self.slots.iter();
         let pairs = all.clone().zip(all.skip(1));
         let alike = pairs.filter(|(one, other)| one.0 & !PLACES == other.0 & !PLACES);
@@ -194,13 +234,13 @@ impl DirIndex {
     }
 
     /// An entry that a scan has found.
-    pub(crate) fn entry(&self, name: &[u8], slot: Slot) -> Scanned {
+    pub fn entry(&self, name: &[u8], slot: Slot) -> Scanned {
         Scanned(self.hashing.key(name, slot.offset), number(slot.ino))
     }
 
     /// Takes in the live entries that a scan found.
-    pub(crate) fn fill(&mut self, scanned: Vec<Scanned>) {
-        self.grow(scanned.len() * slots::COST);
+    pub fn fill(&mut self, scanned: Vec<Scanned>) {
+        self.grow(scanned.len() * buckets::COST);
         self.slots = scanned.into_iter().map(|Scanned(key, ino)| (key, ino)).collect();
     }
 
@@ -238,7 +278,7 @@ impl DirIndex {
             IndexChange::Dropped { name, offset, slack } => {
                 let key = self.hashing.key(&name, offset);
                 self.slots.remove(key).expect("a name is dropped that was there");
-                self.shrink(slots::COST);
+                self.shrink(buckets::COST);
                 let chunk = offset as usize / CHUNK_SIZE;
                 self.slack[chunk] = self.slack[chunk].max(slack);
                 let longest = (usize::from(slack) / ENTRY_ALIGNMENT).min(LENGTHS - 1);
@@ -264,7 +304,7 @@ impl DirIndex {
     }
 
     fn add(&mut self, name: &[u8], slot: Slot) {
-        self.grow(slots::COST);
+        self.grow(buckets::COST);
         let key = self.hashing.key(name, slot.offset);
         self.slots.insert(key, number(slot.ino));
     }
@@ -323,7 +363,7 @@ mod tests {
     #[test]
     fn the_memory_of_names_comes_back_when_their_drops_are_durable() {
         let memory = Meter::default();
-        let mut index = DirIndex::new(2, 1000, NameHash(7), memory.clone());
+        let mut index = DirIndex::new(2, 1000, NameHash::new(7), memory.clone());
         let empty = memory.bytes();
         (0..1000).for_each(|number| add(&mut index, number));
         assert!(memory.bytes() > empty + 1000 * 12);
@@ -349,7 +389,7 @@ mod tests {
 
     #[test]
     fn room_for_short_names_is_no_hint_for_long_ones() {
-        let mut index = DirIndex::new(2, 1000, NameHash(7), Meter::default());
+        let mut index = DirIndex::new(2, 1000, NameHash::new(7), Meter::default());
         (0..1000).for_each(|number| add(&mut index, number));
         assert_eq!(index.chunk_with_room(40, 0), None);
         drop_name(&mut index, 100, 0);
@@ -359,7 +399,7 @@ mod tests {
 
     #[test]
     fn names_are_found_where_they_stand_whatever_others_do() {
-        let mut index = DirIndex::new(2, 10_000, NameHash(99), Meter::default());
+        let mut index = DirIndex::new(2, 10_000, NameHash::new(99), Meter::default());
         (0..100_000).for_each(|number| add(&mut index, number));
         (0..100_000).step_by(3).for_each(|number| drop_name(&mut index, number, 0));
         for number in 0..100_000 {
@@ -376,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_same_name_twice_is_told_and_others_are_hardly_ever() {
-        let mut index = DirIndex::new(2, 1000, NameHash(5), Meter::default());
+        let mut index = DirIndex::new(2, 1000, NameHash::new(5), Meter::default());
         let scan = |name: String, number: u64| {
             index.entry(name.as_bytes(), Slot { offset: number * 24, ino: 9 })
         };

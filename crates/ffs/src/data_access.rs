@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use cache::data::Found;
 use futures::FutureExt;
 use futures::future::try_join_all;
 use vfs::FsError;
 
-use super::Found;
 use crate::data::slices;
 use crate::home::Home;
 

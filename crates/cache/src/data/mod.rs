@@ -23,7 +23,6 @@
 //!    yield. So a read that begins takes the memory of what goes for it, and neither is memory
 //!    beyond the budget taken, nor given back when the read ends.
 
-mod access;
 mod queues;
 
 use std::cell::{Cell, RefCell};
@@ -47,7 +46,7 @@ const SLACK_PART: usize = 8;
 const SLACK_MOST: usize = 64 << 20;
 
 /// See the module's prose. All places are bytes of the disk.
-pub(crate) struct DataCache {
+pub struct DataCache {
     state: RefCell<State>,
     loaded: Signal,
     block_size: u64,
@@ -103,7 +102,7 @@ struct Load {
 
 /// What there is of a range, from its start.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// These bytes.
     Here(Bytes),
     /// Nothing up to there.
@@ -113,7 +112,7 @@ pub(crate) enum Found {
 impl DataCache {
     /// An empty cache; `budget` bytes are for it and for all that it is told of
     /// ([`DataCache::leave`]). With none it keeps nothing.
-    pub(crate) fn new(block_size: u64, budget: usize) -> Self {
+    pub fn new(block_size: u64, budget: usize) -> Self {
         Self {
             state: RefCell::default(),
             loaded: Signal::new(),
@@ -126,17 +125,17 @@ impl DataCache {
     }
 
     /// Bytes for everything else when data takes as little as it ever does.
-    pub(crate) fn rest_of(budget: usize) -> usize {
+    pub fn rest_of(budget: usize) -> usize {
         budget - budget / LEAST_PART
     }
 
     /// Bytes that are kept.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.state.borrow().queues.bytes()
     }
 
     /// Others use so many bytes of the budget.
-    pub(crate) fn leave(&self, others: usize) {
+    pub fn leave(&self, others: usize) {
         let room = self.budget.saturating_sub(others).max(self.budget / LEAST_PART);
         if room < self.room.replace(room) {
             self.yield_room();
@@ -164,7 +163,7 @@ impl DataCache {
     }
 
     /// What there is of `range`, which is not empty, from its start. Counts as a use.
-    pub(crate) fn find(&self, range: Range<u64>) -> Found {
+    pub fn find(&self, range: Range<u64>) -> Found {
         let state = &mut *self.state.borrow_mut();
         let before = state.stretches.range_mut(..=range.start).next_back();
         if let Some((&start, stretch)) = before
@@ -182,28 +181,28 @@ impl DataCache {
     }
 
     /// Whether any of `range` is kept or on its way.
-    pub(crate) fn has_any(&self, range: &Range<u64>) -> bool {
+    pub fn has_any(&self, range: &Range<u64>) -> bool {
         self.state.borrow().last_overlap(range).is_some() || self.is_loading(range)
     }
 
     /// Whether a part of `range` is on its way, and worth waiting for.
-    pub(crate) fn is_loading(&self, range: &Range<u64>) -> bool {
+    pub fn is_loading(&self, range: &Range<u64>) -> bool {
         self.budget > 0
             && self.state.borrow().loads.values().any(|load| overlap(&load.range, range))
     }
 
     /// Completes when something arrives, or fails to.
-    pub(crate) fn wait(&self) -> SignalWait<'_> {
+    pub fn wait(&self) -> SignalWait<'_> {
         self.loaded.wait()
     }
 
     /// Whether more may be read ahead.
-    pub(crate) fn has_room_ahead(&self) -> bool {
+    pub fn has_room_ahead(&self) -> bool {
         self.budget > 0 && self.state.borrow().ahead <= self.most() / AHEAD_PART
     }
 
     /// Notes that `range` is about to be read, whole fragments of which nothing is kept.
-    pub(crate) fn begin(self: &Rc<Self>, range: Range<u64>) -> Loading {
+    pub fn begin(self: &Rc<Self>, range: Range<u64>) -> Loading {
         let number = self.state.borrow_mut().begin(range);
         self.yield_room();
         self.retain_rest();
@@ -211,13 +210,13 @@ impl DataCache {
     }
 
     /// Takes away what is kept of `range`, which is about to change (invariant 1).
-    pub(crate) fn spoil(&self, range: &Range<u64>) {
+    pub fn spoil(&self, range: &Range<u64>) {
         self.state.borrow_mut().spoil(range);
         self.retain_rest();
     }
 
     /// Keeps what the device has just taken at `start`, whole fragments.
-    pub(crate) fn keep_written(&self, start: u64, data: &Bytes) {
+    pub fn keep_written(&self, start: u64, data: &Bytes) {
         let range = start..start + data.len() as u64;
         // Whoever reads there meanwhile has as good.
         if !self.is_loading(&range) {
@@ -259,7 +258,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 /// A read that is under way; dropped, it is over, and whoever waits looks again.
-pub(crate) struct Loading {
+pub struct Loading {
     cache: Rc<DataCache>,
     number: u64,
 }
@@ -267,7 +266,7 @@ pub(crate) struct Loading {
 impl Loading {
     /// Keeps what was read, unless it was spoiled meanwhile. Nobody has used more than the first
     /// `used` bytes of it.
-    pub(crate) fn keep(self, data: &[Bytes], used: usize, is_ahead: bool) {
+    pub fn keep(self, data: &[Bytes], used: usize, is_ahead: bool) {
         let load = self.cache.state.borrow_mut().end(self.number);
         if let Some(load) = load.filter(|load| !load.is_spoiled) {
             self.cache.keep(load.range.start, data, used, is_ahead);

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use ufs2::layout::{
+use crate::entry::{
     CHUNK_SIZE, ENTRY_ALIGNMENT, ENTRY_HEADER_SIZE, EntryHeader, WHITEOUT_INODE,
     minimum_record_length,
 };
@@ -88,7 +88,7 @@ fn entry_at(chunk: &[u8], offset: usize) -> Option<Entry<'_>> {
 }
 
 /// The name of the entry at `offset` of a run of chunks, if it has one.
-pub(crate) fn name_at(run: &[u8], offset: usize) -> Option<&[u8]> {
+pub fn name_at(run: &[u8], offset: usize) -> Option<&[u8]> {
     let (header, rest) = EntryHeader::ref_from_prefix(run.get(offset..)?).ok()?;
     let length = usize::from(header.name_length);
     if header.inode.get() == 0 || length == 0 { None } else { rest.get(..length) }
@@ -202,7 +202,7 @@ pub fn slack(chunk: &[u8], dropped: Option<usize>) -> Result<u16, BadChunk> {
 }
 
 /// A chunk with nothing in it.
-pub(crate) fn empty_chunk() -> [u8; CHUNK_SIZE] {
+pub fn empty_chunk() -> [u8; CHUNK_SIZE] {
     let mut chunk = [0; CHUNK_SIZE];
     chunk[EntryHeader::RECORD_LENGTH_OFFSET..EntryHeader::RECORD_LENGTH_OFFSET + 2]
         .copy_from_slice(&(CHUNK_SIZE as u16).to_le_bytes());
@@ -210,7 +210,7 @@ pub(crate) fn empty_chunk() -> [u8; CHUNK_SIZE] {
 }
 
 /// The first chunk of a directory: "." and "..".
-pub(crate) fn first_chunk(ino: u32, parent: u32, kind: u8) -> [u8; CHUNK_SIZE] {
+pub fn first_chunk(ino: u32, parent: u32, kind: u8) -> [u8; CHUNK_SIZE] {
     let mut chunk = [0; CHUNK_SIZE];
     let dot = minimum_record_length(1);
     for (offset, target, length, name) in
@@ -230,7 +230,7 @@ pub(crate) fn first_chunk(ino: u32, parent: u32, kind: u8) -> [u8; CHUNK_SIZE] {
 }
 
 /// Byte offset of ".." in the first chunk of every directory.
-pub(crate) const DOT_DOT_OFFSET: usize = minimum_record_length(1);
+pub const DOT_DOT_OFFSET: usize = minimum_record_length(1);
 
 #[cfg(test)]
 mod tests {

@@ -3,16 +3,17 @@
 use bytes::Bytes;
 
 /// What is written at once.
-pub(crate) struct Run {
+pub struct Run {
     /// The first byte of the disk.
-    pub(crate) start: u64,
-    pub(crate) pieces: Vec<Bytes>,
+    pub start: u64,
+    /// What stands there, one piece behind the other.
+    pub pieces: Vec<Bytes>,
     end: u64,
 }
 
 /// Puts neighbours together, up to `most` bytes. `pieces` are in the order of the disk, each with
 /// its first byte, and do not overlap.
-pub(crate) fn runs(pieces: impl IntoIterator<Item = (u64, Bytes)>, most: u64) -> Vec<Run> {
+pub fn runs(pieces: impl IntoIterator<Item = (u64, Bytes)>, most: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (start, data) in pieces {
         let end = start + data.len() as u64;

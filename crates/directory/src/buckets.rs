@@ -146,7 +146,7 @@ impl FromIterator<(u64, u32)> for Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::{SPREAD, folded_product};
+    use cache::hash::{SPREAD, folded_product};
     use std::collections::BTreeMap;
 
     fn check(slots: &Slots, model: &BTreeMap<u64, u32>) {

@@ -27,7 +27,7 @@ pub struct EntryHeader {
     pub inode: U32,
     /// Bytes from here to the next entry, or to the end of the chunk.
     pub record_length: U16,
-    /// What the inode is: see [`super::kind_of_bits`].
+    /// What the inode is, as FreeBSD numbers types.
     pub kind: u8,
     /// Bytes of the name, without its NUL.
     pub name_length: u8,
@@ -56,7 +56,13 @@ impl EntryHeader {
     }
 }
 
-offsets!(EntryHeader, 8, { inode: 0, record_length: 4, kind: 6, name_length: 7 });
+const _: () = {
+    assert!(size_of::<EntryHeader>() == 8);
+    assert!(offset_of!(EntryHeader, inode) == 0);
+    assert!(offset_of!(EntryHeader, record_length) == 4);
+    assert!(offset_of!(EntryHeader, kind) == 6);
+    assert!(offset_of!(EntryHeader, name_length) == 7);
+};
 
 /// The fewest bytes that an entry with a name of `name_length` bytes fills: header, name and NUL,
 /// rounded up.
