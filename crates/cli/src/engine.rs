@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::check::{Progress, Report};
 use ffs::replay::Replayed;
 use ffs::{Ffs, OpenError, OpenOptions, Opened};
+use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
 use runtime::{Instant, Runtime};

@@ -32,8 +32,8 @@ use block::file::{Access, DiskFile};
 use block::scratch::ScratchDevice;
 use clap::Args;
 use ffs::OpenError;
-use ffs::check::{CheckOptions, LogState, Report, check};
 use ffs::check_log::{LogUse, prepare};
+use fsck::{CheckOptions, LogState, Report, check};
 use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
@@ -121,7 +121,7 @@ enum Unchecked {
     /// Nothing was looked at: the sentence says where.
     Volume(Failure),
     /// The check did not come to its end.
-    Check(PathBuf, ffs::check::CheckError),
+    Check(PathBuf, fsck::CheckError),
 }
 
 impl fmt::Display for Unchecked {

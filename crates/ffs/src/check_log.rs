@@ -19,23 +19,22 @@ use std::rc::Rc;
 use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
+use fsck::LogState;
 use futures::FutureExt;
 use journal::format::{Line, Slot, State};
 use runtime::Runtime;
-use ufs2::mark::Mark;
+use ufs2::mark::{Mark, PolicyKind};
 
-use crate::check::LogState;
 pub use crate::logged::LogUse;
 use crate::logged::{changes_of, give_up, refuse_left, refuse_others, replay_log};
 use crate::mount::{Found, OpenError, OpenOptions, open_with_log};
 use crate::planted::{Bug, is_planted};
-use crate::policy::log::Log;
 use crate::replay::{ReplayError, Replayed};
 
 /// What has become of a log.
 #[derive(Debug)]
 pub struct Prepared {
-    /// For [`crate::check::CheckOptions`].
+    /// For [`fsck::CheckOptions`].
     pub state: LogState,
     /// What was replayed, if anything was.
     pub replayed: Option<Replayed>,
@@ -86,7 +85,7 @@ pub async fn prepare(
             (refused, _) => Ok(Prepared { refused, ..Prepared::in_state(LogState::Home) }),
         };
     };
-    if !matches!(Mark::of(found.superblock.superblock()), Mark::Policy(name) if name == Log::NAME) {
+    if Mark::of(found.superblock.superblock()) != Mark::Policy(PolicyKind::Log) {
         if let Some(log) = log {
             refuse_left(&**log, found.id()).await?;
         }

@@ -13,11 +13,11 @@
 //! * `data_access`: data between the device, its cache and who reads it. `delayed`: data that the
 //!   log has, on its way to its place.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
-//! * [`mount`], [`replay`] and [`check`]: opening, stopping, coming back after a cut, and repairing
-//!   damage. [`check_log`]: what becomes of the log of a volume that is checked.
+//! * [`mount`] and [`replay`]: opening, stopping, and coming back after a cut. [`check_log`]: what
+//!   becomes of the log of a volume that is checked.
 //!
-//! The format is the crate `ufs2`, names in chunks are `directory`, and what is kept of the disk
-//! `cache`.
+//! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
+//! kept of the disk `cache`.
 //!
 //! The contract is that of [`namespace::Store`]: the verbs plan, `commit` applies, a receipt tells
 //! when it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
@@ -27,7 +27,6 @@
 
 mod alloc;
 mod buffer;
-pub mod check;
 pub mod check_log;
 mod data;
 mod data_access;

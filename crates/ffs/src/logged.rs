@@ -29,14 +29,14 @@ use std::io;
 use std::rc::Rc;
 
 use block::BlockDevice;
+use fsck::Progress;
 use futures::future::join_all;
 use journal::format::{LINES, Line, Slot, State};
 use journal::{Entry, Journal, JournalError, Live, ReadOnce};
 use runtime::{Runtime, Timestamp};
-use ufs2::mark::Mark;
+use ufs2::mark::{Mark, PolicyKind};
 use vfs::FsError;
 
-use crate::check::Progress;
 use crate::mount::{Back, Candidate, Found, OpenError, OpenOptions, Opened, read_rows};
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::{Log, SharedLog};
@@ -70,7 +70,7 @@ pub async fn replay_log(
         return Ok(None); // without a superblock nobody knows whose log it is
     };
     match Mark::of(found.superblock.superblock()) {
-        Mark::Policy(policy) if policy == Log::NAME => {}
+        Mark::Policy(PolicyKind::Log) => {}
         _ => {
             refuse_left(log, found.id()).await?;
             return Ok(None);
@@ -227,7 +227,7 @@ pub(crate) async fn open_alone(
     let nothing = Survived::default();
     let inherited = if is_left { &nothing } else { &back.survived };
     log.adopt(&back.chains, inherited).await.map_err(|_| FsError::Io)?;
-    candidate.mark(Log::NAME, nonce, runtime).await?;
+    candidate.mark(PolicyKind::Log, nonce, runtime).await?;
     log.shared().bear();
     if is_planted(Bug::LateInheritance) {
         log.adopt(&[], &candidate.back.survived).await.map_err(|_| FsError::Io)?;
@@ -537,7 +537,7 @@ async fn mark_and_open(
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
     let epoch = log.shared().epoch();
-    if let Err(error) = candidate.mark(Log::NAME, epoch, runtime).await {
+    if let Err(error) = candidate.mark(PolicyKind::Log, epoch, runtime).await {
         log.abandon();
         return Err(error);
     }

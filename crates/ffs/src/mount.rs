@@ -35,7 +35,7 @@ use ufs2::layout::{
     BadSuperblock, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, SUPERBLOCK_ADDRESS,
     SUPERBLOCK_ROOM, Summary, Superblock, Totals, flags,
 };
-use ufs2::mark::{self, Mark};
+use ufs2::mark::{self, Mark, PolicyKind};
 use vfs::{FileKind, FsError, Ino, ObjectId};
 
 use crate::alloc::Allocator;
@@ -46,7 +46,7 @@ use crate::inode::Node;
 use crate::logged;
 use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
-use crate::policy::log::{Log, LogOptions};
+use crate::policy::log::LogOptions;
 use crate::policy::sync::Sync;
 use crate::replay::{ReplayError, Replayed, Survived};
 use crate::update::Chain;
@@ -239,7 +239,7 @@ pub struct Opened {
     /// Why it is read-only although it was to be writable.
     pub read_only: Option<ReadOnlyReason>,
     /// What bringing it back after a cut found, if that was needed.
-    pub rebuilt: Option<crate::check::Report>,
+    pub rebuilt: Option<fsck::Report>,
     /// What was replayed of its log, if that was needed.
     pub replayed: Option<Replayed>,
 }
@@ -276,10 +276,10 @@ impl OpenSuperblock {
         device.flush().await
     }
 
-    fn mark(&mut self, policy: &str, nonce: u64, now: Timestamp) {
+    fn mark(&mut self, policy: PolicyKind, nonce: u64, now: Timestamp) {
         let superblock = self.superblock();
         superblock.time.set(now.seconds);
-        mark::put(superblock, policy, nonce);
+        mark::put(superblock, policy.name(), nonce);
     }
 
     fn unmark(&mut self) {
@@ -297,6 +297,15 @@ impl From<BadSuperblock> for OpenError {
         match bad {
             BadSuperblock::Short { .. } => Self::Short(bad),
             bad => Self::Superblock(bad),
+        }
+    }
+}
+
+impl From<fsck::RecoverError> for OpenError {
+    fn from(error: fsck::RecoverError) -> Self {
+        match error {
+            fsck::RecoverError::Device(error) => Self::Device(error),
+            fsck::RecoverError::Damaged(damage) => Self::Damaged(damage),
         }
     }
 }
@@ -327,7 +336,7 @@ pub async fn open(
     device: Rc<dyn BlockDevice>,
     runtime: Runtime,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(crate::check::Progress),
+    progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
     open_with_log(device, None, runtime, options, progress).await
 }
@@ -341,7 +350,7 @@ pub async fn open_with_log(
     log: Option<Rc<dyn BlockDevice>>,
     runtime: Runtime,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(crate::check::Progress),
+    progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
     let mut found = Found::read(&*device).await?;
     let reason = found.read_only_reason(&*device, options);
@@ -361,7 +370,7 @@ pub async fn open_with_log(
         None => {
             let nonce = runtime.random.next_u64();
             if !read_only {
-                candidate.mark(Sync::NAME, nonce, &runtime).await?;
+                candidate.mark(PolicyKind::Sync, nonce, &runtime).await?;
             }
             let policy = Sync::new(candidate.home.clone(), runtime.clone());
             candidate.open(policy, &runtime, options, read_only).await?
@@ -379,7 +388,7 @@ pub(crate) struct Found {
 /// What bringing a volume back came to.
 #[derive(Default)]
 pub(crate) struct Back {
-    pub(crate) rebuilt: Option<crate::check::Report>,
+    pub(crate) rebuilt: Option<fsck::Report>,
     /// Where what follows came from.
     pub(crate) live: Option<Live>,
     pub(crate) replayed: Option<Replayed>,
@@ -429,7 +438,7 @@ impl Found {
     fn look(&mut self) -> Result<Back, OpenError> {
         match Mark::of(self.superblock.superblock()) {
             Mark::Clean => self.check_clean()?,
-            Mark::Policy(policy) if policy == Log::NAME => return Err(OpenError::NotReplayed),
+            Mark::Policy(PolicyKind::Log) => return Err(OpenError::NotReplayed),
             _ => {}
         }
         Ok(Back::default())
@@ -441,7 +450,7 @@ impl Found {
         device: &dyn BlockDevice,
         log: Option<&dyn BlockDevice>,
         runtime: &Runtime,
-        progress: &mut dyn FnMut(crate::check::Progress),
+        progress: &mut dyn FnMut(fsck::Progress),
     ) -> Result<Back, OpenError> {
         logged::make_certain(device, log).await?;
         match Mark::of(self.superblock.superblock()) {
@@ -454,16 +463,15 @@ impl Found {
             }
             Mark::Foreign => Err(OpenError::UncleanForeign),
             Mark::Check => Err(OpenError::UnfinishedCheck),
-            Mark::Policy(policy) if policy == Log::NAME => {
+            Mark::Policy(PolicyKind::Log) => {
                 let log = log.ok_or(OpenError::LogMissing)?;
                 let back = logged::replay_back(self, device, log, runtime.clock.wall()).await?;
                 back.ok_or(OpenError::LogForeign)
             }
-            Mark::Policy(policy) if policy != Sync::NAME => Err(OpenError::UncleanPolicy(policy)),
-            mark @ (Mark::Policy(_) | Mark::Torn) => {
+            Mark::UnknownPolicy(policy) => Err(OpenError::UncleanPolicy(policy)),
+            mark @ (Mark::Policy(PolicyKind::Sync) | Mark::Torn) => {
                 let (geometry, block) = (&self.geometry, &self.superblock.block);
-                let report =
-                    crate::check::recover(device, geometry, runtime, block, progress).await?;
+                let report = fsck::recover(device, geometry, runtime, block, progress).await?;
                 // Under policy `log` the mark is set, or taken back, while the log is at rest.
                 let log = log.filter(|_| mark == Mark::Torn && !is_planted(Bug::TornMemory));
                 let rest = match log {
@@ -522,7 +530,7 @@ impl Candidate {
     /// Sets the mark, durably.
     pub(crate) async fn mark(
         &mut self,
-        policy: &str,
+        policy: PolicyKind,
         nonce: u64,
         runtime: &Runtime,
     ) -> Result<(), OpenError> {

@@ -181,8 +181,6 @@ planted::bugs! {
     RestlessAnswers,
     /// A volume says that it was stopped cleanly before what that takes is durable.
     HastyStop,
-    /// A volume says that it is repaired before the repairs are durable.
-    HastyRepairs,
     /// A volume whose mark is torn forgets the answers in its log.
     TornMemory,
     /// Of two answers of a call the first holds.
@@ -253,8 +251,4 @@ planted::bugs! {
     DroppedChains,
     /// A clean stop does not wait for chains that were cut off and go on.
     UnwaitedChains,
-    /// A volume that needs a log which is not at hand is repaired without it, unasked.
-    UnaskedRepairs,
-    /// A directory may go to where only a stray chunk names it.
-    StrayNames,
 }

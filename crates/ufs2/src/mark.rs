@@ -3,7 +3,7 @@
 //! It stands in the superblock's last-mount field: `duramen:OWNER:NONCE`, with *clean* 0 and
 //! NEEDSFSCK set. The owner is a policy, or the checker. Any other system's mount overwrites the
 //! field, so whoever finds the mark knows that nobody else wrote the disk since. When it is set and
-//! when it is taken back: see [`crate::mount`] and [`crate::check`].
+//! when it is taken back is told where volumes are opened, and where they are checked.
 
 use crate::layout::{Superblock, flags};
 
@@ -11,13 +11,43 @@ const PREFIX: &str = "duramen:";
 /// The owner that is no policy.
 pub const CHECK: &str = "fsck";
 
+/// How the writes of a volume are ordered, as far as its mark tells it: what such a volume is after
+/// a cut is another thing for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// Ordered writes: the tree is true, counts and maps may not be.
+    Sync,
+    /// A log of metadata: what it holds comes first.
+    Log,
+}
+
+impl PolicyKind {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Sync, Self::Log];
+
+    /// What volumes under it are marked with.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Log => "log",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
 /// Who had a volume last, as its superblock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Nobody has it: it was stopped cleanly.
     Clean,
     /// We, under this policy.
-    Policy(String),
+    Policy(PolicyKind),
+    /// We, under a policy of this name, which another version has.
+    UnknownPolicy(String),
     /// Our checker, in the middle of its repairs.
     Check,
     /// We: a write that sets the mark or takes it back was cut. No other system leaves *clean* 1
@@ -36,7 +66,8 @@ impl Mark {
         }
         match owner(superblock) {
             Some(CHECK) => Self::Check,
-            Some(policy) => Self::Policy(policy.to_owned()),
+            Some(policy) => PolicyKind::named(policy)
+                .map_or_else(|| Self::UnknownPolicy(policy.to_owned()), Self::Policy),
             None if superblock.clean == 1 && flags & flags::NEEDS_FSCK != 0 => Self::Torn,
             None => Self::Foreign,
         }
@@ -46,7 +77,8 @@ impl Mark {
 /// The policy under which a volume was served that was not stopped cleanly, as its superblock says.
 pub fn policy_of(superblock: &Superblock) -> Option<String> {
     match Mark::of(superblock) {
-        Mark::Policy(policy) => Some(policy),
+        Mark::Policy(policy) => Some(policy.name().to_owned()),
+        Mark::UnknownPolicy(policy) => Some(policy),
         _ => None,
     }
 }
@@ -87,7 +119,7 @@ mod tests {
         superblock.clean = 1;
         assert_eq!(Mark::of(&superblock), Mark::Clean);
         put(&mut superblock, "sync", 7);
-        assert_eq!(Mark::of(&superblock), Mark::Policy("sync".to_owned()));
+        assert_eq!(Mark::of(&superblock), Mark::Policy(PolicyKind::Sync));
         assert!(superblock.last_mount.starts_with(b"duramen:sync:0000000000000007\0"));
         assert_eq!(nonce(&superblock), Some(7));
         put(&mut superblock, CHECK, 7);

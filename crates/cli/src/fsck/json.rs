@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ffs::check::Finding;
+use fsck::Finding;
 use serde::Serialize;
 
 use super::{Done, Run};
@@ -113,7 +113,7 @@ fn item(finding: &Finding, written: bool) -> Item<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ffs::check::{Findings, Invariant, Place, Report, Severity};
+    use fsck::{Findings, Invariant, Place, Report, Severity};
     use std::path::Path;
     use std::time::Duration;
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use ffs::check::{Phase, Progress};
+use fsck::{Phase, Progress};
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 const TEMPLATE: &str = "{msg:<24} {bar:30} {human_pos}/{human_len}  {rate}/s  {eta} left";

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use ffs::OpenError;
-use ffs::check::{Finding, Findings, Invariant, Report, Severity};
+use fsck::{Finding, Findings, Invariant, Report, Severity};
 
 use super::outcome::Outcome;
 use super::{Done, Run};
@@ -221,7 +221,7 @@ fn turns_text_around(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ffs::check::Place;
+    use fsck::Place;
     use std::path::Path;
     use std::time::Duration;
 

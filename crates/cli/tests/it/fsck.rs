@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use ffs::check::{FINDINGS_KEPT, Invariant};
+use fsck::{FINDINGS_KEPT, Invariant};
 
 use crate::common::serving::Serving;
 use crate::common::{Folder, duramen, on};

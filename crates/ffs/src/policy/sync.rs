@@ -108,9 +108,6 @@ pub struct Sync {
 }
 
 impl Sync {
-    /// What volumes under this policy are marked with.
-    pub const NAME: &str = "sync";
-
     /// A policy that writes to `home`.
     pub fn new(home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
@@ -413,9 +410,5 @@ impl Policy for Sync {
             this.horizon.reach(last).await
         }
         .boxed_local()
-    }
-
-    fn name(&self) -> &'static str {
-        Self::NAME
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ffs::check::{CheckOptions, Findings, Invariant, Report, check};
+use fsck::{CheckOptions, Findings, Invariant, Report, check};
 use runtime::Random;
 use ufs2::layout::{Dinode, Geometry, SUPERBLOCK_ADDRESS};
 use ufs2::mkfs::MkfsOptions;

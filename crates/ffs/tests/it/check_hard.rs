@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use ffs::OpenError;
-use ffs::check::{CheckOptions, FINDINGS_KEPT, Invariant, Report, check};
+use fsck::{CheckOptions, FINDINGS_KEPT, Invariant, Report, check};
 use ufs2::layout::Geometry;
 use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};

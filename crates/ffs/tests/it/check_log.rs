@@ -1,8 +1,8 @@
 //! Logs of volumes that are checked and repaired: what they hold comes home, or nothing is done.
 
 use ffs::OpenError;
-use ffs::check::{CheckOptions, Invariant, LogState, Severity, check};
 use ffs::check_log::{LogUse, prepare};
+use fsck::{CheckOptions, Invariant, LogState, Severity, check};
 use sim::Image;
 
 use crate::common::chains::{

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use ffs::check::{CheckError, CheckOptions, Invariant, Report, check};
+use fsck::{CheckError, CheckOptions, Invariant, Report, check};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, flags, kind_bits};
 use ufs2::mkfs::MkfsOptions;
 use vfs::{Device, FileKind, FileSystem, ObjectId, SetAttributes, Stability};

@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ffs::check::{CheckError, CheckOptions, Severity, check};
 use ffs::{OpenOptions, open};
+use fsck::{CheckError, CheckOptions, Severity, check};
 use namespace::Namespace;
 use sim::Prng;
 use vfs::{Author, FileKind, FileSystem, ObjectId, Stability};

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use ffs::check::{CheckError, CheckOptions, Invariant, check};
+use fsck::{CheckError, CheckOptions, Invariant, check};
 use ufs2::layout::{Dinode, ROOT_INODE};
 
 use crate::common::edit::inode_byte;

@@ -64,9 +64,9 @@ fn attributes_that_are_not_at_home_yet_are_missed() {
 
 #[test]
 fn a_repair_that_moves_a_directory_is_found() {
-    plant(Some(Bug::StrayNames));
+    fsck::planted::plant(Some(fsck::planted::Bug::StrayNames));
     let is_right = is_where_it_was();
-    plant(None);
+    fsck::planted::plant(None);
     assert!(!is_right);
 }
 

@@ -219,9 +219,9 @@ fn a_stop_that_drops_what_was_cut_is_found() {
 
 #[test]
 fn a_repair_that_nobody_asked_for_is_found() {
-    plant(Some(Bug::UnaskedRepairs));
+    fsck::planted::plant(Some(fsck::planted::Bug::UnaskedRepairs));
     let wrong = repair_without_a_log(1);
-    unplant();
+    fsck::planted::plant(None);
     wrong.expect_err("it is found");
 }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Io};
 use bytes::Bytes;
-use ffs::check::{CheckOptions, check};
+use fsck::{CheckOptions, check};
 use ufs2::layout::SUPERBLOCK_ROOM;
 use ufs2::mkfs::MkfsOptions;
 use vfs::{FileSystem, Stability};

@@ -8,7 +8,7 @@
 //!
 //! A disk whose metadata nobody can read anywhere, and one that is gone, are said to be that.
 
-use ffs::check::{CheckError, CheckOptions, Invariant, check};
+use fsck::{CheckError, CheckOptions, Invariant, check};
 use ufs2::layout::{RECOVERY_RECORD_ADDRESS, SUPERBLOCK_ADDRESS};
 use vfs::{Attributes, FileKind, FileSystem, ObjectId};
 

@@ -6,7 +6,7 @@
 //! holds, or a count below the number of names, is what another system's check refuses to mend by
 //! itself (section 10 of the format's reference), and what a second cut makes fatal.
 
-use ffs::check::{Invariant, Report};
+use fsck::{Invariant, Report};
 use sim::Image;
 use ufs2::layout::Geometry;
 

@@ -4,7 +4,7 @@
 use std::mem::offset_of;
 use std::rc::Rc;
 
-use ffs::check::{CheckOptions, check};
+use fsck::{CheckOptions, check};
 use journal::format::SLOTS;
 use namespace::Namespace;
 use sim::{Digest, Executor, SECTOR_SIZE};

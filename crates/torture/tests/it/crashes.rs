@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dispatch::{Counters, Window};
-use ffs::check::{CheckOptions, Severity, check};
+use fsck::{CheckOptions, Severity, check};
 use futures::FutureExt;
 use nfs::nfs3::Procedure;
 use nfs::rpc::PROGRAM_NFS;

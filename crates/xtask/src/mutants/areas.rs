@@ -140,7 +140,7 @@ mod tests {
         let part = |file| AREAS.iter().find(|area| area.has(file)).map(|area| area.name);
         assert_eq!(part("crates/ffs/src/policy/log/mod.rs"), Some("ffs/policy"));
         assert_eq!(part("crates/ffs/src/size.rs"), Some("ffs/data"));
-        assert_eq!(part("crates/ffs/src/check/mod.rs"), None);
+        assert_eq!(part("crates/fsck/src/lib.rs"), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "directory",
     "dispatch",
     "ffs",
+    "fsck",
     "journal",
     "lfs",
     "load",
@@ -53,6 +54,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("trace", &["nfs"]),
     ("cache", &["block", "runtime"]),
     ("directory", &["cache", "vfs"]),
+    ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
     ("ufs2", &["block", "directory", "runtime", "vfs"]),
 ];
 

@@ -201,9 +201,6 @@ pub struct LogStatistics {
 }
 
 impl Log {
-    /// What volumes under this policy are marked with.
-    pub const NAME: &str = "log";
-
     /// A volume that writes to this log. `rows` are its summary rows.
     pub fn new(
         home: Rc<Home>,
@@ -489,10 +486,6 @@ impl Policy for Log {
 
     fn count_repetition(&self, over_a_start: bool) {
         self.memory.borrow_mut().count_repetition(over_a_start);
-    }
-
-    fn name(&self) -> &'static str {
-        Self::NAME
     }
 
     fn log_statistics(&self) -> Option<LogStatistics> {

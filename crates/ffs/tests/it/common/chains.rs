@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::scratch::ScratchDevice;
-use ffs::check::{CheckError, CheckOptions, Invariant, Report, check};
 use ffs::check_log::{LogUse, prepare};
+use fsck::{CheckError, CheckOptions, Invariant, Report, check};
 use runtime::Runtime;
 use sim::{Disk, Image};
 use vfs::{Done, FileSystem};

@@ -315,8 +315,8 @@ pub(crate) fn findings(disk: &MemoryDisk, name: &str) -> Option<String> {
 
 /// What our own checker says of a disk.
 pub(crate) async fn own_findings(device: &dyn BlockDevice, runtime: &runtime::Runtime) -> String {
-    let options = ffs::check::CheckOptions::default();
-    match ffs::check::check(device, runtime, &options, &mut |_| ()).await {
+    let options = fsck::CheckOptions::default();
+    match fsck::check(device, runtime, &options, &mut |_| ()).await {
         Ok(report) => report.findings.list.iter().map(|finding| format!("{finding}\n")).collect(),
         Err(error) => error.to_string(),
     }

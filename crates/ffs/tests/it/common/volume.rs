@@ -41,7 +41,7 @@ pub(crate) async fn reopen(world: &World, disk: &Rc<MemoryDisk>) -> Volume {
 pub(crate) async fn try_open(
     runtime: runtime::Runtime,
     disk: Rc<dyn block::BlockDevice>,
-) -> Result<(Volume, Option<ffs::check::Report>), ffs::OpenError> {
+) -> Result<(Volume, Option<fsck::Report>), ffs::OpenError> {
     let opened = open(disk, runtime, &OpenOptions::default(), &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
     let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
@@ -52,7 +52,7 @@ pub(crate) async fn try_open(
 pub(crate) async fn try_open_pair(
     runtime: runtime::Runtime,
     disks: &Pair<Rc<sim::Disk>>,
-) -> Result<(Volume, Option<ffs::check::Report>), ffs::OpenError> {
+) -> Result<(Volume, Option<fsck::Report>), ffs::OpenError> {
     let disks = disks.clone();
     let log = disks.log.map(|log| log as Rc<dyn block::BlockDevice>);
     let options = OpenOptions { log: small_log(), ..OpenOptions::default() };

@@ -1,6 +1,6 @@
 //! For each invariant a damage that it alone sees: found by a search through all cases.
 
-use ffs::check::Invariant as I;
+use fsck::Invariant as I;
 
 /// A damage that nobody but this invariant sees: whether it is sealed, and its label.
 pub(crate) struct Proof {

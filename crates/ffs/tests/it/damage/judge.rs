@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use ffs::check::{CheckError, CheckOptions, Invariant, Report, Severity, check};
+use fsck::{CheckError, CheckOptions, Invariant, Report, Severity, check};
 use vfs::FileKind;
 
 use super::base::{Base, Files, Known, files_of};

@@ -11,7 +11,7 @@ mod patch;
 pub(super) mod walk;
 
 use ffs::OpenOptions;
-use ffs::check::{self, CheckOptions, Severity};
+use fsck::{CheckOptions, Severity, check};
 use namespace::Namespace;
 use sim::{Disk, Executor, Prng};
 
@@ -50,12 +50,12 @@ fn use_it(bytes: &[u8]) {
 async fn repair(disk: &Disk, executor: &Executor, full: bool) {
     let runtime = executor.runtime();
     let options = CheckOptions { repair: true, full, ..CheckOptions::default() };
-    let Ok(report) = check::check(disk, &runtime, &options, &mut |_| ()).await else { return };
+    let Ok(report) = check(disk, &runtime, &options, &mut |_| ()).await else { return };
     if report.findings.unrepairable {
         return;
     }
     let options = CheckOptions { repair: false, ..options };
-    let again = check::check(disk, &runtime, &options, &mut |_| ()).await;
+    let again = check(disk, &runtime, &options, &mut |_| ()).await;
     let again = again.unwrap_or_else(|error| panic!("a disk that was repaired: {error}"));
     let left = again.findings.list.iter().filter(|finding| finding.severity > Severity::Note);
     let left: Vec<_> = left.map(ToString::to_string).collect();

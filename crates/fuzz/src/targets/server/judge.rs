@@ -1,6 +1,6 @@
 //! Whether a disk that was stopped cleanly is whole.
 
-use ffs::check::{CheckOptions, Severity, check};
+use fsck::{CheckOptions, Severity, check};
 use sim::{Disk, Executor, Image};
 
 use super::world::open;

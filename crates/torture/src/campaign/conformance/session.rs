@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ffs::check::{CheckOptions, Severity, check};
+use fsck::{CheckOptions, Severity, check};
 use nfs3_types::nfs3::{Nfs3Option, Nfs3Result, ftype3, nfs_fh3, nfsstat3, sattr3};
 use nfs3_types::xdr_codec::Pack;
 use sim::{Disk, Executor};

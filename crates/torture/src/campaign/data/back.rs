@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use ffs::check::{CheckOptions, check};
+use fsck::{CheckOptions, check};
 use namespace::Namespace;
 use sim::Executor;
 use vfs::FileSystem;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use block::{BlockDevice, Verb};
 use ffs::OpenOptions;
-use ffs::check::{CheckOptions, check};
 use ffs::check_log::{LogUse, prepare};
 use ffs::policy::log::LogOptions;
+use fsck::{CheckOptions, check};
 use nfs3_types::nfs3::{Nfs3Result, nfsstat3};
 use sim::{Counters, Disk, Effect, Executor, Persistence};
 use ufs2::mkfs::MkfsOptions;

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::check::{CheckOptions, check};
 use ffs::{Ffs, OpenError};
+use fsck::{CheckOptions, check};
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::Executor;

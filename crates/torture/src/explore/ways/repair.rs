@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::check::{CheckOptions, check};
 use ffs::check_log::{LogUse, prepare};
+use fsck::{CheckOptions, check};
 use runtime::Runtime;
 
 /// Repairs the volume on the first of these devices; the other one is its log, if it has one.

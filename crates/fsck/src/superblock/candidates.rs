@@ -15,8 +15,8 @@ use ufs2::layout::{
 use zerocopy::FromBytes;
 
 use super::fields::{SETTINGS, derived, field, static_fields};
-use crate::check::CheckError;
-use crate::check::overlay::Overlay;
+use crate::CheckError;
+use crate::overlay::Overlay;
 
 /// The primary and the backup of the first group lie in here, whatever the sizes of blocks are.
 const HEAD: u64 = 256 << 10;
@@ -57,7 +57,7 @@ pub(super) struct Gathered {
 }
 
 /// Reads bytes from anywhere; nothing when they are not on the disk.
-pub(in crate::check) async fn read_at(
+pub(crate) async fn read_at(
     disk: &Overlay<'_>,
     address: u64,
     length: usize,
@@ -83,7 +83,7 @@ pub(super) fn order_of(raw: &[u8]) -> Option<ByteOrder> {
 }
 
 /// A superblock as it lies on the disk, made little-endian.
-pub(in crate::check) fn little_endian(raw: &[u8], order: ByteOrder) -> Vec<u8> {
+pub(crate) fn little_endian(raw: &[u8], order: ByteOrder) -> Vec<u8> {
     let mut block = raw.to_vec();
     if order == ByteOrder::Big {
         turn_superblock(&mut block);
@@ -92,14 +92,14 @@ pub(in crate::check) fn little_endian(raw: &[u8], order: ByteOrder) -> Vec<u8> {
 }
 
 /// Parses a little-endian superblock that lies on the disk in this order.
-pub(in crate::check) fn parse(block: &[u8], order: ByteOrder) -> Result<Geometry, BadSuperblock> {
+pub(crate) fn parse(block: &[u8], order: ByteOrder) -> Result<Geometry, BadSuperblock> {
     let mut geometry = Geometry::parse(Superblock::of(block))?;
     geometry.byte_order = order;
     Ok(geometry)
 }
 
 /// Whether a superblock as it lies on the disk fits the check hash that stands in it.
-pub(in crate::check) fn fits_hash(raw: &[u8], geometry: &Geometry) -> bool {
+pub(crate) fn fits_hash(raw: &[u8], geometry: &Geometry) -> bool {
     let bytes = &raw[..geometry.superblock_size as usize];
     let stored = Superblock::of(bytes).check_hash.get();
     let stored = match geometry.byte_order {
@@ -268,7 +268,7 @@ fn recovery_record(bytes: &[u8]) -> Option<RecoveryRecord> {
 }
 
 /// A recovery record of the other byte order.
-pub(in crate::check) fn turned(record: &RecoveryRecord) -> RecoveryRecord {
+pub(crate) fn turned(record: &RecoveryRecord) -> RecoveryRecord {
     RecoveryRecord {
         magic: record.magic.get().swap_bytes().into(),
         sector_shift: record.sector_shift.get().swap_bytes().into(),

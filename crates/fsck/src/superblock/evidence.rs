@@ -8,8 +8,8 @@ use ufs2::layout::{
 use zerocopy::FromBytes;
 
 use super::candidates::{read_at, sample};
-use crate::check::CheckError;
-use crate::check::overlay::Overlay;
+use crate::CheckError;
+use crate::overlay::Overlay;
 
 /// A check hash that fits, or a summary row that agrees, says as much as so many fields.
 const AGREEMENT: u64 = 5;

@@ -14,7 +14,7 @@ use zerocopy::little_endian::{I32, I64, U32, U64};
 
 /// What kind of field it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::check) enum Class {
+pub(crate) enum Class {
     /// Says how the disk is cut, or which disk it is.
     Shape,
     /// Follows from the shape.
@@ -32,26 +32,26 @@ pub(in crate::check) enum Class {
 }
 
 /// A field that is a number.
-pub(in crate::check) struct Field {
+pub(crate) struct Field {
     /// FreeBSD's name.
-    pub(in crate::check) name: &'static str,
-    pub(in crate::check) class: Class,
+    pub(crate) name: &'static str,
+    pub(crate) class: Class,
     get: fn(&Superblock) -> i128,
     set: fn(&mut Superblock, i128),
     range: fn(&Superblock) -> Range<usize>,
 }
 
 impl Field {
-    pub(in crate::check) fn get(&self, block: &[u8]) -> i128 {
+    pub(crate) fn get(&self, block: &[u8]) -> i128 {
         (self.get)(Superblock::of(block))
     }
 
-    pub(in crate::check) fn set(&self, block: &mut [u8], value: i128) {
+    pub(crate) fn set(&self, block: &mut [u8], value: i128) {
         (self.set)(Superblock::of_mut(block), value);
     }
 
     /// The same in every copy.
-    pub(in crate::check) fn is_static(&self) -> bool {
+    pub(crate) fn is_static(&self) -> bool {
         matches!(self.class, Class::Shape | Class::Derived)
     }
 }
@@ -103,7 +103,7 @@ fn place<T: ?Sized>(whole: &Superblock, part: &T) -> Range<usize> {
 macro_rules! fields {
     ($($class:ident { $($name:literal $($part:ident).+ $([$index:literal])?;)+ })+) => {
         /// Every field that is a number.
-        pub(in crate::check) const FIELDS: &[Field] = &[$($(Field {
+        pub(crate) const FIELDS: &[Field] = &[$($(Field {
             name: $name,
             class: Class::$class,
             get: |s| s.$($part).+ $([$index])?.value(),
@@ -196,13 +196,13 @@ fields! {
 ///
 /// # Panics
 /// When there is none of this name.
-pub(in crate::check) fn field(name: &str) -> &'static Field {
+pub(crate) fn field(name: &str) -> &'static Field {
     let found = FIELDS.iter().find(|field| field.name == name);
     found.unwrap_or_else(|| panic!("no field {name} is known"))
 }
 
 /// The fields that are the same in every copy.
-pub(in crate::check) fn static_fields() -> impl Iterator<Item = &'static Field> {
+pub(crate) fn static_fields() -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(|field| field.is_static())
 }
 
@@ -213,7 +213,7 @@ pub(super) fn field_at(block: &[u8], offset: usize) -> Option<&'static Field> {
 }
 
 /// The bytes that are zero in every copy.
-pub(in crate::check) fn spare_ranges(block: &[u8], geometry: &Geometry) -> Vec<Range<usize>> {
+pub(crate) fn spare_ranges(block: &[u8], geometry: &Geometry) -> Vec<Range<usize>> {
     let s = Superblock::of(block);
     vec![
         place(s, &s.reserved_0),

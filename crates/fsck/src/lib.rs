@@ -1,7 +1,7 @@
 //! The checker: finds what is wrong with a disk, and repairs it.
 //!
 //! One piece of code does all judging: `duramen fsck`, the return after a cut at `serve`, and the
-//! tests that cut the power. They differ in [`Repair`] alone.
+//! tests that cut the power. They differ in [`CheckOptions`] alone.
 //!
 //! # Passes
 //! 1. `superblock`: which file system this is, from the primary superblock or from a copy of it.
@@ -60,6 +60,8 @@ mod lost_found;
 mod maps;
 mod overlay;
 mod path;
+#[doc(hidden)]
+pub mod planted;
 mod root;
 mod run;
 mod superblock;
@@ -74,7 +76,6 @@ use block::IoError;
 use runtime::Timestamp;
 use ufs2::layout::{BadSuperblock, Geometry};
 
-use crate::OpenError;
 use blocks::{BadSlot, Pointer};
 use contest::Claim;
 use directories::{Directory, Mismatch};
@@ -82,8 +83,7 @@ use overlay::Overlay;
 use table::Table;
 
 pub use finding::{FINDINGS_KEPT, Finding, Findings, Invariant, Place, Severity};
-pub use run::check;
-pub(crate) use run::recover;
+pub use run::{check, recover};
 
 /// How a check is to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub struct CheckOptions {
     pub repair: bool,
     /// Read every block of every file too, and look for superblocks on the whole disk.
     pub full: bool,
-    /// What has become of the log of the volume, if it needs one: see [`crate::check_log`].
+    /// What has become of the log of the volume, if it needs one.
     pub log: LogState,
     /// A check that is left out, so that tests can show what it is good for.
     #[doc(hidden)]
@@ -181,8 +181,11 @@ pub struct Report {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// No superblock, and no copy of one, or none that fits the disk.
-    #[error("{}", OpenError::from(.0.clone()))]
-    Superblock(#[from] BadSuperblock),
+    #[error("there is no UFS2 file system here: {0}")]
+    Superblock(BadSuperblock),
+    /// The disk ends before the file system does.
+    #[error("{0}")]
+    Short(BadSuperblock),
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] IoError),
@@ -190,7 +193,11 @@ pub enum CheckError {
     #[error("the volume cannot be repaired here: {0}")]
     NotRepairable(&'static str),
     /// It needs a log that is not at hand.
-    #[error("{}", OpenError::LogMissing)]
+    #[error(
+        "the volume was not stopped cleanly, and what it did last stands in its log: check it \
+         together with its log; if that is lost, 'duramen fsck --repair --without-log' saves what \
+         the volume itself has"
+    )]
     LogMissing,
     /// The repairs do not come to an end.
     #[error(
@@ -200,6 +207,26 @@ pub enum CheckError {
         /// How many were tried.
         rounds: u32,
     },
+}
+
+impl From<BadSuperblock> for CheckError {
+    fn from(bad: BadSuperblock) -> Self {
+        match bad {
+            BadSuperblock::Short { .. } => Self::Short(bad),
+            bad => Self::Superblock(bad),
+        }
+    }
+}
+
+/// Why a volume did not come back after a cut.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The disk failed.
+    #[error("the disk cannot be read or written: {0}")]
+    Device(#[from] IoError),
+    /// There is what no cut can leave. Nothing was written.
+    #[error("the volume is damaged: {0}")]
+    Damaged(String),
 }
 
 /// What was found so far, and what is not to be looked for.

@@ -9,8 +9,8 @@ use ufs2::layout::{BadSuperblock, ByteOrder, RecoveryRecord, SUPERBLOCK_ADDRESS,
 use super::candidates::{Copy, Gathered};
 use super::evidence;
 use super::fields::{Class, FIELDS};
-use crate::check::CheckError;
-use crate::check::overlay::Overlay;
+use crate::CheckError;
+use crate::overlay::Overlay;
 
 /// The copies that describe the file system on the disk, the most trustworthy first.
 pub(super) struct Chosen<'a> {

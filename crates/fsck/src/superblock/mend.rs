@@ -7,8 +7,8 @@ use super::candidates::{self, little_endian, parse};
 use super::choose::Chosen;
 use super::evidence;
 use super::fields::{Class, FIELDS, SETTINGS, field, spare_ranges};
-use crate::check::overlay::Overlay;
-use crate::check::{CheckError, Invariant, Log, Place, Severity};
+use crate::overlay::Overlay;
+use crate::{CheckError, Invariant, Log, Place, Severity};
 
 /// FreeBSD's kernel counts up to 8 bytes more than the maps of a group fill ...
 const HEADER_PADDING: u64 = 8;
@@ -199,7 +199,7 @@ impl Mender<'_, '_> {
     pub(super) fn state(&mut self) {
         // What our own server left, it brings back by itself; all else nobody may write to.
         let severity = match self.mark {
-            Mark::Clean | Mark::Policy(_) | Mark::Torn => Severity::Note,
+            Mark::Clean | Mark::Policy(_) | Mark::UnknownPolicy(_) | Mark::Torn => Severity::Note,
             Mark::Check | Mark::Foreign => Severity::Repairable,
         };
         let note = (Invariant::State, severity);

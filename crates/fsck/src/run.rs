@@ -8,19 +8,16 @@ use ufs2::derive::bits;
 use ufs2::layout::{
     ByteOrder, Geometry, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
 };
-use ufs2::mark;
+use ufs2::mark::{self, PolicyKind};
 
 use super::overlay::Overlay;
 use super::superblock::{self, Mark};
 use super::table::Table;
 use super::{
     CheckError, CheckOptions, Checker, Invariant, Log, LogState, Orphans, Phase, Place, Progress,
-    Report, Severity, copies,
+    RecoverError, Report, Severity, copies,
 };
-use crate::OpenError;
 use crate::planted::{Bug, is_planted};
-use crate::policy::log;
-use crate::policy::sync::Sync;
 
 /// More rounds than any damage should take.
 const ROUNDS: u32 = 16;
@@ -40,15 +37,15 @@ pub async fn check(
     let found = superblock::find(&disk, &mut log, options.full).await?;
     let mut checker = Checker::new(disk, found.geometry, found.block, runtime, progress);
     checker.log = log;
-    if matches!(&found.mark, Mark::Policy(policy) if policy == log::Log::NAME) {
+    if found.mark == Mark::Policy(PolicyKind::Log) {
         checker.settle_log(options).await?;
     }
     checker.thorough = true;
     let journalled = Superblock::of(&checker.superblock).flags.get() & flags::GJOURNAL != 0;
     checker.has_journal_below = journalled && found.mark == Mark::Foreign;
     checker.was_cut = match found.mark {
-        Mark::Policy(policy) => policy == Sync::NAME,
-        Mark::Torn => true,
+        Mark::Policy(PolicyKind::Sync) | Mark::Torn => true,
+        Mark::Policy(PolicyKind::Log) | Mark::UnknownPolicy(_) => false,
         Mark::Clean | Mark::Check | Mark::Foreign => false,
     };
     // What is put over a disk of the other byte order could not be read again.
@@ -77,22 +74,21 @@ pub async fn check(
 /// link counts are true; its superblock is as it was.
 ///
 /// # Errors
-/// [`OpenError::Damaged`] for what no cut can leave, before anything was written;
-/// [`OpenError::Device`].
-pub(crate) async fn recover(
+/// [`RecoverError`].
+pub async fn recover(
     device: &dyn BlockDevice,
     geometry: &Geometry,
     runtime: &Runtime,
     superblock: &[u8],
     progress: &mut dyn FnMut(Progress),
-) -> Result<Report, OpenError> {
+) -> Result<Report, RecoverError> {
     let superblock = superblock.to_vec();
     let disk = Overlay::strict(device);
     let mut checker = Checker::new(disk, geometry.clone(), superblock, runtime, progress);
     checker.was_cut = true;
     checker.passes().await.map_err(|error| match error {
-        CheckError::Device(error) => OpenError::Device(error),
-        other => OpenError::Damaged(other.to_string()),
+        CheckError::Device(error) => RecoverError::Device(error),
+        other => RecoverError::Damaged(other.to_string()),
     })?;
     let findings = &checker.log.findings;
     if findings.damaged {
@@ -102,7 +98,7 @@ pub(crate) async fn recover(
             .iter()
             .find(|finding| !finding.invariant.may_be_cut() && finding.severity > Severity::Note);
         let damage = damage.map_or_else(|| "in many places".to_owned(), ToString::to_string);
-        return Err(OpenError::Damaged(damage));
+        return Err(RecoverError::Damaged(damage));
     }
     checker.disk.write().await?;
     Ok(checker.into_report())

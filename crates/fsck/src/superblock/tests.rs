@@ -6,12 +6,13 @@ use ufs2::layout::{
     ByteOrder, RECOVERY_RECORD_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_MAGIC_UNFINISHED,
     SUPERBLOCK_ROOM, check_hash,
 };
+use ufs2::mark::PolicyKind;
 use ufs2::mkfs::{MkfsOptions, mkfs};
 
 use super::fields::{FIELDS, field};
 use super::*;
-use crate::check::Findings;
-use crate::check::copies::check_copies;
+use crate::Findings;
+use crate::copies::check_copies;
 use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing};
 use zerocopy::IntoBytes;
 
@@ -386,7 +387,7 @@ fn settings_out_of_range_do_not_cost_the_rest() {
 #[test]
 fn who_had_the_volume_is_told_and_taken_out() {
     let image = six_groups();
-    let policy = Mark::Policy("sync".to_owned());
+    let policy = Mark::Policy(PolicyKind::Sync);
     for (owner, mark, worst) in
         [("sync", policy, Severity::Note), ("fsck", Mark::Check, Severity::Repairable)]
     {
