@@ -181,11 +181,8 @@ pub struct Report {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// No superblock, and no copy of one, or none that fits the disk.
-    #[error("there is no UFS2 file system here: {0}")]
-    Superblock(BadSuperblock),
-    /// The disk ends before the file system does.
-    #[error("{0}")]
-    Short(BadSuperblock),
+    #[error("{}", no_file_system(.0))]
+    Superblock(#[from] BadSuperblock),
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] IoError),
@@ -209,12 +206,10 @@ pub enum CheckError {
     },
 }
 
-impl From<BadSuperblock> for CheckError {
-    fn from(bad: BadSuperblock) -> Self {
-        match bad {
-            BadSuperblock::Short { .. } => Self::Short(bad),
-            bad => Self::Superblock(bad),
-        }
+fn no_file_system(bad: &BadSuperblock) -> String {
+    match bad {
+        BadSuperblock::Short { .. } => bad.to_string(), // there is one, and no end of it
+        bad => format!("there is no UFS2 file system here: {bad}"),
     }
 }
 
