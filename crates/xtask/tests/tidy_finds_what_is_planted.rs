@@ -65,6 +65,34 @@ fn where_git_keeps_its_own_is_not_looked_at() {
 }
 
 #[test]
+fn neighbours_that_need_each_other_through_a_third() {
+    let planted = Planted::new("circle");
+    planted.write("crates/nfs/src/lib.rs", &format!("{PROSE}\nmod low;\nmod top;\nmod wire;\n"));
+    planted.write("crates/nfs/src/top.rs", "use super::{low, wire::A};\n");
+    planted.write("crates/nfs/src/low.rs", "const B: u8 = crate::wire::A;\n");
+    planted.write(
+        "crates/nfs/src/wire.rs",
+        "const A: u8 = 1;\n\n#[cfg(test)]\nmod tests {\n    use crate::top;\n}\n",
+    );
+    assert_eq!(planted.findings(), "", "tests may import what they like");
+    planted.write("crates/nfs/src/wire.rs", "use crate::{\n    top::C,\n};\n");
+    let findings = planted.findings();
+    let places: Vec<_> = findings.lines().filter_map(|line| line.split(": ").next()).collect();
+    let circle =
+        ["low.rs:1", "top.rs:1", "top.rs:1", "wire.rs:2"].map(|at| format!("crates/nfs/src/{at}"));
+    assert_eq!(places, circle, "{findings}");
+}
+
+#[test]
+fn what_children_share_with_their_parent_is_no_circle() {
+    let planted = Planted::new("family");
+    planted
+        .write("crates/nfs/src/lib.rs", &format!("{PROSE}\nmod wire;\nuse wire::A;\nstruct B;\n"));
+    planted.write("crates/nfs/src/wire.rs", "use crate::B;\nuse super::wire::A as C;\n");
+    assert_eq!(planted.findings(), "");
+}
+
+#[test]
 fn a_line_of_101_columns() {
     let planted = Planted::new("wide");
     planted.write("crates/nfs/src/wire.rs", &format!("//! {}\n", "é".repeat(96)));

@@ -9,6 +9,7 @@
 //! | [`lines`] | lines over 100 columns, trailing blanks |
 //! | [`lengths`] | files over 800 lines, functions over 70: a ratchet, its exceptions only shrink |
 //! | [`edges`] | a crate that depends on what it must not know |
+//! | [`circles`] | modules that need each other: a ratchet, too |
 //! | [`modules`] | a source file that no crate reaches |
 //! | [`prose`] | a crate that does not open with a page about itself |
 //! | [`words`] | reminders to oneself, skipped tests, words of one's own machine |
@@ -19,6 +20,7 @@
 //! What is absent: style that rustfmt and clippy judge, and anything that needs a build.
 
 mod blobs;
+mod circles;
 mod edges;
 mod lengths;
 mod lines;
@@ -71,6 +73,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     lines::check(&tree, &mut findings);
     lengths::check(&tree, &mut findings);
     edges::check(&tree, &mut findings);
+    circles::check(&tree, &mut findings);
     modules::check(&tree, &mut findings);
     prose::check(&tree, &mut findings);
     words::check(&tree, &mut findings);

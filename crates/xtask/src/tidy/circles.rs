@@ -1,0 +1,296 @@
+//! Modules import downwards: no two neighbours need each other, through any number of others.
+//!
+//! Neighbours are the modules that one parent has. A module stands for all that is below it, and
+//! what children take from their parent is free: it is what they share. A name that a parent hands
+//! on is taken from where it comes. Tests may import what they like.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tree::Tree;
+use super::{Findings, rust};
+
+/// Modules that are in a circle still, by their crate and their parent: a ratchet, which only
+/// shrinks.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("block", &["buffer", "pages"]),
+    ("cli", &["log", "volume"]),
+    ("dispatch", &["dispatcher", "handle", "parties", "session", "volume"]),
+    (
+        "ffs",
+        &[
+            "alloc",
+            "data",
+            "delayed",
+            "directory",
+            "engine",
+            "glimpse",
+            "home",
+            "inode",
+            "logged",
+            "map",
+            "mount",
+            "nodes",
+            "policy",
+            "replay",
+            "update",
+        ],
+    ),
+    ("fsck", &["blocks", "contest", "overlay", "unreadable"]),
+    ("fuzz::targets::server", &["connection", "world"]),
+    ("journal", &["reader", "save", "writer"]),
+    ("load", &["remove", "run", "stage", "workload"]),
+    ("nfs", &["nfs3", "record", "rpc", "xdr"]),
+    ("nfs::record", &["placed", "reader"]),
+    ("sim", &["choice", "controller", "engine", "options", "platter", "timing", "trace"]),
+    ("sim::timing", &["drive", "mechanical"]),
+    ("torture::campaign::retry", &["one_boot", "over_cut"]),
+    ("xtask::client_test", &["exactly_once", "full_host", "scenarios", "zeros"]),
+];
+
+/// A module by its names, from the root of its crate on.
+type Module<'a> = Vec<&'a str>;
+
+/// The modules of a crate.
+struct Modules<'a> {
+    /// The file of each.
+    files: BTreeMap<Module<'a>, &'a str>,
+    /// What each imports: under which name, and along which path.
+    imports: BTreeMap<Module<'a>, Vec<Import<'a>>>,
+}
+
+/// A path that a module names.
+struct Import<'a> {
+    line: usize,
+    path: Vec<&'a str>,
+    /// Under which name the module has it.
+    name: &'a str,
+}
+
+pub(super) fn check(tree: &Tree, findings: &mut Findings) {
+    for name in tree.crates() {
+        let modules = Modules::of(tree, name);
+        let parents = modules.files.keys().cloned().collect::<Vec<_>>();
+        for parent in parents {
+            modules.judge(name, &parent, findings);
+        }
+    }
+}
+
+impl<'a> Modules<'a> {
+    fn of(tree: &'a Tree, name: &str) -> Self {
+        let folder = format!("crates/{name}/src/");
+        let (mut files, mut imports) = (BTreeMap::new(), BTreeMap::new());
+        for (path, code) in tree.codes() {
+            let Some(module) = path.strip_prefix(&folder).and_then(module_of) else { continue };
+            files.insert(module.clone(), path);
+            imports.entry(module).or_insert_with(Vec::new).extend(imports_of(without_tests(code)));
+        }
+        Self { files, imports }
+    }
+
+    /// Looks for circles among the children of a module.
+    fn judge(&self, name: &str, parent: &[&'a str], findings: &mut Findings) {
+        let mut needs: BTreeMap<&str, BTreeMap<&str, (&str, usize)>> = BTreeMap::new();
+        for (module, imports) in &self.imports {
+            let Some(&child) = child_of(parent, module) else { continue };
+            for import in imports {
+                let target = self.target(module, &import.path, 0);
+                if let Some(&other) = target.as_ref().and_then(|target| child_of(parent, target))
+                    && other != child
+                {
+                    let place = (self.files[module], import.line);
+                    needs.entry(child).or_default().entry(other).or_insert(place);
+                }
+            }
+        }
+        let place = [&[name], parent].concat().join("::");
+        let known = KNOWN.iter().find(|(known, _)| *known == place);
+        let known = known.map_or(&[][..], |(_, modules)| modules);
+        let mut circle = BTreeSet::new();
+        for (&from, targets) in &needs {
+            for (&to, (path, line)) in targets.iter().filter(|(to, _)| reaches(&needs, to, from)) {
+                circle.insert(from);
+                if !(known.contains(&from) && known.contains(&to)) {
+                    let what = format!(
+                        "{from} imports {to}, which needs {from}: let what both need be below both"
+                    );
+                    findings.add(path, *line, what);
+                }
+            }
+        }
+        let is_there = |module| self.files.contains_key(&[parent, &[module]].concat());
+        for module in known.iter().filter(|&module| is_there(*module) && !circle.contains(module)) {
+            let path = self.files[parent];
+            findings.add(path, 1, format!("{module} is in no circle now: take it out of KNOWN"));
+        }
+    }
+
+    /// The module that a path leads to, as `from` has it; nothing where it leads out of the crate.
+    fn target(&self, from: &[&'a str], path: &[&'a str], depth: usize) -> Option<Module<'a>> {
+        let mut rest = path;
+        let mut module = match rest.first()? {
+            &"crate" => Vec::new(),
+            &("self" | "super") => from.to_vec(),
+            first if self.files.contains_key(&[from, &[first]].concat()) => from.to_vec(),
+            _ => return None,
+        };
+        while let Some((&first, behind)) = rest.split_first() {
+            match first {
+                "crate" | "self" => {}
+                "super" => _ = module.pop()?,
+                first if self.files.contains_key(&[&module[..], &[first]].concat()) => {
+                    module.push(first);
+                }
+                item => {
+                    // The parent may have it from elsewhere.
+                    let handed = self.imports[&module].iter().find(|import| import.name == item);
+                    let Some(handed) = handed.filter(|_| depth < 8) else { return Some(module) };
+                    let target = self.target(&module, &handed.path, depth + 1);
+                    return target.or(Some(module));
+                }
+            }
+            rest = behind;
+        }
+        Some(module)
+    }
+}
+
+/// Whether `from` needs `to`, through any number of others.
+fn reaches<T>(needs: &BTreeMap<&str, BTreeMap<&str, T>>, from: &str, to: &str) -> bool {
+    let (mut seen, mut waiting) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = waiting.pop() {
+        if module == to {
+            return true;
+        }
+        if seen.insert(module) {
+            waiting.extend(needs.get(module).into_iter().flat_map(BTreeMap::keys));
+        }
+    }
+    false
+}
+
+/// The child of `parent` in which a module is.
+fn child_of<'m, 'a>(parent: &[&'a str], module: &'m [&'a str]) -> Option<&'m &'a str> {
+    module.strip_prefix(parent).and_then(<[_]>::first)
+}
+
+/// The module of a file, from the folder of sources on; nothing for tests.
+fn module_of(path: &str) -> Option<Module<'_>> {
+    let mut names = path.strip_suffix(".rs")?.split('/').collect::<Vec<_>>();
+    if matches!(names.as_slice(), ["lib" | "main"]) || names.last() == Some(&"mod") {
+        names.pop();
+    }
+    (names.last() != Some(&"tests") && names.first() != Some(&"bin")).then_some(names)
+}
+
+/// The code in front of the tests that a file ends with.
+fn without_tests(code: &str) -> &str {
+    code.find("\n#[cfg(test)]\nmod tests {").map_or(code, |at| &code[..at])
+}
+
+/// The paths that code names: what it imports, and those that begin at the root of the crate or at
+/// the parent.
+fn imports_of(code: &str) -> Vec<Import<'_>> {
+    let tokens = rust::tokens(code);
+    let mut imports = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        match tokens[at].1 {
+            "use" if tokens.get(at + 1).is_some_and(|(_, next)| *next != "<") => {
+                at = tree(&tokens, at + 1, &[], &mut imports);
+            }
+            "crate" | "super" if is_path(&tokens, at) => {
+                let (line, start) = (tokens[at].0, at);
+                let mut path = vec![tokens[at].1];
+                while is_path(&tokens, at) && at + 3 < tokens.len() {
+                    at += 3;
+                    path.push(tokens[at].1);
+                }
+                let name = path.last().copied().unwrap_or_default();
+                imports.push(Import { line, path, name });
+                at = at.max(start + 1);
+            }
+            _ => at += 1,
+        }
+    }
+    imports
+}
+
+/// Whether `::` follows.
+fn is_path(tokens: &[(usize, &str)], at: usize) -> bool {
+    matches!(tokens.get(at + 1..at + 3), Some([(_, ":"), (_, ":")]))
+}
+
+/// Reads a tree of imports, which begins at `at` behind `prefix`. Gives back where it ends.
+fn tree<'a>(
+    tokens: &[(usize, &'a str)],
+    mut at: usize,
+    prefix: &[&'a str],
+    imports: &mut Vec<Import<'a>>,
+) -> usize {
+    let mut path = prefix.to_vec();
+    let mut name = None;
+    while let Some(&(line, token)) = tokens.get(at) {
+        match token {
+            ":" => at += 1,
+            "as" => {
+                name = tokens.get(at + 1).map(|(_, name)| *name);
+                at += 2;
+            }
+            "{" => {
+                at += 1;
+                while tokens.get(at).is_some_and(|(_, token)| !matches!(*token, "}" | ";")) {
+                    at = tree(tokens, at, &path, imports);
+                    at += usize::from(tokens.get(at).is_some_and(|(_, token)| *token == ","));
+                }
+                return at + 1;
+            }
+            ";" | "," | "}" => {
+                if path.last() == Some(&"self") && path.len() > 1 {
+                    path.pop();
+                }
+                let name = name.or(path.last().copied()).unwrap_or_default();
+                imports.push(Import { line, path, name });
+                return at;
+            }
+            word => {
+                path.push(word);
+                at += 1;
+            }
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_are_read_whatever_their_form() {
+        let code = "use crate::a::{self, b::C, d as e};\npub use f::*;\nlet x = super::g::h();\n\
+                    use super::{I, j::{K, L}};\n";
+        let read = imports_of(code);
+        let paths: Vec<_> = read.iter().map(|import| import.path.join("::")).collect();
+        let all = [
+            "crate::a",
+            "crate::a::b::C",
+            "crate::a::d",
+            "f::*",
+            "super::g::h",
+            "super::I",
+            "super::j::K",
+            "super::j::L",
+        ];
+        assert_eq!(paths, all);
+        assert_eq!(read[2].name, "e");
+        assert_eq!(read[5].line, 4);
+    }
+
+    #[test]
+    fn a_file_is_a_module_of_its_folder() {
+        assert_eq!(module_of("policy/log/mod.rs"), Some(vec!["policy", "log"]));
+        assert_eq!(module_of("lib.rs"), Some(vec![]));
+        assert_eq!(module_of("a/tests.rs"), None);
+    }
+}
