@@ -5,6 +5,7 @@ mod house;
 mod memory;
 
 mod caller;
+mod changes;
 mod directory;
 mod durability;
 mod exports;
@@ -13,7 +14,9 @@ mod hostile;
 mod mounting;
 mod once;
 mod rpc;
+mod spectators;
 mod squash;
+mod starts;
 mod strangers;
 mod under_load;
 mod volumes;
