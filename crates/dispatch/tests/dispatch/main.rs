@@ -11,6 +11,7 @@ mod durability;
 mod exports;
 mod handles;
 mod hostile;
+mod log;
 mod mounting;
 mod once;
 mod rpc;
