@@ -14,6 +14,8 @@ mod hostile;
 mod log;
 mod mounting;
 mod once;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod rpc;
 mod spectators;
 mod squash;
