@@ -1,8 +1,9 @@
 //! Calls that are refused before any file system is asked.
 
-use crate::house::{Client, House, Sent, local};
+use crate::house::{Client, House, Sent, at, local};
 use bytes::Bytes;
-use nfs3_types::nfs3::{self, GETATTR3args, NFS_PROGRAM, nfs_fh3};
+use nfs3_types::mount::dirpath;
+use nfs3_types::nfs3::{self, GETATTR3args, MKDIR3args, NFS_PROGRAM, nfs_fh3, sattr3};
 use nfs3_types::rpc::{accept_stat_data, auth_flavor, auth_stat, opaque_auth, rejected_reply};
 use nfs3_types::xdr_codec::{Opaque, Void};
 
@@ -97,4 +98,35 @@ fn what_is_no_call_is_dropped_silently() {
     for record in [Bytes::new(), Bytes::from_static(&[0; 7]), Bytes::from_static(&[1; 40])] {
         assert!(house.send_record(&local(), record).is_dropped_silently());
     }
+}
+
+/// A connection that is told nothing else has not worked.
+#[test]
+fn what_no_file_system_has_answered_is_told_from_what_one_has() {
+    let mut house = House::new();
+    let root = house.mount(&local(), "/data").expect("a mount");
+    let stranger = Client::root("203.0.113.9");
+    let path = dirpath(Opaque::borrowed(b"/data"));
+    let mnt = (MOUNT, 3, 1);
+    let nfs = |procedure: NFS_PROGRAM| (nfs3::PROGRAM, nfs3::VERSION, procedure as u32);
+    let getattr = GETATTR3args { object: root.clone() };
+    let mkdir = MKDIR3args { where_: at(&root, "made"), attributes: sattr3::default() };
+    for (client, is_bare) in [(&local(), false), (&stranger, true)] {
+        for record in [
+            client.record(1, nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &getattr),
+            client.record(2, nfs(NFS_PROGRAM::NFSPROC3_MKDIR), &mkdir),
+            client.record(3, nfs(NFS_PROGRAM::NFSPROC3_MKDIR), &mkdir),
+            client.record(4, mnt, &path),
+        ] {
+            assert_eq!(house.send_record(client, record).is_bare(), is_bare);
+        }
+    }
+    for target in
+        [(nfs3::PROGRAM, 3, 0), (nfs3::PROGRAM, 3, 22), (nfs3::PROGRAM, 3, 1), (MOUNT, 3, 2)]
+    {
+        assert!(send(&mut house, &local(), target).is_bare(), "{target:?}");
+    }
+    house.data.gate().lose();
+    let lost = local().record(5, nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &getattr);
+    assert!(!house.send_record(&local(), lost).is_bare(), "it was asked");
 }
