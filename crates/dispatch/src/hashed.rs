@@ -55,4 +55,10 @@ mod tests {
             assert_eq!(AsTaken::default().hash_one(hashed), state.hash_one(key), "{key}");
         }
     }
+
+    #[test]
+    #[should_panic(expected = "a hash was taken before")]
+    fn a_key_whose_hash_was_not_taken_is_a_mistake() {
+        AsTaken::default().hash_one("a key alone");
+    }
 }
