@@ -257,6 +257,11 @@ impl Sent {
         all[4..].to_vec()
     }
 
+    /// The reply, which is gone then.
+    pub(crate) fn take_reply(self) -> Reply {
+        self.outcome.flatten().expect("the call was answered")
+    }
+
     /// Whether no file system has answered this.
     pub(crate) fn is_bare(&self) -> bool {
         let reply = self.outcome.as_ref().expect("the call has ended");

@@ -81,6 +81,23 @@ fn flavors_that_are_not_served_are_refused_as_their_case_demands() {
     }
 }
 
+/// A NULL with RPCSEC_GSS is the beginning of a context, and there are none.
+#[test]
+fn a_null_that_begins_a_context_is_refused() {
+    let mut house = House::new();
+    let credential = opaque_auth { flavor: auth_flavor::AUTH_DES, body: Opaque::borrowed(b"1234") };
+    let client = Client::with_credential("127.0.0.1", credential);
+    for program in [nfs3::PROGRAM, MOUNT] {
+        let mut record = client.record(9, (program, 3, 0), &Void).to_vec();
+        assert!(house.send_record(&client, record.clone().into()).is_answered());
+        assert_eq!(std::mem::replace(&mut record[27], 6), 3, "where the flavor stands");
+        match house.send_record(&client, record.into()).rejection() {
+            rejected_reply::AUTH_ERROR(status) => assert_eq!(status, auth_stat::AUTH_TOOWEAK),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn another_version_of_rpc_itself_is_refused() {
     let mut house = House::new();

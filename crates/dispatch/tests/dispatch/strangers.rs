@@ -178,6 +178,25 @@ fn a_name_that_would_leave_its_volume_is_taken_no_note_of() {
 }
 
 #[test]
+fn each_volume_and_what_is_about_none_has_a_share_of_its_own() {
+    let mut house = House::new();
+    let client = Client::root("127.0.0.1");
+    let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
+    let records = ["/data", "/other"].map(|path| {
+        let object = house.mount(&client, path).expect("both");
+        client.record(1, target, &GETATTR3args { object })
+    });
+    let [known, stranger] = [client.address, [10, 0, 0, 1].into()];
+    let session = house.dispatcher.connect(known);
+    for _ in 0..2 {
+        let parties = [&records[0][..], &records[1], &[]].map(|start| session.party(start));
+        assert_eq!(parties, [2, 3, 1], "whatever the call before was about");
+    }
+    let session = house.dispatcher.connect(stranger);
+    assert_eq!([&records[0][..], &[]].map(|start| session.party(start)), [0, 0]);
+}
+
+#[test]
 fn a_connection_has_the_share_that_the_rules_give_it_now() {
     let mut house = house(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
