@@ -223,6 +223,25 @@ mod tests {
     }
 
     #[test]
+    fn the_volumes_with_rules_of_their_own_are_named() {
+        let mut exports = Exports::default();
+        assert_eq!(exports.named().count(), 0);
+        for volume in ["scratch", "data"] {
+            exports.insert(volume, Export::loopback());
+        }
+        assert_eq!(exports.named().collect::<Vec<_>>(), ["data", "scratch"]);
+    }
+
+    #[test]
+    fn rules_are_told_by_their_networks_whatever_address_they_were_written_with() {
+        let written = ["10.1.2.3/16", "10.0.0.0/8", "::5/64"];
+        let rules = written.map(|network| rule(network, true, Squash::None)).to_vec();
+        let export = Export::new(rules).expect("three networks");
+        let told = export.rules().iter().map(|rule| rule.network.to_string());
+        assert_eq!(told.collect::<Vec<_>>(), ["10.0.0.0/8", "10.1.0.0/16", "::/64"]);
+    }
+
+    #[test]
     fn squashing_root_takes_user_0_and_every_group_0() {
         let rule = rule("10.0.0.0/8", true, Squash::Root);
         let claim = Credentials { uid: 0, gid: 0, groups: vec![5, 0] };

@@ -42,3 +42,23 @@ impl Hasher for Taken {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_finds_the_hash_that_was_taken_when_the_key_was_made() {
+        let state = RandomState::new();
+        for key in ["", "one", "another"] {
+            let hashed = Hashed::new(key, &state);
+            assert_eq!(AsTaken::default().hash_one(hashed), state.hash_one(key), "{key}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a hash was taken before")]
+    fn a_key_whose_hash_was_not_taken_is_a_mistake() {
+        AsTaken::default().hash_one("a key alone");
+    }
+}

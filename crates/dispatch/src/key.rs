@@ -125,6 +125,9 @@ fn checksum_of(user: &AuthSys<'_>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::hash::{BuildHasher, RandomState};
+
     use super::*;
 
     #[test]
@@ -142,5 +145,23 @@ mod tests {
             let name = CallKey::new(&vec![1; length]).expect("short");
             assert_eq!(Key::named(&name), None);
         }
+    }
+
+    #[test]
+    fn a_field_makes_another_hash() {
+        let client = "10.0.0.7".parse().expect("an address");
+        let key = Key { client, caller: 1, xid: 2, procedure: 3, length: 4, checksum: 5 };
+        let keys = [
+            key,
+            Key { client: "10.0.0.8".parse().expect("an address"), ..key },
+            Key { caller: 0, ..key },
+            Key { xid: 0, ..key },
+            Key { procedure: 0, ..key },
+            Key { length: 0, ..key },
+            Key { checksum: 0, ..key },
+        ];
+        let state = RandomState::new();
+        let hashes: HashSet<u64> = keys.iter().map(|key| state.hash_one(key)).collect();
+        assert_eq!(hashes.len(), keys.len());
     }
 }

@@ -140,3 +140,26 @@ fn exports(caller: &Caller) -> ExportList {
     let all = caller.volumes.iter().map(export);
     ExportList(all.filter(|export| !export.groups.is_empty()).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_lookup_refuses_is_said_in_the_words_of_the_program() {
+        for (error, expected) in [
+            (FsError::NotOwner, Status::NotOwner),
+            (FsError::NoEntry, Status::NoEntry),
+            (FsError::Access, Status::Access),
+            (FsError::NotDirectory, Status::NotDirectory),
+            (FsError::Invalid, Status::Invalid),
+            (FsError::NameTooLong, Status::NameTooLong),
+            (FsError::Io, Status::Io),
+            (FsError::Corrupt, Status::Io),
+            (FsError::Stale, Status::ServerFault),
+            (FsError::TooSmall, Status::ServerFault),
+        ] {
+            assert_eq!(status(error), expected, "{error}");
+        }
+    }
+}

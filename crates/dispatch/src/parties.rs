@@ -83,6 +83,27 @@ mod tests {
                 assert!(shares[STRANGERS].least > 0 || shares[STRANGERS].may_exceed);
             }
         }
-        assert_eq!(shares(64, 1)[VOLUMES], Share { least: 0, may_exceed: true });
+    }
+
+    #[test]
+    fn several_volumes_share_half_of_a_bound_and_a_sixteenth_each_is_for_all_others() {
+        let share = |least, may_exceed| Share { least, may_exceed };
+        let [strangers, others] = [share(100, false), share(100, true)];
+        let [one, half, third] = [0, 400, 266].map(|least| share(least, true));
+        assert_eq!(shares(1_600, 1), [strangers, others, one]);
+        assert_eq!(shares(1_600, 2), [strangers, others, half, half]);
+        assert_eq!(shares(1_600, 3), [strangers, others, third, third, third]);
+    }
+
+    #[test]
+    fn where_there_is_little_strangers_may_have_what_is_common() {
+        assert_eq!(shares(15, 1)[STRANGERS], Share { least: 0, may_exceed: true });
+        assert_eq!(shares(16, 1)[STRANGERS], Share { least: 1, may_exceed: false });
+    }
+
+    #[test]
+    fn only_volumes_are_taken_for_volumes() {
+        let parties = [STRANGERS, NO_VOLUME, VOLUMES, VOLUMES + 1, VOLUMES + 7];
+        assert_eq!(parties.map(is_volume), [false, false, true, true, true]);
     }
 }

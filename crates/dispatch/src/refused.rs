@@ -62,3 +62,42 @@ pub(crate) fn status(error: FsError) -> Status {
         FsError::Corrupt => Status::Io,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of RFC 1813, section 2.6.
+    #[test]
+    fn every_refusal_has_its_number_in_the_protocol() {
+        for (error, number) in [
+            (FsError::NotOwner, 1),
+            (FsError::Access, 13),
+            (FsError::NoEntry, 2),
+            (FsError::Io, 5),
+            (FsError::Exists, 17),
+            (FsError::CrossDevice, 18),
+            (FsError::NotDirectory, 20),
+            (FsError::IsDirectory, 21),
+            (FsError::Invalid, 22),
+            (FsError::FileTooLarge, 27),
+            (FsError::NoSpace, 28),
+            (FsError::ReadOnly, 30),
+            (FsError::TooManyLinks, 31),
+            (FsError::NameTooLong, 63),
+            (FsError::NotEmpty, 66),
+            (FsError::Stale, 70),
+            (FsError::BadHandle, 10_001),
+            (FsError::NotSync, 10_002),
+            (FsError::BadCookie, 10_003),
+            (FsError::NotSupported, 10_004),
+            (FsError::TooSmall, 10_005),
+            (FsError::BadType, 10_007),
+            (FsError::Corrupt, 5),
+        ] {
+            assert_eq!(status(error) as u32, number, "{error}");
+            assert_eq!(Refused::from(error), Refused::Unasked(status(error)), "{error}");
+        }
+        assert_eq!(Refused::from(Lost).status(), Status::Io);
+    }
+}

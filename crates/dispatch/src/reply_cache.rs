@@ -365,15 +365,14 @@ impl<R> State<R> {
     /// Whose answer is to go when there are more of all clients than `window` allows: who has most
     /// of what there is too much of.
     fn client_over(&self, window: &Window) -> Option<IpAddr> {
-        if is_planted(Bug::OldestOfAll) {
-            let is_over = self.calls > window.calls || self.bytes > window.bytes;
-            return self.client_of_oldest().filter(|_| is_over);
-        }
         let most = match (self.calls > window.calls, self.bytes > window.bytes) {
             (true, _) => self.by_calls.last(),
             (false, true) => self.by_bytes.last(),
             (false, false) => None,
         };
+        if is_planted(Bug::OldestOfAll) {
+            return most.and_then(|_| self.client_of_oldest());
+        }
         most.map(|&(_, _, client)| client)
     }
 

@@ -176,3 +176,77 @@ impl Plan {
         Self { reply_bytes, ..short }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call with these arguments, by nobody in particular.
+    fn record(program: u32, procedure: u32, arguments: &[u32]) -> Record {
+        const XID: u32 = 7;
+        let mut words = vec![XID, 0, 2, program, 3, procedure, 0, 0, 0, 0];
+        words.extend(arguments);
+        Record::whole(words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>())
+    }
+
+    fn nfs(procedure: Procedure, arguments: &[u32]) -> Record {
+        record(rpc::PROGRAM_NFS, procedure as u32, arguments)
+    }
+
+    /// A handle of four bytes, and what follows it.
+    fn with_handle(rest: &[u32]) -> Vec<u32> {
+        [&[4, 0x1234_5678], rest].concat()
+    }
+
+    #[test]
+    fn what_reads_reserves_what_it_asks_for_up_to_a_bound() {
+        let read = |count| nfs(Procedure::Read, &with_handle(&[0, 0, count]));
+        let readdir = |count| nfs(Procedure::Readdir, &with_handle(&[0, 0, 0, 0, count]));
+        let plus = |count| nfs(Procedure::Readdirplus, &with_handle(&[0, 0, 0, 0, 77, count]));
+        let readlink = nfs(Procedure::Readlink, &with_handle(&[]));
+        for (record, expected) in [
+            (read(1_000), 1_000),
+            (read(MAX_TRANSFER + 1), MAX_TRANSFER),
+            (readdir(2_000), 2_000),
+            (readdir(1 << 30), 256 << 10),
+            (plus(3_000), 3_000),
+            (plus(1 << 30), 256 << 10),
+            (readlink, LONGEST_TARGET),
+        ] {
+            let plan = Plan::of(&record, true);
+            assert_eq!((plan.reply_bytes, plan.may_change), (expected, false));
+            let refused = Plan::of(&record, false);
+            assert_eq!(refused.reply_bytes, 0, "a refusal needs no room");
+        }
+        for garbage in [&[][..], &[4], &with_handle(&[0])] {
+            assert_eq!(Plan::of(&nfs(Procedure::Read, garbage), true).reply_bytes, 0);
+        }
+    }
+
+    #[test]
+    fn what_may_change_something_or_makes_sure_of_it_runs_to_its_end() {
+        let changing = [2, 7, 8, 9, 10, 11, 12, 13, 14, 15, 21];
+        for number in 0..=21 {
+            let plan = Plan::of(&record(rpc::PROGRAM_NFS, number, &[]), true);
+            assert_eq!(plan.may_change, changing.contains(&number), "procedure {number}");
+            assert_eq!(plan.reply_bytes, 0, "procedure {number}");
+        }
+    }
+
+    #[test]
+    fn the_lists_of_mounts_and_exports_may_be_long_and_all_else_is_short() {
+        for (number, expected) in
+            [(0, 0), (1, 0), (2, MAX_TRANSFER), (3, 0), (4, 0), (5, MAX_TRANSFER), (6, 0)]
+        {
+            for is_admitted in [false, true] {
+                let plan = Plan::of(&record(rpc::PROGRAM_MOUNT, number, &[]), is_admitted);
+                assert_eq!((plan.reply_bytes, plan.may_change), (expected, false), "{number}");
+            }
+        }
+        let unknown = nfs(Procedure::Commit, &[]).head.slice(..20);
+        for record in [Record::whole(unknown), record(rpc::PROGRAM_NFS, 22, &[])] {
+            let plan = Plan::of(&record, true);
+            assert_eq!((plan.reply_bytes, plan.may_change), (0, false));
+        }
+    }
+}

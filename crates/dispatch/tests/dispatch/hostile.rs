@@ -5,8 +5,9 @@ use nfs3_types::nfs3::{
     READDIR3args, READDIRPLUS3args, RENAME3args, SETATTR3args, SYMLINK3args, WRITE3args,
     cookieverf3, createhow3, nfs_fh3, sattr3, stable_how, symlinkdata3,
 };
-use nfs3_types::xdr_codec::{Opaque, Pack};
+use nfs3_types::xdr_codec::Opaque;
 
+use crate::changes::{Raw, bytes_of};
 use crate::house::{House, at, local, refusal};
 
 /// Numbers that look random and are the same in every run (xorshift64).
@@ -19,12 +20,6 @@ impl Numbers {
         self.0 ^= self.0 << 17;
         (self.0 % limit as u64) as usize
     }
-}
-
-fn bytes_of(args: &impl Pack) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    args.pack(&mut bytes).expect("memory takes everything");
-    bytes
 }
 
 /// Good arguments of most procedures.
@@ -77,19 +72,6 @@ fn samples(root: &nfs_fh3, file: &nfs_fh3) -> Vec<(NFS_PROGRAM, Vec<u8>)> {
         ),
         (NFS_PROGRAM::NFSPROC3_READDIRPLUS, bytes_of(&plus)),
     ]
-}
-
-struct Raw(Vec<u8>);
-
-impl Pack for Raw {
-    fn packed_size(&self) -> usize {
-        self.0.len()
-    }
-
-    fn pack(&self, out: &mut impl std::io::Write) -> nfs3_types::xdr_codec::Result<usize> {
-        out.write_all(&self.0).expect("memory takes everything");
-        Ok(self.0.len())
-    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dispatch::{Dispatcher, Exports, Fsid, Limits, Reply, Volume, Volumes, Window};
+use dispatch::{Dispatcher, Exports, Fsid, Limits, Reply, Session, Volume, Volumes, Window};
 use futures::executor::LocalPool;
 use futures::future::LocalBoxFuture;
 use futures::task::LocalSpawnExt;
@@ -25,6 +25,7 @@ use runtime::{Clock, Instant, Random, Runtime, Spawn, Timestamp};
 use vfs::FileSystem;
 
 use crate::memory::MemoryFileSystem;
+use crate::watched::Watched;
 
 pub(crate) struct HandClock(pub(crate) Cell<u64>);
 
@@ -34,7 +35,8 @@ impl Clock for HandClock {
     }
 
     fn wall(&self) -> Timestamp {
-        Timestamp::default()
+        let now = Duration::from_nanos(self.0.get());
+        Timestamp { seconds: now.as_secs().cast_signed(), nanoseconds: now.subsec_nanos() }
     }
 
     fn sleep(&self, _: Duration) -> LocalBoxFuture<'static, ()> {
@@ -79,7 +81,8 @@ impl House {
     }
 
     pub(crate) fn remembering(exports: Exports, limits: Limits, window: Window) -> Self {
-        Self::build(exports, limits, window, |files| files)
+        let data = MemoryFileSystem::new();
+        Self::build(exports, limits, window, data.clone(), [data, MemoryFileSystem::new()])
     }
 
     /// A house in which something stands before the volume under test.
@@ -87,14 +90,24 @@ impl House {
         exports: Exports,
         front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
     ) -> Self {
-        Self::build(exports, Limits::default(), Window::default(), front)
+        let (limits, window, data) =
+            (Limits::default(), Window::default(), MemoryFileSystem::new());
+        let volumes: [Rc<dyn FileSystem>; 2] = [front(data.clone()), MemoryFileSystem::new()];
+        Self::build(exports, limits, window, data, volumes)
     }
 
-    fn build<F: FileSystem + 'static>(
+    /// A house over volumes that were there before it.
+    pub(crate) fn over([data, other]: &[Rc<Watched>; 2], window: Window) -> Self {
+        let (exports, limits) = (Exports::default(), Limits::default());
+        Self::build(exports, limits, window, data.files(), [data.clone(), other.clone()])
+    }
+
+    fn build(
         exports: Exports,
         limits: Limits,
         window: Window,
-        front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
+        data: Rc<MemoryFileSystem>,
+        [first, second]: [Rc<dyn FileSystem>; 2],
     ) -> Self {
         let pool = LocalPool::new();
         let clock = Rc::new(HandClock(Cell::new(0)));
@@ -103,14 +116,12 @@ impl House {
             random: Rc::new(NoChance),
             tasks: Rc::new(Pool(pool.spawner())),
         };
-        let (data, other) = (MemoryFileSystem::new(), MemoryFileSystem::new());
         let volume = |name: &str, fsid, file_system: Rc<dyn FileSystem>| Volume {
             name: name.into(),
             fsid,
             file_system,
         };
-        let volumes =
-            vec![volume("data", DATA, front(data.clone())), volume("other", OTHER, other)];
+        let volumes = vec![volume("data", DATA, first), volume("other", OTHER, second)];
         let volumes = Volumes::new(volumes).expect("two different volumes");
         let dispatcher = Dispatcher::new(runtime, volumes, exports, window, limits);
         Self { pool, dispatcher, data, clock }
@@ -150,6 +161,15 @@ impl House {
             }
         });
         self.pool.run_until_stalled();
+    }
+
+    /// Makes a call on a connection that is there already.
+    pub(crate) fn call_on(&mut self, session: &Session, record: Bytes) -> Option<Reply> {
+        let party = session.party(&record);
+        self.pool.run_until(async {
+            let memory = session.request_memory(party, record.len()).await;
+            session.call(Record::whole(record), memory).await
+        })
     }
 
     /// Makes a call that must be answered at once.
@@ -235,6 +255,17 @@ impl Sent {
         let mark = u32::from_be_bytes(all[..4].try_into().expect("four bytes"));
         assert_eq!(mark as usize, 1 << 31 | (all.len() - 4), "a record of one fragment");
         all[4..].to_vec()
+    }
+
+    /// The reply, which is gone then.
+    pub(crate) fn take_reply(self) -> Reply {
+        self.outcome.flatten().expect("the call was answered")
+    }
+
+    /// Whether no file system has answered this.
+    pub(crate) fn is_bare(&self) -> bool {
+        let reply = self.outcome.as_ref().expect("the call has ended");
+        reply.as_ref().expect("the call was answered").is_bare()
     }
 
     pub(crate) fn is_dropped_silently(&self) -> bool {

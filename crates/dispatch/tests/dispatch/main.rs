@@ -5,16 +5,24 @@ mod house;
 mod memory;
 
 mod caller;
+mod changes;
 mod directory;
 mod durability;
 mod exports;
+mod facts;
 mod handles;
 mod hostile;
+mod log;
 mod mounting;
 mod once;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod rpc;
+mod spectators;
 mod squash;
+mod starts;
 mod strangers;
+mod transfers;
 mod under_load;
 mod volumes;
 mod watched;

@@ -728,7 +728,14 @@ impl FileSystem for MemoryFileSystem {
     async fn fsstat(&self, _: &Credentials, id: ObjectId) -> Sealed<Answer<FsStat>> {
         self.about(id, |state| {
             state.node(id)?;
-            Ok(FsStat { total_bytes: 1 << 30, free_bytes: 1 << 29, ..FsStat::default() })
+            Ok(FsStat {
+                total_bytes: 1 << 30,
+                free_bytes: 1 << 29,
+                available_bytes: 1 << 28,
+                total_files: 5_000,
+                free_files: 4_000,
+                available_files: 3_000,
+            })
         })
     }
 

@@ -1,8 +1,9 @@
 //! Calls that are refused before any file system is asked.
 
-use crate::house::{Client, House, Sent, local};
+use crate::house::{Client, House, Sent, at, local};
 use bytes::Bytes;
-use nfs3_types::nfs3::{self, GETATTR3args, NFS_PROGRAM, nfs_fh3};
+use nfs3_types::mount::dirpath;
+use nfs3_types::nfs3::{self, GETATTR3args, MKDIR3args, NFS_PROGRAM, nfs_fh3, sattr3};
 use nfs3_types::rpc::{accept_stat_data, auth_flavor, auth_stat, opaque_auth, rejected_reply};
 use nfs3_types::xdr_codec::{Opaque, Void};
 
@@ -80,6 +81,23 @@ fn flavors_that_are_not_served_are_refused_as_their_case_demands() {
     }
 }
 
+/// A NULL with RPCSEC_GSS is the beginning of a context, and there are none.
+#[test]
+fn a_null_that_begins_a_context_is_refused() {
+    let mut house = House::new();
+    let credential = opaque_auth { flavor: auth_flavor::AUTH_DES, body: Opaque::borrowed(b"1234") };
+    let client = Client::with_credential("127.0.0.1", credential);
+    for program in [nfs3::PROGRAM, MOUNT] {
+        let mut record = client.record(9, (program, 3, 0), &Void).to_vec();
+        assert!(house.send_record(&client, record.clone().into()).is_answered());
+        assert_eq!(std::mem::replace(&mut record[27], 6), 3, "where the flavor stands");
+        match house.send_record(&client, record.into()).rejection() {
+            rejected_reply::AUTH_ERROR(status) => assert_eq!(status, auth_stat::AUTH_TOOWEAK),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn another_version_of_rpc_itself_is_refused() {
     let mut house = House::new();
@@ -97,4 +115,35 @@ fn what_is_no_call_is_dropped_silently() {
     for record in [Bytes::new(), Bytes::from_static(&[0; 7]), Bytes::from_static(&[1; 40])] {
         assert!(house.send_record(&local(), record).is_dropped_silently());
     }
+}
+
+/// A connection that is told nothing else has not worked.
+#[test]
+fn what_no_file_system_has_answered_is_told_from_what_one_has() {
+    let mut house = House::new();
+    let root = house.mount(&local(), "/data").expect("a mount");
+    let stranger = Client::root("203.0.113.9");
+    let path = dirpath(Opaque::borrowed(b"/data"));
+    let mnt = (MOUNT, 3, 1);
+    let nfs = |procedure: NFS_PROGRAM| (nfs3::PROGRAM, nfs3::VERSION, procedure as u32);
+    let getattr = GETATTR3args { object: root.clone() };
+    let mkdir = MKDIR3args { where_: at(&root, "made"), attributes: sattr3::default() };
+    for (client, is_bare) in [(&local(), false), (&stranger, true)] {
+        for record in [
+            client.record(1, nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &getattr),
+            client.record(2, nfs(NFS_PROGRAM::NFSPROC3_MKDIR), &mkdir),
+            client.record(3, nfs(NFS_PROGRAM::NFSPROC3_MKDIR), &mkdir),
+            client.record(4, mnt, &path),
+        ] {
+            assert_eq!(house.send_record(client, record).is_bare(), is_bare);
+        }
+    }
+    for target in
+        [(nfs3::PROGRAM, 3, 0), (nfs3::PROGRAM, 3, 22), (nfs3::PROGRAM, 3, 1), (MOUNT, 3, 2)]
+    {
+        assert!(send(&mut house, &local(), target).is_bare(), "{target:?}");
+    }
+    house.data.gate().lose();
+    let lost = local().record(5, nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &getattr);
+    assert!(!house.send_record(&local(), lost).is_bare(), "it was asked");
 }

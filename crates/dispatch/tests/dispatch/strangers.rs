@@ -1,11 +1,15 @@
 //! Whoever is not admitted takes nothing from whoever is: no place among the answers that are
 //! remembered, and no answer.
 
+use crate::changes::Scene;
 use crate::house::{Client, House, at, refusal};
 #[cfg(feature = "planted-bugs")]
 use dispatch::planted::Bug;
 use dispatch::{Export, Exports, Limits, Rule, Squash, Window};
-use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, NFS_PROGRAM, nfs_fh3, nfsstat3, sattr3};
+use nfs3_types::nfs3::{
+    self, GETATTR3args, LINK3args, LINK3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, RENAME3args,
+    RENAME3res, nfs_fh3, nfsstat3, sattr3,
+};
 
 /// Who is admitted.
 const GUEST: &str = "10.1.1.1";
@@ -124,6 +128,93 @@ fn a_call_that_was_refused_at_the_door_is_a_new_one_when_its_client_is_admitted(
     assert_eq!(make(&mut house, &guest, 1, &root, "made"), nfsstat3::NFS3_OK);
 }
 
+/// What becomes of one call of each procedure that changes something when the rules are these:
+/// its answer, whether no file system has given it, and how many calls were taken note of.
+fn under(rules: Exports) -> Vec<(Vec<u8>, bool, u64)> {
+    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let guest = Client::root(GUEST);
+    let root = house.mount(&guest, "/data").expect("a mount");
+    let scene = Scene::furnish(&mut house, &guest, &root);
+    let executed = house.data.executed();
+    house.dispatcher.set_exports(rules);
+    let changes = (1_000..).zip(scene.changes());
+    let outcomes = changes.map(|(xid, (procedure, args))| {
+        let before = house.dispatcher.reply_cache_counters().misses;
+        let sent = house.send(&guest, xid, procedure, &args);
+        let noted = house.dispatcher.reply_cache_counters().misses - before;
+        (sent.bytes()[24..28].to_vec(), sent.is_bare(), noted)
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    let noted: u64 = outcomes.iter().map(|(.., noted)| noted).sum();
+    assert_eq!(house.data.executed() - executed, noted);
+    outcomes
+}
+
+#[test]
+fn of_no_procedure_a_call_is_taken_note_of_that_the_rules_refuse() {
+    let [access, read_only_status] = [13_u32, 30].map(|status| status.to_be_bytes().to_vec());
+    assert_eq!(under(admitting(&[])), vec![(access, true, 0); 10]);
+    let mut read_only = admitting(&["10.0.0.0/8"]);
+    let rules = read_only.of("data").rules().iter();
+    let rules = rules.map(|&rule| Rule { writable: false, ..rule }).collect();
+    read_only.insert("data", Export::new(rules).expect("one network"));
+    assert_eq!(under(read_only), vec![(read_only_status, true, 0); 10]);
+    assert_eq!(under(admitting(&["10.0.0.0/8"])), vec![(vec![0; 4], false, 1); 10]);
+}
+
+#[test]
+fn a_name_that_would_leave_its_volume_is_taken_no_note_of() {
+    let mut house = House::new();
+    let client = Client::root("127.0.0.1");
+    let [data, other] = ["/data", "/other"].map(|path| house.mount(&client, path).expect("both"));
+    let file = house.create(&client, &data, "file");
+    let before = house.dispatcher.reply_cache_counters();
+    let rename = RENAME3args { from: at(&data, "file"), to: at(&other, "file") };
+    let renamed: RENAME3res = house.call(&client, NFS_PROGRAM::NFSPROC3_RENAME, &rename);
+    let link = LINK3args { file, link: at(&other, "file") };
+    let linked: LINK3res = house.call(&client, NFS_PROGRAM::NFSPROC3_LINK, &link);
+    assert_eq!([refusal(renamed), refusal(linked)], [nfsstat3::NFS3ERR_XDEV; 2]);
+    assert_eq!(house.dispatcher.reply_cache_counters(), before);
+}
+
+#[test]
+fn each_volume_and_what_is_about_none_has_a_share_of_its_own() {
+    let mut house = House::new();
+    let client = Client::root("127.0.0.1");
+    let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
+    let records = ["/data", "/other"].map(|path| {
+        let object = house.mount(&client, path).expect("both");
+        client.record(1, target, &GETATTR3args { object })
+    });
+    let [known, stranger] = [client.address, [10, 0, 0, 1].into()];
+    let session = house.dispatcher.connect(known);
+    for _ in 0..2 {
+        let parties = [&records[0][..], &records[1], &[]].map(|start| session.party(start));
+        assert_eq!(parties, [2, 3, 1], "whatever the call before was about");
+    }
+    let session = house.dispatcher.connect(stranger);
+    assert_eq!([&records[0][..], &[]].map(|start| session.party(start)), [0, 0]);
+}
+
+#[test]
+fn a_connection_has_the_share_that_the_rules_give_it_now() {
+    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let guest = Client::root(GUEST);
+    let root = house.mount(&guest, "/data").expect("a mount");
+    let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
+    let getattr = guest.record(1, target, &GETATTR3args { object: root });
+    let session = house.dispatcher.connect(guest.address);
+    let admitted = session.party(&getattr);
+    for (networks, is_admitted) in
+        [(&["10.0.0.0/8"][..], true), (&[], false), (&["10.1.0.0/16"], true), (&[], false)]
+    {
+        house.dispatcher.set_exports(admitting(networks));
+        let party = session.party(&getattr);
+        assert_eq!(party == admitted, is_admitted, "{networks:?}");
+        assert_eq!(party, house.dispatcher.connect(guest.address).party(&getattr));
+    }
+}
+
 #[test]
 fn what_the_file_system_refuses_is_remembered() {
     let mut house = house(&["10.0.0.0/8"], Window::default());
@@ -153,4 +244,17 @@ fn each_bug_that_lets_strangers_in_is_found() {
         assert!(!is_right(), "{bug:?} was not found");
         dispatch::planted::plant(None);
     }
+}
+
+/// Who is still admitted notices nothing of a bug that is about who is not.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_repetition_that_is_admitted_is_not_carried_out_where_repetitions_are_asked() {
+    dispatch::planted::plant(Some(Bug::AdmittedRepetitions));
+    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let guest = Client::root(GUEST);
+    let root = house.mount(&guest, "/data").expect("a mount");
+    let told = [(); 2].map(|()| make(&mut house, &guest, 1, &root, "made"));
+    dispatch::planted::plant(None);
+    assert_eq!((told, house.data.executed()), ([nfsstat3::NFS3_OK; 2], 1));
 }

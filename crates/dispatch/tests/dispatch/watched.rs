@@ -1,14 +1,16 @@
-//! A file system that notes in whose name each of its verbs is called.
+//! A file system that notes in whose name each of its verbs is called, and keeps the answers of
+//! calls that are to be remembered over a start of whoever serves it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, Attributes, Author, CreateHow, Credentials, Device, DirectoryEntry, Entries,
-    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, PostOp,
-    ReadData, Remembered, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
+    Access, Answer, Answered, Attributes, Author, CallKey, CreateHow, Credentials, Device,
+    DirectoryEntry, Done, Entries, FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Name,
+    ObjectId, PathConf, PostOp, ReadData, Remembered, Sealed, SetAttributes, Stability, Timestamp,
+    Verifier, Wcc, Written,
 };
 
 use crate::memory::MemoryFileSystem;
@@ -17,11 +19,23 @@ use crate::memory::MemoryFileSystem;
 pub(crate) struct Watched {
     files: Rc<MemoryFileSystem>,
     seen: RefCell<Vec<Credentials>>,
+    kept: RefCell<Vec<Remembered>>,
+    repetitions: RefCell<Vec<bool>>,
+    /// When calls are carried out, in seconds since 1970.
+    pub(crate) time: Cell<i64>,
+    /// How every GETATTR fails.
+    pub(crate) broken: Cell<Option<FsError>>,
 }
 
 impl Watched {
     pub(crate) fn new(files: Rc<MemoryFileSystem>) -> Rc<Self> {
-        Rc::new(Self { files, seen: RefCell::default() })
+        let (seen, kept, repetitions, time, broken) = Default::default();
+        Rc::new(Self { files, seen, kept, repetitions, time, broken })
+    }
+
+    /// What it stands in front of.
+    pub(crate) fn files(&self) -> Rc<MemoryFileSystem> {
+        self.files.clone()
     }
 
     /// Who has called since this was asked last.
@@ -29,19 +43,90 @@ impl Watched {
         self.seen.take()
     }
 
+    /// The repetitions that were counted since this was asked last: whether a start lay between.
+    pub(crate) fn take_repetitions(&self) -> Vec<bool> {
+        self.repetitions.take()
+    }
+
+    /// Keeps an answer.
+    pub(crate) fn keep(&self, key: &CallKey, done: Done) {
+        let at = Timestamp { seconds: self.time.get(), nanoseconds: 0 };
+        let answered = Answered { key: Rc::new(key.clone()), done };
+        self.kept.borrow_mut().push(Remembered { at, answered });
+    }
+
     fn see(&self, who: &Credentials) {
         self.seen.borrow_mut().push(who.clone());
     }
 }
 
-/// Verbs that are handed on, each after a look at who calls.
+/// What is kept of the results of a call that succeeded.
+fn done<T: Made, W: Told>(answer: &Answer<T, W>) -> Option<Done> {
+    let (found, attributes) = answer.result.as_ref().ok()?.made();
+    Some(Done { found, attributes, about: answer.about.told() })
+}
+
+trait Made {
+    fn made(&self) -> (Option<ObjectId>, PostOp);
+}
+
+impl Made for () {
+    fn made(&self) -> (Option<ObjectId>, PostOp) {
+        (None, None)
+    }
+}
+
+impl Made for Found {
+    fn made(&self) -> (Option<ObjectId>, PostOp) {
+        (Some(self.id), Some(self.attributes))
+    }
+}
+
+trait Told {
+    fn told(&self) -> [Wcc; 2];
+}
+
+impl Told for Wcc {
+    fn told(&self) -> [Wcc; 2] {
+        [*self, Wcc::default()]
+    }
+}
+
+impl Told for (Wcc, Wcc) {
+    fn told(&self) -> [Wcc; 2] {
+        [self.0, self.1]
+    }
+}
+
+impl Told for (PostOp, Wcc) {
+    fn told(&self) -> [Wcc; 2] {
+        [Wcc { before: None, after: self.0 }, self.1]
+    }
+}
+
+/// Verbs that are handed on, each after a look at who calls; of those that change names or
+/// attributes the answers are kept.
 macro_rules! watched {
-    ($(async fn $verb:ident($who:ty $(, $argument:ident: $type:ty)*) -> $answer:ty;)+) => {
+    (
+        $(async fn $verb:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+
+        keeping
+        $(async fn $change:ident($($given:ident: $of:ty),*) -> $changed:ty;)+
+    ) => {
         #[async_trait(?Send)]
         impl FileSystem for Watched {
-            $(async fn $verb(&self, who: $who $(, $argument: $type)*) -> Sealed<$answer> {
+            $(async fn $verb(&self, who: &Credentials $(, $argument: $type)*) -> Sealed<$answer> {
                 self.see(who);
                 self.files.$verb(who $(, $argument)*).await
+            })+
+
+            $(async fn $change(&self, who: &Author $(, $given: $of)*) -> Sealed<$changed> {
+                self.see(who);
+                self.files.$change(who $(, $given)*).await.map(|answer| {
+                    if let (Some(key), Some(done)) = (&who.call, done(&answer)) {
+                        self.keep(key, done);
+                    }
+                    answer
+                })
             })+
 
             fn root(&self) -> ObjectId {
@@ -53,7 +138,8 @@ macro_rules! watched {
             }
 
             async fn getattr(&self, id: ObjectId) -> Sealed<Result<Attributes, FsError>> {
-                self.files.getattr(id).await
+                let broken = self.broken.get();
+                self.files.getattr(id).await.map(|result| broken.map_or(result, Err))
             }
 
             async fn fsinfo(&self, id: ObjectId) -> Sealed<Answer<FsInfo>> {
@@ -77,11 +163,11 @@ macro_rules! watched {
             }
 
             fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
-                self.files.take_remembered()
+                self.files.take_remembered().map(|_| self.kept.take())
             }
 
             fn count_repetition(&self, over_a_start: bool) {
-                self.files.count_repetition(over_a_start);
+                self.repetitions.borrow_mut().push(over_a_start);
             }
 
             async fn shutdown(&self) -> Result<(), FsError> {
@@ -92,37 +178,34 @@ macro_rules! watched {
 }
 
 watched! {
-    async fn setattr(
-        &Author, id: ObjectId, changes: SetAttributes, guard: Option<Timestamp>
-    ) -> Answer<(), Wcc>;
-    async fn lookup(&Credentials, directory: ObjectId, name: &Name) -> Answer<Found>;
-    async fn access(&Credentials, id: ObjectId, asked: Access) -> Answer<Access>;
-    async fn readlink(&Credentials, id: ObjectId) -> Answer<Bytes>;
-    async fn read(&Credentials, id: ObjectId, offset: u64, count: u32) -> Answer<ReadData>;
+    async fn lookup(directory: ObjectId, name: &Name) -> Answer<Found>;
+    async fn access(id: ObjectId, asked: Access) -> Answer<Access>;
+    async fn readlink(id: ObjectId) -> Answer<Bytes>;
+    async fn read(id: ObjectId, offset: u64, count: u32) -> Answer<ReadData>;
     async fn write(
-        &Credentials, id: ObjectId, offset: u64, data: Vec<Bytes>, stability: Stability
+        id: ObjectId, offset: u64, data: Vec<Bytes>, stability: Stability
     ) -> Answer<Written, Wcc>;
-    async fn create(
-        &Author, directory: ObjectId, name: &Name, how: CreateHow
-    ) -> Answer<Found, Wcc>;
+    async fn fsstat(id: ObjectId) -> Answer<FsStat>;
+    async fn commit(id: ObjectId, offset: u64, count: u32) -> Answer<Verifier, Wcc>;
+    keeping
+    async fn setattr(
+        id: ObjectId, changes: SetAttributes, guard: Option<Timestamp>
+    ) -> Answer<(), Wcc>;
+    async fn create(directory: ObjectId, name: &Name, how: CreateHow) -> Answer<Found, Wcc>;
     async fn mkdir(
-        &Author, directory: ObjectId, name: &Name, attributes: SetAttributes
+        directory: ObjectId, name: &Name, attributes: SetAttributes
     ) -> Answer<Found, Wcc>;
     async fn symlink(
-        &Author, directory: ObjectId, name: &Name, target: &[u8], attributes: SetAttributes
+        directory: ObjectId, name: &Name, target: &[u8], attributes: SetAttributes
     ) -> Answer<Found, Wcc>;
     async fn mknod(
-        &Author, directory: ObjectId, name: &Name, kind: FileKind, device: Device,
+        directory: ObjectId, name: &Name, kind: FileKind, device: Device,
         attributes: SetAttributes
     ) -> Answer<Found, Wcc>;
-    async fn remove(&Author, directory: ObjectId, name: &Name) -> Answer<(), Wcc>;
-    async fn rmdir(&Author, directory: ObjectId, name: &Name) -> Answer<(), Wcc>;
+    async fn remove(directory: ObjectId, name: &Name) -> Answer<(), Wcc>;
+    async fn rmdir(directory: ObjectId, name: &Name) -> Answer<(), Wcc>;
     async fn rename(
-        &Author, from: ObjectId, from_name: &Name, to: ObjectId, to_name: &Name
+        from: ObjectId, from_name: &Name, to: ObjectId, to_name: &Name
     ) -> Answer<(), (Wcc, Wcc)>;
-    async fn link(
-        &Author, id: ObjectId, directory: ObjectId, name: &Name
-    ) -> Answer<(), (PostOp, Wcc)>;
-    async fn fsstat(&Credentials, id: ObjectId) -> Answer<FsStat>;
-    async fn commit(&Credentials, id: ObjectId, offset: u64, count: u32) -> Answer<Verifier, Wcc>;
+    async fn link(id: ObjectId, directory: ObjectId, name: &Name) -> Answer<(), (PostOp, Wcc)>;
 }

@@ -1,0 +1,113 @@
+//! What a volume's trouble says in the log of the server: once, and not once for every call.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use dispatch::Window;
+use nfs3_types::nfs3::nfsstat3;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use vfs::FsError;
+
+use crate::house::{House, local, refusal};
+use crate::memory::MemoryFileSystem;
+use crate::watched::Watched;
+
+/// Hears the errors that are said, each with the volume that it is about.
+#[derive(Clone, Default)]
+struct Ear(Arc<Mutex<Vec<String>>>);
+
+impl Ear {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("nobody panics while he holds it"))
+    }
+}
+
+/// The values of an event, one after the other.
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, _: &Field, value: &dyn fmt::Debug) {
+        self.0 += &format!("{value:?} ");
+    }
+}
+
+impl Subscriber for Ear {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::ERROR
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut words = Words(String::new());
+        event.record(&mut words);
+        self.0.lock().expect("nobody panics while he holds it").push(words.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Has somebody listen who is given two volumes and what looks at the root of one of them.
+fn listening(work: impl FnOnce(&Ear, &[Rc<Watched>; 2], &mut dyn FnMut(usize) -> nfsstat3)) {
+    let volumes = [(); 2].map(|()| Watched::new(MemoryFileSystem::new()));
+    let mut house = House::over(&volumes, Window::default());
+    let roots = ["/data", "/other"].map(|path| house.mount(&local(), path).expect("a mount"));
+    let ear = Ear::default();
+    tracing::subscriber::with_default(ear.clone(), || {
+        let mut look = |volume: usize| refusal(house.getattr(&local(), &roots[volume]));
+        work(&ear, &volumes, &mut look);
+    });
+}
+
+/// The one line that is said at the first of three looks that are told of an error; at the others
+/// nothing is said.
+fn said_at_first(ear: &Ear, mut look: impl FnMut() -> nfsstat3) -> [String; 1] {
+    let said = [(); 3].map(|()| (look(), ear.take()));
+    let [(nfsstat3::NFS3ERR_IO, first), further @ ..] = said else { panic!("an error: {said:?}") };
+    assert_eq!(further, [(); 2].map(|()| (nfsstat3::NFS3ERR_IO, vec![])));
+    first.try_into().expect("one line")
+}
+
+#[test]
+fn damage_is_said_once_of_each_volume_and_clients_hear_of_an_error() {
+    listening(|ear, volumes, look| {
+        for (number, name) in [(1, "other"), (0, "data")] {
+            volumes[number].broken.set(Some(FsError::Corrupt));
+            let [line] = said_at_first(ear, || look(number));
+            assert!(line.contains("damage on the disk") && line.contains(name), "{line}");
+        }
+    });
+}
+
+#[test]
+fn a_volume_whose_changes_do_not_become_durable_is_named_once() {
+    listening(|ear, volumes, look| {
+        volumes[0].files().gate().lose();
+        let [line] = said_at_first(ear, || look(0));
+        assert!(line.contains("do not become durable") && line.contains("data"), "{line}");
+        assert_eq!((look(1), ear.take()), (nfsstat3::NFS3_OK, vec![]));
+    });
+}
+
+#[test]
+fn of_what_clients_are_told_nothing_is_said() {
+    listening(|ear, volumes, look| {
+        for (error, status) in
+            [(FsError::Stale, nfsstat3::NFS3ERR_STALE), (FsError::Io, nfsstat3::NFS3ERR_IO)]
+        {
+            volumes[0].broken.set(Some(error));
+            assert_eq!((look(0), ear.take()), (status, vec![]), "{error}");
+        }
+    });
+}
