@@ -41,7 +41,7 @@ use server::reactor;
 use crate::failure::Failure;
 use crate::sharing;
 use crate::volume::Volume;
-use crate::words;
+use crate::words::{self, quoted};
 use outcome::Outcome;
 use progress::Watch;
 
@@ -162,7 +162,7 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
 fn words(arguments: &FsckArguments) -> String {
     let log = arguments.log.as_deref().filter(|log| log.exists());
     let volume = Volume::find(&arguments.volume).map(|volume| volume.with_log(log).words());
-    volume.unwrap_or_else(|_| arguments.volume.display().to_string())
+    volume.unwrap_or_else(|_| quoted(&arguments.volume))
 }
 
 fn tell(run: &Run<'_>, json: bool, output: &mut dyn Write) -> io::Result<()> {

@@ -22,7 +22,7 @@ use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
 use crate::log::{self, LOG_SIZE};
 use crate::volume::{Volume, parent, sync_folder};
-use crate::words;
+use crate::words::{self, quoted};
 
 /// Files that have been saved since the log was opened: a volume that came back with an older one
 /// may have stopped already, and need what has its name now.
@@ -104,7 +104,7 @@ pub(crate) async fn open_together(
     // One bar for all would jump about: a volume under policy log is not checked when it returns.
     let opened =
         open_sharing(sharers, log_device, Rc::new(save), runtime, &options, &mut |_| ()).await;
-    let words = format!("VOLUME --log {}", log.display());
+    let words = format!("VOLUME --log {}", quoted(log));
     let opened = opened.map_err(|error| {
         let (path, source) = (log.to_owned(), error.into());
         Failure::Engine { path, words, source }
@@ -138,7 +138,7 @@ fn make_log(volumes: &[Volume], log: &Path, runtime: &Runtime) -> Result<(), Fai
         return log::make(log, LOG_SIZE);
     }
     // The log that is named is not there.
-    let (path, words) = (volumes[0].path.clone(), volumes[0].path.display().to_string());
+    let (path, words) = (volumes[0].path.clone(), quoted(&volumes[0].path));
     Err(Failure::Engine { path, words, source: OpenError::LogMissing.into() })
 }
 

@@ -22,6 +22,7 @@ use zerocopy::FromBytes;
 
 use crate::failure::Failure;
 use crate::log::LOG_NAME;
+use crate::words::quoted;
 
 /// The file of a volume that holds its settings.
 pub(crate) const SETTINGS_NAME: &str = "volume.toml";
@@ -62,7 +63,7 @@ impl Volume {
             let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
                 let disk = path.join(DISK_NAME);
                 let advice = advice(&disk).unwrap_or_else(|| match disk.exists() {
-                    true => format!("see 'duramen fsck {}' for what is there", disk.display()),
+                    true => format!("see 'duramen fsck {}' for what is there", quoted(&disk)),
                     false => "'duramen mkfs' makes a volume".to_owned(),
                 });
                 let why = format!("the folder has no {SETTINGS_NAME}; {advice}");
@@ -117,10 +118,10 @@ impl Volume {
 
     /// What a command line says to mean this volume with this log.
     pub(crate) fn words(&self) -> String {
-        let volume = self.path.display();
+        let volume = quoted(&self.path);
         match &self.log_path {
-            Some(log) if self.is_log_named => format!("{volume} --log {}", log.display()),
-            _ => volume.to_string(),
+            Some(log) if self.is_log_named => format!("{volume} --log {}", quoted(log)),
+            _ => volume,
         }
     }
 

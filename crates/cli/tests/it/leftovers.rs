@@ -7,7 +7,7 @@ use futures::executor::block_on;
 use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, freebsd_disk, on};
+use crate::common::{Folder, assert_clean, follow, freebsd_disk, on};
 
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
@@ -220,4 +220,21 @@ fn what_is_served_read_only_is_not_written_to() {
     put(&serving, "data", "second", b"dear both");
     serving.kill();
     on("serve", &volume, &[&["--read-only"], &LISTEN[..]].concat()).failed(1, "");
+}
+
+#[test]
+fn a_command_that_is_advised_can_be_given_to_a_shell() {
+    let folder = Folder::new();
+    let (disk, log) = (folder.path("it's my disk.img"), folder.path("$my (log)"));
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let with_log = ["--log", log.to_str().expect("text")];
+    let serving = Serving::start(&[&disk], &with_log);
+    put(&serving, "it's my disk", "letter", b"dear friend");
+    serving.kill();
+    let look = on("fsck", &disk, &with_log);
+    // A quotation mark of the path is not one of the sentence.
+    let told = look.output.replace("it\\'s", "it?s");
+    let repair = follow(&told, "duramen fsck --repair");
+    assert_eq!(repair.code, 0, "{}{}", repair.output, repair.errors);
+    assert_eq!(on("cat", &disk, &["letter"]).good(), "dear friend");
 }

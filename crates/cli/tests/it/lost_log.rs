@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, Run, assert_clean, duramen, on, pause, skip};
+use crate::common::{Folder, assert_clean, follow, on, pause, skip};
 
 const FILES: [&str; 5] = ["one", "two", "three", "four", "five"];
 const LISTED: &str = "five\nfour\none\nthree\ntwo\n";
@@ -38,14 +38,6 @@ fn in_a_folder(folder: &Folder) -> PathBuf {
     on("mkfs", &volume, &["--size", "64M"]).good();
     killed(&[(&volume, "data")], &[]);
     volume
-}
-
-/// Runs what is advised between quotes, from the word on with which that begins.
-#[track_caller]
-fn follow(told: &str, command: &str) -> Run {
-    let advice = told.split('\'').find(|part| part.starts_with(command));
-    let advice = advice.unwrap_or_else(|| panic!("no {command:?} is advised: {told}"));
-    duramen(&advice.split(' ').skip(1).collect::<Vec<_>>())
 }
 
 /// Asserts that a volume without its log is told to be so, and that nothing of it is touched by
