@@ -2,6 +2,7 @@
 //! nobody can read, files that were named by mistake.
 
 use std::fs;
+use std::path::Path;
 
 use futures::executor::block_on;
 use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3};
@@ -222,6 +223,23 @@ fn what_is_served_read_only_is_not_written_to() {
     on("serve", &volume, &[&["--read-only"], &LISTEN[..]].concat()).failed(1, "");
 }
 
+/// The folder of a volume without its settings, and with a letter in its disk.
+#[test]
+fn a_disk_that_was_used_is_not_taken_for_one_whose_making_was_cut_off() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    fs::remove_file(volume.join("volume.toml")).expect("it is there");
+    let disk = volume.join("disk.img");
+    let serving = Serving::start(&[&disk], &[]);
+    put(&serving, "disk", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    for size in ["64M", "32M"] {
+        on("mkfs", &volume, &["--size", size]).failed(1, "which would be destroyed");
+    }
+    assert_eq!(on("cat", &disk, &["letter"]).good(), "dear friend");
+}
+
 #[test]
 fn a_command_that_is_advised_can_be_given_to_a_shell() {
     let folder = Folder::new();
@@ -237,4 +255,37 @@ fn a_command_that_is_advised_can_be_given_to_a_shell() {
     let repair = follow(&told, "duramen fsck --repair");
     assert_eq!(repair.code, 0, "{}{}", repair.output, repair.errors);
     assert_eq!(on("cat", &disk, &["letter"]).good(), "dear friend");
+}
+
+/// CRC-32C.
+fn crc(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
+}
+
+/// Says of a log that a later version of its format has it.
+fn make_later(log: &Path) {
+    let mut bytes = fs::read(log).expect("it is there");
+    for slot in [0, 32 << 10] {
+        bytes[slot..slot + 72].fill(0);
+        bytes[slot..slot + 11].copy_from_slice(b"duramen log");
+        bytes[slot + 16] = 9;
+        let sum = crc(&bytes[slot..slot + 72]).to_le_bytes();
+        bytes[slot + 20..slot + 24].copy_from_slice(&sum);
+    }
+    fs::write(log, bytes).expect("it is there");
+}
+
+#[test]
+fn a_log_of_a_later_version_is_not_taken_for_an_empty_one() {
+    let folder = Folder::new();
+    let (volume, log) = (folder.path("data"), folder.path("data/log.img"));
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    make_later(&log);
+    fs::remove_file(volume.join("disk.img")).expect("it is there");
+    fs::remove_file(volume.join("volume.toml")).expect("it is there");
+    let before = fs::read(&log).expect("it is there");
+    on("mkfs", &volume, &["--size", "64M"]).failed(1, "version 9");
+    assert!(fs::read(&log).expect("it is there") == before);
+    on("mkfs", &volume, &["--size", "64M", "--force"]).good();
 }
