@@ -129,8 +129,11 @@ pub enum OpenError {
     NotReplayed,
     /// The log has nothing of this volume's last time.
     #[error(
-        "the log is not that with which the volume was used last: open it together with that one; \
-         if it is lost, 'duramen fsck --repair --without-log' saves what the volume itself has"
+        "the log is not that with which the volume was used last, or another volume has used it \
+         since, which it does only when nothing in it is needed any more: if there is another log \
+         with which the volume may have been used, open it together with that one; if there is \
+         none, 'duramen fsck --repair --without-log' brings the volume back with what it has \
+         itself, and leaves what the log holds of others"
     )]
     LogForeign,
     /// The log holds something, and the volume was used without it since.

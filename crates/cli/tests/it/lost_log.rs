@@ -225,6 +225,25 @@ fn a_log_with_changes_of_another_volume_is_not_taken_back() {
     assert_eq!(on("cat", &late, &["letter"]).good(), "dear friend");
 }
 
+/// What is advised to whoever names the log of another volume keeps what that holds.
+#[test]
+fn the_log_of_another_volume_is_not_given_up() {
+    let folder = Folder::new();
+    let [early, late] = ["early", "late"].map(|name| folder.path(name));
+    for (volume, name) in [(&early, "early"), (&late, "late")] {
+        on("mkfs", volume, &["--size", "32M"]).good();
+        killed(&[(volume, name)], &[]);
+    }
+    let log = late.join("log.img");
+    let look = on("fsck", &early, &["--log", text(&log)]);
+    assert_eq!(look.code, 4, "{}", look.output);
+    let repair = follow(&look.output, "duramen fsck --repair --without-log");
+    assert_eq!(repair.code, 1, "{}{}", repair.output, repair.errors);
+    assert!(!repair.errors.contains("are given up"), "{}", repair.errors);
+    assert!(Serving::start(&[&late], &[]).stop().success());
+    assert_eq!(on("ls", &late, &[]).good(), LISTED);
+}
+
 /// A log may be a device, which has the length that it has.
 #[test]
 fn a_device_is_a_log_that_does_not_grow() {
