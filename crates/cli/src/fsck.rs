@@ -20,7 +20,6 @@ mod progress;
 mod text;
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -160,7 +159,8 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
 
 /// What a command line says to mean the volume that is checked, with its log.
 fn words(arguments: &FsckArguments) -> String {
-    let log = arguments.log.as_deref().filter(|log| log.exists());
+    let is_meant = |log: &&Path| log.exists() || sharing::has_saved(log);
+    let log = arguments.log.as_deref().filter(is_meant);
     let volume = Volume::find(&arguments.volume).map(|volume| volume.with_log(log).words());
     volume.unwrap_or_else(|_| quoted(&arguments.volume))
 }
@@ -211,19 +211,19 @@ struct Ready {
 async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready, Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
     let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref());
-    if let Some(log) = arguments.log.as_ref().filter(|_| !arguments.without_log) {
-        // What is named is there: a slip of the pen is not a log that is lost.
-        let look = fs::metadata(log);
-        look.map_err(|source| Failure::File { verb: "open", path: log.clone(), source })?;
-    }
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = disks.device(volume.open(access)?);
-    let at_hand = volume.log_at_hand();
     let (mut log, mut saved) = (None, None);
-    if let Some(path) = &at_hand {
+    if let Some(path) = &volume.log_place() {
         saved = sharing::saved_for(&*device, path).await;
         let last = sharing::log_of(&*device, path, saved.as_deref(), |disk| disks.device(disk));
-        log = Some(disks.device(DiskFile::open(&last.await?, access)?));
+        if let Some(last) = last.await? {
+            log = Some(disks.device(DiskFile::open(&last, access)?));
+        } else if volume.is_log_named && !arguments.without_log {
+            // What is named is there: a slip of the pen is not a log that is lost.
+            let source = io::ErrorKind::NotFound.into();
+            return Err(Failure::File { verb: "open", path: path.clone(), source });
+        }
     }
     let (device, log_use): (Rc<dyn BlockDevice>, _) =
         match (arguments.repair, arguments.without_log) {

@@ -14,14 +14,14 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::logged::{Sharer, is_needed, open_sharing, saved_under};
+use ffs::logged::{Sharer, is_idle_of_another, is_needed, open_sharing, saved_under};
 use ffs::{OpenError, OpenOptions};
 use runtime::Runtime;
 
 use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
 use crate::log::{self, LOG_SIZE};
-use crate::volume::{Volume, parent, sync_folder};
+use crate::volume::{Volume, is_there, parent, sync_folder};
 use crate::words::{self, quoted};
 
 /// Files that have been saved since the log was opened: a volume that came back with an older one
@@ -44,25 +44,33 @@ impl SavedAnew {
     }
 }
 
-/// A file in which something was saved, and what is in it.
-type Saved = (PathBuf, Rc<dyn BlockDevice>);
-
-/// Whether several volumes write to this log, or are to.
+/// Whether several volumes write to this log, or are to. So do a volume for which something was
+/// saved of it, which comes back with that; and one that would take it from another volume, which
+/// has nothing in it and could not tell afterwards that nothing is lost.
 ///
 /// # Errors
 /// [`Failure`] when it cannot be read.
 pub(crate) async fn is_shared(
     log: &Path,
-    volumes: usize,
+    volumes: &[Volume],
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<bool, Failure> {
-    if volumes > 1 || !log.exists() {
-        return Ok(volumes > 1);
+    let [volume] = volumes else { return Ok(true) };
+    if saved_of(volume, log, device).await?.is_some() {
+        return Ok(true);
     }
-    let device = device(DiskFile::open(log, Access::ReadOnly)?);
-    let newest = journal::peek(&*device).await;
+    if !is_there(log)? || log::is_void(log)? {
+        return Ok(false);
+    }
+    let log_device = device(DiskFile::open(log, Access::ReadOnly)?);
+    let newest = journal::peek(&*log_device).await;
     let newest = newest.map_err(|source| Failure::Log { path: log.to_owned(), source })?;
-    Ok(newest.is_some_and(|slot| slot.is_shared()))
+    if newest.is_some_and(|slot| slot.is_shared()) {
+        return Ok(true);
+    }
+    // What cannot be saved beside a device could never be brought back.
+    let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(false) };
+    Ok(log.is_file() && is_idle_of_another(&*device(disk), &*log_device).await.unwrap_or(false))
 }
 
 /// Opens volumes with the log that they share, each of them or none.
@@ -76,8 +84,8 @@ pub(crate) async fn open_together(
     cache_bytes: usize,
     runtime: &Runtime,
 ) -> Result<Vec<Result<OpenVolume, Failure>>, Failure> {
-    if !log.exists() {
-        make_log(volumes, log, runtime)?;
+    if !is_there(log)? || log::is_void(log)? {
+        make_log(volumes, log, &device, runtime).await?;
     }
     let log_device = log::open(log, true, &device).await?;
     let mut openings = Vec::new();
@@ -86,7 +94,13 @@ pub(crate) async fn open_together(
         let prepared = async {
             let opening = Opening::begin(volume, runtime)?;
             let disk = device(volume.open(Access::ReadWrite)?);
-            let saved = saved_of(&*disk, log, &device, Access::ReadWrite).await?;
+            let saved = match saved_for(&*disk, log).await {
+                Some(path) => {
+                    let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
+                    Some((path, saved))
+                }
+                None => None,
+            };
             Ok::<_, Failure>((opening, disk, saved))
         };
         openings.push(prepared.await.map(|(opening, disk, saved)| {
@@ -131,11 +145,20 @@ pub(crate) async fn open_together(
     Ok(all)
 }
 
-/// Makes the log if it can belong to some volume; those that were cut off had another one.
-fn make_log(volumes: &[Volume], log: &Path, runtime: &Runtime) -> Result<(), Failure> {
-    let is_clean = |volume| Opening::begin(volume, runtime).is_ok_and(|opening| opening.is_clean);
-    if volumes.iter().any(is_clean) {
-        return log::make(log, LOG_SIZE);
+/// Makes the log if it can belong to some volume. Those that were cut off had another one, or what
+/// they need of it was saved.
+async fn make_log(
+    volumes: &[Volume],
+    log: &Path,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) -> Result<(), Failure> {
+    for volume in volumes {
+        let is_clean = Opening::begin(volume, runtime).is_ok_and(|opening| opening.is_clean);
+        let needs_none = is_clean || saved_of(volume, log, device).await?.is_some();
+        if needs_none && log::is_lacking(log)? {
+            return log::make(log, LOG_SIZE);
+        }
     }
     // The log that is named is not there.
     let (path, words) = (volumes[0].path.clone(), quoted(&volumes[0].path));
@@ -148,19 +171,25 @@ fn saved_path(log: &Path, name: u64) -> PathBuf {
     file.into()
 }
 
-/// What was saved of the log for the volume on `disk`, if something was.
-async fn saved_of(
-    disk: &dyn BlockDevice,
+/// The file in which is saved what a volume needs of this log, if the log itself has it no more. A
+/// disk that cannot be opened says so elsewhere.
+///
+/// # Errors
+/// [`Failure`] when what was saved cannot be opened.
+pub(crate) async fn saved_of(
+    volume: &Volume,
     log: &Path,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
-    access: Access,
-) -> Result<Option<Saved>, Failure> {
-    let Some(path) = saved_for(disk, log).await else { return Ok(None) };
-    let saved = device(DiskFile::open(&path, access)?);
-    Ok(Some((path, saved)))
+) -> Result<Option<PathBuf>, Failure> {
+    let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(None) };
+    let disk = device(disk);
+    let Some(saved) = saved_for(&*disk, log).await else { return Ok(None) };
+    let place = log_of(&*disk, log, Some(&saved), device).await?;
+    Ok(place.filter(|place| *place == saved))
 }
 
-/// Where the volume on `disk` has what it logged last: in this log, or in `saved`.
+/// Where the volume on `disk` has what it logged last: in this log, or in `saved`; nowhere, if both
+/// are missing.
 ///
 /// # Errors
 /// [`Failure`] when what was saved cannot be opened.
@@ -169,16 +198,21 @@ pub(crate) async fn log_of(
     log: &Path,
     saved: Option<&Path>,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
-) -> Result<PathBuf, Failure> {
+) -> Result<Option<PathBuf>, Failure> {
     let holds = async |path: &Path| -> Result<bool, Failure> {
         // Only its slots are looked at, and somebody may be writing the rest.
         let device = device(DiskFile::open(path, Access::Glance)?);
         Ok(is_needed(disk, &*device).await.unwrap_or(false))
     };
+    let log = is_there(log)?.then_some(log);
+    // A volume that has come back with what was saved has its changes in the log since.
+    let is_in_the_log = match log {
+        Some(log) => holds(log).await?,
+        None => false,
+    };
     match saved {
-        // A volume that has come back with what was saved has its changes in the log since.
-        Some(saved) if !holds(log).await? && holds(saved).await? => Ok(saved.to_owned()),
-        _ => Ok(log.to_owned()),
+        Some(saved) if !is_in_the_log && holds(saved).await? => Ok(Some(saved.to_owned())),
+        _ => Ok(log.map(Path::to_owned)),
     }
 }
 
@@ -186,6 +220,18 @@ pub(crate) async fn log_of(
 pub(crate) async fn saved_for(disk: &dyn BlockDevice, log: &Path) -> Option<PathBuf> {
     let names = saved_under(disk).await.ok()?;
     names.into_iter().map(|name| saved_path(log, name)).find(|path| path.exists())
+}
+
+/// Whether something was saved of this log, for whatever volume.
+pub(crate) fn has_saved(log: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(parent(log)) else { return false };
+    let Some(name) = log.file_name().map(|name| name.to_string_lossy()) else { return false };
+    entries.flatten().any(|entry| {
+        let beside = entry.file_name();
+        let number =
+            beside.to_str().and_then(|beside| beside.strip_prefix(&*name)?.strip_prefix('.'));
+        number.is_some_and(|number| number.len() == 16 && u64::from_str_radix(number, 16).is_ok())
+    })
 }
 
 /// Removes what was saved, for good.

@@ -10,7 +10,7 @@
 //! volume that was never finished.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
@@ -32,7 +32,7 @@ pub(crate) const NEW_SETTINGS_NAME: &str = ".volume.toml.new";
 pub(crate) const DISK_NAME: &str = "disk.img";
 
 /// A volume that exists.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Volume {
     /// What the command line says.
     pub(crate) path: PathBuf,
@@ -55,10 +55,12 @@ impl Volume {
     /// # Errors
     /// [`Failure`] when it is no volume.
     pub(crate) fn find(path: &Path) -> Result<Self, Failure> {
-        let Ok(metadata) = fs::metadata(path) else {
+        if !is_there(path)? {
             let why = "there is nothing of that name; 'duramen mkfs' makes one".to_owned();
             return Err(Failure::NotAVolume { path: path.to_owned(), why });
-        };
+        }
+        let look = fs::metadata(path);
+        let metadata = look.map_err(|source| Failure::look(path, source))?;
         if metadata.is_dir() {
             let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
                 let disk = path.join(DISK_NAME);
@@ -109,11 +111,11 @@ impl Volume {
         self
     }
 
-    /// The log that is there, whatever the settings say of it by now: that which is named, or the
-    /// one in the folder.
-    pub(crate) fn log_at_hand(&self) -> Option<PathBuf> {
+    /// Where its log is, if there is one, whatever the settings say of it by now: that which is
+    /// named, or the one in the folder.
+    pub(crate) fn log_place(&self) -> Option<PathBuf> {
         let beside = || self.folder.as_ref().map(|folder| folder.join(LOG_NAME));
-        self.log_path.clone().or_else(beside).filter(|path| path.exists())
+        self.log_path.clone().or_else(beside)
     }
 
     /// What a command line says to mean this volume with this log.
@@ -131,6 +133,18 @@ impl Volume {
     /// [`Failure::Open`].
     pub(crate) fn open(&self, access: Access) -> Result<DiskFile, Failure> {
         Ok(DiskFile::open(&self.disk_path, access)?.large_past_cache())
+    }
+}
+
+/// Whether there is something of this name. Who may not look does not know.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn is_there(path: &Path) -> Result<bool, Failure> {
+    match path.try_exists() {
+        // A file has nothing below it.
+        Err(source) if source.kind() == ErrorKind::NotADirectory => Ok(false),
+        looked => looked.map_err(|source| Failure::look(path, source)),
     }
 }
 
@@ -157,7 +171,7 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
                 Failure::Settings { path: path.to_owned(), why, advice }
             })
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Failure::File { verb: "read", path: path.to_owned(), source }),
     }
 }

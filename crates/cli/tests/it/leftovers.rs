@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use futures::executor::block_on;
 use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, follow, freebsd_disk, on};
+use crate::common::{Folder, assert_clean, follow, freebsd_disk, on, pause};
 
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
@@ -238,6 +239,81 @@ fn a_disk_that_was_used_is_not_taken_for_one_whose_making_was_cut_off() {
         on("mkfs", &volume, &["--size", size]).failed(1, "which would be destroyed");
     }
     assert_eq!(on("cat", &disk, &["letter"]).good(), "dear friend");
+}
+
+#[test]
+fn an_empty_log_is_made_anew_where_nothing_of_it_is_needed() {
+    let folder = Folder::new();
+    let (volume, disk, log) = (folder.path("data"), folder.path("disk.img"), folder.path("log"));
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let named = ["--log", log.to_str().expect("a plain path")];
+    for (path, name, log, more) in
+        [(&volume, "data", &volume.join("log.img"), &[][..]), (&disk, "disk", &log, &named)]
+    {
+        for bytes in [0, 5000] {
+            fs::write(log, vec![0; bytes]).expect("there is room");
+            let serving = Serving::start(&[path], more);
+            put(&serving, name, &format!("letter-{bytes}"), b"dear friend");
+            serving.kill();
+            assert!(Serving::start(&[path], more).stop().success());
+        }
+        let short = b"a note of somebody";
+        fs::write(log, short).expect("there is room");
+        on("serve", path, &[more, &LISTEN].concat()).failed(1, "log");
+        assert!(fs::read(log).expect("it is there") == short, "it is not ours");
+        fs::remove_file(log).expect("it is there");
+        let serving = Serving::start(&[path], more);
+        put(&serving, name, "last", b"dear friend");
+        serving.kill();
+        // Now the volume needs it.
+        fs::write(log, b"").expect("there is room");
+        on("serve", path, &[more, &LISTEN].concat()).failed(1, "");
+        assert_eq!(fs::metadata(log).expect("it is there").len(), 0);
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_said_to_be_missing() {
+    let folder = Folder::new();
+    let round = folder.path("round");
+    std::os::unix::fs::symlink(&round, &round).expect("a new link");
+    for command in ["info", "ls", "fsck", "serve"] {
+        let run = on(command, &round, if command == "serve" { &LISTEN } else { &[] });
+        assert!(run.errors.contains("cannot look at"), "{command}: {}", run.errors);
+    }
+    // Nobody knows whether there is a log, so that none is said to be lost.
+    let volume = folder.path("data");
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    serving.kill();
+    let (log, away) = (volume.join("log.img"), folder.path("away"));
+    fs::rename(&log, &away).expect("it is there");
+    std::os::unix::fs::symlink(&log, &log).expect("a new link");
+    on("serve", &volume, &LISTEN).failed(1, "cannot look at");
+    on("fsck", &volume, &["--repair"]).failed(8, "cannot look at");
+    fs::rename(&away, &log).expect("it is there");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    on("info", &round.join("data"), &[]).failed(1, "cannot look at");
+    on("info", &volume.join("volume.toml").join("x"), &[]).failed(1, "nothing of that name");
+}
+
+/// As large as that of a folder of the same size: half a GiB has 64 MiB of it.
+#[test]
+fn the_log_of_a_bare_disk_grows_as_that_of_a_folder_does() {
+    let folder = Folder::new();
+    let (disk, log) = (folder.path("disk.img"), folder.path("log"));
+    on("mkfs", &disk, &["--bare", "--size", "512M"]).good();
+    let serving = Serving::start(&[&disk], &["--log", log.to_str().expect("a plain path")]);
+    let length = || fs::metadata(&log).expect("it was made").len();
+    for _ in 0..300 {
+        if length() >= 64 << 20 {
+            break;
+        }
+        pause(Duration::from_millis(100));
+    }
+    assert_eq!(length(), 64 << 20);
+    assert!(serving.stop().success());
 }
 
 #[test]
