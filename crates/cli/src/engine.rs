@@ -15,9 +15,10 @@ use runtime::{Instant, Runtime};
 use vfs::FileSystem;
 
 use crate::failure::Failure;
-use crate::log::{self, LOG_SIZE};
+use crate::log::{self, log_size_for};
+use crate::saved::saved_of;
 use crate::size::show_size;
-use crate::volume::{FileSystem as Superblock, Volume, read_superblock};
+use crate::volume::{FileSystem as Superblock, Volume, is_there, read_superblock};
 use crate::words;
 
 /// How often it is looked whether there is something to say.
@@ -47,12 +48,16 @@ pub(crate) async fn open_volume(
 ) -> Result<OpenVolume, Failure> {
     let path = &volume.path;
     let opening = Opening::begin(volume, runtime)?;
-    let disk = volume.open(access)?;
     let read_only = access == Access::ReadOnly;
     let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::default() };
     let log_path = volume.log_path.as_deref().filter(|_| !read_only);
+    if let Some(log) = log_path.filter(|_| !opening.is_clean) {
+        refuse_saved(volume, log, &device).await?;
+    }
+    let disk = volume.open(access)?;
+    let log_size = volume.settings.log_size.unwrap_or_else(|| log_size_for(opening.size));
     let log = match log_path {
-        Some(path) => open_log(volume, path, opening.is_clean, &device).await?,
+        Some(path) => open_log(volume, path, log_size, opening.is_clean, &device).await?,
         None => None,
     };
     let bar = repair_bar(path);
@@ -64,8 +69,8 @@ pub(crate) async fn open_volume(
     let opened = ffs::open_with_log(disk, log, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
     let opened = opening.end(opened, runtime)?;
-    if let (Some(path), Some(size)) = (log_path, volume.settings.log_size) {
-        log::grow(path.to_owned(), size);
+    if let Some(path) = log_path {
+        log::grow(path.to_owned(), log_size);
     }
     Ok(opened)
 }
@@ -78,17 +83,21 @@ pub(crate) struct Opening {
     id: u64,
     /// Whether it was stopped cleanly.
     pub(crate) is_clean: bool,
+    /// Bytes of its file system.
+    pub(crate) size: u64,
     start: Instant,
 }
 
 impl Opening {
     pub(crate) fn begin(volume: &Volume, runtime: &Runtime) -> Result<Self, Failure> {
         let disk = volume.open(Access::ReadOnly)?;
-        let Superblock { superblock, .. } = read_superblock(&disk, &volume.disk_path)?;
+        let Superblock { superblock, geometry, .. } = read_superblock(&disk, &volume.disk_path)?;
         let [second, random] = superblock.id.map(|half| u64::from(half.get()));
         let (path, start) = (volume.path.clone(), runtime.clock.now());
         let words = volume.words();
-        Ok(Self { path, words, id: second << 32 | random, is_clean: superblock.clean == 1, start })
+        let (id, is_clean) = (second << 32 | random, superblock.clean == 1);
+        let size = geometry.byte_address(geometry.size);
+        Ok(Self { path, words, id, is_clean, size, start })
     }
 
     /// It is open, or was refused.
@@ -112,16 +121,29 @@ impl Opening {
 async fn open_log(
     volume: &Volume,
     path: &Path,
-    clean: bool,
+    size: u64,
+    is_clean: bool,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<Rc<dyn BlockDevice>>, Failure> {
-    if !path.exists() && !clean {
+    if is_clean && log::is_lacking(path)? {
+        log::make(path, size)?;
+    }
+    if !is_there(path)? {
         return Ok(None);
     }
-    if !path.exists() {
-        log::make(path, volume.settings.log_size.unwrap_or(LOG_SIZE))?;
-    }
     Ok(Some(log::open(path, volume.is_log_named, device).await?))
+}
+
+/// Refuses a volume to which something belongs that was saved beside its log: it comes back with
+/// that where the log is one to be shared.
+async fn refuse_saved(
+    volume: &Volume,
+    log: &Path,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<(), Failure> {
+    let Some(saved) = saved_of(volume, log, device).await? else { return Ok(()) };
+    let words = volume.clone().with_log(Some(log)).words();
+    Err(Failure::Saved { path: volume.path.clone(), saved, words })
 }
 
 /// Is drawn on standard error from its first step on, if that is a terminal.

@@ -107,6 +107,21 @@ pub(crate) enum Failure {
         /// Why not, and what to do.
         source: Box<ffs::OpenError>,
     },
+    /// What a volume needs of its log is saved beside that.
+    #[error(
+        "{}: the volume was not stopped cleanly, and what it did last is saved in {}: \
+         'duramen serve {words}' brings it back",
+        path.display(),
+        saved.display()
+    )]
+    Saved {
+        /// Which volume.
+        path: PathBuf,
+        /// Where.
+        saved: PathBuf,
+        /// What a command line says to mean the volume together with that log.
+        words: String,
+    },
     /// A path in a volume.
     #[error("{path}: {source}")]
     InVolume {
@@ -175,6 +190,11 @@ fn superblock_advice(bad: &BadSuperblock) -> &'static str {
 }
 
 impl Failure {
+    /// What is there cannot be looked at.
+    pub(crate) fn look(path: &Path, source: io::Error) -> Self {
+        Self::File { verb: "look at", path: path.to_owned(), source }
+    }
+
     /// There is no space for all of a disk or a log.
     pub(crate) fn no_space(path: &Path, source: io::Error) -> Self {
         Self::File { verb: "take the space for", path: path.to_owned(), source }

@@ -20,7 +20,6 @@ mod progress;
 mod text;
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,9 +38,9 @@ use server::disks::Disks;
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::sharing;
+use crate::saved;
 use crate::volume::Volume;
-use crate::words;
+use crate::words::{self, quoted};
 use outcome::Outcome;
 use progress::Watch;
 
@@ -160,9 +159,10 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
 
 /// What a command line says to mean the volume that is checked, with its log.
 fn words(arguments: &FsckArguments) -> String {
-    let log = arguments.log.as_deref().filter(|log| log.exists());
+    let is_meant = |log: &&Path| log.exists() || saved::has_saved(log);
+    let log = arguments.log.as_deref().filter(is_meant);
     let volume = Volume::find(&arguments.volume).map(|volume| volume.with_log(log).words());
-    volume.unwrap_or_else(|_| arguments.volume.display().to_string())
+    volume.unwrap_or_else(|_| quoted(&arguments.volume))
 }
 
 fn tell(run: &Run<'_>, json: bool, output: &mut dyn Write) -> io::Result<()> {
@@ -190,7 +190,7 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     let report = report.map_err(|error| Unchecked::Check(arguments.volume.clone(), error))?;
     let took = runtime.clock.now().since(start);
     if let Some(path) = ready.saved {
-        sharing::remove(path).map_err(Unchecked::Volume)?;
+        saved::remove(path).map_err(Unchecked::Volume)?;
     }
     Ok(Done { report, took, refused: ready.refused })
 }
@@ -211,19 +211,19 @@ struct Ready {
 async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready, Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
     let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref());
-    if let Some(log) = arguments.log.as_ref().filter(|_| !arguments.without_log) {
-        // What is named is there: a slip of the pen is not a log that is lost.
-        let look = fs::metadata(log);
-        look.map_err(|source| Failure::File { verb: "open", path: log.clone(), source })?;
-    }
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = disks.device(volume.open(access)?);
-    let at_hand = volume.log_at_hand();
     let (mut log, mut saved) = (None, None);
-    if let Some(path) = &at_hand {
-        saved = sharing::saved_for(&*device, path).await;
-        let last = sharing::log_of(&*device, path, saved.as_deref(), |disk| disks.device(disk));
-        log = Some(disks.device(DiskFile::open(&last.await?, access)?));
+    if let Some(path) = &volume.log_place() {
+        saved = saved::saved_for(&*device, path).await;
+        let last = saved::log_of(&*device, path, saved.as_deref(), |disk| disks.device(disk));
+        if let Some(last) = last.await? {
+            log = Some(disks.device(DiskFile::open(&last, access)?));
+        } else if volume.is_log_named && !arguments.without_log {
+            // What is named is there: a slip of the pen is not a log that is lost.
+            let source = io::ErrorKind::NotFound.into();
+            return Err(Failure::File { verb: "open", path: path.clone(), source });
+        }
     }
     let (device, log_use): (Rc<dyn BlockDevice>, _) =
         match (arguments.repair, arguments.without_log) {

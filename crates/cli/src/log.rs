@@ -18,11 +18,13 @@ use block::file::{Access, DiskFile, FileDevice, free_below};
 use block::{BlockDevice, Buffer};
 use ffs::OpenError;
 use journal::JournalError;
+use journal::format::SMALLEST;
 use server::reactor;
 
 use crate::failure::Failure;
 use crate::signature::{HEAD_SIZE, known, recognise};
-use crate::volume::{parent, sync_folder};
+use crate::volume::{is_there, parent, sync_folder};
+use crate::words;
 
 /// The file of a volume that holds its log.
 pub(crate) const LOG_NAME: &str = "log.img";
@@ -87,6 +89,41 @@ fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Whether a file has the name of a log and nothing else: it is too short for one, and no byte in
+/// it means anything. Whoever needs nothing of it can have a new one in its place.
+///
+/// # Errors
+/// [`Failure`] when it cannot be looked at.
+pub(crate) fn is_void(path: &Path) -> Result<bool, Failure> {
+    let found = fs::metadata(path).map_err(|source| Failure::look(path, source))?;
+    if !found.is_file() || found.len() >= SMALLEST {
+        return Ok(false);
+    }
+    let bytes = fs::read(path);
+    let bytes =
+        bytes.map_err(|source| Failure::File { verb: "read", path: path.into(), source })?;
+    Ok(bytes.iter().all(|&byte| byte == 0))
+}
+
+/// Whether a log is to be made here, for volumes of which one at least needs nothing of what was
+/// there: there is none, or a void one, of which this says that it is made anew.
+///
+/// # Errors
+/// [`Failure`] when nobody knows what is there.
+pub(crate) fn is_lacking(path: &Path) -> Result<bool, Failure> {
+    if !is_there(path)? {
+        return Ok(true);
+    }
+    let is_void = is_void(path)?;
+    if is_void {
+        words::say(format_args!(
+            "{} is empty, and no log; nothing of it is needed, so it is made anew",
+            path.display()
+        ));
+    }
+    Ok(is_void)
+}
+
 /// Whether the log in a file holds changes that have not come home, of whatever volume.
 ///
 /// # Errors
@@ -110,7 +147,7 @@ pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
     new.push(NEW_SUFFIX);
     let new = Path::new(&new);
     let write = || {
-        if path.exists() {
+        if path.exists() && !is_void(path).unwrap_or(false) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let mut file = File::create(new)?;

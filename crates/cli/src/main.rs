@@ -24,6 +24,7 @@ mod info;
 mod log;
 mod memory;
 mod mkfs;
+mod saved;
 mod serve;
 mod sharing;
 mod signature;

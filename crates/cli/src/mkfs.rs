@@ -9,18 +9,21 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use clap::Args;
 use duramen_settings::{PolicyName, Settings};
-use ufs2::layout::{BadSuperblock, Geometry};
-use ufs2::mkfs::{MkfsOptions, mkfs};
+use ffs::OpenError;
+use ffs::replay::ReplayError;
+use journal::JournalError;
+use ufs2::layout::{BadSuperblock, Geometry, ROOT_INODE};
+use ufs2::mkfs::{MkfsOptions, is_begun_mark, mkfs};
 
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};
-use crate::signature::{HEAD_SIZE, recognise};
+use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::size::{parse_size, show_size};
 use crate::volume::{
-    DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, parent, read_superblock, sync_folder,
+    DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, parent, read_superblock, sync_folder,
     write_settings,
 };
-use crate::words;
+use crate::words::{self, quoted};
 
 const DEFAULT_BLOCK_SIZE: u64 = 32_768;
 const DEFAULT_RESERVE: u64 = 8;
@@ -151,7 +154,7 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
             let why = format!(
                 "the folder has a {DISK_NAME} and no {SETTINGS_NAME}, and nobody can say whether \
                  it was ever used: see 'duramen info {}'",
-                path.display()
+                quoted(&path)
             );
             Err(Failure::NotAVolume { path: volume.to_owned(), why })
         }
@@ -198,7 +201,11 @@ fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Fai
     match fs::metadata(path) {
         Err(_) if arguments.bare => Ok((make_image(arguments, path)?, None)),
         Err(_) => make_folder(arguments),
-        Ok(found) if !found.is_dir() => Ok((remake_disk(arguments, path)?, None)),
+        Ok(found) if !found.is_dir() => {
+            // An image that was to be given its length next has nothing in it.
+            let is_begun = arguments.bare && found.is_file() && found.len() == 0;
+            Ok((remake_disk(arguments, path, is_begun)?, None))
+        }
         Ok(_) if arguments.bare => {
             let sentence =
                 format!("{} is a folder, but --bare makes an image file", path.display());
@@ -233,7 +240,7 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyN
     }
     refuse_needed_log(&folder.join(LOG_NAME), arguments.force)?;
     if disk.exists() {
-        let geometry = remake_disk(arguments, &disk)?;
+        let geometry = remake_disk(arguments, &disk, is_unfinished(folder))?;
         return settle_in(arguments, geometry);
     }
     refuse_foreign_folder(folder)?;
@@ -266,12 +273,19 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
     if !path.exists() {
         return Ok(());
     }
-    // What cannot be read as a log holds nothing that anybody could bring home.
-    if log::holds_changes(path, Access::ReadWrite)?.unwrap_or(false) && !force {
-        let what = "changes that a volume needs which is not there".to_owned();
-        return Err(Failure::Occupied { path: path.to_owned(), what });
+    let what = match log::holds_changes(path, Access::ReadWrite)? {
+        Ok(true) => "changes that a volume needs which is not there".to_owned(),
+        Err(OpenError::Replay(ReplayError::Journal(JournalError::Version(version)))) => format!(
+            "a log of version {version} of its format, which this program does not know: it may \
+             hold changes that a volume needs"
+        ),
+        // What cannot be read as a log holds nothing that anybody could bring home.
+        Ok(false) | Err(_) => return Ok(()),
+    };
+    match force {
+        true => Ok(()),
+        false => Err(Failure::Occupied { path: path.to_owned(), what }),
     }
-    Ok(())
 }
 
 /// The log of the volume that was there means nothing for the one that is made.
@@ -342,16 +356,31 @@ fn make_image(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failur
     })
 }
 
-/// Makes a file system on a disk that exists.
-fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failure> {
+/// Makes a file system on a disk that exists. One that a run which was cut off may have left, as
+/// its place says, is made anew if nothing is in it.
+fn remake_disk(
+    arguments: &MkfsArguments,
+    path: &Path,
+    may_be_left: bool,
+) -> Result<Geometry, Failure> {
     let disk = DiskFile::open(path, Access::ReadWrite)?;
     let size = disk.geometry().size;
+    let is_left = may_be_left && is_left(&disk, path)?;
     if !arguments.force
+        && !is_left
         && let Some(what) = on_it(&disk, path)?
     {
         return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
     }
-    if arguments.size.is_some_and(|wanted| wanted != size) {
+    let is_other = arguments.size.is_some_and(|wanted| wanted != size);
+    if is_left && is_other {
+        let verb = "remove";
+        let removed = fs::remove_file(path);
+        removed.map_err(|source| Failure::File { verb, path: path.to_owned(), source })?;
+        drop(disk); // nobody else had it meanwhile
+        return make_image(arguments, path);
+    }
+    if is_other {
         let sentence = format!(
             "{} has {size} bytes already; leave --size away to use them all, or remove it first",
             path.display()
@@ -361,11 +390,42 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failu
     make_file_system(arguments, disk, path)
 }
 
-/// What is on a disk, if there is something.
+/// What is on a disk, if there is something. A file system whose making was cut off is nothing:
+/// whoever began it wanted what was there to go.
 fn on_it(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
+    let head = head(disk, path)?;
+    Ok(if is_begun(&head) { None } else { recognise(&head) })
+}
+
+fn head(disk: &DiskFile, path: &Path) -> Result<block::Buffer, Failure> {
     let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
     disk.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
-    Ok(recognise(&head))
+    Ok(head)
+}
+
+/// Whether a file system was begun here, and nothing else is there.
+fn is_begun(head: &[u8]) -> bool {
+    known(head).is_none() && is_begun_mark(head)
+}
+
+/// Whether a run that was cut off leaves an image like this one: it was never written to, or the
+/// file system in it was begun, or it was made and never used.
+fn is_left(disk: &DiskFile, path: &Path) -> Result<bool, Failure> {
+    Ok(was_never_written(path) || is_begun(&head(disk, path)?) || is_fresh(disk, path))
+}
+
+/// Whether a file system has nothing in it and never had: nobody has served it since it was made.
+fn is_fresh(disk: &DiskFile, path: &Path) -> bool {
+    let Ok(FileSystem { superblock, geometry, hash }) = read_superblock(disk, path) else {
+        return false;
+    };
+    let totals = &superblock.totals;
+    let in_use = geometry.inode_count().checked_sub(totals.free_inodes.get() as u64);
+    superblock.clean == 1
+        && hash.is_ok()
+        && superblock.time.get() == superblock.mount_time.get()
+        && totals.directories.get() == 1
+        && in_use == Some(ROOT_INODE + 1)
 }
 
 fn make_file_system(

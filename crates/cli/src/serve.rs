@@ -45,8 +45,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Serve with this log, a file or a device, which the volumes share if they are several; a file
-    /// that does not exist is made. Without it a folder has its own log, and a bare disk is served
-    /// under policy sync
+    /// that does not exist is made, and grows as the log of a folder does. Without it a folder has
+    /// its own log, and a bare disk is served under policy sync
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
     /// Record what clients ask, without contents, in this new file: 'duramen bench' can replay it
@@ -172,7 +172,7 @@ async fn open_all(
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
     match &arguments.log {
-        Some(log) if is_shared(log, found.len(), &device).await? => {
+        Some(log) if is_shared(log, &found, &device).await? => {
             results = open_together(&found, log, device, cache_bytes, runtime).await?;
         }
         _ => {

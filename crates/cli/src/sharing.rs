@@ -7,22 +7,22 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::logged::{Sharer, is_needed, open_sharing, saved_under};
+use ffs::logged::{Sharer, is_idle_of_another, open_sharing};
 use ffs::{OpenError, OpenOptions};
 use runtime::Runtime;
 
 use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
 use crate::log::{self, LOG_SIZE};
-use crate::volume::{Volume, parent, sync_folder};
-use crate::words;
+use crate::saved::{remove, save_beside, saved_for, saved_of, saved_path};
+use crate::volume::{Volume, is_there};
+use crate::words::{self, quoted};
 
 /// Files that have been saved since the log was opened: a volume that came back with an older one
 /// may have stopped already, and need what has its name now.
@@ -44,25 +44,33 @@ impl SavedAnew {
     }
 }
 
-/// A file in which something was saved, and what is in it.
-type Saved = (PathBuf, Rc<dyn BlockDevice>);
-
-/// Whether several volumes write to this log, or are to.
+/// Whether several volumes write to this log, or are to. So do a volume for which something was
+/// saved of it, which comes back with that; and one that would take it from another volume, which
+/// has nothing in it and could not tell afterwards that nothing is lost.
 ///
 /// # Errors
 /// [`Failure`] when it cannot be read.
 pub(crate) async fn is_shared(
     log: &Path,
-    volumes: usize,
+    volumes: &[Volume],
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<bool, Failure> {
-    if volumes > 1 || !log.exists() {
-        return Ok(volumes > 1);
+    let [volume] = volumes else { return Ok(true) };
+    if saved_of(volume, log, device).await?.is_some() {
+        return Ok(true);
     }
-    let device = device(DiskFile::open(log, Access::ReadOnly)?);
-    let newest = journal::peek(&*device).await;
+    if !is_there(log)? || log::is_void(log)? {
+        return Ok(false);
+    }
+    let log_device = device(DiskFile::open(log, Access::ReadOnly)?);
+    let newest = journal::peek(&*log_device).await;
     let newest = newest.map_err(|source| Failure::Log { path: log.to_owned(), source })?;
-    Ok(newest.is_some_and(|slot| slot.is_shared()))
+    if newest.is_some_and(|slot| slot.is_shared()) {
+        return Ok(true);
+    }
+    // What cannot be saved beside a device could never be brought back.
+    let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(false) };
+    Ok(log.is_file() && is_idle_of_another(&*device(disk), &*log_device).await.unwrap_or(false))
 }
 
 /// Opens volumes with the log that they share, each of them or none.
@@ -76,8 +84,8 @@ pub(crate) async fn open_together(
     cache_bytes: usize,
     runtime: &Runtime,
 ) -> Result<Vec<Result<OpenVolume, Failure>>, Failure> {
-    if !log.exists() {
-        make_log(volumes, log, runtime)?;
+    if !is_there(log)? || log::is_void(log)? {
+        make_log(volumes, log, &device, runtime).await?;
     }
     let log_device = log::open(log, true, &device).await?;
     let mut openings = Vec::new();
@@ -86,7 +94,13 @@ pub(crate) async fn open_together(
         let prepared = async {
             let opening = Opening::begin(volume, runtime)?;
             let disk = device(volume.open(Access::ReadWrite)?);
-            let saved = saved_of(&*disk, log, &device, Access::ReadWrite).await?;
+            let saved = match saved_for(&*disk, log).await {
+                Some(path) => {
+                    let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
+                    Some((path, saved))
+                }
+                None => None,
+            };
             Ok::<_, Failure>((opening, disk, saved))
         };
         openings.push(prepared.await.map(|(opening, disk, saved)| {
@@ -104,7 +118,7 @@ pub(crate) async fn open_together(
     // One bar for all would jump about: a volume under policy log is not checked when it returns.
     let opened =
         open_sharing(sharers, log_device, Rc::new(save), runtime, &options, &mut |_| ()).await;
-    let words = format!("VOLUME --log {}", log.display());
+    let words = format!("VOLUME --log {}", quoted(log));
     let opened = opened.map_err(|error| {
         let (path, source) = (log.to_owned(), error.into());
         Failure::Engine { path, words, source }
@@ -131,98 +145,30 @@ pub(crate) async fn open_together(
     Ok(all)
 }
 
-/// Makes the log if it can belong to some volume; those that were cut off had another one.
-fn make_log(volumes: &[Volume], log: &Path, runtime: &Runtime) -> Result<(), Failure> {
-    let is_clean = |volume| Opening::begin(volume, runtime).is_ok_and(|opening| opening.is_clean);
-    if volumes.iter().any(is_clean) {
-        return log::make(log, LOG_SIZE);
-    }
-    // The log that is named is not there.
-    let (path, words) = (volumes[0].path.clone(), volumes[0].path.display().to_string());
-    Err(Failure::Engine { path, words, source: OpenError::LogMissing.into() })
-}
-
-fn saved_path(log: &Path, name: u64) -> PathBuf {
-    let mut file = log.as_os_str().to_owned();
-    file.push(format!(".{name:016x}"));
-    file.into()
-}
-
-/// What was saved of the log for the volume on `disk`, if something was.
-async fn saved_of(
-    disk: &dyn BlockDevice,
+/// Makes the log if it can belong to some volume. Those that were cut off had another one, or what
+/// they need of it was saved.
+async fn make_log(
+    volumes: &[Volume],
     log: &Path,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
-    access: Access,
-) -> Result<Option<Saved>, Failure> {
-    let Some(path) = saved_for(disk, log).await else { return Ok(None) };
-    let saved = device(DiskFile::open(&path, access)?);
-    Ok(Some((path, saved)))
-}
-
-/// Where the volume on `disk` has what it logged last: in this log, or in `saved`.
-///
-/// # Errors
-/// [`Failure`] when what was saved cannot be opened.
-pub(crate) async fn log_of(
-    disk: &dyn BlockDevice,
-    log: &Path,
-    saved: Option<&Path>,
-    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
-) -> Result<PathBuf, Failure> {
-    let holds = async |path: &Path| -> Result<bool, Failure> {
-        // Only its slots are looked at, and somebody may be writing the rest.
-        let device = device(DiskFile::open(path, Access::Glance)?);
-        Ok(is_needed(disk, &*device).await.unwrap_or(false))
-    };
-    match saved {
-        // A volume that has come back with what was saved has its changes in the log since.
-        Some(saved) if !holds(log).await? && holds(saved).await? => Ok(saved.to_owned()),
-        _ => Ok(log.to_owned()),
+    runtime: &Runtime,
+) -> Result<(), Failure> {
+    for volume in volumes {
+        let is_clean = Opening::begin(volume, runtime).is_ok_and(|opening| opening.is_clean);
+        let needs_none = is_clean || saved_of(volume, log, device).await?.is_some();
+        if needs_none && log::is_lacking(log)? {
+            return log::make(log, LOG_SIZE);
+        }
     }
-}
-
-/// The file in which something of this log was saved for the volume on `disk`, if there is one.
-pub(crate) async fn saved_for(disk: &dyn BlockDevice, log: &Path) -> Option<PathBuf> {
-    let names = saved_under(disk).await.ok()?;
-    names.into_iter().map(|name| saved_path(log, name)).find(|path| path.exists())
-}
-
-/// Removes what was saved, for good.
-///
-/// # Errors
-/// [`Failure::File`].
-pub(crate) fn remove(path: PathBuf) -> Result<(), Failure> {
-    let verb = "remove";
-    let folder = parent(&path).to_owned();
-    fs::remove_file(&path).map_err(|source| Failure::File { verb, path, source })?;
-    sync_folder(&folder)
-}
-
-/// Makes a file beside the log, and says so.
-fn save_beside(log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
-    if !log.is_file() {
-        return Err(io::Error::other("the log is a device"));
-    }
-    let path = saved_path(log, name);
-    // One that is there was begun and never used, or the volume was stopped cleanly since.
-    if let Err(error) = fs::remove_file(&path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let file = DiskFile::create(&path, size).map_err(io::Error::other)?;
-    sync_folder(parent(&path)).map_err(|failure| io::Error::other(failure.to_string()))?;
-    words::say(format_args!(
-        "what {} has of a volume that is not served goes to {}, until it is served again",
-        log.display(),
-        path.display()
-    ));
-    Ok(file)
+    // The log that is named is not there.
+    let (path, words) = (volumes[0].path.clone(), quoted(&volumes[0].path));
+    Err(Failure::Engine { path, words, source: OpenError::LogMissing.into() })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -14,7 +14,7 @@ use clap::{ArgGroup, Args};
 use duramen_settings::{PolicyName, Settings};
 use ffs::{OpenError, label};
 use server::reactor;
-use ufs2::layout::ByteOrder;
+use ufs2::layout::{ByteOrder, flags};
 
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
@@ -66,10 +66,12 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
     // Held to the end: nobody begins to serve it meanwhile.
     let disk = volume.open(Access::ReadWrite)?;
     let found = read_superblock(&disk, &volume.disk_path)?;
-    if found.superblock.clean != 1 {
+    let words = volume.words();
+    let is_torn = found.superblock.flags.get() & flags::NEEDS_FSCK != 0 && found.hash.is_err();
+    if found.superblock.clean != 1 || is_torn {
         let sentence = format!(
             "{path} was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
-             --repair {path}', before it is changed"
+             --repair {words}', before it is changed"
         );
         return Err(Failure::Usage(sentence));
     }
@@ -77,7 +79,7 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         return Err(Failure::Usage(format!("{path} is big-endian: it can only be read")));
     }
     if let Err(hash) = &found.hash {
-        let sentence = format!("{path}: {hash}: check it with 'duramen fsck {path}' first");
+        let sentence = format!("{path}: {hash}: check it with 'duramen fsck {words}' first");
         return Err(Failure::Usage(sentence));
     }
     // Held to the end, too.

@@ -10,7 +10,7 @@
 //! volume that was never finished.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
@@ -22,6 +22,7 @@ use zerocopy::FromBytes;
 
 use crate::failure::Failure;
 use crate::log::LOG_NAME;
+use crate::words::quoted;
 
 /// The file of a volume that holds its settings.
 pub(crate) const SETTINGS_NAME: &str = "volume.toml";
@@ -31,7 +32,7 @@ pub(crate) const NEW_SETTINGS_NAME: &str = ".volume.toml.new";
 pub(crate) const DISK_NAME: &str = "disk.img";
 
 /// A volume that exists.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Volume {
     /// What the command line says.
     pub(crate) path: PathBuf,
@@ -54,15 +55,17 @@ impl Volume {
     /// # Errors
     /// [`Failure`] when it is no volume.
     pub(crate) fn find(path: &Path) -> Result<Self, Failure> {
-        let Ok(metadata) = fs::metadata(path) else {
+        if !is_there(path)? {
             let why = "there is nothing of that name; 'duramen mkfs' makes one".to_owned();
             return Err(Failure::NotAVolume { path: path.to_owned(), why });
-        };
+        }
+        let look = fs::metadata(path);
+        let metadata = look.map_err(|source| Failure::look(path, source))?;
         if metadata.is_dir() {
             let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
                 let disk = path.join(DISK_NAME);
                 let advice = advice(&disk).unwrap_or_else(|| match disk.exists() {
-                    true => format!("see 'duramen fsck {}' for what is there", disk.display()),
+                    true => format!("see 'duramen fsck {}' for what is there", quoted(&disk)),
                     false => "'duramen mkfs' makes a volume".to_owned(),
                 });
                 let why = format!("the folder has no {SETTINGS_NAME}; {advice}");
@@ -108,19 +111,19 @@ impl Volume {
         self
     }
 
-    /// The log that is there, whatever the settings say of it by now: that which is named, or the
-    /// one in the folder.
-    pub(crate) fn log_at_hand(&self) -> Option<PathBuf> {
+    /// Where its log is, if there is one, whatever the settings say of it by now: that which is
+    /// named, or the one in the folder.
+    pub(crate) fn log_place(&self) -> Option<PathBuf> {
         let beside = || self.folder.as_ref().map(|folder| folder.join(LOG_NAME));
-        self.log_path.clone().or_else(beside).filter(|path| path.exists())
+        self.log_path.clone().or_else(beside)
     }
 
     /// What a command line says to mean this volume with this log.
     pub(crate) fn words(&self) -> String {
-        let volume = self.path.display();
+        let volume = quoted(&self.path);
         match &self.log_path {
-            Some(log) if self.is_log_named => format!("{volume} --log {}", log.display()),
-            _ => volume.to_string(),
+            Some(log) if self.is_log_named => format!("{volume} --log {}", quoted(log)),
+            _ => volume,
         }
     }
 
@@ -130,6 +133,18 @@ impl Volume {
     /// [`Failure::Open`].
     pub(crate) fn open(&self, access: Access) -> Result<DiskFile, Failure> {
         Ok(DiskFile::open(&self.disk_path, access)?.large_past_cache())
+    }
+}
+
+/// Whether there is something of this name. Who may not look does not know.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn is_there(path: &Path) -> Result<bool, Failure> {
+    match path.try_exists() {
+        // A file has nothing below it.
+        Err(source) if source.kind() == ErrorKind::NotADirectory => Ok(false),
+        looked => looked.map_err(|source| Failure::look(path, source)),
     }
 }
 
@@ -156,7 +171,7 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
                 Failure::Settings { path: path.to_owned(), why, advice }
             })
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Failure::File { verb: "read", path: path.to_owned(), source }),
     }
 }

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -32,6 +33,25 @@ enum Message {
     Line(Vec<u8>),
     /// Everything before is written when this is answered.
     Mark(SyncSender<()>),
+}
+
+/// A path as a shell takes it: what means something to a shell has a backslash before it, so that a
+/// command in a sentence can be quoted as a whole.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_@%+=:,./-".contains(letter);
+    let mut word = String::with_capacity(text.len());
+    if text.starts_with('-') {
+        word.push_str("./"); // else it is an option
+    }
+    for letter in text.chars() {
+        match letter {
+            '\n' => word.push_str("\"\n\""), // a backslash would take it away
+            plain if is_plain(plain) => word.push(plain),
+            other => word.extend(['\\', other]),
+        }
+    }
+    word
 }
 
 /// Says a sentence to whoever runs the program.
@@ -139,6 +159,18 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_path_is_one_word_to_a_shell() {
+        for name in ["data", "a b", "it's", "$HOME/`x`", "a\nb", "back\\slash", "-x", "\u{e9}*?!~"]
+        {
+            let script = format!("printf %s {}", quoted(Path::new(name)));
+            let run = std::process::Command::new("sh").args(["-c", &script]).output();
+            let told = String::from_utf8(run.expect("there is a shell").stdout).expect("text");
+            assert_eq!(told.strip_prefix("./").unwrap_or(&told), name, "{script}");
+        }
+        assert_eq!(quoted(Path::new("/srv/data-1/disk.img")), "/srv/data-1/disk.img");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use runtime::Runtime;
 use ufs2::mark::{Mark, PolicyKind};
 
 pub use crate::logged::LogUse;
-use crate::logged::{changes_of, give_up, refuse_left, refuse_others, replay_log};
+use crate::logged::{changes_of, give_up, is_of_another, refuse_left, refuse_others, replay_log};
 use crate::mount::{Found, OpenError, OpenOptions, open_with_log};
 use crate::planted::{Bug, is_planted};
 use crate::replay::{ReplayError, Replayed};
@@ -67,7 +67,8 @@ pub async fn prepare(
             let mut prepared = Prepared::in_state(LogState::GivenUp);
             if let Some(log) = log {
                 // One that is damaged may have held anything.
-                prepared.has_given_up = holds_changes(&**log).await.unwrap_or(true);
+                let holds = holds_changes(&**log).await.unwrap_or(true);
+                prepared.has_given_up = holds && !is_anothers(&**device, &**log).await;
                 give_up(&**device, &**log).await.map_err(ReplayError::from)?;
             }
             return Ok(prepared);
@@ -102,6 +103,15 @@ pub async fn prepare(
         (Ok((log, slot)), _) => bring_home(device, log, &slot, runtime).await?,
     };
     Ok(Prepared { replayed, ..Prepared::in_state(LogState::Home) })
+}
+
+/// Whether what this log holds is of another volume, which has it alone.
+async fn is_anothers(device: &dyn BlockDevice, log: &dyn BlockDevice) -> bool {
+    let newest = journal::peek(log).await.ok().flatten().filter(|slot| !slot.is_shared());
+    match (newest, Found::read(device).await) {
+        (Some(newest), Ok(mut found)) => is_of_another(&newest, found.nonce()),
+        _ => false,
+    }
 }
 
 /// Whether this says that the log that a volume needs is not at hand.

@@ -39,7 +39,7 @@ use crate::glimpse::Passing;
 use crate::home::Home;
 use crate::inode::Node;
 use crate::map::Map;
-use crate::mount::OpenSuperblock;
+use crate::mount::{OpenSuperblock, Stop};
 use crate::nodes::Nodes;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
@@ -59,6 +59,7 @@ pub struct Ffs {
     pub(crate) read_only: bool,
     /// What the superblock says, and what it is to say after a clean stop.
     pub(crate) superblock: RefCell<Option<OpenSuperblock>>,
+    pub(crate) stop: Cell<Stop>,
     root: ObjectId,
     /// Bytes of dirty pages that may wait in memory, and those that do.
     pub(crate) dirty_limit: u64,
@@ -142,6 +143,7 @@ impl Ffs {
             runtime: parts.runtime,
             read_only: parts.read_only,
             superblock: RefCell::new(Some(parts.superblock)),
+            stop: Cell::new(Stop::NONE),
             root: parts.root,
             dirty_limit: parts.dirty_limit,
             dirty_bytes: Cell::new(0),

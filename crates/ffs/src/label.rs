@@ -1,13 +1,24 @@
 //! The label of a file system that nobody has open: a name for people, in its superblock.
 //!
-//! **Commit point**: the write of the superblock, in place. A cut that tears it between two sectors
-//! leaves a hash that does not fit: then whatever opens it says so, and a repair mends it. The
-//! copies of the superblock keep the old label, as after `tunefs` of FreeBSD.
+//! **Commit point**: the write of the superblock, in place. It changes the label, in the second
+//! sector, and the hash, in the third: a cut between them leaves a hash that does not fit. So the
+//! write before it sets NEEDSFSCK, and one behind it takes that back; both change the third sector
+//! alone, which is written at once. *Clean* together with NEEDSFSCK is what a torn mark of ours
+//! leaves ([`ufs2::mark`]): the next opening checks what a cut can leave, writes the hash anew,
+//! and goes on. The copies of the superblock keep the old label, as after `tunefs` of FreeBSD.
 
 use block::BlockDevice;
-use ufs2::layout::ByteOrder;
+use ufs2::layout::{ByteOrder, Superblock, flags};
 
 use crate::mount::{Found, OpenError};
+
+/// Where each sector of the superblock ends that the three writes tear between.
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Superblock, volume_name) / 512 == 1);
+    assert!((offset_of!(Superblock, volume_name) + ufs2::label::MOST) / 512 == 1);
+    assert!(offset_of!(Superblock, flags) / 512 == 2);
+};
 
 /// Gives a file system another label. It was stopped cleanly, and nobody has it.
 ///
@@ -20,9 +31,14 @@ pub async fn set(device: &dyn BlockDevice, label: &str) -> Result<(), OpenError>
     assert!(ufs2::label::is_legal(label), "{label:?} is no label");
     let Found { geometry, mut superblock } = Found::read(device).await?;
     assert_eq!(geometry.byte_order, ByteOrder::Little, "the other is only read");
+    let flags = superblock.superblock().flags.get();
+    superblock.superblock().flags.set(flags | flags::NEEDS_FSCK);
+    superblock.write(device, &geometry).await?;
     let name = &mut superblock.superblock().volume_name;
     name.fill(0);
     name[..label.len()].copy_from_slice(label.as_bytes());
+    superblock.write(device, &geometry).await?; // the commit point
+    superblock.superblock().flags.set(flags);
     superblock.write(device, &geometry).await?;
     Ok(())
 }

@@ -114,7 +114,8 @@ pub(crate) async fn make_certain(
     }
 }
 
-/// Gives up what a log holds of the volume on `device`; all of it, if the log is not shared.
+/// Gives up what a log holds of the volume on `device`; all of it, if the log is not shared, and
+/// another volume has not used it since.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -123,14 +124,24 @@ pub(crate) async fn give_up(
     log: &dyn BlockDevice,
 ) -> Result<(), JournalError> {
     let Some(slot) = journal::peek(log).await? else { return Ok(()) };
+    let found = Found::read(device).await;
     if !slot.is_shared() {
-        return journal::forget(log).await;
+        return match found.is_ok_and(|mut found| is_of_another(&slot, found.nonce())) {
+            true => Ok(()),
+            false => journal::forget(log).await,
+        };
     }
-    let Ok(mut found) = Found::read(device).await else { return Ok(()) };
+    let Ok(mut found) = found else { return Ok(()) };
     match slot.number_of(found.id(), slot.epoch.get()) {
         Some(number) => journal::close_one(log, slot, number, found.nonce()).await,
         None => Ok(()),
     }
+}
+
+/// Whether the newest epoch of a log that is not shared is none of the volume that bears `nonce`,
+/// or one that this never came to bear, in which there is nothing of it.
+pub(crate) fn is_of_another(newest: &Slot, nonce: u64) -> bool {
+    nonce != 0 && newest.epoch.get() != nonce
 }
 
 /// Brings a volume back that bears the number of an epoch; none when the log has none such.
@@ -301,6 +312,24 @@ pub async fn is_needed(device: &dyn BlockDevice, log: &dyn BlockDevice) -> Resul
     let mut found = Found::read(device).await?;
     let place = journal::belongs(log, found.id(), found.nonce()).await;
     Ok(place.map_err(ReplayError::from)?.is_some())
+}
+
+/// Whether this log may be that of another volume, which had it alone, had nothing in it, and was
+/// not stopped cleanly. The volume on `device` does not need it.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn is_idle_of_another(
+    device: &dyn BlockDevice,
+    log: &dyn BlockDevice,
+) -> Result<bool, OpenError> {
+    let newest = journal::peek(log).await.map_err(ReplayError::from)?;
+    let is_meant = |slot: &Slot| slot.state() == State::Open && !slot.is_shared();
+    let Some(newest) = newest.filter(is_meant) else { return Ok(false) };
+    if is_needed(device, log).await? {
+        return Ok(false);
+    }
+    Ok(changes_of(log, &newest, |_| true).await?.is_none())
 }
 
 /// Under which numbers something may have been saved for the volume on `device`: see [`Save`].

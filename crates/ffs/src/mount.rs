@@ -129,8 +129,11 @@ pub enum OpenError {
     NotReplayed,
     /// The log has nothing of this volume's last time.
     #[error(
-        "the log is not that with which the volume was used last: open it together with that one; \
-         if it is lost, 'duramen fsck --repair --without-log' saves what the volume itself has"
+        "the log is not that with which the volume was used last, or another volume has used it \
+         since, which it does only when nothing in it is needed any more: if there is another log \
+         with which the volume may have been used, open it together with that one; if there is \
+         none, 'duramen fsck --repair --without-log' brings the volume back with what it has \
+         itself, and leaves what the log holds of others"
     )]
     LogForeign,
     /// The log holds something, and the volume was used without it since.
@@ -244,6 +247,20 @@ pub struct Opened {
     pub replayed: Option<Replayed>,
 }
 
+/// How far a clean stop has come.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop {
+    /// What the last one came to.
+    result: Result<(), FsError>,
+    /// All is home, and only the superblock is left to be written.
+    is_at_rest: bool,
+}
+
+impl Stop {
+    /// Nobody has asked for one.
+    pub(crate) const NONE: Self = Self { result: Ok(()), is_at_rest: false };
+}
+
 /// The superblock of an open volume.
 pub(crate) struct OpenSuperblock {
     /// All bytes that are written together.
@@ -283,7 +300,7 @@ impl OpenSuperblock {
     }
 
     fn unmark(&mut self) {
-        let old = std::mem::take(&mut self.last_mount);
+        let old = self.last_mount.clone(); // whoever could not write it does this again
         let superblock = self.superblock();
         superblock.clean = 1;
         superblock.flags.set(superblock.flags.get() & !flags::NEEDS_FSCK);
@@ -665,32 +682,69 @@ impl Ffs {
         }
     }
 
-    /// Leaves the disk clean: see the module's prose.
+    /// Leaves the disk clean: see the module's prose. A stop that found no room below can be tried
+    /// again, from where it was; after any other one this says what that came to.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         if self.read_only {
             return Ok(());
         }
-        let Some(mut open) = self.superblock.take() else { return Ok(()) };
+        let Some(mut open) = self.superblock.take() else { return self.stop.get().result };
+        let result = self.stop_with(&mut open).await;
+        self.stop.set(Stop { result, ..self.stop.get() });
+        if result == Err(FsError::NoSpace) {
+            self.superblock.replace(Some(open));
+        }
+        result
+    }
+
+    async fn stop_with(&self, open: &mut OpenSuperblock) -> Result<(), FsError> {
+        let (device, geometry) = (self.home.device().clone(), self.home.geometry().clone());
+        if !self.stop.get().is_at_rest {
+            self.come_to_rest(open).await?;
+            self.stop.set(Stop { is_at_rest: true, ..self.stop.get() });
+        }
+        open.unmark();
+        let result = self.patiently(async || open.write(&*device, &geometry).await).await;
+        if result != Err(FsError::NoSpace) {
+            device.close().await.map_err(|_| FsError::Io)?;
+        }
+        result
+    }
+
+    /// Brings everything home but what says that all is there.
+    async fn come_to_rest(&self, open: &mut OpenSuperblock) -> Result<(), FsError> {
         self.check_running()?;
         self.quiesce().await?;
         self.check_nothing_stuck()?;
         let rows = self.true_rows().await?;
-        let io = |_| FsError::Io;
-        let geometry = self.home.geometry().clone();
+        let (device, geometry) = (self.home.device().clone(), self.home.geometry().clone());
         let mut area = vec![0; (geometry.summary_fragments * geometry.fragment_size) as usize];
         Summary::rows_mut(&mut area)[..rows.len()].copy_from_slice(&rows);
         let area = block::Buffer::copied(&area).freeze();
-        self.home.write(geometry.summary_address, vec![area]).await.map_err(io)?;
+        let write = async || self.home.write(geometry.summary_address, vec![area.clone()]).await;
+        self.patiently(write).await?;
         open.set_totals(&rows);
-        let device = self.home.device().clone();
         if !is_planted(Bug::HastyStop) {
-            open.write(&*device, &geometry).await.map_err(io)?;
+            self.patiently(async || open.write(&*device, &geometry).await).await?;
         }
-        self.policy.close().await?;
-        open.unmark();
-        let result = open.write(&*device, &geometry).await.map_err(io);
-        device.close().await.map_err(io)?;
-        result
+        Ok(self.policy.close().await?)
+    }
+
+    /// Writes something, again and again while that finds no room below, for [`REFUSED_MOST`].
+    async fn patiently(
+        &self,
+        mut write: impl AsyncFnMut() -> Result<(), block::IoError>,
+    ) -> Result<(), FsError> {
+        let clock = &self.runtime.clock;
+        let begun = clock.now();
+        loop {
+            match write().await {
+                Ok(()) => return Ok(()),
+                Err(error) if !error.is_full() => return Err(FsError::Io),
+                Err(_) if clock.now().since(begun) >= REFUSED_MOST => return Err(FsError::NoSpace),
+                Err(_) => clock.sleep(REFUSED_LOOK).await,
+            }
+        }
     }
 
     /// The summary row of every group: of those in memory, from the maps.

@@ -1,7 +1,7 @@
 //! The label of a file system: a name for people, in its superblock.
 
 /// The most bytes of a label.
-const MOST: usize = 31;
+pub const MOST: usize = 31;
 
 /// Whether a label can be this: at most 31 letters, digits, `-` and `_`.
 pub fn is_legal(label: &str) -> bool {

@@ -149,6 +149,23 @@ pub async fn mkfs(
     Ok(maker.geometry)
 }
 
+/// Whether the first bytes of a disk say that a file system was begun and never finished: its
+/// superblock is the number for that alone, as step 1 leaves it.
+pub fn is_begun_mark(head: &[u8]) -> bool {
+    let start = SUPERBLOCK_ADDRESS as usize;
+    let Some(room) = head.get(start..start + SUPERBLOCK_ROOM as usize) else { return false };
+    room == unfinished()
+}
+
+/// What stands in the place of the superblock meanwhile.
+fn unfinished() -> Vec<u8> {
+    let mut superblock = Superblock::new_zeroed();
+    superblock.magic.set(SUPERBLOCK_MAGIC_UNFINISHED);
+    let mut room = superblock.as_bytes().to_vec();
+    room.resize(SUPERBLOCK_ROOM as usize, 0);
+    room
+}
+
 /// A file system in the making.
 struct Maker<'a> {
     device: &'a dyn BlockDevice,
@@ -172,10 +189,8 @@ impl Maker<'_> {
     }
 
     async fn erase(&self, boot_sector: &[u8]) -> Result<(), IoError> {
-        let mut unfinished = Superblock::new_zeroed();
-        unfinished.magic.set(SUPERBLOCK_MAGIC_UNFINISHED);
         let none = [0; size_of::<RecoveryRecord>()];
-        self.write_head(boot_sector, &none, unfinished.as_bytes()).await
+        self.write_head(boot_sector, &none, &unfinished()).await
     }
 
     async fn write_superblock(&mut self, boot_sector: &[u8]) -> Result<(), IoError> {

@@ -180,7 +180,10 @@ fn result(run: &Run<'_>, done: &Done) -> String {
 /// A volume is not repaired without its log, and hardly anything can be said of it.
 fn refused(done: &Done, words: &str) -> String {
     let which = match &done.refused {
-        Some(OpenError::LogForeign) => "the log at hand is not that with which it was used last",
+        Some(OpenError::LogForeign) => {
+            "the log at hand is not that with which it was used last, or another volume has used \
+             it since, which it does only when nothing in it is needed any more"
+        }
         Some(OpenError::LogMissing) | None => "no log is at hand",
         Some(other) => return format!("nothing was written: {}", spell_out(other, words)),
     };

@@ -106,6 +106,32 @@ fn a_volume_whose_making_is_killed_is_made_to_its_end() {
     kill_each(&volume, &words, prepare, check, 10);
 }
 
+#[test]
+fn a_making_that_is_killed_can_be_repeated() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let words = ["mkfs", "--size", SIZE, "--log-size", "2M"];
+    let prepare = || drop(fs::remove_dir_all(&volume));
+    let check = || {
+        // What was made to its end is a volume that nobody makes anew unasked.
+        if !volume.join("volume.toml").exists() {
+            on("mkfs", &volume, &["--size", "8M"]).good();
+        }
+        serves(&volume, None);
+    };
+    kill_each(&volume, &words, prepare, check, 10);
+    let disk = folder.path("disk.img");
+    let words = ["mkfs", "--bare", "--size", SIZE];
+    let prepare = || drop(fs::remove_file(&disk));
+    let check = || {
+        let again = on("mkfs", &disk, &words[1..]);
+        assert!(again.code == 0 || again.errors.contains("a UFS2 file system"), "{}", again.errors);
+        assert!(on("info", &disk, &[]).good().contains("clean"));
+        assert_clean(&disk);
+    };
+    kill_each(&disk, &words, prepare, check, 5);
+}
+
 /// A volume with a letter in it, cut off or stopped well.
 fn written(folder: &Folder, cut: bool) -> std::path::PathBuf {
     let (volume, kept) = (folder.path("data"), folder.path("kept"));

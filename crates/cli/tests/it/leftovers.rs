@@ -2,12 +2,14 @@
 //! nobody can read, files that were named by mistake.
 
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use futures::executor::block_on;
 use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, freebsd_disk, on};
+use crate::common::{Folder, assert_clean, follow, freebsd_disk, on, pause};
 
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
@@ -220,4 +222,146 @@ fn what_is_served_read_only_is_not_written_to() {
     put(&serving, "data", "second", b"dear both");
     serving.kill();
     on("serve", &volume, &[&["--read-only"], &LISTEN[..]].concat()).failed(1, "");
+}
+
+/// The folder of a volume without its settings, and with a letter in its disk.
+#[test]
+fn a_disk_that_was_used_is_not_taken_for_one_whose_making_was_cut_off() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    fs::remove_file(volume.join("volume.toml")).expect("it is there");
+    let disk = volume.join("disk.img");
+    let serving = Serving::start(&[&disk], &[]);
+    put(&serving, "disk", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    for size in ["64M", "32M"] {
+        on("mkfs", &volume, &["--size", size]).failed(1, "which would be destroyed");
+    }
+    assert_eq!(on("cat", &disk, &["letter"]).good(), "dear friend");
+}
+
+#[test]
+fn an_empty_log_is_made_anew_where_nothing_of_it_is_needed() {
+    let folder = Folder::new();
+    let (volume, disk, log) = (folder.path("data"), folder.path("disk.img"), folder.path("log"));
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let named = ["--log", log.to_str().expect("a plain path")];
+    for (path, name, log, more) in
+        [(&volume, "data", &volume.join("log.img"), &[][..]), (&disk, "disk", &log, &named)]
+    {
+        for bytes in [0, 5000] {
+            fs::write(log, vec![0; bytes]).expect("there is room");
+            let serving = Serving::start(&[path], more);
+            put(&serving, name, &format!("letter-{bytes}"), b"dear friend");
+            serving.kill();
+            assert!(Serving::start(&[path], more).stop().success());
+        }
+        let short = b"a note of somebody";
+        fs::write(log, short).expect("there is room");
+        on("serve", path, &[more, &LISTEN].concat()).failed(1, "log");
+        assert!(fs::read(log).expect("it is there") == short, "it is not ours");
+        fs::remove_file(log).expect("it is there");
+        let serving = Serving::start(&[path], more);
+        put(&serving, name, "last", b"dear friend");
+        serving.kill();
+        // Now the volume needs it.
+        fs::write(log, b"").expect("there is room");
+        on("serve", path, &[more, &LISTEN].concat()).failed(1, "");
+        assert_eq!(fs::metadata(log).expect("it is there").len(), 0);
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_said_to_be_missing() {
+    let folder = Folder::new();
+    let round = folder.path("round");
+    std::os::unix::fs::symlink(&round, &round).expect("a new link");
+    for command in ["info", "ls", "fsck", "serve"] {
+        let run = on(command, &round, if command == "serve" { &LISTEN } else { &[] });
+        assert!(run.errors.contains("cannot look at"), "{command}: {}", run.errors);
+    }
+    // Nobody knows whether there is a log, so that none is said to be lost.
+    let volume = folder.path("data");
+    let serving = Serving::start(&[&volume], &["--create", "64M"]);
+    put(&serving, "data", "letter", b"dear friend");
+    serving.kill();
+    let (log, away) = (volume.join("log.img"), folder.path("away"));
+    fs::rename(&log, &away).expect("it is there");
+    std::os::unix::fs::symlink(&log, &log).expect("a new link");
+    on("serve", &volume, &LISTEN).failed(1, "cannot look at");
+    on("fsck", &volume, &["--repair"]).failed(8, "cannot look at");
+    fs::rename(&away, &log).expect("it is there");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    on("info", &round.join("data"), &[]).failed(1, "cannot look at");
+    on("info", &volume.join("volume.toml").join("x"), &[]).failed(1, "nothing of that name");
+}
+
+/// As large as that of a folder of the same size: half a GiB has 64 MiB of it.
+#[test]
+fn the_log_of_a_bare_disk_grows_as_that_of_a_folder_does() {
+    let folder = Folder::new();
+    let (disk, log) = (folder.path("disk.img"), folder.path("log"));
+    on("mkfs", &disk, &["--bare", "--size", "512M"]).good();
+    let serving = Serving::start(&[&disk], &["--log", log.to_str().expect("a plain path")]);
+    let length = || fs::metadata(&log).expect("it was made").len();
+    for _ in 0..300 {
+        if length() >= 64 << 20 {
+            break;
+        }
+        pause(Duration::from_millis(100));
+    }
+    assert_eq!(length(), 64 << 20);
+    assert!(serving.stop().success());
+}
+
+#[test]
+fn a_command_that_is_advised_can_be_given_to_a_shell() {
+    let folder = Folder::new();
+    let (disk, log) = (folder.path("it's my disk.img"), folder.path("$my (log)"));
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let with_log = ["--log", log.to_str().expect("text")];
+    let serving = Serving::start(&[&disk], &with_log);
+    put(&serving, "it's my disk", "letter", b"dear friend");
+    serving.kill();
+    let look = on("fsck", &disk, &with_log);
+    // A quotation mark of the path is not one of the sentence.
+    let told = look.output.replace("it\\'s", "it?s");
+    let repair = follow(&told, "duramen fsck --repair");
+    assert_eq!(repair.code, 0, "{}{}", repair.output, repair.errors);
+    assert_eq!(on("cat", &disk, &["letter"]).good(), "dear friend");
+}
+
+/// CRC-32C.
+fn crc(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
+}
+
+/// Says of a log that a later version of its format has it.
+fn make_later(log: &Path) {
+    let mut bytes = fs::read(log).expect("it is there");
+    for slot in [0, 32 << 10] {
+        bytes[slot..slot + 72].fill(0);
+        bytes[slot..slot + 11].copy_from_slice(b"duramen log");
+        bytes[slot + 16] = 9;
+        let sum = crc(&bytes[slot..slot + 72]).to_le_bytes();
+        bytes[slot + 20..slot + 24].copy_from_slice(&sum);
+    }
+    fs::write(log, bytes).expect("it is there");
+}
+
+#[test]
+fn a_log_of_a_later_version_is_not_taken_for_an_empty_one() {
+    let folder = Folder::new();
+    let (volume, log) = (folder.path("data"), folder.path("data/log.img"));
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    make_later(&log);
+    fs::remove_file(volume.join("disk.img")).expect("it is there");
+    fs::remove_file(volume.join("volume.toml")).expect("it is there");
+    let before = fs::read(&log).expect("it is there");
+    on("mkfs", &volume, &["--size", "64M"]).failed(1, "version 9");
+    assert!(fs::read(&log).expect("it is there") == before);
+    on("mkfs", &volume, &["--size", "64M", "--force"]).good();
 }

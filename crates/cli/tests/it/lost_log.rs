@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, Run, assert_clean, duramen, on, pause, skip};
+use crate::common::{Folder, assert_clean, follow, on, pause, skip};
 
 const FILES: [&str; 5] = ["one", "two", "three", "four", "five"];
 const LISTED: &str = "five\nfour\none\nthree\ntwo\n";
@@ -38,14 +38,6 @@ fn in_a_folder(folder: &Folder) -> PathBuf {
     on("mkfs", &volume, &["--size", "64M"]).good();
     killed(&[(&volume, "data")], &[]);
     volume
-}
-
-/// Runs what is advised between quotes, from the word on with which that begins.
-#[track_caller]
-fn follow(told: &str, command: &str) -> Run {
-    let advice = told.split('\'').find(|part| part.starts_with(command));
-    let advice = advice.unwrap_or_else(|| panic!("no {command:?} is advised: {told}"));
-    duramen(&advice.split(' ').skip(1).collect::<Vec<_>>())
 }
 
 /// Asserts that a volume without its log is told to be so, and that nothing of it is touched by
@@ -207,30 +199,110 @@ fn a_destroyed_superblock_gives_up_no_log() {
 }
 
 /// Two volumes were used with one log, one after the other: what the one was answered is not
-/// overwritten by the other, which has nothing in it any more.
+/// overwritten by the other, which has nothing in it any more, and is not told that it has.
 #[test]
-fn a_log_with_changes_of_another_volume_is_not_taken_back() {
+fn a_log_that_another_volume_has_used_since_is_lost_to_neither() {
     let folder = Folder::new();
-    let [early, late, third] = ["early", "late", "third"].map(|name| folder.path(name));
-    for volume in [&early, &late, &third] {
+    let [early, late] = ["early", "late"].map(|name| folder.path(name));
+    for volume in [&early, &late] {
         on("mkfs", volume, &["--size", "32M"]).good();
     }
-    let log = folder.path("its.log").display().to_string();
-    let with_log = ["--log", &log];
+    let log = folder.path("its.log");
+    let with_log = ["--log", text(&log)];
     Serving::start(&[&early], &with_log).kill();
     let serving = Serving::start(&[&late], &with_log);
     put(&serving, "late", "letter", b"dear friend");
     serving.kill();
-    let listen = ["--listen", "127.0.0.1:0"];
-    on("serve", &early, &[&with_log[..], &listen].concat()).failed(1, "is another one");
-    let third = third.to_str().expect("a plain path");
-    let both = on("serve", &early, &[&[third], &with_log[..], &["--listen", "nowhere"]].concat());
-    assert_ne!(both.code, 0, "{}", both.errors);
-    let repair = on("fsck", &early, &[&["--repair"], &with_log[..]].concat());
-    assert!(repair.code > 1, "{}{}", repair.output, repair.errors);
-    let serving = Serving::start(&[&late], &with_log);
-    assert!(serving.stop().success());
+    let look = on("fsck", &early, &with_log);
+    assert_eq!(look.code, 0, "{}{}", look.output, look.errors);
+    assert!(!look.output.contains("loss"), "{}", look.output);
+    for volume in [&early, &late, &early] {
+        assert!(Serving::start(&[volume], &with_log).stop().success());
+    }
     assert_eq!(on("cat", &late, &["letter"]).good(), "dear friend");
+    let names = fs::read_dir(folder.path(".")).expect("it is there");
+    assert_eq!(names.count(), 3, "what was saved has gone");
+}
+
+/// What is advised to whoever names the log of another volume keeps what that holds.
+#[test]
+fn the_log_of_another_volume_is_not_given_up() {
+    let folder = Folder::new();
+    let [early, late] = ["early", "late"].map(|name| folder.path(name));
+    for (volume, name) in [(&early, "early"), (&late, "late")] {
+        on("mkfs", volume, &["--size", "32M"]).good();
+        killed(&[(volume, name)], &[]);
+    }
+    let log = late.join("log.img");
+    let look = on("fsck", &early, &["--log", text(&log)]);
+    assert_eq!(look.code, 4, "{}", look.output);
+    let repair = follow(&look.output, "duramen fsck --repair --without-log");
+    assert_eq!(repair.code, 1, "{}{}", repair.output, repair.errors);
+    assert!(!repair.errors.contains("are given up"), "{}", repair.errors);
+    assert!(Serving::start(&[&late], &[]).stop().success());
+    assert_eq!(on("ls", &late, &[]).good(), LISTED);
+}
+
+/// Of the log of `first` what it has of `second` was saved beside it, and it has gone.
+fn saved_of_second(folder: &Folder) -> [PathBuf; 3] {
+    let [first, second] = ["first", "second"].map(|name| folder.path(name));
+    for volume in [&first, &second] {
+        on("mkfs", volume, &["--size", "32M"]).good();
+    }
+    let log = first.join("log.img");
+    let with_log = ["--log", text(&log)];
+    killed(&[(&first, "first"), (&second, "second")], &with_log);
+    assert!(Serving::start(&[&first], &with_log).stop().success());
+    on("tune", &first, &["--policy", "sync"]).good();
+    assert!(!log.exists(), "the case is there");
+    [first, second, log]
+}
+
+#[test]
+fn what_was_saved_beside_a_log_is_found_without_the_log() {
+    let folder = Folder::new();
+    let [first, second, log] = saved_of_second(&folder);
+    let with_log = ["--log", text(&log)];
+    let look = on("fsck", &second, &with_log);
+    assert_eq!(look.code, 0, "{}{}", look.output, look.errors);
+    assert!(!look.output.contains("loss"), "{}", look.output);
+    // Nothing else may be meant by a name that was misspelt.
+    on("fsck", &first, &with_log).failed(8, "cannot open");
+    assert!(Serving::start(&[&second], &with_log).stop().success());
+    assert_eq!(on("ls", &second, &[]).good(), LISTED);
+    assert_clean(&second.join("disk.img"));
+}
+
+#[test]
+fn what_was_saved_beside_a_log_is_brought_home_by_a_repair() {
+    let folder = Folder::new();
+    let [first, second, log] = saved_of_second(&folder);
+    let look = on("fsck", &second, &["--log", text(&log)]);
+    let repair = follow(&look.output, "duramen fsck --repair");
+    assert_eq!(repair.code, 0, "{}{}", repair.output, repair.errors);
+    assert_eq!(on("ls", &second, &[]).good(), LISTED);
+    assert_eq!(fs::read_dir(&first).expect("it is there").count(), 2, "it is not needed any more");
+}
+
+/// The log lies in the folder of the volume, and nobody has named it.
+#[test]
+fn a_volume_is_told_where_what_it_needs_is_saved() {
+    let folder = Folder::new();
+    let [first, second] = ["first", "second"].map(|name| folder.path(name));
+    for volume in [&first, &second] {
+        on("mkfs", volume, &["--size", "32M"]).good();
+    }
+    let log = second.join("log.img");
+    let with_log = ["--log", text(&log)];
+    killed(&[(&first, "first"), (&second, "second")], &with_log);
+    assert!(Serving::start(&[&first], &with_log).stop().success());
+    fs::remove_file(&log).expect("it is there");
+    let told = on("serve", &second, &["--listen", "127.0.0.1:0"]).failed(1, "is saved in");
+    let advice = format!("'duramen serve {} --log {}'", text(&second), text(&log));
+    assert!(told.contains(&advice), "{told}");
+    assert_eq!(on("fsck", &second, &[]).code, 0);
+    assert!(Serving::start(&[&second], &with_log).stop().success());
+    assert_eq!(on("ls", &second, &[]).good(), LISTED);
 }
 
 /// A log may be a device, which has the length that it has.

@@ -24,6 +24,7 @@ mod freebsd_disk;
 mod freebsd_tree;
 mod full;
 mod golden_log;
+mod label;
 mod log_costs;
 mod log_cuts;
 mod log_entries;

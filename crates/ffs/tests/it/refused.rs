@@ -9,7 +9,9 @@ use block::Verb;
 use futures::future::Either;
 use futures::future::select;
 use sim::{Effect, Executor, Fault};
+use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use vfs::{FileSystem, FsError, ObjectId, Stability};
+use zerocopy::FromBytes;
 
 use crate::common::quiet::Quiet;
 use crate::common::volume::Volume;
@@ -418,4 +420,69 @@ fn changes_that_wait_and_data_that_is_believed_are_found() {
     assert!(finds(ffs::planted::Bug::PatientChanges, full_log));
     assert!(finds(ffs::planted::Bug::PatientAnswers, || refused_in_place(false)));
     assert!(finds(ffs::planted::Bug::UndoubtedRefusals, || overwritten_in_vain(false)));
+}
+
+/// A stop finds no room below for what it writes at its end, from the `nth` write on.
+fn stops(log: Option<u64>, nth: u64) {
+    let quiet = Quiet::new(16 << 20, log);
+    let refuse = |quiet: &Quiet| {
+        let fault = Fault::on(Verb::Write, Effect::NoSpace).nth(nth).forever();
+        quiet.disks.home.inject(fault);
+    };
+    quiet.executor.block_on(async {
+        let volume = quiet.make((BLOCK, 512)).await;
+        let file = volume.create(volume.files.root(), "old").await.expect("room");
+        volume.write(file, 0, vec![1; LARGE], Stability::FileSync).await.expect("room");
+        volume.settle().await;
+        refuse(&quiet);
+        // Who asks again is told so again.
+        for _ in 0..2 {
+            assert_eq!(volume.files.shutdown().await, Err(FsError::NoSpace), "from {nth} on");
+        }
+        quiet.disks.home.heal();
+        for _ in 0..2 {
+            assert_eq!(volume.files.shutdown().await, Ok(()), "from {nth} on");
+        }
+    });
+    let back = quiet.cut();
+    let home = &back.disks.home;
+    back.executor.block_on(async {
+        let volume = back.open().await;
+        holds(&volume, &[("old", 1, LARGE)]).await.expect("it was answered");
+        volume.settle().await;
+        refuse(&back);
+        // There is room again while it waits.
+        let healed = async {
+            pause(&back.executor, 2).await;
+            home.heal();
+        };
+        let (stopped, ()) = futures::join!(volume.files.shutdown(), healed);
+        assert_eq!(stopped, Ok(()), "from {nth} on");
+    });
+    let mut bytes = vec![0; SUPERBLOCK_ROOM as usize];
+    home.contents().read(SUPERBLOCK_ADDRESS, &mut bytes);
+    let geometry = Geometry::parse_any_order(&mut bytes).expect("it makes sense");
+    assert!(geometry.verify_superblock(&bytes).is_ok());
+    assert_eq!(Superblock::read_from_prefix(&bytes).expect("room").0.clean, 1);
+}
+
+#[test]
+fn a_stop_that_finds_no_room_below_waits_and_can_be_tried_again() {
+    for log in [None, Some(4 << 20)] {
+        // The summary area, the totals, and that all is well.
+        (1..=3).for_each(|nth| stops(log, nth));
+    }
+}
+
+#[test]
+fn a_stop_that_has_failed_says_so_whenever_it_is_asked() {
+    let quiet = Quiet::new(16 << 20, None);
+    quiet.executor.block_on(async {
+        let volume = quiet.make((BLOCK, 512)).await;
+        volume.settle().await;
+        quiet.disks.home.inject(Fault::on(Verb::Write, Effect::Eio));
+        for _ in 0..2 {
+            assert_eq!(volume.files.shutdown().await, Err(FsError::Io));
+        }
+    });
 }

@@ -73,10 +73,21 @@ pub(crate) fn pause(time: Duration) {
 
 /// Runs `duramen` with these arguments.
 pub(crate) fn duramen<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
-    let output = Command::new(env!("CARGO_BIN_EXE_duramen"))
-        .args(arguments)
-        .output()
-        .expect("the program was just built");
+    run(Command::new(env!("CARGO_BIN_EXE_duramen")).args(arguments))
+}
+
+/// Runs what is advised between quotes, from the word on with which that begins, as a shell takes
+/// it.
+#[track_caller]
+pub(crate) fn follow(told: &str, command: &str) -> Run {
+    let advice = told.split('\'').find(|part| part.starts_with(command));
+    let advice = advice.unwrap_or_else(|| panic!("no {command:?} is advised: {told}"));
+    let program = Path::new(env!("CARGO_BIN_EXE_duramen")).parent().expect("a folder").display();
+    run(Command::new("sh").args(["-c", &format!("PATH='{program}':$PATH; {advice}")]))
+}
+
+fn run(command: &mut Command) -> Run {
+    let output = command.output().expect("the program was just built");
     let Output { status, stdout, stderr } = output;
     Run {
         code: status.code().expect("no signal ends it"),

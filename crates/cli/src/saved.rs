@@ -1,0 +1,120 @@
+//! What is saved of a log beside it: where it is, and whether a volume needs it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use block::BlockDevice;
+use block::file::{Access, DiskFile};
+use ffs::logged::{is_needed, saved_under};
+
+use crate::failure::Failure;
+use crate::volume::{Volume, is_there, parent, sync_folder};
+use crate::words;
+
+/// Where something of this log is saved under this name.
+pub(crate) fn saved_path(log: &Path, name: u64) -> PathBuf {
+    let mut file = log.as_os_str().to_owned();
+    file.push(format!(".{name:016x}"));
+    file.into()
+}
+
+/// The file in which is saved what a volume needs of this log, if the log itself has it no more. A
+/// disk that cannot be opened says so elsewhere.
+///
+/// # Errors
+/// [`Failure`] when what was saved cannot be opened.
+pub(crate) async fn saved_of(
+    volume: &Volume,
+    log: &Path,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Option<PathBuf>, Failure> {
+    let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(None) };
+    let disk = device(disk);
+    let Some(saved) = saved_for(&*disk, log).await else { return Ok(None) };
+    let place = log_of(&*disk, log, Some(&saved), device).await?;
+    Ok(place.filter(|place| *place == saved))
+}
+
+/// Where the volume on `disk` has what it logged last: in this log, or in `saved`; nowhere, if both
+/// are missing.
+///
+/// # Errors
+/// [`Failure`] when what was saved cannot be opened.
+pub(crate) async fn log_of(
+    disk: &dyn BlockDevice,
+    log: &Path,
+    saved: Option<&Path>,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Option<PathBuf>, Failure> {
+    let holds = async |path: &Path| -> Result<bool, Failure> {
+        // Only its slots are looked at, and somebody may be writing the rest.
+        let device = device(DiskFile::open(path, Access::Glance)?);
+        Ok(is_needed(disk, &*device).await.unwrap_or(false))
+    };
+    let log = is_there(log)?.then_some(log);
+    // A volume that has come back with what was saved has its changes in the log since.
+    let is_in_the_log = match log {
+        Some(log) => holds(log).await?,
+        None => false,
+    };
+    match saved {
+        Some(saved) if !is_in_the_log && holds(saved).await? => Ok(Some(saved.to_owned())),
+        _ => Ok(log.map(Path::to_owned)),
+    }
+}
+
+/// The file in which something of this log was saved for the volume on `disk`, if there is one.
+pub(crate) async fn saved_for(disk: &dyn BlockDevice, log: &Path) -> Option<PathBuf> {
+    let names = saved_under(disk).await.ok()?;
+    names.into_iter().map(|name| saved_path(log, name)).find(|path| path.exists())
+}
+
+/// Whether something was saved of this log, for whatever volume.
+pub(crate) fn has_saved(log: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(parent(log)) else { return false };
+    let Some(name) = log.file_name().map(|name| name.to_string_lossy()) else { return false };
+    entries.flatten().any(|entry| {
+        let beside = entry.file_name();
+        let number =
+            beside.to_str().and_then(|beside| beside.strip_prefix(&*name)?.strip_prefix('.'));
+        number.is_some_and(|number| number.len() == 16 && u64::from_str_radix(number, 16).is_ok())
+    })
+}
+
+/// Removes what was saved, for good.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn remove(path: PathBuf) -> Result<(), Failure> {
+    let verb = "remove";
+    let folder = parent(&path).to_owned();
+    fs::remove_file(&path).map_err(|source| Failure::File { verb, path, source })?;
+    sync_folder(&folder)
+}
+
+/// Makes a file beside the log, and says so.
+///
+/// # Errors
+/// When the log is a device, or there is no room.
+pub(crate) fn save_beside(log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
+    if !log.is_file() {
+        return Err(io::Error::other("the log is a device"));
+    }
+    let path = saved_path(log, name);
+    // One that is there was begun and never used, or the volume was stopped cleanly since.
+    if let Err(error) = fs::remove_file(&path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let file = DiskFile::create(&path, size).map_err(io::Error::other)?;
+    sync_folder(parent(&path)).map_err(|failure| io::Error::other(failure.to_string()))?;
+    words::say(format_args!(
+        "what {} has of a volume that is not served goes to {}, until it is served again",
+        log.display(),
+        path.display()
+    ));
+    Ok(file)
+}
