@@ -15,10 +15,11 @@ use runtime::{Instant, Runtime};
 use vfs::FileSystem;
 
 use crate::failure::Failure;
+use crate::folder::is_there;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
 use crate::size::show_size;
-use crate::volume::{FileSystem as Superblock, Volume, is_there, read_superblock};
+use crate::volume::{FileSystem as Superblock, Volume, read_superblock};
 use crate::words;
 
 /// How often it is looked whether there is something to say.

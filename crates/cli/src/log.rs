@@ -22,8 +22,8 @@ use journal::format::SMALLEST;
 use server::reactor;
 
 use crate::failure::Failure;
+use crate::folder::{is_there, parent, sync_folder};
 use crate::signature::{HEAD_SIZE, known, recognise};
-use crate::volume::{is_there, parent, sync_folder};
 use crate::words;
 
 /// The file of a volume that holds its log.

@@ -19,6 +19,7 @@ mod browse;
 mod calendar;
 mod engine;
 mod failure;
+mod folder;
 mod fsck;
 mod info;
 mod log;

@@ -16,12 +16,12 @@ use ufs2::layout::{BadSuperblock, Geometry, ROOT_INODE};
 use ufs2::mkfs::{MkfsOptions, is_begun_mark, mkfs};
 
 use crate::failure::Failure;
+use crate::folder::{parent, sync_folder};
 use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};
 use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::size::{parse_size, show_size};
 use crate::volume::{
-    DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, parent, read_superblock, sync_folder,
-    write_settings,
+    DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, read_superblock, write_settings,
 };
 use crate::words::{self, quoted};
 

@@ -10,7 +10,8 @@ use block::file::{Access, DiskFile};
 use ffs::logged::{is_needed, saved_under};
 
 use crate::failure::Failure;
-use crate::volume::{Volume, is_there, parent, sync_folder};
+use crate::folder::{is_there, parent, sync_folder};
+use crate::volume::Volume;
 use crate::words;
 
 /// Where something of this log is saved under this name.

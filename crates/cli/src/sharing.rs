@@ -19,9 +19,10 @@ use runtime::Runtime;
 
 use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
+use crate::folder::is_there;
 use crate::log::{self, LOG_SIZE};
 use crate::saved::{remove, save_beside, saved_for, saved_of, saved_path};
-use crate::volume::{Volume, is_there};
+use crate::volume::Volume;
 use crate::words::{self, quoted};
 
 /// Files that have been saved since the log was opened: a volume that came back with an older one

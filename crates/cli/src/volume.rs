@@ -21,6 +21,7 @@ use ufs2::layout::{
 use zerocopy::FromBytes;
 
 use crate::failure::Failure;
+use crate::folder::{is_there, parent, sync_folder};
 use crate::log::LOG_NAME;
 use crate::words::quoted;
 
@@ -136,18 +137,6 @@ impl Volume {
     }
 }
 
-/// Whether there is something of this name. Who may not look does not know.
-///
-/// # Errors
-/// [`Failure::File`].
-pub(crate) fn is_there(path: &Path) -> Result<bool, Failure> {
-    match path.try_exists() {
-        // A file has nothing below it.
-        Err(source) if source.kind() == ErrorKind::NotADirectory => Ok(false),
-        looked => looked.map_err(|source| Failure::look(path, source)),
-    }
-}
-
 /// The folder of a disk that is named itself, if it lies in that of a volume.
 fn folder_of(disk: &Path) -> Option<PathBuf> {
     let whole = fs::canonicalize(disk);
@@ -218,20 +207,6 @@ fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
         Failure::File { verb: "write", path: path.to_owned(), source }
     })?;
     sync_folder(parent(path))
-}
-
-/// Puts the entries of a folder on stable storage.
-pub(crate) fn sync_folder(folder: &Path) -> Result<(), Failure> {
-    let result = File::open(folder).and_then(|handle| handle.sync_all());
-    result.map_err(|source| Failure::File { verb: "sync", path: folder.to_owned(), source })
-}
-
-/// The folder that holds a path.
-pub(crate) fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// The file system on an opened disk, as far as its superblock tells.

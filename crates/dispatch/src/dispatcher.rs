@@ -30,12 +30,13 @@ use trace::Begun;
 use vfs::{Credentials, Lost};
 
 use crate::caller::Caller;
+use crate::handle::fsid_of;
 use crate::mount::Mounts;
 use crate::nfs3::convert;
+use crate::parties::{self, Known};
 use crate::planted::{Bug, is_planted};
 use crate::{
-    Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Session, Volume,
-    Volumes, Window, parties,
+    Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Volume, Volumes, Window,
 };
 
 /// AUTH_SHORT: a short-hand that we never gave out.
@@ -50,7 +51,7 @@ pub struct Dispatcher {
     exports: RefCell<Rc<Exports>>,
     /// How often they were replaced.
     exports_version: Cell<u64>,
-    replies: Rc<ReplyCache<Vec<Bytes>>>,
+    pub(crate) replies: Rc<ReplyCache<Vec<Bytes>>>,
     mounts: Mounts,
     pub(crate) turns: Rc<Pool>,
     pub(crate) request_memory: Rc<Pool>,
@@ -161,22 +162,6 @@ impl Dispatcher {
         self.replies.counters()
     }
 
-    /// A connection from `client`.
-    pub fn connect(self: &Rc<Self>, client: IpAddr) -> Rc<Session> {
-        if is_planted(Bug::ForgottenConnections) {
-            self.replies.forget_all();
-        }
-        Session::new(self.clone(), client)
-    }
-
-    /// Answers a single call, as the only one of its connection. See [`Session::call`].
-    pub async fn call(self: &Rc<Self>, client: IpAddr, record: Record) -> Option<Reply> {
-        let session = self.connect(client);
-        let party = session.party(&record.head);
-        let memory = session.request_memory(party, record.memory()).await;
-        session.call(record, memory).await
-    }
-
     /// Waits until no call is under way. No other begins for as long as the permit is held.
     pub async fn quiesce(&self) -> Tokens {
         self.turns.acquire_all().await
@@ -202,6 +187,18 @@ impl Dispatcher {
     pub fn knows(&self, client: IpAddr) -> bool {
         let (client, exports) = (client.to_canonical(), self.exports.borrow());
         self.volumes.iter().any(|volume| exports.rule(&volume.name, client).is_some())
+    }
+
+    /// The party of a call from `client` whose record begins so.
+    pub(crate) fn party(&self, client: IpAddr, start: &[u8], last: &Cell<Option<Known>>) -> usize {
+        let (fsid, version) = (nfs3::handle_of(start).and_then(fsid_of), self.exports_version());
+        if let Some(party) = last.get().and_then(|known| known.party(fsid, version)) {
+            return party;
+        }
+        let volume = fsid.and_then(|fsid| self.admitted(client, fsid));
+        let known = Known::new(fsid, version, volume, || self.knows(client));
+        last.set(Some(known));
+        known.party(fsid, version).expect("it was just found")
     }
 
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {

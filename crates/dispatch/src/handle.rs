@@ -13,13 +13,16 @@
 use crc_fast::{CrcAlgorithm, checksum};
 use vfs::{FsError, Ino, ObjectId};
 
-use crate::Fsid;
-
 /// The length of a handle, in bytes; the protocol allows 64.
 pub const HANDLE_SIZE: usize = 28;
 
 const VERSION: u8 = 1;
 const CHECKED: usize = 24;
+
+/// The number of a volume: in every file handle, and what clients see as the device number of its
+/// files. It must stay the same for as long as clients may keep handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fsid(pub u64);
 
 /// A file of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

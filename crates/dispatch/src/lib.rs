@@ -45,12 +45,12 @@ mod volume;
 
 pub use dispatcher::{Dispatcher, Tap};
 pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
-pub use handle::{HANDLE_SIZE, Handle};
+pub use handle::{Fsid, HANDLE_SIZE, Handle};
 pub use limits::{Limits, MAX_TRANSFER};
 pub use reply::{Reply, ReplyMemory};
 pub use reply_cache::{Counters, ReplyCache, Window};
 pub use session::{Arriving, Session};
-pub use volume::{Fsid, Volume, Volumes, VolumesError};
+pub use volume::{Volume, Volumes, VolumesError};
 
 use key::Key;
 use reply_cache::Begin;

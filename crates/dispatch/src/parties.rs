@@ -4,15 +4,9 @@
 //! begin as many calls as they like. Neither may keep others from being served: so each is a party
 //! with a share of every bound, and strangers have no more than theirs.
 
-use std::cell::Cell;
-use std::net::IpAddr;
-
-use nfs::nfs3::handle_of;
 use runtime::pool::Share;
 
 use crate::Fsid;
-use crate::dispatcher::Dispatcher;
-use crate::handle::fsid_of;
 
 /// Clients who may use no volume at all.
 pub(crate) const STRANGERS: usize = 0;
@@ -48,23 +42,27 @@ pub(crate) struct Known {
     party: usize,
 }
 
-impl Dispatcher {
-    /// The party of a call from `client` whose record begins so.
-    pub(crate) fn party(&self, client: IpAddr, start: &[u8], last: &Cell<Option<Known>>) -> usize {
-        let fsid = handle_of(start).and_then(fsid_of);
-        let exports_version = self.exports_version();
-        let is_same =
-            |known: &Known| known.fsid == fsid && known.exports_version == exports_version;
-        if let Some(known) = last.get().filter(is_same) {
-            return known.party;
-        }
-        let party = match fsid.and_then(|fsid| self.admitted(client, fsid)) {
+impl Known {
+    /// The party of a client whose call names this volume. `volume` is its place among all of them,
+    /// if he may use it; `is_guest` says whether he may use any.
+    pub(crate) fn new(
+        fsid: Option<Fsid>,
+        exports_version: u64,
+        volume: Option<usize>,
+        is_guest: impl FnOnce() -> bool,
+    ) -> Self {
+        let party = match volume {
             Some(volume) => VOLUMES + volume,
-            None if self.knows(client) => NO_VOLUME,
+            None if is_guest() => NO_VOLUME,
             None => STRANGERS,
         };
-        last.set(Some(Known { fsid, exports_version, party }));
-        party
+        Self { fsid, exports_version, party }
+    }
+
+    /// His party, if he asks for the same volume and the rules are the same.
+    pub(crate) fn party(&self, fsid: Option<Fsid>, exports_version: u64) -> Option<usize> {
+        let is_same = self.fsid == fsid && self.exports_version == exports_version;
+        is_same.then_some(self.party)
     }
 }
 

@@ -54,8 +54,26 @@ impl Arriving {
     }
 }
 
+impl Dispatcher {
+    /// A connection from `client`.
+    pub fn connect(self: &Rc<Self>, client: IpAddr) -> Rc<Session> {
+        if is_planted(Bug::ForgottenConnections) {
+            self.replies.forget_all();
+        }
+        Session::new(self.clone(), client)
+    }
+
+    /// Answers a single call, as the only one of its connection. See [`Session::call`].
+    pub async fn call(self: &Rc<Self>, client: IpAddr, record: Record) -> Option<Reply> {
+        let session = self.connect(client);
+        let party = session.party(&record.head);
+        let memory = session.request_memory(party, record.memory()).await;
+        session.call(record, memory).await
+    }
+}
+
 impl Session {
-    pub(crate) fn new(dispatcher: Rc<Dispatcher>, client: IpAddr) -> Rc<Self> {
+    fn new(dispatcher: Rc<Dispatcher>, client: IpAddr) -> Rc<Self> {
         let client = client.to_canonical();
         let shares = parties::shares(SESSION_REPLY_MEMORY, dispatcher.volumes().iter().count());
         let reply_memory = Pool::new(SESSION_REPLY_MEMORY, &shares);

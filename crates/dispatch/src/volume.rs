@@ -6,12 +6,7 @@ use std::rc::Rc;
 
 use vfs::{FileSystem, Name, ObjectId};
 
-use crate::Handle;
-
-/// The number of a volume: in every file handle, and what clients see as the device number of its
-/// files. It must stay the same for as long as clients may keep handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fsid(pub u64);
+use crate::handle::{Fsid, Handle};
 
 /// A volume that is served as `/NAME`.
 #[derive(Clone)]

@@ -25,6 +25,7 @@ use zerocopy::IntoBytes;
 use super::Severity::{Loss, Repairable};
 use super::contest::Claim;
 use super::fields::{blocks_of, is_hole};
+use super::pointer::{Pointer, Role, Slot};
 use super::{CheckError, Checker, Invariant, Place};
 
 /// Reads under way at once.
@@ -41,54 +42,6 @@ pub(super) enum Purpose {
     Release,
     /// Read all data.
     Data,
-}
-
-/// What a pointer points at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    Data,
-    Indirect,
-    Attribute,
-}
-
-/// Where a pointer stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// In the inode: a direct one, or behind those the root of a tree.
-    Inode(usize),
-    /// In the inode: an extended attribute's.
-    Attribute(usize),
-    /// In an indirect block, at this byte of the disk.
-    Disk(u64),
-}
-
-impl Slot {
-    /// Sets a pointer that stands in the inode.
-    pub(super) fn set_in(self, dinode: &mut Dinode, address: u64) {
-        let field = match self {
-            Self::Inode(index) if index < DIRECT_POINTERS => &mut dinode.direct[index],
-            Self::Inode(index) => &mut dinode.indirect[index - DIRECT_POINTERS],
-            Self::Attribute(index) => &mut dinode.attribute_blocks[index],
-            Self::Disk(_) => unreachable!("it stands in an indirect block"),
-        };
-        field.set(address as i64);
-    }
-}
-
-/// A pointer of a file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pointer {
-    pub(super) ino: u64,
-    pub(super) role: Role,
-    pub(super) slot: Slot,
-    /// The first block of the file that it leads to.
-    pub(super) lbn: u64,
-    pub(super) address: u64,
-    pub(super) run: u64,
-    /// How many blocks of the file it leads to.
-    pub(super) covers: u64,
-    /// How many of its neighbours in the file are its neighbours on the disk.
-    pub(super) neighbours: u32,
 }
 
 /// Whether what is below a pointer is entered.

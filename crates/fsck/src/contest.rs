@@ -26,9 +26,9 @@ use ufs2::map::run_length;
 use vfs::FileKind;
 
 use super::Severity::Loss;
-use super::blocks::{Pointer, Role, Slot};
 use super::fields::blocks_of;
-use super::unreadable::is_of_the_medium;
+use super::pointer::{Pointer, Role, Slot};
+use super::sectors::is_of_the_medium;
 use super::{CheckError, Checker, Invariant, Place, chunk};
 
 /// So many free blocks are left to names for what has none.

@@ -62,8 +62,10 @@ mod overlay;
 mod path;
 #[doc(hidden)]
 pub mod planted;
+mod pointer;
 mod root;
 mod run;
+mod sectors;
 mod superblock;
 mod table;
 mod target;
@@ -76,10 +78,11 @@ use block::IoError;
 use runtime::Timestamp;
 use ufs2::layout::{BadSuperblock, Geometry};
 
-use blocks::{BadSlot, Pointer};
+use blocks::BadSlot;
 use contest::Claim;
 use directories::{Directory, Mismatch};
 use overlay::Overlay;
+use pointer::Pointer;
 use table::Table;
 
 pub use finding::{FINDINGS_KEPT, Finding, Findings, Invariant, Place, Severity};

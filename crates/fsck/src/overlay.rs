@@ -23,7 +23,7 @@ use block::{BlockDevice, Buffer, Durability, IoError};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM};
 
-use super::unreadable::{Unreadable, is_of_the_medium};
+use super::sectors::{Unreadable, is_of_the_medium};
 use crate::planted::{Bug, is_planted};
 
 /// What the disk writes at once.

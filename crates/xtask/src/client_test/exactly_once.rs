@@ -19,9 +19,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Plan;
+use super::mounted;
 use super::relay::Relay;
 use super::report::{Report, Transcript};
-use super::scenarios;
 use crate::failure::While;
 use crate::guest::{self, Guest, Heard};
 use crate::servers::duramen::Server;
@@ -170,7 +170,7 @@ impl<How: Fn(usize) -> Death, Enough: Fn(&Server, usize) -> bool> Play<'_, How, 
     }
 
     fn guest(&self, server: &Server, relay: &Relay, share: &Path) -> Guest {
-        let mut guest = scenarios::guest(self.repository, server, SCRIPT);
+        let mut guest = mounted::guest(self.repository, server, SCRIPT);
         let figures = [OBJECTS[self.size], WORKERS].map(|figure| figure.to_string());
         guest.arguments = [self.name.clone()].into_iter().chain(figures).collect();
         guest.share = Some(share.to_owned());

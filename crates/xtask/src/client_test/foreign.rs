@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::judges::Evidence;
+use super::mounted;
 use super::report::Report;
-use super::scenarios;
 use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, guest};
@@ -78,7 +78,7 @@ fn use_it(
     });
     let Some(mut server) = served else { return };
     report.script("foreign disk in use", |transcript| {
-        let mut running = guest::start(&scenarios::guest(repository, &server, "few_changes.py"))?;
+        let mut running = guest::start(&mounted::guest(repository, &server, "few_changes.py"))?;
         while let Some(line) = running.next_line()? {
             transcript.hear(&line);
         }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Plan;
+use super::mounted;
 use super::report::{Report, Transcript};
-use super::scenarios;
 use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, command, guest};
@@ -83,7 +83,7 @@ fn play(
     transcript: &mut Transcript,
 ) -> Result<i32> {
     let share = share_beside(&host.place)?;
-    let mut guest = scenarios::guest(repository, server, SCRIPT);
+    let mut guest = mounted::guest(repository, server, SCRIPT);
     guest.arguments = vec![policy.to_owned()];
     guest.share = Some(share.clone());
     guest.time_limit *= if plan.full { 10 } else { 1 };

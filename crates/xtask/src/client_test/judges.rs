@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::manifest::{self, Names};
+use super::mounted;
 use super::report::Report;
-use super::scenarios;
 use crate::failure::While;
 use crate::guest::{self, Guest};
 use crate::servers::duramen::Server;
@@ -32,7 +32,7 @@ pub(super) struct Evidence<'a> {
 impl Evidence<'_> {
     /// Lists the tree as a client sees it.
     pub(super) fn list_mount(&self, server: &Server) -> Result<String> {
-        let mut guest = scenarios::guest(self.repository, server, "manifest.py");
+        let mut guest = mounted::guest(self.repository, server, "manifest.py");
         guest.arguments = vec!["/mnt".to_owned(), format!("/run/share/{MOUNT}")];
         guest.share = Some(self.share.to_owned());
         guest.time_limit = TIME_LIMIT;

@@ -21,6 +21,7 @@ mod full_host;
 mod judges;
 mod libnfs;
 mod manifest;
+mod mounted;
 mod relay;
 mod report;
 mod scenarios;

@@ -1,15 +1,11 @@
 //! What the guests do in the mount.
 
-use std::time::Duration;
-
+use super::mounted;
 use super::report::Report;
 use super::{Plan, exactly_once, full_host, zeros};
-use crate::guest::{self, Guest, Mount};
+use crate::guest;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
-
-/// The time limit of a scenario, for a machine that does much else; with `--full` ten times that.
-const TIME_LIMIT: Duration = Duration::from_secs(900);
 
 /// One scenario.
 #[derive(Clone, Copy, Debug)]
@@ -74,22 +70,6 @@ pub(super) fn chosen(plan: &Plan) -> Result<Vec<Scenario>> {
     plan.scenarios.iter().map(find).collect()
 }
 
-/// A guest with `server` mounted, about to run one of our scripts.
-pub(super) fn guest(repository: &Repository, server: &Server, script: &str) -> Guest {
-    Guest {
-        script: repository.guest_scripts().join(script),
-        arguments: Vec::new(),
-        mount: Some(Mount {
-            port: server.port(),
-            export: "/volume".to_owned(),
-            options: Vec::new(),
-        }),
-        disk: None,
-        share: None,
-        time_limit: TIME_LIMIT,
-    }
-}
-
 impl Scenario {
     /// Runs the scenario, and reports.
     pub(super) fn run(
@@ -118,7 +98,7 @@ impl Script {
         report: &mut Report,
     ) {
         let size = usize::from(plan.full);
-        let mut guest = guest(repository, server, self.file);
+        let mut guest = mounted::guest(repository, server, self.file);
         guest.arguments = self.arguments[size].iter().map(ToString::to_string).collect();
         guest.time_limit *= if plan.full { 10 } else { 1 };
         let crashes = self.crashes[size];

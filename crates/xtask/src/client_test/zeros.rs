@@ -18,9 +18,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::Plan;
+use super::mounted;
 use super::relay::Relay;
 use super::report::{Report, Transcript};
-use super::scenarios;
 use crate::failure::While;
 use crate::guest;
 use crate::servers::duramen::Server;
@@ -98,7 +98,7 @@ impl Play<'_> {
         let share = self.server.folder().join("share");
         fs::create_dir(&share).while_doing(share.display())?;
         let relay = Relay::to(self.server)?;
-        let mut guest = scenarios::guest(self.repository, self.server, SCRIPT);
+        let mut guest = mounted::guest(self.repository, self.server, SCRIPT);
         guest.arguments = vec![ROUNDS[usize::from(plan.full)].to_string()];
         guest.share = Some(share.clone());
         guest.time_limit *= if plan.full { 10 } else { 1 };

@@ -13,8 +13,6 @@ use super::{Findings, rust};
 /// shrinks.
 const KNOWN: &[(&str, &[&str])] = &[
     ("block", &["buffer", "pages"]),
-    ("cli", &["log", "volume"]),
-    ("dispatch", &["dispatcher", "handle", "parties", "session", "volume"]),
     (
         "ffs",
         &[
@@ -35,7 +33,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "update",
         ],
     ),
-    ("fsck", &["blocks", "contest", "overlay", "unreadable"]),
     ("fuzz::targets::server", &["connection", "world"]),
     ("journal", &["reader", "save", "writer"]),
     ("load", &["remove", "run", "stage", "workload"]),
@@ -43,8 +40,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("nfs::record", &["placed", "reader"]),
     ("sim", &["choice", "controller", "engine", "options", "platter", "timing", "trace"]),
     ("sim::timing", &["drive", "mechanical"]),
-    ("torture::campaign::retry", &["one_boot", "over_cut"]),
-    ("xtask::client_test", &["exactly_once", "full_host", "scenarios", "zeros"]),
 ];
 
 /// A module by its names, from the root of its crate on.

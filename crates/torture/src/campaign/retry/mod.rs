@@ -10,6 +10,7 @@
 //! Across a cut that depends on what remembers: [`Expectation`] says by what the campaign judges.
 
 pub mod cases;
+mod number;
 pub mod one_boot;
 pub mod over_cut;
 pub mod stage;

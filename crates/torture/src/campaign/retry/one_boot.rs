@@ -4,15 +4,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, Nfs3Result, nfs_fh3};
 use sim::Stream;
 
 use super::cases::{Case, Undo};
+use super::number::another_call_of_the_number;
 use super::over_cut::First;
 use super::stage::{Base, PORT, Stage, XID, exchange, receive, record, send};
 use super::{Judge, same};
-use crate::calls;
-use crate::protocol::{self, Answer, Procedure, User};
 
 /// How a call is repeated while the first may still run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,25 +114,5 @@ fn after_undo(stage: &Stage, case: &Case, record: &Bytes, reply: &Bytes) -> Resu
     match same(&stage.view()?, &undone) {
         true => Ok(()),
         false => Err("a late repetition destroys what somebody else has done".into()),
-    }
-}
-
-/// The number comes round: another call that has it is another call.
-///
-/// # Errors
-/// When it is not carried out.
-pub async fn another_call_of_the_number(stage: &Stage, root: &nfs_fh3) -> Result<(), String> {
-    let stream = stage.connect(0).await;
-    let other = protocol::packed(&calls::mkdir(root, "another"));
-    let user = User { machine: "client".into(), uid: 0, gid: 0, groups: Vec::new() };
-    let record = protocol::call_record(XID, &user, MKDIR3args::TARGET, &other);
-    let reply = exchange(&stream, &record).await?;
-    let made = match protocol::reply(&reply) {
-        Some((XID, Answer::Results(results))) => protocol::whole::<MKDIR3res>(&results),
-        _ => None,
-    };
-    match made {
-        Some(Nfs3Result::Ok(_)) => Ok(()),
-        _ => Err("another call of the same number is not carried out".into()),
     }
 }

@@ -11,7 +11,7 @@ use sim::Prng;
 
 use super::super::Options;
 use super::cases::{Case, Parts, Undo};
-use super::one_boot::another_call_of_the_number;
+use super::number::another_call_of_the_number;
 use super::stage::{Base, PORT, Served, Stage, XID, exchange, receive, record, results, send};
 use super::{Expectation, Judge, made_is_there, same};
 use crate::explore::Before;
