@@ -372,6 +372,26 @@ mod tests {
         assert_eq!(changed(&indirect, vec![bytes(64, &[7; POINTER])]).1, BESIDE);
     }
 
+    #[test]
+    fn pointers_that_are_cleared_take_two_lines_beside_one_that_is_set_among_them() {
+        let start = geometry().byte_address(40);
+        let indirect = block(40, Role::Indirect, &[5; BLOCK]);
+        let set = 700 * POINTER;
+        let edits = vec![bytes(64, &[0; BLOCK - 64]), bytes(set, &[1; POINTER])];
+        let (records, spare) = changed(&indirect, edits);
+        let zeros = |from: usize, to: usize| Record::Zeros {
+            offset: start + from as u64,
+            length: (to - from) as u64,
+        };
+        let data = Bytes::from(vec![1; POINTER]);
+        let expected = [
+            zeros(64, set),
+            Record::Bytes { offset: start + set as u64, data },
+            zeros(set + POINTER, BLOCK),
+        ];
+        assert_eq!((&records[..], spare), (&expected[..], BESIDE));
+    }
+
     /// Whether all of it rides, and what its entry has to spare.
     fn with_payload(pieces: Vec<(u64, Vec<Bytes>)>, most: usize) -> (bool, Vec<Record>, usize) {
         let rides = rides(&pieces, most).is_some();
