@@ -107,9 +107,8 @@ async fn small(executor: &Executor) -> (Volume, Rc<Ffs>, Pair<Rc<Disk>>) {
     (volume, engine, disks)
 }
 
-/// So many writes while the disk is slow; then all comes home, and another write wants room.
-/// Whether that did not have to wait for the disk, and how long it took; nothing if one of the first
-/// had to.
+/// So many writes while the disk is slow; then all comes home, and another write wants room: how
+/// long it waits for that. Nothing if one of the first had to wait for the disk.
 fn room_after(writes: u64) -> Option<Duration> {
     const SLOW: Duration = Duration::from_secs(3600);
     let executor = Executor::new(writes);

@@ -413,7 +413,7 @@ mod tests {
         memory.count_repetition(true);
         assert!(memory.has_news());
         let told = Record::Repetitions(Repetitions { answered: 2, over_a_start: 1 });
-        assert_eq!(memory.lagging(far, None), [told.clone()]);
+        assert_eq!(memory.lagging(far, None), std::slice::from_ref(&told));
         memory.moved(far);
         assert!(!memory.has_news() && memory.head() == Some(far), "the log says it");
         assert!(memory.lagging(far + memory.reach, None).is_empty());
