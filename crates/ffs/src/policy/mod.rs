@@ -119,9 +119,6 @@ pub trait Policy {
     /// A call was answered from memory; `over_a_start` if it was carried out before the last start.
     fn count_repetition(&self, _over_a_start: bool) {}
 
-    /// The rule by name, for people.
-    fn name(&self) -> &'static str;
-
     /// What its log is doing, if it has one.
     fn log_statistics(&self) -> Option<log::LogStatistics> {
         None

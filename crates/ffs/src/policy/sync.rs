@@ -152,7 +152,6 @@ impl Sync {
             self.horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
             self.tried.notify(); // after each, so that nobody is noted for ever
             if is_refused {
-                self.begun.set(self.begun.get() - 1); // it was none
                 self.runtime.clock.sleep(REFUSED_PAUSE).await;
             } else if round.is_err() {
                 self.horizon.fail(); // invariant 5
@@ -413,9 +412,5 @@ impl Policy for Sync {
             this.horizon.reach(last).await
         }
         .boxed_local()
-    }
-
-    fn name(&self) -> &'static str {
-        Self::NAME
     }
 }

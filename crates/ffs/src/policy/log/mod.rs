@@ -491,10 +491,6 @@ impl Policy for Log {
         self.memory.borrow_mut().count_repetition(over_a_start);
     }
 
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
     fn log_statistics(&self) -> Option<LogStatistics> {
         Some(self.statistics())
     }
