@@ -300,8 +300,8 @@ pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Volumes that were cut off while a large file of the second one was going; how much was free there
-/// before; and how long it takes to open all of them.
+/// Volumes that were cut off while a large file of the second one was going; how much was free
+/// before, on that one; and how long it takes to open all of them.
 pub(crate) fn with_a_chain(seed: u64, prng: &mut Prng) -> Result<(Estate, FsStat, u64), String> {
     let present: Vec<usize> = (0..VOLUMES).collect();
     loop {
