@@ -127,3 +127,66 @@ impl Ledger for Horizon {
         Ok(is_durable)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::future::join;
+    use sim::Executor;
+
+    use super::*;
+
+    /// What somebody hears who waits for the first Update, and when, if something happens after a
+    /// second: nothing within a minute if that does not wake him.
+    fn heard(happens: impl FnOnce(&Horizon)) -> Option<Result<(), Lost>> {
+        let executor = Executor::new(1);
+        let clock = executor.runtime().clock;
+        let horizon = Horizon::default();
+        let (waiting, event) = (horizon.durable(Sequence(1)), async {
+            clock.sleep(Duration::from_secs(1)).await;
+            happens(&horizon);
+        });
+        let both = executor.block_on_for(Duration::from_secs(60), join(waiting, event));
+        both.map(|(heard, ())| heard)
+    }
+
+    #[test]
+    fn who_waits_hears_at_once_what_becomes_of_it() {
+        assert_eq!(heard(|horizon| horizon.advance(1)), Some(Ok(())));
+        assert_eq!(heard(|horizon| horizon.fail()), Some(Err(Lost)));
+        assert_eq!(heard(|horizon| horizon.stand(true)), Some(Err(Lost)));
+        assert_eq!(heard(|horizon| horizon.stand(false)), None, "it did not stand");
+        assert_eq!(heard(|_| ()), None);
+    }
+
+    #[test]
+    fn what_is_durable_is_known_while_it_stands_and_nothing_is_after_a_failure() {
+        let horizon = Horizon::default();
+        horizon.advance(3);
+        let known = |stands| {
+            horizon.stand(stands);
+            [3, 4].map(|sequence| horizon.is_durable(Sequence(sequence)))
+        };
+        assert_eq!(known(false), [Ok(true), Ok(false)]);
+        assert_eq!(known(true), [Ok(true), Err(Lost)]);
+        assert_eq!(known(false), [Ok(true), Ok(false)], "it may move again");
+        assert!(!horizon.has_failed() && !horizon.has_stopped());
+        horizon.fail();
+        assert!(horizon.has_failed() && horizon.has_stopped());
+        assert_eq!(known(false), [Err(Lost); 2]);
+        assert_eq!(known(true), [Err(Lost); 2]);
+    }
+
+    #[test]
+    fn work_waits_while_it_stands_and_for_no_more_than_its_sequence() {
+        let horizon = Horizon::default();
+        horizon.stand(true);
+        assert_eq!(horizon.reach(Sequence(2)).now_or_never(), None);
+        horizon.advance(2);
+        assert_eq!(horizon.reach(Sequence(2)).now_or_never(), Some(Ok(())));
+        assert_eq!(horizon.reach(Sequence(3)).now_or_never(), None);
+        horizon.fail();
+        assert_eq!(horizon.reach(Sequence(2)).now_or_never(), Some(Err(Lost)));
+    }
+}

@@ -149,7 +149,6 @@ impl Sync {
             self.horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
             self.tried.notify(); // after each, so that nobody is noted for ever
             if is_refused {
-                self.begun.set(self.begun.get() - 1); // it was none
                 self.runtime.clock.sleep(REFUSED_PAUSE).await;
             } else if round.is_err() {
                 self.horizon.fail(); // invariant 5

@@ -6,12 +6,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::Verb;
 use ffs::policy::log::LogOptions;
 use ffs::{Ffs, OpenOptions, open_with_log};
 use futures::future::join_all;
+use journal::format::SMALLEST;
 use namespace::Namespace;
 use runtime::{Clock, Timestamp};
-use sim::{Disk, Executor, Image, Options, presets};
+use sim::{Disk, Effect, Executor, Fault, Image, Options, presets};
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, FileSystem, Stability};
 
@@ -93,4 +95,77 @@ fn a_small_log_is_filled_over_and_over_without_a_stall() {
     });
     assert!(longest.0.get() <= Duration::from_millis(100), "{:?}", longest.0.get());
     judge(&disks.home, "log-room").unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+/// A volume with a log of the smallest size, in a world of its own.
+async fn small(executor: &Executor) -> (Volume, Rc<Ffs>, Pair<Rc<Disk>>) {
+    let sizes = Pair { home: 32 << 20, log: Some(SMALLEST) };
+    let disks = sizes.map(|&size| Disk::new(executor, Image::zeroed(size)));
+    let runtime = executor.runtime();
+    mkfs(&*disks.home, &MkfsOptions::default(), &*runtime.random, NOW).await.expect("it fits");
+    let (volume, engine) = opened(executor, &disks).await;
+    (volume, engine, disks)
+}
+
+/// So many writes while the disk is slow; then all comes home, and another write wants room: how
+/// long it waits for that. Nothing if one of the first had to wait for the disk.
+fn room_after(writes: u64) -> Option<Duration> {
+    const SLOW: Duration = Duration::from_secs(3600);
+    let executor = Executor::new(writes);
+    let clock = executor.runtime().clock;
+    let filled = async {
+        let (volume, _, disks) = small(&executor).await;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        volume.write(id, 0, vec![1; 8192], Stability::FileSync).await.expect("room");
+        volume.settle().await;
+        disks.home.inject(Fault::on(Verb::Flush, Effect::Slow(SLOW)).forever());
+        for number in 0..writes {
+            let data = vec![number as u8 + 2; 8192];
+            volume.write(id, 0, data, Stability::FileSync).await.expect("room");
+        }
+        (volume, id, disks)
+    };
+    let (volume, id, disks) = executor.block_on_for(SLOW / 2, filled)?;
+    let wanted = async {
+        volume.settle().await;
+        disks.home.heal();
+        let start = clock.now();
+        volume.write(id, 0, vec![9; 8192], Stability::FileSync).await.expect("room");
+        clock.now().since(start)
+    };
+    let took = executor.block_on_for(10 * SLOW, wanted);
+    Some(took.unwrap_or_else(|| panic!("{writes} writes, and no room comes after them")))
+}
+
+/// The last entry names a head that nothing needs any more, and nobody is about to name another.
+#[test]
+fn room_that_nothing_holds_any_more_is_given_when_somebody_wants_it() {
+    let fitting = (1..).take_while(|&writes| room_after(writes).is_some()).count() as u64;
+    assert!(fitting > 8, "{fitting} writes fill the log");
+    let took = room_after(fitting).expect("as before");
+    assert!(took < Duration::from_millis(100), "after {fitting} writes: {took:?}");
+}
+
+#[test]
+fn the_sync_rests_between_its_rounds_unless_somebody_waits_for_it() {
+    let executor = Executor::new(5);
+    let clock = executor.runtime().clock;
+    executor.block_on(async {
+        let (volume, engine, _) = small(&executor).await;
+        let id = volume.create(volume.files.root(), "file").await.expect("new");
+        volume.settle().await;
+        let syncs = || engine.log_statistics().expect("there is a log").syncs;
+        let before = syncs();
+        for number in 0..200 {
+            volume.write(id, 0, vec![number; 100], Stability::FileSync).await.expect("room");
+            clock.sleep(Duration::from_millis(100)).await;
+        }
+        let rounds = syncs() - before;
+        assert!((3..=5).contains(&rounds), "{rounds} rounds in 20 s");
+        volume.write(id, 0, vec![7; 100], Stability::FileSync).await.expect("room");
+        let start = clock.now();
+        volume.settle().await;
+        let took = clock.now().since(start);
+        assert!(took < Duration::from_millis(100), "it was waited for during {took:?}");
+    });
 }

@@ -4,7 +4,9 @@
 
 use crate::common::absent::{full_and_nowhere_to_save, saved_and_absent};
 use crate::common::sharing::{large_file_that_goes, large_writes, life, one_that_stops};
-use crate::common::strays::{alone_before, named_with_its_copy, repaired_alone};
+use crate::common::strays::{
+    alone_before, large_file_repaired_alone, named_with_its_copy, repaired_alone,
+};
 
 #[test]
 fn volumes_that_share_a_log_keep_what_they_told_over_many_boots() {
@@ -38,6 +40,13 @@ fn one_that_returns_with_what_was_saved_does_no_harm_to_another_that_is_absent()
 #[test]
 fn one_that_was_brought_home_alone_comes_back_after_the_others_were_served_without_it() {
     repaired_alone().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn one_with_a_large_file_that_goes_is_not_brought_home_alone() {
+    for seed in 1..=3 {
+        large_file_repaired_alone(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    }
 }
 
 #[test]

@@ -83,14 +83,34 @@ pub(super) const AREAS: &[Area] = &[
 
 /// All programs of tests, but none of a page's examples.
 const UNITS: &[&str] = &["--tests"];
-/// The engine's own tests: first those of its log, which are quick and see most of it, then those
-/// that cut it off, last those of single parts. Those that try the checker are not among them.
-const ENGINE: &[Stage] = &[LOG, CUTS, tests("ffs", &["--lib"])];
+/// The engine's own tests: first those of single parts, which are built soonest, then those of its
+/// log, which see most of it, last those that cut it off, and those of what it may never do. Those
+/// that try the checker are not among them.
+const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, CUTS];
 /// What tries the log of an engine.
 const LOG: Stage = tests("ffs", &["--test", "it", "--", "log_", "answers", "shared_log", "rounds"]);
-/// What cuts an engine off, under every policy, and what breaks its disk.
-const CUTS: Stage =
-    tests("ffs", &["--test", "it", "--", "cuts", "faults", "write_behind", "overtaking"]);
+/// What cuts an engine off, under every policy, what breaks its disk or leaves it no room, and what
+/// holds it to its rules.
+const CUTS: Stage = tests(
+    "ffs",
+    &[
+        "--test",
+        "it",
+        "--",
+        "cuts",
+        "faults",
+        "write_behind",
+        "overtaking",
+        "refused",
+        "zeros::",
+        "rule_five::",
+        "settling::",
+        "soft_updates::",
+        "stuck::",
+        "returns::",
+        "planted_log::",
+    ],
+);
 /// What looks at a whole server.
 const WHOLE: Stage =
     tests("duramen-torture", &["--test", "it", "--", "conformance", "procedures", "late"]);

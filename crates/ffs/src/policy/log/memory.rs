@@ -288,6 +288,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use vfs::{Answered, Done, Timestamp};
+
     use super::*;
 
     const CAPACITY: u64 = 64 << 20;
@@ -357,6 +359,101 @@ mod tests {
         check(&memory);
         let none = memory.lagging(memory.reach + 4, None);
         assert!(none.is_empty(), "the others do not lag");
+    }
+
+    #[test]
+    fn no_more_is_written_again_at_once_than_half_a_segment_has_room_for() {
+        let (mut memory, _keys) = filled(500);
+        let most = (SEGMENT / 2 - 4096) as usize / SIZE;
+        for (batch, told) in [(0, most), (1, most), (2, 500 - 2 * most)] {
+            let again = memory.lagging(memory.reach + 1000, None);
+            assert_eq!(again.len(), told, "batch {batch}");
+            memory.moved(1000 + batch);
+            check(&memory);
+        }
+        assert_eq!((memory.head(), memory.counters.again), (Some(1000), 500));
+    }
+
+    #[test]
+    fn a_second_answer_of_a_call_replaces_the_first_however_late_it_comes() {
+        let (mut memory, keys) = filled(5);
+        assert!(memory.lagging(6, None).is_empty(), "nothing lags");
+        keep(&mut memory, 6, &keys[2]);
+        assert!(memory.lagging(6, None).is_empty());
+        assert_eq!(memory.len(), 6, "the second has no place yet, so it is not durable");
+        memory.placed(6, 6);
+        assert!(memory.lagging(6, None).is_empty());
+        assert_eq!((memory.len(), memory.bytes), (5, 5 * SIZE));
+        assert_eq!(memory.placed.back().map(|last| last.at), Some(6));
+        check(&memory);
+    }
+
+    #[test]
+    fn what_is_being_written_again_stays_until_that_is_durable() {
+        let (mut memory, keys) = filled(4);
+        keep(&mut memory, 5, &keys[0]);
+        memory.placed(5, 5);
+        memory.moving = 2; // as between `lagging` and `moved`
+        memory.forget_firsts();
+        memory.give_way(4);
+        drop(keys);
+        assert_eq!((memory.head(), memory.len()), (Some(1), 5));
+        check(&memory);
+        memory.moved(9);
+        assert_eq!((memory.head(), memory.len()), (None, 0), "nobody wants them");
+        check(&memory);
+    }
+
+    #[test]
+    fn repetitions_are_told_when_there_are_more_or_when_they_lag() {
+        let (mut memory, _keys) = filled(0);
+        let far = memory.reach + 100;
+        assert!(!memory.has_news() && memory.lagging(far, None).is_empty(), "there are none");
+        memory.count_repetition(false);
+        memory.count_repetition(true);
+        assert!(memory.has_news());
+        let told = Record::Repetitions(Repetitions { answered: 2, over_a_start: 1 });
+        assert_eq!(memory.lagging(far, None), std::slice::from_ref(&told));
+        memory.moved(far);
+        assert!(!memory.has_news() && memory.head() == Some(far), "the log says it");
+        assert!(memory.lagging(far + memory.reach, None).is_empty());
+        assert_eq!(memory.lagging(far + memory.reach + 1, None), [told]);
+    }
+
+    /// Answers of an earlier epoch; and their keys.
+    fn survived(count: u64) -> (Survived, Vec<Rc<CallKey>>) {
+        let keys: Vec<_> = (0..count).map(key).collect();
+        let answered = |key: &Rc<CallKey>| Answered { key: key.clone(), done: Done::default() };
+        let remembered = keys.iter().map(|key| Remembered {
+            at: Timestamp { seconds: 1_700_000_000, nanoseconds: 5 },
+            answered: answered(key),
+        });
+        let repetitions = Repetitions { answered: 3, over_a_start: 2 };
+        (Survived { remembered: remembered.collect(), repetitions }, keys)
+    }
+
+    #[test]
+    fn of_what_is_taken_over_the_oldest_go_that_three_quarters_of_the_room_do_not_hold() {
+        let (survived, keys) = survived(100);
+        let mut whole = Memory::new(CAPACITY, 1);
+        whole.take_over(&survived, 50, 1 << 20);
+        assert!(whole.is_inheriting() && whole.has_news());
+        assert_eq!((whole.len(), whole.counters.dropped), (100, 0));
+        check(&whole);
+        let size = whole.bytes / 100;
+        for (room, kept) in [(80 * size, 60), (50 * size + 2, 37), (0, 0)] {
+            let mut memory = Memory::new(CAPACITY, 1);
+            memory.take_over(&survived, 50, room as u64);
+            assert_eq!((memory.len(), memory.counters.dropped), (kept, 100 - kept as u64));
+            assert_eq!(memory.is_inheriting(), kept > 0);
+            let youngest = memory.placed.back().and_then(|last| last.key.upgrade());
+            assert!(youngest.is_none_or(|youngest| Rc::ptr_eq(&youngest, &keys[99])));
+            check(&memory);
+            // All of it is told again at once, and is of this epoch then.
+            assert_eq!(memory.lagging(50, Some(0)).len(), kept + 1, "with the repetitions");
+            memory.moved(51);
+            assert!(!memory.is_inheriting() && memory.len() == kept);
+        }
     }
 
     #[test]

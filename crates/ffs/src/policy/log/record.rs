@@ -292,6 +292,13 @@ mod tests {
     }
 
     #[test]
+    fn what_says_what_a_place_is_to_hold_is_a_change_and_nothing_else() {
+        let changes = examples().into_iter().filter(Record::is_change);
+        let kinds: Vec<u16> = changes.map(|record| record.line().0.kind.get()).collect();
+        assert_eq!(kinds, [BYTES, ZEROS, BITS, BITS, GROUP, INODES]);
+    }
+
+    #[test]
     fn what_is_cut_off_is_refused() {
         let records = examples();
         let body = Bytes::from(write_records(&records));

@@ -276,3 +276,232 @@ impl<'a> Redo<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ufs2::mkfs::{MkfsOptions, plan};
+
+    use super::super::record::read_records;
+    use super::*;
+    use crate::policy::Staged;
+    use crate::update::{Budget, Intent};
+
+    const BLOCK: usize = 32 << 10;
+
+    fn geometry() -> Geometry {
+        plan(64 << 20, 512, &MkfsOptions::default()).expect("it is large enough").geometry
+    }
+
+    fn block(address: u64, role: Role, image: &[u8]) -> Rc<Buffer> {
+        Buffer::new(address, role, block::Buffer::padded(image, BLOCK))
+    }
+
+    /// What the entry of an Update says that gives back `freed`, if some fragments are logged; and
+    /// by how much it is shorter than was bounded.
+    fn entry(
+        update: Update,
+        freed: Vec<(u64, u64)>,
+        most: usize,
+        is_logged: impl Fn(u64, u64) -> bool,
+    ) -> (Vec<Record>, usize) {
+        let geometry = geometry();
+        let rides = rides(&update.payload, most);
+        let bound = bound(&update, rides);
+        let items = update.items.into_iter().map(|item| {
+            let change = item.change.map(|(buffer, edit)| {
+                let extent = edit.extent();
+                buffer.apply(vfs::Sequence(7), 0, edit);
+                (buffer, extent)
+            });
+            Staged { intent: item.intent, change, rank: 0 }
+        });
+        let staged = StagedUpdate {
+            items: items.collect(),
+            payload: update.payload,
+            is_delayed: false,
+            freed,
+            chain: update.chain,
+            answered: None,
+            is_patient: false,
+            room: 0,
+        };
+        let draft = Redo::draft(&geometry, 7, &staged, rides.is_some(), is_logged, None);
+        let spare = bound.checked_sub(draft.body.len()).expect("it is bounded");
+        let records = read_records(draft.records, &draft.body.into());
+        (records.expect("it was just written"), spare)
+    }
+
+    /// The entry of an Update with these changes of one block.
+    fn changed(buffer: &Rc<Buffer>, edits: Vec<Edit>) -> (Vec<Record>, usize) {
+        let mut update = Update::new(Budget::User);
+        edits.into_iter().for_each(|edit| update.push(Intent::SizeSet, buffer, edit));
+        entry(update, Vec::new(), 0, |_, _| false)
+    }
+
+    fn bytes(offset: usize, new: &[u8]) -> Edit {
+        Edit::Bytes { offset, new: new.into() }
+    }
+
+    /// What every bound has beside the items: room for a chain and for an answer.
+    const BESIDE: usize = LINE + answer::LARGEST;
+
+    #[test]
+    fn an_entry_takes_what_was_set_aside_for_it_and_no_byte_more() {
+        let group = block(8, Role::Group(0), &[]);
+        let maps = geometry().maps;
+        let bits = |map, first| Edit::Bits { map, first, count: 3, value: true };
+        let far = vec![bits(maps.fragments.start, 5), bits(maps.fragments.start, 70)];
+        assert_eq!(changed(&group, far).1, BESIDE);
+        assert_eq!(changed(&group, vec![Edit::Count { offset: 24, change: -2 }]).1, BESIDE);
+
+        let directory = block(16, Role::Directory, &[9; BLOCK]);
+        assert_eq!(changed(&directory, vec![bytes(CHUNK_SIZE - 8, &[1; 8])]).1, BESIDE);
+        let entry = Edit::Entry { offset: 3 * CHUNK_SIZE, ino: 5, kind: 4, layout: Vec::new() };
+        assert_eq!(changed(&directory, vec![entry]).1, BESIDE);
+        // In front of a new one's names is no record of zeros.
+        let half = block(24, Role::Directory, &[9; BLOCK / 2]);
+        assert_eq!(changed(&half, vec![Edit::Whole]).1, BESIDE + LINE);
+
+        let inodes = block(32, Role::Inodes, &[5; BLOCK]);
+        assert_eq!(changed(&inodes, vec![Edit::Whole]).1, BESIDE);
+
+        let mut pointers = vec![0; BLOCK];
+        pointers.chunks_mut(16 * POINTER_SIZE).for_each(|some| some[0] = 1);
+        let indirect = block(40, Role::Indirect, &pointers);
+        assert_eq!(changed(&indirect, vec![Edit::Whole]).1, BESIDE);
+        assert_eq!(changed(&indirect, vec![bytes(64, &[7; POINTER_SIZE])]).1, BESIDE);
+    }
+
+    #[test]
+    fn pointers_that_are_cleared_take_two_lines_beside_one_that_is_set_among_them() {
+        let start = geometry().byte_address(40);
+        let indirect = block(40, Role::Indirect, &[5; BLOCK]);
+        let set = 700 * POINTER_SIZE;
+        let edits = vec![bytes(64, &[0; BLOCK - 64]), bytes(set, &[1; POINTER_SIZE])];
+        let (records, spare) = changed(&indirect, edits);
+        let zeros = |from: usize, to: usize| Record::Zeros {
+            offset: start + from as u64,
+            length: (to - from) as u64,
+        };
+        let data = Bytes::from(vec![1; POINTER_SIZE]);
+        let expected = [
+            zeros(64, set),
+            Record::Bytes { offset: start + set as u64, data },
+            zeros(set + POINTER_SIZE, BLOCK),
+        ];
+        assert_eq!((&records[..], spare), (&expected[..], BESIDE));
+    }
+
+    /// Whether all of it rides, and what its entry has to spare.
+    fn with_payload(pieces: Vec<(u64, Vec<Bytes>)>, most: usize) -> (bool, Vec<Record>, usize) {
+        let rides = rides(&pieces, most).is_some();
+        let mut update = Update::new(Budget::User);
+        pieces.into_iter().for_each(|(address, pieces)| update.push_payload(address, pieces));
+        let (records, spare) = entry(update, Vec::new(), most, |address, _| address != 80);
+        (rides, records, spare)
+    }
+
+    #[test]
+    fn payload_rides_piece_behind_piece_and_zeros_count_none() {
+        let data = |byte, length| Bytes::from(vec![byte; length]);
+        let pieces = || {
+            vec![
+                (64, vec![data(1, 4096), data(0, 65_536), data(3, 512)]),
+                (800, (0..40).map(|byte| data(byte + 1, 100)).collect()),
+            ]
+        };
+        let most = 4096 + 512 + 40 * 100;
+        let (rides, records, spare) = with_payload(pieces(), most);
+        assert!(rides && spare == BESIDE, "{spare} bytes to spare");
+        let start = geometry().byte_address(64);
+        let expected = [
+            Record::Bytes { offset: start, data: data(1, 4096) },
+            Record::Zeros { offset: start + 4096, length: 65_536 },
+            Record::Bytes { offset: start + 4096 + 65_536, data: data(3, 512) },
+        ];
+        assert_eq!(records[..3], expected);
+        let offset = geometry().byte_address(800) + 39 * 100;
+        assert_eq!(records.last(), Some(&Record::Bytes { offset, data: data(40, 100) }));
+        let (rides, _, _) = with_payload(pieces(), most - 1);
+        assert!(!rides, "that is one byte too many");
+    }
+
+    #[test]
+    fn payload_that_does_not_ride_revokes_what_the_log_has_of_it_and_nothing_else() {
+        let pieces = || (0..30).map(|run| (run * 16, vec![Bytes::from(vec![7; 5000])]));
+        let (rides, records, spare) = with_payload(pieces().collect(), 0);
+        assert!(!rides && spare == BESIDE + LINE, "{spare} bytes to spare");
+        let of = |run: u64| geometry().byte_address(run * 16);
+        let revoked = |run| Record::Revoked { offset: of(run), length: 5000 };
+        // The sixth is not in the log.
+        let expected: Vec<_> = (0..30).filter(|&run| run != 5).map(revoked).collect();
+        assert_eq!(records, expected);
+    }
+
+    #[test]
+    fn bits_that_follow_each_other_are_one_record_and_others_are_not() {
+        let group = block(8, Role::Group(3), &[]);
+        let maps = geometry().maps;
+        let set =
+            |first, count| Edit::Bits { map: maps.fragments.start, first, count, value: true };
+        let clear = |first| Edit::Bits { map: maps.fragments.start, first, count: 2, value: false };
+        let inode = Edit::Bits { map: maps.inodes.start, first: 44, count: 2, value: false };
+        let inodes = |first| Edit::Bits { map: maps.inodes.start, first, count: 2, value: true };
+        let edits = vec![
+            set(100, 4), // the first of a run,
+            set(104, 2), // which goes on behind
+            set(99, 1),  // and in front;
+            set(91, 1),  // as far before it as it is long
+            set(40, 2),
+            inodes(42), // another map
+            inodes(44), // goes on
+            inode,      // another value
+            clear(40),  // another map again
+        ];
+        let (records, _) = changed(&group, edits);
+        let bits = |map, first, count, value| Record::Bits { group: 3, map, first, count, value };
+        let expected = [
+            bits(Map::Fragments, 99, 7, true),
+            bits(Map::Fragments, 91, 1, true),
+            bits(Map::Fragments, 40, 2, true),
+            bits(Map::Inodes, 42, 4, true),
+            bits(Map::Inodes, 44, 2, false),
+            bits(Map::Fragments, 40, 2, false),
+        ];
+        assert_eq!(records, expected);
+    }
+
+    #[test]
+    fn what_is_given_back_with_an_update_is_not_in_its_entry() {
+        let freed = vec![(16, 8), (48, 16)];
+        let offsets = |address| {
+            let mut update = Update::new(Budget::User);
+            let buffer = block(address, Role::Indirect, &[]);
+            update.push(Intent::PointerCleared, &buffer, bytes(0, &[1; 64]));
+            entry(update, freed.clone(), 0, |_, _| false).0.len()
+        };
+        let told: Vec<u64> = (0..80).step_by(8).filter(|&address| offsets(address) > 0).collect();
+        assert_eq!(told, [0, 8, 24, 32, 40, 64, 72]);
+    }
+
+    #[test]
+    fn bytes_of_a_block_are_logged_once_and_as_they_are_in_the_end() {
+        let inodes = block(32, Role::Inodes, &[]);
+        let (records, _) = changed(
+            &inodes,
+            vec![
+                bytes(512, &[1; 256]),
+                bytes(768, &[2; 256]),
+                bytes(512, &[3; 256]),
+                bytes(2048, &[4; 256]),
+            ],
+        );
+        let start = geometry().byte_address(32);
+        let both = [[3; 256], [2; 256]].concat();
+        let expected = [
+            Record::Bytes { offset: start + 512, data: both.into() },
+            Record::Bytes { offset: start + 2048, data: vec![4; 256].into() },
+        ];
+        assert_eq!(records, expected);
+    }
+}

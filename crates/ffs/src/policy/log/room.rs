@@ -111,7 +111,7 @@ impl Log {
 
     /// If the head is where it is for a chain or an answer of this volume, and far behind, a newer
     /// entry has to tell of it.
-    fn repeat_what_holds(&self) {
+    pub(super) fn repeat_what_holds(&self) {
         let journal = &self.shared.journal;
         let (tail, far) = (journal.tail(), journal.capacity() / UNIT / 8);
         let Some(head) = self.head().filter(|head| tail - head > far) else { return };

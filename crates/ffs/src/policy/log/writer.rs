@@ -247,17 +247,25 @@ mod tests {
     use std::time::Duration;
 
     use block::BlockDevice;
+    use bytes::Bytes;
     use journal::Journal;
     use sim::{Disk, Executor, Image};
-
-    use super::*;
-    use crate::mount::{Back, Candidate, Found, OpenOptions};
     use ufs2::mkfs::{MkfsOptions, mkfs};
 
-    async fn log_on(executor: &Executor) -> Rc<Log> {
+    use super::super::record::LINE;
+    use super::*;
+    use crate::mount::{Back, Candidate, Found, OpenOptions};
+    use crate::policy::Policy;
+    use crate::replay::Survived;
+    use crate::update::Chain;
+
+    /// Memory that sets no limit.
+    const PLENTY: usize = 256 << 20;
+
+    async fn log_on(executor: &Executor, cache_bytes: usize) -> Rc<Log> {
         let disk = |size| Disk::new(executor, Image::zeroed(size)) as Rc<dyn BlockDevice>;
         let (home, log, runtime) = (disk(16 << 20), disk(2 << 20), executor.runtime());
-        let options = OpenOptions::default();
+        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         let now = runtime.clock.wall();
         mkfs(&*home, &MkfsOptions::default(), &*runtime.random, now).await.expect("it fits");
         let found = Found::read(&*home).await.expect("just made");
@@ -271,7 +279,7 @@ mod tests {
     /// What somebody is told who waits for the writer when nothing is staged.
     fn wait() -> Option<Result<(), vfs::Lost>> {
         let executor = Executor::new(1);
-        let log = executor.block_on(log_on(&executor));
+        let log = executor.block_on(log_on(&executor, PLENTY));
         let waiting = async {
             log.hurry(); // the writer begins, and will find nothing
             log.repeated().await
@@ -282,6 +290,64 @@ mod tests {
     #[test]
     fn who_waits_for_a_writer_that_finds_nothing_due_is_woken() {
         assert_eq!(wait(), Some(Ok(())), "nobody waits for ever");
+    }
+
+    /// How many bytes of data are delayed when the log carries no 4 KiB more.
+    fn carried(cache_bytes: usize) -> (u64, Rc<Log>) {
+        let executor = Executor::new(1);
+        let log = executor.block_on(log_on(&executor, cache_bytes));
+        let payload = |address| vec![(address, vec![Bytes::from(vec![7; 4096])])];
+        let mut address = 2000;
+        while log.carries(&payload(address)) {
+            log.home.delay(address, &payload(address)[0].1);
+            address += 1;
+        }
+        let delayed = log.home.delayed_bytes() as u64;
+        assert_eq!(delayed, (address - 2000) * 4096);
+        (delayed, log)
+    }
+
+    #[test]
+    fn the_log_carries_twice_what_wakes_the_sync_or_an_eighth_of_little_memory() {
+        let (most, log) = carried(PLENTY);
+        assert_eq!(log.sync_bytes(), log.shared.journal.capacity() / 4);
+        assert_eq!(most, 2 * log.sync_bytes() / 4096 * 4096);
+        let (less, log) = carried(4 << 20);
+        assert_eq!(less, log.home.budget() as u64 / 8 / 4096 * 4096);
+        assert!((1..most / 2).contains(&less), "{less} bytes");
+    }
+
+    /// Writes 4 KiB of log that nobody needs.
+    async fn fill(log: &Log) {
+        let (records, body) = (1, write_records(&[Record::Answer(vec![7; 4000 - LINE].into())]));
+        let draft = Draft { volume: 0, records, body, sequence: 0 };
+        let (_, written) = log.shared.journal.place(vec![draft], log.shared.head());
+        written.await.expect("the disk is good");
+    }
+
+    #[test]
+    fn a_chain_that_holds_the_head_is_told_again_when_it_lies_an_eighth_of_the_circle_behind() {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let log = log_on(&executor, PLENTY).await;
+            let chain = Chain { ino: 77, generation: 5, size: None };
+            log.adopt(&[chain], &Survived::default()).await.expect("the disk is good");
+            let far = log.shared.journal.capacity() / 8;
+            for round in 0..3 {
+                let old = log.head().expect("the chain is needed");
+                let behind = || log.shared.bytes_since(Some(old));
+                while behind() <= far {
+                    log.repeat_what_holds();
+                    log.repeated().await.expect("the disk is good");
+                    assert_eq!(log.head(), Some(old), "round {round}: it is not far");
+                    fill(&log).await;
+                }
+                assert!(behind() <= far + 8192, "round {round}: it is only just far");
+                log.repeat_what_holds();
+                log.repeated().await.expect("the disk is good");
+                assert!(log.head() > Some(old), "round {round}: it is told again");
+            }
+        });
     }
 
     #[cfg(feature = "planted-bugs")]

@@ -278,17 +278,7 @@ pub(crate) fn life(seed: u64) -> Result<(), String> {
 pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let present: Vec<usize> = (0..VOLUMES).collect();
-    let (estate, before, time) = loop {
-        let (estate, before) = cut_after_removal(&mut prng)?;
-        let executor = Executor::new(seed);
-        let disks = estate.disks(&executor);
-        let opened = executor.block_on(open(&executor, &disks, &present));
-        let opened = opened.map_err(|error| error.to_string())?.swap_remove(1);
-        let replayed = opened.map_err(|error| error.to_string())?.replayed.expect("it was cut");
-        if replayed.chains > 0 {
-            break (estate, before, executor.now().0);
-        }
-    };
+    let (estate, before, time) = with_a_chain(seed, &mut prng)?;
     for _ in 0..60 {
         let mut cut_again = estate.clone();
         let executor = Executor::new(seed);
@@ -308,6 +298,23 @@ pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Volumes that were cut off while a large file of the second one was going; how much was free
+/// before, on that one; and how long it takes to open all of them.
+pub(crate) fn with_a_chain(seed: u64, prng: &mut Prng) -> Result<(Estate, FsStat, u64), String> {
+    let present: Vec<usize> = (0..VOLUMES).collect();
+    loop {
+        let (estate, before) = cut_after_removal(prng)?;
+        let executor = Executor::new(seed);
+        let disks = estate.disks(&executor);
+        let opened = executor.block_on(open(&executor, &disks, &present));
+        let opened = opened.map_err(|error| error.to_string())?.swap_remove(1);
+        let replayed = opened.map_err(|error| error.to_string())?.replayed.expect("it was cut");
+        if replayed.chains > 0 {
+            return Ok((estate, before, executor.now().0));
+        }
+    }
 }
 
 /// The power goes when the removal of a large file has been answered; and how much was free before.

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use block::BlockDevice;
 
-use ffs::check_log::{LogUse, prepare};
+use ffs::check_log::{LogUse, Prepared, prepare};
 use ffs::{OpenError, OpenOptions, open_with_log};
 use namespace::Namespace;
 use sim::{Executor, Prng};
 use vfs::{Author, FileSystem};
 
-use super::sharing::{Disks, Estate, all, make, open};
+use super::sharing::{Disks, Estate, all, make, open, with_a_chain};
 use super::volume::Volume;
 
 /// Two volumes of a log with a file on the second, cut off.
@@ -36,9 +36,7 @@ pub(crate) fn repaired_alone() -> Result<(), String> {
     let executor = Executor::new(4);
     let disks = estate.disks(&executor);
     executor.block_on(async {
-        let device: Rc<dyn BlockDevice> = disks.volumes[1].clone();
-        let log: Rc<dyn BlockDevice> = disks.log.clone();
-        let home = prepare(&device, Some(&log), &executor.runtime(), LogUse::Replay).await;
+        let home = prepared_alone(&executor, &disks, LogUse::Replay).await;
         home.expect("it was cut off");
     });
     estate.cut(&executor, &disks, &mut prng);
@@ -56,6 +54,62 @@ pub(crate) fn repaired_alone() -> Result<(), String> {
         estate.cut(&executor, &disks, &mut prng);
     }
     Ok(())
+}
+
+/// One is to be brought home by itself in the middle of a large file that goes: it is refused, and
+/// nothing is written, however often. Once all were served, the file is gone, and it can be.
+pub(crate) fn large_file_repaired_alone(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let (mut estate, before, _) = with_a_chain(seed, &mut prng)?;
+    let executor = Executor::new(seed);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let bytes = || [&disks.volumes[1], &disks.log].map(|disk| disk.contents().fingerprint());
+        let as_cut = bytes();
+        for _ in 0..2 {
+            match prepared_alone(&executor, &disks, LogUse::Replay).await {
+                Err(OpenError::LogChains) if bytes() == as_cut => {}
+                other => return Err(format!("it was brought home alone: {other:?}")),
+            }
+        }
+        let look = prepared_alone(&executor, &disks, LogUse::Look).await;
+        match look.map_err(|error| format!("a look: {error}"))?.replayed {
+            Some(replayed) if replayed.chains == 1 => {}
+            other => return Err(format!("a look finds {other:?}")),
+        }
+        for volume in all(&executor, &disks, &[0, 1, 2]).await? {
+            volume.settle().await;
+            volume.files.shutdown().await.map_err(|error| format!("a stop: {error}"))?;
+        }
+        Ok(())
+    })?;
+    estate.cut(&executor, &disks, &mut prng);
+    let executor = Executor::new(seed);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let prepared = prepared_alone(&executor, &disks, LogUse::Replay).await;
+        let prepared = prepared.map_err(|error| format!("at rest: {error}"))?;
+        if prepared.replayed.is_some() {
+            return Err(format!("after a stop there is something to replay: {prepared:?}"));
+        }
+        let volume = all(&executor, &disks, &[0, 1, 2]).await?.swap_remove(1);
+        let after = volume.space().await;
+        match (after.free_bytes, after.free_files) == (before.free_bytes, before.free_files) {
+            true => Ok(()),
+            false => Err(format!("{after:?} is not {before:?}")),
+        }
+    })
+}
+
+/// The second volume, and what the log has of it, as `duramen fsck` prepares it.
+async fn prepared_alone(
+    executor: &Executor,
+    disks: &Disks,
+    log_use: LogUse,
+) -> Result<Prepared, OpenError> {
+    let device: Rc<dyn BlockDevice> = disks.volumes[1].clone();
+    let log: Rc<dyn BlockDevice> = disks.log.clone();
+    prepare(&device, Some(&log), &executor.runtime(), log_use).await
 }
 
 /// A volume has the log alone, and the power goes at any moment of a start; then the other one is
