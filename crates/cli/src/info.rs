@@ -32,22 +32,22 @@ pub(crate) struct InfoArguments {
 #[derive(Debug, Serialize)]
 struct Info {
     volume: String,
-    disk: String,
+    engine: &'static str,
     policy: Option<PolicyName>,
+    size_bytes: u64,
+    free_bytes: u64,
+    state: State,
+    disk: String,
     label: String,
     id: String,
-    size: u64,
-    block_size: u64,
-    fragment_size: u64,
+    reserved_bytes: u64,
+    block_size_bytes: u64,
+    fragment_size_bytes: u64,
     byte_order: &'static str,
     groups: u64,
-    free: u64,
-    reserved: u64,
     files: u64,
     directories: u64,
     free_inodes: u64,
-    in_use: bool,
-    clean: bool,
     needs_check: bool,
     superblock_hash_fits: bool,
     check_hashes: Vec<&'static str>,
@@ -55,6 +55,18 @@ struct Info {
     last_mounted_at: String,
     last_written: i64,
     log: Option<LogInfo>,
+}
+
+/// Whether a volume has to come back before it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// Somebody has it now.
+    InUse,
+    /// It was stopped cleanly.
+    Clean,
+    /// It was not.
+    Unclean,
 }
 
 /// Prints what there is to tell.
@@ -70,7 +82,9 @@ pub(crate) fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<(
         opened => (opened?, false),
     };
     let mut info = gather(&volume, &read_superblock(&disk, &volume.disk_path)?);
-    info.in_use = in_use;
+    if in_use {
+        info.state = State::InUse;
+    }
     if let Some(path) = &volume.log_path {
         info.log = log::look(path)?;
     }
@@ -97,26 +111,26 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
     let flags = superblock.flags.get();
     Info {
         volume: volume.path.display().to_string(),
-        disk: volume.disk_path.display().to_string(),
+        engine: "ffs",
         policy: volume.folder.as_ref().map(|_| volume.settings.policy),
+        size_bytes: geometry.byte_address(geometry.size),
+        free_bytes: geometry.byte_address(fragments.min(geometry.size)),
+        state: if superblock.clean == 1 { State::Clean } else { State::Unclean },
+        disk: volume.disk_path.display().to_string(),
         label: text(&superblock.volume_name),
         id: format!("{:08x}{:08x}", superblock.id[0].get(), superblock.id[1].get()),
-        size: geometry.byte_address(geometry.size),
-        block_size: geometry.block_size,
-        fragment_size: geometry.fragment_size,
+        reserved_bytes: geometry.byte_address(geometry.data_size * geometry.reserve_percent / 100),
+        block_size_bytes: geometry.block_size,
+        fragment_size_bytes: geometry.fragment_size,
         byte_order: match geometry.byte_order {
             ByteOrder::Little => "little-endian",
             ByteOrder::Big => "big-endian",
         },
         groups: geometry.group_count,
-        free: geometry.byte_address(fragments.min(geometry.size)),
-        reserved: geometry.byte_address(geometry.data_size * geometry.reserve_percent / 100),
         // The first two inodes always count as used, but never are files.
         files: geometry.inode_count().saturating_sub(free_inodes).saturating_sub(2),
         directories: count(totals.directories.get()),
         free_inodes,
-        in_use: false,
-        clean: superblock.clean == 1,
         needs_check: flags & (flags::NEEDS_FSCK | flags::UNCLEAN) != 0,
         superblock_hash_fits: hash.is_ok(),
         check_hashes: [
@@ -158,11 +172,11 @@ fn text(bytes: &[u8]) -> String {
 fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let list = |names: &[&str]| if names.is_empty() { "none".into() } else { names.join(", ") };
     let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
-    let state = match (info.clean, info.needs_check) {
-        _ if info.in_use => "in use; the counts below are those of when that began",
-        (true, false) => "clean",
-        (true, true) => "clean, but due for a check",
-        (false, _) => "not cleanly stopped; the counts below may be stale",
+    let state = match info.state {
+        State::InUse => "in use; the counts below are those of when that began",
+        State::Clean if info.needs_check => "clean, but due for a check",
+        State::Clean => "clean",
+        State::Unclean => "not cleanly stopped; the counts below may be stale",
     };
     let hash =
         if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
@@ -174,7 +188,7 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let log = info.log.as_ref().map_or_else(
         || "none".to_owned(),
         |log| {
-            let (size, live) = (show_size(log.size), show_size(log.live_bytes));
+            let (size, live) = (show_size(log.size_bytes), show_size(log.live_bytes));
             format!(
                 "{size}, {live} live in {} entries, {:.1} a write",
                 log.live_entries,
@@ -200,12 +214,19 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
         ("state", state.into()),
         ("label", or_none(&info.label)),
         ("id", info.id.clone()),
-        ("size", show_size(info.size)),
-        ("free", format!("{}, {} of it for root", show_size(info.free), show_size(info.reserved))),
+        ("size", show_size(info.size_bytes)),
+        (
+            "free",
+            format!(
+                "{}, {} of it for root",
+                show_size(info.free_bytes),
+                show_size(info.reserved_bytes)
+            ),
+        ),
         ("files", format!("{}, {} of them directories", info.files, info.directories)),
         ("free inodes", info.free_inodes.to_string()),
-        ("blocks", show_size(info.block_size)),
-        ("fragments", show_size(info.fragment_size)),
+        ("blocks", show_size(info.block_size_bytes)),
+        ("fragments", show_size(info.fragment_size_bytes)),
         ("groups", info.groups.to_string()),
         ("byte order", format!("{}{read_only}", info.byte_order)),
         ("check hashes", format!("{}{hash}", list(&info.check_hashes))),

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Debug, Serialize)]
 pub(super) struct LogInfo {
     pub(super) path: String,
-    pub(super) size: u64,
+    pub(super) size_bytes: u64,
     pub(super) live_bytes: u64,
     pub(super) live_entries: u64,
     /// Writes by which those got there: entries by batches is the batching efficiency.
@@ -47,7 +47,7 @@ async fn count(path: &Path, device: &FileDevice) -> Result<LogInfo, JournalError
     use block::BlockDevice;
     let mut info = LogInfo {
         path: path.display().to_string(),
-        size: device.geometry().size,
+        size_bytes: device.geometry().size,
         live_bytes: 0,
         live_entries: 0,
         live_batches: 0,

@@ -25,11 +25,15 @@ fn programs_get_the_same_as_json() {
     let info: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
     assert_eq!(info["label"], "heart");
     assert_eq!(info["policy"], "log");
-    assert_eq!(info["size"], 16 << 20);
-    assert_eq!(info["block_size"], 32_768);
+    assert_eq!(info["engine"], "ffs");
+    assert_eq!(info["size_bytes"], 16 << 20);
+    assert!(info["free_bytes"].as_u64() < Some(16 << 20) && info["free_bytes"].is_number());
+    assert!(info["reserved_bytes"].as_u64() > Some(1 << 20), "{info}");
+    assert_eq!(info["block_size_bytes"], 32_768);
+    assert_eq!(info["fragment_size_bytes"], 4096);
     assert_eq!(info["files"], 1);
     assert_eq!(info["directories"], 1);
-    assert_eq!(info["clean"], true);
+    assert_eq!(info["state"], "clean");
     assert_eq!(info["superblock_hash_fits"], true);
 }
 

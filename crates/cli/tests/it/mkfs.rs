@@ -70,7 +70,7 @@ fn a_volume_is_overwritten_only_by_force() {
     assert!(fs::read(volume.join("disk.img")).expect("it is there") == before, "it was changed");
     on("mkfs", &volume, &["--force", "--fragment-size", "32K"]).good();
     assert_clean(&volume.join("disk.img"));
-    assert!(on("info", &volume, &["--json"]).good().contains("\"fragment_size\": 32768"));
+    assert!(on("info", &volume, &["--json"]).good().contains("\"fragment_size_bytes\": 32768"));
 }
 
 #[test]
