@@ -108,7 +108,7 @@ fn main() -> ExitCode {
     }
     table(&runs);
     if json {
-        println!("{}", as_json(&runs));
+        println!("{}", as_json(&runs, policy));
     }
     let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
     let found = violations > 0 || runs.iter().any(|run| !run.outcome.violations.is_empty());
@@ -196,14 +196,15 @@ fn table(runs: &[Run]) {
 }
 
 /// One object for each campaign, in a list if there are several.
-fn as_json(runs: &[Run]) -> String {
+fn as_json(runs: &[Run], policy: Policy) -> String {
     let objects = runs.iter().map(|run| {
         let Counts { workloads, states, images, violations } = run.outcome.counts;
         format!(
-            "{{\"campaign\":\"{}\",\"workloads\":{workloads},\"states\":{states},\
-             \"images\":{images},\"violations\":{violations},\"states_per_s\":{:.0},\
-             \"seconds\":{:.1}}}",
+            "{{\"campaign\":\"{}\",\"engine\":\"ffs\",\"policy\":\"{}\",\"device\":\"plain\",\
+             \"workloads\":{workloads},\"states\":{states},\"images\":{images},\
+             \"violations\":{violations},\"states_per_s\":{:.0},\"seconds\":{:.1}}}",
             run.word,
+            policy.name(),
             run.states_per_second(),
             run.seconds
         )
