@@ -18,7 +18,7 @@ use block::file::{Access, DiskFile, FileDevice, free_below};
 use block::{BlockDevice, Buffer};
 use ffs::OpenError;
 use journal::JournalError;
-use journal::format::SMALLEST;
+use journal::format::{SLOT_MAGIC, SMALLEST};
 use server::reactor;
 
 use crate::failure::Failure;
@@ -90,7 +90,8 @@ fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
 }
 
 /// Whether a file has the name of a log and nothing else: it is too short for one, and no byte in
-/// it means anything. Whoever needs nothing of it can have a new one in its place.
+/// it means anything, or it is what is left of one that was cut short. Whoever needs nothing of it
+/// can have a new one in its place.
 ///
 /// # Errors
 /// [`Failure`] when it cannot be looked at.
@@ -102,7 +103,7 @@ pub(crate) fn is_void(path: &Path) -> Result<bool, Failure> {
     let bytes = fs::read(path);
     let bytes =
         bytes.map_err(|source| Failure::File { verb: "read", path: path.into(), source })?;
-    Ok(bytes.iter().all(|&byte| byte == 0))
+    Ok(bytes.starts_with(&SLOT_MAGIC) || bytes.iter().all(|&byte| byte == 0))
 }
 
 /// Whether a log is to be made here, for volumes of which one at least needs nothing of what was
@@ -117,7 +118,7 @@ pub(crate) fn is_lacking(path: &Path) -> Result<bool, Failure> {
     let is_void = is_void(path)?;
     if is_void {
         words::say(format_args!(
-            "{} is empty, and no log; nothing of it is needed, so it is made anew",
+            "{} is too short for a log; nothing of it is needed, so it is made anew",
             path.display()
         ));
     }

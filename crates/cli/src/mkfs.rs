@@ -12,7 +12,7 @@ use duramen_settings::{PolicyName, Settings};
 use ffs::OpenError;
 use ffs::replay::ReplayError;
 use journal::JournalError;
-use ufs2::layout::{BadSuperblock, Geometry, ROOT_INODE};
+use ufs2::layout::{Geometry, ROOT_INODE};
 use ufs2::mkfs::{MkfsOptions, is_begun_mark, mkfs};
 
 use crate::failure::Failure;
@@ -140,8 +140,9 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
             refuse_needed_log(&volume.join(LOG_NAME), false)?;
             settle_in(&arguments, found.geometry).map(drop)
         }
-        Err(Failure::Superblock { source, .. })
-            if source == BadSuperblock::Unfinished || was_never_written(&path) =>
+        Err(Failure::Superblock { .. })
+            if is_own_file(&path)
+                && (was_never_written(&disk, &path)? || is_begun(&head(&disk, &path)?)) =>
         {
             fs::remove_file(&path).map_err(|source| Failure::File {
                 verb: "remove",
@@ -161,9 +162,16 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
     }
 }
 
-/// Whether an image has nothing but the length that it was given.
-fn was_never_written(image: &Path) -> bool {
-    fs::metadata(image).is_ok_and(|found| found.blocks() == 0)
+/// Whether an image has nothing but the length that it was given. A device has no blocks of a file,
+/// and neither has a file of some file systems: so its start is looked at, too.
+fn was_never_written(disk: &DiskFile, image: &Path) -> Result<bool, Failure> {
+    let has_no_blocks = fs::metadata(image).is_ok_and(|found| found.blocks() == 0);
+    Ok(has_no_blocks && is_own_file(image) && head(disk, image)?.iter().all(|&byte| byte == 0))
+}
+
+/// Whether an image is a file of its own: no run of ours makes a link, to a device or elsewhere.
+fn is_own_file(image: &Path) -> bool {
+    fs::symlink_metadata(image).is_ok_and(|found| found.is_file())
 }
 
 /// Whether this is a folder as [`finish`] wants it.
@@ -368,7 +376,7 @@ fn remake_disk(
     let is_left = may_be_left && is_left(&disk, path)?;
     if !arguments.force
         && !is_left
-        && let Some(what) = on_it(&disk, path)?
+        && let Some(what) = on_it(&disk, path)?.or(of_a_volume(path))
     {
         return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
     }
@@ -397,6 +405,12 @@ fn on_it(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> 
     Ok(if is_begun(&head) { None } else { recognise(&head) })
 }
 
+/// What is on a disk whose first bytes tell nothing: they may be lost, and the rest may be there.
+fn of_a_volume(disk: &Path) -> Option<&'static str> {
+    let is_of_one = disk.ends_with(DISK_NAME) && disk.with_file_name(SETTINGS_NAME).exists();
+    is_of_one.then_some("the disk of a volume, as volume.toml says")
+}
+
 fn head(disk: &DiskFile, path: &Path) -> Result<block::Buffer, Failure> {
     let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
     disk.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
@@ -411,7 +425,8 @@ fn is_begun(head: &[u8]) -> bool {
 /// Whether a run that was cut off leaves an image like this one: it was never written to, or the
 /// file system in it was begun, or it was made and never used.
 fn is_left(disk: &DiskFile, path: &Path) -> Result<bool, Failure> {
-    Ok(was_never_written(path) || is_begun(&head(disk, path)?) || is_fresh(disk, path))
+    Ok(is_own_file(path)
+        && (was_never_written(disk, path)? || is_begun(&head(disk, path)?) || is_fresh(disk, path)))
 }
 
 /// Whether a file system has nothing in it and never had: nobody has served it since it was made.

@@ -124,7 +124,9 @@ pub(crate) async fn open_together(
         let (path, source) = (log.to_owned(), error.into());
         Failure::Engine { path, words, source }
     })?;
-    log::grow(log.to_owned(), LOG_SIZE);
+    if opened.iter().any(Result::is_ok) {
+        log::grow(log.to_owned(), LOG_SIZE); // it is one: what is none stays as it is
+    }
     let mut opened = opened.into_iter();
     let mut all = Vec::new();
     for opening in openings {

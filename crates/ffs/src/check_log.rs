@@ -21,6 +21,7 @@ use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
 use fsck::LogState;
 use futures::FutureExt;
+use journal::JournalError;
 use journal::format::{Line, Slot, State};
 use runtime::Runtime;
 use ufs2::mark::{Mark, PolicyKind};
@@ -69,7 +70,10 @@ pub async fn prepare(
                 // One that is damaged may have held anything.
                 let holds = holds_changes(&**log).await.unwrap_or(true);
                 prepared.has_given_up = holds && !is_anothers(&**device, &**log).await;
-                give_up(&**device, &**log).await.map_err(ReplayError::from)?;
+                match give_up(&**device, &**log).await {
+                    Err(JournalError::TooSmall { .. }) => {} // it can hold nothing
+                    given_up => given_up.map_err(ReplayError::from)?,
+                }
             }
             return Ok(prepared);
         }

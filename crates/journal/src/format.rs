@@ -29,7 +29,8 @@ pub const VERSION: u32 = 3;
 /// The most volumes that may share a log.
 pub const LINES: usize = 16;
 
-const SLOT_MAGIC: [u8; 16] = *b"duramen log\0\0\0\0\0";
+/// What a slot begins with, and so a log, whatever its version.
+pub const SLOT_MAGIC: [u8; 16] = *b"duramen log\0\0\0\0\0";
 const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"Entr");
 
 /// Where an epoch writes.

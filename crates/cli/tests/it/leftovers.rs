@@ -2,6 +2,7 @@
 //! nobody can read, files that were named by mistake.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use futures::executor::block_on;
 use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3, sattr3};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, follow, freebsd_disk, on, pause};
+use crate::common::{Folder, Loop, assert_clean, duramen, follow, freebsd_disk, on, pause};
 
+/// What a superblock has in the place of its number while its file system is made.
+const UNFINISHED: [u8; 4] = [0x08, 0x04, 0x96, 0x19];
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
 #[test]
@@ -30,8 +33,8 @@ fn a_volume_that_was_never_finished_is_finished() {
                 on("mkfs", &volume, &["--size", "64M"]).good();
                 fs::remove_file(volume.join("volume.toml")).expect("it was there");
                 let mut image = fs::read(&disk).expect("it is there");
-                let unfinished = [0x08, 0x04, 0x96, 0x19];
-                image[65_536 + 1372..65_536 + 1376].copy_from_slice(&unfinished);
+                image[65_536..65_536 + 8192].fill(0);
+                image[65_536 + 1372..65_536 + 1376].copy_from_slice(&UNFINISHED);
                 fs::write(&disk, image).expect("it is there");
             }
             _ => {
@@ -68,6 +71,88 @@ fn a_folder_with_anything_else_in_it_is_never_finished() {
     on("serve", &zeroed, &create).failed(1, "volume.toml");
     assert!(fs::read(other.join("disk.img")).expect("it is there") == image);
     assert_eq!(fs::read_dir(&foreign).expect("it is there").count(), 1);
+}
+
+#[test]
+fn a_file_system_of_others_with_a_few_bytes_of_ours_is_not_replaced() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    fs::create_dir(&volume).expect("new");
+    let mut image = vec![7; 16 << 20];
+    image[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]); // the number of ext4
+    image[65_536 + 1372..65_536 + 1376].copy_from_slice(&UNFINISHED);
+    fs::write(volume.join("disk.img"), &image).expect("there is room");
+    on("serve", &volume, &["--create", "128M", "--listen", "127.0.0.1:0"]).failed(1, "disk.img");
+    on("mkfs", &volume, &[]).failed(1, "--force");
+    assert!(fs::read(volume.join("disk.img")).expect("it is there") == image, "as it was");
+}
+
+#[test]
+fn a_device_behind_a_link_is_no_image_that_was_never_written() {
+    let folder = Folder::new();
+    let (volume, file) = (folder.path("data"), folder.path("device"));
+    on("mkfs", &file, &["--bare", "--size", "64M"]).good();
+    let Some(device) = Loop::over(&file) else { return };
+    fs::create_dir(&volume).expect("new");
+    std::os::unix::fs::symlink(&device.0, volume.join("disk.img")).expect("new");
+    fs::write(volume.join("volume.toml"), "policy = \"sync\"\n").expect("there is room");
+    let serving = Serving::start(&[&volume], &LISTEN);
+    put(&serving, "data", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    on("mkfs", &volume, &[]).failed(1, "--force");
+    fs::remove_file(volume.join("volume.toml")).expect("it is there");
+    on("mkfs", &volume, &[]).failed(1, "--force");
+    on("mkfs", &volume, &["--size", "32M"]).failed(1, "--force");
+    assert_eq!(on("ls", Path::new(&device.0), &[]).good(), "letter\n");
+}
+
+#[test]
+fn a_volume_whose_first_bytes_are_lost_is_not_made_anew() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    let serving = Serving::start(&[&volume], &LISTEN);
+    put(&serving, "data", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    let disk = fs::File::options().write(true).open(volume.join("disk.img")).expect("it is there");
+    disk.write_all_at(&[0; 128 << 10], 0).expect("there is room");
+    on("mkfs", &volume, &[]).failed(1, "--force");
+    on("fsck", &volume, &["--repair", "--full"]);
+    assert_eq!(on("ls", &volume, &[]).good(), "letter\n");
+}
+
+#[test]
+fn a_short_file_that_is_named_as_a_log_stays_as_it_is() {
+    let folder = Folder::new();
+    let (one, other, notes) = (folder.path("one"), folder.path("other"), folder.path("notes"));
+    on("mkfs", &one, &["--size", "16M"]).good();
+    on("mkfs", &other, &["--size", "16M"]).good();
+    fs::write(&notes, "28 bytes that somebody needs").expect("there is room");
+    let log = notes.to_str().expect("a plain name");
+    let (first, second) = (one.to_str().expect("a name"), other.to_str().expect("a name"));
+    let run = duramen(&["serve", first, second, "--log", log, "--listen", "127.0.0.1:0"]);
+    assert_ne!(run.code, 0, "{}", run.errors);
+    pause(Duration::from_millis(300)); // a log that grows does so by now
+    assert_eq!(fs::read(&notes).expect("it is there").len(), 28);
+}
+
+#[test]
+fn a_log_that_was_cut_short_can_be_given_up() {
+    let folder = Folder::new();
+    for length in [0, 70_000, 1 << 20] {
+        let volume = folder.path(&format!("data-{length}"));
+        on("mkfs", &volume, &["--size", "16M"]).good();
+        let serving = Serving::start(&[&volume], &LISTEN);
+        let name = format!("data-{length}");
+        put(&serving, &name, "letter", b"dear friend");
+        serving.kill();
+        let log = fs::File::options().write(true).open(volume.join("log.img"));
+        log.expect("it is there").set_len(length).expect("shorter");
+        on("serve", &volume, &LISTEN).failed(1, "a log needs at least");
+        let run = on("fsck", &volume, &["--repair", "--without-log"]);
+        assert!(run.code < 8, "{length}: {}", run.errors);
+        assert!(Serving::start(&[&volume], &LISTEN).stop().success());
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, follow, on, pause, skip};
+use crate::common::{Folder, Loop, assert_clean, follow, on, pause};
 
 const FILES: [&str; 5] = ["one", "two", "three", "four", "five"];
 const LISTED: &str = "five\nfour\none\nthree\ntwo\n";
@@ -324,25 +324,4 @@ fn a_device_is_a_log_that_does_not_grow() {
     }
     assert!(Serving::start(&[&volume], &arguments).stop().success());
     assert_eq!(on("ls", &volume, &[]).good().lines().count(), 6);
-}
-
-/// A loop device, while this lives.
-struct Loop(String);
-
-impl Loop {
-    fn over(file: &Path) -> Option<Loop> {
-        let mut losetup = std::process::Command::new("losetup");
-        match losetup.args(["--find", "--show"]).arg(file).output() {
-            Ok(output) if output.status.success() => {
-                Some(Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
-            }
-            _ => skip("there are no loop devices here"),
-        }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
-    }
 }

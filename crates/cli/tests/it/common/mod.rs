@@ -144,3 +144,24 @@ pub(crate) fn assert_clean(image: &Path) {
         Err(error) => skip(&format!("python3 cannot be run: {error}")).unwrap_or(()),
     }
 }
+
+/// A loop device, while this lives.
+pub(crate) struct Loop(pub(crate) String);
+
+impl Loop {
+    pub(crate) fn over(file: &Path) -> Option<Loop> {
+        let mut losetup = std::process::Command::new("losetup");
+        match losetup.args(["--find", "--show"]).arg(file).output() {
+            Ok(output) if output.status.success() => {
+                Some(Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+            }
+            _ => skip("there are no loop devices here"),
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
