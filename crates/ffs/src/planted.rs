@@ -247,6 +247,8 @@ planted::bugs! {
     UnaskedNodes,
     /// A block of inodes is looked at on the disk though it has a buffer.
     PassedBuffers,
+    /// A log that volumes share goes on believing those that bear the epoch before.
+    OldBearers,
     /// A repair closes a log with chains in it that have not ended.
     DroppedChains,
     /// A clean stop does not wait for chains that were cut off and go on.

@@ -6,6 +6,7 @@ use crate::common::absent::{full_and_nowhere_to_save, saved_and_absent};
 use crate::common::sharing::{large_file_that_goes, large_writes, life, one_that_stops};
 use crate::common::strays::{
     alone_before, large_file_repaired_alone, named_with_its_copy, repaired_alone,
+    replaced_by_a_copy,
 };
 
 #[test]
@@ -59,6 +60,13 @@ fn one_that_had_the_log_alone_comes_back_after_another_was_served_with_it() {
 #[test]
 fn a_volume_and_its_copy_are_both_refused_and_the_volume_comes_back() {
     named_with_its_copy().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn a_copy_that_lacks_what_the_log_has_no_more_is_refused() {
+    replaced_by_a_copy().unwrap_or_else(|wrong| panic!("{wrong}"));
+    #[cfg(feature = "planted-bugs")]
+    assert!(crate::common::quiet::finds(ffs::planted::Bug::OldBearers, replaced_by_a_copy));
 }
 
 #[test]

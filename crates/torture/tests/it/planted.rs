@@ -125,6 +125,7 @@ const OF_WAYS: &[(&str, Policy, &str, Way, Effort)] = &[
 
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
+    "OldBearers",
     "StoppedByRefusals",
     "PatientChanges",
     "PatientAnswers",

@@ -117,6 +117,16 @@ impl SharedLog {
         self.journal.found(self.head()).await
     }
 
+    /// All volumes bear the epoch that do so at all: from now on the log says so, durably, and
+    /// none of them is believed that bears the one before.
+    ///
+    /// # Errors
+    /// As the log's device.
+    pub async fn told_bearers(&self) -> Result<(), IoError> {
+        let _alone = self.slots.acquire(1).await;
+        self.journal.note_head(self.head()).await
+    }
+
     /// A volume was stopped cleanly; with the last of them the log is at rest.
     pub(super) async fn rest(&self, number: u16) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;

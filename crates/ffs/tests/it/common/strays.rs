@@ -199,3 +199,39 @@ pub(crate) fn named_with_its_copy() -> Result<(), String> {
         volume.files.shutdown().await.map_err(|error| error.to_string())
     })
 }
+
+/// A volume was served twice since a copy of its disk was made, and cut off both times. The copy is
+/// put in its place: what it lacks is in no log any more, so it is refused; the disk itself, put
+/// back, has all.
+pub(crate) fn replaced_by_a_copy() -> Result<(), String> {
+    let mut prng = Prng::new(3);
+    let mut estate = cut_off(&mut prng);
+    let copy = estate.volumes[1].clone();
+    let executor = Executor::new(4);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        all(&executor, &disks, &[0, 1]).await.expect("both come back");
+    });
+    estate.cut(&executor, &disks, &mut prng);
+    let last = std::mem::replace(&mut estate.volumes[1], copy);
+    let executor = Executor::new(5);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let opened = open(&executor, &disks, &[0, 1]).await.expect("the log is fine");
+        assert!(opened[0].is_ok());
+        match &opened[1] {
+            Err(OpenError::LogForeign | OpenError::LogLeft) => Ok(()),
+            Err(error) => Err(format!("the copy is refused otherwise: {error}")),
+            Ok(_) => Err("a copy is served that lacks what was answered".to_owned()),
+        }
+    })?;
+    estate.cut(&executor, &disks, &mut prng);
+    estate.volumes[1] = last;
+    let executor = Executor::new(6);
+    let disks = estate.disks(&executor);
+    executor.block_on(async {
+        let volumes = all(&executor, &disks, &[0, 1]).await?;
+        let file = volumes[1].lookup(volumes[1].files.root(), "file-1").await;
+        file.map(drop).map_err(|error| error.to_string())
+    })
+}
