@@ -215,8 +215,9 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let device = disks.device(volume.open(access)?);
     let (mut log, mut saved) = (None, None);
     if let Some(path) = &volume.log_place() {
-        saved = saved::saved_for(&*device, path).await;
-        let last = saved::log_of(&*device, path, saved.as_deref(), |disk| disks.device(disk));
+        let open = |disk| -> Rc<dyn BlockDevice> { disks.device(disk) };
+        saved = saved::saved_for(&*device, path, open).await?;
+        let last = saved::log_of(&*device, path, saved.as_deref(), open);
         if let Some(last) = last.await? {
             log = Some(disks.device(DiskFile::open(&last, access)?));
         } else if volume.is_log_named && !arguments.without_log {

@@ -33,7 +33,7 @@ pub(crate) async fn saved_of(
 ) -> Result<Option<PathBuf>, Failure> {
     let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(None) };
     let disk = device(disk);
-    let Some(saved) = saved_for(&*disk, log).await else { return Ok(None) };
+    let Some(saved) = saved_for(&*disk, log, device).await? else { return Ok(None) };
     let place = log_of(&*disk, log, Some(&saved), device).await?;
     Ok(place.filter(|place| *place == saved))
 }
@@ -49,11 +49,7 @@ pub(crate) async fn log_of(
     saved: Option<&Path>,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<PathBuf>, Failure> {
-    let holds = async |path: &Path| -> Result<bool, Failure> {
-        // Only its slots are looked at, and somebody may be writing the rest.
-        let device = device(DiskFile::open(path, Access::Glance)?);
-        Ok(is_needed(disk, &*device).await.unwrap_or(false))
-    };
+    let holds = async |path: &Path| holds(disk, path, &device).await;
     let log = is_there(log)?.then_some(log);
     // A volume that has come back with what was saved has its changes in the log since.
     let is_in_the_log = match log {
@@ -66,10 +62,39 @@ pub(crate) async fn log_of(
     }
 }
 
-/// The file in which something of this log was saved for the volume on `disk`, if there is one.
-pub(crate) async fn saved_for(disk: &dyn BlockDevice, log: &Path) -> Option<PathBuf> {
-    let names = saved_under(disk).await.ok()?;
-    names.into_iter().map(|name| saved_path(log, name)).find(|path| path.exists())
+/// The file in which something of this log was saved for the volume on `disk`, if there is one:
+/// what the volume needs, whatever else has one of its names. Where it needs none, the first there
+/// is may be what a volume has come back with before it was removed, or what one has left.
+///
+/// # Errors
+/// [`Failure`] when what was saved cannot be opened.
+pub(crate) async fn saved_for(
+    disk: &dyn BlockDevice,
+    log: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Option<PathBuf>, Failure> {
+    let Ok(names) = saved_under(disk).await else { return Ok(None) };
+    let paths = names.map(|name| saved_path(log, name));
+    let mut there = paths.into_iter().filter(|path| path.exists());
+    let Some(first) = there.next() else { return Ok(None) };
+    if let Some(second) = there.next()
+        && !holds(disk, &first, &device).await?
+        && holds(disk, &second, &device).await?
+    {
+        return Ok(Some(second));
+    }
+    Ok(Some(first))
+}
+
+/// Whether the volume on `disk` needs what is in this file, a log or what was saved of one.
+async fn holds(
+    disk: &dyn BlockDevice,
+    path: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<bool, Failure> {
+    // Only its slots are looked at, and somebody may be writing the rest.
+    let device = device(DiskFile::open(path, Access::Glance)?);
+    Ok(is_needed(disk, &*device).await.unwrap_or(false))
 }
 
 /// Whether something was saved of this log, for whatever volume.
