@@ -225,6 +225,12 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
             let source = io::ErrorKind::NotFound.into();
             return Err(Failure::File { verb: "open", path: path.clone(), source });
         }
+        if arguments.without_log
+            && let Some(file) = &saved
+            && !saved::is_its_own(&*device, path, file, open).await?
+        {
+            saved = None;
+        }
     }
     let (device, log_use): (Rc<dyn BlockDevice>, _) =
         match (arguments.repair, arguments.without_log) {

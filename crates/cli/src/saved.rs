@@ -86,6 +86,25 @@ pub(crate) async fn saved_for(
     Ok(Some(first))
 }
 
+/// Whether what was saved may be given up with what the log holds of the volume on `disk`: it is
+/// what the volume needs, or has come back with, or has left. Else it is of a copy of the volume,
+/// which has the same id.
+///
+/// # Errors
+/// [`Failure`] when a file cannot be opened.
+pub(crate) async fn is_its_own(
+    disk: &dyn BlockDevice,
+    log: &Path,
+    saved: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<bool, Failure> {
+    // What was stopped cleanly bears nothing by which it could be told from its copies.
+    let bears_none = saved_under(disk).await.is_ok_and(|[_, epoch]| epoch == 0);
+    Ok(bears_none
+        || holds(disk, saved, &device).await?
+        || is_there(log)? && holds(disk, log, &device).await?)
+}
+
 /// Whether the volume on `disk` needs what is in this file, a log or what was saved of one.
 async fn holds(
     disk: &dyn BlockDevice,

@@ -59,3 +59,65 @@ fn what_was_given_up_hides_nothing_that_was_saved_since() {
     assert_eq!(on("cat", &second, &["letter"]).good(), "dear friend");
     assert_clean(&second.join("disk.img"));
 }
+
+/// A volume and its copy, which have one id. The copy was killed with the log, and the volume with
+/// its own, which it has lost.
+fn killed_copies(folder: &Folder) -> [PathBuf; 4] {
+    let [volume, neighbour] = volumes(folder, ["volume", "neighbour"]);
+    let (copy, log) = (folder.path("copy"), folder.path("its.log"));
+    fs::create_dir(&copy).expect("it is new");
+    for entry in fs::read_dir(&volume).expect("it is there") {
+        let from = entry.expect("it is there").path();
+        let name = from.file_name().expect("an entry has a name");
+        fs::copy(&from, copy.join(name)).expect("there is room");
+    }
+    killed(&[&copy, &neighbour], "copy", "letter", &["--log", text(&log)]);
+    killed(&[&volume], "volume", "other", &[]);
+    fs::remove_file(volume.join("log.img")).expect("it is there");
+    [volume, copy, neighbour, log]
+}
+
+/// Gives up the log of the volume, and asserts that its copy keeps every change.
+#[track_caller]
+fn assert_keeps_the_copy(volume: &Path, copy: &Path, log: &Path) {
+    let with_log = ["--log", text(log)];
+    let run = on("fsck", volume, &["--repair", "--without-log", with_log[0], with_log[1]]);
+    assert_eq!(run.code, 1, "{}{}", run.output, run.errors);
+    assert!(!run.errors.contains("are given up"), "{}", run.errors);
+    assert_clean(&volume.join("disk.img"));
+    served(&[copy], &with_log);
+    assert_eq!(on("cat", copy, &["letter"]).good(), "dear friend");
+    assert_clean(&copy.join("disk.img"));
+}
+
+#[test]
+fn what_a_log_has_of_a_copy_is_not_given_up() {
+    let folder = Folder::new();
+    let [volume, copy, _, log] = killed_copies(&folder);
+    assert_keeps_the_copy(&volume, &copy, &log);
+}
+
+#[test]
+fn what_was_saved_for_a_copy_is_not_given_up() {
+    let folder = Folder::new();
+    let [volume, copy, neighbour, log] = killed_copies(&folder);
+    served(&[&neighbour], &["--log", text(&log)]);
+    assert_eq!(beside(&log).len(), 1, "the case is there");
+    assert_keeps_the_copy(&volume, &copy, &log);
+}
+
+#[test]
+fn what_was_saved_is_given_up_by_whose_it_is() {
+    let folder = Folder::new();
+    let [first, second] = volumes(&folder, ["first", "second"]);
+    let log = folder.path("its.log");
+    let with_log = ["--log", text(&log)];
+    killed(&[&first, &second], "second", "letter", &with_log);
+    served(&[&first], &with_log);
+    assert_eq!(beside(&log).len(), 1, "the case is there");
+    let run = on("fsck", &second, &["--repair", "--without-log", with_log[0], with_log[1]]);
+    assert!([0, 1].contains(&run.code), "{}{}", run.output, run.errors);
+    assert!(run.errors.contains("are given up"), "{}", run.errors);
+    assert_eq!(beside(&log), [] as [PathBuf; 0]);
+    served(&[&first, &second], &with_log);
+}
