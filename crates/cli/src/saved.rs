@@ -10,13 +10,14 @@ use block::file::{Access, DiskFile};
 use ffs::logged::{is_needed, saved_under};
 
 use crate::failure::Failure;
-use crate::folder::{is_there, parent, sync_folder};
+use crate::folder::{is_there, parent, real_place, sync_folder};
 use crate::volume::Volume;
 use crate::words;
 
-/// Where something of this log is saved under this name.
+/// Where something of this log is saved under this name: beside the log itself, wherever the links
+/// lie that lead to it.
 pub(crate) fn saved_path(log: &Path, name: u64) -> PathBuf {
-    let mut file = log.as_os_str().to_owned();
+    let mut file = real_place(log).into_os_string();
     file.push(format!(".{name:016x}"));
     file.into()
 }
@@ -118,7 +119,8 @@ async fn holds(
 
 /// Whether something was saved of this log, for whatever volume.
 pub(crate) fn has_saved(log: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(parent(log)) else { return false };
+    let log = real_place(log);
+    let Ok(entries) = fs::read_dir(parent(&log)) else { return false };
     let Some(name) = log.file_name().map(|name| name.to_string_lossy()) else { return false };
     entries.flatten().any(|entry| {
         let beside = entry.file_name();

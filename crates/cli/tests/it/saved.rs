@@ -1,6 +1,7 @@
-//! What is saved beside a log that volumes share: for whom it is.
+//! What is saved beside a log that volumes share: for whom it is, and where it is found.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::common::serving::{Serving, put};
@@ -120,4 +121,34 @@ fn what_was_saved_is_given_up_by_whose_it_is() {
     assert!(run.errors.contains("are given up"), "{}", run.errors);
     assert_eq!(beside(&log), [] as [PathBuf; 0]);
     served(&[&first, &second], &with_log);
+}
+
+/// What a link leads to is there or not, when something is looked for that was saved beside it.
+#[test]
+fn a_link_to_a_log_leads_to_what_was_saved_beside_it() {
+    for is_there in [true, false] {
+        let folder = Folder::new();
+        let [first, second] = volumes(&folder, ["first", "second"]);
+        let (link, place) = (folder.path("link"), folder.path("logs"));
+        fs::create_dir(&place).expect("it is new");
+        symlink("logs/its.log", &link).expect("it is new");
+        let log = place.join("its.log");
+        let by_link = ["--log", text(&link)];
+        killed(&[&first, &second], "second", "letter", &by_link);
+        served(&[&first], &by_link);
+        assert_eq!(beside(&link), [] as [PathBuf; 0]);
+        assert_eq!(beside(&log).len(), 1, "it is beside the log itself");
+        if !is_there {
+            fs::remove_file(&log).expect("it is there");
+        }
+        for named in [&link, &log] {
+            let look = on("fsck", &second, &["--log", text(named)]);
+            assert_eq!(look.code, 0, "{}{}", look.output, look.errors);
+        }
+        let named = if is_there { &log } else { &link };
+        served(&[&second], &["--log", text(named)]);
+        assert_eq!(on("cat", &second, &["letter"]).good(), "dear friend");
+        assert_eq!(beside(&log), [] as [PathBuf; 0]);
+        assert!(link.is_symlink(), "it leads to the log");
+    }
 }
