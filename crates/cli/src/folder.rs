@@ -1,8 +1,8 @@
 //! Folders of the host: what is in one, and its entries on stable storage.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
@@ -15,6 +15,27 @@ pub(crate) fn is_there(path: &Path) -> Result<bool, Failure> {
         // A file has nothing below it.
         Err(source) if source.kind() == ErrorKind::NotADirectory => Ok(false),
         looked => looked.map_err(|source| Failure::look(path, source)),
+    }
+}
+
+/// How many links may lead to one another, as on Linux.
+const LINKS: usize = 40;
+
+/// Where what has this path lies, or would if it were there: whatever links lead to it. As far as
+/// that cannot be found out, the path as it is.
+pub(crate) fn real_place(path: &Path) -> PathBuf {
+    let mut place = path.to_owned();
+    for _ in 0..LINKS {
+        // A link of which the end is missing is not made canonical as a whole.
+        let Ok(target) = fs::read_link(&place) else { break };
+        place = parent(&place).join(target);
+    }
+    if let Ok(whole) = fs::canonicalize(&place) {
+        return whole;
+    }
+    match (fs::canonicalize(parent(&place)), place.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
     }
 }
 

@@ -215,14 +215,21 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let device = disks.device(volume.open(access)?);
     let (mut log, mut saved) = (None, None);
     if let Some(path) = &volume.log_place() {
-        saved = saved::saved_for(&*device, path).await;
-        let last = saved::log_of(&*device, path, saved.as_deref(), |disk| disks.device(disk));
+        let open = |disk| -> Rc<dyn BlockDevice> { disks.device(disk) };
+        saved = saved::saved_for(&*device, path, open).await?;
+        let last = saved::log_of(&*device, path, saved.as_deref(), open);
         if let Some(last) = last.await? {
             log = Some(disks.device(DiskFile::open(&last, access)?));
         } else if volume.is_log_named && !arguments.without_log {
             // What is named is there: a slip of the pen is not a log that is lost.
             let source = io::ErrorKind::NotFound.into();
             return Err(Failure::File { verb: "open", path: path.clone(), source });
+        }
+        if arguments.without_log
+            && let Some(file) = &saved
+            && !saved::is_its_own(&*device, path, file, open).await?
+        {
+            saved = None;
         }
     }
     let (device, log_use): (Rc<dyn BlockDevice>, _) =

@@ -22,7 +22,7 @@ use journal::format::{SLOT_MAGIC, SMALLEST};
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::folder::{is_there, parent, sync_folder};
+use crate::folder::{is_there, parent, real_place, sync_folder};
 use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::words;
 
@@ -144,6 +144,8 @@ pub(crate) fn holds_changes(
 /// # Errors
 /// [`Failure::File`], when there is one already among others.
 pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
+    // A link stays, and with it the place beside which something was saved.
+    let path = &*real_place(path);
     let mut new = path.as_os_str().to_owned();
     new.push(NEW_SUFFIX);
     let new = Path::new(&new);

@@ -10,13 +10,14 @@ use block::file::{Access, DiskFile};
 use ffs::logged::{is_needed, saved_under};
 
 use crate::failure::Failure;
-use crate::folder::{is_there, parent, sync_folder};
+use crate::folder::{is_there, parent, real_place, sync_folder};
 use crate::volume::Volume;
 use crate::words;
 
-/// Where something of this log is saved under this name.
+/// Where something of this log is saved under this name: beside the log itself, wherever the links
+/// lie that lead to it.
 pub(crate) fn saved_path(log: &Path, name: u64) -> PathBuf {
-    let mut file = log.as_os_str().to_owned();
+    let mut file = real_place(log).into_os_string();
     file.push(format!(".{name:016x}"));
     file.into()
 }
@@ -33,7 +34,7 @@ pub(crate) async fn saved_of(
 ) -> Result<Option<PathBuf>, Failure> {
     let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(None) };
     let disk = device(disk);
-    let Some(saved) = saved_for(&*disk, log).await else { return Ok(None) };
+    let Some(saved) = saved_for(&*disk, log, device).await? else { return Ok(None) };
     let place = log_of(&*disk, log, Some(&saved), device).await?;
     Ok(place.filter(|place| *place == saved))
 }
@@ -49,11 +50,7 @@ pub(crate) async fn log_of(
     saved: Option<&Path>,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<PathBuf>, Failure> {
-    let holds = async |path: &Path| -> Result<bool, Failure> {
-        // Only its slots are looked at, and somebody may be writing the rest.
-        let device = device(DiskFile::open(path, Access::Glance)?);
-        Ok(is_needed(disk, &*device).await.unwrap_or(false))
-    };
+    let holds = async |path: &Path| holds(disk, path, &device).await;
     let log = is_there(log)?.then_some(log);
     // A volume that has come back with what was saved has its changes in the log since.
     let is_in_the_log = match log {
@@ -66,15 +63,64 @@ pub(crate) async fn log_of(
     }
 }
 
-/// The file in which something of this log was saved for the volume on `disk`, if there is one.
-pub(crate) async fn saved_for(disk: &dyn BlockDevice, log: &Path) -> Option<PathBuf> {
-    let names = saved_under(disk).await.ok()?;
-    names.into_iter().map(|name| saved_path(log, name)).find(|path| path.exists())
+/// The file in which something of this log was saved for the volume on `disk`, if there is one:
+/// what the volume needs, whatever else has one of its names. Where it needs none, the first there
+/// is may be what a volume has come back with before it was removed, or what one has left.
+///
+/// # Errors
+/// [`Failure`] when what was saved cannot be opened.
+pub(crate) async fn saved_for(
+    disk: &dyn BlockDevice,
+    log: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Option<PathBuf>, Failure> {
+    let Ok(names) = saved_under(disk).await else { return Ok(None) };
+    let paths = names.map(|name| saved_path(log, name));
+    let mut there = paths.into_iter().filter(|path| path.exists());
+    let Some(first) = there.next() else { return Ok(None) };
+    if let Some(second) = there.next()
+        && !holds(disk, &first, &device).await?
+        && holds(disk, &second, &device).await?
+    {
+        return Ok(Some(second));
+    }
+    Ok(Some(first))
+}
+
+/// Whether what was saved may be given up with what the log holds of the volume on `disk`: it is
+/// what the volume needs, or has come back with, or has left. Else it is of a copy of the volume,
+/// which has the same id.
+///
+/// # Errors
+/// [`Failure`] when a file cannot be opened.
+pub(crate) async fn is_its_own(
+    disk: &dyn BlockDevice,
+    log: &Path,
+    saved: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<bool, Failure> {
+    // What was stopped cleanly bears nothing by which it could be told from its copies.
+    let bears_none = saved_under(disk).await.is_ok_and(|[_, epoch]| epoch == 0);
+    Ok(bears_none
+        || holds(disk, saved, &device).await?
+        || is_there(log)? && holds(disk, log, &device).await?)
+}
+
+/// Whether the volume on `disk` needs what is in this file, a log or what was saved of one.
+async fn holds(
+    disk: &dyn BlockDevice,
+    path: &Path,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<bool, Failure> {
+    // Only its slots are looked at, and somebody may be writing the rest.
+    let device = device(DiskFile::open(path, Access::Glance)?);
+    Ok(is_needed(disk, &*device).await.unwrap_or(false))
 }
 
 /// Whether something was saved of this log, for whatever volume.
 pub(crate) fn has_saved(log: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(parent(log)) else { return false };
+    let log = real_place(log);
+    let Ok(entries) = fs::read_dir(parent(&log)) else { return false };
     let Some(name) = log.file_name().map(|name| name.to_string_lossy()) else { return false };
     entries.flatten().any(|entry| {
         let beside = entry.file_name();

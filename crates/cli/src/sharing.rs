@@ -95,7 +95,7 @@ pub(crate) async fn open_together(
         let prepared = async {
             let opening = Opening::begin(volume, runtime)?;
             let disk = device(volume.open(Access::ReadWrite)?);
-            let saved = match saved_for(&*disk, log).await {
+            let saved = match saved_for(&*disk, log, &device).await? {
                 Some(path) => {
                     let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
                     Some((path, saved))

@@ -27,7 +27,7 @@ use runtime::Runtime;
 use ufs2::mark::{Mark, PolicyKind};
 
 pub use crate::logged::LogUse;
-use crate::logged::{changes_of, give_up, is_of_another, refuse_left, refuse_others, replay_log};
+use crate::logged::{changes_of, give_up, given_up, refuse_left, refuse_others, replay_log};
 use crate::mount::{Found, OpenError, OpenOptions, open_with_log};
 use crate::planted::{Bug, is_planted};
 use crate::replay::{ReplayError, Replayed};
@@ -109,13 +109,11 @@ pub async fn prepare(
     Ok(Prepared { replayed, ..Prepared::in_state(LogState::Home) })
 }
 
-/// Whether what this log holds is of another volume, which has it alone.
+/// Whether what this log holds is of other volumes, and none of it of this one.
 async fn is_anothers(device: &dyn BlockDevice, log: &dyn BlockDevice) -> bool {
-    let newest = journal::peek(log).await.ok().flatten().filter(|slot| !slot.is_shared());
-    match (newest, Found::read(device).await) {
-        (Some(newest), Ok(mut found)) => is_of_another(&newest, found.nonce()),
-        _ => false,
-    }
+    let Ok(Some(newest)) = journal::peek(log).await else { return false };
+    let mut found = Found::read(device).await.ok();
+    given_up(&newest, found.as_mut()).is_none()
 }
 
 /// Whether this says that the log that a volume needs is not at hand.

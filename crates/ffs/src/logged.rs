@@ -114,8 +114,8 @@ pub(crate) async fn make_certain(
     }
 }
 
-/// Gives up what a log holds of the volume on `device`; all of it, if the log is not shared, and
-/// another volume has not used it since.
+/// Gives up what a log holds of the volume on `device`; all of it, if the log is not shared. What
+/// is another's stays: see [`given_up`].
 ///
 /// # Errors
 /// [`JournalError`].
@@ -124,24 +124,27 @@ pub(crate) async fn give_up(
     log: &dyn BlockDevice,
 ) -> Result<(), JournalError> {
     let Some(slot) = journal::peek(log).await? else { return Ok(()) };
-    let found = Found::read(device).await;
-    if !slot.is_shared() {
-        return match found.is_ok_and(|mut found| is_of_another(&slot, found.nonce())) {
-            true => Ok(()),
-            false => journal::forget(log).await,
-        };
-    }
-    let Ok(mut found) = found else { return Ok(()) };
-    match slot.number_of(found.id(), slot.epoch.get()) {
-        Some(number) => journal::close_one(log, slot, number, found.nonce()).await,
-        None => Ok(()),
+    let mut found = Found::read(device).await.ok();
+    match (given_up(&slot, found.as_mut()), found) {
+        (None, _) => Ok(()),
+        (Some(number), Some(mut found)) if slot.is_shared() => {
+            journal::close_one(log, slot, number, found.nonce()).await
+        }
+        (Some(_), _) => journal::forget(log).await,
     }
 }
 
-/// Whether the newest epoch of a log that is not shared is none of the volume that bears `nonce`,
-/// or one that this never came to bear, in which there is nothing of it.
-pub(crate) fn is_of_another(newest: &Slot, nonce: u64) -> bool {
-    nonce != 0 && newest.epoch.get() != nonce
+/// Under which number a volume has what it gives up in the newest epoch of a log; none, if that is
+/// of others, or the volume never came to bear it and has nothing in it. Others may be copies of
+/// the volume, with its id, so what the disk bears decides. One that bears none was stopped
+/// cleanly, and gives up what is left under its id; one that cannot be read, a log that is not
+/// shared.
+pub(crate) fn given_up(newest: &Slot, found: Option<&mut Found>) -> Option<u16> {
+    let Some(found) = found else { return (!newest.is_shared()).then_some(0) };
+    match found.nonce() {
+        0 => newest.number_of(found.id(), newest.epoch.get()),
+        nonce => newest.number_of(found.id(), nonce),
+    }
 }
 
 /// Brings a volume back that bears the number of an epoch; none when the log has none such.

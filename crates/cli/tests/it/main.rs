@@ -13,6 +13,7 @@ mod logged;
 mod lost_log;
 mod mkfs;
 mod repair;
+mod saved;
 mod serve;
 mod simulated;
 mod words;
