@@ -288,6 +288,7 @@ mod tests {
     fn what_is_written_is_read() {
         let records = examples();
         let body = Bytes::from(write_records(&records));
+        assert_eq!(records.iter().map(Record::size).sum::<usize>(), body.len());
         assert_eq!(read_records(records.len() as u16, &body), Ok(records));
     }
 
