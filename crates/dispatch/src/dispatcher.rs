@@ -152,6 +152,11 @@ impl Dispatcher {
         self.connections.get()
     }
 
+    /// Bytes of calls that arrive or are under way, and of answers that wait to be sent.
+    pub fn under_way(&self) -> (u64, u64) {
+        (self.request_memory.held(), self.reply_memory.held())
+    }
+
     /// Answers that are remembered, and the bytes that they count for.
     pub fn remembered(&self) -> (usize, usize) {
         self.replies.held()

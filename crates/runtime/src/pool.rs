@@ -101,6 +101,11 @@ impl Pool {
         u64::try_from(self.available.get()).unwrap_or(0)
     }
 
+    /// Tokens that somebody holds.
+    pub fn held(&self) -> u64 {
+        u64::try_from(tokens(self.capacity) - self.available.get()).unwrap_or(0)
+    }
+
     /// Takes `amount` tokens for a party, at most all that it can have.
     pub async fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
         let amount = amount.min(self.parties[party].most);

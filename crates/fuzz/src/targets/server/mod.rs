@@ -10,7 +10,9 @@
 //! 2. Another client goes on working, and finds what it wrote. A call that it repeats is answered
 //!    as before, however many others have called meanwhile.
 //! 3. Calls from addresses that no export admits are refused, in whatever numbers they come.
-//! 4. The server stops cleanly, and the disk that it leaves is whole: it opens as clean, and the
+//! 4. When all have gone, the server holds no more memory than its budgets have: none for calls and
+//!    answers, whatever became of them, and for the rest what was set.
+//! 5. The server stops cleanly, and the disk that it leaves is whole: it opens as clean, and the
 //!    checker finds nothing.
 
 mod client;

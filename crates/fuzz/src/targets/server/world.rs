@@ -26,6 +26,11 @@ use crate::wire;
 /// Size of the disk, of a block and of a fragment, in bytes: one that is full soon, and a larger.
 pub(super) const SHAPES: [(u64, u64, u64); 2] = [(1 << 20, 4096, 512), (4 << 20, 8192, 1024)];
 
+/// Bytes that are meant for what is kept of the disk.
+const CACHE: usize = 4 << 20;
+/// Bytes that are allowed for answers that are remembered.
+const REPLIES: usize = 1 << 20;
+
 /// The machine of the client that behaves.
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The machine of the one that does not.
@@ -50,7 +55,7 @@ pub(super) async fn open(
     disk: Rc<Disk>,
     read_only: bool,
 ) -> Result<ffs::Opened, ffs::OpenError> {
-    let options = OpenOptions { read_only, cache_bytes: 4 << 20, ..OpenOptions::default() };
+    let options = OpenOptions { read_only, cache_bytes: CACHE, ..OpenOptions::default() };
     ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await
 }
 
@@ -69,15 +74,25 @@ impl Server {
         let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system: files.clone() };
         let volumes = Volumes::new(vec![volume]).expect("one volume");
         let limits = Limits { calls: 16, request_memory: 4 << 20, reply_memory: 4 << 20 };
-        let window = Window { bytes: 1 << 20, client_bytes: 1 << 20, ..Window::default() };
+        let window = Window { bytes: REPLIES, client_bytes: REPLIES, ..Window::default() };
         let runtime = executor.runtime();
         let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports(), window, limits);
         Self { runtime, dispatcher, files }
     }
 
-    /// Waits for all calls and shuts the volume down.
+    /// Waits for all calls, looks at what is held after a whole life, and shuts the volume down.
     pub(super) async fn stop(self) {
         let _quiet = self.dispatcher.quiesce().await;
+        assert_eq!(self.dispatcher.under_way(), (0, 0), "memory of calls that have ended");
+        let (_, remembered) = self.dispatcher.remembered();
+        assert!(
+            remembered <= REPLIES,
+            "{remembered} bytes of answers, where {REPLIES} are allowed"
+        );
+        let store = self.files.store();
+        let (cached, unstable) = (store.cached_bytes(), store.unstable_bytes() as usize);
+        assert!(cached <= CACHE + CACHE / 8, "{cached} bytes of the disk, where {CACHE} are meant");
+        assert!(unstable <= CACHE / 2, "{unstable} bytes of UNSTABLE data");
         self.files.shutdown().await.expect("the disk works");
     }
 }
