@@ -109,11 +109,12 @@ pub async fn prepare(
     Ok(Prepared { replayed, ..Prepared::in_state(LogState::Home) })
 }
 
-/// Whether what this log holds is of other volumes, and none of it of this one.
+/// Whether what this log holds is of other volumes, and none of it of this one, as far as the disk
+/// tells which that is.
 async fn is_anothers(device: &dyn BlockDevice, log: &dyn BlockDevice) -> bool {
     let Ok(Some(newest)) = journal::peek(log).await else { return false };
-    let mut found = Found::read(device).await.ok();
-    given_up(&newest, found.as_mut()).is_none()
+    let Ok(mut found) = Found::read(device).await else { return true };
+    given_up(&newest, &mut found).is_none()
 }
 
 /// Whether this says that the log that a volume needs is not at hand.

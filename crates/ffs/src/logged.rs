@@ -115,7 +115,8 @@ pub(crate) async fn make_certain(
 }
 
 /// Gives up what a log holds of the volume on `device`; all of it, if the log is not shared. What
-/// is another's stays: see [`given_up`].
+/// is another's stays: see [`given_up`]. So does all of it, while the disk does not say which
+/// volume it is: it may never do so again, and then nothing was gained.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -124,23 +125,21 @@ pub(crate) async fn give_up(
     log: &dyn BlockDevice,
 ) -> Result<(), JournalError> {
     let Some(slot) = journal::peek(log).await? else { return Ok(()) };
-    let mut found = Found::read(device).await.ok();
-    match (given_up(&slot, found.as_mut()), found) {
-        (None, _) => Ok(()),
-        (Some(number), Some(mut found)) if slot.is_shared() => {
+    let Ok(mut found) = Found::read(device).await else { return Ok(()) };
+    match given_up(&slot, &mut found) {
+        None => Ok(()),
+        Some(number) if slot.is_shared() => {
             journal::close_one(log, slot, number, found.nonce()).await
         }
-        (Some(_), _) => journal::forget(log).await,
+        Some(_) => journal::forget(log).await,
     }
 }
 
 /// Under which number a volume has what it gives up in the newest epoch of a log; none, if that is
 /// of others, or the volume never came to bear it and has nothing in it. Others may be copies of
 /// the volume, with its id, so what the disk bears decides. One that bears none was stopped
-/// cleanly, and gives up what is left under its id; one that cannot be read, a log that is not
-/// shared.
-pub(crate) fn given_up(newest: &Slot, found: Option<&mut Found>) -> Option<u16> {
-    let Some(found) = found else { return (!newest.is_shared()).then_some(0) };
+/// cleanly, and gives up what is left under its id.
+pub(crate) fn given_up(newest: &Slot, found: &mut Found) -> Option<u16> {
     match found.nonce() {
         0 => newest.number_of(found.id(), newest.epoch.get()),
         nonce => newest.number_of(found.id(), nonce),

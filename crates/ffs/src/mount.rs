@@ -152,7 +152,8 @@ pub enum OpenError {
     /// The superblock that would say whose the log is is none.
     #[error(
         "the superblock is none, so that nobody knows whether the volume needs the changes that \
-         the log holds: 'duramen fsck --repair --without-log' gives them up"
+         the log holds: 'duramen fsck --repair --without-log' repairs it without them, and leaves \
+         them in the log"
     )]
     LogUnknown,
     /// Several volumes have the log together.

@@ -122,6 +122,27 @@ fn a_volume_whose_first_bytes_are_lost_is_not_made_anew() {
 }
 
 #[test]
+fn a_log_is_not_given_up_for_a_disk_that_does_not_say_which_volume_it_is() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    let serving = Serving::start(&[&volume], &LISTEN);
+    put(&serving, "data", "letter", b"dear friend");
+    serving.kill();
+    let log = fs::read(volume.join("log.img")).expect("it is there");
+    let disk = fs::File::options().read(true).write(true).open(volume.join("disk.img"));
+    let (disk, mut head) = (disk.expect("it is there"), vec![0; 128 << 10]);
+    disk.read_exact_at(&mut head, 0).expect("it is longer");
+    disk.write_all_at(&vec![0; head.len()], 0).expect("there is room");
+    let run = on("fsck", &volume, &["--repair", "--without-log"]);
+    assert!(run.code >= 8 && !run.errors.contains("given up"), "{}: {}", run.code, run.errors);
+    assert!(fs::read(volume.join("log.img")).expect("it is there") == log, "it is as it was");
+    disk.write_all_at(&head, 0).expect("there is room");
+    assert!(Serving::start(&[&volume], &LISTEN).stop().success());
+    assert_eq!(on("ls", &volume, &[]).good(), "letter\n");
+}
+
+#[test]
 fn a_short_file_that_is_named_as_a_log_stays_as_it_is() {
     let folder = Folder::new();
     let (one, other, notes) = (folder.path("one"), folder.path("other"), folder.path("notes"));

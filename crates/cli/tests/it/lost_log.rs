@@ -193,9 +193,15 @@ fn a_destroyed_superblock_gives_up_no_log() {
     assert_eq!(look.code, 4, "{}", look.output);
     on("fsck", &volume, &["--repair"]).failed(8, "nobody knows whether");
     assert!(fs::read(&disk).expect("it is there") == bytes, "it has changed");
+    let log = fs::read(volume.join("log.img")).expect("it is there");
     let repair = follow(&look.output, "duramen fsck --repair --without-log");
     assert_eq!(repair.code, 1, "{}", repair.output);
-    assert!(repair.errors.contains("are given up"), "{}", repair.errors);
+    assert!(!repair.errors.contains("given up"), "{}", repair.errors);
+    assert!(fs::read(volume.join("log.img")).expect("it is there") == log, "it has changed");
+    let refused = on("serve", &volume, &["--listen", "127.0.0.1:0"]).failed(1, "put the log away");
+    let given_up = follow(&refused, "duramen fsck --repair --without-log");
+    assert!(given_up.errors.contains("are given up"), "{}", given_up.errors);
+    assert!(Serving::start(&[&volume], &[]).stop().success());
 }
 
 /// Two volumes were used with one log, one after the other: what the one was answered is not
