@@ -25,8 +25,8 @@ use kinds::{Calls, Kind};
 
 /// What a call of each kind may take.
 const BOUNDS: [Bound; 7] = [
-    Bound { kind: Kind::Getattr, debug: 24_200, release: 5_330 },
-    Bound { kind: Kind::Lookup, debug: 36_200, release: 9_010 },
+    Bound { kind: Kind::Getattr, debug: 24_200, release: 5_830 },
+    Bound { kind: Kind::Lookup, debug: 36_200, release: 9_300 },
     Bound { kind: Kind::Create, debug: 162_000, release: 58_700 },
     Bound { kind: Kind::Remove, debug: 178_000, release: 64_900 },
     Bound { kind: Kind::Write8k, debug: 243_000, release: 100_600 },
