@@ -140,10 +140,7 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
             refuse_needed_log(&volume.join(LOG_NAME), false)?;
             settle_in(&arguments, found.geometry).map(drop)
         }
-        Err(Failure::Superblock { .. })
-            if is_own_file(&path)
-                && (was_never_written(&disk, &path)? || is_begun(&head(&disk, &path)?)) =>
-        {
+        Err(Failure::Superblock { .. }) if is_empty_file(&path, &head(&disk, &path)?) => {
             fs::remove_file(&path).map_err(|source| Failure::File {
                 verb: "remove",
                 path,
@@ -164,14 +161,20 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
 
 /// Whether an image has nothing but the length that it was given. A device has no blocks of a file,
 /// and neither has a file of some file systems: so its start is looked at, too.
-fn was_never_written(disk: &DiskFile, image: &Path) -> Result<bool, Failure> {
+fn was_never_written(image: &Path, head: &[u8]) -> bool {
     let has_no_blocks = fs::metadata(image).is_ok_and(|found| found.blocks() == 0);
-    Ok(has_no_blocks && is_own_file(image) && head(disk, image)?.iter().all(|&byte| byte == 0))
+    has_no_blocks && head.iter().all(|&byte| byte == 0)
 }
 
 /// Whether an image is a file of its own: no run of ours makes a link, to a device or elsewhere.
 fn is_own_file(image: &Path) -> bool {
     fs::symlink_metadata(image).is_ok_and(|found| found.is_file())
+}
+
+/// Whether there is nothing in an image that begins so but what a run that was cut off leaves there
+/// before there is a file system.
+fn is_empty_file(image: &Path, head: &[u8]) -> bool {
+    is_own_file(image) && (was_never_written(image, head) || is_begun(head))
 }
 
 /// Whether this is a folder as [`finish`] wants it.
@@ -373,10 +376,11 @@ fn remake_disk(
 ) -> Result<Geometry, Failure> {
     let disk = DiskFile::open(path, Access::ReadWrite)?;
     let size = disk.geometry().size;
-    let is_left = may_be_left && is_left(&disk, path)?;
+    let head = head(&disk, path)?;
+    let is_left = may_be_left && is_left(&disk, path, &head);
     if !arguments.force
         && !is_left
-        && let Some(what) = on_it(&disk, path)?.or(of_a_volume(path))
+        && let Some(what) = on_it(&head).or(of_a_volume(path))
     {
         return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
     }
@@ -398,11 +402,10 @@ fn remake_disk(
     make_file_system(arguments, disk, path)
 }
 
-/// What is on a disk, if there is something. A file system whose making was cut off is nothing:
-/// whoever began it wanted what was there to go.
-fn on_it(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
-    let head = head(disk, path)?;
-    Ok(if is_begun(&head) { None } else { recognise(&head) })
+/// What is on a disk that begins so, if there is something. A file system whose making was cut off
+/// is nothing: whoever began it wanted what was there to go.
+fn on_it(head: &[u8]) -> Option<&'static str> {
+    if is_begun(head) { None } else { recognise(head) }
 }
 
 /// What is on a disk whose first bytes tell nothing: they may be lost, and the rest may be there.
@@ -424,9 +427,8 @@ fn is_begun(head: &[u8]) -> bool {
 
 /// Whether a run that was cut off leaves an image like this one: it was never written to, or the
 /// file system in it was begun, or it was made and never used.
-fn is_left(disk: &DiskFile, path: &Path) -> Result<bool, Failure> {
-    Ok(is_own_file(path)
-        && (was_never_written(disk, path)? || is_begun(&head(disk, path)?) || is_fresh(disk, path)))
+fn is_left(disk: &DiskFile, path: &Path, head: &[u8]) -> bool {
+    is_empty_file(path, head) || is_own_file(path) && is_fresh(disk, path)
 }
 
 /// Whether a file system has nothing in it and never had: nobody has served it since it was made.

@@ -196,14 +196,17 @@ impl Dispatcher {
 
     /// The party of a call from `client` whose record begins so.
     pub(crate) fn party(&self, client: IpAddr, start: &[u8], last: &Cell<Option<Known>>) -> usize {
-        let (fsid, version) = (nfs3::handle_of(start).and_then(fsid_of), self.exports_version());
-        if let Some(party) = last.get().and_then(|known| known.party(fsid, version)) {
-            return party;
+        let fsid = nfs3::handle_of(start).and_then(fsid_of);
+        let exports_version = self.exports_version();
+        let is_same =
+            |known: &Known| known.fsid == fsid && known.exports_version == exports_version;
+        if let Some(known) = last.get().filter(is_same) {
+            return known.party;
         }
         let volume = fsid.and_then(|fsid| self.admitted(client, fsid));
-        let known = Known::new(fsid, version, volume, || self.knows(client));
-        last.set(Some(known));
-        known.party(fsid, version).expect("it was just found")
+        let party = parties::party_of(volume, || self.knows(client));
+        last.set(Some(Known { fsid, exports_version, party }));
+        party
     }
 
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {

@@ -37,32 +37,18 @@ pub(crate) fn shares(bound: u64, volumes: usize) -> Vec<Share> {
 /// What a client was last found to be, for calls that name one volume after the other.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
-    fsid: Option<Fsid>,
-    exports_version: u64,
-    party: usize,
+    pub(crate) fsid: Option<Fsid>,
+    pub(crate) exports_version: u64,
+    pub(crate) party: usize,
 }
 
-impl Known {
-    /// The party of a client whose call names this volume. `volume` is its place among all of them,
-    /// if he may use it; `is_guest` says whether he may use any.
-    pub(crate) fn new(
-        fsid: Option<Fsid>,
-        exports_version: u64,
-        volume: Option<usize>,
-        is_guest: impl FnOnce() -> bool,
-    ) -> Self {
-        let party = match volume {
-            Some(volume) => VOLUMES + volume,
-            None if is_guest() => NO_VOLUME,
-            None => STRANGERS,
-        };
-        Self { fsid, exports_version, party }
-    }
-
-    /// His party, if he asks for the same volume and the rules are the same.
-    pub(crate) fn party(&self, fsid: Option<Fsid>, exports_version: u64) -> Option<usize> {
-        let is_same = self.fsid == fsid && self.exports_version == exports_version;
-        is_same.then_some(self.party)
+/// The party of a client who may use this volume, by its place among all of them, or none that his
+/// call names; `is_guest` says whether he may use any.
+pub(crate) fn party_of(volume: Option<usize>, is_guest: impl FnOnce() -> bool) -> usize {
+    match volume {
+        Some(volume) => VOLUMES + volume,
+        None if is_guest() => NO_VOLUME,
+        None => STRANGERS,
     }
 }
 

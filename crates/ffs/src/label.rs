@@ -7,17 +7,19 @@
 //! leaves ([`ufs2::mark`]): the next opening checks what a cut can leave, writes the hash anew,
 //! and goes on. The copies of the superblock keep the old label, as after `tunefs` of FreeBSD.
 
+use std::mem::offset_of;
+
 use block::BlockDevice;
-use ufs2::layout::{ByteOrder, Superblock, flags};
+use ufs2::layout::{ByteOrder, SECTOR_SIZE, Superblock, flags};
 
 use crate::mount::{Found, OpenError};
 
 /// Where each sector of the superblock ends that the three writes tear between.
 const _: () = {
-    use std::mem::offset_of;
-    assert!(offset_of!(Superblock, volume_name) / 512 == 1);
-    assert!((offset_of!(Superblock, volume_name) + ufs2::label::MOST) / 512 == 1);
-    assert!(offset_of!(Superblock, flags) / 512 == 2);
+    const SECTOR: usize = SECTOR_SIZE as usize;
+    assert!(offset_of!(Superblock, volume_name) / SECTOR == 1);
+    assert!((offset_of!(Superblock, volume_name) + ufs2::label::MOST) / SECTOR == 1);
+    assert!(offset_of!(Superblock, flags) / SECTOR == 2);
 };
 
 /// Gives a file system another label. It was stopped cleanly, and nobody has it.

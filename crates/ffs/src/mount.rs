@@ -89,14 +89,11 @@ const REFUSED_LOOK: Duration = Duration::from_millis(500);
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The superblock is none.
-    #[error("there is no UFS2 file system here: {0}")]
-    Superblock(BadSuperblock),
+    #[error("{}", .0.sentence())]
+    Superblock(#[from] BadSuperblock),
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] block::IoError),
-    /// The disk ends before the file system does.
-    #[error("{0}")]
-    Short(BadSuperblock),
     /// Not stopped cleanly by another system.
     #[error(
         "the volume was not stopped cleanly, and not by this server: let the system that used it \
@@ -307,15 +304,6 @@ impl OpenSuperblock {
         superblock.flags.set(superblock.flags.get() & !flags::NEEDS_FSCK);
         superblock.last_mount.fill(0);
         superblock.last_mount[..old.len()].copy_from_slice(&old);
-    }
-}
-
-impl From<BadSuperblock> for OpenError {
-    fn from(bad: BadSuperblock) -> Self {
-        match bad {
-            BadSuperblock::Short { .. } => Self::Short(bad),
-            bad => Self::Superblock(bad),
-        }
     }
 }
 

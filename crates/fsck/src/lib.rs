@@ -184,7 +184,7 @@ pub struct Report {
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// No superblock, and no copy of one, or none that fits the disk.
-    #[error("{}", no_file_system(.0))]
+    #[error("{}", .0.sentence())]
     Superblock(#[from] BadSuperblock),
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
@@ -207,13 +207,6 @@ pub enum CheckError {
         /// How many were tried.
         rounds: u32,
     },
-}
-
-fn no_file_system(bad: &BadSuperblock) -> String {
-    match bad {
-        BadSuperblock::Short { .. } => bad.to_string(), // there is one, and no end of it
-        bad => format!("there is no UFS2 file system here: {bad}"),
-    }
 }
 
 /// Why a volume did not come back after a cut.

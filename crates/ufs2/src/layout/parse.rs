@@ -117,6 +117,16 @@ struct Groups {
     size: u64,
 }
 
+impl BadSuperblock {
+    /// What it means for who wants the file system: that there is none, or no end of one.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Short { .. } => self.to_string(),
+            _ => format!("there is no UFS2 file system here: {self}"),
+        }
+    }
+}
+
 impl Geometry {
     /// Checks every field of a little-endian superblock that anything depends on.
     ///

@@ -64,9 +64,9 @@ struct Import<'a> {
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {
     for name in tree.crates() {
         let modules = Modules::of(tree, name);
-        let parents = modules.files.keys().cloned().collect::<Vec<_>>();
-        for parent in parents {
-            modules.judge(name, &parent, findings);
+        let needs = modules.needs();
+        for parent in modules.files.keys() {
+            modules.judge(name, parent, &needs, findings);
         }
     }
 }
@@ -83,19 +83,35 @@ impl<'a> Modules<'a> {
         Self { files, imports }
     }
 
-    /// Looks for circles among the children of a module.
-    fn judge(&self, name: &str, parent: &[&'a str], findings: &mut Findings) {
-        let mut needs: BTreeMap<&str, BTreeMap<&str, (&str, usize)>> = BTreeMap::new();
+    /// Which module needs which, and at which line.
+    fn needs(&self) -> Vec<(&Module<'a>, Module<'a>, usize)> {
+        let mut needs = Vec::new();
         for (module, imports) in &self.imports {
-            let Some(&child) = child_of(parent, module) else { continue };
             for import in imports {
-                let target = self.target(module, &import.path, 0);
-                if let Some(&other) = target.as_ref().and_then(|target| child_of(parent, target))
-                    && other != child
-                {
-                    let place = (self.files[module], import.line);
-                    needs.entry(child).or_default().entry(other).or_insert(place);
+                if let Some(target) = self.target(module, &import.path, 0) {
+                    needs.push((module, target, import.line));
                 }
+            }
+        }
+        needs
+    }
+
+    /// Looks for circles among the children of a module.
+    fn judge(
+        &self,
+        name: &str,
+        parent: &[&'a str],
+        all: &[(&Module<'a>, Module<'a>, usize)],
+        findings: &mut Findings,
+    ) {
+        let mut needs: BTreeMap<&str, BTreeMap<&str, (&str, usize)>> = BTreeMap::new();
+        for (module, target, line) in all {
+            if let (Some(&child), Some(&other)) =
+                (child_of(parent, module), child_of(parent, target))
+                && child != other
+            {
+                let place = (self.files[*module], *line);
+                needs.entry(child).or_default().entry(other).or_insert(place);
             }
         }
         let place = [&[name], parent].concat().join("::");
@@ -201,8 +217,7 @@ fn imports_of(code: &str) -> Vec<Import<'_>> {
                     at += 3;
                     path.push(tokens[at].1);
                 }
-                let name = path.last().copied().unwrap_or_default();
-                imports.push(Import { line, path, name });
+                imports.push(Import { line, path, name: "" }); // it is handed on to nobody
                 at = at.max(start + 1);
             }
             _ => at += 1,
