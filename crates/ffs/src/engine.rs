@@ -440,7 +440,7 @@ impl Ffs {
         let mut staged = StagedUpdate {
             items: staged,
             payload: take(&mut update.payload),
-            is_delayed: update.is_delayed,
+            carried: update.carried,
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
             chain: update.chain,
             answered: None,

@@ -16,8 +16,6 @@
 //!    dinode's.
 //! 4. `landed` is that of the newest Update that brought UNSTABLE data home. No reply waits for it:
 //!    what it shows, replies showed before, from memory. Who promises that the data stays, waits.
-//! 5. While a write lands that somebody waits for, attributes show the file as it was before: what
-//!    they showed otherwise no Update would carry yet, and no reply could wait for it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -88,8 +86,6 @@ pub struct Node {
     pub volatile: Cell<Option<Volatile>>,
     /// How it is being read.
     pub(crate) reading: Cell<Reading>,
-    /// What attributes show in the place of size and times (invariant 5), under the lock.
-    veil: Cell<Option<Volatile>>,
     /// Names of a directory, once they were read.
     pub directory: RefCell<Option<Box<DirIndex>>>,
     /// Ticks of the table's clock at the last use.
@@ -106,15 +102,6 @@ pub struct Node {
     /// Whether a task lands some of them.
     pub(crate) lands_behind: Cell<bool>,
     dead: Cell<bool>,
-}
-
-/// See [`Node::veil`].
-pub(crate) struct Veil(Rc<Node>);
-
-impl Drop for Veil {
-    fn drop(&mut self) {
-        self.0.veil.set(None);
-    }
 }
 
 impl Node {
@@ -135,7 +122,6 @@ impl Node {
             pages: RefCell::default(),
             volatile: Cell::new(None),
             reading: Cell::default(),
-            veil: Cell::new(None),
             directory: RefCell::default(),
             used: Cell::new(0),
             buffer,
@@ -189,16 +175,9 @@ impl Node {
 
     /// Attributes as readers see them.
     pub fn attributes(&self) -> Attributes {
-        let shown = self.veil.get().or(self.volatile.get());
+        let shown = self.volatile.get();
         let attributes = attributes_of((self.ino, self.kind), &self.dinode.borrow(), shown);
         Attributes { generation: self.generation, ..attributes }
-    }
-
-    /// Lets attributes show what they show now for as long as the veil is there (invariant 5).
-    pub(crate) fn veil(self: &Rc<Self>) -> Veil {
-        let Attributes { size, mtime, ctime, .. } = self.attributes();
-        self.veil.set(Some(Volatile { size, mtime, ctime }));
-        Veil(self.clone())
     }
 
     /// The newest Update that a reply about this file depends on.
@@ -278,7 +257,8 @@ impl Node {
         self.dinode.replace(dinode);
         if let Some(volatile) = self.volatile.get() {
             let (mtime, ctime) = (dinode.modify_time(), dinode.change_time());
-            self.volatile.set(Some(Volatile { mtime, ctime, ..volatile }));
+            let size = volatile.size.max(dinode.size.get());
+            self.volatile.set(Some(Volatile { size, mtime, ctime }));
         }
     }
 

@@ -34,25 +34,29 @@ impl Page {
 
     /// What has to be written of it.
     pub fn content(&self) -> Content {
-        Content { from: 0, data: self.data.clone(), changed: self.changed.clone() }
+        let (data, changed) = (self.data.clone(), self.changed.clone());
+        Content { from: 0, data, changed, place: None }
     }
 }
 
 /// What a block is to hold.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// Where in the block `data` begins: at its start, unless it stays where it is for certain.
+    /// Where in the block `data` begins: at its start, unless it stays where it is for certain, or
+    /// is a hole, which is zero before.
     pub from: usize,
     /// Its bytes from there on; what is missing is zero.
     pub data: Bytes,
     /// Where, if the block stays where it is, they may differ from what is there.
     pub changed: Range<usize>,
+    /// The fragment at which the block begins, or 0 for a hole, if that is known already.
+    pub place: Option<u64>,
 }
 
 impl Content {
     /// Of a block that is to be written as a whole.
     pub fn whole(data: Bytes) -> Self {
-        Self { from: 0, data, changed: 0..usize::MAX }
+        Self { from: 0, data, changed: 0..usize::MAX, place: None }
     }
 }
 

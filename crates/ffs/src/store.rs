@@ -324,19 +324,25 @@ impl Store for Ffs {
         node: &Rc<Node>,
         offset: u64,
         data: &[Bytes],
+        witness: &mut dyn Witness,
     ) -> Result<bool, FsError> {
-        self.keep_data(node, offset, data, who.is_root()).await
+        self.keep_data(node, offset, data, who.is_root(), witness).await
     }
 
     async fn write(
         &self,
         who: &Credentials,
         node: &Rc<Node>,
-        offset: u64,
-        data: &[Bytes],
+        data: (u64, &[Bytes]),
         stability: Stability,
+        change: &AttributeChange,
+        witness: &mut dyn Witness,
     ) -> Result<Stability, FsError> {
-        self.write_data(node, offset, data, stability, who.is_root()).await
+        // Attributes change when they are durable, and the data with them.
+        let is_alone = *change == AttributeChange::default();
+        let stability = if is_alone { stability } else { stability.max(Stability::FileSync) };
+        let also = |dinode: &mut Dinode| apply(change, node.kind, dinode);
+        self.write_data(node, data, (stability, who.is_root()), also, witness).await
     }
 
     async fn resize(

@@ -114,8 +114,8 @@ pub struct Update {
     pub(crate) discards: Vec<Rc<Node>>,
     /// Payload by the fragment at which it begins. It was written, or is delayed.
     pub(crate) payload: Vec<(u64, Vec<Bytes>)>,
-    /// Whether the log is to bring the payload to its place, and nobody else does.
-    pub(crate) is_delayed: bool,
+    /// What the policy does with it.
+    pub(crate) carried: Carried,
     /// Whether it goes on with something that has begun, and so waits for room in the log however
     /// long that takes.
     pub(crate) goes_on: bool,
@@ -157,6 +157,15 @@ pub struct Ready {
     pub(crate) room: u64,
 }
 
+/// What a policy does with the payload of an Update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes that it takes in an entry of the log, if it rides in one.
+    pub rides: Option<usize>,
+    /// Whether the log brings it to its place, and nobody else does.
+    pub is_delayed: bool,
+}
+
 /// Which space an Update may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
@@ -184,7 +193,7 @@ impl Update {
             orphans: Vec::new(),
             discards: Vec::new(),
             payload: Vec::new(),
-            is_delayed: false,
+            carried: Carried::default(),
             chain: None,
             lands_unasked: false,
             is_patient: false,

@@ -55,10 +55,8 @@ impl<S: Store> Namespace<S> {
         if length == 0 {
             return Ok(written(stability, verifier));
         }
-        call.before();
-        let result = self.write_alone(who, &node, offset, &data, stability).await;
-        call.after(node.sequence());
-        Ok(written(result?, verifier))
+        let data = (offset, &data[..]);
+        Ok(written(self.write_alone(call, who, &node, data, stability).await?, verifier))
     }
 
     /// What every write is refused for, under a lock that was waited for. Gives the verifier that
@@ -95,37 +93,21 @@ impl<S: Store> Namespace<S> {
         if loses_bits(who, node).is_some() || data.iter().all(Bytes::is_empty) {
             return Ok(false);
         }
-        call.before();
-        let kept = self.store.keep(who, node, offset, data).await;
-        if kept == Ok(false) {
-            call.begin_again();
-        } else {
-            call.after(node.sequence());
-        }
-        kept
+        self.store.keep(who, node, offset, data, call).await
     }
 
     /// Writes under the exclusive lock.
     async fn write_alone(
         &self,
+        call: &mut Call<S::Node>,
         who: &Credentials,
         node: &S::Node,
-        offset: u64,
-        data: &[Bytes],
+        data: (u64, &[Bytes]),
         stability: Stability,
     ) -> Result<Stability, FsError> {
-        if let Some(mode) = loses_bits(who, node) {
-            let mut update = self.store.begin(who);
-            let change = AttributeChange {
-                mode: Some(mode),
-                ctime: Some(self.store.now()),
-                ..Default::default()
-            };
-            self.store.set_attributes(&mut update, node, &change);
-            self.store.commit(self.store.reserve(update).await?, &mut ());
-        }
-        self.as_space_comes(async || self.store.write(who, node, offset, data, stability).await)
-            .await
+        let change = AttributeChange { mode: loses_bits(who, node), ..Default::default() };
+        let write = async || self.store.write(who, node, data, stability, &change, call).await;
+        self.as_space_comes(write).await
     }
 
     pub(crate) async fn do_commit(

@@ -265,23 +265,26 @@ pub trait Store: 'static {
         offset: u64,
         count: u64,
     ) -> Result<(Vec<Bytes>, bool), FsError>;
-    /// Keeps UNSTABLE data in memory; false when there is no room for it, there or on the disk.
-    /// The lock is held as if it were borrowed.
+    /// Keeps UNSTABLE data in memory, and lets `witness` see that; false when there is no room for
+    /// it, there or on the disk. The lock is held as if it were borrowed.
     async fn keep(
         &self,
         who: &Credentials,
         node: &Self::Node,
         offset: u64,
         data: &[Bytes],
+        witness: &mut dyn Witness,
     ) -> Result<bool, FsError>;
-    /// Writes; returns how durable it will be when the file's sequence is.
+    /// Writes from an offset on, and changes attributes along with it; returns how durable it will
+    /// be when the file's sequence is. `witness` sees each step of what may be a long write.
     async fn write(
         &self,
         who: &Credentials,
         node: &Self::Node,
-        offset: u64,
-        data: &[Bytes],
+        data: (u64, &[Bytes]),
         stability: Stability,
+        change: &AttributeChange,
+        witness: &mut dyn Witness,
     ) -> Result<Stability, FsError>;
     /// Makes a file longer or shorter and changes attributes along with it. `witness` sees the step
     /// with which all of that is certain to happen, and, if it is another one, the last.

@@ -86,10 +86,14 @@ impl Ffs {
             let size = node.dinode().size.get();
             for &lbn in &some {
                 let is_inside = lbn < block_count(self.geometry(), size);
-                if is_inside && self.map().find(node, None, lbn).await? != 0 {
+                if !is_inside {
+                    continue;
+                }
+                let place = self.map().find(node, None, lbn).await?;
+                if place != 0 {
                     let data = self.block_data(node, lbn).await?;
                     let changed = 0..data.len();
-                    set.insert(lbn, Content { from: 0, data, changed });
+                    set.insert(lbn, Content { from: 0, data, changed, place: Some(place) });
                 }
             }
             if !set.is_empty() {

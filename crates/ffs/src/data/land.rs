@@ -12,7 +12,7 @@ use ufs2::layout::{Dinode, Geometry};
 use ufs2::map::{block_count, run_length};
 use vfs::{FsError, Sequence};
 
-use super::{gather, zeros};
+use super::{gather, slices, zeros};
 use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
@@ -229,24 +229,28 @@ impl Ffs {
         let (mut payload, mut shown) = (Payload::default(), Vec::new());
         let fragment = self.geometry().fragment_size;
         for (&lbn, content) in set.iter() {
-            let place = self.place(&mut update, node, lbn, old_size, size).await?;
+            let known = content.place;
+            let place = self.place(&mut update, node, (lbn, known), old_size, size).await?;
             let length = run_length(self.geometry(), size, lbn) * fragment;
             let part = match place {
                 Place::There(_) => content.changed.start..content.changed.end.min(length as usize),
-                Place::Grown(_) | Place::New(_) => {
+                Place::Grown(_) => {
                     assert_eq!(content.from, 0, "what begins within a block stays in its place");
                     0..length as usize
                 }
+                Place::New(_) => 0..length as usize,
             };
             if !matches!(place, Place::New(_)) {
                 shown.push(lbn);
             }
             let first = part.start as u64 / fragment;
             let end = (part.end as u64).div_ceil(fragment);
-            let skip = (first * fragment) as usize - content.from;
-            let data = content.data.slice(content.data.len().min(skip)..);
+            let start = (first * fragment) as usize;
+            let before = content.from.saturating_sub(start);
+            let skip = start.saturating_sub(content.from).min(content.data.len());
+            let pieces = [zeros(before), content.data.slice(skip..)];
             let length = (end - first) * fragment;
-            payload.add(fragment, place.address() + first, &data, length as usize);
+            payload.add(fragment, place.address() + first, &pieces, length as usize);
         }
         Ok((update, payload, shown))
     }
@@ -275,7 +279,7 @@ impl Ffs {
         if moved {
             update.change_inode(node, Intent::SizeSet, |_| ());
         }
-        let is_written = !update.is_delayed;
+        let is_written = !update.carried.is_delayed;
         let ready = self.reserve(update).await;
         if matches!(ready, Err(FsError::NoSpace))
             && is_written
@@ -307,15 +311,15 @@ impl Ffs {
         if !grows && !has_old_bytes(geometry, used..end, old_run) {
             return Ok(());
         }
-        let address = self.map().find(node, None, tail).await?;
-        if address == 0 {
-            return Ok(()); // of a hole nothing stands anywhere
-        }
         let anew = used as usize..end as usize;
         if let Some(content) = set.get_mut(&tail) {
             let changed = &content.changed;
             content.changed = changed.start.min(anew.start)..changed.end.max(anew.end);
             return Ok(());
+        }
+        let address = self.map().find(node, None, tail).await?;
+        if address == 0 {
+            return Ok(()); // of a hole nothing stands anywhere
         }
         // An unlanded page of the tail would do as well, but would land before its time.
         let from = if grows { 0 } else { used - used % geometry.fragment_size };
@@ -325,7 +329,8 @@ impl Ffs {
             false => self.home.read_data(byte + from..byte + used).await?,
         };
         let data = gather(&data, 0, (used - from) as usize);
-        set.insert(tail, Content { from: from as usize, data, changed: anew });
+        let from = from as usize;
+        set.insert(tail, Content { from, data, changed: anew, place: Some(address) });
         Ok(())
     }
 
@@ -340,8 +345,8 @@ impl Ffs {
         payload: Vec<(u64, Vec<Bytes>)>,
     ) -> Result<(), FsError> {
         assert!(update.payload.is_empty(), "the payload of an Update comes at once");
-        update.is_delayed = self.policy.carries(&payload);
-        if !update.is_delayed {
+        update.carried = self.policy.carries(&payload);
+        if !update.carried.is_delayed {
             let write = |(address, pieces): &(_, Vec<Bytes>)| {
                 self.home.write_data(*address, pieces.clone())
             };
@@ -372,20 +377,23 @@ impl Ffs {
         }
     }
 
-    /// Where block `lbn` goes when the file grows from `old_size` to `size`: where it is, longer in
-    /// place, or somewhere new.
+    /// Where block `lbn`, which is at `known` if that was asked before, goes when the file grows
+    /// from `old_size` to `size`: where it is, longer in place, or somewhere new.
     async fn place(
         &self,
         update: &mut Update,
         node: &Rc<Node>,
-        lbn: u64,
+        (lbn, known): (u64, Option<u64>),
         old_size: u64,
         size: u64,
     ) -> Result<Place, FsError> {
         let geometry = self.geometry();
         let map = self.map();
         let need = run_length(geometry, size, lbn);
-        let here = map.find(node, Some(update), lbn).await?;
+        let here = match known {
+            Some(here) => here,
+            None => map.find(node, Some(update), lbn).await?,
+        };
         if here != 0 {
             let have = run_length(geometry, old_size, lbn);
             if lbn >= block_count(geometry, old_size) {
@@ -483,10 +491,12 @@ struct Payload {
 }
 
 impl Payload {
-    fn add(&mut self, fragment_size: u64, address: u64, data: &Bytes, length: usize) {
-        let mut pieces = vec![data.slice(..data.len().min(length))];
-        if data.len() < length {
-            pieces.push(zeros(length - data.len()));
+    /// `length` bytes: those pieces, and zeros behind them.
+    fn add(&mut self, fragment_size: u64, address: u64, data: &[Bytes], length: usize) {
+        let mut pieces = slices(data, 0, length);
+        let given = block::length_of(&pieces) as usize;
+        if given < length {
+            pieces.push(zeros(length - given));
         }
         let end = address + length as u64 / fragment_size;
         match self.runs.last_mut() {

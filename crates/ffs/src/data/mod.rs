@@ -5,6 +5,9 @@
 //! it; the policy flushes before any pointer goes out. An overwrite goes to where the old data is,
 //! in parallel with nothing: its Update follows it.
 //!
+//! A write that somebody waits for never becomes a page. Pages of its blocks land first, and then
+//! its own data, which shows with the Update that brings it, and not before.
+//!
 //! Pages land when somebody asks for it, every few seconds, and when they are many (`behind`). Then
 //! the file's lock is lent while the device writes: UNSTABLE writes and reads go on, and whatever
 //! would change the file on the disk waits.

@@ -1,4 +1,5 @@
-//! Writing: pieces of a call become pages, by reference where a piece covers a block.
+//! Writing: pieces of a call land at once, or become pages; by reference where a piece covers what
+//! is to be written.
 //!
 //! What a page keeps is counted, and no page keeps the memory of its neighbours: the payload of a
 //! call comes in pieces that have memory of their own, and of a piece that is much larger than a
@@ -9,8 +10,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ufs2::layout::{DIRECT_POINTERS, Dinode};
-use ufs2::map::depth;
+use namespace::Witness;
+use ufs2::layout::{DIRECT_POINTERS, Dinode, Geometry};
+use ufs2::map::{depth, run_length};
 use vfs::{FsError, Stability, Timestamp};
 
 use super::{gather, slices};
@@ -22,41 +24,48 @@ use crate::update::{Budget, Update};
 
 /// Blocks that one Update lands that were never pages: so many has a WRITE of 1 MiB that begins
 /// within a block of 4 KiB. A longer one takes several Updates, so that these stay bounded.
-const BLOCKS_PER_UPDATE: usize = 257;
+const BLOCKS_PER_UPDATE: u64 = 257;
 
 impl Ffs {
-    /// Takes the pieces of `data` into pages and, unless UNSTABLE will do, lands them. Where there
-    /// is no room for the most that pages may need, writes through. Under the exclusive lock.
-    /// Returns how durable they are.
+    /// Takes the pieces of `data` into pages if UNSTABLE will do and there is room for the most that
+    /// pages may need; else writes them now, with the attributes that `also` changes. Under the
+    /// exclusive lock. Returns how durable they are. `witness` sees each step; there are several
+    /// only of a write that is longer than an Update may be.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] before anything changed; [`FsError::Io`] when the data was lost.
+    /// [`FsError::NoSpace`]; [`FsError::Io`] when the data was lost.
     pub(crate) async fn write_data(
         &self,
         node: &Rc<Node>,
-        offset: u64,
-        data: &[Bytes],
-        stability: Stability,
-        privileged: bool,
+        (offset, data): (u64, &[Bytes]),
+        (stability, privileged): (Stability, bool),
+        also: impl Fn(&mut Dinode),
+        witness: &mut dyn Witness,
     ) -> Result<Stability, FsError> {
         let stretch = Stretch::new(self.geometry().block_size, offset, data);
         let lazy = is_planted(Bug::LazyDataSync) && stability == Stability::DataSync;
-        let may_wait = stability == Stability::Unstable || lazy;
-        if !may_wait && self.replaces(node, &stretch).await? {
-            return self.replace(node, &stretch, privileged).await;
+        if stability == Stability::Unstable || lazy {
+            match self.make_pages(node, &stretch, privileged).await {
+                Err(FsError::NoSpace) => {} // what is written now takes no more than it needs
+                pages => {
+                    self.put_pages(node, pages?, stretch.end, witness);
+                    self.bound_memory(node).await?;
+                    return Ok(stability);
+                }
+            }
         }
-        let pages = match self.make_pages(node, &stretch, privileged).await {
-            Err(FsError::NoSpace) => return self.write_through(node, &stretch, privileged).await,
-            pages => pages?,
-        };
-        let _veil = (!may_wait).then(|| node.veil());
-        self.put_pages(node, pages, stretch.end);
-        if may_wait {
-            self.bound_memory(node).await?;
-            return Ok(stability);
-        }
+        let budget = if privileged { Budget::Superuser } else { Budget::User };
+        // Its pages are newer than what is on the disk.
         self.land_range(node, stretch.blocks.start, stretch.blocks.end).await?;
-        Ok(stability.max(Stability::FileSync))
+        loop {
+            match self.write_now(node, &stretch, budget, &also, witness).await {
+                // More is set aside for what is to land than it needs.
+                Err(FsError::NoSpace) if !node.pages.borrow().is_empty() => {
+                    self.land_range(node, 0, u64::MAX).await?;
+                }
+                written => return written.map(|()| Stability::FileSync),
+            }
+        }
     }
 
     /// Takes the pieces of `data` into pages, if there is memory for them, and room for the most
@@ -70,6 +79,7 @@ impl Ffs {
         offset: u64,
         data: &[Bytes],
         privileged: bool,
+        witness: &mut dyn Witness,
     ) -> Result<bool, FsError> {
         if self.is_memory_short() {
             return Ok(false);
@@ -77,7 +87,7 @@ impl Ffs {
         let stretch = Stretch::new(self.geometry().block_size, offset, data);
         match self.make_pages(node, &stretch, privileged).await {
             Err(FsError::NoSpace) => return Ok(false),
-            pages => self.put_pages(node, pages?, stretch.end),
+            pages => self.put_pages(node, pages?, stretch.end, witness),
         }
         self.begin_write_behind(node);
         Ok(true)
@@ -85,7 +95,14 @@ impl Ffs {
 
     /// Puts the pages of a write that ends at `end`. Nothing was awaited since blocks were set
     /// aside for them.
-    fn put_pages(&self, node: &Rc<Node>, pages: Vec<(u64, Page)>, end: u64) {
+    fn put_pages(
+        &self,
+        node: &Rc<Node>,
+        pages: Vec<(u64, Page)>,
+        end: u64,
+        witness: &mut dyn Witness,
+    ) {
+        witness.before();
         for (lbn, page) in pages {
             self.put_page(node, lbn, page);
         }
@@ -93,6 +110,7 @@ impl Ffs {
         let (mtime, ctime) = self.times_of_write(node);
         node.volatile.set(Some(Volatile { size, mtime, ctime }));
         self.note_dirty(node);
+        witness.after(node.sequence()); // what may be lost is not remembered
     }
 
     /// The pages of a write, with blocks set aside for them, which is done last.
@@ -117,50 +135,88 @@ impl Ffs {
         Ok(pages)
     }
 
-    /// Writes without pages, on a volume that is nearly full: takes what the data needs, to the
-    /// fragment, where pages would have to set whole blocks aside for the worst case.
-    async fn write_through(
+    /// Lands what was never a page: to the fragment what the data takes, whatever is there before
+    /// it. Blocks of which there are pages come later.
+    async fn write_now(
         &self,
         node: &Rc<Node>,
         stretch: &Stretch<'_>,
-        privileged: bool,
-    ) -> Result<Stability, FsError> {
-        self.land_range(node, 0, u64::MAX).await?;
-        let mut set = BTreeMap::new();
-        for lbn in stretch.blocks.clone() {
-            set.insert(lbn, self.merge(node, lbn, stretch).await?);
-        }
-        self.land_now(node, set, stretch.end, privileged).await
-    }
-
-    /// Lands blocks that were never pages, with a write that ends at `end`.
-    async fn land_now(
-        &self,
-        node: &Rc<Node>,
-        mut set: BTreeMap<u64, Content>,
-        end: u64,
-        privileged: bool,
-    ) -> Result<Stability, FsError> {
-        let budget = if privileged { Budget::Superuser } else { Budget::User };
+        budget: Budget,
+        also: impl Fn(&mut Dinode),
+        witness: &mut dyn Witness,
+    ) -> Result<(), FsError> {
+        let block_size = self.geometry().block_size;
         let (mtime, ctime) = self.times_of_write(node);
         let stamp = |dinode: &mut Dinode| {
             dinode.set_modify_time(mtime);
             dinode.set_change_time(ctime);
+            also(dinode);
         };
-        while !set.is_empty() {
-            let next = set.keys().nth(BLOCKS_PER_UPDATE).copied();
-            let rest = next.map_or_else(BTreeMap::new, |lbn| set.split_off(&lbn));
-            let end = next.map_or(end, |lbn| lbn * self.geometry().block_size);
-            let size = node.size().max(end);
+        let visible = node.size().max(stretch.end);
+        let mut blocks = stretch.blocks.clone();
+        while !blocks.is_empty() {
+            let end = blocks.end.min(blocks.start + BLOCKS_PER_UPDATE);
+            let old_size = node.look(|dinode| dinode.size.get());
+            let size = (end * block_size).min(visible).max(old_size);
+            let mut set = BTreeMap::new();
+            for lbn in blocks.start..end {
+                set.insert(lbn, self.written(node, lbn, stretch, (old_size, size)).await?);
+            }
             let refusals = self.home.refusals();
-            let landed = self.land(Update::new(budget), node, &mut set, size, stamp, &mut ()).await;
+            let landed =
+                self.land(Update::new(budget), node, &mut set, size, &stamp, witness).await;
             if landed.is_err() && (landed == Err(FsError::Io) || self.home.refusals() > refusals) {
                 self.rotate_verifier(); // UNSTABLE data may have stood there
             }
             landed?;
-            set = rest;
+            blocks.start = end;
         }
-        Ok(Stability::FileSync)
+        Ok(())
+    }
+
+    /// The content of a block that has no page after a write into it, with which the file grows
+    /// from `old_size` to `size`. Of a block that stays where it is, and as long as it is, only the
+    /// fragments count in which something changes; of a hole only the new data. What one piece
+    /// covers is taken by reference, and nothing is read that is not needed.
+    async fn written(
+        &self,
+        node: &Rc<Node>,
+        lbn: u64,
+        stretch: &Stretch<'_>,
+        (old_size, size): (u64, u64),
+    ) -> Result<Content, FsError> {
+        let geometry = self.geometry();
+        let fragment = geometry.fragment_size as usize;
+        let (start, new) = stretch.part(lbn);
+        let end = start + new.len();
+        let place = self.map().find(node, None, lbn).await?;
+        let in_file = old_size.saturating_sub(lbn * geometry.block_size).min(geometry.block_size);
+        let landed = if place == 0 { 0 } else { in_file as usize };
+        let changed = start.min(landed)..end;
+        let stays = landed > 0 && !grows(geometry, lbn, old_size, size);
+        let (from, to) = match stays {
+            true => {
+                let end = end.next_multiple_of(fragment).min(landed).max(end);
+                (changed.start - changed.start % fragment, end)
+            }
+            false if place == 0 => (start, end),
+            false => (0, end.max(landed)),
+        };
+        if (from, to) == (start, end) {
+            let data = gather(stretch.data, new.start, new.len());
+            return Ok(Content { from, data, changed, place: Some(place) });
+        }
+        let mut merged = block::Buffer::unfilled(to - from);
+        let needed = from..if to > end { to } else { changed.start };
+        if !needed.is_empty() {
+            let byte = geometry.byte_address(place);
+            let old = byte + needed.start as u64..byte + needed.end as u64;
+            put(&mut merged[..needed.len()], &self.home.read_data(old).await?, 0);
+        }
+        // What lies between the old end and the new data becomes zero.
+        merged[changed.start - from..start - from].fill(0);
+        put(&mut merged[start - from..end - from], stretch.data, new.start);
+        Ok(Content { from, data: merged.freeze(), changed, place: Some(place) })
     }
 
     /// The content of a block after a write into it. A block that is covered by one piece is taken
@@ -183,63 +239,8 @@ impl Ffs {
         // What lies between the old end and the new data becomes zero.
         merged[old.len().min(start)..start].fill(0);
         put(&mut merged[start..end], data, new.start);
-        Ok(Content { from: 0, data: merged.freeze(), changed: start.min(old.len())..end })
-    }
-
-    /// Whether a write takes the place of bytes that have landed, and of nothing else.
-    async fn replaces(&self, node: &Rc<Node>, stretch: &Stretch<'_>) -> Result<bool, FsError> {
-        if stretch.end > node.dinode().size.get() || !node.pages.borrow().is_empty() {
-            return Ok(false);
-        }
-        for lbn in stretch.blocks.clone() {
-            if self.map().find(node, None, lbn).await? == 0 {
-                return Ok(false); // a hole
-            }
-        }
-        Ok(true)
-    }
-
-    /// Writes where [`Ffs::replaces`] holds. Every block stays where it is and as long as it is, so
-    /// that only the fragments count that are written, and only those are read that are not
-    /// covered.
-    async fn replace(
-        &self,
-        node: &Rc<Node>,
-        stretch: &Stretch<'_>,
-        privileged: bool,
-    ) -> Result<Stability, FsError> {
-        let mut set = BTreeMap::new();
-        for lbn in stretch.blocks.clone() {
-            set.insert(lbn, self.replaced(node, lbn, stretch).await?);
-        }
-        self.land_now(node, set, stretch.end, privileged).await
-    }
-
-    /// The fragments of a block in which a write changes something, as they are then.
-    async fn replaced(
-        &self,
-        node: &Rc<Node>,
-        lbn: u64,
-        stretch: &Stretch<'_>,
-    ) -> Result<Content, FsError> {
-        let geometry = self.geometry();
-        let fragment = geometry.fragment_size as usize;
-        let (start, new) = stretch.part(lbn);
-        let changed = start..start + new.len();
-        let at = lbn * geometry.block_size;
-        let visible = (node.size() - at).min(geometry.block_size) as usize;
-        let from = start - start % fragment;
-        let end = changed.end.next_multiple_of(fragment).min(visible);
-        let data = if changed == (from..end) {
-            gather(stretch.data, new.start, new.len())
-        } else {
-            let (old, _) = self.read_data(node, at + from as u64, (end - from) as u64).await?;
-            let mut merged = block::Buffer::unfilled(end - from);
-            put(&mut merged, &old, 0);
-            put(&mut merged[start - from..changed.end - from], stretch.data, new.start);
-            merged.freeze()
-        };
-        Ok(Content { from, data, changed })
+        let changed = start.min(old.len())..end;
+        Ok(Content { from: 0, data: merged.freeze(), changed, place: None })
     }
 
     /// The times of a file that is written now.
@@ -309,6 +310,11 @@ impl Ffs {
             self.allocator.unreserve_blocks(page.reserved);
         }
     }
+}
+
+/// Whether a block takes a longer run of fragments when its file grows from `old_size` to `size`.
+fn grows(geometry: &Geometry, lbn: u64, old_size: u64, size: u64) -> bool {
+    run_length(geometry, size, lbn) > run_length(geometry, old_size, lbn)
 }
 
 /// Copies a stretch of several pieces to where it is to be.

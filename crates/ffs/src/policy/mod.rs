@@ -24,7 +24,7 @@ use vfs::{Answered, FsError, Lost, Sequence};
 
 use crate::buffer::Buffer;
 use crate::edit::Extent;
-use crate::update::{ChainLink, Intent, Item, Update};
+use crate::update::{Carried, ChainLink, Intent, Item, Update};
 use horizon::Horizon;
 
 /// What the policy keeps of an item.
@@ -43,9 +43,9 @@ pub struct StagedUpdate {
     pub items: Vec<Staged>,
     /// Payload by its first fragment.
     pub payload: Vec<(u64, Vec<Bytes>)>,
-    /// Whether the policy is to bring it to its place ([`Policy::carries`]); else it was written to
+    /// What the policy does with it ([`Policy::carries`]). If it is not delayed, it was written to
     /// the device, and not flushed.
-    pub is_delayed: bool,
+    pub carried: Carried,
     /// Fragments that are given back: first and how many.
     pub freed: Vec<(u64, u64)>,
     /// The chain that begins or ends with it.
@@ -66,10 +66,11 @@ pub trait Policy {
     /// The sequence that the next Update will get.
     fn next_sequence(&self) -> Sequence;
 
-    /// Whether it brings this payload of an Update to its place, and whoever makes the Update need
-    /// not: readers see it there as soon as it is staged.
-    fn carries(&self, _payload: &[(u64, Vec<Bytes>)]) -> bool {
-        false
+    /// What it will do with this payload of an Update, which is asked once. Delayed payload it
+    /// brings to its place, and whoever makes the Update need not: readers see it there as soon as
+    /// it is staged.
+    fn carries(&self, _payload: &[(u64, Vec<Bytes>)]) -> Carried {
+        Carried::default()
     }
 
     /// Waits until there is room for an Update, and sets it aside. Nothing may be awaited between

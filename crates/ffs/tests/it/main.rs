@@ -59,4 +59,5 @@ mod tails;
 mod tree_cuts;
 mod unreadable;
 mod write_behind;
+mod writes;
 mod zeros;

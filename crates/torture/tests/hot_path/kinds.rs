@@ -16,6 +16,8 @@ pub(crate) const COUNT: u32 = if cfg!(debug_assertions) { 100 } else { 1000 };
 /// Bytes of the file that is read and written.
 const FILE: u64 = 4 << 20;
 const MEBIBYTE: u32 = 1 << 20;
+/// Bytes of a block, each of which gets its data after a hole.
+const BLOCK: u32 = 32 << 10;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,10 @@ pub(crate) enum Kind {
     Remove,
     /// WRITE of 8 KiB over what was there, FILE_SYNC.
     Write8k,
+    /// WRITE of 8 KiB at the end of a file that grows, FILE_SYNC.
+    Append8k,
+    /// WRITE of 8 KiB into a hole, FILE_SYNC.
+    Hole8k,
     /// WRITE of 64 KiB UNSTABLE, and a COMMIT of it: two calls.
     Write64k,
     /// READ of 1 MiB.
@@ -49,6 +55,9 @@ impl Calls {
         let mut maker = Maker { house, next: 0 };
         let file = maker.file("file").await;
         maker.fill(&file).await;
+        if kind == Kind::Hole8k {
+            maker.lengthen(&file, FILE + u64::from(COUNT * BLOCK)).await;
+        }
         if matches!(kind, Kind::Lookup | Kind::Remove) {
             for number in 0..COUNT {
                 maker.file(&format!("file-{number}")).await;
@@ -98,6 +107,12 @@ impl Maker {
         }
     }
 
+    /// Puts a hole behind what a file has.
+    async fn lengthen(&mut self, file: &nfs_fh3, size: u64) {
+        let (xid, call) = (self.xid(), calls::setattr(file, calls::size(size)));
+        self.house.call(client(1), xid, &call).await.unwrap();
+    }
+
     fn records(&mut self, kind: Kind, file: &nfs_fh3, number: u32) -> Vec<Bytes> {
         let root = self.house.root.clone();
         let name = format!("file-{number}");
@@ -111,6 +126,12 @@ impl Maker {
             Kind::Remove => vec![self.record(&calls::remove(&root, &name))],
             Kind::Write8k => {
                 let (place, data) = (place(5 * 8192), vec![byte; 8192]);
+                vec![self.record(&calls::write(file, place, data, stable_how::FILE_SYNC))]
+            }
+            Kind::Append8k | Kind::Hole8k => {
+                let step = if kind == Kind::Hole8k { BLOCK } else { 8192 };
+                let place = FILE + u64::from(number) * u64::from(step);
+                let data = vec![byte; 8192];
                 vec![self.record(&calls::write(file, place, data, stable_how::FILE_SYNC))]
             }
             Kind::Write64k => {

@@ -77,7 +77,7 @@ use crate::buffer::Buffer;
 use crate::home::Home;
 use crate::planted::{Bug, is_planted};
 use crate::replay::Survived;
-use crate::update::{Chain, ChainLink, Item, Update};
+use crate::update::{Carried, Chain, ChainLink, Item, Update};
 use flights::{Flight, Flights};
 use logged::Logged;
 use memory::Memory;
@@ -335,11 +335,6 @@ impl Log {
         held.into_iter().chain(told.filter(|_| !is_planted(Bug::PassedChains))).min()
     }
 
-    /// What payload takes in an entry, if it rides there.
-    fn rides(&self, payload: &[(u64, Vec<Bytes>)]) -> Option<usize> {
-        redo::rides(payload, self.options.payload_bytes.min(MOST_PAYLOAD))
-    }
-
     fn note_chain(&self, sequence: u64, link: Option<ChainLink>) {
         let mut chains = self.chains.borrow_mut();
         match link {
@@ -385,15 +380,17 @@ impl Policy for Log {
         Sequence(self.next.get())
     }
 
-    fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> bool {
+    fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> Carried {
         let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
         // As much again may come while what has made the sync begin is on its way.
         let most = (2 * self.sync_bytes()).min(self.home.budget() as u64 / 8);
-        self.home.delayed_bytes() as u64 + bytes <= most && self.rides(payload).is_some()
+        let rides = redo::rides(payload, self.options.payload_bytes.min(MOST_PAYLOAD));
+        let has_room = self.home.delayed_bytes() as u64 + bytes <= most;
+        Carried { rides, is_delayed: has_room && rides.is_some() }
     }
 
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>> {
-        let body = redo::bound(update, self.rides(&update.payload));
+        let body = redo::bound(update);
         assert!(body <= LARGEST_BODY, "an entry of {body} bytes does not fit into a segment");
         let (room, this) = (self.shared.journal.room_for(body), self.this());
         let goes_on = update.goes_on;
@@ -412,7 +409,7 @@ impl Policy for Log {
     fn stage(&self, sequence: Sequence, update: StagedUpdate) {
         assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
         self.next.set(sequence.0 + 1);
-        let rides = self.rides(&update.payload).is_some();
+        let rides = update.carried.rides.is_some();
         let is_logged = |first, count| self.logged.borrow().holds(first, count);
         let answered = update.answered.as_ref();
         let answered =
@@ -420,7 +417,7 @@ impl Policy for Log {
         let answer = answered.map(|answered| self.keep_answer(sequence, answered));
         let geometry = self.home.geometry();
         let told = answer.as_ref().map_or(0, Record::size);
-        let mut draft = Redo::draft(geometry, sequence.0, &update, rides, is_logged, answer);
+        let mut draft = Redo::draft(geometry, sequence.0, &update, is_logged, answer);
         draft.volume = self.number;
         // That for an answer is for nothing else.
         let most = draft.body.len() - told + answer::LARGEST;
@@ -432,7 +429,7 @@ impl Policy for Log {
         if rides && has_payload {
             self.note_payload(sequence.0, &update.payload);
         }
-        if update.is_delayed {
+        if update.carried.is_delayed {
             assert!(rides, "what the log carries is in it");
             update.payload.iter().for_each(|(address, pieces)| self.home.delay(*address, pieces));
         }

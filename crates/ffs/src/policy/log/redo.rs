@@ -52,11 +52,11 @@ fn holds_nothing(bytes: &[u8]) -> bool {
 /// or clears so many ([`crate::data`], [`crate::size`]), each with a bit and a pointer, and two
 /// more of each if a tree begins or ends there; a directory that moves is less than a block, and
 /// what rides is little.
-pub(super) fn bound(update: &Update, rides: Option<usize>) -> usize {
+pub(super) fn bound(update: &Update) -> usize {
     let items = update.items.iter().filter_map(|item| item.change.as_ref());
     let items: usize = items.map(|(buffer, edit)| bound_of(buffer, edit)).sum();
     let inodes = update.inode_count() * (size_of::<Dinode>() + LINE);
-    let payload = rides.unwrap_or(update.payload.len() * LINE); // what it revokes
+    let payload = update.carried.rides.unwrap_or(update.payload.len() * LINE); // what it revokes
     items + inodes + payload + LINE + answer::LARGEST
 }
 
@@ -118,7 +118,6 @@ impl<'a> Redo<'a> {
         geometry: &'a Geometry,
         sequence: u64,
         update: &StagedUpdate,
-        rides: bool,
         is_logged: impl Fn(u64, u64) -> bool,
         answer: Option<Record>,
     ) -> Draft {
@@ -133,7 +132,7 @@ impl<'a> Redo<'a> {
         }
         redo.add_extents();
         for (address, pieces) in &update.payload {
-            if rides {
+            if update.carried.rides.is_some() {
                 redo.add_payload(*address, pieces);
             } else {
                 redo.revoke(*address, pieces, &is_logged);
@@ -299,14 +298,14 @@ mod tests {
     /// What the entry of an Update says that gives back `freed`, if some fragments are logged; and
     /// by how much it is shorter than was bounded.
     fn entry(
-        update: Update,
+        mut update: Update,
         freed: Vec<(u64, u64)>,
         most: usize,
         is_logged: impl Fn(u64, u64) -> bool,
     ) -> (Vec<Record>, usize) {
         let geometry = geometry();
-        let rides = rides(&update.payload, most);
-        let bound = bound(&update, rides);
+        update.carried.rides = rides(&update.payload, most);
+        let bound = bound(&update);
         let items = update.items.into_iter().map(|item| {
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();
@@ -318,14 +317,14 @@ mod tests {
         let staged = StagedUpdate {
             items: items.collect(),
             payload: update.payload,
-            is_delayed: false,
+            carried: update.carried,
             freed,
             chain: update.chain,
             answered: None,
             is_patient: false,
             room: 0,
         };
-        let draft = Redo::draft(&geometry, 7, &staged, rides.is_some(), is_logged, None);
+        let draft = Redo::draft(&geometry, 7, &staged, is_logged, None);
         let spare = bound.checked_sub(draft.body.len()).expect("it is bounded");
         let records = read_records(draft.records, &draft.body.into());
         (records.expect("it was just written"), spare)

@@ -298,7 +298,7 @@ mod tests {
         let log = executor.block_on(log_on(&executor, cache_bytes));
         let payload = |address| vec![(address, vec![Bytes::from(vec![7; 4096])])];
         let mut address = 2000;
-        while log.carries(&payload(address)) {
+        while log.carries(&payload(address)).is_delayed {
             log.home.delay(address, &payload(address)[0].1);
             address += 1;
         }
