@@ -43,6 +43,7 @@ mod disk_file;
 pub mod file;
 mod held;
 mod pages;
+mod pieces;
 pub mod scratch;
 mod system;
 pub mod threads;
@@ -51,6 +52,7 @@ pub mod uring;
 pub use buffer::{ALIGNMENT, Buffer, PART, PARTED_MOST, memory_of, part_of};
 pub use chunks::Retention;
 pub use direct::LARGE_TRANSFER;
+pub use pieces::{gather, length_of, slices, zeros};
 
 use std::io::{self, ErrorKind};
 
@@ -88,11 +90,6 @@ impl Geometry {
         }
         Ok(())
     }
-}
-
-/// The number of bytes in all pieces of a write, or of anything else.
-pub fn length_of(data: &[Bytes]) -> u64 {
-    data.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// When a write counts as done.

@@ -26,6 +26,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::Meter;
+use cache::blocks::Block;
 use vfs::Sequence;
 
 use crate::edit::{Edit, Undo};
@@ -76,8 +77,20 @@ pub struct Buffer {
     /// What changed since the last write, or was undone in it, and what that write brings home.
     stale: Cell<Span>,
     landing: Cell<Span>,
-    /// Ticks of the cache's clock at the last use.
-    pub(crate) used: Cell<u64>,
+}
+
+impl Block for Buffer {
+    fn memory(&self) -> usize {
+        self.image.borrow().memory()
+    }
+
+    fn may_go(&self) -> bool {
+        !self.is_pending() && !self.is_dirty() // invariant 7
+    }
+
+    fn into_memory(self) -> block::Buffer {
+        self.image.into_inner()
+    }
 }
 
 /// A copy of what is stale of a buffer, which may go to the disk now.
@@ -103,7 +116,6 @@ impl Buffer {
             dirty: Cell::new(false),
             stale: Cell::default(),
             landing: Cell::default(),
-            used: Cell::new(0),
         })
     }
 
@@ -120,16 +132,6 @@ impl Buffer {
     /// Bytes of the block.
     pub fn size(&self) -> usize {
         self.image.borrow().len()
-    }
-
-    /// Bytes of memory that the image takes.
-    pub(crate) fn memory(&self) -> usize {
-        self.image.borrow().memory()
-    }
-
-    /// The image itself.
-    pub(crate) fn into_image(self) -> block::Buffer {
-        self.image.into_inner()
     }
 
     /// Looks at the image.

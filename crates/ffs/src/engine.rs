@@ -134,7 +134,7 @@ impl Ffs {
         };
         let is_blind = is_planted(Bug::OneHash) || is_planted(Bug::UncomparedNames);
         let name_hash = if is_blind { NameHash::blind() } else { NameHash::new(secret) };
-        let nodes = Nodes::new(parts.home.beside().clone());
+        let nodes = Nodes::new(parts.home.budget().beside().clone());
         Rc::new_cyclic(|this| Self {
             home: parts.home,
             allocator: parts.allocator,
@@ -190,13 +190,13 @@ impl Ffs {
 
     /// Writes that were refused since it was opened because what holds the disk is full.
     pub fn refusals(&self) -> u64 {
-        self.home.refusals()
+        self.home.data().refusals().count()
     }
 
     /// Bytes of memory in use, of [`crate::OpenOptions::cache_bytes`]: blocks of metadata, files,
     /// names of directories, dirty data, and data that may be read again.
     pub fn cached_bytes(&self) -> usize {
-        self.home.in_use() + self.home.data().bytes()
+        self.home.budget().in_use() + self.home.budget().data().bytes()
     }
 
     /// Bytes of UNSTABLE data that wait in memory.

@@ -55,7 +55,7 @@ impl Ffs {
         if let Some(glimpse) = self.ask_node(ino) {
             return Ok(glimpse);
         }
-        if self.home.is_crowded()
+        if self.home.budget().is_crowded()
             && let Some(glimpse) = self.glimpse_past_buffers(ino).await?
         {
             return Ok(glimpse);
@@ -81,7 +81,7 @@ impl Ffs {
             return Ok(None);
         }
         let start = position.offset - position.offset % PIECE;
-        let piece = self.home.glance(position.fragment, start, PIECE).await?;
+        let piece = self.home.read_uncached(position.fragment, start, PIECE).await?;
         let Some(piece) = piece else { return Ok(None) };
         if let Some(glimpse) = self.ask_node(ino) {
             return Ok(Some(glimpse)); // invariant 1

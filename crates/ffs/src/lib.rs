@@ -10,14 +10,12 @@
 //! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
 //! * `nodes`: the files in memory, and which of them go when memory is short. `glimpse`: what is
 //!   told of a file that nobody keeps.
-//! * `data_access`: data between the device, its cache and who reads it. `delayed`: data that the
-//!   log has, on its way to its place.
 //! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
 //! * [`mount`] and [`replay`]: opening, stopping, and coming back after a cut. [`check_log`]: what
 //!   becomes of the log of a volume that is checked.
 //!
 //! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
-//! kept of the disk `cache`.
+//! kept of the disk, with the way of data to it and back, `cache`.
 //!
 //! The contract is that of [`namespace::Store`]: the verbs plan, `commit` applies, a receipt tells
 //! when it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
@@ -29,8 +27,6 @@ mod alloc;
 mod buffer;
 pub mod check_log;
 mod data;
-mod data_access;
-mod delayed;
 mod directory;
 mod edit;
 mod engine;

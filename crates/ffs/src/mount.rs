@@ -662,7 +662,7 @@ impl Ffs {
         loop {
             clock.sleep(REFUSED_LOOK).await;
             let now = clock.now();
-            if !self.home.is_refused() {
+            if !self.home.data().refusals().is_waiting() {
                 since = now;
             }
             if now.since(since) >= REFUSED_MOST {

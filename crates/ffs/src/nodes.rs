@@ -114,10 +114,10 @@ impl Ffs {
 
     /// Forgets nodes that nobody needs, if there are many or memory is short.
     pub(crate) fn relieve_memory(&self) {
-        let short = self.home.is_short();
+        let short = self.home.budget().is_short();
         if short || self.nodes.are_many() {
             let durable = self.policy.durable_through();
-            self.nodes.forget(durable, IDLE_NODES / 2, self.home.budget() / 4 * 3);
+            self.nodes.forget(durable, IDLE_NODES / 2, self.home.budget().bytes() / 4 * 3);
         }
         if short {
             self.home.evict();

@@ -223,12 +223,6 @@ planted::bugs! {
     DeafPatience,
     /// The sync leaves delayed data where it is, and the log forgets it.
     UnlandedDelays,
-    /// Readers do not see delayed data.
-    UnseenDelays,
-    /// Who writes where older data is delayed does not wait for that.
-    OvertakenDelays,
-    /// Data stays delayed when its fragments are given back.
-    KeptDelays,
     /// A COMMIT says nothing of data whose write failed, though readers see it.
     ForgottenDoubts,
     /// Data whose write fails counts as written.

@@ -16,13 +16,13 @@ use ufs2::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
 use ufs2::map::{block_count, has_blocks, run_length};
 use vfs::{Answered, FileKind, FsError, Sequence};
 
-use crate::data::zeros;
 use crate::engine::Ffs;
 use crate::home::REFUSED_PAUSE;
 use crate::inode::Node;
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Chain, ChainLink, Intent, Update};
+use block::zeros;
 
 /// Blocks that one Update frees at most, about.
 const BLOCKS_PER_UPDATE: u64 = 1024;
@@ -120,11 +120,12 @@ impl Ffs {
             let now = self.now();
             let done = gone == keep;
             let step = if done { size } else { gone * self.geometry().block_size };
-            let (is_begun, refusals) = (self.is_unfinished(node.ino), self.home.refusals());
+            let (is_begun, refusals) =
+                (self.is_unfinished(node.ino), self.home.data().refusals().count());
             let cut = self.cut_tail(&mut update, node, step).await;
             if cut == Err(FsError::NoSpace) && is_begun {
                 drop(update);
-                if self.home.refusals() > refusals {
+                if self.home.data().refusals().count() > refusals {
                     self.runtime.clock.sleep(REFUSED_PAUSE).await; // there is no room below
                     continue;
                 }

@@ -21,12 +21,12 @@ use zerocopy::little_endian::{I16, U16, U32};
 
 use crate::alloc::{FoundInode, Near};
 use crate::buffer::{Buffer, Role};
-use crate::data::zeros;
 use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, ChainLink, Intent, Ready, Update};
+use block::zeros;
 
 /// The longest target of a symbolic link that Linux follows. It fits into the smallest block.
 /// FreeBSD keeps longer ones than it follows, whose targets have 1,023 bytes at most.

@@ -55,7 +55,7 @@ impl Ffs {
     ///
     /// It ends where it cannot be said where data is: whoever comes there is told.
     pub(crate) async fn read_ahead(&self, node: &Rc<Node>, offset: u64, count: u64) {
-        let has_room = self.home.data().has_room_ahead();
+        let has_room = self.home.data().cache().has_room_ahead();
         let mut reading = node.reading.get();
         let range = reading.advance(offset, count, has_room);
         node.reading.set(reading);
@@ -90,13 +90,13 @@ impl Ffs {
         let start = geometry.byte_address(address);
         let length = (end - lbn * geometry.block_size).min(geometry.block_size);
         let block = start..start + length.next_multiple_of(geometry.fragment_size);
-        let is_here = address == 0 || self.home.data().has_any(&block);
+        let is_here = address == 0 || self.home.data().cache().has_any(&block);
         Ok(if is_here { 0..0 } else { block })
     }
 
     fn begin_ahead(&self, range: Range<u64>) {
         if !range.is_empty() {
-            self.runtime.tasks.spawn(self.home.load_ahead(range).boxed_local());
+            self.runtime.tasks.spawn(self.home.data().load_ahead(range).boxed_local());
         }
     }
 }

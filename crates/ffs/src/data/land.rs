@@ -12,13 +12,13 @@ use ufs2::layout::{Dinode, Geometry};
 use ufs2::map::{block_count, run_length};
 use vfs::{FsError, Sequence};
 
-use super::{gather, slices, zeros};
 use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Intent, Update};
+use block::{gather, slices, zeros};
 
 /// Pages that land with one Update, so that Updates stay bounded.
 pub(super) const PAGES_PER_UPDATE: usize = 128;
@@ -371,7 +371,7 @@ impl Ffs {
         let mut start = self.geometry().byte_address(address);
         for piece in pieces {
             if piece.len() as u64 == self.geometry().block_size {
-                self.home.keep_written(start, piece);
+                self.home.data().keep_written(start, piece);
             }
             start += piece.len() as u64;
         }

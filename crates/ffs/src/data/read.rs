@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use vfs::FsError;
 
-use super::{gather, zeros};
 use crate::engine::Ffs;
 use crate::inode::Node;
+use block::{gather, zeros};
 
 /// A stretch of a file on its way to a reader.
 enum Piece {

@@ -15,22 +15,22 @@ use ufs2::layout::{DIRECT_POINTERS, Dinode, Geometry};
 use ufs2::map::{depth, run_length};
 use vfs::{FsError, Stability, Timestamp};
 
-use super::{gather, slices};
 use crate::engine::Ffs;
 use crate::inode::{Node, Volatile};
 use crate::pages::{Content, Page};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Budget, Update};
+use block::{gather, slices};
 
 /// Blocks that one Update lands that were never pages: so many has a WRITE of 1 MiB that begins
 /// within a block of 4 KiB. A longer one takes several Updates, so that these stay bounded.
 const BLOCKS_PER_UPDATE: u64 = 257;
 
 impl Ffs {
-    /// Takes the pieces of `data` into pages if UNSTABLE will do and there is room for the most that
-    /// pages may need; else writes them now, with the attributes that `also` changes. Under the
-    /// exclusive lock. Returns how durable they are. `witness` sees each step; there are several
-    /// only of a write that is longer than an Update may be.
+    /// Takes the pieces of `data` into pages if UNSTABLE will do and there is room for the most
+    /// that pages may need; else writes them now, with the attributes that `also` changes. Under
+    /// the exclusive lock. Returns how durable they are. `witness` sees each step; there are
+    /// several only of a write that is longer than an Update may be.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; [`FsError::Io`] when the data was lost.
@@ -162,10 +162,12 @@ impl Ffs {
             for lbn in blocks.start..end {
                 set.insert(lbn, self.written(node, lbn, stretch, (old_size, size)).await?);
             }
-            let refusals = self.home.refusals();
+            let refusals = self.home.data().refusals().count();
             let landed =
                 self.land(Update::new(budget), node, &mut set, size, &stamp, witness).await;
-            if landed.is_err() && (landed == Err(FsError::Io) || self.home.refusals() > refusals) {
+            if landed.is_err()
+                && (landed == Err(FsError::Io) || self.home.data().refusals().count() > refusals)
+            {
                 self.rotate_verifier(); // UNSTABLE data may have stood there
             }
             landed?;
@@ -290,10 +292,10 @@ impl Ffs {
     /// Dirty data counts with the metadata: it has first claim on the memory of a volume.
     fn count_dirty(&self, more: usize, less: usize) {
         self.dirty_bytes.set(self.dirty_bytes.get() + more as u64 - less as u64);
-        self.home.beside().add(more);
-        self.home.beside().subtract(less);
+        self.home.budget().beside().add(more);
+        self.home.budget().beside().subtract(less);
         if more > less {
-            self.home.bound_data();
+            self.home.budget().bound_data();
         }
     }
 

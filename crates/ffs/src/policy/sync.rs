@@ -145,7 +145,7 @@ impl Sync {
             let round = self.round().await;
             let is_refused = matches!(&round, Err(error) if error.is_full())
                 && !is_planted(Bug::StoppedByRefusals);
-            self.home.set_refused(is_refused);
+            self.home.data().refusals().set_waiting(is_refused);
             self.horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
             self.tried.notify(); // after each, so that nobody is noted for ever
             if is_refused {
@@ -346,14 +346,14 @@ impl Policy for Sync {
 
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>> {
         // There is nothing beside the volume to fill.
-        let is_refused = self.home.is_refused() && !update.goes_on;
+        let is_refused = self.home.data().refusals().is_waiting() && !update.goes_on;
         std::future::ready(if is_refused { Err(FsError::NoSpace) } else { Ok(0) }).boxed_local()
     }
 
     fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
         let this = self.this();
         let refused = async move {
-            while !this.home.is_refused() {
+            while !this.home.data().refusals().is_waiting() {
                 this.tried.wait().await;
             }
         };

@@ -18,11 +18,9 @@ const KNOWN: &[(&str, &[&str])] = &[
         &[
             "alloc",
             "data",
-            "delayed",
             "directory",
             "engine",
             "glimpse",
-            "home",
             "inode",
             "logged",
             "map",

@@ -52,7 +52,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("journal", &["block", "planted"]),
     ("sim", &["block", "runtime"]),
     ("trace", &["nfs"]),
-    ("cache", &["block", "runtime"]),
+    ("cache", &["block", "planted", "runtime"]),
     ("directory", &["cache", "vfs"]),
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
     ("ufs2", &["block", "directory", "runtime", "vfs"]),

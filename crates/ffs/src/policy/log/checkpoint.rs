@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use block::IoError;
+use cache::refusals::all_written;
 use futures::FutureExt;
 use futures::future::{join_all, select};
 use ufs2::layout::{GroupHeader, Summary};
@@ -21,7 +22,7 @@ use zerocopy::IntoBytes;
 
 use super::Log;
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
-use crate::home::{REFUSED_PAUSE, all_written};
+use crate::home::REFUSED_PAUSE;
 use crate::planted::{Bug, is_planted};
 
 /// Buffers that are copied and written at a time, so that copies do not fill the memory.
@@ -67,8 +68,12 @@ impl Log {
                 break;
             }
             let round = self.round().await;
-            self.home.set_refused(matches!(&round, Err(error) if error.is_full()));
-            let is_refused = self.home.is_refused() && !is_planted(Bug::StoppedByRefusals);
+            self.home
+                .data()
+                .refusals()
+                .set_waiting(matches!(&round, Err(error) if error.is_full()));
+            let is_refused =
+                self.home.data().refusals().is_waiting() && !is_planted(Bug::StoppedByRefusals);
             let given = match (is_refused, &round) {
                 (true, _) => {
                     self.begun.set(self.begun.get() - 1); // it was none
@@ -152,7 +157,7 @@ impl Log {
         self.write_rows(&groups).await?;
         let covered = self.next.get();
         if !is_planted(Bug::UnlandedDelays) {
-            self.home.write_delayed().await?;
+            self.home.data().write_delayed().await?;
         }
         Ok(covered)
     }

@@ -383,9 +383,9 @@ impl Policy for Log {
     fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> Carried {
         let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
         // As much again may come while what has made the sync begin is on its way.
-        let most = (2 * self.sync_bytes()).min(self.home.budget() as u64 / 8);
+        let most = (2 * self.sync_bytes()).min(self.home.budget().bytes() as u64 / 8);
         let rides = redo::rides(payload, self.options.payload_bytes.min(MOST_PAYLOAD));
-        let has_room = self.home.delayed_bytes() as u64 + bytes <= most;
+        let has_room = self.home.data().delayed_bytes() as u64 + bytes <= most;
         Carried { rides, is_delayed: has_room && rides.is_some() }
     }
 

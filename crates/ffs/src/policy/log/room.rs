@@ -148,10 +148,11 @@ impl SharedLog {
     /// Whether the disk of some volume finds no room below, and no other volume brings home what
     /// holds the head.
     fn is_refused(&self) -> bool {
-        self.running().any(|volume| volume.home.is_refused()) && {
+        self.running().any(|volume| volume.home.data().refusals().is_waiting()) && {
             let head = self.head();
             let brings = |volume: &Log| {
-                !volume.home.is_refused() && volume.flights.borrow().oldest().is_some()
+                !volume.home.data().refusals().is_waiting()
+                    && volume.flights.borrow().oldest().is_some()
             };
             head.is_some() && !self.running().any(|one| brings(&one) && one.head() == head)
         }

@@ -302,7 +302,7 @@ mod tests {
             log.home.delay(address, &payload(address)[0].1);
             address += 1;
         }
-        let delayed = log.home.delayed_bytes() as u64;
+        let delayed = log.home.data().delayed_bytes() as u64;
         assert_eq!(delayed, (address - 2000) * 4096);
         (delayed, log)
     }
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(log.sync_bytes(), log.shared.journal.capacity() / 4);
         assert_eq!(most, 2 * log.sync_bytes() / 4096 * 4096);
         let (less, log) = carried(4 << 20);
-        assert_eq!(less, log.home.budget() as u64 / 8 / 4096 * 4096);
+        assert_eq!(less, log.home.budget().bytes() as u64 / 8 / 4096 * 4096);
         assert!((1..most / 2).contains(&less), "{less} bytes");
     }
 

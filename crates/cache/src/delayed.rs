@@ -15,7 +15,8 @@
 //!    that was delayed before it was asked for.
 //! 3. What lands shows until that has ended: the device may have anything there meanwhile.
 //! 4. Nobody else writes where something is delayed: who would, has it land first
-//!    ([`Home::write_data`]), and a block is used again only after [`Home::forget_delayed`].
+//!    ([`crate::DataPath::write_over`]), and a block is used again only after
+//!    [`DelayedWrites::forget`].
 //! 5. After one that failed no landing succeeds. What it was to bring home stays, here and in the
 //!    log. One that was refused because there is no room below has not failed: what it was to bring
 //!    waits again.
@@ -25,16 +26,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use block::{Buffer, Durability, IoError};
+use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
-use cache::Meter;
-use cache::coalesce::{Run, runs};
 use futures::future::join_all;
 use runtime::sync::{Semaphore, Signal};
-use vfs::FsError;
 
-use crate::home::{Home, all_written};
+use crate::coalesce::{Run, runs};
+use crate::memory::Meter;
 use crate::planted::{Bug, is_planted};
+use crate::refusals::{Refusals, all_written};
 
 /// Bytes of neighbours that go out together.
 const RUN_MOST: u64 = 1 << 20;
@@ -78,7 +78,8 @@ impl DelayedWrites {
         }
     }
 
-    fn add(&self, start: u64, data: Bytes) {
+    /// Takes data that the log has or is about to have, with memory of its own.
+    pub(crate) fn add(&self, start: u64, data: Bytes) {
         let mut waiting = self.waiting.borrow_mut();
         waiting.cut(&range_of(start, &data));
         waiting.insert(start, data);
@@ -94,7 +95,8 @@ impl DelayedWrites {
         self.recount();
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes that are delayed.
+    pub(crate) fn bytes(&self) -> usize {
         self.waiting.borrow().bytes + self.landing.borrow().bytes
     }
 
@@ -105,7 +107,8 @@ impl DelayedWrites {
         self.memory.subtract(self.counted.replace(now));
     }
 
-    fn has_any(&self, range: &Range<u64>) -> bool {
+    /// Whether a part of `range` is delayed.
+    pub(crate) fn has_any(&self, range: &Range<u64>) -> bool {
         let has_any = |stage: &RefCell<Stretches>| stage.borrow().within(range).next().is_some();
         has_any(&self.waiting) || has_any(&self.landing)
     }
@@ -123,6 +126,58 @@ impl DelayedWrites {
         };
         let stages = [self.landing.borrow(), self.waiting.borrow()];
         stages.iter().flat_map(|stage| stage.within(range).map(part)).collect()
+    }
+
+    /// Brings everything to the device that was delayed so far.
+    ///
+    /// # Errors
+    /// Those of the device; then nothing is brought there any more (invariant 5).
+    pub(crate) async fn land(
+        &self,
+        device: &dyn BlockDevice,
+        refusals: &Refusals,
+    ) -> Result<(), IoError> {
+        let _turn = self.turn.acquire(1).await;
+        if let Some(failure) = &*self.failure.borrow() {
+            return Err(failure.clone());
+        }
+        let runs = {
+            let mut landing = self.landing.borrow_mut();
+            assert!(landing.all.is_empty(), "nobody leaves a landing halfway (invariant 2)");
+            *landing = self.waiting.take();
+            runs(landing.all.iter().map(|(&start, data)| (start, data.clone())), RUN_MOST)
+        };
+        for some in runs.chunks(WRITES_AT_ONCE) {
+            let writes = some.iter().map(|Run { start, pieces, .. }| {
+                device.write(*start, pieces.clone(), Durability::Plain)
+            });
+            if let Err(failure) = all_written(join_all(writes).await) {
+                refusals.note(&failure);
+                match failure.is_full() {
+                    true => self.wait_again(),
+                    false => *self.failure.borrow_mut() = Some(failure.clone()),
+                }
+                self.landed.notify();
+                return Err(failure);
+            }
+        }
+        self.landing.take();
+        self.recount();
+        self.landed.notify();
+        Ok(())
+    }
+
+    /// These bytes were given back, and that is durable: what is delayed there is not needed.
+    /// Completes when nothing is on its way to them.
+    pub(crate) async fn forget(&self, range: Range<u64>) {
+        if is_planted(Bug::KeptDelays) {
+            return;
+        }
+        self.waiting.borrow_mut().cut(&range);
+        self.recount();
+        while self.failure.borrow().is_none() && self.has_any(&range) {
+            self.landed.wait().await;
+        }
     }
 }
 
@@ -170,102 +225,8 @@ fn memory_of(data: &Bytes) -> usize {
     block::memory_of(data.len()) + size_of::<Bytes>()
 }
 
-/// What a writer is told whose data did not get to its place.
-fn refused_or_lost(error: &IoError) -> FsError {
-    if error.is_full() { FsError::NoSpace } else { FsError::Io }
-}
-
 fn range_of(start: u64, data: &Bytes) -> Range<u64> {
     start..start + data.len() as u64
-}
-
-impl Home {
-    /// Takes pieces of data, one after the other from fragment `address` on, that the log has or is
-    /// about to have; everybody sees them from now on.
-    pub(crate) fn delay(&self, address: u64, pieces: &[Bytes]) {
-        let mut start = self.geometry().byte_address(address);
-        let length = block::length_of(pieces);
-        self.data().spoil(&(start..start + length));
-        let are_blocks = length.is_multiple_of(self.geometry().block_size);
-        for part in Buffer::joined(pieces).freeze_in_parts() {
-            self.delayed().add(start, part.clone());
-            if are_blocks && part.len() <= block::PART {
-                self.keep_written(start, &part);
-            }
-            start += part.len() as u64;
-        }
-    }
-
-    /// Bytes that are delayed.
-    pub(crate) fn delayed_bytes(&self) -> usize {
-        self.delayed().bytes()
-    }
-
-    /// Writes data of a file to its place, from fragment `address` on.
-    ///
-    /// # Errors
-    /// [`FsError::Io`]; [`FsError::NoSpace`] when there is no room below.
-    pub(crate) async fn write_data(&self, address: u64, data: Vec<Bytes>) -> Result<(), FsError> {
-        let start = self.geometry().byte_address(address);
-        let range = start..start + block::length_of(&data);
-        if self.delayed().has_any(&range) && !is_planted(Bug::OvertakenDelays) {
-            let landed = self.write_delayed().await; // invariant 4
-            landed.map_err(|error| refused_or_lost(&error))?;
-        }
-        self.write(address, data).await.map_err(|error| refused_or_lost(&error))
-    }
-
-    /// Brings everything to the device that was delayed so far.
-    ///
-    /// # Errors
-    /// Those of the device; then nothing is brought there any more (invariant 5).
-    pub(crate) async fn write_delayed(&self) -> Result<(), IoError> {
-        let delayed = self.delayed();
-        let _turn = delayed.turn.acquire(1).await;
-        if let Some(failure) = &*delayed.failure.borrow() {
-            return Err(failure.clone());
-        }
-        let runs = {
-            let mut landing = delayed.landing.borrow_mut();
-            assert!(landing.all.is_empty(), "nobody leaves a landing halfway");
-            *landing = delayed.waiting.take();
-            runs(landing.all.iter().map(|(&start, data)| (start, data.clone())), RUN_MOST)
-        };
-        for some in runs.chunks(WRITES_AT_ONCE) {
-            let writes = some.iter().map(|Run { start, pieces, .. }| {
-                self.device().write(*start, pieces.clone(), Durability::Plain)
-            });
-            if let Err(failure) = all_written(join_all(writes).await) {
-                self.note_failure(&failure);
-                match failure.is_full() {
-                    true => delayed.wait_again(),
-                    false => *delayed.failure.borrow_mut() = Some(failure.clone()),
-                }
-                delayed.landed.notify();
-                return Err(failure);
-            }
-        }
-        delayed.landing.take();
-        delayed.recount();
-        delayed.landed.notify();
-        Ok(())
-    }
-
-    /// The fragments were given back, and that is durable: what is delayed there is not needed.
-    /// Completes when nothing is on its way to them.
-    pub(crate) async fn forget_delayed(&self, address: u64, count: u64) {
-        let delayed = self.delayed();
-        let geometry = self.geometry();
-        let range = geometry.byte_address(address)..geometry.byte_address(address + count);
-        if is_planted(Bug::KeptDelays) {
-            return;
-        }
-        delayed.waiting.borrow_mut().cut(&range);
-        delayed.recount();
-        while delayed.failure.borrow().is_none() && delayed.has_any(&range) {
-            delayed.landed.wait().await;
-        }
-    }
 }
 
 #[cfg(test)]
