@@ -48,16 +48,17 @@ pub(super) const AREAS: &[Area] = &[
     Area {
         name: "ffs/replay",
         files: &["crates/ffs/src/replay.rs", "crates/ffs/src/logged.rs"],
-        stages: ENGINE,
+        stages: &[tests("ffs", &["--lib"]), LOG, CUTS, LOST],
     },
     Area {
         name: "ffs/data",
-        files: &[
-            "crates/ffs/src/data/**/*.rs",
-            "crates/ffs/src/size.rs",
-            "crates/ffs/src/delayed.rs",
-        ],
+        files: &["crates/ffs/src/data/**/*.rs", "crates/ffs/src/size.rs"],
         stages: ENGINE,
+    },
+    Area {
+        name: "cache",
+        files: &["crates/cache/src/**/*.rs"],
+        stages: &[tests("cache", UNITS), MEMORY, LOG, CUTS],
     },
     Area {
         name: "namespace",
@@ -109,8 +110,17 @@ const CUTS: Stage = tests(
         "stuck::",
         "returns::",
         "planted_log::",
+        "check_log::",
+        "doubts::",
+        "full::",
+        "writes::",
     ],
 );
+/// What fills the memory of an engine, and reads what it keeps.
+const MEMORY: Stage = tests("ffs", &["--test", "it", "--", "memory::", "readers::", "looks::"]);
+/// What loses logs, moves them and gives them up, by the program's commands.
+const LOST: Stage =
+    tests("duramen", &["--test", "it", "--", "lost_log::", "leftovers::", "logged::", "saved::"]);
 /// What looks at a whole server.
 const WHOLE: Stage =
     tests("duramen-torture", &["--test", "it", "--", "conformance", "procedures", "late"]);
