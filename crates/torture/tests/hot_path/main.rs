@@ -30,8 +30,8 @@ const BOUNDS: [Bound; 9] = [
     Bound { kind: Kind::Create, debug: 162_000, release: 58_700 },
     Bound { kind: Kind::Remove, debug: 178_000, release: 64_900 },
     Bound { kind: Kind::Write8k, debug: 243_000, release: 100_600 },
-    Bound { kind: Kind::Append8k, debug: 300_000, release: 140_900 },
-    Bound { kind: Kind::Hole8k, debug: 402_000, release: 170_200 },
+    Bound { kind: Kind::Append8k, debug: 298_000, release: 126_000 },
+    Bound { kind: Kind::Hole8k, debug: 400_000, release: 183_000 },
     Bound { kind: Kind::Write64k, debug: 483_000, release: 177_800 },
     Bound { kind: Kind::Read1m, debug: 187_000, release: 75_900 },
 ];
