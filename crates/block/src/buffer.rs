@@ -4,10 +4,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use bytes::Bytes;
 
-use crate::pages::Pages;
-
-/// Every buffer starts at a multiple of this many bytes.
-pub const ALIGNMENT: usize = 4096;
+use crate::pages::{ALIGNMENT, Pages};
 
 /// Large buffers can be given back in parts of so many bytes: [`Buffer::freeze_in_parts`].
 pub const PART: usize = crate::chunks::UNIT;

@@ -49,9 +49,10 @@ mod system;
 pub mod threads;
 pub mod uring;
 
-pub use buffer::{ALIGNMENT, Buffer, PART, PARTED_MOST, memory_of, part_of};
+pub use buffer::{Buffer, PART, PARTED_MOST, memory_of, part_of};
 pub use chunks::Retention;
 pub use direct::LARGE_TRANSFER;
+pub use pages::ALIGNMENT;
 pub use pieces::{gather, length_of, slices, zeros};
 
 use std::io::{self, ErrorKind};

@@ -21,7 +21,10 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use crate::{ALIGNMENT, chunks};
+use crate::chunks;
+
+/// Every buffer starts at a multiple of this many bytes.
+pub const ALIGNMENT: usize = 4096;
 
 /// Bytes that a thread keeps.
 const KEPT_MOST: usize = 4 << 20;

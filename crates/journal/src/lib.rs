@@ -47,19 +47,21 @@
 //!    place with it is needed at its old one until then.
 //! 8. No batch takes more of the circle than [`format::LARGEST_BATCH`].
 
+mod error;
 pub mod format;
 mod planted;
 mod read_once;
 mod reader;
 mod save;
+mod slots;
 mod writer;
 
+pub use error::JournalError;
 pub use planted::Bug;
 #[cfg(feature = "planted-bugs")]
 pub use planted::plant;
 pub use read_once::ReadOnce;
-pub use reader::{
-    Entry, JournalError, Live, Walker, at_rest, belongs, epochs, find, find_with, peek,
-};
+pub use reader::{Entry, Live, Walker, at_rest, belongs, find, find_with};
 pub use save::{save, saved_size};
+pub use slots::{epochs, peek};
 pub use writer::{Counters, Draft, Filling, Journal, close, close_one, forget};

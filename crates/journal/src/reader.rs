@@ -26,14 +26,16 @@
 //! behind it too, the log was damaged in the middle, and says so: what it lost had been
 //! acknowledged.
 
-use block::{BlockDevice, IoError};
+use block::BlockDevice;
 use bytes::Bytes;
 use futures::future::join_all;
 
+use crate::error::JournalError;
 use crate::format::{
-    AREA, HEADER_SIZE, Header, LARGEST_BATCH, SEGMENT, SEGMENT_UNITS, SLOTS, Slot, State, UNIT,
+    AREA, HEADER_SIZE, Header, LARGEST_BATCH, SEGMENT, SEGMENT_UNITS, Slot, State, UNIT,
 };
 use crate::planted::{Bug, is_planted};
+use crate::slots::{capacity_of, epochs, read, sector, slots};
 
 /// So many segments behind that in which the chain ends are looked through for entries that should
 /// follow, and so many before the hint for one that is whole: a batch reaches no further.
@@ -42,48 +44,6 @@ const NEIGHBOURS: u64 = LARGEST_BATCH / SEGMENT;
 const READS_AT_ONCE: usize = 64;
 /// The units at which entries are looked for there: batches begin at such.
 const BATCH_UNITS: u64 = 8;
-
-/// Why a log cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JournalError {
-    /// Reading or writing it failed.
-    #[error("the log cannot be read or written: {0}")]
-    Device(#[from] IoError),
-    /// There is no room for entries.
-    #[error("a log needs at least {smallest} bytes, and this file or device has {size}")]
-    TooSmall {
-        /// Bytes that there are.
-        size: u64,
-        /// Bytes that there must be.
-        smallest: u64,
-    },
-    /// What is saved of it cannot be written.
-    #[error("what the log holds cannot be saved elsewhere: {0}")]
-    Save(IoError),
-    /// A later version wrote it.
-    #[error("the log has version {0} of its format, which this program does not know")]
-    Version(u32),
-    /// Its middle is gone.
-    #[error("the log is damaged: it breaks off at record {end}, and goes on at record {beyond}")]
-    Damaged {
-        /// Where the chain of entries ends.
-        end: u64,
-        /// A whole entry behind that.
-        beyond: u64,
-    },
-    /// Its beginning is gone.
-    #[error("the log is damaged: it begins at record {head}, and there is none")]
-    Headless {
-        /// What is named as the oldest entry that is needed.
-        head: u64,
-    },
-    /// There is no room in which another epoch could begin.
-    #[error(
-        "the log is so full that nothing can be begun in it: bring what it holds to its place \
-         first, with 'duramen fsck --repair'"
-    )]
-    Full,
-}
 
 /// What a log holds that is not obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,41 +79,6 @@ impl Entry {
     pub fn recno(&self) -> u64 {
         self.header.recno.get()
     }
-}
-
-/// The two slots, as far as they are whole.
-pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2], JournalError> {
-    let mut found = [None, None];
-    for (slot, offset) in found.iter_mut().zip(SLOTS) {
-        let bytes = read(device, offset, sector(device)).await?;
-        if let Some(version) = Slot::later_version(&bytes) {
-            return Err(JournalError::Version(version));
-        }
-        *slot = Slot::read(&bytes);
-    }
-    Ok(found)
-}
-
-/// The newest slot, whatever epoch it is of; none if this is no log.
-///
-/// # Errors
-/// [`JournalError`].
-pub async fn peek(device: &dyn BlockDevice) -> Result<Option<Slot>, JournalError> {
-    crate::writer::capacity_of(device.geometry().size)?;
-    let found = slots(device).await?;
-    Ok(found.into_iter().flatten().max_by_key(|slot| slot.number.get()))
-}
-
-/// The newest slot of every epoch of which there is one, newest first.
-///
-/// # Errors
-/// [`JournalError`].
-pub async fn epochs(device: &dyn BlockDevice) -> Result<Vec<Slot>, JournalError> {
-    crate::writer::capacity_of(device.geometry().size)?;
-    let mut found: Vec<Slot> = slots(device).await?.into_iter().flatten().collect();
-    found.sort_by_key(|slot| std::cmp::Reverse(slot.number.get()));
-    found.dedup_by_key(|slot| slot.epoch.get());
-    Ok(found)
 }
 
 /// The newest slot to which a volume belongs that is known as `volume` and bears `epoch`, and its
@@ -254,7 +179,7 @@ pub async fn at_rest(
     device: &dyn BlockDevice,
     mut visit: impl FnMut(&Entry),
 ) -> Result<Option<Live>, JournalError> {
-    crate::writer::capacity_of(device.geometry().size)?;
+    capacity_of(device.geometry().size)?;
     let found = slots(device).await?;
     let closed = found.into_iter().flatten().filter(|slot| slot.state() != State::Open);
     let newest = closed.max_by_key(|slot| slot.number.get());
@@ -471,17 +396,4 @@ impl<'a> Walker<'a> {
             && (chained || is_planted(Bug::BrokenChain))
             && (header.fits(bytes) || is_planted(Bug::UncheckedEntries))
     }
-}
-
-/// The least that can be read, in bytes.
-fn sector(device: &dyn BlockDevice) -> u64 {
-    u64::from(device.geometry().logical_sector_size).max(UNIT)
-}
-
-pub(crate) async fn read(
-    device: &dyn BlockDevice,
-    offset: u64,
-    length: u64,
-) -> Result<Bytes, JournalError> {
-    Ok(device.read(offset, block::Buffer::unfilled(length as usize)).await?.freeze())
 }

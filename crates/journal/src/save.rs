@@ -3,9 +3,10 @@
 
 use block::{BlockDevice, Durability};
 
+use crate::error::JournalError;
 use crate::format::{AREA, Circle, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, Slot};
-use crate::reader::{JournalError, Live, read};
-use crate::writer::slot_image;
+use crate::reader::Live;
+use crate::slots::{read, slot_image};
 
 /// Segments from the head on that hold something.
 fn segments(live: &Live) -> std::ops::Range<u64> {

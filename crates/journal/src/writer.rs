@@ -4,18 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use block::{BlockDevice, Durability, IoError};
-use bytes::Bytes;
 use futures::future::{LocalBoxFuture, try_join};
 use futures::{FutureExt, TryFutureExt};
-use zerocopy::IntoBytes;
 
+use crate::error::JournalError;
 use crate::format::{
-    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BATCH, LARGEST_BODY, Line, SEGMENT, SEGMENT_UNITS,
-    SLOTS, SMALLEST, Slot, State, UNIT, write_entry,
+    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BATCH, LARGEST_BODY, Line, SEGMENT_UNITS, SLOTS,
+    Slot, State, UNIT, write_entry,
 };
 use crate::planted::{Bug, is_planted};
-use crate::reader::{JournalError, Live, slots};
+use crate::reader::Live;
 use crate::save::{save, saved_size};
+use crate::slots::{capacity_of, slot_image, slots};
 
 /// An entry that has no place yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -177,30 +177,11 @@ async fn put_after(
     Ok(device.flush().await?)
 }
 
-/// The sector that holds a slot.
-pub(crate) fn slot_image(device: &dyn BlockDevice, slot: &Slot) -> Bytes {
-    let size = u64::from(device.geometry().logical_sector_size).max(UNIT);
-    let mut image = block::Buffer::zeroed(size as usize);
-    image[..size_of::<Slot>()].copy_from_slice(slot.as_bytes());
-    image.freeze()
-}
-
 /// Where an entry goes.
 struct Place {
     draft: Draft,
     recno: u64,
     units: u64,
-}
-
-/// Bytes of circle that a device of `size` bytes has.
-///
-/// # Errors
-/// [`JournalError::TooSmall`].
-pub(crate) fn capacity_of(size: u64) -> Result<u64, JournalError> {
-    if size < SMALLEST {
-        return Err(JournalError::TooSmall { size, smallest: SMALLEST });
-    }
-    Ok((size - AREA) / SEGMENT * SEGMENT)
 }
 
 /// Where an epoch goes on a device of `size` bytes that keeps what is live of another one, and the

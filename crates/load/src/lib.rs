@@ -28,6 +28,7 @@ pub mod client;
 pub mod connection;
 mod inbox;
 pub mod mount;
+mod names;
 mod remove;
 pub mod run;
 pub mod stage;

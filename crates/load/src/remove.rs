@@ -9,8 +9,8 @@ use nfs::nfs3::arguments::{DirectoryName, ReaddirplusArgs, RemoveArgs, RmdirArgs
 use nfs::nfs3::{FileKind, Handle, Status, Verifier};
 
 use crate::client::{CallError, Client};
+use crate::names::{LISTING, look_up};
 use crate::stage::Stage;
-use crate::workload::{LISTING, look_up};
 
 /// Something could not be removed.
 #[derive(Debug, thiserror::Error)]
@@ -32,13 +32,18 @@ struct Found {
     handle: Handle,
 }
 
+impl Stage {
+    /// Removes what is left of the workloads, and the directory with it.
+    ///
+    /// # Errors
+    /// [`LeftBehind`]: what could not be removed.
+    pub async fn strike(self) -> Result<(), LeftBehind> {
+        tree(&self, &self.root, &self.home, &self.home_name).await
+    }
+}
+
 /// Removes the directory `name` in `root` with all that is in it.
-pub(crate) async fn tree(
-    stage: &Stage,
-    root: &Handle,
-    handle: &Handle,
-    name: &str,
-) -> Result<(), LeftBehind> {
+async fn tree(stage: &Stage, root: &Handle, handle: &Handle, name: &str) -> Result<(), LeftBehind> {
     stage.watch.begin("cleaning up", 0);
     let left = |source| LeftBehind { name: name.to_owned(), source };
     let home = Found { parent: None, depth: 0, name: name.as_bytes().to_vec(), handle: *handle };

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use nfs::nfs3::Handle;
 use nfs::nfs3::arguments::{FsinfoArgs, MkdirArgs};
-use nfs::nfs3::{Handle, SetAttributes};
 use nfs::rpc::Caller;
 use runtime::Runtime;
 
@@ -12,9 +12,8 @@ use crate::chance::Chance;
 use crate::client::{CallError, Client};
 use crate::connection::{Connection, Numbers};
 use crate::mount::{self, MountError};
-use crate::remove::{self, LeftBehind};
+use crate::names::{at, look_up, open_to_owner};
 use crate::stream::{Dial, Service};
-use crate::workload::{self, at};
 
 /// How much of a workload, and how.
 #[derive(Clone, Debug)]
@@ -192,7 +191,7 @@ pub struct Stage {
     pub home_name: String,
     pub(crate) clients: Vec<Client>,
     pub(crate) watch: Rc<dyn Watch>,
-    root: Handle,
+    pub(crate) root: Handle,
 }
 
 impl Stage {
@@ -228,7 +227,7 @@ impl Stage {
         let made = first.call(&arguments).await.map_err(what())?;
         let home = match made.object {
             Some(home) => home,
-            None => workload::look_up(first, &root, home_name.as_bytes()).await.map_err(what())?,
+            None => look_up(first, &root, home_name.as_bytes()).await.map_err(what())?,
         };
         let runtime = runtime.clone();
         Ok(Self { runtime, plan, limits, home, home_name, clients, watch, root })
@@ -243,17 +242,4 @@ impl Stage {
     pub fn workers(&self) -> usize {
         self.plan.connections * self.plan.depth
     }
-
-    /// Removes what is left of the workloads, and the directory with it.
-    ///
-    /// # Errors
-    /// [`LeftBehind`]: what could not be removed.
-    pub async fn strike(self) -> Result<(), LeftBehind> {
-        remove::tree(&self, &self.root, &self.home, &self.home_name).await
-    }
-}
-
-/// The first attributes of what workloads make.
-pub(crate) fn open_to_owner() -> SetAttributes {
-    SetAttributes { mode: Some(0o755), ..SetAttributes::default() }
 }

@@ -2,11 +2,12 @@
 //! as types.
 //!
 //! # Layers, from the wire up
-//! - [`record`]: bytes of a stream become records; large WRITE payload goes into page-aligned
-//!   memory while it arrives. The only part with a state.
+//! - [`record`]: a call or a reply as bytes.
 //! - [`xdr`]: fields of a record, read without copying, written by reference where they are large.
 //! - [`rpc`]: the headers of calls and replies.
 //! - [`nfs3`], [`mount`]: arguments and results of the two programs that are served.
+//! - [`reader`]: bytes of a stream become records; large WRITE payload goes into page-aligned
+//!   memory while it arrives. The only part with a state.
 //! - [`portmap`]: the two calls with which a server makes itself known.
 //!
 //! # From a call to its reply
@@ -55,6 +56,7 @@
 pub mod mount;
 pub mod nfs3;
 pub mod portmap;
+pub mod reader;
 pub mod record;
 pub mod rpc;
 pub mod xdr;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nfs::portmap::{self, AnswerError, Mapping};
-use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
+use nfs::reader::{Limits, Progress, RecordError, RecordReader};
+use nfs::record::Record;
 use nfs::{mount, nfs3, rpc};
 use runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -22,9 +22,9 @@ use futures::future::{pending, ready};
 use runtime::Clock;
 
 use crate::counters::Meter;
-use crate::engine::{End, Engine};
+use crate::engine::Engine;
 use crate::faults::{Effect, Faults, Struck};
-use crate::platter::SECTOR_SIZE;
+use crate::image::SECTOR_SIZE;
 use crate::timing::Kind;
 use crate::world::{Power, World};
 use crate::{Counters, Event, Image, Options, Platter, Prng, Timing, Trace, Traced};
@@ -46,11 +46,14 @@ pub(crate) struct State {
     pub(crate) prng: Prng,
     /// The number of the next write or flush.
     pub(crate) next: u64,
-    engine: Option<Engine>,
+    engine: Option<Engine<End>>,
     closed: bool,
     /// Those who wait for the last call in flight.
     closing: Vec<oneshot::Sender<()>>,
 }
+
+/// Ends a call. It is given the controller, for what holds one would keep it alive for ever.
+type End = Box<dyn FnOnce(&Rc<Controller>)>;
 
 /// A call, as its caller put it.
 #[derive(Clone, Copy)]
@@ -184,7 +187,7 @@ impl Controller {
         }
     }
 
-    fn with_engine<T>(&self, action: impl FnOnce(&mut Engine, u64) -> T) -> T {
+    fn with_engine<T>(&self, action: impl FnOnce(&mut Engine<End>, u64) -> T) -> T {
         let now_ns = self.world.now().0;
         let mut state = self.state.borrow_mut();
         action(state.engine.as_mut().expect("only a disk with a machine comes here"), now_ns)

@@ -6,35 +6,31 @@
 //!    nothing to do.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use crate::controller::Controller;
 use crate::timing::{Kind, Machine, Request};
 
-/// Ends a call. It is given the controller, for what holds one would keep it alive for ever.
-pub(crate) type End = Box<dyn FnOnce(&Rc<Controller>)>;
-
-pub(crate) struct Engine {
+/// See the module's prose. `E` is what ends a call.
+pub(crate) struct Engine<E> {
     machine: Box<dyn Machine>,
     last_ticket: u64,
-    calls: BTreeMap<u64, End>,
+    calls: BTreeMap<u64, E>,
     alarm_ns: Option<u64>,
 }
 
-impl Engine {
+impl<E> Engine<E> {
     pub(crate) fn new(machine: Box<dyn Machine>) -> Self {
         Self { machine, last_ticket: 0, calls: BTreeMap::new(), alarm_ns: None }
     }
 
     /// Gives a call to the machine.
-    pub(crate) fn submit(&mut self, now_ns: u64, kind: Kind, offset: u64, length: u64, end: End) {
+    pub(crate) fn submit(&mut self, now_ns: u64, kind: Kind, offset: u64, length: u64, end: E) {
         self.last_ticket += 1;
         self.calls.insert(self.last_ticket, end);
         self.machine.submit(now_ns, Request { ticket: self.last_ticket, kind, offset, length });
     }
 
     /// Lets the machine do what is due; returns what ends the calls that are answered by it.
-    pub(crate) fn advance(&mut self, now_ns: u64) -> Vec<End> {
+    pub(crate) fn advance(&mut self, now_ns: u64) -> Vec<E> {
         let tickets = self.machine.advance(now_ns);
         let end = |ticket| self.calls.remove(&ticket).expect("a call is answered once");
         tickets.into_iter().map(end).collect()

@@ -15,6 +15,8 @@ use std::rc::Rc;
 
 use crate::Digest;
 
+/// What a medium writes at once: a write is torn only between these.
+pub const SECTOR_SIZE: usize = 512;
 pub(crate) const PAGE_SIZE: usize = 4096;
 /// Pages that share one node of the tree: a change after a copy copies one node.
 const LEAF_PAGES: u64 = 64;

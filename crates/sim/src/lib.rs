@@ -71,7 +71,9 @@ mod counters;
 mod digest;
 mod disk;
 mod engine;
+mod event;
 mod executor;
+mod fate;
 mod faults;
 mod image;
 mod machine;
@@ -85,21 +87,22 @@ mod trace;
 mod verbs;
 mod world;
 
-pub use choice::{Choice, Fate, NoChoice, Sectors};
 pub use counters::Counters;
 pub use digest::Digest;
 pub use disk::Disk;
+pub use event::{Event, Mark};
 pub use executor::Executor;
+pub use fate::{Choice, Fate, NoChoice, Sectors};
 pub use faults::{Effect, Fault, Persistence};
-pub use image::Image;
+pub use image::{Image, SECTOR_SIZE};
 pub use machine::Machine;
 pub use net::{
     Death, Delay, Host, Listener, Mishaps, Network, NetworkCounters, NetworkEvent, NetworkOptions,
     NetworkTraced, Stream,
 };
-pub use options::{Latency, Options};
-pub use platter::{Honesty, Platter, SECTOR_SIZE, Stage, Written};
+pub use options::Options;
+pub use platter::{Honesty, Platter, Stage, Written};
 pub use prng::Prng;
 pub use remains::Remains;
-pub use timing::{Flash, Mechanical, Nvram, Scheduler, Timing, Zone, presets};
-pub use trace::{Event, Mark, Trace, Traced};
+pub use timing::{Flash, Latency, Mechanical, Nvram, Scheduler, Timing, Zone, presets};
+pub use trace::{Trace, Traced};

@@ -17,11 +17,9 @@ use std::collections::BTreeMap;
 use block::Durability;
 use bytes::Bytes;
 
-use crate::choice::{Choice, Fate, Sectors};
-use crate::{Event, Image};
-
-/// What a medium writes at once: a write is torn only between these.
-pub const SECTOR_SIZE: usize = 512;
+use crate::event::Event;
+use crate::fate::{Choice, Fate, Sectors};
+use crate::image::{Image, SECTOR_SIZE};
 
 /// Whether a device does what it reports. The other two are for canaries: a harness that does not
 /// notice them finds nothing.

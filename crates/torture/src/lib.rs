@@ -3,7 +3,7 @@
 //!
 //! Everything happens in one thread and in virtual time, and everything follows from a seed. What
 //! is between the bytes of a connection and the bytes of the platter is what runs in production:
-//! `nfs::record`, `dispatch`, `namespace`, `ffs`. What is simulated is the disk and the network
+//! `nfs::reader`, `dispatch`, `namespace`, `ffs`. What is simulated is the disk and the network
 //! (`sim`), and the clients.
 //!
 //! # Layers

@@ -28,7 +28,8 @@ use nfs::nfs3::results::{CommitOk, CreateOk, FsinfoOk, LookupOk, Properties, Rea
 use nfs::nfs3::results::{ReaddirplusOk, WriteOk};
 use nfs::nfs3::{Arguments, Attributes, Device, Failure, FileKind, Handle, Outcome, Procedure};
 use nfs::nfs3::{Stability, Status, Time, Verifier, Wcc};
-use nfs::record::{Limits, Progress, Record, RecordReader};
+use nfs::reader::{Limits, Progress, RecordReader};
+use nfs::record::Record;
 use nfs::rpc::{self, Call, PROGRAM_MOUNT, PROGRAM_NFS, Refusal};
 use nfs::xdr::Encode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

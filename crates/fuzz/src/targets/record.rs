@@ -4,7 +4,8 @@
 //! the stream. What comes out is compared with a reader of a few lines that has all bytes at once
 //! and no limits but that of a record.
 
-use nfs::record::{HEADER_ROOM, Limits, Progress, Record, RecordError, RecordReader};
+use nfs::reader::{Limits, Progress, RecordError, RecordReader};
+use nfs::record::{HEADER_ROOM, Record};
 use sim::Prng;
 
 use super::Target;

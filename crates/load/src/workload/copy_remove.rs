@@ -10,10 +10,11 @@ use nfs::nfs3::arguments::{
 use nfs::nfs3::{Handle, Procedure, SetAttributes, Stability};
 
 use super::names::Name;
-use super::{at, directories, directory, in_turn};
+use super::{directories, directory, in_turn};
 use crate::chance::Chance;
+use crate::names::{at, open_to_owner};
 use crate::run::{Measured, Play, measure, prepare};
-use crate::stage::{Stage, Trouble, open_to_owner};
+use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 
 /// The files of the tree: so many, of one block and a bit each.

@@ -11,7 +11,8 @@ use nfs::nfs3::arguments::{CommitArgs, CreateArgs, CreateHow, LookupArgs, ReadAr
 use nfs::nfs3::{Handle, Procedure, SetAttributes, Stability, Verifier};
 
 use super::names::Name;
-use super::{at, directories, in_turn};
+use super::{directories, in_turn};
+use crate::names::at;
 use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};

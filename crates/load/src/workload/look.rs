@@ -6,7 +6,8 @@ use nfs::nfs3::arguments::{CreateArgs, CreateHow, GetattrArgs, LookupArgs, Readd
 use nfs::nfs3::{FileKind, Handle, Procedure, SetAttributes, Verifier};
 
 use super::names::Name;
-use super::{LISTING, at, directories, in_turn};
+use super::{directories, in_turn};
+use crate::names::{LISTING, at};
 use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};

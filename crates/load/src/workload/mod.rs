@@ -16,11 +16,11 @@ pub mod smallfile;
 pub use replay::replay;
 
 use nfs::nfs3::Handle;
-use nfs::nfs3::arguments::{DirectoryName, LookupArgs, MkdirArgs};
+use nfs::nfs3::arguments::MkdirArgs;
 
-use crate::client::{CallError, Client};
+use crate::names::{at, look_up, open_to_owner};
 use crate::run::Measured;
-use crate::stage::{Stage, Trouble, open_to_owner};
+use crate::stage::{Stage, Trouble};
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,27 +157,9 @@ impl Workload {
     }
 }
 
-/// What a READDIRPLUS asks for, in bytes.
-pub(crate) const LISTING: u32 = 32 << 10;
-
 /// The directory whose turn it is: one after the other, and the first again after the last.
 pub(crate) fn in_turn(directories: &[Handle], turn: u64) -> &Handle {
     &directories[(turn % directories.len() as u64) as usize]
-}
-
-/// A name in a directory, as arguments have it.
-pub(crate) fn at<'a>(directory: &'a Handle, name: &'a [u8]) -> DirectoryName<'a> {
-    DirectoryName { directory: directory.as_bytes(), name }
-}
-
-/// The handle of a name.
-pub(crate) async fn look_up(
-    client: &Client,
-    directory: &Handle,
-    name: &[u8],
-) -> Result<Handle, CallError> {
-    let what = at(directory, name);
-    Ok(client.call(&LookupArgs { what }).await?.object)
 }
 
 /// Makes a directory in the stage's own, for one workload.

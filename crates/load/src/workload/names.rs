@@ -5,9 +5,10 @@ use std::io::Write;
 use nfs::nfs3::arguments::{CreateArgs, CreateHow, MkdirArgs, RemoveArgs, RenameArgs, RmdirArgs};
 use nfs::nfs3::{Handle, SetAttributes};
 
-use super::{at, directories, in_turn};
+use super::{directories, in_turn};
+use crate::names::{at, open_to_owner};
 use crate::run::{Measured, Play, measure, prepare};
-use crate::stage::{Stage, Trouble, open_to_owner};
+use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 
 /// The most directories in a directory: many file systems count links in 15 bits.

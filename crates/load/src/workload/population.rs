@@ -11,7 +11,8 @@ use std::io::Write;
 use nfs::nfs3::arguments::{CreateArgs, CreateHow, LookupArgs, ReaddirplusArgs, RemoveArgs};
 use nfs::nfs3::{FileKind, Handle, Procedure, SetAttributes, Verifier};
 
-use super::{LISTING, at, directories, in_turn};
+use super::{directories, in_turn};
+use crate::names::{LISTING, at};
 use crate::run::{Measured, Pace, Play, paced, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};

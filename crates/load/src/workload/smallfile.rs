@@ -18,10 +18,11 @@ use nfs::nfs3::arguments::{
 };
 use nfs::nfs3::{Handle, Procedure, SetAttributes, Stability, Status};
 
+use super::directory;
 use super::names::Name;
-use super::{at, directory};
+use crate::names::{at, open_to_owner};
 use crate::run::{Measured, Pace, Play, paced};
-use crate::stage::{Stage, Trouble, open_to_owner};
+use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 
 const DISKS: u64 = 8;

@@ -1,7 +1,7 @@
 //! A record may come in any number of fragments.
 
 use nfs::nfs3::Procedure;
-use nfs::record::{Counters, RecordError};
+use nfs::reader::{Counters, RecordError};
 use nfs::xdr::DecodeError;
 
 use crate::{call, decode_write, feed, fragmented, joined, other, payload, reader, whole, write};

@@ -1,6 +1,6 @@
 //! Reads are short where a payload may follow, so that little of it is staged.
 
-use nfs::record::Counters;
+use nfs::reader::Counters;
 
 use crate::{feed, other, payload, reader, whole, write};
 

@@ -1,6 +1,7 @@
 //! What is too long is refused before it is read, and an end in the middle is told.
 
-use nfs::record::{HEADER_ROOM, MAX_PAYLOAD, RecordError};
+use nfs::reader::RecordError;
+use nfs::record::{HEADER_ROOM, MAX_PAYLOAD};
 
 use crate::{WRITE_HEAD, feed, fragmented, other, payload, reader, whole, write};
 

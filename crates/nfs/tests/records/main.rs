@@ -8,7 +8,8 @@ mod placement;
 mod properties;
 
 use nfs::nfs3::{Arguments, Procedure, arguments::WriteArgs};
-use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
+use nfs::reader::{Limits, Progress, RecordError, RecordReader};
+use nfs::record::Record;
 use nfs::rpc::{Call, PROGRAM_NFS};
 use nfs::xdr::{DecodeError, Encoder};
 

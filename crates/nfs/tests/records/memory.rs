@@ -1,6 +1,6 @@
 //! Memory is asked for before it is used, and the reader stands still until it is granted.
 
-use nfs::record::Progress;
+use nfs::reader::Progress;
 
 use crate::{WRITE_HEAD, other, payload, reader, whole, write};
 

@@ -1,6 +1,7 @@
 //! Large WRITE payload ends at a page boundary, and is copied at most as far as it was staged.
 
-use nfs::record::{Counters, HEADER_ROOM};
+use nfs::reader::Counters;
+use nfs::record::HEADER_ROOM;
 use nfs::rpc::PROGRAM_NFS;
 use nfs::xdr::{DecodeError, Encoder};
 

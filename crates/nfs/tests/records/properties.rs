@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use nfs::mount;
 use nfs::nfs3::{Arguments, Procedure};
-use nfs::record::{HEADER_ROOM, Limits, Progress, Record, RecordReader};
+use nfs::reader::{Limits, Progress, RecordReader};
+use nfs::record::{HEADER_ROOM, Record};
 use nfs::rpc::{Call, CallError, Credential};
 use nfs::xdr::{Decoder, Encoder};
 use proptest::collection::vec;

@@ -14,9 +14,11 @@ use super::arm::Arm;
 use super::mechanical::Mechanical;
 use super::queue::Job;
 use super::read_ahead::ReadAhead;
+use super::seek::SeekCurve;
 use super::write_cache::WriteCache;
 use super::{Kind, Machine, Request, duration_ns};
-use crate::SECTOR_SIZE;
+use crate::image::SECTOR_SIZE;
+use crate::prng::Prng;
 
 pub(super) struct Drive {
     spec: Mechanical,
@@ -50,7 +52,16 @@ struct Busy {
 }
 
 impl Drive {
-    pub(super) fn new(spec: Mechanical, arm: Arm) -> Self {
+    /// A drive as it is made of `spec`, which turns as it happens to.
+    pub(super) fn new(spec: Mechanical, prng: &mut Prng) -> Self {
+        let platters = spec.platters();
+        let curve = SeekCurve::fit(
+            spec.seek_single_ns,
+            spec.seek_average_ns,
+            spec.seek_full_ns,
+            platters.cylinders(),
+        );
+        let arm = Arm::new(platters, curve, prng.below(platters.rotation_ns));
         Self {
             end: spec.capacity() / SECTOR_SIZE as u64,
             arm,

@@ -1,12 +1,9 @@
 //! What a mechanical disk is made of.
 
-use super::arm::Arm;
-use super::drive::Drive;
+use super::SECOND_NS;
 use super::platters::{Platters, Zone};
 use super::queue::Scheduler;
-use super::seek::SeekCurve;
-use super::{Machine, SECOND_NS};
-use crate::{Prng, SECTOR_SIZE};
+use crate::image::SECTOR_SIZE;
 
 /// A disk with platters and an arm. An image that is smaller than the disk lies on its outermost
 /// cylinders, as a partition would.
@@ -62,19 +59,7 @@ impl Mechanical {
         60 * SECOND_NS / u64::from(self.rpm)
     }
 
-    pub(super) fn machine(&self, prng: &mut Prng) -> Box<dyn Machine> {
-        let platters = self.platters();
-        let curve = SeekCurve::fit(
-            self.seek_single_ns,
-            self.seek_average_ns,
-            self.seek_full_ns,
-            platters.cylinders(),
-        );
-        let arm = Arm::new(platters, curve, prng.below(platters.rotation_ns));
-        Box::new(Drive::new(*self, arm))
-    }
-
-    fn platters(&self) -> Platters {
+    pub(super) fn platters(&self) -> Platters {
         Platters {
             zones: self.zones,
             heads: u64::from(self.heads),

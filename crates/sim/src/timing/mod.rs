@@ -19,6 +19,7 @@ mod agenda;
 mod arm;
 mod drive;
 mod flash;
+mod latency;
 mod mechanical;
 mod nvram;
 mod platters;
@@ -29,12 +30,13 @@ mod seek;
 mod write_cache;
 
 pub use flash::Flash;
+pub use latency::Latency;
 pub use mechanical::Mechanical;
 pub use nvram::Nvram;
 pub use platters::Zone;
 pub use queue::Scheduler;
 
-use crate::{Latency, Prng};
+use crate::prng::Prng;
 
 /// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -77,7 +79,7 @@ impl Timing {
     pub(crate) fn machine(&self, prng: &mut Prng) -> Option<Box<dyn Machine>> {
         match self {
             Timing::Random(_) => None,
-            Timing::Mechanical(mechanical) => Some(mechanical.machine(prng)),
+            Timing::Mechanical(spec) => Some(Box::new(drive::Drive::new(*spec, prng))),
             Timing::Flash(flash) => Some(flash.machine()),
             Timing::Nvram(nvram) => Some(nvram.machine()),
         }

@@ -1,6 +1,6 @@
 //! The server without a network: the bytes of a call in, the bytes of its reply out.
 //!
-//! Between the two is what runs in production: `nfs::record`, `dispatch`, `namespace`, the engine.
+//! Between the two is what runs in production: `nfs::reader`, `dispatch`, `namespace`, the engine.
 //! A [`Connection`] is what a client's connection is to the server, and nothing else; so a call
 //! that is repeated over another one is what the server sees of a client that reconnects.
 
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use dispatch::{Dispatcher, Handle, Limits, Reply, Session, Window};
 use futures::FutureExt;
-use nfs::record::{Limits as RecordLimits, Progress, RecordReader};
+use nfs::reader::{Limits as RecordLimits, Progress, RecordReader};
 use nfs3_types::nfs3::nfs_fh3;
 use nfs3_types::xdr_codec::Opaque;
 use runtime::Runtime;

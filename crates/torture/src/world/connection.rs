@@ -1,6 +1,6 @@
 //! One connection of the server: what `server` does with a socket, done with a simulated stream.
 //!
-//! Records are cut from the stream by `nfs::record`, calls are answered by [`dispatch::Session`],
+//! Records are cut from the stream by `nfs::reader`, calls are answered by [`dispatch::Session`],
 //! both of them as in production. What stands here in the place of the socket's owner keeps the
 //! same invariants:
 //! 1. A record is read only while fewer than `max_calls` calls are unanswered; a reply counts until
@@ -23,7 +23,8 @@ use dispatch::{Dispatcher, Reply, ReplyMemory, Session};
 use futures::StreamExt;
 use futures::future::{FutureExt, LocalBoxFuture};
 use futures::stream::FuturesUnordered;
-use nfs::record::{Limits, Progress, Record, RecordError, RecordReader};
+use nfs::reader::{Limits, Progress, RecordError, RecordReader};
+use nfs::record::Record;
 use runtime::Spawn;
 use runtime::pool::Tokens;
 use sim::{Listener, Stream};

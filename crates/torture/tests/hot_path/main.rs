@@ -16,7 +16,7 @@ use std::env;
 use std::process::Command;
 
 use dispatch::Session;
-use nfs::record::{Limits, Progress, RecordReader};
+use nfs::reader::{Limits, Progress, RecordReader};
 use nfs::rpc::Call;
 use sim::Executor;
 

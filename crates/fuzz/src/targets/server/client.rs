@@ -21,8 +21,8 @@ use runtime::Runtime;
 use sim::Prng;
 
 use super::connection::{Answer, Connection, marked};
+use super::host::{ABROAD, Server, stranger};
 use super::results::{self, whole};
-use super::world::{ABROAD, Server, stranger};
 use crate::input::Input;
 use crate::wire;
 

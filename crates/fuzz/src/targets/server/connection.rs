@@ -6,21 +6,16 @@ use std::rc::Rc;
 use dispatch::{Reply, Session};
 use futures::future::join_all;
 use nfs::nfs3::Procedure;
-use nfs::record::{Limits, Progress, RecordReader};
+use nfs::reader::{Limits, Progress, RecordReader};
 use nfs::rpc::{AUTH_NONE, AUTH_SYS, PROGRAM_MOUNT, PROGRAM_NFS};
 use nfs::xdr::Encoder;
 use nfs3_types::nfs3::LOOKUP3res;
 use nfs3_types::rpc::{accept_stat_data, msg_body, reply_body, rpc_msg};
 use nfs3_types::xdr_codec::Unpack;
 
+use super::host::{NOBODY, ROOT, Server};
 use super::results::whole;
-use super::world::Server;
 use crate::wire;
-
-/// User and group of the superuser.
-pub(super) const ROOT: (u32, u32) = (0, 0);
-/// User and group that everybody abroad becomes.
-pub(super) const NOBODY: (u32, u32) = (65_534, 65_534);
 
 /// What came back for one record.
 #[derive(Debug)]

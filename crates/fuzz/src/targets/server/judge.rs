@@ -3,7 +3,7 @@
 use fsck::{CheckOptions, Severity, check};
 use sim::{Disk, Executor, Image};
 
-use super::world::open;
+use super::host::open;
 
 /// The disk opens as clean, and a check of all of it finds nothing.
 pub(super) fn is_whole(executor: &Executor, image: Image) {

@@ -17,16 +17,18 @@
 
 mod client;
 mod connection;
+mod host;
 mod judge;
+mod neighbour;
 mod results;
-mod world;
 
 use sim::{Executor, Image, Prng};
 
 use super::Target;
 use crate::input::Input;
 use client::Hostile;
-use world::{Neighbour, Server};
+use host::Server;
+use neighbour::Neighbour;
 
 pub(super) const TARGET: Target =
     Target { name: "server", check, generate, longest: 2 << 10, memory: 48 << 20 };
@@ -51,9 +53,9 @@ pub fn judge(image: Image) {
 /// Acts a script out; the disk that is left once the server has stopped cleanly.
 pub fn disk_after(bytes: &[u8]) -> Image {
     let mut input = Input::new(bytes);
-    let shape = *input.pick(&world::SHAPES);
+    let shape = *input.pick(&host::SHAPES);
     let executor = Executor::new(input.u16().into());
-    let disk = world::new_disk(&executor, shape);
+    let disk = host::new_disk(&executor, shape);
     executor.block_on(async {
         let server = Server::start(&executor, disk.clone()).await;
         let mut neighbour = Neighbour::settle(&server).await;

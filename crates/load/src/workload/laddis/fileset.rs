@@ -14,8 +14,9 @@ use nfs::nfs3::{Handle, SetAttributes, Stability};
 
 use super::rules::{FILES_PER_DIRECTORY, KIB, PLAIN_FILES, Rules, SYMLINKS};
 use crate::chance::Chance;
+use crate::names::open_to_owner;
 use crate::run::{Play, prepare};
-use crate::stage::{Stage, Trouble, open_to_owner};
+use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 use crate::workload::names::Name;
 use crate::workload::{at, directories, in_turn};

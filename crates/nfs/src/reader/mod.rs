@@ -34,12 +34,16 @@
 //! 4. No record is longer than `limits.record`, and none that is not placed longer than the staging
 //!    buffer.
 
+mod peek;
+mod placed;
+mod staging;
+
 use bytes::Bytes;
 
-use super::peek::{Peek, WriteShape, peek};
-use super::placed::Placed;
-use super::staging::Staging;
-use super::{HEADER_ROOM, LAST, MAX_PAYLOAD, Record};
+use crate::record::{HEADER_ROOM, LAST, MAX_PAYLOAD, Record};
+use peek::{Peek, WriteShape, peek};
+use placed::Placed;
+use staging::Staging;
 
 /// How far a read goes into the unknown after a large WRITE, in bytes. The header of a WRITE with
 /// some groups and a usual handle takes 150 to 300.

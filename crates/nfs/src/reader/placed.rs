@@ -10,8 +10,9 @@ use block::Buffer;
 use bytes::Bytes;
 use crc_fast::Digest;
 
+use super::RecordError;
 use super::peek::WriteShape;
-use super::{Record, RecordError};
+use crate::record::Record;
 use crate::rpc::arguments_digest;
 
 #[derive(Debug)]

@@ -1,18 +1,10 @@
 //! Records on a byte stream (RFC 5531, section 11).
 //!
 //! A record is one or more fragments; each has a mark of four bytes in front: its length, and in
-//! the highest bit whether it is the record's last. [`RecordReader`] turns the bytes of a
-//! connection into [`Record`]s, and puts large WRITE payload where the disk wants it while it
-//! arrives.
-
-mod peek;
-mod placed;
-mod reader;
-mod staging;
+//! the highest bit whether it is the record's last. How the bytes of a connection become records
+//! is for the [`reader`](crate::reader) to say.
 
 use bytes::Bytes;
-
-pub use reader::{Counters, Limits, Progress, RecordError, RecordReader};
 
 /// The largest payload of a READ or WRITE, in bytes.
 pub const MAX_PAYLOAD: usize = 1 << 20;
@@ -22,7 +14,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 pub const HEADER_ROOM: usize = 1024;
 
 /// The bit of a mark that says that the fragment is the last of its record.
-const LAST: u32 = 1 << 31;
+pub(crate) const LAST: u32 = 1 << 31;
 
 /// One record without its marks.
 #[derive(Clone, Debug, PartialEq, Eq)]

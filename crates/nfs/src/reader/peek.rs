@@ -39,7 +39,7 @@ impl WriteShape {
 }
 
 /// Looks at `start`, the first bytes of a record. Every field in front of a payload has a limit,
-/// so that the first [`HEADER_ROOM`](super::HEADER_ROOM) bytes always decide.
+/// so that the first [`HEADER_ROOM`](crate::record::HEADER_ROOM) bytes always decide.
 pub(super) fn peek(start: &[u8]) -> Peek {
     match write_shape(start) {
         Ok(shape) => Peek::Write(shape),
