@@ -1,7 +1,8 @@
 //! What a protocol may ask of a file system, and in what words.
 //!
 //! [`FileSystem`] is the seam between `dispatch` and the engines. Its verbs are those of a
-//! stateless file service; its types are ours, not a protocol's and not a disk format's.
+//! stateless file service; its types are ours, not a protocol's and not a disk format's. What is
+//! to stand before a file system, and hand its verbs on, is [`InFront`].
 //!
 //! # No answer before its time
 //! Every verb answers with a [`Sealed`] value: the answer is fixed, but nobody may look at it
@@ -15,6 +16,7 @@ mod attributes;
 mod durable;
 mod error;
 mod file_system;
+mod in_front;
 mod name;
 mod remember;
 
@@ -27,6 +29,7 @@ pub use file_system::{
     Access, Answer, CreateHow, DirectoryEntry, Entries, FileSystem, Found, FsInfo, FsStat,
     PathConf, ReadData, Stability, Verifier, Written,
 };
+pub use in_front::InFront;
 pub use name::{MAX_NAME, Name};
 pub use remember::{Answered, Author, CallKey, Done, MAX_KEY, Remembered, Repetitions};
 pub use runtime::Timestamp;
