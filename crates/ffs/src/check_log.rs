@@ -26,9 +26,11 @@ use journal::format::{Line, Slot, State};
 use runtime::Runtime;
 use ufs2::mark::{Mark, PolicyKind};
 
+use crate::candidate::{Found, OpenOptions};
 pub use crate::logged::LogUse;
 use crate::logged::{changes_of, give_up, given_up, refuse_left, refuse_others, replay_log};
-use crate::mount::{Found, OpenError, OpenOptions, open_with_log};
+use crate::mount::open_with_log;
+use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::replay::{ReplayError, Replayed};
 

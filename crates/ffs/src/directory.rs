@@ -12,7 +12,6 @@
 //! 3. Nobody goes through more chunks of a directory than the volume has room for, whatever a
 //!    damaged inode says.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -21,7 +20,7 @@ use directory::chunk;
 use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, minimum_record_length};
 use directory::index::{DirIndex, IndexChange, Scanned, Slot};
 use namespace::Listed;
-use runtime::sync::{Signal, yield_now};
+use runtime::sync::yield_now;
 use ufs2::layout::kind_bits;
 use ufs2::map::run_length;
 use vfs::{FsError, Name};
@@ -31,8 +30,9 @@ use crate::buffer::{Buffer, Role};
 use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
+use crate::item::Intent;
 use crate::planted::{Bug, is_planted};
-use crate::update::{Intent, Update};
+use crate::update::Update;
 
 /// Bytes of a directory that are read while nobody else has a turn.
 const SCANNED_AT_ONCE: u64 = 1 << 20;
@@ -316,7 +316,11 @@ impl Ffs {
         let fragments = |bytes: usize| bytes as u64 / geometry.fragment_size;
         let (have, need) = (fragments(old.size()), fragments(length));
         let chunk = Box::from(chunk::empty_chunk().as_slice());
-        if have < need && !self.allocator.extend(update, old.address(), have, need).await? {
+        let more = match have < need {
+            true => self.allocator.extend(update.budget, old.address(), have, need).await?,
+            false => None,
+        };
+        if have < need && more.is_none() {
             if let Some(pending) = old.pending_sequence() {
                 self.durable(pending).await?; // invariant 2
             }
@@ -328,7 +332,8 @@ impl Ffs {
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
             return Ok(buffer);
         }
-        if have < need {
+        if let Some(more) = more {
+            update.take(more);
             let more = ufs2::map::sectors(geometry, need - have);
             update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
             update.grown.push((old.clone(), length));
@@ -428,35 +433,6 @@ impl Ffs {
         index.set_slack(0, room as u16);
         *node.directory.borrow_mut() = Some(Box::new(index));
         Ok(())
-    }
-}
-
-/// The directories whose names are being read.
-#[derive(Default)]
-pub(crate) struct Scans {
-    under_way: RefCell<BTreeSet<u64>>,
-    ended: Signal,
-}
-
-impl Scans {
-    /// The right to read the names of a directory, unless somebody does.
-    fn begin(&self, ino: u64) -> Option<Scanning<'_>> {
-        let first = self.under_way.borrow_mut().insert(ino);
-        // Made only by the first: dropped, it would end the scan of another.
-        first.then(|| Scanning { scans: self, ino })
-    }
-}
-
-/// Names are being read; dropped, it lets the next one look.
-struct Scanning<'a> {
-    scans: &'a Scans,
-    ino: u64,
-}
-
-impl Drop for Scanning<'_> {
-    fn drop(&mut self) {
-        self.scans.under_way.borrow_mut().remove(&self.ino);
-        self.scans.ended.notify();
     }
 }
 

@@ -33,18 +33,19 @@ use vfs::{
 
 use crate::alloc::{Allocator, EndRoom, Freed};
 use crate::buffer::{Buffer, Role};
-use crate::data::Doubts;
-use crate::directory::Scans;
-use crate::glimpse::Passing;
+use crate::chain::ChainLink;
+use crate::doubts::Doubts;
 use crate::home::Home;
 use crate::inode::Node;
 use crate::map::Map;
-use crate::mount::{OpenSuperblock, Stop};
-use crate::nodes::Nodes;
+use crate::nodes::{IDLE_NODES, Nodes};
+use crate::open_superblock::{OpenSuperblock, Stop};
+use crate::passing::Passing;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
 use crate::policy::{Policy, Staged, StagedUpdate};
-use crate::update::{ChainLink, Ready, Update};
+use crate::scans::Scans;
+use crate::update::{Ready, Update};
 
 /// Chains of Updates that may be under way at once: a log tells of all of them in one entry.
 const MOST_CHAINS: u64 = 64;
@@ -491,6 +492,24 @@ impl Ffs {
         }
         for (buffer, size) in &update.grown {
             self.home.grow(buffer, *size);
+        }
+    }
+
+    /// Takes a node into the table.
+    pub(crate) fn adopt(&self, node: &Rc<Node>) {
+        self.nodes.insert(node);
+        self.relieve_memory();
+    }
+
+    /// Forgets nodes that nobody needs, if there are many or memory is short.
+    pub(crate) fn relieve_memory(&self) {
+        let short = self.home.budget().is_short();
+        if short || self.nodes.are_many() {
+            let durable = self.policy.durable_through();
+            self.nodes.forget(durable, IDLE_NODES / 2, self.home.budget().bytes() / 4 * 3);
+        }
+        if short {
+            self.home.evict();
         }
     }
 

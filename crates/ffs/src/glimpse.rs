@@ -12,9 +12,6 @@
 //! 2. Without a node, the inode in its block is the file as everybody sees it, and durable: a node
 //!    goes only when that is so (`nodes`). Without a buffer, the disk has it.
 
-use std::cell::RefCell;
-
-use cache::hash::SPREAD;
 use namespace::Glimpse;
 use ufs2::layout::{Dinode, SECTOR_SIZE};
 use vfs::{FsError, Ino, ObjectId, Sequence};
@@ -25,26 +22,6 @@ use crate::planted::{Bug, is_planted};
 
 /// Bytes that are read for one inode: two of them, since what the page cache has is copied.
 const PIECE: usize = SECTOR_SIZE as usize;
-
-/// How many blocks are remembered that somebody has looked into.
-const REMEMBERED: usize = 512;
-
-/// Blocks into which somebody has looked not long ago, each in the one place where it can be.
-pub(crate) struct Passing(RefCell<Vec<u64>>);
-
-impl Default for Passing {
-    fn default() -> Self {
-        Self(RefCell::new(vec![u64::MAX; REMEMBERED]))
-    }
-}
-
-impl Passing {
-    /// Notes a block, and says whether it was noted already.
-    fn comes_back(&self, block: u64) -> bool {
-        let place = (block.wrapping_mul(SPREAD) >> 32) as usize % REMEMBERED;
-        std::mem::replace(&mut self.0.borrow_mut()[place], block) == block
-    }
-}
 
 impl Ffs {
     /// What is to be told of the file that has this number now.
@@ -94,20 +71,5 @@ impl Ffs {
         let id = ObjectId { ino: Ino(ino), generation: dinode.generation.get() };
         let attributes = attributes_of((ino, kind), dinode, None);
         Ok(Glimpse { id, attributes, sequence: Sequence(0) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Passing;
-
-    #[test]
-    fn a_block_comes_back_unless_others_have_come_meanwhile() {
-        let passing = Passing::default();
-        assert!(!passing.comes_back(8));
-        assert!(passing.comes_back(8));
-        let many = (0..100_000).filter(|block| passing.comes_back(1000 + 8 * block));
-        assert_eq!(many.count(), 0, "each comes once");
-        assert!(!passing.comes_back(8), "it is long ago");
     }
 }

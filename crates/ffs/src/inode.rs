@@ -27,11 +27,11 @@ use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
 use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
-use crate::data::Reading;
+use crate::chain::Chain;
 use crate::edit::Edit;
 use crate::pages::Pages;
 use crate::planted::{Bug, is_planted};
-use crate::update::Chain;
+use crate::reading::Reading;
 
 /// What UNSTABLE writes changed and no Update carries yet.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,8 @@ use std::mem::offset_of;
 use block::BlockDevice;
 use ufs2::layout::{ByteOrder, SECTOR_SIZE, Superblock, flags};
 
-use crate::mount::{Found, OpenError};
+use crate::candidate::Found;
+use crate::open_error::OpenError;
 
 /// Where each sector of the superblock ends that the three writes tear between.
 const _: () = {

@@ -4,15 +4,16 @@
 //!
 //! * `edit`, `buffer` and `home`: metadata blocks in memory, each the current image plus the deltas
 //!   that are not durable yet, and the device below them.
+//! * `item`: one change, and what it means. `alloc`: fragments and inodes, which it promises.
+//!   `inode`: a file in memory; `pages`, `reading` and `doubts`: what is known of its data.
+//! * `update`: everything that one operation changes, gathered. `map`: block pointers.
 //! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
 //!   designs differ.
-//! * `alloc`, `map`, `pages`: fragments and inodes, block pointers, data on its way.
-//! * `update` and `engine`: everything that one operation changes, gathered, then applied at once.
-//! * `nodes`: the files in memory, and which of them go when memory is short. `glimpse`: what is
-//!   told of a file that nobody keeps.
-//! * `data`, `size`, `directory`, `store`: the verbs that the namespace asks for.
-//! * [`mount`] and [`replay`]: opening, stopping, and coming back after a cut. [`check_log`]: what
-//!   becomes of the log of a volume that is checked.
+//! * `engine`: the files in memory (`nodes`), and the one place where an Update is applied.
+//! * `data`, `size`, `directory`, `glimpse`, `store`: the verbs that the namespace asks for.
+//! * `candidate`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
+//!   `closing`: what is done while a volume is open, and what stops it. [`check_log`]: what becomes
+//!   of the log of a volume that is checked.
 //!
 //! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
 //! kept of the disk, with the way of data to it and back, `cache`.
@@ -25,30 +26,42 @@
 
 mod alloc;
 mod buffer;
+mod candidate;
+mod chain;
 pub mod check_log;
+mod closing;
 mod data;
 mod directory;
+mod doubts;
 mod edit;
 mod engine;
 mod glimpse;
 mod home;
 mod inode;
+mod item;
 pub mod label;
 pub mod logged;
 mod map;
 pub mod mount;
 mod nodes;
+mod open_error;
+mod open_superblock;
 mod pages;
+mod passing;
 #[doc(hidden)]
 pub mod planted;
 pub mod policy;
+mod reading;
 pub mod replay;
 mod revoked;
+mod scans;
 mod size;
 mod span;
 mod store;
 mod update;
 
+pub use candidate::{OpenOptions, Opened};
 pub use engine::Ffs;
 pub use logged::{LogUse, open_sharing, replay_log};
-pub use mount::{OpenError, OpenOptions, Opened, ReadOnlyReason, open, open_with_log};
+pub use mount::{open, open_with_log};
+pub use open_error::{OpenError, ReadOnlyReason};

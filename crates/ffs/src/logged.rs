@@ -25,7 +25,6 @@
 //! 2. Chains and answers are in the new epoch before it counts.
 
 use std::cell::RefCell;
-use std::io;
 use std::rc::Rc;
 
 use block::BlockDevice;
@@ -37,10 +36,11 @@ use runtime::{Runtime, Timestamp};
 use ufs2::mark::{Mark, PolicyKind};
 use vfs::FsError;
 
-use crate::mount::{Back, Candidate, Found, OpenError, OpenOptions, Opened, read_rows};
+use crate::candidate::{Back, Candidate, Found, OpenOptions, Opened, read_rows};
+use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
-use crate::policy::log::{Log, SharedLog};
-use crate::replay::{Answers, ReplayError, Replayed, Survived, replay};
+use crate::policy::log::{Log, Save, SharedLog, Survived};
+use crate::replay::{Answers, ReplayError, Replayed, replay};
 
 /// What is to become of a log, for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,11 +300,6 @@ pub struct Sharer {
     /// What was saved of the log for it, if there is such: see [`Save`].
     pub saved: Option<Rc<dyn BlockDevice>>,
 }
-
-/// Makes a device of so many bytes, with nothing in it, on which what a log holds of one volume is
-/// saved for good, until that has been opened again. The first number is that by which the volume
-/// is known, or, if it had the log alone, the epoch that it bears: see [`saved_under`].
-pub type Save = Rc<dyn Fn(u64, u64) -> io::Result<Rc<dyn BlockDevice>>>;
 
 /// Whether the volume on `device` needs what is in this log.
 ///

@@ -23,7 +23,8 @@ use crate::buffer::{Buffer, Role};
 use crate::edit::Edit;
 use crate::home::Home;
 use crate::inode::Node;
-use crate::update::{Intent, Update};
+use crate::item::Intent;
+use crate::update::Update;
 
 /// A pointer of an inode, as `update` will leave it. The inode is not copied for it.
 fn inode_pointer(node: &Node, update: Option<&Update>, look: impl FnOnce(&Dinode) -> i64) -> u64 {
@@ -173,7 +174,7 @@ impl Map<'_> {
         address: u64,
         count: u64,
     ) -> Result<(), FsError> {
-        self.allocator.give_back(update, address, count).await?;
+        update.give_back(self.allocator.give_back(address, count).await?);
         let sectors = sectors(self.geometry(), count);
         update.touch_inode(node, |dinode| {
             dinode.sectors.set(dinode.sectors.get().saturating_sub(sectors));
@@ -192,7 +193,7 @@ impl Map<'_> {
         near: Near,
         count: u64,
     ) -> Result<u64, FsError> {
-        self.allocator.check_budget(update, count)?;
+        self.allocator.check_budget(update.budget, count)?;
         self.take_unchecked(update, node, near, count).await
     }
 
@@ -209,7 +210,7 @@ impl Map<'_> {
         (address, old): (u64, u64),
         new: u64,
     ) -> Result<u64, FsError> {
-        self.allocator.check_budget(update, new - old)?;
+        self.allocator.check_budget(update.budget, new - old)?;
         let moved = self.take_unchecked(update, node, Near::Fragment(address), new).await?;
         self.set(update, node, lbn, moved).await?;
         self.give_back(update, node, address, old).await?;
@@ -223,7 +224,7 @@ impl Map<'_> {
         near: Near,
         count: u64,
     ) -> Result<u64, FsError> {
-        let address = self.allocator.take(update, near, count).await?;
+        let address = update.take(self.allocator.take(update.budget, near, count).await?);
         let sectors = sectors(self.geometry(), count);
         update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + sectors));
         Ok(address)

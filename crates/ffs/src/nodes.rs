@@ -20,11 +20,10 @@ use cache::Meter;
 use cache::hash::NumberMap;
 use vfs::Sequence;
 
-use crate::engine::Ffs;
 use crate::inode::Node;
 
 /// Inodes kept in memory when nobody uses them.
-const IDLE_NODES: usize = 65_536;
+pub(crate) const IDLE_NODES: usize = 65_536;
 
 /// See the module's prose.
 pub(crate) struct Nodes {
@@ -52,7 +51,7 @@ impl Nodes {
         node.used.set(self.tick());
     }
 
-    fn insert(&self, node: &Rc<Node>) {
+    pub(crate) fn insert(&self, node: &Rc<Node>) {
         self.touch(node);
         self.memory.add(size_of::<Node>());
         let old = self.table.borrow_mut().insert(node.ino, node.clone());
@@ -72,13 +71,13 @@ impl Nodes {
         }
     }
 
-    fn are_many(&self) -> bool {
+    pub(crate) fn are_many(&self) -> bool {
         self.table.borrow().len() > self.most.get()
     }
 
     /// Forgets all idle nodes but the most recently used, which may be `most` and, but for the
     /// last of them, keep `bytes`: so that a directory that is in use and larger than that stays.
-    fn forget(&self, durable: Sequence, most: usize, bytes: usize) {
+    pub(crate) fn forget(&self, durable: Sequence, most: usize, bytes: usize) {
         let table = self.table.borrow();
         let mut idle: Vec<(u64, u64)> = table
             .values()
@@ -102,25 +101,5 @@ impl Nodes {
         }
         let left = self.table.borrow().len();
         self.most.set(IDLE_NODES.max(left + left / 8));
-    }
-}
-
-impl Ffs {
-    /// Takes a node into the table.
-    pub(crate) fn adopt(&self, node: &Rc<Node>) {
-        self.nodes.insert(node);
-        self.relieve_memory();
-    }
-
-    /// Forgets nodes that nobody needs, if there are many or memory is short.
-    pub(crate) fn relieve_memory(&self) {
-        let short = self.home.budget().is_short();
-        if short || self.nodes.are_many() {
-            let durable = self.policy.durable_through();
-            self.nodes.forget(durable, IDLE_NODES / 2, self.home.budget().bytes() / 4 * 3);
-        }
-        if short {
-            self.home.evict();
-        }
     }
 }

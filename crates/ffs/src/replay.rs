@@ -31,12 +31,12 @@ use ufs2::derive::bits;
 use ufs2::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
 use vfs::{CallKey, Remembered, Repetitions};
 
+use crate::chain::Chain;
 use crate::home::seal_group;
 use crate::planted::{Bug, is_planted};
-use crate::policy::log::answer;
 use crate::policy::log::record::{Map, Record, read_records};
+use crate::policy::log::{Survived, answer};
 use crate::revoked::Revoked;
-use crate::update::Chain;
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,15 +163,6 @@ pub struct Outcome {
     pub chains: Vec<Chain>,
     /// What is remembered.
     pub survived: Survived,
-}
-
-/// What a log remembers beside changes.
-#[derive(Clone, Debug, Default)]
-pub struct Survived {
-    /// Answers, oldest first.
-    pub remembered: Vec<Remembered>,
-    /// How many calls were repetitions.
-    pub repetitions: Repetitions,
 }
 
 /// Answers as they are found: the last one of a call is that which holds, and those that were

@@ -16,12 +16,14 @@ use ufs2::layout::{DIRECT_POINTERS, Dinode, INLINE_SYMLINK_SIZE};
 use ufs2::map::{block_count, has_blocks, run_length};
 use vfs::{Answered, FileKind, FsError, Sequence};
 
+use crate::chain::{Chain, ChainLink};
 use crate::engine::Ffs;
 use crate::home::REFUSED_PAUSE;
 use crate::inode::Node;
+use crate::item::{Budget, Intent};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
-use crate::update::{Budget, Chain, ChainLink, Intent, Update};
+use crate::update::Update;
 use block::zeros;
 
 /// Blocks that one Update frees at most, about.
@@ -187,7 +189,7 @@ impl Ffs {
         let address = self.map().find(node, Some(update), last).await?;
         let need = run_length(geometry, size, last);
         if address == 0 && last >= DIRECT_POINTERS as u64 {
-            self.allocator.make_room_for_end(update).await;
+            update.keep_end_room(self.allocator.room_for_end().await);
             let near = self.near(update, node, last).await?;
             let new = self.map().take(update, node, near, need).await?;
             self.map().set(update, node, last, new).await?;
@@ -278,9 +280,9 @@ impl Ffs {
             *dinode = Dinode::zeroed();
             dinode.generation = generation;
         });
-        self.allocator.give_back_inode(update, node.ino).await?;
+        update.give_back(self.allocator.give_back_inode(node.ino).await?);
         if node.kind == FileKind::Directory {
-            self.allocator.count_in_group(update, node.ino, -1).await?;
+            update.items.push(self.allocator.count_in_group(node.ino, -1).await?);
         }
         update.lives.push((node.clone(), false));
         if self.is_unfinished(node.ino) {

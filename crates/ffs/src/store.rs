@@ -21,11 +21,13 @@ use zerocopy::little_endian::{I16, U16, U32};
 
 use crate::alloc::{FoundInode, Near};
 use crate::buffer::{Buffer, Role};
+use crate::chain::ChainLink;
 use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::Node;
+use crate::item::{Budget, Intent};
 use crate::planted::{Bug, is_planted};
-use crate::update::{Budget, ChainLink, Intent, Ready, Update};
+use crate::update::{Ready, Update};
 use block::zeros;
 
 /// The longest target of a symbolic link that Linux follows. It fits into the smallest block.
@@ -229,7 +231,7 @@ impl Store for Ffs {
         }
         update.change_inode(&node, Intent::InodeInitialised, |_| ());
         if is_directory {
-            self.allocator.count_in_group(update, ino, 1).await?;
+            update.items.push(self.allocator.count_in_group(ino, 1).await?);
         }
         update.lives.push((node.clone(), true));
         Ok(node)
@@ -444,9 +446,11 @@ impl Ffs {
         is_directory: bool,
     ) -> Result<u64, FsError> {
         loop {
-            match self.allocator.take_inode(update, parent, is_directory).await? {
-                FoundInode::Promised(ino) if self.is_unused(ino).await? => return Ok(ino),
-                FoundInode::Promised(_) => self.allocator.withhold_inode(update),
+            match self.allocator.take_inode(parent, is_directory).await? {
+                FoundInode::Promised(taken) if self.is_unused(taken.place).await? => {
+                    return Ok(update.take(taken));
+                }
+                FoundInode::Promised(taken) => taken.promise.withhold(),
                 FoundInode::Uninitialised(group) => self.initialise_inodes(group).await?,
             }
         }

@@ -28,60 +28,13 @@ use directory::index::IndexChange;
 use runtime::sync::Permit;
 use ufs2::layout::Dinode;
 
-use crate::alloc::{EndRoom, Freed, Promise};
+use crate::alloc::{EndRoom, Freed, GivenBack, Promise, Taken};
 use crate::buffer::Buffer;
+use crate::chain::ChainLink;
 use crate::edit::Edit;
 use crate::inode::Node;
+use crate::item::{Budget, Carried, Intent, Item};
 use zerocopy::IntoBytes;
-
-/// What a change means. Policies decide by this, and by nothing else, what must land before what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
-    /// File data is in its place on the device, though not flushed; or the log will see to that.
-    PayloadWritten,
-    /// Inode or fragment bits are taken.
-    MapTaken,
-    /// A block of inodes got its first content.
-    InodeBlockInitialised,
-    /// The group counts a further block of inodes as initialised.
-    InitialisedRaised,
-    /// A directory run or an indirect block got its first content.
-    BlockInitialised,
-    /// An inode begins its life, its generation raised, its links counted.
-    InodeInitialised,
-    /// A link count rose for a name that is about to appear.
-    LinkAdded,
-    /// Attributes or times changed.
-    AttributesSet,
-    /// A pointer in an indirect block appeared or moved.
-    PointerSet,
-    /// An inode's own pointers appeared or moved, with its size and block count.
-    SizeSet,
-    /// A name appeared in a directory.
-    EntryAdded,
-    /// A name names another file now.
-    EntryRetargeted,
-    /// A directory that moved names its new parent.
-    ParentRetargeted,
-    /// A name is gone.
-    EntryDropped,
-    /// A link count fell after its name went.
-    LinkDropped,
-    /// An inode's size and pointers are smaller; of a dead file, everything is gone.
-    SizeCleared,
-    /// Pointers in an indirect block are gone, behind the end of the file.
-    PointerCleared,
-    /// Bits of inodes or fragments are free again.
-    MapGivenBack,
-}
-
-/// One change with its meaning.
-pub struct Item {
-    /// What it means.
-    pub intent: Intent,
-    /// What it does; payload has nothing left to do but to be flushed. See invariant 4, too.
-    pub change: Option<(Rc<Buffer>, Edit)>,
-}
 
 /// The working copy of an inode.
 struct Working {
@@ -129,52 +82,11 @@ pub struct Update {
     pub(crate) budget: Budget,
 }
 
-/// What a chain of Updates is to come to: each of them leaves a file that is whole, but only
-/// together do they what was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chain {
-    /// The file.
-    pub ino: u64,
-    /// Which file of this number.
-    pub generation: u32,
-    /// The size that it is to have, or `None` if it is to go.
-    pub size: Option<u64>,
-}
-
-/// Where in a chain an Update is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChainLink {
-    /// The first, with which all that was asked for has happened.
-    Begins(Chain),
-    /// The last, for this file.
-    Ends(u64),
-}
-
 /// An Update for which there is room in the log: nothing can stop it any more.
 pub struct Ready {
     pub(crate) update: Update,
     /// Bytes of log that were set aside.
     pub(crate) room: u64,
-}
-
-/// What a policy does with the payload of an Update.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// Bytes that it takes in an entry of the log, if it rides in one.
-    pub rides: Option<usize>,
-    /// Whether the log brings it to its place, and nobody else does.
-    pub is_delayed: bool,
-}
-
-/// Which space an Update may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
-    /// What is above the reserve.
-    User,
-    /// All of it.
-    Superuser,
-    /// What was set aside for it before: checked then.
-    Reserved,
 }
 
 impl Update {
@@ -211,6 +123,26 @@ impl Update {
     /// Inodes that it changes.
     pub(crate) fn inode_count(&self) -> usize {
         self.working.len()
+    }
+
+    /// Takes fragments or an inode; gives back where they are.
+    pub(crate) fn take(&mut self, taken: Taken) -> u64 {
+        self.promises.push(taken.promise);
+        self.items.push(taken.item);
+        taken.place
+    }
+
+    /// Gives fragments or an inode back.
+    pub(crate) fn give_back(&mut self, given: GivenBack) {
+        self.items.push(given.item);
+        self.freed.push(given.freed);
+    }
+
+    /// Has blocks that are kept for the new end of a file, if there are such.
+    pub(crate) fn keep_end_room(&mut self, room: Option<EndRoom>) {
+        if room.is_some() {
+            (self.end_room, self.budget) = (room, Budget::Reserved);
+        }
     }
 
     /// Adds a change of a buffer.

@@ -276,7 +276,7 @@ async fn open_all(
     options.log = log_options;
     let sharers = devices.map(|device| Sharer { device, saved: None }).collect();
     let log = log.expect("a design with a log has a disk for it").clone();
-    let save: ffs::logged::Save =
+    let save: ffs::policy::log::Save =
         Rc::new(|_, _| Err(std::io::Error::other("no volume of a model is ever absent")));
     let all = open_sharing(sharers, log, save, runtime, &options, &mut |_| ()).await?;
     all.into_iter().collect()

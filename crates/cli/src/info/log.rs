@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use block::file::{Access, DiskFile, FileDevice};
-use ffs::replay::{Answers, Survived};
+use ffs::policy::log::Survived;
+use ffs::replay::Answers;
 use journal::format::State;
 use journal::{Entry, JournalError, Walker};
 use serde::Serialize;

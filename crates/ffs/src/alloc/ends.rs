@@ -12,7 +12,6 @@ use ufs2::layout::INDIRECT_POINTERS;
 
 use super::Allocator;
 use crate::planted::{Bug, is_planted};
-use crate::update::{Budget, Update};
 
 /// The last block of a file, and those that lead to it.
 const KEPT_BLOCKS: i64 = 1 + INDIRECT_POINTERS as i64;
@@ -31,11 +30,11 @@ impl Allocator {
         self.kept_blocks() * self.geometry().fragments_per_block as i64
     }
 
-    /// Lets `update` take blocks for the new end of a file, as soon as they are there.
-    pub(crate) async fn make_room_for_end(&self, update: &mut Update) {
-        if !is_planted(Bug::UnkeptBlocks) {
-            update.end_room = Some(EndRoom(self.ends.acquire(1).await));
-            update.budget = Budget::Reserved;
+    /// The right to take blocks for the new end of a file, as soon as they are there.
+    pub(crate) async fn room_for_end(&self) -> Option<EndRoom> {
+        match is_planted(Bug::UnkeptBlocks) {
+            true => None,
+            false => Some(EndRoom(self.ends.acquire(1).await)),
         }
     }
 }

@@ -4,25 +4,25 @@ use ufs2::layout::Geometry;
 use vfs::FsError;
 
 use super::group::{Group, full_block};
-use super::{Allocator, Near, Run};
+use super::{Allocator, Near, Run, Taken};
 use crate::edit::Edit;
-use crate::update::{Budget, Intent, Update};
+use crate::item::{Budget, Intent, Item};
 
 impl Allocator {
-    /// Promises `count` fragments inside one block, as near as possible, and adds the taking of
-    /// their bits to `update`. Returns the address of the first. Whether the budget allows it is
-    /// [`Allocator::check_budget`]'s to say; whole blocks that are set aside are left alone here.
+    /// Promises `count` fragments inside one block, as near as possible. Whether the budget allows
+    /// it is [`Allocator::check_budget`]'s to say; whole blocks that are set aside are left alone
+    /// here.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; I/O errors of reading a group.
     pub(crate) async fn take(
         &self,
-        update: &mut Update,
+        budget: Budget,
         near: Near,
         count: u64,
-    ) -> Result<u64, FsError> {
+    ) -> Result<Taken, FsError> {
         let geometry = self.geometry();
-        let may_break = update.budget == Budget::Reserved || self.has_whole_block();
+        let may_break = budget == Budget::Reserved || self.has_whole_block();
         let (home, goal) = match near {
             Near::Group(group) => (group, None),
             Near::Fragment(fragment) if fragment < geometry.size => {
@@ -48,33 +48,33 @@ impl Allocator {
                     self.hold(run); // for good: on a damaged disk the map may offer what is used
                     continue;
                 }
-                update.promises.push(self.promise(run));
                 let map = geometry.maps.fragments.start;
                 let edit = Edit::Bits { map, first, count: count as usize, value: false };
-                update.push(Intent::MapTaken, &buffer, edit);
-                return Ok(geometry.group_base(group) + first as u64);
+                let item = Item { intent: Intent::MapTaken, change: Some((buffer.clone(), edit)) };
+                let place = geometry.group_base(group) + first as u64;
+                return Ok(Taken { place, promise: self.promise(run), item });
             }
         }
         Err(FsError::NoSpace)
     }
 
-    /// Promises the fragments behind a run, if they are free: `old` fragments at `first` become
-    /// `new`. Returns whether it could be done.
+    /// Promises the fragments behind a run, so that `old` fragments at `first` become `new`;
+    /// nothing if they are not free.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when the budget forbids it; I/O errors of reading a group.
     pub(crate) async fn extend(
         &self,
-        update: &mut Update,
+        budget: Budget,
         first: u64,
         old: u64,
         new: u64,
-    ) -> Result<bool, FsError> {
+    ) -> Result<Option<Taken>, FsError> {
         let geometry = self.geometry();
         if first % geometry.fragments_per_block + new > geometry.fragments_per_block {
-            return Ok(false);
+            return Ok(None);
         }
-        self.check_budget(update, new - old)?;
+        self.check_budget(budget, new - old)?;
         let group = geometry.group_of_fragment(first);
         let buffer = self.group_buffer(group).await?;
         let start = (first + old - geometry.group_base(group)) as usize;
@@ -83,17 +83,13 @@ impl Allocator {
         let bits = self.groups[group as usize].borrow().block_bits(geometry, start / per_block);
         let wanted = ((1_u16 << count) - 1) << (start % per_block);
         if u16::from(bits) & wanted != wanted || self.is_metadata(group, start, count) {
-            return Ok(false);
+            return Ok(None);
         }
         let run = Run::Fragments { group, first: start, count };
-        update.promises.push(self.promise(run));
         let map = geometry.maps.fragments.start;
-        update.push(
-            Intent::MapTaken,
-            &buffer,
-            Edit::Bits { map, first: start, count, value: false },
-        );
-        Ok(true)
+        let edit = Edit::Bits { map, first: start, count, value: false };
+        let item = Item { intent: Intent::MapTaken, change: Some((buffer, edit)) };
+        Ok(Some(Taken { place: first + old, promise: self.promise(run), item }))
     }
 
     /// Whether a directory or an indirect block is known to lie there.
@@ -102,13 +98,13 @@ impl Allocator {
         (first..first + count as u64).any(|address| self.home.cached(address).is_some())
     }
 
-    /// Whether `update` may make the volume fuller by `count` fragments: a user leaves the reserve.
+    /// Whether the volume may become fuller by `count` fragments: a user leaves the reserve.
     ///
     /// # Errors
     /// [`FsError::NoSpace`].
-    pub(crate) fn check_budget(&self, update: &Update, count: u64) -> Result<(), FsError> {
+    pub(crate) fn check_budget(&self, budget: Budget, count: u64) -> Result<(), FsError> {
         let is_over = self.free_space() - (count as i64) < self.reserve();
-        if update.budget == Budget::User && is_over { Err(FsError::NoSpace) } else { Ok(()) }
+        if budget == Budget::User && is_over { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
     /// A group with more than the average of free blocks, after the group of `fragment`: where a

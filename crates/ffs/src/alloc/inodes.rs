@@ -3,26 +3,25 @@
 use ufs2::layout::{GroupHeader, ROOT_INODE};
 use vfs::FsError;
 
-use super::{Allocator, Run};
+use super::{Allocator, Run, Taken};
 use crate::edit::Edit;
-use crate::update::{Intent, Update};
+use crate::item::{Intent, Item};
 
 /// What a search for an inode ended with.
 pub(crate) enum FoundInode {
     /// This one is promised.
-    Promised(u64),
+    Promised(Taken),
     /// The next block of inodes of this group has to be initialised first.
     Uninitialised(u64),
 }
 
 impl Allocator {
-    /// Promises an inode near `parent` and adds the taking of its bit to `update`.
+    /// Promises an inode near `parent`.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when there is none; I/O errors of reading a group.
     pub(crate) async fn take_inode(
         &self,
-        update: &mut Update,
         parent: u64,
         is_directory: bool,
     ) -> Result<FoundInode, FsError> {
@@ -43,23 +42,14 @@ impl Allocator {
             if self.needs_inodes(group, initialised.into()) {
                 return Ok(FoundInode::Uninitialised(group));
             }
-            update.promises.push(self.promise(Run::Inode { group, index }));
             let map = geometry.maps.inodes.start;
-            update.push(
-                Intent::MapTaken,
-                &buffer,
-                Edit::Bits { map, first: index, count: 1, value: true },
-            );
-            return Ok(FoundInode::Promised(group * geometry.inodes_per_group + index as u64));
+            let edit = Edit::Bits { map, first: index, count: 1, value: true };
+            let item = Item { intent: Intent::MapTaken, change: Some((buffer, edit)) };
+            let place = group * geometry.inodes_per_group + index as u64;
+            let promise = self.promise(Run::Inode { group, index });
+            return Ok(FoundInode::Promised(Taken { place, promise, item }));
         }
         Err(FsError::NoSpace)
-    }
-
-    /// Takes the inode that was just taken out of `update` again: it is in use, whatever the map
-    /// says. Nobody is given it for as long as the volume is open.
-    pub(crate) fn withhold_inode(&self, update: &mut Update) {
-        update.items.pop().expect("the taking of its bit");
-        update.promises.pop().expect("its promise").withhold();
     }
 
     /// The next inode of a loaded group that may be allocated.

@@ -38,8 +38,8 @@ use vfs::FsError;
 use crate::buffer::{Buffer, Role};
 use crate::edit::Edit;
 use crate::home::Home;
+use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
-use crate::update::{Intent, Update};
 use group::Group;
 
 pub(crate) use ends::EndRoom;
@@ -81,7 +81,7 @@ impl Promise {
 impl Promise {
     /// What was promised turned out to be no good: nobody gets it for as long as the volume is
     /// open.
-    fn withhold(self) {
+    pub(crate) fn withhold(self) {
         self.kept.set(true);
     }
 }
@@ -116,6 +116,24 @@ impl Drop for Freed {
             allocator.release(self.run);
         }
     }
+}
+
+/// Fragments or an inode that an Update is to take.
+pub(crate) struct Taken {
+    /// The first fragment, or the inode.
+    pub(crate) place: u64,
+    /// What makes it the Update's.
+    pub(crate) promise: Promise,
+    /// What sets its bits.
+    pub(crate) item: Item,
+}
+
+/// Fragments or an inode that an Update is to give back.
+pub(crate) struct GivenBack {
+    /// What holds them until that is durable.
+    pub(crate) freed: Freed,
+    /// What clears their bits.
+    pub(crate) item: Item,
 }
 
 /// See the module's prose.
@@ -237,16 +255,11 @@ impl Allocator {
         Ok(buffer)
     }
 
-    /// Gives fragments back with `update`.
+    /// Plans to give fragments back.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when they are no data fragments, free already or about to be.
-    pub(crate) async fn give_back(
-        &self,
-        update: &mut Update,
-        first: u64,
-        count: u64,
-    ) -> Result<(), FsError> {
+    pub(crate) async fn give_back(&self, first: u64, count: u64) -> Result<GivenBack, FsError> {
         if !self.geometry().is_data_run(first, count) {
             return Err(FsError::Corrupt);
         }
@@ -264,20 +277,15 @@ impl Allocator {
             return Err(FsError::Corrupt); // invariant 5
         }
         let edit = Edit::Bits { map, first, count, value: true };
-        update.push(Intent::MapGivenBack, &buffer, edit);
-        update.freed.push(self.freed(Run::Fragments { group, first, count }));
-        Ok(())
+        let item = Item { intent: Intent::MapGivenBack, change: Some((buffer, edit)) };
+        Ok(GivenBack { item, freed: self.freed(Run::Fragments { group, first, count }) })
     }
 
-    /// Gives an inode back with `update`.
+    /// Plans to give an inode back.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when it is free already or about to be.
-    pub(crate) async fn give_back_inode(
-        &self,
-        update: &mut Update,
-        ino: u64,
-    ) -> Result<(), FsError> {
+    pub(crate) async fn give_back_inode(&self, ino: u64) -> Result<GivenBack, FsError> {
         let group = self.geometry().group_of_inode(ino);
         let index = (ino % self.geometry().inodes_per_group) as usize;
         let buffer = self.group_buffer(group).await?;
@@ -289,9 +297,8 @@ impl Allocator {
             return Err(FsError::Corrupt); // invariant 5
         }
         let edit = Edit::Bits { map, first: index, count: 1, value: false };
-        update.push(Intent::MapGivenBack, &buffer, edit);
-        update.freed.push(self.freed(Run::Inode { group, index }));
-        Ok(())
+        let item = Item { intent: Intent::MapGivenBack, change: Some((buffer, edit)) };
+        Ok(GivenBack { item, freed: self.freed(Run::Inode { group, index }) })
     }
 
     fn freed(&self, run: Run) -> Freed {
@@ -334,21 +341,15 @@ impl Allocator {
         self.release(freed.run);
     }
 
-    /// Counts a directory that `update` makes (1) or removes (-1) in the group of `ino`.
+    /// Plans to count a directory that is made (1) or removed (-1) in the group of `ino`.
     ///
     /// # Errors
     /// I/O errors of reading the group.
-    pub(crate) async fn count_in_group(
-        &self,
-        update: &mut Update,
-        ino: u64,
-        change: i32,
-    ) -> Result<(), FsError> {
+    pub(crate) async fn count_in_group(&self, ino: u64, change: i32) -> Result<Item, FsError> {
         let buffer = self.group_buffer(self.geometry().group_of_inode(ino)).await?;
         let offset = offset_of!(GroupHeader, counts) + offset_of!(Summary, directories);
         let intent = if change > 0 { Intent::MapTaken } else { Intent::MapGivenBack };
-        update.push(intent, &buffer, Edit::Count { offset, change });
-        Ok(())
+        Ok(Item { intent, change: Some((buffer, Edit::Count { offset, change })) })
     }
 
     /// A directory was made (1) or removed (-1) in the group of `ino`.

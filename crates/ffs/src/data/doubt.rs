@@ -14,39 +14,13 @@ use ufs2::map::block_count;
 use vfs::FsError;
 
 use super::land::PAGES_PER_UPDATE;
+use crate::doubts::{Doubt, Doubts, MOST_BLOCKS, MOST_FILES};
 use crate::engine::Ffs;
 use crate::inode::Node;
+use crate::item::Budget;
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
-use crate::update::{Budget, Update};
-
-/// Of so many blocks of a file it is known that they are in doubt. Beyond, all are.
-const MOST_BLOCKS: usize = 4096;
-
-/// Of so many files it is known which. Beyond, any may be, as long as the volume is open.
-const MOST_FILES: usize = 4096;
-
-/// Files with data in doubt, by their inodes. They stay in memory.
-#[derive(Default)]
-pub(crate) struct Doubts {
-    files: BTreeMap<u64, Doubt>,
-    /// There were more.
-    are_many: bool,
-}
-
-struct Doubt {
-    _node: Rc<Node>,
-    blocks: BTreeSet<u64>,
-    /// There were more: that cannot be made good while the volume is open.
-    are_many: bool,
-}
-
-impl Doubts {
-    /// A file has ended.
-    pub(crate) fn forget(&mut self, ino: u64) {
-        self.files.remove(&ino);
-    }
-}
+use crate::update::Update;
 
 impl Ffs {
     /// A write of these blocks has failed.

@@ -15,9 +15,10 @@ use vfs::{FsError, Sequence};
 use crate::alloc::Near;
 use crate::engine::Ffs;
 use crate::inode::Node;
+use crate::item::{Budget, Intent};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
-use crate::update::{Budget, Intent, Update};
+use crate::update::Update;
 use block::{gather, slices, zeros};
 
 /// Pages that land with one Update, so that Updates stay bounded.
@@ -402,7 +403,8 @@ impl Ffs {
             if have >= need {
                 return Ok(Place::There(here));
             }
-            if self.allocator.extend(update, here, have, need).await? {
+            if let Some(more) = self.allocator.extend(update.budget, here, have, need).await? {
+                update.take(more);
                 let more = ufs2::map::sectors(geometry, need - have);
                 update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
                 return Ok(Place::Grown(here));

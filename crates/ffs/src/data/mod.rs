@@ -34,6 +34,3 @@ mod doubt;
 mod land;
 mod read;
 mod write;
-
-pub(crate) use ahead::Reading;
-pub(crate) use doubt::Doubts;

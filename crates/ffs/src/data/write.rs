@@ -17,9 +17,10 @@ use vfs::{FsError, Stability, Timestamp};
 
 use crate::engine::Ffs;
 use crate::inode::{Node, Volatile};
+use crate::item::Budget;
 use crate::pages::{Content, Page};
 use crate::planted::{Bug, is_planted};
-use crate::update::{Budget, Update};
+use crate::update::Update;
 use block::{gather, slices};
 
 /// Blocks that one Update lands that were never pages: so many has a WRITE of 1 MiB that begins

@@ -23,8 +23,10 @@ use futures::future::LocalBoxFuture;
 use vfs::{Answered, FsError, Lost, Sequence};
 
 use crate::buffer::Buffer;
+use crate::chain::ChainLink;
 use crate::edit::Extent;
-use crate::update::{Carried, ChainLink, Intent, Item, Update};
+use crate::item::{Carried, Intent, Item};
+use crate::update::Update;
 use horizon::Horizon;
 
 /// What the policy keeps of an item.

@@ -52,8 +52,9 @@ use super::horizon::Horizon;
 use super::{Policy, StagedUpdate, is_constructive};
 use crate::buffer::{Buffer, Delta};
 use crate::home::{Home, REFUSED_PAUSE};
+use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
-use crate::update::{Intent, Item, Update};
+use crate::update::Update;
 
 const RANKS: usize = 10;
 /// The first rank that lets something be seen that was not.

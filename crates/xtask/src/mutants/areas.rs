@@ -52,7 +52,12 @@ pub(super) const AREAS: &[Area] = &[
     },
     Area {
         name: "ffs/data",
-        files: &["crates/ffs/src/data/**/*.rs", "crates/ffs/src/size.rs"],
+        files: &[
+            "crates/ffs/src/data/**/*.rs",
+            "crates/ffs/src/doubts.rs",
+            "crates/ffs/src/reading.rs",
+            "crates/ffs/src/size.rs",
+        ],
         stages: ENGINE,
     },
     Area {

@@ -9,27 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::tree::Tree;
 use super::{Findings, rust};
 
-/// Modules that are in a circle still, by their crate and their parent: a ratchet, which only
-/// shrinks.
-const KNOWN: &[(&str, &[&str])] = &[(
-    "ffs",
-    &[
-        "alloc",
-        "data",
-        "directory",
-        "engine",
-        "glimpse",
-        "inode",
-        "logged",
-        "map",
-        "mount",
-        "nodes",
-        "policy",
-        "replay",
-        "update",
-    ],
-)];
-
 /// A module by its names, from the root of its crate on.
 type Module<'a> = Vec<&'a str>;
 
@@ -54,7 +33,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
         let modules = Modules::of(tree, name);
         let needs = modules.needs();
         for parent in modules.files.keys() {
-            modules.judge(name, parent, &needs, findings);
+            modules.judge(parent, &needs, findings);
         }
     }
 }
@@ -87,7 +66,6 @@ impl<'a> Modules<'a> {
     /// Looks for circles among the children of a module.
     fn judge(
         &self,
-        name: &str,
         parent: &[&'a str],
         all: &[(&Module<'a>, Module<'a>, usize)],
         findings: &mut Findings,
@@ -102,25 +80,13 @@ impl<'a> Modules<'a> {
                 needs.entry(child).or_default().entry(other).or_insert(place);
             }
         }
-        let place = [&[name], parent].concat().join("::");
-        let known = KNOWN.iter().find(|(known, _)| *known == place);
-        let known = known.map_or(&[][..], |(_, modules)| modules);
-        let mut circle = BTreeSet::new();
         for (&from, targets) in &needs {
             for (&to, (path, line)) in targets.iter().filter(|(to, _)| reaches(&needs, to, from)) {
-                circle.insert(from);
-                if !(known.contains(&from) && known.contains(&to)) {
-                    let what = format!(
-                        "{from} imports {to}, which needs {from}: let what both need be below both"
-                    );
-                    findings.add(path, *line, what);
-                }
+                let what = format!(
+                    "{from} imports {to}, which needs {from}: let what both need be below both"
+                );
+                findings.add(path, *line, what);
             }
-        }
-        let is_there = |module| self.files.contains_key(&[parent, &[module]].concat());
-        for module in known.iter().filter(|&module| is_there(*module) && !circle.contains(module)) {
-            let path = self.files[parent];
-            findings.add(path, 1, format!("{module} is in no circle now: take it out of KNOWN"));
         }
     }
 

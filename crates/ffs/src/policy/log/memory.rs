@@ -21,10 +21,10 @@ use std::rc::{Rc, Weak};
 use journal::format::{SEGMENT, UNIT};
 use vfs::{CallKey, Remembered, Repetitions};
 
+use super::Survived;
 use super::answer;
 use super::record::{LINE, Record};
 use crate::planted::{Bug, is_planted};
-use crate::replay::Survived;
 
 /// The most bytes of answers that are written again with one batch: two such entries, with what
 /// else they tell, fill a segment.

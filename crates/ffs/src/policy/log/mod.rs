@@ -56,6 +56,7 @@ pub mod record;
 mod redo;
 mod room;
 mod shared;
+mod survived;
 mod writer;
 
 use std::cell::{Cell, RefCell};
@@ -74,10 +75,11 @@ use vfs::{Answered, FsError, Ledger, Lost, Sequence};
 use super::horizon::Horizon;
 use super::{Policy, StagedUpdate};
 use crate::buffer::Buffer;
+use crate::chain::{Chain, ChainLink};
 use crate::home::Home;
+use crate::item::{Carried, Item};
 use crate::planted::{Bug, is_planted};
-use crate::replay::Survived;
-use crate::update::{Carried, Chain, ChainLink, Item, Update};
+use crate::update::Update;
 use flights::{Flight, Flights};
 use logged::Logged;
 use memory::Memory;
@@ -86,7 +88,8 @@ use redo::Redo;
 use shared::Waiting;
 
 pub use memory::Counters as AnswerCounters;
-pub use shared::SharedLog;
+pub use shared::{Save, SharedLog};
+pub use survived::Survived;
 
 /// How long an entry that nobody wants durable waits for others.
 const PATIENCE: Duration = Duration::from_millis(30);

@@ -15,10 +15,11 @@ use ufs2::layout::{Dinode, Geometry, POINTER_SIZE};
 use super::answer;
 use super::record::{LINE, Map, Record, write_records};
 use crate::buffer::{Buffer, Role};
+use crate::chain::ChainLink;
 use crate::edit::{Edit, Extent};
 use crate::planted::{Bug, is_planted};
 use crate::policy::StagedUpdate;
-use crate::update::{ChainLink, Update};
+use crate::update::Update;
 
 /// Shorter zeros are logged as they are.
 const SHORT: usize = LINE;
@@ -282,8 +283,8 @@ mod tests {
 
     use super::super::record::read_records;
     use super::*;
+    use crate::item::{Budget, Intent};
     use crate::policy::Staged;
-    use crate::update::{Budget, Intent};
 
     const BLOCK: usize = 32 << 10;
 

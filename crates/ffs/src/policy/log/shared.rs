@@ -20,16 +20,22 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io;
 use std::rc::{Rc, Weak};
 
-use block::IoError;
+use block::{BlockDevice, IoError};
 use journal::{Draft, Journal, JournalError};
 use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
 
 use super::{Log, LogOptions};
-use crate::logged::Save;
 use crate::planted::{Bug, is_planted};
+
+/// Makes a device of so many bytes, with nothing in it, on which what a log holds of one volume is
+/// saved for good, until that has been opened again. The first number is that by which the volume
+/// is known, or, if it had the log alone, the epoch that it bears: see
+/// [`saved_under`](crate::logged::saved_under).
+pub type Save = Rc<dyn Fn(u64, u64) -> io::Result<Rc<dyn BlockDevice>>>;
 
 /// An entry that is not submitted yet.
 pub(super) struct Waiting {

@@ -252,12 +252,12 @@ mod tests {
     use sim::{Disk, Executor, Image};
     use ufs2::mkfs::{MkfsOptions, mkfs};
 
+    use super::super::Survived;
     use super::super::record::LINE;
     use super::*;
-    use crate::mount::{Back, Candidate, Found, OpenOptions};
+    use crate::candidate::{Back, Candidate, Found, OpenOptions};
+    use crate::chain::Chain;
     use crate::policy::Policy;
-    use crate::replay::Survived;
-    use crate::update::Chain;
 
     /// Memory that sets no limit.
     const PLENTY: usize = 256 << 20;

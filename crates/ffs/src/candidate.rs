@@ -1,0 +1,265 @@
+//! A volume on its way to being open: what was found of it, what bringing it back came to, and what
+//! the engine is to be made of.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::BlockDevice;
+use journal::Live;
+use runtime::Runtime;
+use ufs2::layout::{
+    BadSuperblock, ByteOrder, Dinode, Geometry, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM,
+    Summary, Superblock, flags,
+};
+use ufs2::mark::{self, Mark, PolicyKind};
+use vfs::{FileKind, FsError, Ino, ObjectId};
+
+use crate::alloc::Allocator;
+use crate::buffer::Role;
+use crate::chain::Chain;
+use crate::engine::{Ffs, Parts};
+use crate::home::Home;
+use crate::open_error::{OpenError, ReadOnlyReason};
+use crate::open_superblock::{LAST_MOUNT_KEPT, OpenSuperblock};
+use crate::policy::Policy;
+use crate::policy::log::{LogOptions, Survived};
+use crate::replay::Replayed;
+
+/// How to open a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Change nothing.
+    pub read_only: bool,
+    /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
+    /// for data that is kept because it may be read again.
+    pub cache_bytes: usize,
+    /// Whether data is kept that may be read again. Without it each READ asks the device, which
+    /// gives others more occasions to come between: for whoever looks for what they could break.
+    pub keeps_data: bool,
+    /// How often access times and old UNSTABLE data go to the disk.
+    pub housekeeping_interval: Duration,
+    /// How the log is kept small, if there is one.
+    pub log: LogOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            cache_bytes: 256 << 20,
+            keeps_data: true,
+            housekeeping_interval: Duration::from_secs(5),
+            log: LogOptions::default(),
+        }
+    }
+}
+
+/// A volume that is open.
+pub struct Opened {
+    /// The engine.
+    pub engine: Rc<Ffs>,
+    /// Why it is read-only although it was to be writable.
+    pub read_only: Option<ReadOnlyReason>,
+    /// What bringing it back after a cut found, if that was needed.
+    pub rebuilt: Option<fsck::Report>,
+    /// What was replayed of its log, if that was needed.
+    pub replayed: Option<Replayed>,
+}
+
+/// Bytes of UNSTABLE data that wait in memory at most, however much of that there is: a COMMIT that
+/// finds more takes longer than its caller may want to wait.
+const DIRTY_MOST: u64 = 256 << 20;
+
+fn read_only_reason(geometry: &Geometry, superblock: &Superblock) -> Option<ReadOnlyReason> {
+    let flags = superblock.flags.get();
+    if geometry.byte_order == ByteOrder::Big {
+        Some(ReadOnlyReason::ByteOrder)
+    } else if flags & flags::SOFT_UPDATES_JOURNAL != 0 {
+        Some(ReadOnlyReason::Journal)
+    } else if flags & flags::GJOURNAL != 0 {
+        Some(ReadOnlyReason::GeomJournal)
+    } else if superblock.snapshots.iter().any(|ino| ino.get() != 0) {
+        Some(ReadOnlyReason::Snapshots)
+    } else if flags & (flags::POSIX_ACLS | flags::NFS4_ACLS | flags::MULTILABEL) != 0 {
+        Some(ReadOnlyReason::AccessControlLists)
+    } else {
+        None
+    }
+}
+
+/// A volume that is not open yet.
+pub(crate) struct Found {
+    pub(crate) geometry: Rc<Geometry>,
+    pub(crate) superblock: OpenSuperblock,
+}
+
+/// What bringing a volume back came to.
+#[derive(Default)]
+pub(crate) struct Back {
+    pub(crate) rebuilt: Option<fsck::Report>,
+    /// Where what follows came from.
+    pub(crate) live: Option<Live>,
+    pub(crate) replayed: Option<Replayed>,
+    pub(crate) chains: Vec<Chain>,
+    pub(crate) survived: Survived,
+}
+
+impl Found {
+    pub(crate) async fn read(device: &dyn BlockDevice) -> Result<Self, OpenError> {
+        let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
+        let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
+        let mut superblock = OpenSuperblock { block, last_mount: Vec::new() };
+        let geometry = Rc::new(Geometry::parse_any_order(&mut superblock.block)?);
+        let (needed, size) = (geometry.byte_address(geometry.size), device.geometry().size);
+        match needed > size {
+            true => Err(BadSuperblock::Short { needed, size }.into()),
+            false => Ok(Self { geometry, superblock }),
+        }
+    }
+
+    /// Why it is not to be written to, although that was not asked for.
+    pub(crate) fn read_only_reason(
+        &mut self,
+        device: &dyn BlockDevice,
+        options: &OpenOptions,
+    ) -> Option<ReadOnlyReason> {
+        let reason = read_only_reason(&self.geometry, self.superblock.superblock());
+        let protected = device.geometry().read_only && !options.read_only;
+        reason.or(protected.then_some(ReadOnlyReason::Device))
+    }
+
+    /// The number by which it is known, wherever it is.
+    pub(crate) fn id(&mut self) -> u64 {
+        let [second, random] = self.superblock.superblock().id.map(|half| u64::from(half.get()));
+        second << 32 | random
+    }
+
+    /// The number that its mark bears; 0 for none.
+    pub(crate) fn nonce(&mut self) -> u64 {
+        match Mark::of(self.superblock.superblock()) {
+            Mark::Policy(_) => mark::nonce(self.superblock.superblock()).unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    /// A volume that is opened without changing anything is taken as it is.
+    pub(crate) fn look(&mut self) -> Result<Back, OpenError> {
+        match Mark::of(self.superblock.superblock()) {
+            Mark::Clean => self.check_clean()?,
+            Mark::Policy(PolicyKind::Log) => return Err(OpenError::NotReplayed),
+            _ => {}
+        }
+        Ok(Back::default())
+    }
+
+    pub(crate) fn check_clean(&mut self) -> Result<(), OpenError> {
+        if self.geometry.verify_superblock(&self.superblock.block).is_err() {
+            return Err(OpenError::Damaged("the superblock does not fit its hash".into()));
+        }
+        let old = &self.superblock.superblock().last_mount;
+        let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
+        self.superblock.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
+        Ok(())
+    }
+}
+
+/// A volume that is as it should be, and of which nothing says yet that we have it.
+pub(crate) struct Candidate {
+    device: Rc<dyn BlockDevice>,
+    superblock: OpenSuperblock,
+    /// See [`Found::id`].
+    pub(crate) id: u64,
+    pub(crate) home: Rc<Home>,
+    pub(crate) rows: Vec<Summary>,
+    allocator: Rc<Allocator>,
+    root: ObjectId,
+    pub(crate) back: Back,
+}
+
+impl Candidate {
+    pub(crate) async fn prepare(
+        device: Rc<dyn BlockDevice>,
+        mut found: Found,
+        back: Back,
+        runtime: &Runtime,
+        options: &OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let id = found.id();
+        let Found { geometry, superblock } = found;
+        let clock = runtime.clock.clone();
+        // Memory in pieces costs more than the pieces: an eighth is left for that.
+        let budget = options.cache_bytes / 8 * 7;
+        let home = Home::new(device.clone(), geometry, clock, budget, options.keeps_data);
+        let rows = summary_rows(&home).await?;
+        let allocator = Allocator::new(home.clone(), &rows);
+        let root = root(&home).await?;
+        Ok(Self { device, superblock, id, home, rows, allocator, root, back })
+    }
+
+    /// Sets the mark, durably.
+    pub(crate) async fn mark(
+        &mut self,
+        policy: PolicyKind,
+        nonce: u64,
+        runtime: &Runtime,
+    ) -> Result<(), OpenError> {
+        if self.back.replayed.is_some() {
+            self.superblock.set_totals(&self.rows);
+        }
+        self.superblock.mark(policy, nonce, runtime.clock.wall());
+        Ok(self.superblock.write(&*self.device, self.home.geometry()).await?)
+    }
+
+    /// Opens it.
+    pub(crate) async fn open(
+        self,
+        policy: Rc<dyn Policy>,
+        runtime: &Runtime,
+        options: &OpenOptions,
+        read_only: bool,
+    ) -> Result<Opened, OpenError> {
+        let Back { rebuilt, replayed, chains, survived, .. } = self.back;
+        let engine = Ffs::new(Parts {
+            home: self.home,
+            allocator: self.allocator,
+            policy,
+            runtime: runtime.clone(),
+            read_only,
+            dirty_limit: (options.cache_bytes as u64 / 2).min(DIRTY_MOST),
+            superblock: self.superblock,
+            root: self.root,
+            remembered: survived.remembered,
+        });
+        engine.start_housekeeping(options.housekeeping_interval);
+        engine.finish_chains(chains).await?;
+        Ok(Opened { engine, read_only: None, rebuilt, replayed })
+    }
+}
+
+/// The counts of every group, from the summary area.
+pub(crate) async fn summary_rows(home: &Home) -> Result<Vec<Summary>, FsError> {
+    read_rows(&**home.device(), home.geometry()).await.map_err(|_| FsError::Io)
+}
+
+pub(crate) async fn read_rows(
+    device: &dyn BlockDevice,
+    geometry: &Geometry,
+) -> Result<Vec<Summary>, block::IoError> {
+    let size = (geometry.summary_fragments * geometry.fragment_size) as usize;
+    let offset = geometry.byte_address(geometry.summary_address);
+    let mut area = device.read(offset, block::Buffer::zeroed(size)).await?;
+    geometry.turn_summary(&mut area);
+    Ok(Summary::rows(&area)[..geometry.group_count as usize].to_vec())
+}
+
+async fn root(home: &Home) -> Result<ObjectId, OpenError> {
+    let geometry = home.geometry();
+    let position = geometry.inode_position(ROOT_INODE);
+    let size = geometry.block_size as usize;
+    let buffer = home.load(position.fragment, size, Role::Inodes).await?;
+    let dinode = buffer.read(|image| *Dinode::at(image, position.offset));
+    if dinode.kind() != Some(FileKind::Directory) || geometry.verify_inode(&dinode).is_err() {
+        return Err(OpenError::Damaged("the root directory is none".into()));
+    }
+    Ok(ObjectId { ino: Ino(ROOT_INODE), generation: dinode.generation.get() })
+}

@@ -1,0 +1,71 @@
+//! The superblock of a volume that is open: what it says now, and after a clean stop.
+
+use block::{BlockDevice, Durability};
+use runtime::Timestamp;
+use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, Summary, Superblock, Totals, flags};
+use ufs2::mark::{self, PolicyKind};
+use vfs::FsError;
+
+/// How far a clean stop has come.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop {
+    /// What the last one came to.
+    pub(crate) result: Result<(), FsError>,
+    /// All is home, and only the superblock is left to be written.
+    pub(crate) is_at_rest: bool,
+}
+
+impl Stop {
+    /// Nobody has asked for one.
+    pub(crate) const NONE: Self = Self { result: Ok(()), is_at_rest: false };
+}
+
+/// The longest old last-mount field that is put back: it must end in the first sector.
+pub(crate) const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
+
+/// The superblock of an open volume.
+pub(crate) struct OpenSuperblock {
+    /// All bytes that are written together.
+    pub(crate) block: Vec<u8>,
+    /// What the last-mount field said before our mark.
+    pub(crate) last_mount: Vec<u8>,
+}
+
+impl OpenSuperblock {
+    pub(crate) fn superblock(&mut self) -> &mut Superblock {
+        Superblock::of_mut(&mut self.block)
+    }
+
+    /// Writes it and waits until it is durable.
+    pub(crate) async fn write(
+        &mut self,
+        device: &dyn BlockDevice,
+        geometry: &Geometry,
+    ) -> Result<(), block::IoError> {
+        geometry.seal_superblock(&mut self.block);
+        let data = block::Buffer::copied(&self.block[..geometry.superblock_size as usize]);
+        device.write(SUPERBLOCK_ADDRESS, vec![data.freeze()], Durability::Plain).await?;
+        device.flush().await
+    }
+
+    pub(crate) fn mark(&mut self, policy: PolicyKind, nonce: u64, now: Timestamp) {
+        let superblock = self.superblock();
+        superblock.time.set(now.seconds);
+        mark::put(superblock, policy.name(), nonce);
+    }
+
+    pub(crate) fn unmark(&mut self) {
+        let old = self.last_mount.clone(); // whoever could not write it does this again
+        let superblock = self.superblock();
+        superblock.clean = 1;
+        superblock.flags.set(superblock.flags.get() & !flags::NEEDS_FSCK);
+        superblock.last_mount.fill(0);
+        superblock.last_mount[..old.len()].copy_from_slice(&old);
+    }
+
+    pub(crate) fn set_totals(&mut self, rows: &[Summary]) {
+        self.superblock().totals = Totals::of(rows);
+        self.superblock().pending_sectors.set(0);
+        self.superblock().pending_inodes.set(0);
+    }
+}

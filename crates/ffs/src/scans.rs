@@ -1,0 +1,35 @@
+//! Directories whose names are being read: one reads them, and the others wait for it.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use runtime::sync::Signal;
+
+/// See the module's prose.
+#[derive(Default)]
+pub(crate) struct Scans {
+    under_way: RefCell<BTreeSet<u64>>,
+    pub(crate) ended: Signal,
+}
+
+impl Scans {
+    /// The right to read the names of a directory, unless somebody does.
+    pub(crate) fn begin(&self, ino: u64) -> Option<Scanning<'_>> {
+        let first = self.under_way.borrow_mut().insert(ino);
+        // Made only by the first: dropped, it would end the scan of another.
+        first.then(|| Scanning { scans: self, ino })
+    }
+}
+
+/// Names are being read; dropped, it lets the next one look.
+pub(crate) struct Scanning<'a> {
+    scans: &'a Scans,
+    ino: u64,
+}
+
+impl Drop for Scanning<'_> {
+    fn drop(&mut self) {
+        self.scans.under_way.borrow_mut().remove(&self.ino);
+        self.scans.ended.notify();
+    }
+}
