@@ -99,7 +99,7 @@ impl Budget {
     }
 
     /// Whether a block that is read now pushes out another soon.
-    pub fn is_crowded(&self) -> bool {
+    pub fn is_under_pressure(&self) -> bool {
         self.in_use() > self.most / 4 * 3
     }
 

@@ -281,7 +281,7 @@ impl Buffer {
     }
 
     /// The block is none of ours any more: forgets all deltas, and says whose they were.
-    pub fn let_go(&self) -> Vec<Sequence> {
+    pub fn drain_block(&self) -> Vec<Sequence> {
         self.dirty.set(false);
         let deltas = self.deltas.take();
         self.count(|meter| meter.subtract(deltas.iter().map(Delta::bytes).sum()));

@@ -21,7 +21,7 @@ const REFUSED_MOST: Duration = Duration::from_secs(5);
 const REFUSED_LOOK: Duration = Duration::from_millis(500);
 
 impl Ffs {
-    /// Lands UNSTABLE data and writes access times now and then, for as long as the engine lives.
+    /// Writes UNSTABLE data back, and access times, now and then, for as long as the engine lives.
     pub(crate) fn start_housekeeping(self: &Rc<Self>, interval: Duration) {
         if self.read_only {
             return;
@@ -35,7 +35,7 @@ impl Ffs {
                 if engine.policy.has_stopped() || engine.is_closed() {
                     return;
                 }
-                engine.land_everything().await;
+                engine.write_back_all().await;
                 if !engine.home.dirty_buffers().is_empty() {
                     let _ = engine.policy.settle().await; // a failure has stopped the volume
                 }
@@ -44,22 +44,22 @@ impl Ffs {
         self.runtime.tasks.spawn(task.boxed_local());
     }
 
-    /// Lands all UNSTABLE data; what cannot be landed is lost, and the verifier says so.
-    async fn land_everything(&self) {
+    /// Writes all UNSTABLE data back; what cannot be is lost, and the verifier says so.
+    async fn write_back_all(&self) {
         let nodes: Vec<Rc<Node>> = self.dirty_nodes.borrow().values().cloned().collect();
         for node in nodes {
             let _alone = node.lock.exclusive().await;
-            self.land_unasked(&node).await;
+            self.write_back_unasked(&node).await;
         }
     }
 
-    /// Waits until everything that was asked for is done: UNSTABLE data landed, files without names
-    /// freed, all of it durable.
+    /// Waits until everything that was asked for is done: UNSTABLE data written back, files without
+    /// names freed, all of it durable.
     ///
     /// # Errors
     /// [`FsError::Io`] when the volume has stopped.
     pub async fn quiesce(&self) -> Result<(), FsError> {
-        self.land_everything().await;
+        self.write_back_all().await;
         let all_home = async {
             self.wait_for_orphans().await;
             self.wait_for_chains().await;

@@ -1,6 +1,6 @@
 //! The engine: inodes in memory, and the one place where an Update is applied.
 //!
-//! [`Ffs::commit`] is *apply and stage*: from its first line to its last nothing waits and nothing
+//! [`Ffs::apply`] is *apply and stage*: from its first line to its last nothing waits and nothing
 //! fails. Whatever could, has been done while the Update was prepared.
 //!
 //! Invariants:
@@ -40,10 +40,10 @@ use crate::inode::Node;
 use crate::map::Map;
 use crate::nodes::{IDLE_NODES, Nodes};
 use crate::open_superblock::{OpenSuperblock, Stop};
-use crate::passing::Passing;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
 use crate::policy::{Policy, Staged, StagedUpdate};
+use crate::recent_blocks::RecentBlocks;
 use crate::scans::Scans;
 use crate::update::{Ready, Update};
 
@@ -69,7 +69,7 @@ pub struct Ffs {
     /// Tasks that land pages in the background.
     pub(crate) writes_behind: Cell<u64>,
     /// Calls that are landing data now.
-    pub(crate) landings: Cell<u64>,
+    pub(crate) write_backs: Cell<u64>,
     /// Data whose write failed.
     pub(crate) doubts: RefCell<Doubts>,
     verifier: Cell<Verifier>,
@@ -77,7 +77,7 @@ pub struct Ffs {
     pub(crate) nodes: Nodes,
     pub(crate) scans: Scans,
     pub(crate) name_hash: NameHash,
-    pub(crate) passing: Passing,
+    pub(crate) recent_blocks: RecentBlocks,
     /// What to give back, and whose sequence to forget, when an Update is durable.
     leaving: RefCell<VecDeque<Leaving>>,
     /// Sequences of freed inodes (invariant 3).
@@ -150,13 +150,13 @@ impl Ffs {
             dirty_bytes: Cell::new(0),
             dirty_nodes: RefCell::default(),
             writes_behind: Cell::new(0),
-            landings: Cell::new(0),
+            write_backs: Cell::new(0),
             doubts: RefCell::default(),
             verifier: Cell::new(verifier),
             nodes,
             scans: Scans::default(),
             name_hash,
-            passing: Passing::default(),
+            recent_blocks: RecentBlocks::default(),
             leaving: RefCell::default(),
             gone: RefCell::default(),
             remembered: Cell::new(parts.remembered),
@@ -407,13 +407,13 @@ impl Ffs {
         Ok(Ready { update, room })
     }
 
-    /// [`Ffs::commit_seen`], and nobody looks.
-    pub(crate) fn commit(&self, ready: Ready) -> Sequence {
-        self.commit_seen(ready, &mut ())
+    /// [`Ffs::apply_seen`], and nobody looks.
+    pub(crate) fn apply(&self, ready: Ready) -> Sequence {
+        self.apply_seen(ready, &mut ())
     }
 
     /// *Apply and stage*. Everything that readers see changes here, at once.
-    pub(crate) fn commit_seen(&self, ready: Ready, witness: &mut dyn Witness) -> Sequence {
+    pub(crate) fn apply_seen(&self, ready: Ready, witness: &mut dyn Witness) -> Sequence {
         let Ready { mut update, room } = ready;
         witness.before();
         if update.is_empty() {
@@ -445,14 +445,14 @@ impl Ffs {
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
             chain: update.chain,
             answered: None,
-            is_patient: update.is_patient,
+            may_wait_for_batch: update.may_wait_for_batch,
             room,
         };
         update.promises.drain(..).for_each(crate::alloc::Promise::keep);
         for (node, dinode) in nodes {
             node.set_dinode(dinode);
-            match update.lands_unasked {
-                true => node.landed_by(sequence),
+            match update.is_unasked {
+                true => node.written_back_by(sequence),
                 false => node.changed_by(sequence),
             }
         }
@@ -561,12 +561,12 @@ impl Ffs {
         self.leaving.borrow_mut().push_back(leaving);
         if idle {
             let this = self.handle();
-            self.runtime.tasks.spawn(async move { this.see_off().await }.boxed_local());
+            self.runtime.tasks.spawn(async move { this.reap().await }.boxed_local());
         }
     }
 
     /// Gives back what durable Updates freed, in order, until none is left (invariant 2).
-    async fn see_off(self: Rc<Self>) {
+    async fn reap(self: Rc<Self>) {
         loop {
             let Some(sequence) = self.leaving.borrow().front().map(|first| first.sequence) else {
                 return;
@@ -580,7 +580,7 @@ impl Ffs {
             let freed = self.leaving.borrow_mut().front_mut().map(|first| take(&mut first.freed));
             for freed in freed.unwrap_or_default() {
                 if let Some((address, count)) = self.allocator.run_of(&freed) {
-                    self.policy.let_go(address, count).await;
+                    self.policy.drain_block(address, count).await;
                 }
                 self.allocator.free(freed);
             }
@@ -603,7 +603,7 @@ impl Ffs {
         let released = self.allocator.released.wait();
         let last = self.leaving.borrow().back().map(|last| last.sequence);
         match last {
-            None if !self.frees_orphans() && self.landings.get() == 0 => return false,
+            None if !self.frees_orphans() && self.write_backs.get() == 0 => return false,
             None => released.await,
             // What is given back is given back when its sequence is durable, or just after.
             Some(last) => {

@@ -1,8 +1,8 @@
 //! An inode in memory: the file as everybody sees it now.
 //!
 //! A [`Node`] pins the buffer of its inode block. Its dinode equals the bytes in the buffer's
-//! image; UNSTABLE writes stand beside it until their data has landed, because what the disk says
-//! about a file must never be ahead of its data.
+//! image; UNSTABLE writes stand beside it until their data is written back, because what the disk
+//! says about a file must never be ahead of its data.
 //!
 //! States: *live* while it has a name; *dead* from the moment at which an Update that takes the
 //! last one was applied, though it may take further Updates until everything of it is free. Whoever
@@ -14,8 +14,9 @@
 //!    data: every reply that shows something of the file waits for it.
 //! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
 //!    dinode's.
-//! 4. `landed` is that of the newest Update that brought UNSTABLE data home. No reply waits for it:
-//!    what it shows, replies showed before, from memory. Who promises that the data stays, waits.
+//! 4. `written_back` is that of the newest Update that brought UNSTABLE data home. No reply waits
+//!    for it: what it shows, replies showed before, from memory. Who promises that the data stays,
+//!    waits.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -94,13 +95,13 @@ pub struct Node {
     offset: usize,
     dinode: RefCell<Dinode>,
     sequence: Cell<Sequence>,
-    landed: Cell<Sequence>,
+    written_back: Cell<Sequence>,
     /// Whether UNSTABLE data is gone for which there was no room below, and nobody knows yet.
     is_refused: Cell<bool>,
-    /// The tick at which its pages began to wait for their turn to land.
+    /// The tick at which its pages began to wait for their turn to be written back.
     pub(crate) waits_since: Cell<u64>,
-    /// Whether a task lands some of them.
-    pub(crate) lands_behind: Cell<bool>,
+    /// Whether a task writes some of them back.
+    pub(crate) is_behind: Cell<bool>,
     dead: Cell<bool>,
 }
 
@@ -128,10 +129,10 @@ impl Node {
             offset,
             dinode: RefCell::new(dinode),
             sequence: Cell::new(Sequence(0)),
-            landed: Cell::new(Sequence(0)),
+            written_back: Cell::new(Sequence(0)),
             is_refused: Cell::new(false),
             waits_since: Cell::new(0),
-            lands_behind: Cell::new(false),
+            is_behind: Cell::new(false),
             dead: Cell::new(false),
         })
     }
@@ -200,7 +201,7 @@ impl Node {
         self.directory.borrow().as_ref().map_or(0, |index| index.bytes())
     }
 
-    /// Pages are lost: the file ends with what has landed, or with the last page that is left.
+    /// Pages are lost: the file ends with what is stored, or with the last page that is left.
     pub(crate) fn lose_end(&self, block_size: u64) {
         let Some(volatile) = self.volatile.get() else { return };
         let pages = self.pages.borrow();
@@ -220,20 +221,20 @@ impl Node {
     }
 
     /// Notes that `sequence` brought UNSTABLE data home (invariant 4).
-    pub(crate) fn landed_by(&self, sequence: Sequence) {
-        self.landed.set(self.landed.get().max(sequence));
+    pub(crate) fn written_back_by(&self, sequence: Sequence) {
+        self.written_back.set(self.written_back.get().max(sequence));
     }
 
     /// From now on replies wait for all UNSTABLE data that has been brought home.
-    pub(crate) fn promise_landed(&self) {
+    pub(crate) fn promise_written_back(&self) {
         if !is_planted(Bug::UnwaitedLandings) {
-            self.changed_by(self.landed.get());
+            self.changed_by(self.written_back.get());
         }
     }
 
     /// The newest Update of it, whether replies wait for that or not.
     pub(crate) fn newest(&self) -> Sequence {
-        self.sequence.get().max(self.landed.get())
+        self.sequence.get().max(self.written_back.get())
     }
 
     /// Whether the file has been freed.

@@ -10,7 +10,7 @@
 //! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
 //!   designs differ.
 //! * `engine`: the files in memory (`nodes`), and the one place where an Update is applied.
-//! * `data`, `size`, `directory`, `glimpse`, `store`: the verbs that the namespace asks for.
+//! * `data`, `size`, `directory`, `peek`, `store`: the verbs that the namespace asks for.
 //! * `candidate`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
 //!   `closing`: what is done while a volume is open, and what stops it. [`check_log`]: what becomes
 //!   of the log of a volume that is checked.
@@ -18,7 +18,7 @@
 //! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
 //! kept of the disk, with the way of data to it and back, `cache`.
 //!
-//! The contract is that of [`namespace::Store`]: the verbs plan, `commit` applies, a receipt tells
+//! The contract is that of [`namespace::Store`]: the verbs plan, `apply` applies, a receipt tells
 //! when it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
 //! [`policy::log`].
 //!
@@ -35,7 +35,6 @@ mod directory;
 mod doubts;
 mod edit;
 mod engine;
-mod glimpse;
 mod home;
 mod inode;
 mod item;
@@ -47,11 +46,12 @@ mod nodes;
 mod open_error;
 mod open_superblock;
 mod pages;
-mod passing;
+mod peek;
 #[doc(hidden)]
 pub mod planted;
 pub mod policy;
 mod reading;
+mod recent_blocks;
 pub mod replay;
 mod revoked;
 mod scans;

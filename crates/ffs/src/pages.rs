@@ -1,7 +1,7 @@
 //! Data of a file that was written UNSTABLE and has no place on the disk yet.
 //!
 //! A page is one block of a file. It holds the block's bytes from its start; what is missing up to
-//! the end of the file is zero. A page is always dirty: when its data has landed it goes, and
+//! the end of the file is zero. A page is always dirty: when its data is written back it goes, and
 //! reads go to the device again.
 
 use std::collections::BTreeMap;

@@ -89,7 +89,7 @@ impl Ffs {
             dinode.set_change_time(now);
             also(dinode);
         };
-        self.land(Update::new(budget), node, &mut set, size, stamp, witness).await
+        self.write_blocks(Update::new(budget), node, &mut set, size, stamp, witness).await
     }
 
     async fn shorten(
@@ -159,10 +159,10 @@ impl Ffs {
             }
             let ready = self.reserve(update).await?;
             let sequence = match (first, done) {
-                (false, true) if is_planted(Bug::FirstStepTold) => self.commit(ready),
-                (_, true) => self.commit_seen(ready, witness),
-                (true, false) => self.commit_seen(ready, &mut Beginning(witness)),
-                (false, false) => self.commit(ready),
+                (false, true) if is_planted(Bug::FirstStepTold) => self.apply(ready),
+                (_, true) => self.apply_seen(ready, witness),
+                (true, false) => self.apply_seen(ready, &mut Beginning(witness)),
+                (false, false) => self.apply(ready),
             };
             first = false;
             if done {
@@ -206,7 +206,7 @@ impl Ffs {
     /// is durable, so that a cut never shows zeros where data was; and nobody waits for it.
     ///
     /// # Errors
-    /// [`FsError::Io`]. What stands there does not show: see [`Ffs::land`].
+    /// [`FsError::Io`]. What stands there does not show: see [`Ffs::write_blocks`].
     async fn clear_tail(
         &self,
         node: &Rc<Node>,
@@ -235,9 +235,9 @@ impl Ffs {
         let length = whole - first * geometry.fragment_size;
         pieces.push(zeros(length as usize - keep));
         let mut update = Update::new(Budget::Superuser);
-        update.is_patient = true;
+        update.may_wait_for_batch = true;
         self.write_payload(&mut update, vec![(start, pieces)]).await?;
-        self.commit(self.reserve(update).await?);
+        self.apply(self.reserve(update).await?);
         Ok(())
     }
 
@@ -347,14 +347,14 @@ impl Ffs {
             let gone = self.map().clear(&mut update, node, direct, BLOCKS_PER_UPDATE).await?;
             if gone == direct {
                 self.clear_inode(&mut update, node).await?;
-                self.commit(self.reserve(update).await?);
+                self.apply(self.reserve(update).await?);
                 return Ok(());
             }
             let size = gone * self.geometry().block_size;
             update.change_inode(node, Intent::SizeCleared, |dinode| {
                 dinode.size.set(size.min(dinode.size.get()));
             });
-            let sequence = self.commit(self.reserve(update).await?);
+            let sequence = self.apply(self.reserve(update).await?);
             self.reached(sequence).await?;
         }
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{Either, join, select};
-use namespace::{AttributeChange, Glimpse, Listed, NewFile, Object, Protection, Store, Witness};
+use namespace::{AttributeChange, Listed, NewFile, Object, Protection, Stat, Store, Witness};
 use runtime::sync::Lock;
 use ufs2::layout::{
     Dinode, FLAGS_APPEND_ONLY, FLAGS_IMMUTABLE, FLAGS_NO_UNLINK, Geometry, GroupHeader,
@@ -97,7 +97,7 @@ fn end_of_commit(geometry: &Geometry, end: u64) -> u64 {
     }
 }
 
-fn apply(change: &AttributeChange, kind: FileKind, dinode: &mut Dinode) {
+fn change_attributes(change: &AttributeChange, kind: FileKind, dinode: &mut Dinode) {
     // A change time alone is that of a name.
     if (AttributeChange { ctime: None, ..*change }) != AttributeChange::default() {
         dinode.forget_verifier();
@@ -159,8 +159,8 @@ impl Store for Ffs {
         Ffs::node_of(self, ino).await
     }
 
-    async fn glimpse(&self, ino: u64) -> Result<Glimpse, FsError> {
-        Ffs::glimpse(self, ino).await
+    async fn peek(&self, ino: u64) -> Result<Stat, FsError> {
+        Ffs::peek(self, ino).await
     }
 
     fn check_usable(&self, node: &Rc<Node>) -> Result<(), FsError> {
@@ -191,13 +191,13 @@ impl Store for Ffs {
         Ffs::reserve(self, update).await
     }
 
-    fn commit(&self, update: Ready, witness: &mut dyn Witness) {
-        Ffs::commit_seen(self, update, witness);
+    fn apply(&self, update: Ready, witness: &mut dyn Witness) {
+        Ffs::apply_seen(self, update, witness);
     }
 
     async fn wait_for_space(&self) -> bool {
         if is_planted(Bug::AbandonedLandings) {
-            let comes = async { Ffs::wait_for_space(self).await || self.land_idle().await };
+            let comes = async { Ffs::wait_for_space(self).await || self.write_back_idle().await };
             return match select(pin!(comes), self.policy.no_room_comes()).await {
                 Either::Left((comes, _)) => comes,
                 Either::Right(_) => false,
@@ -208,13 +208,13 @@ impl Store for Ffs {
         match select(pin!(Ffs::wait_for_space(self)), self.policy.no_room_comes()).await {
             Either::Left((true, _)) => true,
             Either::Left((false, no_room_comes)) => {
-                no_room_comes.now_or_never().is_none() && self.land_idle().await
+                no_room_comes.now_or_never().is_none() && self.write_back_idle().await
             }
             Either::Right(_) => false,
         }
     }
 
-    async fn make(
+    async fn create(
         &self,
         update: &mut Update,
         parent: &Rc<Node>,
@@ -252,7 +252,7 @@ impl Store for Ffs {
         });
     }
 
-    async fn end(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
+    async fn destroy(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
         update.change_inode(node, Intent::LinkDropped, |dinode| dinode.links = I16::new(0));
         update.discards.push(node.clone());
         if !self.end_life(update, node).await? {
@@ -264,7 +264,7 @@ impl Store for Ffs {
     }
 
     fn set_attributes(&self, update: &mut Update, node: &Rc<Node>, change: &AttributeChange) {
-        update.touch_inode(node, |dinode| apply(change, node.kind, dinode));
+        update.touch_inode(node, |dinode| change_attributes(change, node.kind, dinode));
     }
 
     async fn add_entry(
@@ -320,7 +320,7 @@ impl Store for Ffs {
         Ok(data)
     }
 
-    async fn keep(
+    async fn buffer_write(
         &self,
         who: &Credentials,
         node: &Rc<Node>,
@@ -343,7 +343,7 @@ impl Store for Ffs {
         // Attributes change when they are durable, and the data with them.
         let is_alone = *change == AttributeChange::default();
         let stability = if is_alone { stability } else { stability.max(Stability::FileSync) };
-        let also = |dinode: &mut Dinode| apply(change, node.kind, dinode);
+        let also = |dinode: &mut Dinode| change_attributes(change, node.kind, dinode);
         self.write_data(node, data, (stability, who.is_root()), also, witness).await
     }
 
@@ -356,27 +356,27 @@ impl Store for Ffs {
         witness: &mut dyn Witness,
     ) -> Result<(), FsError> {
         if !is_planted(Bug::KeepsPages) {
-            self.land_range(node, 0, u64::MAX).await?;
+            Ffs::write_back(self, node, 0, u64::MAX).await?;
         }
-        node.promise_landed();
-        let also = |dinode: &mut Dinode| apply(change, node.kind, dinode);
+        node.promise_written_back();
+        let also = |dinode: &mut Dinode| change_attributes(change, node.kind, dinode);
         Ffs::resize(self, node, (size, budget(who)), also, witness).await?;
         Ok(())
     }
 
-    async fn land(&self, node: &Rc<Node>, offset: u64, count: u64) -> Result<(), FsError> {
+    async fn write_back(&self, node: &Rc<Node>, offset: u64, count: u64) -> Result<(), FsError> {
         let geometry = self.geometry();
         let first = offset / geometry.block_size;
         let end = match count {
             0 if !is_planted(Bug::EmptyCommit) => u64::MAX,
             count => end_of_commit(geometry, offset.saturating_add(count)),
         };
-        self.land_range(node, first, end).await?;
+        Ffs::write_back(self, node, first, end).await?;
         self.settle_doubts(node, first..end).await?;
         if node.take_refusal() {
             return Err(FsError::NoSpace); // of data that is gone: its writer is to know why
         }
-        node.promise_landed();
+        node.promise_written_back();
         Ok(())
     }
 
@@ -489,8 +489,8 @@ impl Ffs {
         let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
         let new = Box::from(raised.to_le_bytes().as_slice());
         update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
-        let sequence = Ffs::commit(self, Ffs::reserve(self, update).await?);
-        if self.policy.keeps_order() {
+        let sequence = Ffs::apply(self, Ffs::reserve(self, update).await?);
+        if self.policy.commits_in_order() {
             return Ok(()); // whatever leads to one of them becomes durable later
         }
         self.durable(sequence).await

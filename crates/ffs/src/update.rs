@@ -5,10 +5,18 @@
 //! 1. *Prepare* may wait and may fail. It takes object locks, reads and pins the buffers, picks
 //!    fragments and inodes as promises, and gathers [`Item`]s. Nothing that others can see changes;
 //!    an Update that is dropped here leaves no trace.
-//! 2. *Apply and stage* ([`crate::Ffs::commit`]) neither waits nor fails: the items change the
+//! 2. *Apply and stage* ([`crate::Ffs`]) neither waits nor fails: the items change the
 //!    buffers in order, the promises come true, the policy takes the Update and gives it its
 //!    [`Sequence`]. **The order of Updates is fixed here.**
 //! 3. *Receipt*: the reply waits until the policy says that the sequence is durable.
+//!
+//! ```text
+//!  Update: Items, Promises, payload --reserve--> Ready --apply--> Deltas in Buffers, a Sequence
+//!    dropped: no trace                                   stage--> StagedUpdate: the policy has it
+//!  policy: Flight (sync), Draft and Entry (log) --commit point--> the Horizon passes the Sequence:
+//!    the reply is opened. Deltas land with a WriteImage, before that or after it, as the policy
+//!    has it; when all have, what the Update freed is free.
+//! ```
 //!
 //! Items carry their [`Intent`], because policies that order writes, log them, or undo them after
 //! a crash must know what a change means and not only which bytes it touches.
@@ -75,9 +83,9 @@ pub struct Update {
     /// A chain of Updates that begins or ends with this one.
     pub(crate) chain: Option<ChainLink>,
     /// Whether it only brings UNSTABLE data home: see [`Node`], invariant 4.
-    pub(crate) lands_unasked: bool,
+    pub(crate) is_unasked: bool,
     /// Whether nobody minds when it becomes durable, but whoever will wait for it.
-    pub(crate) is_patient: bool,
+    pub(crate) may_wait_for_batch: bool,
     working: Vec<Working>,
     pub(crate) budget: Budget,
 }
@@ -107,8 +115,8 @@ impl Update {
             payload: Vec::new(),
             carried: Carried::default(),
             chain: None,
-            lands_unasked: false,
-            is_patient: false,
+            is_unasked: false,
+            may_wait_for_batch: false,
             goes_on: false,
             working: Vec::new(),
             budget,

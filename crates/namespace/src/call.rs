@@ -12,7 +12,7 @@ use vfs::{
 };
 
 use crate::planted::{Bug, is_planted};
-use crate::{Glimpse, Namespace, Object, Store, Witness};
+use crate::{Namespace, Object, Stat, Store, Witness};
 
 /// The files that an answer tells about, by their part in the call.
 pub(crate) const FIRST: usize = 0;
@@ -60,8 +60,8 @@ impl<N: Object + Clone> Call<N> {
     }
 
     /// The answer depends on what was seen here.
-    pub(crate) fn glimpsed(&mut self, glimpse: &Glimpse) {
-        self.saw_sequence(glimpse.sequence);
+    pub(crate) fn peeked(&mut self, peek: &Stat) {
+        self.saw_sequence(peek.sequence);
     }
 
     /// The answer depends on this change.
@@ -172,13 +172,13 @@ impl<S: Store> Namespace<S> {
     ///
     /// # Errors
     /// [`FsError::Io`] when the volume has stopped; then nothing changed.
-    pub(crate) async fn commit(
+    pub(crate) async fn apply(
         &self,
         call: &mut Call<S::Node>,
         update: S::Update,
     ) -> Result<(), FsError> {
         let ready = self.store.reserve(update).await?;
-        self.store.commit(ready, call);
+        self.store.apply(ready, call);
         Ok(())
     }
 

@@ -111,7 +111,7 @@ impl<S: Store> Namespace<S> {
             self.store.drop_entry(&mut update, parent, name).await?;
             self.drop_name(&mut update, node).await?;
             self.entries_changed(&mut update, parent);
-            self.commit(call, update).await?;
+            self.apply(call, update).await?;
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl<S: Store> Namespace<S> {
         if new.kind == FileKind::Directory {
             self.store.add_link(&mut update, parent)?;
         }
-        let node = self.store.make(&mut update, parent, new).await?;
+        let node = self.store.create(&mut update, parent, new).await?;
         if *times != SetAttributes::default() {
             let change = self.resolve(who, &node.attributes(), times)?;
             self.store.set_attributes(&mut update, &node, &change);
@@ -230,7 +230,7 @@ impl<S: Store> Namespace<S> {
         self.store.add_entry(&mut update, parent, name, &node).await?;
         self.entries_changed(&mut update, parent);
         call.makes(&node);
-        self.commit(call, update).await?;
+        self.apply(call, update).await?;
         call.saw(&node);
         Ok(node)
     }
@@ -284,7 +284,7 @@ impl<S: Store> Namespace<S> {
                 other => other?,
             }
             self.entries_changed(&mut update, &parent);
-            self.commit(call, update).await?;
+            self.apply(call, update).await?;
             return Ok(());
         }
     }

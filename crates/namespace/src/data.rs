@@ -93,7 +93,7 @@ impl<S: Store> Namespace<S> {
         if loses_bits(who, node).is_some() || data.iter().all(Bytes::is_empty) {
             return Ok(false);
         }
-        self.store.keep(who, node, offset, data, call).await
+        self.store.buffer_write(who, node, offset, data, call).await
     }
 
     /// Writes under the exclusive lock.
@@ -127,7 +127,7 @@ impl<S: Store> Namespace<S> {
             access::check_data(who, &now, READ)?;
         }
         call.before();
-        let result = self.store.land(&node, offset, count.into()).await;
+        let result = self.store.write_back(&node, offset, count.into()).await;
         call.after(node.sequence());
         result?;
         if is_planted(Bug::UnreceiptedCommits) {

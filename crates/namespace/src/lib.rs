@@ -37,7 +37,7 @@ use std::rc::Rc;
 use runtime::sync::Lock;
 
 pub use protection::Protection;
-pub use store::{AttributeChange, Glimpse, Listed, NewFile, Object, Store, Witness};
+pub use store::{AttributeChange, Listed, NewFile, Object, Stat, Store, Witness};
 
 /// A file system over a [`Store`].
 pub struct Namespace<S: Store> {

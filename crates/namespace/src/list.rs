@@ -21,13 +21,13 @@ impl<S: Store> Namespace<S> {
         access::check(who, &parent.attributes(), EXECUTE)?;
         let _shared = parent.lock().shared().await;
         let ino = self.number_under_lock(call, &parent, name).await?.ok_or(FsError::NoEntry)?;
-        let glimpse = self.store.glimpse(ino).await.map_err(without_file)?;
-        call.glimpsed(&glimpse);
-        let is_directory = glimpse.attributes.kind == FileKind::Directory;
+        let peek = self.store.peek(ino).await.map_err(without_file)?;
+        call.peeked(&peek);
+        let is_directory = peek.attributes.kind == FileKind::Directory;
         if name.is_dot_or_dot_dot() && !is_directory && !is_planted(Bug::AnyParent) {
             return Err(FsError::Corrupt);
         }
-        Ok(Found { id: glimpse.id, attributes: glimpse.attributes })
+        Ok(Found { id: peek.id, attributes: peek.attributes })
     }
 
     pub(crate) async fn do_readdir(
@@ -70,16 +70,16 @@ impl<S: Store> Namespace<S> {
         attributes: bool,
     ) -> DirectoryEntry {
         let Listed { ino, name, cookie } = listed;
-        let glimpse = if attributes { self.store.glimpse(ino).await.ok() } else { None };
-        if let Some(glimpse) = &glimpse {
-            call.glimpsed(glimpse);
+        let peek = if attributes { self.store.peek(ino).await.ok() } else { None };
+        if let Some(peek) = &peek {
+            call.peeked(peek);
         }
         let unknown = ObjectId { ino: Ino(ino), generation: 0 };
         DirectoryEntry {
-            id: glimpse.map_or(unknown, |glimpse| glimpse.id),
+            id: peek.map_or(unknown, |peek| peek.id),
             name,
             cookie,
-            attributes: glimpse.map(|glimpse| glimpse.attributes),
+            attributes: peek.map(|peek| peek.attributes),
         }
     }
 }

@@ -7,8 +7,8 @@
 //! names appear and never go. A file that is *not to be unlinked* (`sunlnk`, `uunlnk`) keeps its
 //! names. The superuser is refused as well: flags are taken away on the system that set them.
 //!
-//! Absent: the server's own work. Data that was accepted lands, files without names are freed, and
-//! access times are noted, whatever flags a file has.
+//! Absent: the server's own work. Data that was accepted is written back, files without names are
+//! freed, and access times are noted, whatever flags a file has.
 
 use vfs::FsError;
 

@@ -31,7 +31,7 @@ impl<S: Store> Namespace<S> {
         self.store.drop_entry(&mut update, &parent, name).await?;
         self.drop_name(&mut update, &node).await?;
         self.entries_changed(&mut update, &parent);
-        self.commit(call, update).await?;
+        self.apply(call, update).await?;
         Ok(())
     }
 
@@ -62,10 +62,10 @@ impl<S: Store> Namespace<S> {
         }
         let mut update = self.store.begin(who);
         self.store.drop_entry(&mut update, &parent, name).await?;
-        self.store.end(&mut update, &node).await?;
+        self.store.destroy(&mut update, &node).await?;
         self.store.drop_link(&mut update, &parent);
         self.entries_changed(&mut update, &parent);
-        self.commit(call, update).await?;
+        self.apply(call, update).await?;
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl<S: Store> Namespace<S> {
         node: &S::Node,
     ) -> Result<(), FsError> {
         if node.attributes().nlink <= 1 {
-            return self.store.end(update, node).await;
+            return self.store.destroy(update, node).await;
         }
         self.store.drop_link(update, node);
         self.links_changed(update, node);

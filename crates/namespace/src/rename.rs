@@ -188,13 +188,13 @@ impl<S: Store> Namespace<S> {
         }
         if let Some(target) = plan.target {
             match target.kind() {
-                FileKind::Directory => store.end(&mut update, target).await?,
+                FileKind::Directory => store.destroy(&mut update, target).await?,
                 _ => self.drop_name(&mut update, target).await?,
             }
         }
         self.entries_changed(&mut update, plan.from);
         self.entries_changed(&mut update, plan.to);
-        self.commit(call, update).await?;
+        self.apply(call, update).await?;
         Ok(())
     }
 }

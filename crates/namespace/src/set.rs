@@ -50,7 +50,7 @@ impl<S: Store> Namespace<S> {
         if changes != SetAttributes::default() {
             let mut update = self.store.begin(who);
             self.store.set_attributes(&mut update, node, &change);
-            self.commit(call, update).await?;
+            self.apply(call, update).await?;
         }
         Ok(())
     }

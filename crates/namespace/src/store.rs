@@ -25,8 +25,8 @@ pub trait Object {
     fn sequence(&self) -> Sequence;
     /// Whether it was freed.
     fn is_dead(&self) -> bool;
-    /// Guards it: shared to look at content, exclusive to change anything. An engine that lands
-    /// UNSTABLE data may lend it; it is borrowed to bring more of that.
+    /// Guards it: shared to look at content, exclusive to change anything. An engine that writes
+    /// back UNSTABLE data may lend it; it is borrowed to bring more of that.
     fn lock(&self) -> &Lock;
     /// The 64 bits with which it was created exclusively, if they are known.
     fn has_verifier(&self, verifier: [u8; 8]) -> bool;
@@ -117,7 +117,7 @@ pub struct Listed {
 
 /// What is told of a file by whoever names it, without the file itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Glimpse {
+pub struct Stat {
     /// Its name for ever.
     pub id: ObjectId,
     /// Its attributes at the moment at which it was looked at.
@@ -126,7 +126,7 @@ pub struct Glimpse {
     pub sequence: Sequence,
 }
 
-impl<N: Object> From<&N> for Glimpse {
+impl<N: Object> From<&N> for Stat {
     fn from(node: &N) -> Self {
         Self { id: node.id(), attributes: node.attributes(), sequence: node.sequence() }
     }
@@ -153,8 +153,8 @@ impl Witness for () {
 /// An engine.
 ///
 /// The verbs that take an Update only plan: nothing that anybody else can see changes before
-/// [`Store::commit`], and an Update that is dropped leaves no trace. They may wait and may fail, as
-/// may [`Store::reserve`], the last of them; `commit` does neither. Callers hold the locks of the
+/// [`Store::apply`], and an Update that is dropped leaves no trace. They may wait and may fail, as
+/// may [`Store::reserve`], the last of them; `apply` does neither. Callers hold the locks of the
 /// objects that they name.
 pub trait Store: 'static {
     /// A file. Cheap to clone; a clone is the same file.
@@ -183,7 +183,7 @@ pub trait Store: 'static {
     async fn node_of(&self, ino: u64) -> Result<Self::Node, FsError>;
     /// What is to be told of the file that has this number now. Nothing is awaited between looking
     /// at it and returning.
-    async fn glimpse(&self, ino: u64) -> Result<Glimpse, FsError>;
+    async fn peek(&self, ino: u64) -> Result<Stat, FsError>;
     /// [`FsError::Io`] when a change of the file could not come to its end, and nothing else may be
     /// done to it before the volume is opened anew.
     fn check_usable(&self, node: &Self::Node) -> Result<(), FsError>;
@@ -200,15 +200,15 @@ pub trait Store: 'static {
     /// An Update on behalf of `who`.
     fn begin(&self, who: &Credentials) -> Self::Update;
     /// Waits until there is room for an Update where the engine notes it. Nothing may be awaited
-    /// between this and [`Store::commit`].
+    /// between this and [`Store::apply`].
     async fn reserve(&self, update: Self::Update) -> Result<Self::Ready, FsError>;
     /// Applies an Update at once and stages it, together with the answer that `witness` gives.
-    fn commit(&self, update: Self::Ready, witness: &mut dyn Witness);
+    fn apply(&self, update: Self::Ready, witness: &mut dyn Witness);
     /// Waits for space that is about to become free; false when there is none.
     async fn wait_for_space(&self) -> bool;
 
     /// A new file with link count 1 (a directory: 2, and its body) near `parent`.
-    async fn make(
+    async fn create(
         &self,
         update: &mut Self::Update,
         parent: &Self::Node,
@@ -219,7 +219,7 @@ pub trait Store: 'static {
     /// One link less, of a file that keeps at least one.
     fn drop_link(&self, update: &mut Self::Update, node: &Self::Node);
     /// The last link goes (a directory: both), and the file with it, now or soon.
-    async fn end(&self, update: &mut Self::Update, node: &Self::Node) -> Result<(), FsError>;
+    async fn destroy(&self, update: &mut Self::Update, node: &Self::Node) -> Result<(), FsError>;
     /// Changes attributes.
     fn set_attributes(
         &self,
@@ -267,7 +267,7 @@ pub trait Store: 'static {
     ) -> Result<(Vec<Bytes>, bool), FsError>;
     /// Keeps UNSTABLE data in memory, and lets `witness` see that; false when there is no room for
     /// it, there or on the disk. The lock is held as if it were borrowed.
-    async fn keep(
+    async fn buffer_write(
         &self,
         who: &Credentials,
         node: &Self::Node,
@@ -296,8 +296,8 @@ pub trait Store: 'static {
         change: &AttributeChange,
         witness: &mut dyn Witness,
     ) -> Result<(), FsError>;
-    /// Lands UNSTABLE data of a range; to the end when `count` is 0.
-    async fn land(&self, node: &Self::Node, offset: u64, count: u64) -> Result<(), FsError>;
+    /// Writes UNSTABLE data of a range back; to the end when `count` is 0.
+    async fn write_back(&self, node: &Self::Node, offset: u64, count: u64) -> Result<(), FsError>;
     /// The target of a symbolic link.
     async fn link_target(&self, node: &Self::Node) -> Result<Bytes, FsError>;
 

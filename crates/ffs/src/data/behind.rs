@@ -1,19 +1,19 @@
-//! Write-behind: UNSTABLE data lands early enough that few calls ever wait for memory.
+//! Write-behind: UNSTABLE data is written back early enough that few calls ever wait for memory.
 //!
-//! From a part of the limit on, and before that of a file that has many, a few tasks land pages in
-//! the background, some of one file and then some of the next, the file first that has waited
-//! longest; its lock they lend meanwhile. A WRITE that finds the limit exceeded lands pages of its
-//! own file until it is not, or until there are none: it has that lock, and waits for nobody
-//! else's. So memory is bounded by the limit and by what the calls under way bring along. Nobody
-//! waits until anything is durable: an UNSTABLE reply says nothing of that, and a COMMIT finds in
-//! [`Node`] what it has to wait for.
+//! From a part of the limit on, and before that of a file that has many, a few tasks write pages
+//! back in the background, some of one file and then some of the next, the file first that has
+//! waited longest; its lock they lend meanwhile. A WRITE that finds the limit exceeded writes pages
+//! back of its own file until it is not, or until there are none: it has that lock, and waits for
+//! nobody else's. So memory is bounded by the limit and by what the calls under way bring along.
+//! Nobody waits until anything is durable: an UNSTABLE reply says nothing of that, and a COMMIT
+//! finds in [`Node`] what it has to wait for.
 
 use std::rc::Rc;
 
 use futures::FutureExt;
 use vfs::FsError;
 
-use super::land::{Asked, PAGES_PER_UPDATE};
+use super::write_back::{Asked, PAGES_PER_UPDATE};
 use crate::engine::Ffs;
 use crate::inode::Node;
 
@@ -26,9 +26,9 @@ const WORTHWHILE: usize = PAGES_PER_UPDATE / 4;
 /// Tasks at once. With many connections a task is not polled for long, but the device is not to
 /// wait meanwhile.
 const TASKS: u64 = 16;
-/// Landings' worth of pages that they have under way together, about: whoever needs the device
+/// Updates' worth of pages that they have under way together, about: whoever needs the device
 /// besides waits behind these.
-const LANDINGS: usize = 8;
+const WRITE_BACKS: usize = 8;
 
 impl Ffs {
     /// A file has dirty pages now.
@@ -58,24 +58,25 @@ impl Ffs {
     /// exclusive lock of `node`, which has dirty pages.
     ///
     /// # Errors
-    /// As [`Ffs::land_range`].
+    /// As [`Ffs::write_back`].
     pub(super) async fn bound_memory(&self, node: &Rc<Node>) -> Result<(), FsError> {
         self.begin_write_behind(node);
-        while self.is_memory_short() && self.land_some(node, 0..u64::MAX, Asked::ForMemory).await? {
-        }
+        while self.is_memory_short()
+            && self.write_back_some(node, 0..u64::MAX, Asked::ForMemory).await?
+        {}
         Ok(())
     }
 
-    /// Lands all pages of a file that nobody asked for. What cannot be landed is lost, and the
-    /// verifier says so. Under the exclusive lock.
-    pub(crate) async fn land_unasked(&self, node: &Rc<Node>) {
-        while let Ok(true) = self.land_some(node, 0..u64::MAX, Asked::ByNobody).await {}
+    /// Writes all pages of a file back that nobody asked for. What cannot be written back is lost,
+    /// and the verifier says so. Under the exclusive lock.
+    pub(crate) async fn write_back_unasked(&self, node: &Rc<Node>) {
+        while let Ok(true) = self.write_back_some(node, 0..u64::MAX, Asked::ByNobody).await {}
     }
 
-    /// How many pages a task lands with one Update.
+    /// How many pages a task writes back with one Update.
     pub(super) fn pages_behind(&self) -> usize {
         let tasks = self.writes_behind.get().max(1) as usize;
-        (LANDINGS * PAGES_PER_UPDATE / tasks).min(PAGES_PER_UPDATE)
+        (WRITE_BACKS * PAGES_PER_UPDATE / tasks).min(PAGES_PER_UPDATE)
     }
 
     fn is_much_dirty(&self) -> bool {
@@ -84,26 +85,25 @@ impl Ffs {
 
     async fn write_behind(self: Rc<Self>) {
         while let Some(node) = self.next_behind() {
-            node.lands_behind.set(true);
+            node.is_behind.set(true);
             let alone = node.lock.exclusive().await;
-            // As in `land_unasked`.
-            let _ = self.land_lending(&node, alone).await;
-            node.lands_behind.set(false);
+            // As in `write_back_unasked`.
+            let _ = self.write_back_lending(&node, alone).await;
+            node.is_behind.set(false);
             node.waits_since.set(self.nodes.tick()); // now it is another's turn
         }
         self.writes_behind.set(self.writes_behind.get() - 1);
     }
 
-    /// The file that has waited longest of those whose turn it is, and of which no task lands
-    /// pages: to wait for its lock would make those wait behind us to whom it is lent.
+    /// The file that has waited longest of those whose turn it is, and of which no task writes
+    /// pages back: to wait for its lock would make those wait behind us to whom it is lent.
     fn next_behind(&self) -> Option<Rc<Node>> {
         if self.policy.has_stopped() {
             return None;
         }
         let (nodes, is_much) = (self.dirty_nodes.borrow(), self.is_much_dirty());
-        let waiting = nodes
-            .values()
-            .filter(|node| !node.lands_behind.get() && (is_much || is_worthwhile(node)));
+        let waiting =
+            nodes.values().filter(|node| !node.is_behind.get() && (is_much || is_worthwhile(node)));
         waiting.min_by_key(|node| node.waits_since.get()).cloned()
     }
 }

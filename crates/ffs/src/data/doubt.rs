@@ -13,7 +13,7 @@ use std::rc::Rc;
 use ufs2::map::block_count;
 use vfs::FsError;
 
-use super::land::PAGES_PER_UPDATE;
+use super::write_back::PAGES_PER_UPDATE;
 use crate::doubts::{Doubt, Doubts, MOST_BLOCKS, MOST_FILES};
 use crate::engine::Ffs;
 use crate::inode::Node;
@@ -72,7 +72,7 @@ impl Ffs {
             }
             if !set.is_empty() {
                 let update = Update::new(Budget::Reserved);
-                self.land(update, node, &mut set, size, |_| (), &mut ()).await?;
+                self.write_blocks(update, node, &mut set, size, |_| (), &mut ()).await?;
             }
             self.believe(node, &some);
         }

@@ -1,4 +1,4 @@
-//! Reading: from pages that have not landed, from the device, or zeros.
+//! Reading: from pages that are not written back, from the device, or zeros.
 
 use std::rc::Rc;
 
@@ -73,9 +73,9 @@ impl Ffs {
         }
         let size = node.dinode().size.get();
         let address = self.map().find(node, None, lbn).await?;
-        // Behind the size on disk nothing has landed, whatever stands there.
-        let landed = size.saturating_sub(lbn * self.geometry().block_size) as usize;
-        let there = if address == 0 { start } else { landed.clamp(start, start + length) };
+        // Behind the size on disk nothing is stored, whatever stands there.
+        let stored = size.saturating_sub(lbn * self.geometry().block_size) as usize;
+        let there = if address == 0 { start } else { stored.clamp(start, start + length) };
         if there > start {
             let byte = self.geometry().byte_address(address) + start as u64;
             match pieces.last_mut() {
@@ -108,8 +108,8 @@ impl Ffs {
             return Ok(page.data.clone());
         }
         let start = lbn * self.geometry().block_size;
-        let landed = node.dinode().size.get().saturating_sub(start);
-        let count = landed.min(self.geometry().block_size);
+        let stored = node.dinode().size.get().saturating_sub(start);
+        let count = stored.min(self.geometry().block_size);
         if count == 0 || self.map().find(node, None, lbn).await? == 0 {
             return Ok(Bytes::new());
         }

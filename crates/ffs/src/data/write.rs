@@ -1,5 +1,5 @@
-//! Writing: pieces of a call land at once, or become pages; by reference where a piece covers what
-//! is to be written.
+//! Writing: pieces of a call go to the disk at once, or become pages; by reference where a piece
+//! covers what is to be written.
 //!
 //! What a page keeps is counted, and no page keeps the memory of its neighbours: the payload of a
 //! call comes in pieces that have memory of their own, and of a piece that is much larger than a
@@ -23,7 +23,7 @@ use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 use block::{gather, slices};
 
-/// Blocks that one Update lands that were never pages: so many has a WRITE of 1 MiB that begins
+/// Blocks of one Update that were never pages: so many has a WRITE of 1 MiB that begins
 /// within a block of 4 KiB. A longer one takes several Updates, so that these stay bounded.
 const BLOCKS_PER_UPDATE: u64 = 257;
 
@@ -57,12 +57,12 @@ impl Ffs {
         }
         let budget = if privileged { Budget::Superuser } else { Budget::User };
         // Its pages are newer than what is on the disk.
-        self.land_range(node, stretch.blocks.start, stretch.blocks.end).await?;
+        self.write_back(node, stretch.blocks.start, stretch.blocks.end).await?;
         loop {
             match self.write_now(node, &stretch, budget, &also, witness).await {
-                // More is set aside for what is to land than it needs.
+                // More is set aside for the pages than they need.
                 Err(FsError::NoSpace) if !node.pages.borrow().is_empty() => {
-                    self.land_range(node, 0, u64::MAX).await?;
+                    self.write_back(node, 0, u64::MAX).await?;
                 }
                 written => return written.map(|()| Stability::FileSync),
             }
@@ -122,9 +122,9 @@ impl Ffs {
         privileged: bool,
     ) -> Result<Vec<(u64, Page)>, FsError> {
         let mut pages = Vec::new();
-        let landed = node.dinode().size.get();
+        let stored = node.dinode().size.get();
         // The first write behind the end also pays for an old last block that has to grow.
-        let mut tail = u64::from(stretch.end > landed && node.size() <= landed);
+        let mut tail = u64::from(stretch.end > stored && node.size() <= stored);
         for lbn in stretch.blocks.clone() {
             let Content { data, changed, .. } = self.merge(node, lbn, stretch).await?;
             let follows = lbn > stretch.blocks.start;
@@ -136,7 +136,7 @@ impl Ffs {
         Ok(pages)
     }
 
-    /// Lands what was never a page: to the fragment what the data takes, whatever is there before
+    /// Writes what was never a page: to the fragment what the data takes, whatever is there before
     /// it. Blocks of which there are pages come later.
     async fn write_now(
         &self,
@@ -164,14 +164,14 @@ impl Ffs {
                 set.insert(lbn, self.written(node, lbn, stretch, (old_size, size)).await?);
             }
             let refusals = self.home.data().refusals().count();
-            let landed =
-                self.land(Update::new(budget), node, &mut set, size, &stamp, witness).await;
-            if landed.is_err()
-                && (landed == Err(FsError::Io) || self.home.data().refusals().count() > refusals)
+            let written =
+                self.write_blocks(Update::new(budget), node, &mut set, size, &stamp, witness).await;
+            if written.is_err()
+                && (written == Err(FsError::Io) || self.home.data().refusals().count() > refusals)
             {
                 self.rotate_verifier(); // UNSTABLE data may have stood there
             }
-            landed?;
+            written?;
             blocks.start = end;
         }
         Ok(())
@@ -194,16 +194,16 @@ impl Ffs {
         let end = start + new.len();
         let place = self.map().find(node, None, lbn).await?;
         let in_file = old_size.saturating_sub(lbn * geometry.block_size).min(geometry.block_size);
-        let landed = if place == 0 { 0 } else { in_file as usize };
-        let changed = start.min(landed)..end;
-        let stays = landed > 0 && !grows(geometry, lbn, old_size, size);
+        let stored = if place == 0 { 0 } else { in_file as usize };
+        let changed = start.min(stored)..end;
+        let stays = stored > 0 && !grows(geometry, lbn, old_size, size);
         let (from, to) = match stays {
             true => {
-                let end = end.next_multiple_of(fragment).min(landed).max(end);
+                let end = end.next_multiple_of(fragment).min(stored).max(end);
                 (changed.start - changed.start % fragment, end)
             }
             false if place == 0 => (start, end),
-            false => (0, end.max(landed)),
+            false => (0, end.max(stored)),
         };
         if (from, to) == (start, end) {
             let data = gather(stretch.data, new.start, new.len());
@@ -253,8 +253,8 @@ impl Ffs {
         (now, if stale { node.attributes().ctime } else { now })
     }
 
-    /// Whole blocks to set aside so that landing this page cannot meet a full disk: its own and
-    /// those that lead to it, unless the page before it, which it `follows`, pays for these. A
+    /// Whole blocks to set aside so that writing this page back cannot meet a full disk: its own
+    /// and those that lead to it, unless the page before it, which it `follows`, pays for these. A
     /// block that is there is overwritten where it is, and needs none.
     async fn page_reservation(
         &self,

@@ -55,7 +55,7 @@ pub struct StagedUpdate {
     /// The call that is answered with it, to be remembered where there is a place for that.
     pub answered: Option<Answered>,
     /// Whether it may wait for another: nobody wants it durable before he says so.
-    pub is_patient: bool,
+    pub may_wait_for_batch: bool,
     /// What [`Policy::reserve`] set aside for it.
     pub room: u64,
 }
@@ -100,11 +100,11 @@ pub trait Policy {
     }
 
     /// Whether no Update becomes durable before those that were staged before it.
-    fn keeps_order(&self) -> bool;
+    fn commits_in_order(&self) -> bool;
 
     /// The Update that gave `count` fragments from `address` on back is durable. Completes when
     /// nothing is on its way to them any more; then they may be used again.
-    fn let_go(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()>;
+    fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()>;
 
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool {

@@ -382,11 +382,11 @@ impl Policy for Sync {
         self.kick();
     }
 
-    fn keeps_order(&self) -> bool {
+    fn commits_in_order(&self) -> bool {
         false
     }
 
-    fn let_go(&self, _address: u64, _count: u64) -> LocalBoxFuture<'static, ()> {
+    fn drain_block(&self, _address: u64, _count: u64) -> LocalBoxFuture<'static, ()> {
         std::future::ready(()).boxed_local() // it was all written, or it would not be durable
     }
 

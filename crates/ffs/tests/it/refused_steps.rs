@@ -1,5 +1,5 @@
-//! A full host below a disk, and what takes several steps meanwhile: landings, chains, a stop, and
-//! volumes that share a log.
+//! A full host below a disk, and what takes several steps meanwhile: data written back, chains, a
+//! stop, and volumes that share a log.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -213,7 +213,7 @@ impl Log {
         let keeps = is_planted(Bug::KeptDeltas);
         if let Some(buffer) = self.home.cached(address).filter(|_| !keeps) {
             let mut flights = self.flights.borrow_mut();
-            buffer.let_go().into_iter().for_each(|sequence| flights.land(sequence.0));
+            buffer.drain_block().into_iter().for_each(|sequence| flights.land(sequence.0));
             flights.drop_obsolete();
             self.pending.borrow_mut().remove(&address);
         }

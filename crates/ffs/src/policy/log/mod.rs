@@ -12,7 +12,7 @@
 //! then; so no lock is held while it is written. The writer is never idle while an entry waits, and
 //! never makes one wait while it is idle: what arrives during a write goes out with the next one.
 //! Only an Update that brings UNSTABLE data home is *patient*: it waits for one that is not, for
-//! somebody who wants it durable, or for [`PATIENCE`], so that one flush does for many.
+//! somebody who wants it durable, or for [`MAX_BATCH_DELAY`], so that one flush does for many.
 //! In the background the *sync* writes what is durable in the log to its place. Each delta *holds*
 //! its entry until a flush of the volume covers it; the oldest entry that is held is the head.
 //!
@@ -92,7 +92,7 @@ pub use shared::{Save, SharedLog};
 pub use survived::Survived;
 
 /// How long an entry that nobody wants durable waits for others.
-const PATIENCE: Duration = Duration::from_millis(30);
+const MAX_BATCH_DELAY: Duration = Duration::from_millis(30);
 /// No more payload rides in an entry: the rest of a segment is for what else an Update changes.
 const MOST_PAYLOAD: usize = SEGMENT as usize / 4;
 
@@ -447,17 +447,17 @@ impl Policy for Log {
         let after_flush = has_payload && !rides;
         let waiting = Waiting { draft, room: update.room, after_flush };
         self.shared.waiting.borrow_mut().push_back(waiting);
-        match update.is_patient {
-            true => self.await_others(sequence),
-            false => self.hurry(),
+        match update.may_wait_for_batch {
+            true => self.batch_later(sequence),
+            false => self.commit_soon(),
         }
     }
 
-    fn keeps_order(&self) -> bool {
+    fn commits_in_order(&self) -> bool {
         true
     }
 
-    fn let_go(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()> {
+    fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()> {
         let this = self.this();
         async move {
             this.release_block(address).await;

@@ -322,7 +322,7 @@ mod tests {
             freed,
             chain: update.chain,
             answered: None,
-            is_patient: false,
+            may_wait_for_batch: false,
             room: 0,
         };
         let draft = Redo::draft(&geometry, 7, &staged, is_logged, None);

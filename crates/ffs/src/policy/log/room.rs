@@ -87,7 +87,7 @@ impl Log {
             }
             let freed = shared.freed.wait();
             shared.wanting.set(true);
-            shared.running().for_each(|volume| volume.hurry());
+            shared.running().for_each(|volume| volume.commit_soon());
             shared.kick_syncs();
             freed.await;
             if shared.is_held_by_who_stopped() {

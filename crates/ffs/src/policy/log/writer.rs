@@ -12,7 +12,7 @@ use vfs::Sequence;
 
 use super::record::{Record, write_records};
 use super::shared::Waiting;
-use super::{Log, PATIENCE, SharedLog};
+use super::{Log, MAX_BATCH_DELAY, SharedLog};
 use crate::planted::{Bug, is_planted};
 
 impl SharedLog {
@@ -125,20 +125,20 @@ impl SharedLog {
 
 impl Log {
     /// What is staged goes out now.
-    pub(super) fn hurry(&self) {
+    pub(super) fn commit_soon(&self) {
         self.due.set(self.next.get() - 1);
         self.shared.kick_writer();
     }
 
     /// The same when somebody asks for it, which is `sequence` or what comes after it, and before
     /// long in any case.
-    pub(super) fn await_others(&self, sequence: Sequence) {
+    pub(super) fn batch_later(&self, sequence: Sequence) {
         if self.waits.replace(true) {
             return;
         }
         let this = self.this();
         let wait = async move {
-            let patience = this.shared.runtime.clock.sleep(PATIENCE);
+            let patience = this.shared.runtime.clock.sleep(MAX_BATCH_DELAY);
             let asked = pin!(this.horizon.asked(sequence));
             if is_planted(Bug::EndlessPatience) {
                 asked.await;
@@ -148,7 +148,7 @@ impl Log {
                 select(asked, patience).await;
             }
             this.waits.set(false);
-            this.hurry();
+            this.commit_soon();
         };
         self.shared.runtime.tasks.spawn(wait.boxed_local());
     }
@@ -281,7 +281,7 @@ mod tests {
         let executor = Executor::new(1);
         let log = executor.block_on(log_on(&executor, PLENTY));
         let waiting = async {
-            log.hurry(); // the writer begins, and will find nothing
+            log.commit_soon(); // the writer begins, and will find nothing
             log.repeated().await
         };
         executor.block_on_for(Duration::from_secs(10), waiting)

@@ -12,7 +12,7 @@
 //! 2. Without a node, the inode in its block is the file as everybody sees it, and durable: a node
 //!    goes only when that is so (`nodes`). Without a buffer, the disk has it.
 
-use namespace::Glimpse;
+use namespace::Stat;
 use ufs2::layout::{Dinode, SECTOR_SIZE};
 use vfs::{FsError, Ino, ObjectId, Sequence};
 
@@ -28,48 +28,48 @@ impl Ffs {
     ///
     /// # Errors
     /// As [`Ffs::node_of`].
-    pub(crate) async fn glimpse(&self, ino: u64) -> Result<Glimpse, FsError> {
-        if let Some(glimpse) = self.ask_node(ino) {
-            return Ok(glimpse);
+    pub(crate) async fn peek(&self, ino: u64) -> Result<Stat, FsError> {
+        if let Some(peek) = self.ask_node(ino) {
+            return Ok(peek);
         }
-        if self.home.budget().is_crowded()
-            && let Some(glimpse) = self.glimpse_past_buffers(ino).await?
+        if self.home.budget().is_under_pressure()
+            && let Some(peek) = self.peek_past_buffers(ino).await?
         {
-            return Ok(glimpse);
+            return Ok(peek);
         }
         let (buffer, offset) = self.inode_place(ino).await?;
-        if let Some(glimpse) = self.ask_node(ino) {
-            return Ok(glimpse); // invariant 1
+        if let Some(peek) = self.ask_node(ino) {
+            return Ok(peek); // invariant 1
         }
-        buffer.read(|image| self.glimpse_at(ino, Dinode::at(image, offset)))
+        buffer.read(|image| self.stat_at(ino, Dinode::at(image, offset)))
     }
 
-    fn ask_node(&self, ino: u64) -> Option<Glimpse> {
+    fn ask_node(&self, ino: u64) -> Option<Stat> {
         let node = self.nodes.find(ino).filter(|_| !is_planted(Bug::UnaskedNodes));
-        node.map(|node| Glimpse::from(&node))
+        node.map(|node| Stat::from(&node))
     }
 
     /// The same, if the block of inodes has no buffer and nobody has looked into it lately.
-    async fn glimpse_past_buffers(&self, ino: u64) -> Result<Option<Glimpse>, FsError> {
+    async fn peek_past_buffers(&self, ino: u64) -> Result<Option<Stat>, FsError> {
         self.check_initialised(ino).await?;
         let geometry = self.geometry();
         let position = geometry.inode_position(ino);
-        if self.home.has_buffer(position.fragment) || self.passing.comes_back(position.fragment) {
+        if self.home.has_buffer(position.fragment) || self.recent_blocks.seen(position.fragment) {
             return Ok(None);
         }
         let start = position.offset - position.offset % PIECE;
         let piece = self.home.read_uncached(position.fragment, start, PIECE).await?;
         let Some(piece) = piece else { return Ok(None) };
-        if let Some(glimpse) = self.ask_node(ino) {
-            return Ok(Some(glimpse)); // invariant 1
+        if let Some(peek) = self.ask_node(ino) {
+            return Ok(Some(peek)); // invariant 1
         }
-        self.glimpse_at(ino, Dinode::at(&piece, position.offset - start)).map(Some)
+        self.stat_at(ino, Dinode::at(&piece, position.offset - start)).map(Some)
     }
 
-    fn glimpse_at(&self, ino: u64, dinode: &Dinode) -> Result<Glimpse, FsError> {
+    fn stat_at(&self, ino: u64, dinode: &Dinode) -> Result<Stat, FsError> {
         let kind = self.kind_of(ino, dinode)?;
         let id = ObjectId { ino: Ino(ino), generation: dinode.generation.get() };
         let attributes = attributes_of((ino, kind), dinode, None);
-        Ok(Glimpse { id, attributes, sequence: Sequence(0) })
+        Ok(Stat { id, attributes, sequence: Sequence(0) })
     }
 }

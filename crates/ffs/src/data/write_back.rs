@@ -1,4 +1,4 @@
-//! Landing: pages get their place on the disk, and the file points at them.
+//! Writing back: pages get their place on the disk, and the file points at them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,10 +21,10 @@ use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 use block::{gather, slices, zeros};
 
-/// Pages that land with one Update, so that Updates stay bounded.
+/// Pages that are written back with one Update, so that Updates stay bounded.
 pub(super) const PAGES_PER_UPDATE: usize = 128;
 
-/// Who wants pages to land.
+/// Who wants pages to be written back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// A caller, who is told when it is durable.
@@ -36,8 +36,8 @@ pub(crate) enum Asked {
 }
 
 impl Ffs {
-    /// How many pages land at once. Where many calls wait for memory, each takes a small share, so
-    /// that they wait alike.
+    /// How many pages are written back at once. Where many calls wait for memory, each takes a
+    /// small share, so that they wait alike.
     fn pages_at_once(&self, asked: Asked) -> usize {
         match asked {
             Asked::ByCaller => PAGES_PER_UPDATE,
@@ -46,26 +46,26 @@ impl Ffs {
         }
     }
 
-    /// Lands the dirty pages of blocks `first` up to `end`. Under the exclusive lock.
+    /// Writes the dirty pages back of blocks `first` up to `end`. Under the exclusive lock.
     ///
     /// # Errors
     /// [`FsError::Io`] when data was lost: those pages are gone, and the verifier is another.
-    pub(crate) async fn land_range(
+    pub(crate) async fn write_back(
         &self,
         node: &Rc<Node>,
         first: u64,
         end: u64,
     ) -> Result<(), FsError> {
-        while self.land_some(node, first..end, Asked::ByCaller).await? {}
+        while self.write_back_some(node, first..end, Asked::ByCaller).await? {}
         Ok(())
     }
 
-    /// Lands the first of these pages, as many as `asked` has it; returns whether there were any.
-    /// Under the exclusive lock.
+    /// Writes the first of these pages back, as many as `asked` has it; returns whether there were
+    /// any. Under the exclusive lock.
     ///
     /// # Errors
-    /// As [`Ffs::land_range`].
-    pub(crate) async fn land_some(
+    /// As [`Ffs::write_back`].
+    pub(crate) async fn write_back_some(
         &self,
         node: &Rc<Node>,
         range: Range<u64>,
@@ -73,25 +73,29 @@ impl Ffs {
     ) -> Result<bool, FsError> {
         let chosen = self.choose(node, range, asked);
         let Some(Chosen { update, mut set, size }) = chosen else { return Ok(false) };
-        let _landing = self.begin_landing();
-        let landed = self.land(update, node, &mut set, size, |_| (), &mut ()).await;
-        self.end_pages(node, &set, asked, landed).map(|_| true)
+        let _writing = self.begin_write_back();
+        let written = self.write_blocks(update, node, &mut set, size, |_| (), &mut ()).await;
+        self.end_pages(node, &set, asked, written).map(|_| true)
     }
 
-    /// Lands some pages that nobody asked for, and lends the lock while the device writes them: who
-    /// brings more need not wait for that. Takes only blocks that are full: how the file ends is
-    /// settled by whoever holds the lock alone.
+    /// Writes some pages back that nobody asked for, and lends the lock while the device writes
+    /// them: who brings more need not wait for that. Takes only blocks that are full: how the file
+    /// ends is settled by whoever holds the lock alone.
     ///
     /// # Errors
-    /// As [`Ffs::land_range`].
-    pub(super) async fn land_lending(&self, node: &Rc<Node>, alone: Permit) -> Result<(), FsError> {
+    /// As [`Ffs::write_back`].
+    pub(super) async fn write_back_lending(
+        &self,
+        node: &Rc<Node>,
+        alone: Permit,
+    ) -> Result<(), FsError> {
         let full = node.size() / self.geometry().block_size;
         let Some(chosen) = self.choose(node, 0..full, Asked::ByNobody) else {
-            return self.land_some(node, 0..u64::MAX, Asked::ByNobody).await.map(|_| ());
+            return self.write_back_some(node, 0..u64::MAX, Asked::ByNobody).await.map(|_| ());
         };
         let Chosen { update, mut set, size } = chosen;
-        let _landing = self.begin_landing();
-        let planned = self.plan_landing(update, node, &mut set, size).await;
+        let _writing = self.begin_write_back();
+        let planned = self.plan_blocks(update, node, &mut set, size).await;
         let lent = Lock::lend(alone);
         let written = match planned {
             Ok((update, payload, shown)) => {
@@ -100,7 +104,7 @@ impl Ffs {
             Err(error) => Err(error),
         };
         let _alone = lent.reclaim().await;
-        let landed = match written {
+        let written = match written {
             Ok((update, shown)) => {
                 let now = node.dinode_with_times(); // of those to whom the lock was lent
                 let also = |dinode: &mut Dinode| {
@@ -108,14 +112,14 @@ impl Ffs {
                     dinode.set_modify_time(now.modify_time());
                     dinode.set_change_time(now.change_time());
                 };
-                self.finish_landing(update, (node, &shown), size, also, &mut ()).await
+                self.point_at_blocks(update, (node, &shown), size, also, &mut ()).await
             }
             Err(error) => Err(error),
         };
-        self.end_pages(node, &set, Asked::ByNobody, landed)
+        self.end_pages(node, &set, Asked::ByNobody, written)
     }
 
-    /// The first pages of these blocks, as many as `asked` has it, for a landing that is to begin;
+    /// The first pages of these blocks, as many as `asked` has it, to be written back;
     /// nothing if there are none.
     fn choose(&self, node: &Node, range: Range<u64>, asked: Asked) -> Option<Chosen> {
         let set = node.pages.borrow().contents(range, self.pages_at_once(asked));
@@ -125,58 +129,58 @@ impl Ffs {
             .min(volatile.size)
             .max(node.dinode().size.get());
         let mut update = Update::new(Budget::Reserved);
-        update.lands_unasked = asked != Asked::ByCaller;
-        update.is_patient = true; // there may be more to land, and one flush is enough
+        update.is_unasked = asked != Asked::ByCaller;
+        update.may_wait_for_batch = true; // there may be more, and one flush is enough
         Some(Chosen { update, set, size })
     }
 
-    /// Pages have landed with this content, or are lost. What was written anew meanwhile is
+    /// Pages are written back with this content, or lost. What was written anew meanwhile is
     /// neither.
     fn end_pages(
         &self,
         node: &Rc<Node>,
         set: &BTreeMap<u64, Content>,
         asked: Asked,
-        landed: Result<Sequence, FsError>,
+        written: Result<Sequence, FsError>,
     ) -> Result<(), FsError> {
-        if asked != Asked::ByCaller && landed == Err(FsError::NoSpace) {
+        if asked != Asked::ByCaller && written == Err(FsError::NoSpace) {
             node.note_refusal();
         }
         for (&lbn, content) in set {
             let is_new = !node.pages.borrow().is_still(lbn, content);
             match is_new && !is_planted(Bug::ForgottenRewrites) {
                 false => self.drop_page(node, lbn),
-                true if landed.is_ok() => self.release_page(node, lbn),
+                true if written.is_ok() => self.release_page(node, lbn),
                 true => {}
             }
         }
         self.settle_volatile(node);
-        if landed.is_err() {
+        if written.is_err() {
             node.lose_end(self.geometry().block_size);
             self.rotate_verifier();
         }
-        landed.map(|_| ())
+        written.map(|_| ())
     }
 
-    /// Lands the UNSTABLE data of all files that nobody works on: what was set aside for it beyond
-    /// its need is free then. Returns whether there was any.
-    pub(crate) async fn land_idle(&self) -> bool {
+    /// Writes the UNSTABLE data of all files back that nobody works on: what was set aside for it
+    /// beyond its need is free then. Returns whether there was any.
+    pub(crate) async fn write_back_idle(&self) -> bool {
         let nodes: Vec<Rc<Node>> = self.dirty_nodes.borrow().values().cloned().collect();
-        let mut landed = false;
+        let mut written = false;
         for node in nodes {
             if node.lock.is_free() && !self.policy.has_stopped() {
                 let _alone = node.lock.exclusive().await;
-                self.land_unasked(&node).await;
-                landed = true;
+                self.write_back_unasked(&node).await;
+                written = true;
             }
         }
-        landed
+        written
     }
 
     /// Notes that space may be counted twice for a moment, as set aside and as taken.
-    pub(crate) fn begin_landing(&self) -> Landing<'_> {
-        self.landings.set(self.landings.get() + 1);
-        Landing(self)
+    pub(crate) fn begin_write_back(&self) -> WritingBack<'_> {
+        self.write_backs.set(self.write_backs.get() + 1);
+        WritingBack(self)
     }
 
     /// A file has ended: its UNSTABLE data ends with it.
@@ -200,7 +204,7 @@ impl Ffs {
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`]; then nothing changed but,
     /// perhaps, the bytes of blocks that were overwritten.
-    pub(crate) async fn land(
+    pub(crate) async fn write_blocks(
         &self,
         update: Update,
         node: &Rc<Node>,
@@ -209,14 +213,15 @@ impl Ffs {
         also: impl FnOnce(&mut Dinode),
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
-        let (update, payload, shown) = self.plan_landing(update, node, set, size).await?;
+        let (update, payload, shown) = self.plan_blocks(update, node, set, size).await?;
         let update = payload.write(self, update, (node, &shown)).await?;
-        self.finish_landing(update, (node, &shown), size, also, witness).await
+        self.point_at_blocks(update, (node, &shown), size, also, witness).await
     }
 
-    /// The first step of [`Ffs::land`]: finds a place for everything. The second is to write it
-    /// ([`Payload::write`]). Gives back, too, which blocks readers see where they are written.
-    async fn plan_landing(
+    /// The first step of [`Ffs::write_blocks`]: finds a place for everything. The second is to
+    /// write it ([`Payload::write`]). Gives back, too, which blocks readers see where they are
+    /// written.
+    async fn plan_blocks(
         &self,
         mut update: Update,
         node: &Rc<Node>,
@@ -256,8 +261,8 @@ impl Ffs {
         Ok((update, payload, shown))
     }
 
-    /// The last step of [`Ffs::land`]: makes the file point at what the device has.
-    async fn finish_landing(
+    /// The last step of [`Ffs::write_blocks`]: makes the file point at what the device has.
+    async fn point_at_blocks(
         &self,
         mut update: Update,
         (node, shown): (&Rc<Node>, &[u64]),
@@ -290,7 +295,7 @@ impl Ffs {
             self.doubt(node, shown.iter().copied());
             self.rotate_verifier();
         }
-        Ok(self.commit_seen(ready?, witness))
+        Ok(self.apply_seen(ready?, witness))
     }
 
     /// A file that grows writes anew what stands behind its old end and comes to be in it: in the
@@ -322,7 +327,7 @@ impl Ffs {
         if address == 0 {
             return Ok(()); // of a hole nothing stands anywhere
         }
-        // An unlanded page of the tail would do as well, but would land before its time.
+        // A page of the tail would do as well, but would be written back before its time.
         let from = if grows { 0 } else { used - used % geometry.fragment_size };
         let byte = geometry.byte_address(address);
         let data = match from == used {
@@ -354,7 +359,7 @@ impl Ffs {
             for result in join_all(payload.iter().map(write)).await {
                 match result {
                     Err(_) if is_planted(Bug::ForgottenPayloadErrors) => {}
-                    Err(_) if update.lands_unasked && is_planted(Bug::RottenLosses) => {
+                    Err(_) if update.is_unasked && is_planted(Bug::RottenLosses) => {
                         self.rotate_verifier();
                     }
                     result => result?,
@@ -468,19 +473,19 @@ impl Place {
     }
 }
 
-/// What a landing begins with: pages, and how long the file is when they are there.
+/// What writing back begins with: pages, and how long the file is when they are there.
 struct Chosen {
     update: Update,
     set: BTreeMap<u64, Content>,
     size: u64,
 }
 
-/// See [`Ffs::begin_landing`]. Whoever has one waits for the device alone, never for space.
-pub(crate) struct Landing<'a>(&'a Ffs);
+/// See [`Ffs::begin_write_back`]. Whoever has one waits for the device alone, never for space.
+pub(crate) struct WritingBack<'a>(&'a Ffs);
 
-impl Drop for Landing<'_> {
+impl Drop for WritingBack<'_> {
     fn drop(&mut self) {
-        self.0.landings.set(self.0.landings.get() - 1);
+        self.0.write_backs.set(self.0.write_backs.get() - 1);
         self.0.allocator.released.notify();
     }
 }

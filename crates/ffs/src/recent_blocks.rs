@@ -8,17 +8,17 @@ use cache::hash::SPREAD;
 const REMEMBERED: usize = 512;
 
 /// Blocks into which somebody has looked not long ago, each in the one place where it can be.
-pub(crate) struct Passing(RefCell<Vec<u64>>);
+pub(crate) struct RecentBlocks(RefCell<Vec<u64>>);
 
-impl Default for Passing {
+impl Default for RecentBlocks {
     fn default() -> Self {
         Self(RefCell::new(vec![u64::MAX; REMEMBERED]))
     }
 }
 
-impl Passing {
+impl RecentBlocks {
     /// Notes a block, and says whether it was noted already.
-    pub(crate) fn comes_back(&self, block: u64) -> bool {
+    pub(crate) fn seen(&self, block: u64) -> bool {
         let place = (block.wrapping_mul(SPREAD) >> 32) as usize % REMEMBERED;
         std::mem::replace(&mut self.0.borrow_mut()[place], block) == block
     }
@@ -26,15 +26,15 @@ impl Passing {
 
 #[cfg(test)]
 mod tests {
-    use super::Passing;
+    use super::RecentBlocks;
 
     #[test]
     fn a_block_comes_back_unless_others_have_come_meanwhile() {
-        let passing = Passing::default();
-        assert!(!passing.comes_back(8));
-        assert!(passing.comes_back(8));
-        let many = (0..100_000).filter(|block| passing.comes_back(1000 + 8 * block));
+        let recent = RecentBlocks::default();
+        assert!(!recent.seen(8));
+        assert!(recent.seen(8));
+        let many = (0..100_000).filter(|block| recent.seen(1000 + 8 * block));
         assert_eq!(many.count(), 0, "each comes once");
-        assert!(!passing.comes_back(8), "it is long ago");
+        assert!(!recent.seen(8), "it is long ago");
     }
 }
