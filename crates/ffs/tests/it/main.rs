@@ -23,6 +23,7 @@ mod faults;
 mod freebsd_disk;
 mod freebsd_tree;
 mod full;
+mod given_up;
 mod golden_log;
 mod label;
 mod log_costs;

@@ -118,6 +118,7 @@ const CUTS: Stage = tests(
         "check_log::",
         "doubts::",
         "full::",
+        "given_up::",
         "writes::",
     ],
 );
