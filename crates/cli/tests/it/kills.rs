@@ -177,6 +177,8 @@ fn a_repair_that_is_killed_takes_nothing_that_was_answered() {
     kill_each(&volume, &["fsck", "--repair"], prepare, check, 5);
     let check = || serves(&volume, Some(b"dear friend"));
     kill_each(&volume, &["fsck", "--repair"], prepare, check, 5);
+    // Its disks are written through the kernel's ring, and how often its threads wake each other
+    // before it is ready varies.
     let words = ["serve", "--listen", "127.0.0.1:0"];
-    kill_each(&volume, &words, prepare, check, 3);
+    kill_each(&volume, &words, prepare, check, 2);
 }

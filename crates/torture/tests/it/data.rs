@@ -29,7 +29,7 @@ fn a_story_that_fails_is_told_with_the_steps_that_matter() {
     let (story, rest) = case.split_once(' ').expect("a command");
     assert_eq!(rest, "cargo xtask torture data --policy sync");
     let (_, steps) = story.split_once(':').expect("steps");
-    assert!(steps.split(',').count() < 8, "{found}");
+    assert!(steps.split(',').count() < 10, "{found}");
     plant(Some(Bug::EmptyCommit));
     let again = data::repeat(&options(Policy::Sync), story);
     plant(None);
