@@ -106,3 +106,29 @@ fn a_commit_that_forgets_failed_writes_is_found() {
         assert!(finds(Bug::ForgottenDoubts, || all(has_log, false).map(|_| ())));
     }
 }
+
+/// Whoever has the number of the file next has nothing in doubt.
+#[test]
+fn a_file_that_ends_takes_what_was_in_doubt_of_it_along() {
+    let quiet = Quiet::new(16 << 20, None);
+    quiet.executor.block_on(async {
+        let volume = quiet.make((BLOCK, FRAGMENT)).await;
+        let root = volume.files.root();
+        let data = vec![0x11; 20 * BLOCK as usize];
+        let old = volume.create(root, "file").await.expect("new");
+        volume.write(old, 0, data.clone(), Stability::FileSync).await.expect("room");
+        quiet.disks.home.inject(Fault::on(Verb::Write, Effect::Eio).nth(1));
+        let lost = volume.write(old, BLOCK, vec![0x22; 9000], Stability::FileSync).await;
+        assert_eq!(lost, Err(FsError::Io));
+        volume.remove(root, "file").await.expect("it is there");
+        volume.settle().await;
+        let new = volume.create(root, "file").await.expect("new");
+        assert_eq!(new.ino, old.ino, "the number is used again");
+        volume.write(new, 0, data, Stability::FileSync).await.expect("room");
+        volume.settle().await;
+        let written = || quiet.disks.home.counters().writes;
+        let before = written();
+        volume.commit(new).await.expect("it is all there");
+        assert_eq!(written(), before, "a COMMIT of what is durable writes nothing");
+    });
+}
