@@ -170,6 +170,22 @@ fn a_call_that_is_there_never_waits_for_calls_that_arrive() {
 }
 
 #[test]
+fn what_is_under_way_is_told_to_the_byte_and_is_nothing_when_all_has_ended() {
+    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
+    let session = house.dispatcher.connect([127, 0, 0, 1].into());
+    assert_eq!(house.dispatcher.under_way(), (0, 0));
+    let request = session.request_memory(session.party(&[]), 900).now_or_never();
+    let request = request.expect("it is free");
+    assert_eq!(house.dispatcher.under_way(), (900, 0));
+    let sent = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    assert!(sent.is_answered());
+    let (calls, replies) = house.dispatcher.under_way();
+    assert!(calls == 900 && replies > 1, "{calls} and {replies} bytes while a reply waits");
+    drop((request, sent));
+    assert_eq!(house.dispatcher.under_way(), (0, 0));
+}
+
+#[test]
 fn memory_for_requests_is_given_in_the_order_of_asking() {
     let (house, data) = a_thousand_for_a_volume();
     let [one, other] = [1, 2].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
