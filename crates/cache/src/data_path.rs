@@ -44,9 +44,9 @@ impl DataPath {
         device: Rc<dyn BlockDevice>,
         budget: Rc<Budget>,
         (unit, block_size): (u64, u64),
-    ) -> Rc<Self> {
+    ) -> Self {
         let delayed = DelayedWrites::new(budget.beside().clone());
-        Rc::new(Self { device, budget, delayed, refusals: Rc::default(), unit, block_size })
+        Self { device, budget, delayed, refusals: Rc::default(), unit, block_size }
     }
 
     /// The device itself.
@@ -73,7 +73,7 @@ impl DataPath {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn read(self: &Rc<Self>, range: Range<u64>) -> Result<Vec<Bytes>, IoError> {
+    pub async fn read(&self, range: Range<u64>) -> Result<Vec<Bytes>, IoError> {
         while self.cache().is_loading(&range) {
             self.cache().wait().await;
         }
@@ -107,10 +107,7 @@ impl DataPath {
     }
 
     /// Begins to read, at once, what somebody waits for.
-    fn load(
-        self: &Rc<Self>,
-        range: Range<u64>,
-    ) -> impl Future<Output = Result<Vec<Bytes>, IoError>> + use<> {
+    fn load(&self, range: Range<u64>) -> impl Future<Output = Result<Vec<Bytes>, IoError>> + use<> {
         let skip = (range.start % self.unit) as usize;
         let (from, to) = (range.start - skip as u64, range.end.next_multiple_of(self.unit));
         let loading = self.cache().begin(from..to);
@@ -126,7 +123,7 @@ impl DataPath {
     /// Begins to read, at once, what somebody will want, whole units.
     /// It is on its way, and arrives, whether the future is dropped or not; kept it is only if that
     /// is run.
-    pub fn load_ahead(self: &Rc<Self>, range: Range<u64>) -> impl Future<Output = ()> + use<> {
+    pub fn load_ahead(&self, range: Range<u64>) -> impl Future<Output = ()> + use<> {
         let loading = self.cache().begin(range.clone());
         let read = self.begin_read(range);
         async move {

@@ -20,7 +20,7 @@ use crate::chain::Chain;
 use crate::engine::{Ffs, Parts};
 use crate::home::Home;
 use crate::open_error::{OpenError, ReadOnlyReason};
-use crate::open_superblock::{LAST_MOUNT_KEPT, OpenSuperblock};
+use crate::open_superblock::OpenSuperblock;
 use crate::policy::Policy;
 use crate::policy::log::{LogOptions, Survived};
 use crate::replay::Replayed;
@@ -108,7 +108,7 @@ impl Found {
     pub(crate) async fn read(device: &dyn BlockDevice) -> Result<Self, OpenError> {
         let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
         let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
-        let mut superblock = OpenSuperblock { block, last_mount: Vec::new() };
+        let mut superblock = OpenSuperblock::new(block);
         let geometry = Rc::new(Geometry::parse_any_order(&mut superblock.block)?);
         let (needed, size) = (geometry.byte_address(geometry.size), device.geometry().size);
         match needed > size {
@@ -156,9 +156,7 @@ impl Found {
         if self.geometry.verify_superblock(&self.superblock.block).is_err() {
             return Err(OpenError::Damaged("the superblock does not fit its hash".into()));
         }
-        let old = &self.superblock.superblock().last_mount;
-        let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
-        self.superblock.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
+        self.superblock.keep_last_mount();
         Ok(())
     }
 }

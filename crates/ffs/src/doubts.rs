@@ -1,32 +1,80 @@
 //! Which data is in doubt: a write of it has failed, and readers may see it all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
+
+use vfs::FsError;
 
 use crate::inode::Node;
 
 /// Of so many blocks of a file it is known that they are in doubt. Beyond, all are.
-pub(crate) const MOST_BLOCKS: usize = 4096;
+const MOST_BLOCKS: usize = 4096;
 
 /// Of so many files it is known which. Beyond, any may be, as long as the volume is open.
-pub(crate) const MOST_FILES: usize = 4096;
+const MOST_FILES: usize = 4096;
 
 /// Files with data in doubt, by their inodes. They stay in memory.
 #[derive(Default)]
 pub(crate) struct Doubts {
-    pub(crate) files: BTreeMap<u64, Doubt>,
+    files: BTreeMap<u64, Doubt>,
     /// There were more.
-    pub(crate) are_many: bool,
+    are_many: bool,
 }
 
-pub(crate) struct Doubt {
-    pub(crate) _node: Rc<Node>,
-    pub(crate) blocks: BTreeSet<u64>,
+struct Doubt {
+    _node: Rc<Node>,
+    blocks: BTreeSet<u64>,
     /// There were more: that cannot be made good while the volume is open.
-    pub(crate) are_many: bool,
+    are_many: bool,
 }
 
 impl Doubts {
+    /// A write of these blocks has failed.
+    pub(crate) fn add(&mut self, node: &Rc<Node>, blocks: impl Iterator<Item = u64>) {
+        let mut blocks = blocks.peekable();
+        if blocks.peek().is_none() {
+            return;
+        }
+        let new = || Doubt { _node: node.clone(), blocks: BTreeSet::new(), are_many: false };
+        let doubt = self.files.entry(node.ino).or_insert_with(new);
+        doubt.blocks.extend(blocks);
+        if doubt.blocks.len() > MOST_BLOCKS {
+            doubt.blocks.clear();
+            doubt.are_many = true;
+        }
+        if self.are_many || self.files.len() > MOST_FILES {
+            *self = Self { are_many: true, ..Self::default() };
+        }
+    }
+
+    /// Some of these blocks that are in doubt, `most` at most; none if none is.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] if nobody knows any more which are.
+    pub(crate) fn some(
+        &self,
+        node: &Node,
+        range: Range<u64>,
+        most: usize,
+    ) -> Result<Vec<u64>, FsError> {
+        match self.files.get(&node.ino) {
+            _ if self.are_many => Err(FsError::Io),
+            Some(doubt) if doubt.are_many => Err(FsError::Io),
+            Some(doubt) => Ok(doubt.blocks.range(range).take(most).copied().collect()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What readers see of these blocks will be durable with the file.
+    pub(crate) fn remove(&mut self, node: &Node, blocks: &[u64]) {
+        let Some(doubt) = self.files.get_mut(&node.ino) else { return };
+        blocks.iter().for_each(|lbn| _ = doubt.blocks.remove(lbn));
+        if doubt.blocks.is_empty() {
+            self.files.remove(&node.ino);
+        }
+    }
+
     /// A file has ended.
     pub(crate) fn forget(&mut self, ino: u64) {
         self.files.remove(&ino);

@@ -38,7 +38,7 @@ use crate::doubts::Doubts;
 use crate::home::Home;
 use crate::inode::Node;
 use crate::map::Map;
-use crate::nodes::{IDLE_NODES, Nodes};
+use crate::nodes::Nodes;
 use crate::open_superblock::{OpenSuperblock, Stop};
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
@@ -506,7 +506,7 @@ impl Ffs {
         let short = self.home.budget().is_short();
         if short || self.nodes.are_many() {
             let durable = self.policy.durable_through();
-            self.nodes.forget(durable, IDLE_NODES / 2, self.home.budget().bytes() / 4 * 3);
+            self.nodes.forget(durable, self.home.budget().bytes() / 4 * 3);
         }
         if short {
             self.home.evict();

@@ -33,7 +33,7 @@ pub struct Home {
     geometry: Rc<Geometry>,
     clock: Rc<dyn Clock>,
     buffers: BlockCache<Buffer>,
-    data: Rc<DataPath>,
+    data: DataPath,
 }
 
 /// Between two attempts to bring something home of which the first found no room below.
@@ -76,7 +76,7 @@ impl Home {
     }
 
     /// The way of file data.
-    pub(crate) fn data(&self) -> &Rc<DataPath> {
+    pub(crate) fn data(&self) -> &DataPath {
         &self.data
     }
 

@@ -23,7 +23,7 @@ use vfs::Sequence;
 use crate::inode::Node;
 
 /// Inodes kept in memory when nobody uses them.
-pub(crate) const IDLE_NODES: usize = 65_536;
+const IDLE_NODES: usize = 65_536;
 
 /// See the module's prose.
 pub(crate) struct Nodes {
@@ -75,9 +75,11 @@ impl Nodes {
         self.table.borrow().len() > self.most.get()
     }
 
-    /// Forgets all idle nodes but the most recently used, which may be `most` and, but for the
-    /// last of them, keep `bytes`: so that a directory that is in use and larger than that stays.
-    pub(crate) fn forget(&self, durable: Sequence, most: usize, bytes: usize) {
+    /// Forgets all idle nodes but the most recently used, of which there may be half of
+    /// [`IDLE_NODES`] and which, but for the last of them, may keep `bytes`: so that a directory
+    /// that is in use and larger than that stays.
+    pub(crate) fn forget(&self, durable: Sequence, bytes: usize) {
+        let most = IDLE_NODES / 2;
         let table = self.table.borrow();
         let mut idle: Vec<(u64, u64)> = table
             .values()

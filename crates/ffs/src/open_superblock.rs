@@ -21,17 +21,29 @@ impl Stop {
 }
 
 /// The longest old last-mount field that is put back: it must end in the first sector.
-pub(crate) const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
+const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
 
 /// The superblock of an open volume.
 pub(crate) struct OpenSuperblock {
     /// All bytes that are written together.
     pub(crate) block: Vec<u8>,
     /// What the last-mount field said before our mark.
-    pub(crate) last_mount: Vec<u8>,
+    last_mount: Vec<u8>,
 }
 
 impl OpenSuperblock {
+    /// What was read of it.
+    pub(crate) fn new(block: Vec<u8>) -> Self {
+        Self { block, last_mount: Vec::new() }
+    }
+
+    /// Notes what its last-mount field says, to put that back.
+    pub(crate) fn keep_last_mount(&mut self) {
+        let old = &self.superblock().last_mount;
+        let end = old.iter().position(|&byte| byte == 0).unwrap_or(0);
+        self.last_mount = old[..end.min(LAST_MOUNT_KEPT)].to_vec();
+    }
+
     pub(crate) fn superblock(&mut self) -> &mut Superblock {
         Superblock::of_mut(&mut self.block)
     }

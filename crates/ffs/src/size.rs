@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use block::zeros;
 use bytes::Bytes;
 use futures::FutureExt;
 use namespace::Witness;
@@ -24,7 +25,6 @@ use crate::item::{Budget, Intent};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
-use block::zeros;
 
 /// Blocks that one Update frees at most, about.
 const BLOCKS_PER_UPDATE: u64 = 1024;

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::rc::Rc;
 
+use block::zeros;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{Either, join, select};
@@ -28,7 +29,6 @@ use crate::inode::Node;
 use crate::item::{Budget, Intent};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Ready, Update};
-use block::zeros;
 
 /// The longest target of a symbolic link that Linux follows. It fits into the smallest block.
 /// FreeBSD keeps longer ones than it follows, whose targets have 1,023 bytes at most.

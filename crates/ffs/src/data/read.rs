@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
+use block::{gather, zeros};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use vfs::FsError;
 
 use crate::engine::Ffs;
 use crate::inode::Node;
-use block::{gather, zeros};
 
 /// A stretch of a file on its way to a reader.
 enum Piece {

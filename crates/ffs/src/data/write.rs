@@ -9,19 +9,20 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use block::{gather, slices};
 use bytes::Bytes;
 use namespace::Witness;
-use ufs2::layout::{DIRECT_POINTERS, Dinode, Geometry};
-use ufs2::map::{depth, run_length};
+use ufs2::layout::{DIRECT_POINTERS, Dinode};
+use ufs2::map::depth;
 use vfs::{FsError, Stability, Timestamp};
 
+use super::write_back::grows;
 use crate::engine::Ffs;
 use crate::inode::{Node, Volatile};
 use crate::item::Budget;
 use crate::pages::{Content, Page};
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
-use block::{gather, slices};
 
 /// Blocks of one Update that were never pages: so many has a WRITE of 1 MiB that begins
 /// within a block of 4 KiB. A longer one takes several Updates, so that these stay bounded.
@@ -209,17 +210,17 @@ impl Ffs {
             let data = gather(stretch.data, new.start, new.len());
             return Ok(Content { from, data, changed, place: Some(place) });
         }
-        let mut merged = block::Buffer::unfilled(to - from);
         let needed = from..if to > end { to } else { changed.start };
-        if !needed.is_empty() {
-            let byte = geometry.byte_address(place);
-            let old = byte + needed.start as u64..byte + needed.end as u64;
-            put(&mut merged[..needed.len()], &self.home.read_data(old).await?, 0);
-        }
-        // What lies between the old end and the new data becomes zero.
-        merged[changed.start - from..start - from].fill(0);
-        put(&mut merged[start - from..end - from], stretch.data, new.start);
-        Ok(Content { from, data: merged.freeze(), changed, place: Some(place) })
+        let old = match needed.is_empty() {
+            true => Vec::new(),
+            false => {
+                let byte = geometry.byte_address(place);
+                let needed = byte + needed.start as u64..byte + needed.end as u64;
+                self.home.read_data(needed).await?
+            }
+        };
+        let data = stretch.over(&old, start - from, new, to - from);
+        Ok(Content { from, data, changed, place: Some(place) })
     }
 
     /// The content of a block after a write into it. A block that is covered by one piece is taken
@@ -231,19 +232,15 @@ impl Ffs {
         stretch: &Stretch<'_>,
     ) -> Result<Content, FsError> {
         let (start, new) = stretch.part(lbn);
-        let (end, data) = (start + new.len(), stretch.data);
+        let end = start + new.len();
         let visible = node.size().saturating_sub(lbn * self.geometry().block_size);
         if start == 0 && end as u64 >= visible.min(self.geometry().block_size) {
-            return Ok(Content::whole(gather(data, new.start, new.len())));
+            return Ok(Content::whole(gather(stretch.data, new.start, new.len())));
         }
         let old = self.block_data(node, lbn).await?;
-        let mut merged = block::Buffer::unfilled(end.max(old.len()));
-        merged[..old.len()].copy_from_slice(&old);
-        // What lies between the old end and the new data becomes zero.
-        merged[old.len().min(start)..start].fill(0);
-        put(&mut merged[start..end], data, new.start);
-        let changed = start.min(old.len())..end;
-        Ok(Content { from: 0, data: merged.freeze(), changed, place: None })
+        let (changed, length) = (start.min(old.len())..end, end.max(old.len()));
+        let data = stretch.over(&[old], start, new, length);
+        Ok(Content { from: 0, data, changed, place: None })
     }
 
     /// The times of a file that is written now.
@@ -315,11 +312,6 @@ impl Ffs {
     }
 }
 
-/// Whether a block takes a longer run of fragments when its file grows from `old_size` to `size`.
-fn grows(geometry: &Geometry, lbn: u64, old_size: u64, size: u64) -> bool {
-    run_length(geometry, size, lbn) > run_length(geometry, old_size, lbn)
-}
-
 /// Copies a stretch of several pieces to where it is to be.
 fn put(target: &mut [u8], data: &[Bytes], start: usize) {
     let mut at = 0;
@@ -352,5 +344,16 @@ impl<'a> Stretch<'a> {
         let stop = ((lbn + 1) * self.block_size).min(self.end);
         let part = (start - self.offset) as usize..(stop - self.offset) as usize;
         ((start % self.block_size) as usize, part)
+    }
+
+    /// `length` bytes: these old ones, and over them from byte `start` on a part of the data. What
+    /// lies between their end and that is zero.
+    fn over(&self, old: &[Bytes], start: usize, part: Range<usize>, length: usize) -> Bytes {
+        let there = block::length_of(old) as usize;
+        let mut merged = block::Buffer::unfilled(length);
+        put(&mut merged[..there], old, 0);
+        merged[there.min(start)..start].fill(0);
+        put(&mut merged[start..start + part.len()], self.data, part.start);
+        merged.freeze()
     }
 }

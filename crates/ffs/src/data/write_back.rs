@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use block::{gather, slices, zeros};
 use bytes::Bytes;
 use futures::future::join_all;
 use namespace::Witness;
@@ -19,7 +20,6 @@ use crate::item::{Budget, Intent};
 use crate::pages::Content;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
-use block::{gather, slices, zeros};
 
 /// Pages that are written back with one Update, so that Updates stay bounded.
 pub(super) const PAGES_PER_UPDATE: usize = 128;
@@ -292,7 +292,7 @@ impl Ffs {
             && !is_planted(Bug::UndoubtedRefusals)
         {
             // What was overwritten shows, and the log may hold older data of that place.
-            self.doubt(node, shown.iter().copied());
+            self.doubts.borrow_mut().add(node, shown.iter().copied());
             self.rotate_verifier();
         }
         Ok(self.apply_seen(ready?, witness))
@@ -313,7 +313,7 @@ impl Ffs {
         let (start, old_run) = (tail * geometry.block_size, run_length(geometry, old_size, tail));
         let used = old_size - start;
         let end = (size - start).min(geometry.block_size);
-        let grows = run_length(geometry, size, tail) > old_run;
+        let grows = grows(geometry, tail, old_size, size);
         if !grows && !has_old_bytes(geometry, used..end, old_run) {
             return Ok(());
         }
@@ -446,6 +446,11 @@ impl Ffs {
     }
 }
 
+/// Whether a block takes a longer run of fragments when its file grows from `old_size` to `size`.
+pub(super) fn grows(geometry: &Geometry, lbn: u64, old_size: u64, size: u64) -> bool {
+    run_length(geometry, size, lbn) > run_length(geometry, old_size, lbn)
+}
+
 /// Whether bytes of a file that grows may stand on the disk before they are in it: these bytes of
 /// its old last block, which has a run of so many fragments.
 fn has_old_bytes(geometry: &Geometry, new: Range<u64>, run: u64) -> bool {
@@ -526,7 +531,7 @@ impl Payload {
         let runs = self.runs.into_iter().map(|(address, pieces, _)| (address, pieces));
         let written = engine.write_payload(&mut update, runs.collect()).await;
         if written.is_err() {
-            engine.doubt(node, shown.iter().copied());
+            engine.doubts.borrow_mut().add(node, shown.iter().copied());
         }
         written.map(|()| update)
     }
