@@ -223,6 +223,8 @@ planted::bugs! {
     DeafPatience,
     /// The sync leaves delayed data where it is, and the log forgets it.
     UnlandedDelays,
+    /// A write before the old end of a file that grows takes nothing along of what is between.
+    TornTails,
     /// A COMMIT says nothing of data whose write failed, though readers see it.
     ForgottenDoubts,
     /// Data whose write fails counts as written.

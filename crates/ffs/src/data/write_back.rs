@@ -319,6 +319,9 @@ impl Ffs {
         }
         let anew = used as usize..end as usize;
         if let Some(content) = set.get_mut(&tail) {
+            let reaches = (content.from + content.data.len()) as u64 >= used;
+            let is_hole = content.place.is_none_or(|place| place == 0);
+            assert!(is_hole || reaches || is_planted(Bug::TornTails), "no gap (invariant 2)");
             let changed = &content.changed;
             content.changed = changed.start.min(anew.start)..changed.end.max(anew.end);
             return Ok(());

@@ -1,13 +1,18 @@
 //! Writes that somebody waits for, among UNSTABLE ones: they land at once, in one step, and with
 //! all that changes along with them.
 
+use block::Verb;
+use futures::future::join_all;
 use namespace::Object;
+use sim::{Effect, Executor, Fault};
 use vfs::{
     Answer, Author, Credentials, FileSystem, FsError, ObjectId, Sequence, SetAttributes, Stability,
     Wcc, Written,
 };
 
+use crate::common::behind::{CALL, LIMIT, POLICIES, new_disks, new_volume};
 use crate::common::cutting::sizes;
+use crate::common::quiet::Quiet;
 use crate::common::volume::{Volume, fresh, reopen};
 use crate::common::{World, findings};
 
@@ -135,4 +140,80 @@ fn the_rights_that_a_write_takes_go_in_its_own_update() {
             assert_eq!(newest(&volume, file).await, Sequence(before.0 + 1));
         }
     });
+}
+
+/// What a file has on the disk ends within a block, and pages wait behind that. A write into the
+/// block lets the file grow to the end of the block.
+fn write_before_the_old_end(with_log: bool, tail: u64, (offset, length): (u64, usize)) {
+    let label = format!("log {with_log}, {tail} blocks and a part, {length} bytes at {offset}");
+    let quiet = Quiet::new(16 << 20, with_log.then_some(4 << 20));
+    let content = quiet.executor.block_on(async {
+        let volume = quiet.make((8192, 1024)).await;
+        let file = volume.create(volume.files.root(), "file").await.expect("room");
+        let mut content: Vec<u8> = (0..tail * 8192 + 7500).map(|at| (at % 251) as u8 | 1).collect();
+        volume.write(file, 0, content.clone(), Stability::FileSync).await.expect("room");
+        let behind = (tail + 3) * 8192;
+        volume.write(file, behind, vec![0xee; 100], Stability::Unstable).await.expect("room");
+        let at = tail * 8192 + offset;
+        volume.write(file, at, vec![0x44; length], Stability::FileSync).await.expect("room");
+        let (at, end) = (at as usize, at as usize + length);
+        content.resize(content.len().max(end), 0);
+        content[at..end].fill(0x44);
+        let stored = content.clone();
+        content.resize(behind as usize, 0);
+        content.extend([0xee; 100]);
+        assert!(volume.read(file).await.expect("readable") == content, "{label}: before a COMMIT");
+        stored
+    });
+    let back = quiet.cut();
+    let found = back.executor.block_on(async {
+        let volume = back.open().await;
+        let file = volume.lookup(volume.files.root(), "file").await.expect("it is there");
+        volume.read(file).await.expect("readable")
+    });
+    let wrong = found.iter().zip(&content).position(|(one, other)| one != other);
+    assert_eq!(wrong, None, "{label}: after a cut");
+    assert!(found[content.len()..].iter().all(|&byte| byte == 0), "{label}: behind the end");
+}
+
+#[test]
+fn a_write_that_waits_before_the_old_end_keeps_what_is_between_them() {
+    for with_log in [false, true] {
+        for tail in [0, 3, 12, 14] {
+            for place in [(0, 512), (0, 1024), (700, 100), (2048, 3000), (6000, 1000), (7400, 300)]
+            {
+                write_before_the_old_end(with_log, tail, place);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_write_that_loses_its_own_pages_tells_how_the_file_is_without_them() {
+    for has_log in POLICIES {
+        let executor = Executor::new(4);
+        let disks = new_disks(&executor, has_log);
+        executor.block_on(async {
+            let (volume, _) = new_volume(executor.runtime(), &disks).await;
+            let root = volume.files.root();
+            let mut files = Vec::new();
+            for number in 0..4 * LIMIT / CALL as u64 {
+                files.push(volume.create(root, &number.to_string()).await.expect("new"));
+            }
+            disks.home.inject(Fault::on(Verb::Write, Effect::Eio).forever());
+            // More at once than memory may hold: some write back themselves, and fail.
+            let who = Author::root();
+            let data = || (0, vec![1; CALL]);
+            let writes = files.iter().map(async |&file| {
+                let answer = written(&volume, &who, file, data(), Stability::Unstable).await;
+                let told = answer.about.after.expect("it is told");
+                answer.result.is_err().then_some((file, told))
+            });
+            let failed: Vec<_> = join_all(writes).await.into_iter().flatten().collect();
+            assert!(!failed.is_empty(), "log {has_log}");
+            for (file, told) in failed {
+                assert_eq!(told, volume.attributes(file).await, "log {has_log}");
+            }
+        });
+    }
 }

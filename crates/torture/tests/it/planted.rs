@@ -86,12 +86,14 @@ const OF_ANSWERS: &[(&str, &str)] = &[
     ("HalfVerifier", "create bar exclusive"),
 ];
 
-/// Bugs of what the log and COMMIT do with bytes, and the policy under which the campaign `data`
-/// finds them: each in one of the first stories of its short form.
+/// Bugs of what writes, the log and COMMIT do with bytes, and the policy under which the campaign
+/// `data` finds them: each in one of the first stories of its short form.
 const OF_BYTES: &[(&str, Policy)] = &[
     ("ShortCommits", Policy::Sync),
     ("ShortCommits", Policy::Log),
     ("EmptyCommit", Policy::Sync),
+    ("TornTails", Policy::Sync),
+    ("TornTails", Policy::Log),
     ("NoRevokes", Policy::Log),
     ("NoFreeingRevokes", Policy::Log),
     ("EarlyEntries", Policy::Log),

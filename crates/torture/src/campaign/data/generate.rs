@@ -31,7 +31,8 @@ pub(super) fn generate(seed: u64) -> Story {
         _ => 2_600 << 10,
     };
     let longest = longest.min(2_600 << 10);
-    let mut plan = Plan { prng, shape, files, longest, sizes: [None; FILES], recent: Vec::new() };
+    let mut plan =
+        Plan { prng, shape, files, longest, sizes: [None; FILES], recent: Vec::new(), next: None };
     let mut number = 0;
     let mut lives = Vec::new();
     for _ in 0..1 + plan.prng.below(3) {
@@ -80,6 +81,8 @@ struct Plan {
     sizes: [Option<u64>; FILES],
     /// Writes: the file, from where to where.
     recent: Vec<(usize, u64, u64)>,
+    /// What belongs behind the last act.
+    next: Option<Act>,
 }
 
 impl Plan {
@@ -98,6 +101,9 @@ impl Plan {
     }
 
     fn act(&mut self) -> Act {
+        if let Some(next) = self.next.take() {
+            return next;
+        }
         let file = self.prng.index(self.files);
         let Some(size) = self.sizes[file] else { return Act::Create(file) };
         match self.prng.below(100) {
@@ -118,6 +124,9 @@ impl Plan {
     fn write(&mut self, file: usize, size: u64) -> Act {
         if let Some(over) = self.large_over_small(file) {
             return over;
+        }
+        if let Some(behind) = self.behind_the_end(file, size) {
+            return behind;
         }
         let offset = self.edge(file, size);
         let length = self.length().min(self.longest.saturating_sub(offset)).clamp(1, 2 * LARGEST);
@@ -145,6 +154,23 @@ impl Plan {
         let offset = small[self.prng.index(small.len())];
         let length = RIDES + 1 + self.prng.below(RIDES);
         Some(Act::Write { file, offset, length, fill: Fill::Random, stable: Stable::FileSync })
+    }
+
+    /// Now and then, UNSTABLE data behind the end, and next a write that waits before the end, in
+    /// the last block that is on the disk: what is between them stays.
+    fn behind_the_end(&mut self, file: usize, size: u64) -> Option<Act> {
+        let block_size = self.shape.block_size;
+        let part = size % block_size;
+        let (tail, behind) = (size - part, size - part + block_size * (1 + self.prng.below(4)));
+        if part == 0 || behind + RIDES > self.longest || !self.prng.chance(1, 8) {
+            return None;
+        }
+        let start = self.prng.below(part);
+        let (offset, length) = (tail + start, 1 + self.prng.below(part - start));
+        let fill = Fill::Random;
+        self.next = Some(Act::Write { file, offset, length, fill, stable: Stable::FileSync });
+        let length = 1 + self.prng.below(RIDES);
+        Some(Act::Write { file, offset: behind, length, fill, stable: Stable::Unstable })
     }
 
     /// All of a file, or a range that often is that of a write.
