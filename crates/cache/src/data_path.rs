@@ -54,6 +54,11 @@ impl DataPath {
         &self.device
     }
 
+    /// Data of a file begins and ends with a unit of so many bytes.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
     /// What is kept of it.
     pub fn cache(&self) -> &Rc<DataCache> {
         self.budget.data()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use ffs::replay::Replayed;
-use ffs::{Ffs, OpenError, OpenOptions, Opened};
+use ffs::{Files, OpenError, OpenOptions, Opened};
 use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
@@ -111,8 +111,8 @@ impl Opening {
         let opened =
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
-        watch(&self.path, &opened.engine, runtime);
-        let file_system = Rc::new(Namespace::new(opened.engine));
+        watch(&self.path, &opened.files, runtime);
+        let file_system = Rc::new(Namespace::new(opened.files));
         Ok(OpenVolume { id: self.id, file_system })
     }
 }
@@ -156,7 +156,7 @@ fn repair_bar(path: &Path) -> ProgressBar {
 
 /// Says when somebody waits long for room in the log of a volume: he should know that the disk does
 /// not keep up, or does not answer. And when what holds the disk is full, as long as it is.
-fn watch(path: &Path, engine: &Rc<Ffs>, runtime: &Runtime) {
+fn watch(path: &Path, engine: &Rc<Files>, runtime: &Runtime) {
     let (path, engine) = (path.to_owned(), Rc::downgrade(engine));
     let clock = runtime.clock.clone();
     let watch = async move {
@@ -165,7 +165,7 @@ fn watch(path: &Path, engine: &Rc<Ffs>, runtime: &Runtime) {
         loop {
             clock.sleep(WATCH_INTERVAL).await;
             let Some(engine) = engine.upgrade() else { return };
-            let waits = engine.log_statistics().map_or(0, |log| log.long_waits);
+            let waits = engine.engine().log_statistics().map_or(0, |log| log.long_waits);
             if waits > told {
                 words::say(format_args!(
                     "{}: a change has waited for room in the log for 10 s, because what is in the \

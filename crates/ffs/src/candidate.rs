@@ -13,10 +13,11 @@ use ufs2::layout::{
 };
 use ufs2::mark::{self, Mark, PolicyKind};
 use vfs::{FileKind, FsError, Ino, ObjectId};
+use vnode::FilesOptions;
+use vnode::chain::Chain;
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
-use crate::chain::Chain;
 use crate::engine::{Ffs, Parts};
 use crate::home::Home;
 use crate::open_error::{OpenError, ReadOnlyReason};
@@ -24,6 +25,9 @@ use crate::open_superblock::OpenSuperblock;
 use crate::policy::Policy;
 use crate::policy::log::{LogOptions, Survived};
 use crate::replay::Replayed;
+
+/// The files of a volume in the UFS2 format.
+pub type Files = vnode::Files<Ffs>;
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
@@ -56,8 +60,8 @@ impl Default for OpenOptions {
 
 /// A volume that is open.
 pub struct Opened {
-    /// The engine.
-    pub engine: Rc<Ffs>,
+    /// Its files, and the engine below them.
+    pub files: Rc<Files>,
     /// Why it is read-only although it was to be writable.
     pub read_only: Option<ReadOnlyReason>,
     /// What bringing it back after a cut found, if that was needed.
@@ -217,20 +221,23 @@ impl Candidate {
         read_only: bool,
     ) -> Result<Opened, OpenError> {
         let Back { rebuilt, replayed, chains, survived, .. } = self.back;
+        let interval = options.housekeeping_interval;
         let engine = Ffs::new(Parts {
             home: self.home,
             allocator: self.allocator,
             policy,
             runtime: runtime.clone(),
             read_only,
-            dirty_limit: (options.cache_bytes as u64 / 2).min(DIRTY_MOST),
             superblock: self.superblock,
             root: self.root,
-            remembered: survived.remembered,
         });
-        engine.start_housekeeping(options.housekeeping_interval);
-        engine.finish_chains(chains).await?;
-        Ok(Opened { engine, read_only: None, rebuilt, replayed })
+        let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
+        let remembered = survived.remembered;
+        let options = FilesOptions { read_only, dirty_limit, remembered };
+        let files = Files::new(engine, runtime.clone(), options);
+        files.start_housekeeping(interval);
+        files.finish_chains(chains).await?;
+        Ok(Opened { files, read_only: None, rebuilt, replayed })
     }
 }
 

@@ -33,6 +33,7 @@ use crate::mount::open_with_log;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::replay::{ReplayError, Replayed};
+use namespace::Store;
 
 /// What has become of a log.
 #[derive(Debug)]
@@ -184,7 +185,7 @@ async fn serve_once(
 ) -> Result<Option<Replayed>, OpenError> {
     let options = OpenOptions::default();
     let opened = open_with_log(device, Some(log), runtime.clone(), &options, &mut |_| ()).await?;
-    opened.engine.close().await?;
+    opened.files.shutdown().await?;
     Ok(opened.replayed)
 }
 

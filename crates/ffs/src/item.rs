@@ -55,17 +55,6 @@ pub struct Item {
     pub change: Option<(Rc<Buffer>, Edit)>,
 }
 
-/// Which space an Update may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
-    /// What is above the reserve.
-    User,
-    /// All of it.
-    Superuser,
-    /// What was set aside for it before: checked then.
-    Reserved,
-}
-
 /// What a policy does with the payload of an Update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {

@@ -22,7 +22,7 @@ use crate::alloc::{Allocator, Near};
 use crate::buffer::{Buffer, Role};
 use crate::edit::Edit;
 use crate::home::Home;
-use crate::inode::Node;
+use crate::inode::{Node, OnDisk};
 use crate::item::Intent;
 use crate::update::Update;
 
@@ -30,7 +30,7 @@ use crate::update::Update;
 fn inode_pointer(node: &Node, update: Option<&Update>, look: impl FnOnce(&Dinode) -> i64) -> u64 {
     let pointer = match update {
         Some(update) => update.look(node, look),
-        None => node.look(look),
+        None => node.look_at(look),
     };
     pointer as u64
 }
@@ -193,7 +193,7 @@ impl Map<'_> {
         near: Near,
         count: u64,
     ) -> Result<u64, FsError> {
-        self.allocator.check_budget(update.budget, count)?;
+        self.allocator.check_space(update.space, count)?;
         self.take_unchecked(update, node, near, count).await
     }
 
@@ -210,7 +210,7 @@ impl Map<'_> {
         (address, old): (u64, u64),
         new: u64,
     ) -> Result<u64, FsError> {
-        self.allocator.check_budget(update.budget, new - old)?;
+        self.allocator.check_space(update.space, new - old)?;
         let moved = self.take_unchecked(update, node, Near::Fragment(address), new).await?;
         self.set(update, node, lbn, moved).await?;
         self.give_back(update, node, address, old).await?;
@@ -224,7 +224,7 @@ impl Map<'_> {
         near: Near,
         count: u64,
     ) -> Result<u64, FsError> {
-        let address = update.take(self.allocator.take(update.budget, near, count).await?);
+        let address = update.take(self.allocator.take(update.space, near, count).await?);
         let sectors = sectors(self.geometry(), count);
         update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + sectors));
         Ok(address)

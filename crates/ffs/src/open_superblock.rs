@@ -1,24 +1,10 @@
 //! The superblock of a volume that is open: what it says now, and after a clean stop.
 
 use block::{BlockDevice, Durability};
+use bytes::Bytes;
 use runtime::Timestamp;
 use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, Summary, Superblock, Totals, flags};
 use ufs2::mark::{self, PolicyKind};
-use vfs::FsError;
-
-/// How far a clean stop has come.
-#[derive(Clone, Copy)]
-pub(crate) struct Stop {
-    /// What the last one came to.
-    pub(crate) result: Result<(), FsError>,
-    /// All is home, and only the superblock is left to be written.
-    pub(crate) is_at_rest: bool,
-}
-
-impl Stop {
-    /// Nobody has asked for one.
-    pub(crate) const NONE: Self = Self { result: Ok(()), is_at_rest: false };
-}
 
 /// The longest old last-mount field that is put back: it must end in the first sector.
 const LAST_MOUNT_KEPT: usize = 512 - std::mem::offset_of!(Superblock, last_mount);
@@ -54,9 +40,22 @@ impl OpenSuperblock {
         device: &dyn BlockDevice,
         geometry: &Geometry,
     ) -> Result<(), block::IoError> {
+        let sealed = self.sealed(geometry);
+        Self::write_sealed(device, sealed).await
+    }
+
+    /// What is to be written of it.
+    pub(crate) fn sealed(&mut self, geometry: &Geometry) -> Bytes {
         geometry.seal_superblock(&mut self.block);
-        let data = block::Buffer::copied(&self.block[..geometry.superblock_size as usize]);
-        device.write(SUPERBLOCK_ADDRESS, vec![data.freeze()], Durability::Plain).await?;
+        block::Buffer::copied(&self.block[..geometry.superblock_size as usize]).freeze()
+    }
+
+    /// Writes that, and waits until it is durable.
+    pub(crate) async fn write_sealed(
+        device: &dyn BlockDevice,
+        sealed: Bytes,
+    ) -> Result<(), block::IoError> {
+        device.write(SUPERBLOCK_ADDRESS, vec![sealed], Durability::Plain).await?;
         device.flush().await
     }
 

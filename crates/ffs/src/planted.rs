@@ -13,8 +13,6 @@ planted::bugs! {
     EarlyReceipts,
     /// Deltas of one field land in any order.
     UnorderedFields,
-    /// A name that comes back takes any slot, so that it may stand twice.
-    WanderingNames,
     /// Of each run of fragments that is given back, the last one stays taken.
     LeakedFragments,
     /// A user is refused the last fragment above the reserve.
@@ -63,16 +61,10 @@ planted::bugs! {
     EarlyPointerClears,
     /// Pointers behind the end go along with the bits of what they point at.
     LatePointerClears,
-    /// A directory may be longer than the volume on which it is.
-    BoundlessDirectories,
-    /// Of a truncation in steps the first is told, and not the last.
-    FirstStepTold,
     /// What may not land yet is undone in the order in which it was done.
     OldestFirst,
     /// What was undone in a write is not part of the next one.
     ForgottenUndoes,
-    /// What is written while an older state of it lands goes along with that.
-    ForgottenRewrites,
     /// A file that grows keeps what stands on the disk behind its old end.
     RaggedTail,
     /// The same, but of the fragment in which it ends.
@@ -85,42 +77,18 @@ planted::bugs! {
     UnpaidWays,
     /// No blocks are kept for files that become shorter and end in a hole.
     UnkeptBlocks,
-    /// Every boot has the same verifier.
-    ConstantVerifier,
     /// A home write for which there is no room below stops the volume.
     StoppedByRefusals,
     /// A change waits for room in the log, with its locks, while what holds the disk is full.
     PatientChanges,
-    /// Whoever has found no space leaves the landing of others halfway.
-    AbandonedLandings,
     /// A volume takes its log back although another one has changes in it by now.
     OverwrittenOthers,
     /// Who waits for a change that finds no room below waits on.
     PatientAnswers,
-    /// Data that was overwritten in place by a write for which the log had no room is believed.
-    UndoubtedRefusals,
     /// Of the verifier of an exclusive creation only the first half is kept.
     HalfVerifier,
     /// A new file has the generation of the one that had its inode before.
     SameGeneration,
-    /// A handle names whatever file has its inode.
-    AnyGeneration,
-    /// DATA_SYNC is taken for UNSTABLE.
-    LazyDataSync,
-    /// A COMMIT of 0 bytes commits nothing, and not all.
-    EmptyCommit,
-    /// A COMMIT of a range leaves out its last block if it covers that in part.
-    ShortCommits,
-    /// UNSTABLE data of a file that was removed is kept.
-    LandsAfterRemoval,
-    /// UNSTABLE data of a file that is cut short is kept.
-    KeepsPages,
-    /// A COMMIT does not wait for UNSTABLE data that landed before it.
-    UnwaitedLandings,
-    /// Where UNSTABLE data was lost in the background, the file shows what the disk has there.
-    RottenLosses,
-    /// That a handle is stale is said before the removal is durable.
-    UnwaitedRemovals,
     /// The log does not say that fragments are taken.
     UnloggedBits,
     /// What is overwritten in place may be overwritten by what an older entry holds of it.
@@ -159,10 +127,6 @@ planted::bugs! {
     NothingKeptBack,
     /// A writer that finds nothing due wakes nobody.
     SilentWriter,
-    /// A chain that was cut is not finished.
-    ForgottenChains,
-    /// A file whose change in steps could not go on is used as if it had ended.
-    LooseChains,
     /// The head passes chains that have not ended.
     PassedChains,
     /// Of calls that give something back no answer is kept.
@@ -225,28 +189,12 @@ planted::bugs! {
     UnlandedDelays,
     /// A write before the old end of a file that grows takes nothing along of what is between.
     TornTails,
-    /// A COMMIT says nothing of data whose write failed, though readers see it.
-    ForgottenDoubts,
     /// Data whose write fails counts as written.
     ForgottenPayloadErrors,
-    /// The write verifier stays when data is lost.
-    KeptVerifier,
-    /// A volume that has stopped goes on answering.
-    ServingOn,
-    /// A write leaves the change time as it was.
-    StaleChangeTimes,
-    /// All names have one hash. That alone is no fault: finding one takes longer.
-    OneHash,
-    /// All names have one hash, and the first of them is taken for any.
-    UncomparedNames,
-    /// What is told of a file is what its inode says, whoever has it in memory.
-    UnaskedNodes,
     /// A block of inodes is looked at on the disk though it has a buffer.
     PassedBuffers,
     /// A log that volumes share goes on believing those that bear the epoch before.
     OldBearers,
     /// A repair closes a log with chains in it that have not ended.
     DroppedChains,
-    /// A clean stop does not wait for chains that were cut off and go on.
-    UnwaitedChains,
 }

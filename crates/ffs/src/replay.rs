@@ -31,12 +31,12 @@ use ufs2::derive::bits;
 use ufs2::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
 use vfs::{CallKey, Remembered, Repetitions};
 
-use crate::chain::Chain;
 use crate::home::seal_group;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::record::{Map, Record, read_records};
 use crate::policy::log::{Survived, answer};
 use crate::revoked::Revoked;
+use vnode::chain::Chain;
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -32,17 +32,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use directory::index::IndexChange;
-use runtime::sync::Permit;
 use ufs2::layout::Dinode;
+use vnode::{Manner, Plan, Space};
+use zerocopy::IntoBytes;
 
 use crate::alloc::{EndRoom, Freed, GivenBack, Promise, Taken};
 use crate::buffer::Buffer;
-use crate::chain::ChainLink;
 use crate::edit::Edit;
-use crate::inode::Node;
-use crate::item::{Budget, Carried, Intent, Item};
-use zerocopy::IntoBytes;
+use crate::inode::{Node, OnDisk};
+use crate::item::{Carried, Intent, Item};
 
 /// The working copy of an inode.
 struct Working {
@@ -64,30 +62,16 @@ pub struct Update {
     pub(crate) grown: Vec<(Rc<Buffer>, usize)>,
     /// Pointers of existing indirect blocks that this Update sets: (block, slot) to fragment.
     pub(crate) pointers: BTreeMap<(u64, usize), u64>,
-    /// What the name indexes of directories learn when it is applied.
-    pub(crate) index_changes: Vec<(Rc<Node>, IndexChange)>,
-    /// Files that begin (true) or end (false) with this Update.
-    pub(crate) lives: Vec<(Rc<Node>, bool)>,
-    /// Large files that lose their last name, each with its place among the chains: freed in steps
-    /// afterwards.
-    pub(crate) orphans: Vec<(Rc<Node>, Permit)>,
-    /// Files that end with UNSTABLE data: it ends with them.
-    pub(crate) discards: Vec<Rc<Node>>,
+    /// Directories that begin (1) or end (-1) with this Update, by their inodes.
+    pub(crate) directories: Vec<(u64, i64)>,
     /// Payload by the fragment at which it begins. It was written, or is delayed.
     pub(crate) payload: Vec<(u64, Vec<Bytes>)>,
     /// What the policy does with it.
     pub(crate) carried: Carried,
-    /// Whether it goes on with something that has begun, and so waits for room in the log however
-    /// long that takes.
-    pub(crate) goes_on: bool,
-    /// A chain of Updates that begins or ends with this one.
-    pub(crate) chain: Option<ChainLink>,
-    /// Whether it only brings UNSTABLE data home: see [`Node`], invariant 4.
-    pub(crate) is_unasked: bool,
-    /// Whether nobody minds when it becomes durable, but whoever will wait for it.
-    pub(crate) may_wait_for_batch: bool,
+    /// How it is to be carried out.
+    pub(crate) manner: Manner,
     working: Vec<Working>,
-    pub(crate) budget: Budget,
+    pub(crate) space: Space,
 }
 
 /// An Update for which there is room in the log: nothing can stop it any more.
@@ -97,9 +81,19 @@ pub struct Ready {
     pub(crate) room: u64,
 }
 
+impl Plan for Update {
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.working.is_empty()
+    }
+
+    fn manner(&mut self) -> &mut Manner {
+        &mut self.manner
+    }
+}
+
 impl Update {
-    /// An empty Update that may take space from `budget`.
-    pub fn new(budget: Budget) -> Self {
+    /// An empty Update that may take this space.
+    pub fn new(space: Space) -> Self {
         Self {
             items: Vec::new(),
             promises: Vec::new(),
@@ -108,24 +102,13 @@ impl Update {
             fresh: Vec::new(),
             grown: Vec::new(),
             pointers: BTreeMap::new(),
-            index_changes: Vec::new(),
-            lives: Vec::new(),
-            orphans: Vec::new(),
-            discards: Vec::new(),
+            directories: Vec::new(),
             payload: Vec::new(),
             carried: Carried::default(),
-            chain: None,
-            is_unasked: false,
-            may_wait_for_batch: false,
-            goes_on: false,
+            manner: Manner::default(),
             working: Vec::new(),
-            budget,
+            space,
         }
-    }
-
-    /// Whether it would change nothing.
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.working.is_empty()
     }
 
     /// Inodes that it changes.
@@ -149,7 +132,7 @@ impl Update {
     /// Has blocks that are kept for the new end of a file, if there are such.
     pub(crate) fn keep_end_room(&mut self, room: Option<EndRoom>) {
         if room.is_some() {
-            (self.end_room, self.budget) = (room, Budget::Reserved);
+            (self.end_room, self.space) = (room, Space::Reserved);
         }
     }
 
@@ -181,7 +164,7 @@ impl Update {
     pub(crate) fn look<T>(&self, node: &Node, look: impl FnOnce(&Dinode) -> T) -> T {
         match self.place_of(node) {
             Ok(at) => look(&self.working[at].dinode),
-            Err(_) => node.look(look),
+            Err(_) => node.look_at(look),
         }
     }
 

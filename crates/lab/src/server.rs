@@ -11,7 +11,7 @@ use block::BlockDevice;
 use dispatch::{Dispatcher, Exports, Fsid, Limits, Volume, Volumes, Window};
 use ffs::logged::Sharer;
 use ffs::policy::log::LogOptions;
-use ffs::{Ffs, OpenError, OpenOptions, Opened, open, open_sharing};
+use ffs::{Files, OpenError, OpenOptions, Opened, open, open_sharing};
 use futures::FutureExt;
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
@@ -90,7 +90,7 @@ pub struct Server {
 /// What came of the start.
 struct Started {
     file_systems: Vec<Rc<dyn FileSystem>>,
-    engines: Vec<Rc<Ffs>>,
+    engines: Vec<Rc<Files>>,
     back: Back,
 }
 
@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// The engines, by volume.
-    pub fn engines(&self) -> &[Rc<Ffs>] {
+    pub fn engines(&self) -> &[Rc<Files>] {
         &self.started.engines
     }
 
@@ -224,7 +224,7 @@ impl Started {
         for replayed in opened.iter().filter_map(|opened| opened.replayed) {
             back.add(&replayed);
         }
-        let engines: Vec<_> = opened.into_iter().map(|opened| opened.engine).collect();
+        let engines: Vec<_> = opened.into_iter().map(|opened| opened.files).collect();
         let file_systems = engines.iter().map(|engine| {
             let plain: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
             match design {

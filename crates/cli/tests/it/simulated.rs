@@ -34,7 +34,7 @@ impl Server {
         let options = OpenOptions::default();
         let opened = ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await;
         let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-        let file_system = Rc::new(Namespace::new(opened.engine));
+        let file_system = Rc::new(Namespace::new(opened.files));
         let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system };
         let volumes = Volumes::new(vec![volume]).expect("one volume");
         let (exports, window, limits) = (Exports::default(), Window::default(), Limits::default());

@@ -6,23 +6,25 @@ use vfs::FsError;
 use super::group::{Group, full_block};
 use super::{Allocator, Near, Run, Taken};
 use crate::edit::Edit;
-use crate::item::{Budget, Intent, Item};
+use vnode::Space;
+
+use crate::item::{Intent, Item};
 
 impl Allocator {
-    /// Promises `count` fragments inside one block, as near as possible. Whether the budget allows
-    /// it is [`Allocator::check_budget`]'s to say; whole blocks that are set aside are left alone
+    /// Promises `count` fragments inside one block, as near as possible. Whether the space that may be taken allows
+    /// it is [`Allocator::check_space`]'s to say; whole blocks that are set aside are left alone
     /// here.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; I/O errors of reading a group.
     pub(crate) async fn take(
         &self,
-        budget: Budget,
+        space: Space,
         near: Near,
         count: u64,
     ) -> Result<Taken, FsError> {
         let geometry = self.geometry();
-        let may_break = budget == Budget::Reserved || self.has_whole_block();
+        let may_break = space == Space::Reserved || self.has_whole_block();
         let (home, goal) = match near {
             Near::Group(group) => (group, None),
             Near::Fragment(fragment) if fragment < geometry.size => {
@@ -62,10 +64,10 @@ impl Allocator {
     /// nothing if they are not free.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when the budget forbids it; I/O errors of reading a group.
+    /// [`FsError::NoSpace`] when there is not that much for it; I/O errors of reading a group.
     pub(crate) async fn extend(
         &self,
-        budget: Budget,
+        space: Space,
         first: u64,
         old: u64,
         new: u64,
@@ -74,7 +76,7 @@ impl Allocator {
         if first % geometry.fragments_per_block + new > geometry.fragments_per_block {
             return Ok(None);
         }
-        self.check_budget(budget, new - old)?;
+        self.check_space(space, new - old)?;
         let group = geometry.group_of_fragment(first);
         let buffer = self.group_buffer(group).await?;
         let start = (first + old - geometry.group_base(group)) as usize;
@@ -102,9 +104,9 @@ impl Allocator {
     ///
     /// # Errors
     /// [`FsError::NoSpace`].
-    pub(crate) fn check_budget(&self, budget: Budget, count: u64) -> Result<(), FsError> {
+    pub(crate) fn check_space(&self, space: Space, count: u64) -> Result<(), FsError> {
         let is_over = self.free_space() - (count as i64) < self.reserve();
-        if budget == Budget::User && is_over { Err(FsError::NoSpace) } else { Ok(()) }
+        if space == Space::User && is_over { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
     /// A group with more than the average of free blocks, after the group of `fragment`: where a

@@ -11,7 +11,6 @@
 //! the items of an Update with their intents, already applied to the buffers, in the order in which
 //! the Updates were staged.
 
-pub mod horizon;
 pub mod log;
 pub mod sync;
 
@@ -21,13 +20,13 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use vfs::{Answered, FsError, Lost, Sequence};
+use vnode::chain::ChainLink;
+use vnode::horizon::Horizon;
 
 use crate::buffer::Buffer;
-use crate::chain::ChainLink;
 use crate::edit::Extent;
 use crate::item::{Carried, Intent, Item};
 use crate::update::Update;
-use horizon::Horizon;
 
 /// What the policy keeps of an item.
 pub struct Staged {

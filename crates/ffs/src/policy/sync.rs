@@ -48,13 +48,13 @@ use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::{FsError, Lost, Sequence};
 
-use super::horizon::Horizon;
 use super::{Policy, StagedUpdate, is_constructive};
 use crate::buffer::{Buffer, Delta};
 use crate::home::{Home, REFUSED_PAUSE};
 use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
+use vnode::horizon::Horizon;
 
 const RANKS: usize = 10;
 /// The first rank that lets something be seen that was not.
@@ -347,7 +347,7 @@ impl Policy for Sync {
 
     fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>> {
         // There is nothing beside the volume to fill.
-        let is_refused = self.home.data().refusals().is_waiting() && !update.goes_on;
+        let is_refused = self.home.data().refusals().is_waiting() && !update.manner.goes_on;
         std::future::ready(if is_refused { Err(FsError::NoSpace) } else { Ok(0) }).boxed_local()
     }
 

@@ -237,9 +237,9 @@ mod planted {
 
     #[test]
     fn directories_without_a_bound_are_found() {
-        ffs::planted::plant(Some(ffs::planted::Bug::BoundlessDirectories));
+        vnode::planted::plant(Some(vnode::planted::Bug::BoundlessDirectories));
         let results = with_endless_chunks(512 << 20);
-        ffs::planted::plant(None);
+        vnode::planted::plant(None);
         assert_eq!(results[0], None, "it is listed to its end");
     }
 }

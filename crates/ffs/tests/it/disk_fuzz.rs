@@ -175,7 +175,7 @@ async fn write(world: &World, disk: Rc<MemoryDisk>) {
     if opened.read_only.is_some() {
         return;
     }
-    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     let root = volume.files.root();
     if let Ok(directory) = volume.mkdir(root, "fresh").await
         && let Ok(file) = volume.create(directory, "file").await

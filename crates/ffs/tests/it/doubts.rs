@@ -101,7 +101,7 @@ fn lost_for_good(has_log: bool) -> Lost {
 #[test]
 fn a_commit_that_forgets_failed_writes_is_found() {
     use crate::common::quiet::finds;
-    use ffs::planted::Bug;
+    use vnode::planted::Bug;
     for has_log in [false, true] {
         assert!(finds(Bug::ForgottenDoubts, || all(has_log, false).map(|_| ())));
     }

@@ -118,7 +118,7 @@ async fn failing(world: &World) -> (Rc<FailingDisk>, Volume) {
 
 async fn open_on(world: &World, device: Rc<dyn BlockDevice>) -> Volume {
     let opened = open(device, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
-    let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+    let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
     Volume { files: Namespace::new(engine), root: Author::root() }
 }
 
@@ -365,7 +365,7 @@ fn metadata_that_cannot_be_read_is_an_error_of_what_needs_it() {
         let inner = volume.create(directory, "inner").await.expect("there is room");
         volume.files.shutdown().await.expect("a clean stop");
         let volume = open_on(&world, disk.clone()).await;
-        let geometry = volume.files.store().geometry();
+        let geometry = volume.files.store().engine().geometry();
         let place = geometry.byte_address(geometry.inode_position(inner.ino.0).fragment);
         assert_ne!(
             geometry.inode_position(inner.ino.0).fragment,

@@ -100,7 +100,7 @@ async fn open_to_write(world: &World, disk: &Rc<MemoryDisk>) -> (Volume, Option<
     let options = OpenOptions::default();
     let opened = open(disk.clone(), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     (volume, opened.read_only)
 }
 

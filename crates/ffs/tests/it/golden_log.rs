@@ -51,7 +51,7 @@ async fn open(
     let options = OpenOptions { log: reuse::without_sync(), ..OpenOptions::default() };
     let opened = open_with_log(home, log, executor.runtime(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| error.to_string())?;
-    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     Ok((volume, opened.replayed))
 }
 

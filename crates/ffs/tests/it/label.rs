@@ -34,7 +34,7 @@ fn serve(disk: &MemoryDisk) -> Result<Rc<MemoryDisk>, String> {
     executor.block_on(async {
         let (runtime, options) = (executor.runtime(), OpenOptions::default());
         let opened = open(device.clone(), runtime, &options, &mut |_| ()).await;
-        let volume = Namespace::new(opened.map_err(|error| error.to_string())?.engine);
+        let volume = Namespace::new(opened.map_err(|error| error.to_string())?.files);
         volume.shutdown().await.map_err(|error| error.to_string())
     })?;
     Ok(device)

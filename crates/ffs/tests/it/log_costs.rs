@@ -100,7 +100,7 @@ fn with_disk(name: &str, cache_bytes: usize, test: impl AsyncFnOnce(&Volume, &Co
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         let opened =
             open_with_log(disk.clone(), Some(log), world.runtime(), &options, &mut |_| ()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
         let volume = Volume { files: Namespace::new(engine), root: Author::root() };
         volume.create(volume.files.root(), "first").await.expect("new");
         test(&volume, &disk).await;

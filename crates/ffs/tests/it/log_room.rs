@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use block::Verb;
 use ffs::policy::log::LogOptions;
-use ffs::{Ffs, OpenOptions, open_with_log};
+use ffs::{Files, OpenOptions, open_with_log};
 use futures::future::join_all;
 use journal::format::SMALLEST;
 use namespace::Namespace;
@@ -27,12 +27,12 @@ fn fills() -> u64 {
     std::env::var("DURAMEN_FILLS").map_or(2, |text| text.parse().expect("a number"))
 }
 
-async fn opened(executor: &Executor, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Ffs>) {
+async fn opened(executor: &Executor, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Files>) {
     let options = OpenOptions { log: LogOptions::default(), ..OpenOptions::default() };
     let log = disks.log.clone().expect("it has one");
     let (home, runtime) = (disks.home.clone(), executor.runtime());
     let opened = open_with_log(home, Some(log), runtime, &options, &mut |_| ()).await;
-    let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+    let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
     let files = Namespace::new(engine.clone());
     (Volume { files, root: Author::root() }, engine)
 }
@@ -63,7 +63,7 @@ fn a_small_log_is_filled_over_and_over_without_a_stall() {
         mkfs(&*disks.home, &MkfsOptions::default(), random, NOW).await.expect("it is large enough");
         let (volume, engine) = opened(&executor, &disks).await;
         let root = volume.files.root();
-        let statistics = || engine.log_statistics().expect("there is a log");
+        let statistics = || engine.engine().log_statistics().expect("there is a log");
         let target = fills() * statistics().capacity;
         let (volume, longest) = (&volume, &longest);
         let work = (0..CLIENTS).map(|client| async move {
@@ -98,7 +98,7 @@ fn a_small_log_is_filled_over_and_over_without_a_stall() {
 }
 
 /// A volume with a log of the smallest size, in a world of its own.
-async fn small(executor: &Executor) -> (Volume, Rc<Ffs>, Pair<Rc<Disk>>) {
+async fn small(executor: &Executor) -> (Volume, Rc<Files>, Pair<Rc<Disk>>) {
     let sizes = Pair { home: 32 << 20, log: Some(SMALLEST) };
     let disks = sizes.map(|&size| Disk::new(executor, Image::zeroed(size)));
     let runtime = executor.runtime();
@@ -154,7 +154,7 @@ fn the_sync_rests_between_its_rounds_unless_somebody_waits_for_it() {
         let (volume, engine, _) = small(&executor).await;
         let id = volume.create(volume.files.root(), "file").await.expect("new");
         volume.settle().await;
-        let syncs = || engine.log_statistics().expect("there is a log").syncs;
+        let syncs = || engine.engine().log_statistics().expect("there is a log").syncs;
         let before = syncs();
         for number in 0..200 {
             volume.write(id, 0, vec![number; 100], Stability::FileSync).await.expect("room");

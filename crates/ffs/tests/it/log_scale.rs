@@ -78,7 +78,7 @@ async fn opened(world: &World, files: &[Scratch; 2]) -> (Volume, Option<Replayed
     }
     let opened = open_with_log(home, Some(log), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    (Volume { files: Namespace::new(opened.engine), root: Author::root() }, opened.replayed)
+    (Volume { files: Namespace::new(opened.files), root: Author::root() }, opened.replayed)
 }
 
 /// Makes files under load and leaves without a word; then comes back, in so many milliseconds.

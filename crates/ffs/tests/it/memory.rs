@@ -73,7 +73,7 @@ async fn pause() {
 async fn open_with(world: &World, disk: Rc<dyn BlockDevice>, cache_bytes: usize) -> Volume {
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     let opened = open(disk, world.runtime(), &options, &mut |_| ()).await;
-    let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+    let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
     Volume { files: Namespace::new(engine), root: Author::root() }
 }
 

@@ -3,11 +3,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ffs::planted::{Bug, plant};
+use ffs::planted::Bug;
 use sim::Honesty;
+use vnode::planted::Bug as VnodeBug;
 
 use crate::check_odd::is_where_it_was;
 use crate::common::behind::{POLICIES, rewrites, survives};
+use crate::common::bugs::{Planted, plant, unplant};
 use crate::common::cutting::sizes;
 use crate::common::fill::round::Rounds;
 use crate::common::growth::inside_the_last_fragment;
@@ -15,7 +17,8 @@ use crate::common::looks::{names_lead_to_their_files, what_is_told_is_never_stal
 use crate::common::tree::run::{Setting, record};
 
 /// Looks for `bug`, first in a run that shows it soon.
-fn is_found(bug: Bug, first: u64) {
+fn is_found(bug: impl Into<Planted>, first: u64) {
+    let bug = bug.into();
     let setting = Setting {
         options: sizes(4096, 512),
         size: 16 << 20,
@@ -24,9 +27,9 @@ fn is_found(bug: Bug, first: u64) {
         log: 0,
     };
     for seed in first..first + 20 {
-        plant(Some(bug));
+        plant(bug);
         let run = record(seed, &setting);
-        plant(None);
+        unplant();
         if let Some(wrong) = run.first_wrong(seed, 150, false) {
             println!("{bug:?} in run {seed}: {wrong}");
             return;
@@ -36,10 +39,11 @@ fn is_found(bug: Bug, first: u64) {
 }
 
 /// Whether a scenario fails with `bug`.
-fn is_seen(bug: Bug, scenario: fn() -> Result<(), String>) -> bool {
-    plant(Some(bug));
+fn is_seen(bug: impl Into<Planted>, scenario: fn() -> Result<(), String>) -> bool {
+    let bug = bug.into();
+    plant(bug);
     let outcome = scenario();
-    plant(None);
+    unplant();
     if let Err(wrong) = &outcome {
         println!("{bug:?}: {wrong}");
     }
@@ -48,13 +52,13 @@ fn is_seen(bug: Bug, scenario: fn() -> Result<(), String>) -> bool {
 
 #[test]
 fn names_of_one_hash_are_found_and_told_apart() {
-    assert!(!is_seen(Bug::OneHash, names_lead_to_their_files));
-    assert!(is_seen(Bug::UncomparedNames, names_lead_to_their_files));
+    assert!(!is_seen(VnodeBug::OneHash, names_lead_to_their_files));
+    assert!(is_seen(VnodeBug::UncomparedNames, names_lead_to_their_files));
 }
 
 #[test]
 fn attributes_that_only_a_file_in_memory_knows_are_missed() {
-    assert!(is_seen(Bug::UnaskedNodes, what_is_told_is_never_stale));
+    assert!(is_seen(VnodeBug::UnaskedNodes, what_is_told_is_never_stale));
 }
 
 #[test]
@@ -97,16 +101,16 @@ fn fields_that_land_out_of_order_are_found() {
 
 #[test]
 fn names_that_stand_twice_are_found() {
-    is_found(Bug::WanderingNames, 1);
+    is_found(VnodeBug::WanderingNames, 1);
 }
 
 /// A write that takes nothing: hardly a random run has one, with a cut in the right place.
 #[test]
 fn payload_that_is_not_flushed_is_found() {
     assert_eq!(inside_the_last_fragment(), Ok(()), "without the bug");
-    plant(Some(Bug::UnflushedPayload));
+    plant(Bug::UnflushedPayload);
     let found = inside_the_last_fragment();
-    plant(None);
+    unplant();
     let wrong = found.expect_err("the bug is not found");
     println!("{wrong}");
     assert!(wrong.contains("which nobody wrote"), "it is found in another way: {wrong}");
@@ -114,13 +118,13 @@ fn payload_that_is_not_flushed_is_found() {
 
 /// Looks for `bug` in rounds of filling and emptying, which it must end with these words.
 fn is_found_when_full(bug: Bug, said: &str) {
-    plant(Some(bug));
+    plant(bug);
     let options = sizes(4096, 512);
     let found = catch_unwind(AssertUnwindSafe(|| {
         let mut volume = Rounds::new(&format!("{bug:?}"), 1, 1 << 20, &options);
         (0..14).for_each(|_| volume.next());
     }));
-    plant(None);
+    unplant();
     let wrong = found.expect_err("the bug is not found");
     let text = wrong.downcast_ref::<String>().expect("an assertion with a text");
     assert!(text.contains(said), "{bug:?} is found in another way: {text}");
@@ -149,9 +153,9 @@ fn blocks_that_are_promised_twice_are_found() {
 #[test]
 fn pages_that_go_though_they_were_written_anew_are_found() {
     for has_log in POLICIES {
-        plant(Some(Bug::ForgottenRewrites));
+        plant(VnodeBug::ForgottenRewrites);
         let found = (0..40).find_map(|seed| rewrites(seed, has_log).err());
-        plant(None);
+        unplant();
         println!("log: {has_log}: {}", found.expect("the bug is not found"));
     }
 }
@@ -159,9 +163,9 @@ fn pages_that_go_though_they_were_written_anew_are_found() {
 #[test]
 fn a_commit_that_does_not_wait_for_what_landed_before_is_found() {
     for has_log in POLICIES {
-        plant(Some(Bug::UnwaitedLandings));
+        plant(VnodeBug::UnwaitedLandings);
         let found = (0..40).find_map(|seed| survives(seed, has_log).err());
-        plant(None);
+        unplant();
         println!("log: {has_log}: {}", found.expect("the bug is not found"));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ffs::planted::{Bug, plant};
+use ffs::planted::Bug;
 use sim::Honesty;
 
 use crate::common::behind::landings_that_wait;
+use crate::common::bugs::{Planted, plant, unplant};
 use crate::common::calls;
 use crate::common::chains::{repair_without_a_log, repairs_that_are_cut, stop_in_the_middle};
 use crate::common::cutting::sizes;
@@ -27,29 +28,6 @@ use crate::common::tree::run::{Setting, record};
 /// The smallest log: the circle closes many times.
 const LOG: u64 = journal::format::SMALLEST;
 
-#[derive(Clone, Copy, Debug)]
-enum Planted {
-    Policy(Bug),
-    Cache(cache::planted::Bug),
-    Log(journal::Bug),
-}
-
-impl Planted {
-    fn plant(self) {
-        match self {
-            Self::Policy(bug) => plant(Some(bug)),
-            Self::Cache(bug) => cache::planted::plant(Some(bug)),
-            Self::Log(bug) => journal::plant(Some(bug)),
-        }
-    }
-}
-
-fn unplant() {
-    plant(None);
-    cache::planted::plant(None);
-    journal::plant(None);
-}
-
 /// Looks for a bug: in what is recorded with it, and in what comes back with it.
 fn is_found(planted: Planted, runs: u64) -> bool {
     let setting = Setting {
@@ -60,7 +38,7 @@ fn is_found(planted: Planted, runs: u64) -> bool {
         log: LOG,
     };
     for seed in 1..=runs {
-        planted.plant();
+        plant(planted);
         let wrong = catch_unwind(AssertUnwindSafe(|| {
             let run = record(seed, &setting);
             run.first_wrong(seed, 150, false)
@@ -96,7 +74,7 @@ fn broken_rules_of_the_policy_are_found() {
         Bug::UnlandedDelays,
     ];
     for bug in bugs {
-        assert!(is_found(Planted::Policy(bug), 12), "{bug:?} is not found");
+        assert!(is_found(Planted::Ffs(bug), 12), "{bug:?} is not found");
     }
 }
 
@@ -111,7 +89,7 @@ fn broken_rules_of_the_log_are_found() {
         Bug::PlainWrites,
     ];
     for bug in bugs {
-        assert!(is_found(Planted::Log(bug), 12), "{bug:?} is not found");
+        assert!(is_found(Planted::Journal(bug), 12), "{bug:?} is not found");
     }
 }
 
@@ -120,7 +98,7 @@ fn broken_rules_of_bookkeeping_are_found() {
     let bugs =
         [Bug::LeftRows, Bug::FlippedInodeBits, Bug::NoZeros, Bug::EagerReceipts, Bug::KeptDeltas];
     for bug in bugs {
-        assert!(is_found(Planted::Policy(bug), 12), "{bug:?} is not found");
+        assert!(is_found(Planted::Ffs(bug), 12), "{bug:?} is not found");
     }
 }
 
@@ -149,13 +127,13 @@ fn broken_rules_of_a_return_are_found() {
     type Scenario = fn() -> Result<(), String>;
     let answers: Scenario = || answers_at_the_end_of_the_circle(60).map(|_| ());
     let scenarios: [(Planted, Scenario); 7] = [
-        (Planted::Policy(Bug::ReplayedRest), clean_stop_that_is_cut),
-        (Planted::Policy(Bug::ReplayedRest), replay_that_nobody_goes_on_from),
-        (Planted::Policy(Bug::BelievedCaches), || (1..=8).try_for_each(kill_and_then_a_cut)),
-        (Planted::Policy(Bug::RetoldFirsts), two_answers_of_a_call),
-        (Planted::Policy(Bug::ReplacedChains), || chain_that_begins_anew(12).map(|_| ())),
-        (Planted::Policy(Bug::NothingKeptBack), || filled_again_and_again(4).map(|_| ())),
-        (Planted::Log(journal::Bug::NearAnchor), answers),
+        (Planted::Ffs(Bug::ReplayedRest), clean_stop_that_is_cut),
+        (Planted::Ffs(Bug::ReplayedRest), replay_that_nobody_goes_on_from),
+        (Planted::Ffs(Bug::BelievedCaches), || (1..=8).try_for_each(kill_and_then_a_cut)),
+        (Planted::Ffs(Bug::RetoldFirsts), two_answers_of_a_call),
+        (Planted::Ffs(Bug::ReplacedChains), || chain_that_begins_anew(12).map(|_| ())),
+        (Planted::Ffs(Bug::NothingKeptBack), || filled_again_and_again(4).map(|_| ())),
+        (Planted::Journal(journal::Bug::NearAnchor), answers),
     ];
     for (planted, scenario) in scenarios {
         let wrong = wrong_with(planted, scenario);
@@ -177,19 +155,21 @@ fn broken_rules_of_a_shared_log_are_found() {
 #[test]
 fn broken_rules_that_need_a_scenario_are_found() {
     type Scenario = fn() -> Result<(), String>;
-    let scenarios: [(Bug, Scenario); 8] = [
-        (Bug::ForgottenChains, || (1..=6).try_for_each(large_file_that_goes)),
-        (Bug::PassedChains, || (1..=2).try_for_each(large_file_that_goes_slowly)),
-        (Bug::NoRevokes, || (1..=6).try_for_each(large_write_over_a_small_one)),
-        (Bug::NoFreeingRevokes, replay_over_new_data),
-        (Bug::LateLandings, landing_over_new_data),
-        (Bug::EndlessPatience, || (1..=2).try_for_each(landings_that_wait)),
-        (Bug::DeafPatience, || (1..=2).try_for_each(landings_that_wait)),
-        (Bug::LateCover, || (1..=6).try_for_each(large_writes_side_by_side)),
+    let scenarios: [(Planted, Scenario); 8] = [
+        (Planted::Vnode(vnode::planted::Bug::ForgottenChains), || {
+            (1..=6).try_for_each(large_file_that_goes)
+        }),
+        (Planted::Ffs(Bug::PassedChains), || (1..=2).try_for_each(large_file_that_goes_slowly)),
+        (Planted::Ffs(Bug::NoRevokes), || (1..=6).try_for_each(large_write_over_a_small_one)),
+        (Planted::Ffs(Bug::NoFreeingRevokes), replay_over_new_data),
+        (Planted::Ffs(Bug::LateLandings), landing_over_new_data),
+        (Planted::Ffs(Bug::EndlessPatience), || (1..=2).try_for_each(landings_that_wait)),
+        (Planted::Ffs(Bug::DeafPatience), || (1..=2).try_for_each(landings_that_wait)),
+        (Planted::Ffs(Bug::LateCover), || (1..=6).try_for_each(large_writes_side_by_side)),
     ];
     for (bug, scenario) in scenarios {
         assert_eq!(scenario(), Ok(()), "without {bug:?}");
-        find(bug, scenario);
+        find_planted(bug, scenario);
     }
 }
 
@@ -211,7 +191,7 @@ fn broken_rules_of_delayed_data_are_found() {
 
 /// A scenario goes wrong with a bug of the engine.
 fn find(bug: Bug, scenario: fn() -> Result<(), String>) {
-    find_planted(Planted::Policy(bug), scenario);
+    find_planted(Planted::Ffs(bug), scenario);
 }
 
 fn find_planted(planted: Planted, scenario: fn() -> Result<(), String>) {
@@ -222,7 +202,7 @@ fn find_planted(planted: Planted, scenario: fn() -> Result<(), String>) {
 
 #[test]
 fn a_repair_that_drops_what_was_cut_is_found() {
-    plant(Some(Bug::DroppedChains));
+    plant(Bug::DroppedChains);
     let wrong = repairs_that_are_cut(1);
     unplant();
     wrong.expect_err("it is found");
@@ -230,7 +210,7 @@ fn a_repair_that_drops_what_was_cut_is_found() {
 
 #[test]
 fn a_stop_that_drops_what_was_cut_is_found() {
-    plant(Some(Bug::UnwaitedChains));
+    plant(vnode::planted::Bug::UnwaitedChains);
     let wrong = stop_in_the_middle(1);
     unplant();
     wrong.expect_err("it is found");
@@ -245,7 +225,7 @@ fn a_repair_that_nobody_asked_for_is_found() {
 }
 
 fn wrong_with(planted: Planted, scenario: fn() -> Result<(), String>) -> Option<String> {
-    planted.plant();
+    plant(planted);
     let result = catch_unwind(AssertUnwindSafe(scenario));
     unplant();
     result.unwrap_or_else(|_| Err("an assertion".into())).err()

@@ -190,7 +190,7 @@ fn whoever_wants_room_in_the_log_does_not_wait_for_the_sync_to_come() {
             let file = volume.create(root, &format!("file-{number}")).await.expect("room");
             volume.write(file, 0, vec![8; SMALL], Stability::FileSync).await.expect("room");
         }
-        let log = volume.files.store().log_statistics().expect("it has one");
+        let log = volume.files.store().engine().log_statistics().expect("it has one");
         assert!(log.writes.bytes > 2 * (2 << 20), "the circle has closed: {log:?}");
         let took = clock.now().since(begun);
         assert!(took < Duration::from_secs(60), "{took:?}");
@@ -419,7 +419,7 @@ fn changes_that_wait_and_data_that_is_believed_are_found() {
     use crate::common::quiet::finds;
     assert!(finds(ffs::planted::Bug::PatientChanges, full_log));
     assert!(finds(ffs::planted::Bug::PatientAnswers, || refused_in_place(false)));
-    assert!(finds(ffs::planted::Bug::UndoubtedRefusals, || overwritten_in_vain(false)));
+    assert!(finds(vnode::planted::Bug::UndoubtedRefusals, || overwritten_in_vain(false)));
 }
 
 /// A stop finds no room below for what it writes at its end, from the `nth` write on.

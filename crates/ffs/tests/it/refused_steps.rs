@@ -140,7 +140,7 @@ fn a_slow_landing_never_overtakes_what_was_answered() {
 #[test]
 fn a_landing_that_is_left_halfway_is_found() {
     use crate::common::quiet::finds;
-    assert!(finds(ffs::planted::Bug::AbandonedLandings, slow_landing));
+    assert!(finds(vnode::planted::Bug::AbandonedLandings, slow_landing));
 }
 
 /// A large file is being removed, and what it gives back finds no room: a stop says so.
@@ -243,7 +243,7 @@ fn volumes_with_one_log_are_refused_and_not_held_up() {
         executor.block_on(async {
             let opened = open(&executor, &disks, &[0, 1, 2]).await.expect("it opens");
             let volume = |opened: Result<ffs::Opened, ffs::OpenError>| {
-                let engine = opened.expect("it opens").engine;
+                let engine = opened.expect("it opens").files;
                 Volume { files: namespace::Namespace::new(engine), root: Author::root() }
             };
             let volumes: Vec<Volume> = opened.into_iter().map(volume).collect();

@@ -46,7 +46,7 @@ impl House {
         let (home, options) = (self.disks.home.clone(), OpenOptions::default());
         let runtime = self.executor.runtime();
         let opened = open_with_log(home, log, runtime, &options, &mut |_| ()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
         Volume { files: Namespace::new(engine), root: Author::root() }
     }
 

@@ -57,9 +57,9 @@ fn attributes_of_a_step_in_between_are_noticed() {
         namespace::planted::plant(Some(namespace::planted::Bug::LateBefore));
         let late = told(has_log);
         namespace::planted::plant(None);
-        ffs::planted::plant(Some(ffs::planted::Bug::FirstStepTold));
+        vnode::planted::plant(Some(vnode::planted::Bug::FirstStepTold));
         let first = told(has_log);
-        ffs::planted::plant(None);
+        vnode::planted::plant(None);
         for told in [late, first] {
             assert!(!is_right(&told), "log: {has_log}: {told:?}");
         }

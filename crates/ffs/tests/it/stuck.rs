@@ -119,7 +119,7 @@ fn a_truncation_that_a_disk_breaks_off_takes_nothing_with_it_that_comes_after() 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_file_that_is_used_in_the_middle_of_its_truncation_is_found() {
-    let bug = ffs::planted::Bug::LooseChains;
+    let bug = vnode::planted::Bug::LooseChains;
     assert!(crate::common::quiet::finds(bug, || truncations(true)));
 }
 

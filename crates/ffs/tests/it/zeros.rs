@@ -143,7 +143,8 @@ fn who_waits_long_for_room_is_counted() {
     let clock = quiet.executor.runtime().clock;
     quiet.executor.block_on(async {
         let volume = quiet.make((4096, 512)).await;
-        let waits = || volume.files.store().log_statistics().expect("there is a log").long_waits;
+        let waits =
+            || volume.files.store().engine().log_statistics().expect("there is a log").long_waits;
         let id = volume.create(volume.files.root(), "file").await.expect("new");
         let slow = Effect::Slow(Duration::from_secs(25));
         quiet.disks.home.inject(Fault::on(Verb::Flush, slow).forever());

@@ -128,7 +128,7 @@ impl Loaded {
     }
 
     fn log(&self) -> journal::Counters {
-        let statistics = self.server.engines()[0].log_statistics();
+        let statistics = self.server.engines()[0].engine().log_statistics();
         statistics.map_or_else(Default::default, |statistics| statistics.writes)
     }
 

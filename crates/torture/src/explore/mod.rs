@@ -324,7 +324,7 @@ fn base(policy: Policy) -> (Images, Before) {
     let disks = policy.format(&executor);
     let before = executor.block_on(async {
         let opened = policy.open(disks.devices(), executor.runtime()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
         let driver = Driver::new(Rc::new(Namespace::new(engine)));
         for &(path, size) in BEFORE {
             let done = match path.strip_suffix('/') {

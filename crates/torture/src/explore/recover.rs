@@ -71,10 +71,10 @@ pub fn recover(policy: Policy, images: &Images, before: &Before) -> Result<Recov
         let opened = policy.open(devices, executor.runtime()).await;
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
         if let Some(report) = &opened.rebuilt {
-            let geometry = opened.engine.geometry();
+            let geometry = opened.files.engine().geometry();
             only_leaks(geometry, images.volume(), &rams[0].image(), report)?;
         }
-        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.engine)));
+        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.files)));
         let driver = Driver::new(server.witness.clone());
         let seen = driver.view().await.map_err(|error| format!("it cannot be read: {error}"))?;
         let (view, ids) = seen;

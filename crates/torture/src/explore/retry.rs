@@ -38,7 +38,7 @@ pub fn retry(
     executor.block_on(async {
         let devices = images.0.iter().map(|image| Rc::new(Ram::new(image.clone())) as _).collect();
         let opened = policy.open(devices, executor.runtime()).await;
-        let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.engine;
+        let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.files;
         let server = Server::new(executor.runtime(), Rc::new(Namespace::new(engine)));
         let driver = Driver::new(server.witness.clone());
         let (view, ids) = driver.view().await.map_err(|error| error.to_string())?;

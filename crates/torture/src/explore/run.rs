@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ffs::Ffs;
+use ffs::Files;
 use futures::channel::oneshot;
 use futures::future::{FutureExt, LocalBoxFuture, Shared, select};
 use namespace::Namespace;
@@ -50,7 +50,7 @@ pub(super) struct Client {
     runtime: Runtime,
     pub(super) disks: Rc<Disks>,
     pub(super) server: Rc<Server>,
-    pub(super) engine: Rc<Ffs>,
+    pub(super) engine: Rc<Files>,
     pub(super) handles: Handles,
     pub(super) model: Model,
     pub(super) history: History,
@@ -75,7 +75,7 @@ pub fn run(
     executor.block_on(async {
         let runtime = executor.runtime();
         let opened = policy.open(disks.devices(), runtime.clone()).await;
-        let engine = opened.map_err(|error| error.to_string())?.engine;
+        let engine = opened.map_err(|error| error.to_string())?.files;
         let mut client = Client::new(runtime, disks.clone(), engine, (before, style));
         disks.start_recording();
         let there_is_one = match style {
@@ -101,7 +101,7 @@ impl Client {
     fn new(
         runtime: Runtime,
         disks: Rc<Disks>,
-        engine: Rc<Ffs>,
+        engine: Rc<Files>,
         (before, style): (&Before, Style),
     ) -> Self {
         let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));

@@ -39,7 +39,7 @@ pub(super) async fn serve(plan: Plan) {
         }
     };
     let engine = match opened {
-        Ok(opened) => opened.engine,
+        Ok(opened) => opened.files,
         Err(error) => return tell(State::Failed(Rc::new(error))),
     };
     let file_system: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine));

@@ -32,7 +32,7 @@ fn creates(survives: bool, count: u32) -> Cost {
         let window = Window { survives, ..Window::default() };
         // As large a log as a volume has by default.
         let house = House::new(&executor, 256 << 20, 257 << 20, window).await;
-        let written = || house.engine.log_statistics().expect("there is a log").writes;
+        let written = || house.engine.engine().log_statistics().expect("there is a log").writes;
         let before = written();
         #[expect(clippy::disallowed_methods, reason = "what is measured is the machine's time")]
         let start = Instant::now();

@@ -7,7 +7,7 @@ use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Handle, Limits, Rule, Squash, Volume, Volumes,
     Window,
 };
-use ffs::{Ffs, OpenOptions, open_with_log};
+use ffs::{Files, OpenOptions, open_with_log};
 use namespace::Namespace;
 use nfs::record::Record;
 use nfs3_types::nfs3::nfs_fh3;
@@ -25,7 +25,7 @@ const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
 pub(crate) struct House {
     pub(crate) dispatcher: Rc<Dispatcher>,
     #[allow(dead_code, reason = "not every test that builds a house looks at its engine")]
-    pub(crate) engine: Rc<Ffs>,
+    pub(crate) engine: Rc<Files>,
     pub(crate) root: nfs_fh3,
 }
 
@@ -42,7 +42,7 @@ impl House {
         mkfs(&*home, &MkfsOptions::default(), &*runtime.random, NOW).await.expect("it fits");
         let options = OpenOptions::default();
         let opened = open_with_log(home, Some(log), runtime.clone(), &options, &mut |_| ()).await;
-        let engine = opened.expect("a new volume").engine;
+        let engine = opened.expect("a new volume").files;
         let files = Rc::new(Namespace::new(engine.clone()));
         let handle = Handle { fsid: Fsid(1), id: files.root() };
         let root = nfs_fh3 { data: Opaque::owned(handle.encode().to_vec()) };

@@ -48,7 +48,7 @@ fn ten_thousand_clients_take_no_more_memory_than_the_window_says() {
         let with = ALLOCATED.current_usage().saturating_sub(before);
         let taken = with.saturating_sub(without);
         let (answers, weight) = house.dispatcher.remembered();
-        let kept = house.engine.log_statistics().expect("there is a log").answers_held;
+        let kept = house.engine.engine().log_statistics().expect("there is a log").answers_held;
         println!(
             "{answers} answers, {kept} of them in the log: counted as {weight} bytes, and taken \
              {taken}; the window has {bytes}"

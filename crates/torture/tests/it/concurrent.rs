@@ -49,6 +49,8 @@ fn a_workload_is_played_the_same_again_and_meets_trouble() {
 
 #[cfg(feature = "planted-bugs")]
 mod planted {
+    use torture::planted::{Bug, plant};
+
     use super::*;
 
     /// The first of the workloads that is a violation with a bug planted; it is none without it.
@@ -70,32 +72,33 @@ mod planted {
         (0..seeds).map(|seed| Workload::draw(seed, Policy::Sync))
     }
 
-    fn bug_of_the_engine(bug: ffs::planted::Bug, workloads: impl Iterator<Item = Workload>) {
-        let planted = |there: bool| ffs::planted::plant(there.then_some(bug));
+    fn bug_of_the_engine(bug: Bug, workloads: impl Iterator<Item = Workload>) {
+        let planted = |there: bool| plant(there.then_some(bug));
         let workload = found(workloads, planted);
         println!("{bug:?}: {}", workload.unwrap_or_else(|| panic!("{bug:?} was not found")));
     }
 
     #[test]
     fn bugs_of_the_engine_are_found() {
-        use ffs::planted::Bug;
-        bug_of_the_engine(Bug::EarlyReceipts, first(100));
-        bug_of_the_engine(Bug::EqualRanks, first(600));
-        bug_of_the_engine(Bug::ConstantVerifier, first(60));
+        use ffs::planted::Bug::{EarlyReceipts, EqualRanks};
+        use vnode::planted::Bug::ConstantVerifier;
+        bug_of_the_engine(Bug::Ffs(EarlyReceipts), first(100));
+        bug_of_the_engine(Bug::Ffs(EqualRanks), first(600));
+        bug_of_the_engine(Bug::Vnode(ConstantVerifier), first(60));
     }
 
     #[test]
     fn answers_that_do_not_survive_as_they_should_are_found() {
-        use ffs::planted::Bug;
+        use ffs::planted::Bug as Of;
         // Seldom: a call has to be repeated to the next boot, or even to the one after that.
         let with_log = || {
             let all = (0..2_000).map(|seed| Workload::draw(seed, Policy::Log));
             all.filter(|workload| workload.survives)
         };
-        bug_of_the_engine(Bug::PassedAnswers, with_log());
-        bug_of_the_engine(Bug::UnkeptAnswers, with_log());
-        bug_of_the_engine(Bug::UninheritedAnswers, with_log());
-        bug_of_the_engine(Bug::UntoldAnswers, with_log());
+        bug_of_the_engine(Bug::Ffs(Of::PassedAnswers), with_log());
+        bug_of_the_engine(Bug::Ffs(Of::UnkeptAnswers), with_log());
+        bug_of_the_engine(Bug::Ffs(Of::UninheritedAnswers), with_log());
+        bug_of_the_engine(Bug::Ffs(Of::UntoldAnswers), with_log());
     }
 
     #[test]

@@ -16,8 +16,11 @@ fn random_operations_are_answered_as_by_the_reference() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn an_engine_that_errs_is_found_out() {
-    use ffs::planted::{Bug, plant};
-    for bug in [Bug::LeakedFragments, Bug::StaleChangeTimes] {
+    use torture::planted::{Bug, plant};
+    for bug in [
+        Bug::Ffs(ffs::planted::Bug::LeakedFragments),
+        Bug::Vnode(vnode::planted::Bug::StaleChangeTimes),
+    ] {
         plant(Some(bug));
         let outcome = conformance::world(3);
         plant(None);

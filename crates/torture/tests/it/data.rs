@@ -19,7 +19,7 @@ fn every_byte_that_an_answer_covers_is_there_after_a_cut() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_story_that_fails_is_told_with_the_steps_that_matter() {
-    use ffs::planted::{Bug, plant};
+    use vnode::planted::{Bug, plant};
     let options = Options { seed: 2, ..options(Policy::Sync) };
     plant(Some(Bug::EmptyCommit));
     let outcome = data::first(&options, 20);

@@ -20,15 +20,17 @@ fn no_fault_makes_the_server_lie_or_the_disk_unrepairable() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_server_that_makes_light_of_errors_is_found_out() {
-    use ffs::planted::{Bug, plant};
+    use ffs::planted::Bug::{ForgottenPayloadErrors, IgnoredFlushErrors, IgnoredLogErrors};
+    use torture::planted::{Bug, plant};
+    use vnode::planted::Bug::{KeptVerifier, RottenLosses, ServingOn};
     // Each with a step that is small enough to come by what shows it.
     for (bug, policy, every) in [
-        (Bug::IgnoredFlushErrors, Policy::Sync, 17),
-        (Bug::ForgottenPayloadErrors, Policy::Sync, 17),
-        (Bug::KeptVerifier, Policy::Sync, 3),
-        (Bug::ServingOn, Policy::Sync, 17),
-        (Bug::IgnoredLogErrors, Policy::Log, 17),
-        (Bug::RottenLosses, Policy::Log, 3),
+        (Bug::Ffs(IgnoredFlushErrors), Policy::Sync, 17),
+        (Bug::Ffs(ForgottenPayloadErrors), Policy::Sync, 17),
+        (Bug::Vnode(KeptVerifier), Policy::Sync, 3),
+        (Bug::Vnode(ServingOn), Policy::Sync, 17),
+        (Bug::Ffs(IgnoredLogErrors), Policy::Log, 17),
+        (Bug::Vnode(RottenLosses), Policy::Log, 3),
     ] {
         plant(Some(bug));
         let outcome = faults::some(&options(policy), every);

@@ -43,8 +43,8 @@ fn a_lost_write_changes_the_verifier() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_verifier_that_stays_is_found() {
-    ffs::planted::plant(Some(ffs::planted::Bug::KeptVerifier));
+    vnode::planted::plant(Some(vnode::planted::Bug::KeptVerifier));
     let believes = believes_after_a_failed_commit();
-    ffs::planted::plant(None);
+    vnode::planted::plant(None);
     assert!(believes, "and so the other test fails");
 }

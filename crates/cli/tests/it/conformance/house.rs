@@ -77,7 +77,7 @@ async fn serve(runtime: &Runtime, disk: &Rc<MemoryDisk>) -> Serving {
     let options = ffs::OpenOptions { cache_bytes: 32 << 20, ..Default::default() };
     let opened = ffs::open(disk.clone(), runtime.clone(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(opened.engine));
+    let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(opened.files));
     let volume = |(name, fsid): (&str, u64)| Volume {
         name: name.into(),
         fsid: Fsid(fsid),

@@ -72,10 +72,8 @@ use runtime::sync::Signal;
 use ufs2::layout::Summary;
 use vfs::{Answered, FsError, Ledger, Lost, Sequence};
 
-use super::horizon::Horizon;
 use super::{Policy, StagedUpdate};
 use crate::buffer::Buffer;
-use crate::chain::{Chain, ChainLink};
 use crate::home::Home;
 use crate::item::{Carried, Item};
 use crate::planted::{Bug, is_planted};
@@ -86,6 +84,8 @@ use memory::Memory;
 use record::Record;
 use redo::Redo;
 use shared::Waiting;
+use vnode::chain::{Chain, ChainLink};
+use vnode::horizon::Horizon;
 
 pub use memory::Counters as AnswerCounters;
 pub use shared::{Save, SharedLog};
@@ -396,7 +396,7 @@ impl Policy for Log {
         let body = redo::bound(update);
         assert!(body <= LARGEST_BODY, "an entry of {body} bytes does not fit into a segment");
         let (room, this) = (self.shared.journal.room_for(body), self.this());
-        let goes_on = update.goes_on;
+        let goes_on = update.manner.goes_on;
         async move { this.set_aside(room, goes_on).await }.boxed_local()
     }
 

@@ -10,7 +10,7 @@ use vfs::Repetitions;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::chain::Chain;
+use vnode::chain::Chain;
 
 /// A line of the table of contents.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

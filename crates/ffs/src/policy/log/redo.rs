@@ -15,11 +15,11 @@ use ufs2::layout::{Dinode, Geometry, POINTER_SIZE};
 use super::answer;
 use super::record::{LINE, Map, Record, write_records};
 use crate::buffer::{Buffer, Role};
-use crate::chain::ChainLink;
 use crate::edit::{Edit, Extent};
 use crate::planted::{Bug, is_planted};
 use crate::policy::StagedUpdate;
 use crate::update::Update;
+use vnode::chain::ChainLink;
 
 /// Shorter zeros are logged as they are.
 const SHORT: usize = LINE;
@@ -283,7 +283,9 @@ mod tests {
 
     use super::super::record::read_records;
     use super::*;
-    use crate::item::{Budget, Intent};
+    use vnode::Space;
+
+    use crate::item::Intent;
     use crate::policy::Staged;
 
     const BLOCK: usize = 32 << 10;
@@ -320,7 +322,7 @@ mod tests {
             payload: update.payload,
             carried: update.carried,
             freed,
-            chain: update.chain,
+            chain: update.manner.chain,
             answered: None,
             may_wait_for_batch: false,
             room: 0,
@@ -333,7 +335,7 @@ mod tests {
 
     /// The entry of an Update with these changes of one block.
     fn changed(buffer: &Rc<Buffer>, edits: Vec<Edit>) -> (Vec<Record>, usize) {
-        let mut update = Update::new(Budget::User);
+        let mut update = Update::new(Space::User);
         edits.into_iter().for_each(|edit| update.push(Intent::SizeSet, buffer, edit));
         entry(update, Vec::new(), 0, |_, _| false)
     }
@@ -395,7 +397,7 @@ mod tests {
     /// Whether all of it rides, and what its entry has to spare.
     fn with_payload(pieces: Vec<(u64, Vec<Bytes>)>, most: usize) -> (bool, Vec<Record>, usize) {
         let rides = rides(&pieces, most).is_some();
-        let mut update = Update::new(Budget::User);
+        let mut update = Update::new(Space::User);
         pieces.into_iter().for_each(|(address, pieces)| update.push_payload(address, pieces));
         let (records, spare) = entry(update, Vec::new(), most, |address, _| address != 80);
         (rides, records, spare)
@@ -475,7 +477,7 @@ mod tests {
     fn what_is_given_back_with_an_update_is_not_in_its_entry() {
         let freed = vec![(16, 8), (48, 16)];
         let offsets = |address| {
-            let mut update = Update::new(Budget::User);
+            let mut update = Update::new(Space::User);
             let buffer = block(address, Role::Indirect, &[]);
             update.push(Intent::PointerCleared, &buffer, bytes(0, &[1; 64]));
             entry(update, freed.clone(), 0, |_, _| false).0.len()

@@ -256,8 +256,8 @@ mod tests {
     use super::super::record::LINE;
     use super::*;
     use crate::candidate::{Back, Candidate, Found, OpenOptions};
-    use crate::chain::Chain;
     use crate::policy::Policy;
+    use vnode::chain::Chain;
 
     /// Memory that sets no limit.
     const PLENTY: usize = 256 << 20;

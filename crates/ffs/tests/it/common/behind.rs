@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::{Ffs, OpenOptions, open_with_log};
+use ffs::{Files, OpenOptions, open_with_log};
 use namespace::{Namespace, Store};
 use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Image, Prng};
@@ -26,7 +26,7 @@ pub(crate) fn new_disks(executor: &Executor, has_log: bool) -> Pair<Rc<Disk>> {
     sizes.map(|&size| Disk::new(executor, Image::zeroed(size)))
 }
 
-async fn opened(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Ffs>) {
+async fn opened(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Files>) {
     let options = OpenOptions {
         cache_bytes: 2 * LIMIT as usize,
         housekeeping_interval: Duration::from_secs(3600),
@@ -34,11 +34,11 @@ async fn opened(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Ffs>) {
     };
     let log = disks.log.clone().map(|log| log as Rc<dyn block::BlockDevice>);
     let opened = open_with_log(disks.home.clone(), log, runtime, &options, &mut |_| ()).await;
-    let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+    let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
     (Volume { files: Namespace::new(engine.clone()), root: Author::root() }, engine)
 }
 
-pub(crate) async fn new_volume(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Ffs>) {
+pub(crate) async fn new_volume(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Files>) {
     mkfs(&*disks.home, &sizes(BLOCK as u64, 512), &*runtime.random, NOW).await.expect("it fits");
     opened(runtime, disks).await
 }
@@ -51,7 +51,7 @@ pub(crate) fn content(file: usize, index: usize) -> Vec<u8> {
 /// Writes to a file UNSTABLE, call after call; returns the most that waited in memory.
 pub(crate) async fn write_on(
     volume: &Volume,
-    engine: &Ffs,
+    engine: &Files,
     (file, id): (usize, ObjectId),
     calls: usize,
 ) -> u64 {

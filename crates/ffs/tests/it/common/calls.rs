@@ -352,7 +352,7 @@ pub(crate) fn forgotten_calls() -> Result<(), String> {
                 write.await.expect("room");
             }
         }
-        let statistics = volume.files.store().log_statistics().expect("there is a log");
+        let statistics = volume.files.store().engine().log_statistics().expect("there is a log");
         match (statistics.answers.kept, statistics.answers.again, statistics.answers_held) {
             (kept, 0, held) if kept == CALLS as u64 && held < 3 => Ok(()),
             counted => Err(format!("answers that came, went again, and are held: {counted:?}")),

@@ -158,7 +158,7 @@ async fn fill(executor: &Executor, disks: &Pair<Rc<Disk>>, round: usize, filled:
             let text = super::volume::name(&format!("directory-{number}"));
             let made = volume.files.mkdir(who, root, &text, SetAttributes::default()).await;
             made.open().await.expect("running").into_inner().result.expect("new");
-            let statistics = volume.files.store().log_statistics().expect("a log");
+            let statistics = volume.files.store().engine().log_statistics().expect("a log");
             filled.live.set(filled.live.get().max(statistics.live_bytes));
         }
     });

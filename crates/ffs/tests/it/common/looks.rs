@@ -120,7 +120,7 @@ fn stale(seed: u64) -> Result<(), String> {
         let options = OpenOptions { cache_bytes: CACHE, log: seldom, ..OpenOptions::default() };
         let runtime = world.runtime();
         let opened = open_with_log(disk, Some(log), runtime, &options, &mut |_| ()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
         let volume = Volume { files: Namespace::new(engine), root: Author::root() };
         let outcome = look_and_change(&volume, &Seeded::new(seed)).await;
         volume.files.shutdown().await.expect("it stops");

@@ -2,6 +2,8 @@
 
 pub(crate) mod absent;
 pub(crate) mod behind;
+#[cfg(feature = "planted-bugs")]
+pub(crate) mod bugs;
 pub(crate) mod calls;
 pub(crate) mod chains;
 pub(crate) mod cutting;

@@ -45,7 +45,7 @@ impl Quiet {
         let options = OpenOptions { log: without_sync(), ..OpenOptions::default() };
         let runtime = self.executor.runtime();
         let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).engine;
+        let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
         Volume { files: Namespace::new(engine), root: Author::root() }
     }
 
@@ -59,11 +59,15 @@ impl Quiet {
 
 /// Whether a scenario goes wrong with a bug.
 #[cfg(feature = "planted-bugs")]
-pub(crate) fn finds(bug: ffs::planted::Bug, scenario: impl FnOnce() -> Result<(), String>) -> bool {
+pub(crate) fn finds(
+    bug: impl Into<super::bugs::Planted>,
+    scenario: impl FnOnce() -> Result<(), String>,
+) -> bool {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    ffs::planted::plant(Some(bug));
+    let bug = bug.into();
+    super::bugs::plant(bug);
     let outcome = catch_unwind(AssertUnwindSafe(scenario));
-    ffs::planted::plant(None);
+    super::bugs::unplant();
     let wrong = outcome.unwrap_or_else(|_| Err("an assertion".into())).err();
     println!("{bug:?}: {wrong:?}");
     wrong.is_some()

@@ -36,7 +36,7 @@ pub(crate) async fn open_devices(
     let options = OpenOptions { log: log_options, ..OpenOptions::default() };
     let opened = open_with_log(home, Some(log), runtime, &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| error.to_string())?;
-    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     Ok((volume, opened.replayed))
 }
 
@@ -307,7 +307,7 @@ pub(crate) fn two_answers_of_a_call() -> Result<(), String> {
                 snapshots.push((step, disks.map(|disk| disk.platter().durable_image())));
             }
         }
-        let statistics = volume.files.store().log_statistics().expect("a log");
+        let statistics = volume.files.store().engine().log_statistics().expect("a log");
         assert!(statistics.answers.again > 1, "it was told again: {statistics:?}");
         snapshots
     });
@@ -331,7 +331,8 @@ fn many_answers(log: u64) -> Pair<Image> {
     executor.block_on(async {
         let (volume, _) = open_pair(&executor, &disks).await.expect("new");
         let file = volume.create(volume.files.root(), "file").await.expect("new");
-        let written = || volume.files.store().log_statistics().expect("a log").writes.bytes;
+        let written =
+            || volume.files.store().engine().log_statistics().expect("a log").writes.bytes;
         let mut callers: Vec<Author> = Vec::new();
         for round in 0.. {
             if written() > log - (3 << 16) {

@@ -57,7 +57,7 @@ impl Setup {
         let options = OpenOptions { log: log_options, ..OpenOptions::default() };
         let runtime = self.executor.runtime();
         let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await;
-        let engine = opened.map_err(|error| error.to_string())?.engine;
+        let engine = opened.map_err(|error| error.to_string())?.files;
         Ok(Volume { files: Namespace::new(engine), root: Author::root() })
     }
 

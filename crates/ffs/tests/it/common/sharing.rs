@@ -343,7 +343,7 @@ pub(crate) async fn all(
 ) -> Result<Vec<Volume>, String> {
     let opened = open(executor, disks, present).await.map_err(|error| error.to_string())?;
     let volumes = opened.into_iter().map(|opened| {
-        let engine = opened.map_err(|error| error.to_string())?.engine;
+        let engine = opened.map_err(|error| error.to_string())?.files;
         Ok(Volume { files: Namespace::new(engine), root: Author::root() })
     });
     volumes.collect()
@@ -364,7 +364,7 @@ pub(crate) fn one_that_stops(seed: u64) -> Result<(), String> {
         let made = (0..5).map(|number| make(&volumes[1], number));
         join_all(made).await;
         disks.volumes[1].fail(Verb::Flush, 1, Persistence::Forever);
-        let log = || volumes[0].files.store().log_statistics().expect("it has one");
+        let log = || volumes[0].files.store().engine().log_statistics().expect("it has one");
         for number in 0.. {
             make(&volumes[0], number).await;
             volumes[0]
@@ -406,7 +406,7 @@ pub(crate) fn large_writes(seed: u64) -> (u64, u64) {
     executor.block_on(async {
         let volumes = all(&executor, &disks, &[0, 1, 2]).await.expect("none is refused");
         let written = || {
-            let log = volumes[0].files.store().log_statistics().expect("there is one");
+            let log = volumes[0].files.store().engine().log_statistics().expect("there is one");
             (log.writes.entries, log.writes.batches)
         };
         let before = written();
@@ -463,7 +463,7 @@ pub(crate) fn replayed(images: &[Image]) -> String {
         for (number, opened) in opened.into_iter().enumerate() {
             let opened = opened.unwrap_or_else(|error| panic!("volume {number}: {error}"));
             let entries = opened.replayed.expect("it was cut").entries;
-            let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+            let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
             let root = volume.files.root();
             let mut names = volume.list(root).await.expect("it can be listed");
             names.retain(|name| name != "." && name != "..");

@@ -150,7 +150,7 @@ async fn alone(executor: &Executor, disks: &Disks) -> Result<Volume, String> {
     let (device, log) = (disks.volumes[1].clone(), Some(disks.log.clone() as Rc<dyn BlockDevice>));
     let options = OpenOptions::default();
     let opened = open_with_log(device, log, executor.runtime(), &options, &mut |_| ()).await;
-    let engine = opened.map_err(|error| error.to_string())?.engine;
+    let engine = opened.map_err(|error| error.to_string())?.files;
     Ok(Volume { files: Namespace::new(engine), root: Author::root() })
 }
 

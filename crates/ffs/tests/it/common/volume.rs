@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ffs::policy::log::LogOptions;
-use ffs::{Ffs, OpenOptions, open, open_with_log};
+use ffs::{Files, OpenOptions, open, open_with_log};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
 use ufs2::mkfs::{MkfsOptions, mkfs};
@@ -44,7 +44,7 @@ pub(crate) async fn try_open(
 ) -> Result<(Volume, Option<fsck::Report>), ffs::OpenError> {
     let opened = open(disk, runtime, &OpenOptions::default(), &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
-    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     Ok((volume, opened.rebuilt))
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn try_open_pair(
     let options = OpenOptions { log: small_log(), ..OpenOptions::default() };
     let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
-    let volume = Volume { files: Namespace::new(opened.engine), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     Ok((volume, opened.rebuilt))
 }
 
@@ -72,7 +72,7 @@ fn small_log() -> LogOptions {
 }
 
 pub(crate) struct Volume {
-    pub(crate) files: Namespace<Ffs>,
+    pub(crate) files: Namespace<Files>,
     pub(crate) root: Author,
 }
 

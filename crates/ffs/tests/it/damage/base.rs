@@ -107,7 +107,7 @@ pub(crate) async fn open_to_read(world: &World, disk: &MemoryDisk) -> Result<Vol
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let opened = open(Rc::new(disk.fork()), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
-    Ok(Volume { files: Namespace::new(opened.engine), root: Author::root() })
+    Ok(Volume { files: Namespace::new(opened.files), root: Author::root() })
 }
 
 /// Reads all files of a disk: what `map` knows to have blocks, there.

@@ -41,7 +41,7 @@ fn plant() -> Garden {
 
 async fn grow(executor: &Executor, disk: Rc<Disk>) {
     let opened = ffs::open(disk, executor.runtime(), &OpenOptions::default(), &mut |_| ()).await;
-    let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).engine);
+    let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).files);
     let who = Author::root();
     let root = files.root();
     let mode = || SetAttributes { mode: Some(0o755), ..SetAttributes::default() };

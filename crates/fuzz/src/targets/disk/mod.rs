@@ -41,7 +41,7 @@ fn use_it(bytes: &[u8]) {
         let options = OpenOptions { read_only, cache_bytes: 2 << 20, ..OpenOptions::default() };
         match ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await {
             Err(error) => assert!(error.to_string().len() > 10, "{error}"),
-            Ok(opened) => walk::all(&Namespace::new(opened.engine)).await,
+            Ok(opened) => walk::all(&Namespace::new(opened.files)).await,
         }
     });
 }

@@ -104,7 +104,7 @@ async fn use_it(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>, choice: u8) 
             false
         }
         Ok(opened) => {
-            let files = Namespace::new(opened.engine);
+            let files = Namespace::new(opened.files);
             if choice & 2 == 2 {
                 disk::walk::all(&files).await;
             } else {

@@ -51,7 +51,7 @@ async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
     let options = OpenOptions { log: log_options, ..OpenOptions::default() };
     let log: Rc<dyn BlockDevice> = log;
     let opened = open_with_log(home, Some(log), executor.runtime(), &options, &mut |_| ()).await;
-    let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).engine);
+    let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).files);
     let (who, root) = (Author::root(), files.root());
     let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     let made = files.mkdir(&who, root, &name("one"), attributes).await.open().await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Limits, Rule, Squash, Volume, Volumes, Window,
 };
-use ffs::{Ffs, OpenOptions};
+use ffs::{Files, OpenOptions};
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::{Disk, Executor};
@@ -58,14 +58,14 @@ pub(super) async fn open(
 pub(super) struct Server {
     pub(super) runtime: Runtime,
     pub(super) dispatcher: Rc<Dispatcher>,
-    files: Rc<Namespace<Ffs>>,
+    files: Rc<Namespace<Files>>,
 }
 
 impl Server {
     pub(super) async fn start(executor: &Executor, disk: Rc<Disk>) -> Self {
         let opened = open(executor, disk, false).await;
         let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-        let files = Rc::new(Namespace::new(opened.engine));
+        let files = Rc::new(Namespace::new(opened.files));
         let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system: files.clone() };
         let volumes = Volumes::new(vec![volume]).expect("one volume");
         let limits = Limits { calls: 16, request_memory: 4 << 20, reply_memory: 4 << 20 };

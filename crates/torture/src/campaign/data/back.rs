@@ -67,9 +67,14 @@ fn open(
         let opened = policy.open_as(devices, executor.runtime(), shape).await;
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
         if let (Some(report), Some(before)) = (&opened.rebuilt, before) {
-            only_leaks(opened.engine.geometry(), before.volume(), &rams[0].image(), report)?;
+            only_leaks(
+                opened.files.engine().geometry(),
+                before.volume(),
+                &rams[0].image(),
+                report,
+            )?;
         }
-        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.engine)));
+        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.files)));
         let (_, seen) = look(&server).await?;
         Ok((server, seen))
     })

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::Ffs;
+use ffs::Files;
 use futures::future::join_all;
 use namespace::Namespace;
 use nfs3_types::nfs3::{
@@ -52,7 +52,7 @@ pub(super) fn live(
     disks.start_recording();
     let stage = within(&executor, "to come back", async {
         let opened = policy.open_as(disks.devices(), executor.runtime(), shape).await;
-        let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.engine;
+        let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.files;
         Stage::begin(executor.runtime(), disks.clone(), engine, model.clone()).await
     })?;
     for step in &life.steps {
@@ -88,7 +88,7 @@ pub(super) fn within<T>(
 struct Stage {
     runtime: Runtime,
     disks: Rc<Disks>,
-    engine: Rc<Ffs>,
+    engine: Rc<Files>,
     server: Rc<Server>,
     handles: RefCell<Vec<Option<nfs_fh3>>>,
     model: RefCell<Model>,
@@ -101,7 +101,7 @@ impl Stage {
     async fn begin(
         runtime: Runtime,
         disks: Rc<Disks>,
-        engine: Rc<Ffs>,
+        engine: Rc<Files>,
         model: Model,
     ) -> Result<Self, String> {
         let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));

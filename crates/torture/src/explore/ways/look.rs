@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::{Ffs, OpenError};
+use ffs::{Files, OpenError};
 use fsck::{CheckOptions, check};
 use namespace::Namespace;
 use runtime::Runtime;
@@ -20,7 +20,7 @@ use super::repair::repair;
 /// A volume that is served, and its memory, which is held as long as it is.
 pub struct Served {
     /// The engine.
-    pub engine: Rc<Ffs>,
+    pub engine: Rc<Files>,
     /// Everything above it that matters here.
     pub files: Rc<dyn FileSystem>,
     /// For who asks.
@@ -34,7 +34,7 @@ impl Served {
     ///
     /// # Errors
     /// When it has stopped.
-    pub async fn new(engine: Rc<Ffs>) -> Result<Self, String> {
+    pub async fn new(engine: Rc<Files>) -> Result<Self, String> {
         let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
         let told = files.take_remembered().open().await.map_err(|_| "it has stopped")?;
         let driver = Driver::new(files.clone());
@@ -91,13 +91,13 @@ pub fn look(place: &Place, known: &Known) -> Result<(), String> {
             opened = place.policy.open(devices(), runtime.clone()).await;
         }
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
-        let served = Served::new(opened.engine).await?;
+        let served = Served::new(opened.files).await?;
         known.fits(&served.found().await?)?;
         served.stop().await?;
         is_well(&*rams[0], &runtime).await.map_err(|reason| format!("stopped, {reason}"))?;
         let opened = place.policy.open(devices(), runtime.clone()).await;
         let opened = opened.map_err(|error| format!("it does not open when stopped: {error}"))?;
-        let served = Served::new(opened.engine).await?;
+        let served = Served::new(opened.files).await?;
         let found = served.found().await?;
         known.fits(&found).map_err(|reason| format!("after a clean stop {reason}"))?;
         served.stop().await

@@ -127,7 +127,7 @@ impl Maker {
         executor.block_on(async {
             let devices = disks.devices();
             let opened = policy.open_with(devices, executor.runtime(), without_sync()).await;
-            let Opened { engine, .. } = opened.map_err(|error| error.to_string())?;
+            let Opened { files: engine, .. } = opened.map_err(|error| error.to_string())?;
             let served = Served::new(engine).await?;
             prepare(&served.driver).await?;
             if name == "circle" {
@@ -171,7 +171,7 @@ impl Maker {
             let opened = self.policy.open(devices, executor.runtime()).await;
             let opened = opened.map_err(|error| error.to_string())?;
             let chains = opened.replayed.map_or(0, |replayed| replayed.chains);
-            let served = Served::new(opened.engine).await?;
+            let served = Served::new(opened.files).await?;
             let long = served.long().await;
             let (view, _) = served.driver.view().await.map_err(|error| error.to_string())?;
             let is_chain = matches!(name, "chain" | QUIET_CHAIN);
@@ -212,7 +212,8 @@ async fn settle(served: &Served) -> Result<(), String> {
 
 /// Writes until so many bytes of log have been written.
 async fn fill_log(served: &Served, bytes: u64) -> Result<(), String> {
-    let written = || served.engine.log_statistics().map_or(u64::MAX, |log| log.writes.bytes);
+    let written =
+        || served.engine.engine().log_statistics().map_or(u64::MAX, |log| log.writes.bytes);
     let file = served.driver.find(TURN).await.map_err(|error| error.to_string())?;
     let mut round = 0;
     while written() < bytes {
@@ -279,7 +280,7 @@ async fn lengthen(served: &Served) -> Result<(), String> {
 
 /// A file becomes shorter in steps, and the power goes between the first and the second.
 async fn cut_between(disks: &Disks, served: &Served, is_told: bool) -> Result<Images, String> {
-    let steps = || served.engine.log_statistics().map_or(0, |log| log.writes.batches);
+    let steps = || served.engine.engine().log_statistics().map_or(0, |log| log.writes.batches);
     let who = if is_told { caller(LONG) } else { Author::root() };
     disks.start_recording();
     let before = steps();

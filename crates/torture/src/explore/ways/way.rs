@@ -175,7 +175,7 @@ fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Optio
         }
         let opened = place.policy.open(disks.devices(), runtime.clone()).await;
         let engine = match opened {
-            Ok(opened) => opened.engine,
+            Ok(opened) => opened.files,
             Err(ffs::OpenError::UnfinishedCheck) => return Ok(None),
             Err(error) => return Err(format!("it does not come back: {error}")),
         };

@@ -65,7 +65,7 @@ impl<'a> Filler<'a> {
         tally: &'a mut Tally,
         home: ObjectId,
     ) -> Self {
-        let geometry = volume.files.store().geometry();
+        let geometry = volume.files.store().engine().geometry();
         let reserve = geometry.data_size * geometry.reserve_percent / 100;
         let kept = Room::kept(geometry);
         let kept = if volume.root.is_root() { kept } else { kept.max(reserve) };
@@ -75,15 +75,15 @@ impl<'a> Filler<'a> {
     }
 
     pub(crate) fn room(&self) -> Room<'a> {
-        Room::of(self.volume.files.store().geometry(), self.disk.contents())
+        Room::of(self.volume.files.store().engine().geometry(), self.disk.contents())
     }
 
     pub(crate) fn block(&self) -> u64 {
-        self.volume.files.store().geometry().block_size
+        self.volume.files.store().engine().geometry().block_size
     }
 
     pub(crate) fn fragment(&self) -> u64 {
-        self.volume.files.store().geometry().fragment_size
+        self.volume.files.store().engine().geometry().fragment_size
     }
 
     pub(crate) fn stability(&mut self) -> Stability {

@@ -110,9 +110,9 @@ impl Rounds {
             compare(&volume, &self.empty, "what was removed counts as free at once").await;
             volume.settle().await;
             compare(&volume, &self.empty, "what was removed is free").await;
-            let room = Room::of(volume.files.store().geometry(), disk.contents());
+            let room = Room::of(volume.files.store().engine().geometry(), disk.contents());
             let free = (
-                room.free_fragments() * volume.files.store().geometry().fragment_size,
+                room.free_fragments() * volume.files.store().engine().geometry().fragment_size,
                 room.free_inodes(),
             );
             let told = volume.space().await;
@@ -158,7 +158,7 @@ async fn use_the_reserve(volume: &mut Volume, uid: u32, home: ObjectId) {
     let space = volume.space().await;
     if uid != 0 && space.free_files > 0 {
         let id = volume.create(home, "of-root").await.expect("room for root");
-        let length = volume.files.store().geometry().fragment_size as usize;
+        let length = volume.files.store().engine().geometry().fragment_size as usize;
         let written = volume.write(id, 0, vec![1; length], Stability::FileSync).await;
         assert_eq!(written, Ok(()), "the reserve is for root");
     }
@@ -173,7 +173,7 @@ async fn check_all(volume: &Volume, files: &[File]) {
 /// Compares FSSTAT with that of the new volume. The root directory does not shrink: what it holds
 /// beyond its first fragment is all that may be missing.
 async fn compare(volume: &Volume, empty: &FsStat, what: &str) {
-    let geometry = volume.files.store().geometry();
+    let geometry = volume.files.store().engine().geometry();
     let root = volume.attributes(volume.files.root()).await;
     let held = held_fragments(geometry, root.size);
     assert_eq!(root.used, held * geometry.fragment_size, "what the root directory holds");

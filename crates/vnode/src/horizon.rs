@@ -48,20 +48,20 @@ impl Horizon {
     }
 
     /// The commit point of a policy: everything up to `sequence` is durable.
-    pub(super) fn advance(&self, sequence: u64) {
+    pub fn advance(&self, sequence: u64) {
         self.0.through.set(sequence);
         self.wake();
     }
 
     /// Something has failed.
-    pub(super) fn fail(&self) {
+    pub fn fail(&self) {
         self.0.failed.set(true);
         self.wake();
         self.0.was_asked.notify();
     }
 
     /// Whether what is to become durable finds no room below (invariant 3).
-    pub(super) fn stand(&self, stands: bool) {
+    pub fn stand(&self, stands: bool) {
         if self.0.stands.replace(stands) != stands {
             self.wake();
         }
@@ -72,7 +72,7 @@ impl Horizon {
     ///
     /// # Errors
     /// [`Lost`] after a failure.
-    pub(crate) async fn reach(&self, sequence: Sequence) -> Result<(), Lost> {
+    pub async fn reach(&self, sequence: Sequence) -> Result<(), Lost> {
         self.ask(sequence);
         while self.through() < sequence && !self.has_stopped() {
             self.moved().await;
@@ -81,12 +81,12 @@ impl Horizon {
     }
 
     /// Wakes everybody who waits here, to look again.
-    pub(super) fn wake(&self) {
+    pub fn wake(&self) {
         self.0.moved.notify();
     }
 
     /// Waits until somebody waits for `sequence`, or nothing becomes durable any more.
-    pub(super) async fn asked(&self, sequence: Sequence) {
+    pub async fn asked(&self, sequence: Sequence) {
         while self.0.asked.get() < sequence.0 && !self.has_failed() {
             self.0.was_asked.wait().await;
         }
@@ -101,7 +101,7 @@ impl Horizon {
     }
 
     /// Waits for the next of these.
-    pub(super) fn moved(&self) -> SignalWait<'_> {
+    pub fn moved(&self) -> SignalWait<'_> {
         self.0.moved.wait()
     }
 }

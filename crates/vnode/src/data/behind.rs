@@ -6,7 +6,7 @@
 //! back of its own file until it is not, or until there are none: it has that lock, and waits for
 //! nobody else's. So memory is bounded by the limit and by what the calls under way bring along.
 //! Nobody waits until anything is durable: an UNSTABLE reply says nothing of that, and a COMMIT
-//! finds in [`Node`] what it has to wait for.
+//! finds in [`Vnode`] what it has to wait for.
 
 use std::rc::Rc;
 
@@ -14,8 +14,9 @@ use futures::FutureExt;
 use vfs::FsError;
 
 use super::write_back::{Asked, PAGES_PER_UPDATE};
-use crate::engine::Ffs;
-use crate::inode::Node;
+use crate::engine::{Engine, File};
+use crate::files::Files;
+use crate::vnode::Vnode;
 
 /// They begin when more than one part in so many of the limit is dirty, and before that for a file
 /// that has [`WORTHWHILE`] pages: whoever writes so much will soon ask that it be durable, and most
@@ -30,12 +31,12 @@ const TASKS: u64 = 16;
 /// besides waits behind these.
 const WRITE_BACKS: usize = 8;
 
-impl Ffs {
+impl<E: Engine> Files<E> {
     /// A file has dirty pages now.
-    pub(super) fn note_dirty(&self, node: &Rc<Node>) {
-        let old = self.dirty_nodes.borrow_mut().insert(node.ino, node.clone());
+    pub(super) fn note_dirty(&self, node: &File<E>) {
+        let old = self.dirty_files.borrow_mut().insert(node.ino, node.clone());
         if old.is_none() {
-            node.waits_since.set(self.nodes.tick());
+            node.waits_since.set(self.table.tick());
         }
     }
 
@@ -45,7 +46,7 @@ impl Ffs {
     }
 
     /// Lets a task begin if one should, now that there are more pages of `node`.
-    pub(super) fn begin_write_behind(&self, node: &Node) {
+    pub(super) fn begin_write_behind(&self, node: &Vnode<E::Inode>) {
         let should = self.is_much_dirty() || is_worthwhile(node);
         if should && self.writes_behind.get() < TASKS {
             self.writes_behind.set(self.writes_behind.get() + 1);
@@ -58,8 +59,8 @@ impl Ffs {
     /// exclusive lock of `node`, which has dirty pages.
     ///
     /// # Errors
-    /// As [`Ffs::write_back`].
-    pub(super) async fn bound_memory(&self, node: &Rc<Node>) -> Result<(), FsError> {
+    /// As [`Files::write_back`].
+    pub(super) async fn bound_memory(&self, node: &File<E>) -> Result<(), FsError> {
         self.begin_write_behind(node);
         while self.is_memory_short()
             && self.write_back_some(node, 0..u64::MAX, Asked::ForMemory).await?
@@ -69,7 +70,7 @@ impl Ffs {
 
     /// Writes all pages of a file back that nobody asked for. What cannot be written back is lost,
     /// and the verifier says so. Under the exclusive lock.
-    pub(crate) async fn write_back_unasked(&self, node: &Rc<Node>) {
+    pub(crate) async fn write_back_unasked(&self, node: &File<E>) {
         while let Ok(true) = self.write_back_some(node, 0..u64::MAX, Asked::ByNobody).await {}
     }
 
@@ -90,24 +91,24 @@ impl Ffs {
             // As in `write_back_unasked`.
             let _ = self.write_back_lending(&node, alone).await;
             node.is_behind.set(false);
-            node.waits_since.set(self.nodes.tick()); // now it is another's turn
+            node.waits_since.set(self.table.tick()); // now it is another's turn
         }
         self.writes_behind.set(self.writes_behind.get() - 1);
     }
 
     /// The file that has waited longest of those whose turn it is, and of which no task writes
     /// pages back: to wait for its lock would make those wait behind us to whom it is lent.
-    fn next_behind(&self) -> Option<Rc<Node>> {
-        if self.policy.has_stopped() {
+    fn next_behind(&self) -> Option<File<E>> {
+        if self.has_stopped() {
             return None;
         }
-        let (nodes, is_much) = (self.dirty_nodes.borrow(), self.is_much_dirty());
+        let (nodes, is_much) = (self.dirty_files.borrow(), self.is_much_dirty());
         let waiting =
             nodes.values().filter(|node| !node.is_behind.get() && (is_much || is_worthwhile(node)));
         waiting.min_by_key(|node| node.waits_since.get()).cloned()
     }
 }
 
-fn is_worthwhile(node: &Node) -> bool {
+fn is_worthwhile<I>(node: &Vnode<I>) -> bool {
     node.pages.borrow().count() >= WORTHWHILE
 }

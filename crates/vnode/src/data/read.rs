@@ -1,14 +1,15 @@
 //! Reading: from pages that are not written back, from the device, or zeros.
 
-use std::rc::Rc;
+use std::ops::Range;
 
 use block::{gather, zeros};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use vfs::FsError;
 
-use crate::engine::Ffs;
-use crate::inode::Node;
+use crate::engine::{Engine, File, of_memory};
+use crate::files::Files;
+use crate::pages::Place;
 
 /// A stretch of a file on its way to a reader.
 enum Piece {
@@ -21,14 +22,14 @@ enum Piece {
     },
 }
 
-impl Ffs {
+impl<E: Engine> Files<E> {
     /// Reads at most `count` bytes; whether they end at the end of the file. Under the shared lock.
     ///
     /// # Errors
     /// [`FsError::Io`], [`FsError::Corrupt`].
     pub(crate) async fn read_data(
         &self,
-        node: &Rc<Node>,
+        node: &File<E>,
         offset: u64,
         count: u64,
     ) -> Result<(Vec<Bytes>, bool), FsError> {
@@ -37,7 +38,7 @@ impl Ffs {
         let mut pieces = Vec::new();
         let mut at = offset;
         while at < end {
-            let block_size = self.geometry().block_size;
+            let block_size = self.block_size();
             let start = at % block_size;
             let length = (block_size - start).min(end - at) as usize;
             self.piece(node, at / block_size, start as usize, length, &mut pieces).await?;
@@ -54,7 +55,7 @@ impl Ffs {
     /// Adds a part of one block to what has to be read, joining what lies together on the disk.
     async fn piece(
         &self,
-        node: &Rc<Node>,
+        node: &File<E>,
         lbn: u64,
         start: usize,
         length: usize,
@@ -71,18 +72,29 @@ impl Ffs {
             }
             return Ok(());
         }
-        let size = node.dinode().size.get();
-        let address = self.map().find(node, None, lbn).await?;
         // Behind the size on disk nothing is stored, whatever stands there.
-        let stored = size.saturating_sub(lbn * self.geometry().block_size) as usize;
-        let there = if address == 0 { start } else { stored.clamp(start, start + length) };
+        let stored = node.stored_size().saturating_sub(lbn * self.block_size()) as usize;
+        let place = self.engine.place(node, lbn).await?;
+        let is_hole = matches!(place, Place::Hole);
+        let there = if is_hole { start } else { stored.clamp(start, start + length) };
         if there > start {
-            let byte = self.geometry().byte_address(address) + start as u64;
-            match pieces.last_mut() {
-                Some(Piece::Disk { start, length }) if *start + *length as u64 == byte => {
-                    *length += there - (byte - self.geometry().byte_address(address)) as usize;
+            match place {
+                Place::Hole => {}
+                Place::Memory(data) => {
+                    let data = of_memory(&data, start..there);
+                    let missing = there - start - data.len();
+                    pieces.push(Piece::Memory(data));
+                    pieces.push(Piece::Zeros(missing));
                 }
-                _ => pieces.push(Piece::Disk { start: byte, length: there - start }),
+                Place::Disk(block) => {
+                    let byte = block + start as u64;
+                    match pieces.last_mut() {
+                        Some(Piece::Disk { start, length }) if *start + *length as u64 == byte => {
+                            *length += there - (byte - block) as usize;
+                        }
+                        _ => pieces.push(Piece::Disk { start: byte, length: there - start }),
+                    }
+                }
             }
         }
         if there < start + length {
@@ -95,25 +107,49 @@ impl Ffs {
         match piece {
             Piece::Memory(data) => Ok(vec![data]),
             Piece::Zeros(length) => Ok(vec![zeros(length)]),
-            Piece::Disk { start, length } => {
-                self.home.read_data(start..start + length as u64).await
-            }
+            Piece::Disk { start, length } => self.read_disk(start..start + length as u64).await,
         }
     }
 
     /// The bytes of one block as readers see them now, without trailing zeros that were never
     /// written.
-    pub(crate) async fn block_data(&self, node: &Rc<Node>, lbn: u64) -> Result<Bytes, FsError> {
+    pub(crate) async fn block_data(&self, node: &File<E>, lbn: u64) -> Result<Bytes, FsError> {
         if let Some(page) = node.pages.borrow().get(lbn) {
             return Ok(page.data.clone());
         }
-        let start = lbn * self.geometry().block_size;
-        let stored = node.dinode().size.get().saturating_sub(start);
-        let count = stored.min(self.geometry().block_size);
-        if count == 0 || self.map().find(node, None, lbn).await? == 0 {
+        let start = lbn * self.block_size();
+        let stored = node.stored_size().saturating_sub(start);
+        let count = stored.min(self.block_size());
+        if count == 0 || matches!(self.engine.place(node, lbn).await?, Place::Hole) {
             return Ok(Bytes::new());
         }
         let (data, _) = self.read_data(node, start, count).await?;
         Ok(gather(&data, 0, data.iter().map(Bytes::len).sum()))
+    }
+
+    /// Reads bytes of the device that are data of a file.
+    async fn read_disk(&self, range: Range<u64>) -> Result<Vec<Bytes>, FsError> {
+        let path = self.engine.data().expect("a place on the disk comes with a way to it");
+        path.read(range).await.map_err(|_| FsError::Io)
+    }
+
+    /// Reads bytes of a block that is at `place`, as far as they are stored.
+    pub(super) async fn read_place(
+        &self,
+        place: &Place,
+        range: Range<usize>,
+    ) -> Result<Vec<Bytes>, FsError> {
+        match place {
+            _ if range.is_empty() => Ok(Vec::new()),
+            Place::Hole => Ok(vec![zeros(range.len())]),
+            Place::Memory(data) => {
+                let data = of_memory(data, range.clone());
+                let missing = range.len() - data.len();
+                Ok(vec![data, zeros(missing)])
+            }
+            Place::Disk(byte) => {
+                self.read_disk(byte + range.start as u64..byte + range.end as u64).await
+            }
+        }
     }
 }

@@ -1,15 +1,15 @@
-//! Files in memory: the table of nodes, and what of them goes when memory is short.
+//! The table of files in memory, and what of them goes when memory is short.
 //!
-//! A node pins the block of its inode, and a directory keeps its names. Both would add up: a block
-//! holds a hundred inodes, so that few nodes of a large volume can pin most of its inode blocks.
-//! So what nodes keep is counted with the buffers (`Home`), and when the buffers cannot be kept
-//! within their budget by themselves, nodes are forgotten, the least recently used first.
+//! A vnode may pin the block of its inode, and a directory keeps its names. Both would add up: a
+//! block holds a hundred inodes, so that few vnodes of a large volume can pin most of its inode
+//! blocks. So what vnodes keep is counted with the engine's blocks, and when these cannot be kept
+//! within their budget by themselves, vnodes are forgotten, the least recently used first.
 //!
 //! Invariants:
-//! 1. There is one node for an inode number.
-//! 2. A node is forgotten only when nobody holds it, everything that changed it is durable, and no
+//! 1. There is one vnode for an inode number.
+//! 2. A vnode is forgotten only when nobody holds it, everything that changed it is durable, and no
 //!    UNSTABLE change is kept in it alone: reading it anew gives the same.
-//! 3. Looking for nodes to forget costs a pass over all of them; it happens again only when there
+//! 3. Looking for vnodes to forget costs a pass over all of them; it happens again only when there
 //!    are an eighth more of them, or a 64th of the budget more is in use.
 
 use std::cell::{Cell, RefCell};
@@ -20,42 +20,42 @@ use cache::Meter;
 use cache::hash::NumberMap;
 use vfs::Sequence;
 
-use crate::inode::Node;
+use crate::vnode::{Facts, Vnode};
 
 /// Inodes kept in memory when nobody uses them.
-const IDLE_NODES: usize = 65_536;
+const IDLE_VNODES: usize = 65_536;
 
 /// See the module's prose.
-pub(crate) struct Nodes {
-    table: RefCell<NumberMap<Rc<Node>>>,
+pub(crate) struct Table<I> {
+    table: RefCell<NumberMap<Rc<Vnode<I>>>>,
     tick: Cell<u64>,
     /// How many there may be before some are forgotten (invariant 3).
     most: Cell<usize>,
-    /// Memory of the nodes and their names.
+    /// Memory of the vnodes and their names.
     pub(crate) memory: Meter,
 }
 
-impl Nodes {
+impl<I: Facts> Table<I> {
     pub(crate) fn new(memory: Meter) -> Self {
-        Self { table: RefCell::default(), tick: Cell::new(0), most: Cell::new(IDLE_NODES), memory }
+        Self { table: RefCell::default(), tick: Cell::new(0), most: Cell::new(IDLE_VNODES), memory }
     }
 
-    /// The node of an inode, if it is in memory.
-    pub(crate) fn find(&self, ino: u64) -> Option<Rc<Node>> {
+    /// The vnode of an inode, if it is in memory.
+    pub(crate) fn find(&self, ino: u64) -> Option<Rc<Vnode<I>>> {
         let node = self.table.borrow().get(&ino).cloned()?;
         self.touch(&node);
         Some(node)
     }
 
-    fn touch(&self, node: &Node) {
+    fn touch(&self, node: &Vnode<I>) {
         node.used.set(self.tick());
     }
 
-    pub(crate) fn insert(&self, node: &Rc<Node>) {
+    pub(crate) fn insert(&self, node: &Rc<Vnode<I>>) {
         self.touch(node);
-        self.memory.add(size_of::<Node>());
+        self.memory.add(size_of::<Vnode<I>>());
         let old = self.table.borrow_mut().insert(node.ino, node.clone());
-        assert!(old.is_none(), "one Node for inode {} (invariant 1)", node.ino);
+        assert!(old.is_none(), "one vnode for inode {} (invariant 1)", node.ino);
     }
 
     /// The next tick of the table's clock.
@@ -64,10 +64,10 @@ impl Nodes {
         self.tick.get()
     }
 
-    /// Drops the node of an inode that has ended.
+    /// Drops the vnode of an inode that has ended.
     pub(crate) fn remove(&self, ino: u64) {
         if self.table.borrow_mut().remove(&ino).is_some() {
-            self.memory.subtract(size_of::<Node>());
+            self.memory.subtract(size_of::<Vnode<I>>());
         }
     }
 
@@ -75,15 +75,15 @@ impl Nodes {
         self.table.borrow().len() > self.most.get()
     }
 
-    /// Forgets all idle nodes but the most recently used, of which there may be half of
-    /// [`IDLE_NODES`] and which, but for the last of them, may keep `bytes`: so that a directory
+    /// Forgets all idle vnodes but the most recently used, of which there may be half of
+    /// [`IDLE_VNODES`] and which, but for the last of them, may keep `bytes`: so that a directory
     /// that is in use and larger than that stays.
     pub(crate) fn forget(&self, durable: Sequence, bytes: usize) {
-        let most = IDLE_NODES / 2;
+        let most = IDLE_VNODES / 2;
         let table = self.table.borrow();
         let mut idle: Vec<(u64, u64)> = table
             .values()
-            .filter(|node| Rc::strong_count(node) == 1 && node.volatile.get().is_none())
+            .filter(|node| Rc::strong_count(node) == 1 && node.volatile().is_none())
             .filter(|node| node.newest() <= durable)
             .map(|node| (node.used.get(), node.ino))
             .collect();
@@ -91,8 +91,8 @@ impl Nodes {
         let (mut pinned, mut kept) = (BTreeSet::new(), 0);
         let staying = idle.iter().take(most).position(|(_, ino)| {
             let node = &table[ino];
-            let (block, size) = node.block();
-            kept += size_of::<Node>() + node.names_bytes();
+            let (block, size) = node.look(Facts::pinned);
+            kept += size_of::<Vnode<I>>() + node.names_bytes();
             kept += if pinned.insert(block) { size } else { 0 };
             kept > bytes
         });
@@ -102,6 +102,6 @@ impl Nodes {
             self.remove(*ino);
         }
         let left = self.table.borrow().len();
-        self.most.set(IDLE_NODES.max(left + left / 8));
+        self.most.set(IDLE_VNODES.max(left + left / 8));
     }
 }

@@ -8,20 +8,17 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
 
-use ufs2::map::block_count;
+use namespace::AttributeChange;
 use vfs::FsError;
 
 use super::write_back::PAGES_PER_UPDATE;
-use crate::engine::Ffs;
-use crate::inode::Node;
-use crate::item::Budget;
-use crate::pages::Content;
+use crate::engine::{Engine, File, Space};
+use crate::files::Files;
+use crate::pages::{Content, Place};
 use crate::planted::{Bug, is_planted};
-use crate::update::Update;
 
-impl Ffs {
+impl<E: Engine> Files<E> {
     /// Writes anew what is in doubt of these blocks, none of which has a page. Under the exclusive
     /// lock.
     ///
@@ -29,7 +26,7 @@ impl Ffs {
     /// [`FsError::Io`], and those of reading them; then they stay in doubt.
     pub(crate) async fn settle_doubts(
         &self,
-        node: &Rc<Node>,
+        node: &File<E>,
         range: Range<u64>,
     ) -> Result<(), FsError> {
         if is_planted(Bug::ForgottenDoubts) {
@@ -41,21 +38,22 @@ impl Ffs {
                 return Ok(());
             }
             let mut set = BTreeMap::new();
-            let size = node.dinode().size.get();
+            let size = node.stored_size();
             for &lbn in &some {
-                if lbn >= block_count(self.geometry(), size) {
+                if lbn >= size.div_ceil(self.block_size()) {
                     continue;
                 }
-                let place = self.map().find(node, None, lbn).await?;
-                if place != 0 {
+                let place = self.engine.place(node, lbn).await?;
+                if !matches!(place, Place::Hole) {
                     let data = self.block_data(node, lbn).await?;
                     let changed = 0..data.len();
                     set.insert(lbn, Content { from: 0, data, changed, place: Some(place) });
                 }
             }
             if !set.is_empty() {
-                let update = Update::new(Budget::Reserved);
-                self.write_blocks(update, node, &mut set, size, |_| (), &mut ()).await?;
+                let change = self.plan(Space::Reserved);
+                let none = AttributeChange::default();
+                self.write_blocks(change, node, &mut set, size, &none, &mut ()).await?;
             }
             self.doubts.borrow_mut().remove(node, &some);
         }

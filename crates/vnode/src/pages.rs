@@ -11,29 +11,29 @@ use bytes::Bytes;
 
 /// One block of data.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// The bytes from the block's start on; at most a block.
-    pub data: Bytes,
+    pub(crate) data: Bytes,
     /// Those of them, as one stretch, that may differ from what is on the disk.
-    pub changed: Range<usize>,
+    pub(crate) changed: Range<usize>,
     /// Whole blocks of disk that were set aside for it.
-    pub reserved: u64,
+    pub(crate) reserved: u64,
 }
 
 /// The dirty pages of a file by block number.
 #[derive(Debug, Default)]
-pub struct Pages {
+pub(crate) struct Pages {
     pages: BTreeMap<u64, Page>,
 }
 
 impl Page {
     /// Bytes of memory that it takes.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         block::memory_of(self.data.len()) + size_of::<Self>()
     }
 
     /// What has to be written of it.
-    pub fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> Content {
         let (data, changed) = (self.data.clone(), self.changed.clone());
         Content { from: 0, data, changed, place: None }
     }
@@ -49,8 +49,19 @@ pub struct Content {
     pub data: Bytes,
     /// Where, if the block stays where it is, they may differ from what is there.
     pub changed: Range<usize>,
-    /// The fragment at which the block begins, or 0 for a hole, if that is known already.
-    pub place: Option<u64>,
+    /// Where the block is, if that is known already.
+    pub place: Option<Place>,
+}
+
+/// Where a block of a file is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Nowhere: it is zero.
+    Hole,
+    /// At this byte of the device.
+    Disk(u64),
+    /// In memory, and so many bytes of it; what is missing is zero.
+    Memory(Bytes),
 }
 
 impl Content {
@@ -62,56 +73,56 @@ impl Content {
 
 impl Pages {
     /// The page of a block.
-    pub fn get(&self, lbn: u64) -> Option<&Page> {
+    pub(crate) fn get(&self, lbn: u64) -> Option<&Page> {
         self.pages.get(&lbn)
     }
 
     /// The same, to be changed.
-    pub fn get_mut(&mut self, lbn: u64) -> Option<&mut Page> {
+    pub(crate) fn get_mut(&mut self, lbn: u64) -> Option<&mut Page> {
         self.pages.get_mut(&lbn)
     }
 
     /// Puts a page in place of the old one; the old one is given back.
-    pub fn insert(&mut self, lbn: u64, page: Page) -> Option<Page> {
+    pub(crate) fn insert(&mut self, lbn: u64, page: Page) -> Option<Page> {
         self.pages.insert(lbn, page)
     }
 
     /// Takes a page out.
-    pub fn remove(&mut self, lbn: u64) -> Option<Page> {
+    pub(crate) fn remove(&mut self, lbn: u64) -> Option<Page> {
         self.pages.remove(&lbn)
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.pages.len()
     }
 
     /// Whether nothing is dirty.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
     /// Whether the page of a block is what it was when it had this content.
-    pub fn is_still(&self, lbn: u64, content: &Content) -> bool {
+    pub(crate) fn is_still(&self, lbn: u64, content: &Content) -> bool {
         // As long as the old bytes are held, no others can be where they are.
         let is_same = |data: &Bytes| (data.as_ptr(), data.len());
         self.get(lbn).is_some_and(|page| is_same(&page.data) == is_same(&content.data))
     }
 
     /// What the pages of these blocks hold, the first `limit` of them.
-    pub fn contents(&self, blocks: Range<u64>, limit: usize) -> BTreeMap<u64, Content> {
+    pub(crate) fn contents(&self, blocks: Range<u64>, limit: usize) -> BTreeMap<u64, Content> {
         let first = self.pages.range(blocks).take(limit);
         first.map(|(&lbn, page)| (lbn, page.content())).collect()
     }
 
     /// Where the last of them ends, in bytes of the file; 0 without any.
-    pub fn end(&self, block_size: u64) -> u64 {
+    pub(crate) fn end(&self, block_size: u64) -> u64 {
         let last = self.pages.last_key_value();
         last.map_or(0, |(&lbn, page)| lbn * block_size + page.data.len() as u64)
     }
 
     /// Block numbers of the pages.
-    pub fn blocks(&self) -> Vec<u64> {
+    pub(crate) fn blocks(&self) -> Vec<u64> {
         self.pages.keys().copied().collect()
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use vfs::FsError;
 
-use crate::inode::Node;
+use crate::vnode::Vnode;
 
 /// Of so many blocks of a file it is known that they are in doubt. Beyond, all are.
 const MOST_BLOCKS: usize = 4096;
@@ -15,23 +15,28 @@ const MOST_BLOCKS: usize = 4096;
 const MOST_FILES: usize = 4096;
 
 /// Files with data in doubt, by their inodes. They stay in memory.
-#[derive(Default)]
-pub(crate) struct Doubts {
-    files: BTreeMap<u64, Doubt>,
+pub(crate) struct Doubts<I> {
+    files: BTreeMap<u64, Doubt<I>>,
     /// There were more.
     are_many: bool,
 }
 
-struct Doubt {
-    _node: Rc<Node>,
+struct Doubt<I> {
+    _node: Rc<Vnode<I>>,
     blocks: BTreeSet<u64>,
     /// There were more: that cannot be made good while the volume is open.
     are_many: bool,
 }
 
-impl Doubts {
+impl<I> Default for Doubts<I> {
+    fn default() -> Self {
+        Self { files: BTreeMap::new(), are_many: false }
+    }
+}
+
+impl<I> Doubts<I> {
     /// A write of these blocks has failed.
-    pub(crate) fn add(&mut self, node: &Rc<Node>, blocks: impl Iterator<Item = u64>) {
+    pub(crate) fn add(&mut self, node: &Rc<Vnode<I>>, blocks: impl Iterator<Item = u64>) {
         let mut blocks = blocks.peekable();
         if blocks.peek().is_none() {
             return;
@@ -54,7 +59,7 @@ impl Doubts {
     /// [`FsError::Io`] if nobody knows any more which are.
     pub(crate) fn some(
         &self,
-        node: &Node,
+        node: &Vnode<I>,
         range: Range<u64>,
         most: usize,
     ) -> Result<Vec<u64>, FsError> {
@@ -67,7 +72,7 @@ impl Doubts {
     }
 
     /// What readers see of these blocks will be durable with the file.
-    pub(crate) fn remove(&mut self, node: &Node, blocks: &[u64]) {
+    pub(crate) fn remove(&mut self, node: &Vnode<I>, blocks: &[u64]) {
         let Some(doubt) = self.files.get_mut(&node.ino) else { return };
         blocks.iter().for_each(|lbn| _ = doubt.blocks.remove(lbn));
         if doubt.blocks.is_empty() {

@@ -1,0 +1,180 @@
+//! Directories as chunks: where they are, how they grow, and how an entry of them changes.
+//!
+//! Invariants:
+//! 1. A chunk is initialised as empty, and that is on the disk, before the directory's size covers
+//!    it.
+//! 2. A run with pending deltas is not moved: growing waits until they are durable, so that no
+//!    entry is ever durable in a place that nothing points at.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use directory::chunk;
+use directory::entry::CHUNK_SIZE;
+use ufs2::layout::kind_bits;
+use ufs2::map::run_length;
+use vfs::{FsError, Ledger};
+use vnode::{Chunk, EntryChange, NameChange};
+
+use crate::buffer::{Buffer, Role};
+use crate::edit::Edit;
+use crate::engine::Ffs;
+use crate::inode::{Node, OnDisk};
+use crate::item::Intent;
+use crate::update::Update;
+
+/// A chunk of a directory: where it is in a buffer.
+pub struct DirectoryChunk {
+    buffer: Rc<Buffer>,
+    at: usize,
+}
+
+impl Chunk for DirectoryChunk {
+    fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        self.buffer.read(|image| look(&image[self.at..][..CHUNK_SIZE]))
+    }
+}
+
+impl Ffs {
+    /// The chunk that begins at byte `start` of a directory, as `update` leaves it.
+    pub(crate) async fn chunk_at(
+        &self,
+        update: Option<&Update>,
+        node: &Node,
+        start: u64,
+    ) -> Result<DirectoryChunk, FsError> {
+        let (buffer, at) = self.directory_buffer(update, node, start).await?;
+        Ok(DirectoryChunk { buffer, at })
+    }
+
+    /// Whether these bytes of a chunk are under a delta that may have to be undone.
+    pub(crate) fn is_pending(&self, chunk: &DirectoryChunk, bytes: Range<usize>) -> bool {
+        let bytes = chunk.at + bytes.start..chunk.at + bytes.end;
+        chunk.buffer.is_pending_at(bytes, self.policy.durable_through())
+    }
+
+    /// Changes an entry of a chunk.
+    pub(crate) fn change_entry(
+        &self,
+        update: &mut Update,
+        directory: &Rc<Node>,
+        chunk: &DirectoryChunk,
+        entry: EntryChange,
+    ) {
+        let at = chunk.at;
+        let layout = entry.layout.into_iter().map(|(offset, bytes)| (at + offset, bytes)).collect();
+        let (ino, kind) = entry.target.map_or((0, 0), |(ino, kind)| (ino as u32, kind_bits(kind)));
+        let edit = Edit::Entry { offset: at + entry.offset, ino, kind, layout };
+        let intent = match entry.change {
+            NameChange::Added => Intent::EntryAdded,
+            NameChange::Retargeted => Intent::EntryRetargeted,
+            NameChange::ParentRetargeted => Intent::ParentRetargeted,
+            NameChange::Dropped => Intent::EntryDropped,
+        };
+        update.push(intent, &chunk.buffer, edit);
+        if entry.change == NameChange::ParentRetargeted {
+            // The depth that FreeBSD notes to place new directories; 0 says that it is not known.
+            // Those of the directories below go stale: nothing but placement asks for them.
+            update.touch_inode(directory, |dinode| dinode.free_link.set(0));
+        }
+    }
+
+    /// The buffer with the directory's byte `offset`, and where it is in there. A run that `update`
+    /// has moved is found where it will be: a rename may add a name there before it drops one.
+    async fn directory_buffer(
+        &self,
+        update: Option<&Update>,
+        node: &Node,
+        offset: u64,
+    ) -> Result<(Rc<Buffer>, usize), FsError> {
+        let geometry = self.geometry();
+        let lbn = offset / geometry.block_size;
+        let at = (offset % geometry.block_size) as usize;
+        let size = node.dinode().size.get();
+        let address = self.map().find(node, update, lbn).await?;
+        if let Some(buffer) = update.and_then(|update| update.fresh(address)) {
+            return Ok((buffer.clone(), at));
+        }
+        let run = run_length(geometry, size, lbn);
+        if !geometry.is_data_run(address, run) {
+            return Err(FsError::Corrupt); // a hole, or a pointer into nowhere
+        }
+        let size = (run * geometry.fragment_size) as usize;
+        let buffer = self.home.load(address, size, Role::Directory).await?;
+        if buffer.size() < size {
+            return Err(FsError::Corrupt); // two files claim these fragments
+        }
+        Ok((buffer, at))
+    }
+
+    /// Makes the directory a chunk longer.
+    pub(crate) async fn grow_directory(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+    ) -> Result<DirectoryChunk, FsError> {
+        let geometry = self.geometry();
+        let size = node.dinode().size.get();
+        let new_size = size + CHUNK_SIZE as u64;
+        let lbn = size / geometry.block_size;
+        let need = run_length(geometry, new_size, lbn);
+        let length = (need * geometry.fragment_size) as usize;
+        let at = (size % geometry.block_size) as usize;
+        let buffer = if at == 0 {
+            let near = self.near(update, node, lbn).await?;
+            let address = self.map().take(update, node, near, need).await?;
+            self.map().set(update, node, lbn, address).await?;
+            let image = block::Buffer::padded(&chunk::empty_chunk(), length);
+            let buffer = Buffer::new(address, Role::Directory, image);
+            update.push_fresh(Intent::BlockInitialised, buffer.clone());
+            buffer
+        } else {
+            let (old, _) =
+                self.directory_buffer(Some(update), node, size - CHUNK_SIZE as u64).await?;
+            self.lengthen_run(update, node, lbn, old, length, at).await?
+        };
+        update.change_inode(node, Intent::SizeSet, |dinode| dinode.size.set(new_size));
+        Ok(DirectoryChunk { buffer, at })
+    }
+
+    /// Gives the run of block `lbn` room for a chunk at byte `at`: it has it, it can be made longer
+    /// in place, or it moves.
+    async fn lengthen_run(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        lbn: u64,
+        old: Rc<Buffer>,
+        length: usize,
+        at: usize,
+    ) -> Result<Rc<Buffer>, FsError> {
+        let geometry = self.geometry();
+        let fragments = |bytes: usize| bytes as u64 / geometry.fragment_size;
+        let (have, need) = (fragments(old.size()), fragments(length));
+        let chunk = Box::from(chunk::empty_chunk().as_slice());
+        let more = match have < need {
+            true => self.allocator.extend(update.space, old.address(), have, need).await?,
+            false => None,
+        };
+        if have < need && more.is_none() {
+            if let Some(pending) = old.pending_sequence() {
+                self.policy.horizon().durable(pending).await?; // invariant 2
+            }
+            let place = (old.address(), have);
+            let address = self.map().exchange(update, node, lbn, place, need).await?;
+            let mut image = old.read(|image| block::Buffer::padded(image, length));
+            image[at..at + CHUNK_SIZE].copy_from_slice(&chunk);
+            let buffer = Buffer::new(address, Role::Directory, image);
+            update.push_fresh(Intent::BlockInitialised, buffer.clone());
+            return Ok(buffer);
+        }
+        if let Some(more) = more {
+            update.take(more);
+            let more = ufs2::map::sectors(geometry, need - have);
+            update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
+            update.grown.push((old.clone(), length));
+        }
+        update.push(Intent::BlockInitialised, &old, Edit::Bytes { offset: at, new: chunk });
+        Ok(old)
+    }
+}

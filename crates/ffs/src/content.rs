@@ -1,0 +1,399 @@
+//! Content: data finds its place on the disk, and the file points at it.
+//!
+//! Writing blocks is the only way in which data reaches a file. It takes the fragments that are
+//! missing, writes the payload, and only when the device has it all is the Update staged that
+//! points at it; the policy flushes before any pointer goes out. An overwrite goes to where the old
+//! data is, in parallel with nothing: its Update follows it.
+//!
+//! Invariants:
+//! 1. The size on disk covers only data that is stored, or holes.
+//! 2. Whenever a file grows, what comes to be in it of its old last block is written anew: what lay
+//!    on the disk behind the old end never shows.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use block::{gather, slices, zeros};
+use bytes::Bytes;
+use futures::future::join_all;
+use namespace::AttributeChange;
+use ufs2::layout::{DIRECT_POINTERS, Geometry};
+use ufs2::map::{block_count, depth, run_length};
+use vfs::FsError;
+use vnode::{Content, Place};
+
+use crate::alloc::Near;
+use crate::engine::Ffs;
+use crate::inode::{Node, OnDisk, change_attributes};
+use crate::item::Intent;
+use crate::planted::{Bug, is_planted};
+use crate::update::Update;
+
+impl Ffs {
+    /// Finds a place for blocks of data of a file that is to be `size` bytes long. Of a block that
+    /// stays where it is only those fragments are written that change. The old last block may join
+    /// them, and a new one, filled with zeros. Gives back, too, which blocks readers see where they
+    /// are written.
+    pub(crate) async fn find_places(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        set: &mut BTreeMap<u64, Content>,
+        size: u64,
+    ) -> Result<(Payload, Vec<u64>), FsError> {
+        let old_size = node.dinode().size.get();
+        if size > old_size {
+            self.add_end(node, set, size).await?;
+            self.add_tail(node, set, old_size, size).await?;
+        }
+        let (mut payload, mut shown) = (Payload::default(), Vec::new());
+        let fragment = self.geometry().fragment_size;
+        for (&lbn, content) in set.iter() {
+            let known = content.place.as_ref().map(|place| self.address(place));
+            let place = self.place_block(update, node, (lbn, known), old_size, size).await?;
+            let length = run_length(self.geometry(), size, lbn) * fragment;
+            let part = match place {
+                Spot::There(_) => content.changed.start..content.changed.end.min(length as usize),
+                Spot::Grown(_) => {
+                    assert_eq!(content.from, 0, "what begins within a block stays in its place");
+                    0..length as usize
+                }
+                Spot::New(_) => 0..length as usize,
+            };
+            if !matches!(place, Spot::New(_)) {
+                shown.push(lbn);
+            }
+            let first = part.start as u64 / fragment;
+            let end = (part.end as u64).div_ceil(fragment);
+            let start = (first * fragment) as usize;
+            let before = content.from.saturating_sub(start);
+            let skip = start.saturating_sub(content.from).min(content.data.len());
+            let pieces = [zeros(before), content.data.slice(skip..)];
+            let length = (end - first) * fragment;
+            payload.add(fragment, place.address() + first, &pieces, length as usize);
+        }
+        Ok((payload, shown))
+    }
+
+    /// A file of more than 12 blocks may not end in a hole.
+    async fn add_end(
+        &self,
+        node: &Node,
+        set: &mut BTreeMap<u64, Content>,
+        size: u64,
+    ) -> Result<(), FsError> {
+        let last = block_count(self.geometry(), size).saturating_sub(1);
+        if last >= DIRECT_POINTERS as u64
+            && !set.contains_key(&last)
+            && !is_planted(Bug::HollowEnd)
+            && self.map().find(node, None, last).await? == 0
+        {
+            set.insert(last, Content::whole(Bytes::new()));
+        }
+        Ok(())
+    }
+
+    /// Makes a file point at what the device has, and be `size` bytes long.
+    pub(crate) fn point_at_blocks(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        size: u64,
+        change: &AttributeChange,
+    ) {
+        let old = node.dinode();
+        let moved = {
+            let new = update.dinode(node);
+            let indirect = update.items.iter().any(|item| item.intent == Intent::PointerSet);
+            let is_longer = size != old.size.get();
+            is_longer || indirect || new.sectors != old.sectors || new.direct != old.direct
+        };
+        update.touch_inode(node, |dinode| {
+            dinode.size.set(size);
+            dinode.forget_verifier();
+            change_attributes(change, node.kind, dinode);
+        });
+        if moved {
+            update.change_inode(node, Intent::SizeSet, |_| ());
+        }
+    }
+
+    /// Which bytes of a block that is at `place` are needed to write `new` of them, with which the
+    /// file grows from `old_size` to `size`. Of a block that stays where it is, and as long as it
+    /// is, only the fragments count in which something changes, and, where the file grows behind
+    /// its old end, those up to that; of a hole only the new data.
+    pub(crate) fn needed_part(
+        &self,
+        lbn: u64,
+        place: &Place,
+        new: Range<usize>,
+        (old_size, size): (u64, u64),
+    ) -> Range<usize> {
+        if matches!(place, Place::Hole) {
+            return new;
+        }
+        let geometry = self.geometry();
+        let in_file = old_size.saturating_sub(lbn * geometry.block_size).min(geometry.block_size);
+        let stored = in_file as usize;
+        if stored == 0 || grows(geometry, lbn, old_size, size) {
+            return 0..new.end.max(stored);
+        }
+        let fragment = geometry.fragment_size as usize;
+        let first = new.start.min(stored);
+        // Of the old last block what comes to be in the file behind its old end is written anew.
+        let grows_behind = size > old_size && in_file < geometry.block_size;
+        let whole = grows_behind && !is_planted(Bug::TornTails);
+        let end = if whole { stored } else { new.end.next_multiple_of(fragment) };
+        first - first % fragment..end.min(stored).max(new.end)
+    }
+
+    /// Whole blocks to set aside for one that has a page: its own and those that lead to it, unless
+    /// its neighbour pays for these. A block that is there is overwritten where it is, and needs
+    /// none.
+    pub(crate) async fn blocks_of_page(
+        &self,
+        node: &Node,
+        lbn: u64,
+        has_neighbour: bool,
+    ) -> Result<u64, FsError> {
+        if self.map().find(node, None, lbn).await? != 0 {
+            return Ok(0);
+        }
+        let geometry = self.geometry();
+        let levels = depth(geometry, lbn)?;
+        let begins = lbn >= DIRECT_POINTERS as u64
+            && (lbn - DIRECT_POINTERS as u64).is_multiple_of(geometry.pointers_per_indirect);
+        let is_paid = has_neighbour && !begins || is_planted(Bug::UnpaidWays);
+        let leading = if is_paid { 0 } else { levels };
+        Ok(1 + leading)
+    }
+
+    /// Where a block of a file is.
+    pub(crate) async fn place_of(&self, node: &Node, lbn: u64) -> Result<Place, FsError> {
+        let address = self.map().find(node, None, lbn).await?;
+        Ok(match address {
+            0 => Place::Hole,
+            address => Place::Disk(self.geometry().byte_address(address)),
+        })
+    }
+
+    /// The fragment at which a block begins; 0 for a hole.
+    fn address(&self, place: &Place) -> u64 {
+        match place {
+            Place::Disk(byte) => byte / self.geometry().fragment_size,
+            Place::Hole => 0,
+            Place::Memory(_) => unreachable!("every block of this engine is on the disk"),
+        }
+    }
+
+    /// A file that grows writes anew what stands behind its old end and comes to be in it: in the
+    /// run of fragments that its last block has, or, if that has to become longer, in all of it
+    /// (invariant 2).
+    async fn add_tail(
+        &self,
+        node: &Rc<Node>,
+        set: &mut BTreeMap<u64, Content>,
+        old_size: u64,
+        size: u64,
+    ) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let Some(tail) = block_count(geometry, old_size).checked_sub(1) else { return Ok(()) };
+        let (start, old_run) = (tail * geometry.block_size, run_length(geometry, old_size, tail));
+        let used = old_size - start;
+        let end = (size - start).min(geometry.block_size);
+        let grows = grows(geometry, tail, old_size, size);
+        if !grows && !has_old_bytes(geometry, used..end, old_run) {
+            return Ok(());
+        }
+        let anew = used as usize..end as usize;
+        if let Some(content) = set.get_mut(&tail) {
+            let reaches = (content.from + content.data.len()) as u64 >= used;
+            let is_hole = !matches!(content.place, Some(Place::Disk(_)));
+            assert!(is_hole || reaches || is_planted(Bug::TornTails), "no gap (invariant 2)");
+            let changed = &content.changed;
+            content.changed = changed.start.min(anew.start)..changed.end.max(anew.end);
+            return Ok(());
+        }
+        let address = self.map().find(node, None, tail).await?;
+        if address == 0 {
+            return Ok(()); // of a hole nothing stands anywhere
+        }
+        // A page of the tail would do as well, but would be written back before its time.
+        let from = if grows { 0 } else { used - used % geometry.fragment_size };
+        let byte = geometry.byte_address(address);
+        let data = match from == used {
+            true => Vec::new(),
+            false => self.home.read_data(byte + from..byte + used).await?,
+        };
+        let data = gather(&data, 0, (used - from) as usize);
+        let from = from as usize;
+        set.insert(tail, Content { from, data, changed: anew, place: Some(Place::Disk(byte)) });
+        Ok(())
+    }
+
+    /// Writes payload for `update`, all that it has, by the fragments at which it begins: to the
+    /// device and not yet to stable storage. What the log carries is not written here.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub(crate) async fn write_payload(
+        &self,
+        update: &mut Update,
+        payload: Vec<(u64, Vec<Bytes>)>,
+    ) -> Result<(), FsError> {
+        assert!(update.payload.is_empty(), "the payload of an Update comes at once");
+        update.carried = self.policy.carries(&payload);
+        if !update.carried.is_delayed {
+            let write = |(address, pieces): &(_, Vec<Bytes>)| {
+                self.home.write_data(*address, pieces.clone())
+            };
+            for result in join_all(payload.iter().map(write)).await {
+                match result {
+                    Err(_) if is_planted(Bug::ForgottenPayloadErrors) => {}
+                    result => result?,
+                }
+            }
+            payload.iter().for_each(|(address, pieces)| self.keep_written(*address, pieces));
+        }
+        payload.into_iter().for_each(|(address, pieces)| update.push_payload(address, pieces));
+        Ok(())
+    }
+
+    /// Keeps the whole blocks of what was written at fragment `address`: what is less went through
+    /// the page cache.
+    fn keep_written(&self, address: u64, pieces: &[Bytes]) {
+        let mut start = self.geometry().byte_address(address);
+        for piece in pieces {
+            if piece.len() as u64 == self.geometry().block_size {
+                self.home.data().keep_written(start, piece);
+            }
+            start += piece.len() as u64;
+        }
+    }
+
+    /// Where block `lbn`, which is at `known` if that was asked before, goes when the file grows
+    /// from `old_size` to `size`: where it is, longer in place, or somewhere new.
+    async fn place_block(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        (lbn, known): (u64, Option<u64>),
+        old_size: u64,
+        size: u64,
+    ) -> Result<Spot, FsError> {
+        let geometry = self.geometry();
+        let map = self.map();
+        let need = run_length(geometry, size, lbn);
+        let here = match known {
+            Some(here) => here,
+            None => map.find(node, Some(update), lbn).await?,
+        };
+        if here != 0 {
+            let have = run_length(geometry, old_size, lbn);
+            if lbn >= block_count(geometry, old_size) {
+                return Ok(Spot::Grown(here));
+            }
+            if have >= need {
+                return Ok(Spot::There(here));
+            }
+            if let Some(more) = self.allocator.extend(update.space, here, have, need).await? {
+                update.take(more);
+                let more = ufs2::map::sectors(geometry, need - have);
+                update.touch_inode(node, |dinode| dinode.sectors.set(dinode.sectors.get() + more));
+                return Ok(Spot::Grown(here));
+            }
+            let moved = map.exchange(update, node, lbn, (here, have), need).await?;
+            return Ok(Spot::New(moved));
+        }
+        let near = self.near(update, node, lbn).await?;
+        let new = map.take(update, node, near, need).await?;
+        map.set(update, node, lbn, new).await?;
+        Ok(Spot::New(new))
+    }
+
+    /// Behind the block before, unless the file has had its share of the group.
+    pub(crate) async fn near(
+        &self,
+        update: &Update,
+        node: &Rc<Node>,
+        lbn: u64,
+    ) -> Result<Near, FsError> {
+        let geometry = self.geometry();
+        let home = Near::Group(geometry.group_of_inode(node.ino));
+        if lbn == 0 {
+            return Ok(home);
+        }
+        let before = self.map().find(node, Some(update), lbn - 1).await?;
+        if lbn.is_multiple_of(geometry.max_blocks_per_group) {
+            let last =
+                if before == 0 { geometry.inode_position(node.ino).fragment } else { before };
+            return Ok(Near::Group(self.allocator.roomy_group(last)));
+        }
+        let behind = before + geometry.fragments_per_block;
+        Ok(if before == 0 { home } else { Near::Fragment(behind) })
+    }
+}
+
+/// Whether a block takes a longer run of fragments when its file grows from `old_size` to `size`.
+fn grows(geometry: &Geometry, lbn: u64, old_size: u64, size: u64) -> bool {
+    run_length(geometry, size, lbn) > run_length(geometry, old_size, lbn)
+}
+
+/// Whether bytes of a file that grows may stand on the disk before they are in it: these bytes of
+/// its old last block, which has a run of so many fragments.
+fn has_old_bytes(geometry: &Geometry, new: Range<u64>, run: u64) -> bool {
+    let stand = new.start < new.end.min(run * geometry.fragment_size);
+    let is_ragged = !new.start.is_multiple_of(geometry.fragment_size);
+    stand && (is_ragged || !is_planted(Bug::FragmentTails)) && !is_planted(Bug::RaggedTail)
+}
+
+/// Where a block goes, by its first fragment.
+#[derive(Clone, Copy)]
+enum Spot {
+    /// Where it is.
+    There(u64),
+    /// Where it is, and where more stands than readers have seen of it.
+    Grown(u64),
+    /// Where no reader sees anything yet.
+    New(u64),
+}
+
+impl Spot {
+    fn address(self) -> u64 {
+        match self {
+            Self::There(address) | Self::Grown(address) | Self::New(address) => address,
+        }
+    }
+}
+
+/// Writes of data, joined where they meet on the disk.
+#[derive(Default)]
+pub struct Payload {
+    /// Address, pieces, and the fragment behind the last.
+    runs: Vec<(u64, Vec<Bytes>, u64)>,
+}
+
+impl Payload {
+    /// `length` bytes: those pieces, and zeros behind them.
+    fn add(&mut self, fragment_size: u64, address: u64, data: &[Bytes], length: usize) {
+        let mut pieces = slices(data, 0, length);
+        let given = block::length_of(&pieces) as usize;
+        if given < length {
+            pieces.push(zeros(length - given));
+        }
+        let end = address + length as u64 / fragment_size;
+        match self.runs.last_mut() {
+            Some((_, before, behind)) if *behind == address => {
+                before.append(&mut pieces);
+                *behind = end;
+            }
+            _ => self.runs.push((address, pieces, end)),
+        }
+    }
+
+    /// Addresses and pieces.
+    pub(crate) fn runs(self) -> Vec<(u64, Vec<Bytes>)> {
+        self.runs.into_iter().map(|(address, pieces, _)| (address, pieces)).collect()
+    }
+}

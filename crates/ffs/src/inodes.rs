@@ -1,0 +1,266 @@
+//! Inodes: loading them, looking at them, and making new ones.
+//!
+//! Most files that are named are never used: a listing names a thousand of them. When memory is
+//! short, a whole block of inodes for one file is too much; so the first look into a block that is
+//! not in memory reads a piece of it and keeps nothing. A second look soon after, as a listing
+//! has, reads the block.
+
+use std::rc::Rc;
+
+use block::zeros;
+use bytes::Bytes;
+use directory::chunk;
+use directory::entry::CHUNK_SIZE;
+use namespace::NewFile;
+use ufs2::layout::{Dinode, GroupHeader, INLINE_SYMLINK_SIZE, SECTOR_SIZE, kind_bits, mode_of};
+use ufs2::map::run_length;
+use vfs::{Attributes, FileKind, FsError, Ledger};
+use vnode::Space;
+
+use crate::alloc::{FoundInode, Near};
+use crate::buffer::{Buffer, Role};
+use crate::edit::Edit;
+use crate::engine::Ffs;
+use crate::inode::{Inode, Node, attributes_of, encode_verifier};
+use crate::item::Intent;
+use crate::planted::{Bug, is_planted};
+use crate::update::Update;
+
+/// Bytes that are read for one inode: two of them, since what the page cache has is copied.
+const PIECE: usize = SECTOR_SIZE as usize;
+
+impl Ffs {
+    /// The file that has this number, read from its inode.
+    pub(crate) async fn load_inode(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+        let (buffer, offset) = self.inode_place(ino).await?;
+        let dinode = buffer.read(|image| *Dinode::at(image, offset));
+        let kind = self.kind_of(&dinode)?;
+        Ok(Inode::in_memory(ino, (buffer, offset), dinode, kind))
+    }
+
+    /// What the inode of this number says.
+    pub(crate) async fn look_at_inode(&self, ino: u64) -> Result<Attributes, FsError> {
+        if self.home.budget().is_under_pressure()
+            && let Some(attributes) = self.look_past_buffers(ino).await?
+        {
+            return Ok(attributes);
+        }
+        let (buffer, offset) = self.inode_place(ino).await?;
+        buffer.read(|image| self.attributes_at(ino, Dinode::at(image, offset)))
+    }
+
+    /// The same, if the block of inodes has no buffer and nobody has looked into it lately.
+    async fn look_past_buffers(&self, ino: u64) -> Result<Option<Attributes>, FsError> {
+        self.check_initialised(ino).await?;
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        if self.home.has_buffer(position.fragment) || self.recent_blocks.seen(position.fragment) {
+            return Ok(None);
+        }
+        let start = position.offset - position.offset % PIECE;
+        let piece = self.home.read_uncached(position.fragment, start, PIECE).await?;
+        let Some(piece) = piece else { return Ok(None) };
+        self.attributes_at(ino, Dinode::at(&piece, position.offset - start)).map(Some)
+    }
+
+    fn attributes_at(&self, ino: u64, dinode: &Dinode) -> Result<Attributes, FsError> {
+        Ok(attributes_of((ino, self.kind_of(dinode)?), dinode))
+    }
+
+    /// Where an inode is: the buffer of its block, and the offset there.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when there is no such inode, [`FsError::Io`], [`FsError::Corrupt`].
+    pub(crate) async fn inode_place(&self, ino: u64) -> Result<(Rc<Buffer>, usize), FsError> {
+        self.check_initialised(ino).await?;
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        let size = geometry.block_size as usize;
+        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        Ok((buffer, position.offset))
+    }
+
+    /// [`FsError::Stale`] unless there is such an inode: behind the initialised ones the table
+    /// holds anything, and those bytes are not looked at.
+    pub(crate) async fn check_initialised(&self, ino: u64) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        if !geometry.is_inode(ino) {
+            return Err(FsError::Stale);
+        }
+        let group = self.allocator.group_buffer(geometry.group_of_inode(ino)).await?;
+        let initialised = group.read(|image| GroupHeader::of(image).initialized_inodes.get());
+        let is_there = ino % geometry.inodes_per_group < u64::from(initialised);
+        if is_there { Ok(()) } else { Err(FsError::Stale) }
+    }
+
+    /// What the file of an inode is.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when there is none, [`FsError::Corrupt`] when the inode makes no sense.
+    fn kind_of(&self, dinode: &Dinode) -> Result<FileKind, FsError> {
+        if dinode.is_free() {
+            return Err(FsError::Stale);
+        }
+        if self.geometry().verify_inode(dinode).is_err() {
+            return Err(FsError::Corrupt);
+        }
+        dinode.kind().ok_or(FsError::Corrupt)
+    }
+
+    /// A file that begins with this Update.
+    pub(crate) async fn make(
+        &self,
+        update: &mut Update,
+        parent: &Node,
+        new: &NewFile<'_>,
+    ) -> Result<Rc<Node>, FsError> {
+        let is_directory = new.kind == FileKind::Directory;
+        let ino = self.take_inode(update, parent.ino, is_directory).await?;
+        let node = self.new_node(ino, new).await?;
+        if is_directory {
+            self.plan_body(update, &node, parent).await?;
+        }
+        if new.kind == FileKind::Symlink {
+            self.plan_target(update, &node, new.target).await?;
+        }
+        update.change_inode(&node, Intent::InodeInitialised, |_| ());
+        if is_directory {
+            update.items.push(self.allocator.count_in_group(ino, 1).await?);
+            update.directories.push((ino, 1));
+        }
+        Ok(node)
+    }
+
+    /// Promises an inode near `parent`, initialising a further block of them where needed.
+    async fn take_inode(
+        &self,
+        update: &mut Update,
+        parent: u64,
+        is_directory: bool,
+    ) -> Result<u64, FsError> {
+        loop {
+            match self.allocator.take_inode(parent, is_directory).await? {
+                FoundInode::Promised(taken) if self.is_unused(taken.place).await? => {
+                    return Ok(update.take(taken));
+                }
+                FoundInode::Promised(taken) => taken.promise.withhold(),
+                FoundInode::Uninitialised(group) => self.initialise_inodes(group).await?,
+            }
+        }
+    }
+
+    /// Whether an inode is as free as its map says. On a damaged disk it may be a file.
+    async fn is_unused(&self, ino: u64) -> Result<bool, FsError> {
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        let size = geometry.block_size as usize;
+        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        Ok(buffer.read(|image| Dinode::at(image, position.offset).is_free()))
+    }
+
+    /// Gives a group one more block of inodes, and waits until that is durable: from then on a name
+    /// may lead to any of them, with whatever Update it comes.
+    async fn initialise_inodes(&self, group: u64) -> Result<(), FsError> {
+        let _alone = self.inode_growth.acquire(1).await;
+        let geometry = self.geometry();
+        let header = self.allocator.group_buffer(group).await?;
+        let initialised = header.read(|image| GroupHeader::of(image).initialized_inodes.get());
+        if !self.allocator.needs_inodes(group, initialised.into()) {
+            return Ok(()); // somebody else was faster
+        }
+        let ino = group * geometry.inodes_per_group + u64::from(initialised);
+        let mut image = block::Buffer::zeroed(geometry.block_size as usize);
+        for index in 0..geometry.inodes_per_block as usize {
+            let random = self.runtime.random.next_u64() as u32;
+            let offset = index * size_of::<Dinode>();
+            Dinode::at_mut(&mut image, offset).generation.set(random.max(1));
+        }
+        let address = geometry.inode_position(ino).fragment;
+        let mut update = Update::new(Space::Superuser);
+        update.push_fresh(Intent::InodeBlockInitialised, Buffer::new(address, Role::Inodes, image));
+        let raised = initialised + geometry.inodes_per_block as u32;
+        let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
+        let new = Box::from(raised.to_le_bytes().as_slice());
+        update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
+        let sequence = self.commit(update).await?;
+        if self.policy.commits_in_order() {
+            return Ok(()); // whatever leads to one of them becomes durable later
+        }
+        Ok(self.policy.horizon().durable(sequence).await?)
+    }
+
+    /// A node for a promised inode: its generation raised, its times now.
+    async fn new_node(&self, ino: u64, new: &NewFile<'_>) -> Result<Rc<Node>, FsError> {
+        let geometry = self.geometry();
+        let position = geometry.inode_position(ino);
+        let size = geometry.block_size as usize;
+        let buffer = self.home.load(position.fragment, size, Role::Inodes).await?;
+        let old = buffer.read(|image| *Dinode::at(image, position.offset));
+        let now = self.runtime.clock.wall();
+        let mut dinode = Dinode::zeroed();
+        let step = u32::from(!is_planted(Bug::SameGeneration));
+        dinode.generation.set(old.generation.get().wrapping_add(step).max(1));
+        dinode.mode.set(mode_of(new.kind, new.mode));
+        dinode.links.set(if new.kind == FileKind::Directory { 2 } else { 1 });
+        dinode.uid.set(new.uid);
+        dinode.gid.set(new.gid);
+        dinode.set_access_time(now);
+        dinode.set_modify_time(now);
+        dinode.set_change_time(now);
+        dinode.set_birth_time(now);
+        if matches!(new.kind, FileKind::BlockDevice | FileKind::CharacterDevice) {
+            dinode.set_device(new.device);
+        }
+        if let Some(verifier) = new.verifier {
+            dinode.change.set(encode_verifier(verifier));
+        }
+        Ok(Inode::in_memory(ino, (buffer, position.offset), dinode, new.kind))
+    }
+
+    /// The target of a new symbolic link: in the inode if it is short, else in a block.
+    async fn plan_target(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        target: &[u8],
+    ) -> Result<(), FsError> {
+        let size = target.len() as u64;
+        update.touch_inode(node, |dinode| dinode.size.set(size));
+        if target.len() < INLINE_SYMLINK_SIZE {
+            update.touch_inode(node, |dinode| {
+                dinode.inline_symlink_area_mut()[..target.len()].copy_from_slice(target);
+            });
+            return Ok(());
+        }
+        let geometry = self.geometry();
+        let run = run_length(geometry, size, 0);
+        let near = Near::Group(geometry.group_of_inode(node.ino));
+        let address = self.map().take(update, node, near, run).await?;
+        update.touch_inode(node, |dinode| dinode.direct[0].set(address as i64));
+        let rest = (run * geometry.fragment_size) as usize - target.len();
+        let pieces = vec![Bytes::copy_from_slice(target), zeros(rest)];
+        self.write_payload(update, vec![(address, pieces)]).await
+    }
+
+    /// The body of a directory that begins with this Update: one fragment with one chunk.
+    async fn plan_body(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        parent: &Node,
+    ) -> Result<(), FsError> {
+        let geometry = self.geometry();
+        let near = Near::Group(geometry.group_of_inode(node.ino));
+        let run = run_length(geometry, CHUNK_SIZE as u64, 0);
+        let address = self.map().take(update, node, near, run).await?;
+        let chunk = chunk::first_chunk(node.ino as u32, parent.ino as u32, kind_bits(node.kind));
+        let image = block::Buffer::padded(&chunk, (run * geometry.fragment_size) as usize);
+        let buffer = Buffer::new(address, Role::Directory, image);
+        update.push_fresh(Intent::BlockInitialised, buffer);
+        update.touch_inode(node, |dinode| {
+            dinode.size.set(CHUNK_SIZE as u64);
+            dinode.direct[0].set(address as i64);
+        });
+        Ok(())
+    }
+}

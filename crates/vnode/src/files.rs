@@ -1,0 +1,536 @@
+//! The files of a volume in memory, and the one place where a change is applied.
+//!
+//! [`Files::apply`] is *apply and stage*: from its first line to its last nothing waits and nothing
+//! fails. Whatever could, has been done while the change was prepared. Its order: the witness sees
+//! the files as they are; the engine applies; inodes, names, pages, births and deaths follow; the
+//! witness sees the files as they are now; the engine stages.
+//!
+//! Invariants:
+//! 1. Object locks are taken in the order of inode numbers; what an engine has of its own needs no
+//!    lock, since it is changed between two awaits.
+//! 2. What an Update frees goes back to the engine when the Update is durable, in order.
+//! 3. A freed inode leaves its sequence behind until that is durable, so that the reply that says
+//!    *stale* waits for the removal that made it so.
+//! 4. A file that is being changed in steps, and whose disk fails in between, is used no more
+//!    before the volume is opened anew, and the volume does not become clean: what goes on then
+//!    must find it as it was.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+
+use directory::index::NameHash;
+use futures::FutureExt;
+use futures::future::{Either, select};
+use namespace::{Stat, Witness};
+use runtime::Runtime;
+use runtime::sync::{Permit, Semaphore};
+use vfs::{FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier};
+
+use crate::chain::ChainLink;
+use crate::change::{Change, Ready};
+use crate::doubts::Doubts;
+use crate::engine::{Engine, File, Plan, Space};
+use crate::planted::{Bug, is_planted};
+use crate::scans::Scans;
+use crate::table::Table;
+use crate::vnode::Vnode;
+
+/// Chains of Updates that may be under way at once: a log tells of all of them in one entry.
+const MOST_CHAINS: u64 = 64;
+
+/// A volume that is being served: an engine, with the files that are in use.
+pub struct Files<E: Engine> {
+    pub(crate) engine: Rc<E>,
+    pub(crate) ledger: Rc<dyn Ledger>,
+    pub(crate) runtime: Runtime,
+    pub(crate) read_only: bool,
+    pub(crate) stop: Cell<Stop>,
+    /// Bytes of dirty pages that may wait in memory, and those that do.
+    pub(crate) dirty_limit: u64,
+    pub(crate) dirty_bytes: Cell<u64>,
+    pub(crate) dirty_files: RefCell<BTreeMap<u64, File<E>>>,
+    /// Tasks that write pages back in the background.
+    pub(crate) writes_behind: Cell<u64>,
+    /// Calls that are writing data back now.
+    pub(crate) write_backs: Cell<u64>,
+    /// Data whose write failed.
+    pub(crate) doubts: RefCell<Doubts<E::Inode>>,
+    verifier: Cell<Verifier>,
+    /// Files in memory; see [`crate::table`].
+    pub(crate) table: Table<E::Inode>,
+    pub(crate) scans: Scans,
+    pub(crate) name_hash: NameHash,
+    /// What to give back, and whose sequence to forget, when an Update is durable.
+    leaving: RefCell<VecDeque<Leaving<E>>>,
+    /// Sequences of freed inodes (invariant 3).
+    gone: RefCell<BTreeMap<u64, Sequence>>,
+    /// Answers that survived, until they are taken.
+    pub(crate) remembered: Cell<Vec<Remembered>>,
+    /// Large files without a name that are being freed.
+    pub(crate) orphans: RefCell<BTreeMap<u64, File<E>>>,
+    /// Files with a chain that has not ended.
+    unfinished: RefCell<BTreeSet<u64>>,
+    /// Those of them that cannot go on (invariant 4).
+    stuck: RefCell<BTreeSet<u64>>,
+    /// So many chains may be under way.
+    pub(crate) chains: Rc<Semaphore>,
+    this: Weak<Self>,
+}
+
+/// How far a clean stop has come.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop {
+    /// It has begun, and will not be tried again.
+    pub(crate) has_begun: bool,
+    /// All is home, and only what says so is left to be written.
+    pub(crate) is_at_rest: bool,
+    /// What the last one came to.
+    pub(crate) result: Result<(), FsError>,
+}
+
+struct Leaving<E: Engine> {
+    sequence: Sequence,
+    freed: Option<E::Freed>,
+    inodes: Vec<u64>,
+}
+
+/// A number from which nobody finds the one that it was made of.
+fn one_way(secret: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(secret);
+    hasher.finish()
+}
+
+/// How a volume is served.
+pub struct FilesOptions {
+    /// Change nothing.
+    pub read_only: bool,
+    /// Bytes of UNSTABLE data that may wait in memory.
+    pub dirty_limit: u64,
+    /// Answers that survived the last crash or stop.
+    pub remembered: Vec<Remembered>,
+}
+
+impl<E: Engine> Files<E> {
+    /// The files of an engine that has come back from whatever happened to it.
+    pub fn new(engine: Rc<E>, runtime: Runtime, options: FilesOptions) -> Rc<Self> {
+        // What clients see must not tell how names are hashed, and one number by chance is enough.
+        let secret = runtime.random.next_u64();
+        let verifier = match is_planted(Bug::ConstantVerifier) {
+            true => Verifier([7; 8]),
+            false => Verifier(one_way(secret).to_be_bytes()),
+        };
+        let is_blind = is_planted(Bug::OneHash) || is_planted(Bug::UncomparedNames);
+        let name_hash = if is_blind { NameHash::blind() } else { NameHash::new(secret) };
+        let table = Table::new(engine.budget().beside().clone());
+        Rc::new_cyclic(|this| Self {
+            ledger: Rc::new(engine.horizon().clone()),
+            engine,
+            runtime,
+            read_only: options.read_only,
+            stop: Cell::new(Stop { has_begun: false, is_at_rest: false, result: Ok(()) }),
+            dirty_limit: options.dirty_limit,
+            dirty_bytes: Cell::new(0),
+            dirty_files: RefCell::default(),
+            writes_behind: Cell::new(0),
+            write_backs: Cell::new(0),
+            doubts: RefCell::default(),
+            verifier: Cell::new(verifier),
+            table,
+            scans: Scans::default(),
+            name_hash,
+            leaving: RefCell::default(),
+            gone: RefCell::default(),
+            remembered: Cell::new(options.remembered),
+            orphans: RefCell::default(),
+            unfinished: RefCell::default(),
+            stuck: RefCell::default(),
+            chains: Semaphore::new(MOST_CHAINS),
+            this: this.clone(),
+        })
+    }
+
+    /// A handle that outlives the call, for tasks.
+    pub(crate) fn handle(&self) -> Rc<Self> {
+        self.this.upgrade().expect("files live in an Rc")
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Rc<E> {
+        &self.engine
+    }
+
+    /// Bytes of memory in use: blocks of metadata, files, names of directories, dirty data, and
+    /// data that may be read again.
+    pub fn cached_bytes(&self) -> usize {
+        let budget = self.engine.budget();
+        budget.in_use() + budget.data().bytes()
+    }
+
+    /// Bytes of a block of a file.
+    pub(crate) fn block_size(&self) -> u64 {
+        self.engine.limits().block_size
+    }
+
+    /// A change that may take this space.
+    pub(crate) fn plan(&self, space: Space) -> Change<E> {
+        Change::new(self.engine.begin(space))
+    }
+
+    /// Whether a write failed: nothing becomes durable any more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.engine.horizon().has_stopped()
+    }
+
+    /// Writes that were refused because what holds the disk is full.
+    pub fn refusals(&self) -> u64 {
+        self.engine.data().map_or(0, |path| path.refusals().count())
+    }
+
+    /// Whether something that is to go to the disk waits for room below.
+    pub(crate) fn is_waiting_for_room(&self) -> bool {
+        self.engine.data().is_some_and(|path| path.refusals().is_waiting())
+    }
+
+    /// Bytes of UNSTABLE data that wait in memory.
+    pub fn unstable_bytes(&self) -> u64 {
+        self.dirty_bytes.get()
+    }
+
+    /// Changes with every boot and every lost write.
+    pub(crate) fn current_verifier(&self) -> Verifier {
+        self.verifier.get()
+    }
+
+    /// Data that was promised to no reply is lost: whoever compares verifiers must know.
+    pub(crate) fn rotate_verifier(&self) {
+        if is_planted(Bug::KeptVerifier) {
+            return;
+        }
+        self.verifier.set(Verifier(self.runtime.random.next_u64().to_be_bytes()));
+    }
+
+    /// The time for stamps.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.runtime.clock.wall()
+    }
+
+    /// A receipt for everything up to `sequence`.
+    pub fn receipt(&self, sequence: Sequence) -> Receipt {
+        Receipt::new(self.ledger.clone(), sequence)
+    }
+
+    /// Waits until `sequence` is durable, or finds no room below.
+    pub(crate) async fn durable(&self, sequence: Sequence) -> Result<(), FsError> {
+        Ok(self.receipt(sequence).wait().await?)
+    }
+
+    /// Waits until `sequence` is durable, however long that takes: what goes on in steps is not
+    /// left in its middle.
+    pub(crate) async fn reached(&self, sequence: Sequence) -> Result<(), FsError> {
+        Ok(self.engine.horizon().reach(sequence).await?)
+    }
+
+    /// Waits until no large file is being freed any more.
+    pub(crate) async fn wait_for_orphans(&self) {
+        while self.frees_orphans() && !self.has_stopped() {
+            self.engine.released().wait().await;
+        }
+    }
+
+    /// Whether a large file is being freed, and can be.
+    fn frees_orphans(&self) -> bool {
+        self.orphans.borrow().keys().any(|&ino| !self.is_stuck(ino))
+    }
+
+    /// A change of a file in steps cannot go on: its disk failed, or is damaged (invariant 4).
+    pub(crate) fn stick(&self, ino: u64) {
+        if !is_planted(Bug::LooseChains) {
+            self.stuck.borrow_mut().insert(ino);
+        }
+    }
+
+    fn is_stuck(&self, ino: u64) -> bool {
+        self.stuck.borrow().contains(&ino)
+    }
+
+    /// [`FsError::Io`] for a file whose change in steps could not go on.
+    pub(crate) fn check_not_stuck(&self, ino: u64) -> Result<(), FsError> {
+        if self.is_stuck(ino) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// [`FsError::Io`] if there is any such file.
+    pub(crate) fn check_nothing_stuck(&self) -> Result<(), FsError> {
+        if self.stuck.borrow().is_empty() { Ok(()) } else { Err(FsError::Io) }
+    }
+
+    /// Waits until no change of a large file is in its middle: also one that goes on by itself
+    /// since the return after a cut.
+    pub(crate) async fn wait_for_chains(&self) {
+        if !is_planted(Bug::UnwaitedChains) {
+            drop(self.chains.acquire(MOST_CHAINS).await);
+        }
+    }
+
+    /// Waits for one of the places for changes in steps, unless those who have them wait for room
+    /// below.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] then.
+    pub(crate) async fn place_among_chains(&self) -> Result<Permit, FsError> {
+        match select(pin!(self.chains.acquire(1)), self.engine.no_room_comes()).await {
+            Either::Left((permit, _)) => Ok(permit),
+            Either::Right(_) => Err(FsError::NoSpace),
+        }
+    }
+
+    /// Refuses work on a volume that has stopped.
+    pub(crate) fn check_running(&self) -> Result<(), FsError> {
+        if self.has_stopped() { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// The sequence that a removal of this inode left behind, if it is not durable yet.
+    pub(crate) fn gone_sequence(&self, ino: u64) -> Sequence {
+        if is_planted(Bug::UnwaitedRemovals) {
+            return Sequence(0);
+        }
+        self.gone.borrow().get(&ino).copied().unwrap_or_default()
+    }
+
+    /// The file that `id` names.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when there is no such file any more, [`FsError::Io`],
+    /// [`FsError::Corrupt`].
+    pub async fn node(&self, id: ObjectId) -> Result<File<E>, FsError> {
+        let node = self.node_of(id.ino.0).await?;
+        let same = node.generation == id.generation || is_planted(Bug::AnyGeneration);
+        if same { Ok(node) } else { Err(FsError::Stale) }
+    }
+
+    /// The file that has this number now.
+    ///
+    /// # Errors
+    /// As [`Files::node`].
+    pub async fn node_of(&self, ino: u64) -> Result<File<E>, FsError> {
+        if !self.orphans.borrow().contains_key(&ino) {
+            self.check_not_stuck(ino)?;
+        }
+        if let Some(node) = self.table.find(ino) {
+            return Ok(node);
+        }
+        let node = self.engine.load(ino).await;
+        if let Some(node) = self.table.find(ino) {
+            return Ok(node); // another call was faster
+        }
+        self.check_not_orphan(ino)?;
+        let node = node?;
+        self.adopt(&node);
+        Ok(node)
+    }
+
+    /// What is to be told of the file that has this number now, without keeping it: what LOOKUP and
+    /// READDIRPLUS want. A listing names a thousand files, and most that are named are never used.
+    ///
+    /// While a file has a vnode, that tells: it alone knows of UNSTABLE writes, and what a reply
+    /// must wait for. It is looked for last, after everything that waits. Without one, the inode is
+    /// the file as everybody sees it, and durable: a vnode goes only when that is so.
+    ///
+    /// # Errors
+    /// As [`Files::node_of`].
+    pub(crate) async fn peek(&self, ino: u64) -> Result<Stat, FsError> {
+        if let Some(peek) = self.ask_vnode(ino) {
+            return Ok(peek);
+        }
+        let attributes = self.engine.peek(ino).await;
+        if let Some(peek) = self.ask_vnode(ino) {
+            return Ok(peek);
+        }
+        self.check_not_orphan(ino)?;
+        let attributes = attributes?;
+        let id = ObjectId { ino: attributes.ino, generation: attributes.generation };
+        Ok(Stat { id, attributes, sequence: Sequence(0) })
+    }
+
+    fn ask_vnode(&self, ino: u64) -> Option<Stat> {
+        let node = self.table.find(ino).filter(|_| !is_planted(Bug::UnaskedNodes));
+        node.map(|node| Stat::from(&node))
+    }
+
+    /// [`FsError::Stale`] for a file that has lost its last name and is being freed.
+    fn check_not_orphan(&self, ino: u64) -> Result<(), FsError> {
+        if self.orphans.borrow().contains_key(&ino) { Err(FsError::Stale) } else { Ok(()) }
+    }
+
+    /// The last step of *prepare*: waits until there is room for the change where the engine notes
+    /// it. To be applied at once.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when there is no room, and none comes; [`FsError::Io`] when the volume
+    /// has stopped.
+    pub(crate) async fn reserve(&self, change: Change<E>) -> Result<Ready<E>, FsError> {
+        let Change { mut update, follows } = change;
+        let manner = *update.manner();
+        let ready = match update.is_empty() {
+            true => None,
+            false => Some(self.engine.reserve(update).await?),
+        };
+        Ok(Ready { ready, follows, is_unasked: manner.is_unasked, chain: manner.chain })
+    }
+
+    /// *Apply and stage*. Everything that readers see changes here, at once.
+    pub(crate) fn apply(&self, ready: Ready<E>, witness: &mut dyn Witness) -> Sequence {
+        let Ready { ready, mut follows, is_unasked, chain } = ready;
+        witness.before();
+        let Some(ready) = ready else {
+            witness.after(Sequence(0)); // what changes nothing needs no memory
+            return Sequence(0);
+        };
+        assert!(!self.read_only, "nothing is changed on a read-only volume");
+        let (sequence, applied) = self.engine.apply(ready, |node, sequence| match is_unasked {
+            true => node.written_back_by(sequence),
+            false => node.changed_by(sequence),
+        });
+        for (directory, change) in follows.index_changes.drain(..) {
+            directory.changed_by(sequence);
+            if let Some(index) = directory.directory.borrow_mut().as_mut() {
+                index.apply(change, sequence, self.engine.horizon().through());
+            }
+        }
+        if !is_planted(Bug::LandsAfterRemoval) {
+            follows.discards.drain(..).for_each(|node| self.discard_pages(&node));
+        }
+        self.note_chain(chain);
+        let mut ended = self.change_lives(&mut follows.lives, sequence);
+        for (node, permit) in follows.orphans.drain(..) {
+            self.retire(&node, sequence);
+            ended.push(node.ino);
+            self.free_orphan(node, permit);
+        }
+        let answered = witness.after(sequence);
+        let freed = self.engine.stage(applied, answered);
+        if freed.is_some() || !ended.is_empty() {
+            self.leave(Leaving { sequence, freed, inodes: ended });
+        }
+        sequence
+    }
+
+    /// Takes a vnode into the table.
+    pub(crate) fn adopt(&self, node: &File<E>) {
+        self.table.insert(node);
+        self.relieve_memory();
+    }
+
+    /// Forgets vnodes that nobody needs, if there are many or memory is short.
+    pub(crate) fn relieve_memory(&self) {
+        let budget = self.engine.budget();
+        let short = budget.is_short();
+        if short || self.table.are_many() {
+            self.table.forget(self.engine.horizon().through(), budget.bytes() / 4 * 3);
+        }
+        if short {
+            self.engine.evict();
+        }
+    }
+
+    /// Whether a chain of this file has begun and not ended.
+    pub(crate) fn is_unfinished(&self, ino: u64) -> bool {
+        self.unfinished.borrow().contains(&ino)
+    }
+
+    pub(crate) fn note_chain(&self, link: Option<ChainLink>) {
+        match link {
+            Some(ChainLink::Begins(chain)) => self.unfinished.borrow_mut().insert(chain.ino),
+            Some(ChainLink::Ends(ino)) => self.unfinished.borrow_mut().remove(&ino),
+            None => return,
+        };
+    }
+
+    /// Files begin and end; returns the numbers of those that ended.
+    fn change_lives(&self, lives: &mut Vec<(File<E>, bool)>, sequence: Sequence) -> Vec<u64> {
+        let mut ended = Vec::new();
+        for (node, begins) in lives.drain(..) {
+            if begins {
+                self.adopt(&node);
+            } else {
+                self.retire(&node, sequence);
+                ended.push(node.ino);
+            }
+        }
+        ended
+    }
+
+    /// A file has lost its last name: whoever has a handle of it is told so, even if it takes a
+    /// while until everything of it is free.
+    pub(crate) fn retire(&self, node: &Vnode<E::Inode>, sequence: Sequence) {
+        node.die();
+        self.table.remove(node.ino);
+        self.doubts.borrow_mut().forget(node.ino);
+        self.gone.borrow_mut().insert(node.ino, sequence);
+    }
+
+    /// Queues what becomes free with `leaving.sequence`.
+    fn leave(&self, mut leaving: Leaving<E>) {
+        if self.has_stopped() {
+            leaving.freed = None;
+        }
+        let idle = self.leaving.borrow().is_empty();
+        self.leaving.borrow_mut().push_back(leaving);
+        if idle {
+            let this = self.handle();
+            self.runtime.tasks.spawn(async move { this.reap().await }.boxed_local());
+        }
+    }
+
+    /// Gives back what durable Updates freed, in order, until none is left (invariant 2).
+    async fn reap(self: Rc<Self>) {
+        loop {
+            let Some(sequence) = self.leaving.borrow().front().map(|first| first.sequence) else {
+                return;
+            };
+            if self.reached(sequence).await.is_err() {
+                self.leaving.borrow_mut().iter_mut().for_each(|left| left.freed = None);
+                return;
+            }
+            // It stays in the queue until it has gone: whoever waits for space looks there.
+            let freed = self.leaving.borrow_mut().front_mut().and_then(|first| first.freed.take());
+            if let Some(freed) = freed {
+                self.engine.give_back(freed).await;
+            }
+            let Some(first) = self.leaving.borrow_mut().pop_front() else { return };
+            for ino in first.inodes {
+                let mut gone = self.gone.borrow_mut();
+                if gone.get(&ino).is_some_and(|&left| left <= sequence) {
+                    gone.remove(&ino);
+                }
+            }
+            self.engine.released().notify();
+        }
+    }
+
+    /// Waits until more space may be free than now; false when nothing is on its way.
+    pub(crate) async fn more_space(&self) -> bool {
+        if self.has_stopped() {
+            return false;
+        }
+        let released = self.engine.released().wait();
+        let last = self.leaving.borrow().back().map(|last| last.sequence);
+        match last {
+            None if !self.frees_orphans() && self.write_backs.get() == 0 => return false,
+            None => released.await,
+            // What is given back is given back when its sequence is durable, or just after.
+            Some(last) => {
+                if self.durable(last).await.is_err() {
+                    return false;
+                }
+                if !self.leaving.borrow().is_empty() {
+                    released.await;
+                }
+            }
+        }
+        true
+    }
+}

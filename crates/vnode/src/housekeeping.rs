@@ -1,0 +1,111 @@
+//! What is done for a volume while it is served, and what stops it.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{Either, select};
+use vfs::FsError;
+
+use crate::engine::{Engine, File};
+use crate::files::{Files, Stop};
+
+/// So long a stop waits for room below.
+pub const REFUSED_MOST: Duration = Duration::from_secs(5);
+/// How often it looks.
+pub const REFUSED_LOOK: Duration = Duration::from_millis(500);
+
+impl<E: Engine> Files<E> {
+    /// Writes UNSTABLE data back, and access times, now and then, for as long as the engine lives.
+    pub fn start_housekeeping(self: &Rc<Self>, interval: Duration) {
+        if self.read_only {
+            return;
+        }
+        let files = Rc::downgrade(self);
+        let clock = self.runtime.clock.clone();
+        let task = async move {
+            loop {
+                clock.sleep(interval).await;
+                let Some(files) = files.upgrade() else { return };
+                if files.has_stopped() || files.stop.get().has_begun {
+                    return;
+                }
+                files.write_back_all().await;
+                files.engine.write_times().await;
+            }
+        };
+        self.runtime.tasks.spawn(task.boxed_local());
+    }
+
+    /// Writes all UNSTABLE data back; what cannot be is lost, and the verifier says so.
+    async fn write_back_all(&self) {
+        let nodes: Vec<File<E>> = self.dirty_files.borrow().values().cloned().collect();
+        for node in nodes {
+            let _alone = node.lock.exclusive().await;
+            self.write_back_unasked(&node).await;
+        }
+    }
+
+    /// Waits until everything that was asked for is done: UNSTABLE data written back, files without
+    /// names freed, all of it durable.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when the volume has stopped.
+    pub async fn quiesce(&self) -> Result<(), FsError> {
+        self.write_back_all().await;
+        let all_home = async {
+            self.wait_for_orphans().await;
+            self.wait_for_chains().await;
+            self.engine.settle().await
+        };
+        match select(pin!(all_home), pin!(self.refused_for_long())).await {
+            Either::Left((settled, _)) => settled?,
+            // The next start brings it home, or gives it up if nobody was told of it.
+            Either::Right(_) => return Err(FsError::NoSpace),
+        }
+        while self.more_space().await {}
+        self.check_running()
+    }
+
+    /// Completes when what the log has has waited for room below for [`REFUSED_MOST`].
+    async fn refused_for_long(&self) {
+        let clock = &self.runtime.clock;
+        let mut since = clock.now();
+        loop {
+            clock.sleep(REFUSED_LOOK).await;
+            let now = clock.now();
+            if !self.is_waiting_for_room() {
+                since = now;
+            }
+            if now.since(since) >= REFUSED_MOST {
+                return;
+            }
+        }
+    }
+
+    /// Leaves the disk clean. A stop that found no room below can be tried again, from where it was;
+    /// after any other one this says what that came to.
+    pub(crate) async fn close(&self) -> Result<(), FsError> {
+        let stop = self.stop.get();
+        if self.read_only || stop.has_begun {
+            return stop.result;
+        }
+        self.stop.set(Stop { has_begun: true, ..stop });
+        let result = self.stop_in_order().await;
+        let may_be_tried = result == Err(FsError::NoSpace);
+        self.stop.set(Stop { has_begun: !may_be_tried, result, ..self.stop.get() });
+        result
+    }
+
+    async fn stop_in_order(&self) -> Result<(), FsError> {
+        if !self.stop.get().is_at_rest {
+            self.check_running()?;
+            self.quiesce().await?;
+            self.check_nothing_stuck()?;
+            self.engine.come_to_rest().await?;
+            self.stop.set(Stop { is_at_rest: true, ..self.stop.get() });
+        }
+        self.engine.close().await
+    }
+}

@@ -1,0 +1,49 @@
+//! Files in memory, once for all engines.
+//!
+//! The namespace has the rules of NFS and asks a [`namespace::Store`] for verbs; an [`Engine`] has
+//! disks and a format. Between them stands [`Files`]: it implements the verbs once, over whatever
+//! engine there is. It keeps the files that are in use, their UNSTABLE data and their names, and
+//! knows which change a reply has to wait for.
+//!
+//! Layers, from the bottom:
+//!
+//! * [`horizon`]: how far a volume is durable. [`chain`]: changes that take several Updates.
+//!   `pages`, `reading`, `scans`: what is known of one file.
+//! * `vnode`: a file in memory. `table`: all of them. `doubts`: data whose write failed.
+//! * `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
+//! * `files`: the one place where a change is applied.
+//! * `data`, `names`, `resize`, `housekeeping`: the verbs. `store`: them in the namespace's words.
+//!
+//! Commit point: the engine's, where it advances its [`Horizon`](horizon::Horizon). A change is
+//! applied before, and every reply that shows it waits.
+//!
+//! Architecture invariant: no format, no device and no policy. Nothing here says how a change
+//! becomes durable, or what lies where.
+
+#![expect(async_fn_in_trait, reason = "engines live on one thread; no future here is sent")]
+
+pub mod chain;
+mod change;
+mod data;
+mod doubts;
+mod engine;
+mod files;
+pub mod horizon;
+mod housekeeping;
+mod names;
+mod pages;
+#[doc(hidden)]
+pub mod planted;
+mod reading;
+mod resize;
+mod scans;
+mod store;
+mod table;
+mod vnode;
+
+pub use change::{Change, Ready};
+pub use engine::{Chunk, Engine, EntryChange, File, Limits, Manner, NameChange, Plan, Space};
+pub use files::{Files, FilesOptions};
+pub use housekeeping::{REFUSED_LOOK, REFUSED_MOST};
+pub use pages::{Content, Place};
+pub use vnode::{Facts, Vnode, Volatile};

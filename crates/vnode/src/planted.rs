@@ -1,0 +1,56 @@
+//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
+
+planted::bugs! {
+    /// A name that comes back takes any slot, so that it may stand twice.
+    WanderingNames,
+    /// A directory may be longer than the volume on which it is.
+    BoundlessDirectories,
+    /// Of a truncation in steps the first is told, and not the last.
+    FirstStepTold,
+    /// What is written while an older state of it lands goes along with that.
+    ForgottenRewrites,
+    /// Every boot has the same verifier.
+    ConstantVerifier,
+    /// Whoever has found no space leaves the landing of others halfway.
+    AbandonedLandings,
+    /// Data that was overwritten in place by a write for which the log had no room is believed.
+    UndoubtedRefusals,
+    /// A handle names whatever file has its inode.
+    AnyGeneration,
+    /// DATA_SYNC is taken for UNSTABLE.
+    LazyDataSync,
+    /// A COMMIT of 0 bytes commits nothing, and not all.
+    EmptyCommit,
+    /// A COMMIT of a range leaves out its last block if it covers that in part.
+    ShortCommits,
+    /// UNSTABLE data of a file that was removed is kept.
+    LandsAfterRemoval,
+    /// UNSTABLE data of a file that is cut short is kept.
+    KeepsPages,
+    /// A COMMIT does not wait for UNSTABLE data that landed before it.
+    UnwaitedLandings,
+    /// Where UNSTABLE data was lost in the background, the file shows what the disk has there.
+    RottenLosses,
+    /// That a handle is stale is said before the removal is durable.
+    UnwaitedRemovals,
+    /// A chain that was cut is not finished.
+    ForgottenChains,
+    /// A file whose change in steps could not go on is used as if it had ended.
+    LooseChains,
+    /// A COMMIT says nothing of data whose write failed, though readers see it.
+    ForgottenDoubts,
+    /// The write verifier stays when data is lost.
+    KeptVerifier,
+    /// A volume that has stopped goes on answering.
+    ServingOn,
+    /// A write leaves the change time as it was.
+    StaleChangeTimes,
+    /// All names have one hash. That alone is no fault: finding one takes longer.
+    OneHash,
+    /// All names have one hash, and the first of them is taken for any.
+    UncomparedNames,
+    /// What is told of a file is what its inode says, whoever has it in memory.
+    UnaskedNodes,
+    /// A clean stop does not wait for chains that were cut off and go on.
+    UnwaitedChains,
+}

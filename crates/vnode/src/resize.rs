@@ -1,0 +1,234 @@
+//! Making files longer, shorter, and gone.
+//!
+//! Shortening goes from the end in steps of bounded size, each an Update that leaves a smaller file
+//! with nothing behind its end. A file that has lost its last name is freed in the same Update if
+//! it is small; a larger one stays behind as an orphan, without a name and with link count 0, and
+//! is freed in steps. A crash in between leaves an inode that nothing names: the return frees it.
+//! Several steps are a [chain](crate::chain::Chain), and what was asked for has happened with the
+//! first of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::FutureExt;
+use namespace::{AttributeChange, Witness};
+use runtime::sync::Permit;
+use vfs::{Answered, FsError, Sequence};
+
+use crate::chain::{Chain, ChainLink};
+use crate::change::Change;
+use crate::engine::{Engine, File, Plan, Space};
+use crate::files::Files;
+use crate::planted::{Bug, is_planted};
+
+/// Between two attempts to bring something home of which the first found no room below.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Who sees the first of several steps: what is asked for is certain to happen from then on, but
+/// the attributes of the file are not yet those that it is to have. The answer can do without.
+struct Beginning<'a>(&'a mut dyn Witness);
+
+impl Witness for Beginning<'_> {
+    fn before(&mut self) {
+        self.0.before();
+    }
+
+    fn after(&mut self, sequence: Sequence) -> Option<Answered> {
+        let mut answered = self.0.after(sequence)?;
+        answered.done.attributes = None;
+        answered.done.about = Default::default();
+        Some(answered)
+    }
+}
+
+impl<E: Engine> Files<E> {
+    /// Makes a regular file `size` bytes long; `also` changes other attributes along with it, and
+    /// `witness` sees it. Under the exclusive lock, with no dirty pages.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`].
+    pub(crate) async fn set_size(
+        &self,
+        node: &File<E>,
+        (size, space): (u64, Space),
+        also: &AttributeChange,
+        witness: &mut dyn Witness,
+    ) -> Result<Sequence, FsError> {
+        if size < node.stored_size() {
+            return self.shorten(node, size, also, witness).await;
+        }
+        let mut set = BTreeMap::new();
+        let also = self.stamped(also);
+        self.write_blocks(self.plan(space), node, &mut set, size, &also, witness).await
+    }
+
+    /// The same, with the times of a file that changes now.
+    fn stamped(&self, also: &AttributeChange) -> AttributeChange {
+        let now = Some(self.now());
+        AttributeChange { mtime: also.mtime.or(now), ctime: also.ctime.or(now), ..*also }
+    }
+
+    async fn shorten(
+        &self,
+        node: &File<E>,
+        size: u64,
+        also: &AttributeChange,
+        witness: &mut dyn Witness,
+    ) -> Result<Sequence, FsError> {
+        let shortened = self.shorten_in_steps(node, size, also, witness).await;
+        if shortened.is_err() && self.is_unfinished(node.ino) {
+            self.stick(node.ino);
+        }
+        shortened
+    }
+
+    async fn shorten_in_steps(
+        &self,
+        node: &File<E>,
+        size: u64,
+        also: &AttributeChange,
+        witness: &mut dyn Witness,
+    ) -> Result<Sequence, FsError> {
+        let mut permit = None;
+        let mut first = true;
+        loop {
+            let mut change = self.plan(Space::Superuser);
+            let (is_begun, refusals) = (self.is_unfinished(node.ino), self.refusals());
+            let step = self.engine.shrink_step(&mut change.update, node, size).await;
+            if step == Err(FsError::NoSpace) && is_begun {
+                drop(change);
+                if self.refusals() > refusals {
+                    self.runtime.clock.sleep(REFUSED_PAUSE).await; // there is no room below
+                    continue;
+                }
+                // What the step before it gave back is on its way, and kept for this first.
+                match self.more_space().await {
+                    true => continue,
+                    false => return Err(FsError::NoSpace),
+                }
+            }
+            let done = step? == size;
+            change.update.manner().goes_on = is_begun;
+            if first {
+                self.engine.set_attributes(&mut change.update, node, &self.stamped(also));
+            }
+            if first && !done {
+                // All of it has happened with the first step: what is cut off goes on.
+                if !is_begun {
+                    permit = Some(self.place_among_chains().await?);
+                }
+                change.link(ChainLink::Begins(node.chain(Some(size))));
+            } else if done && is_begun {
+                change.link(ChainLink::Ends(node.ino));
+            }
+            let ready = self.reserve(change).await?;
+            let sequence = match (first, done) {
+                (false, true) if is_planted(Bug::FirstStepTold) => self.apply(ready, &mut ()),
+                (_, true) => self.apply(ready, witness),
+                (true, false) => self.apply(ready, &mut Beginning(witness)),
+                (false, false) => self.apply(ready, &mut ()),
+            };
+            first = false;
+            if done {
+                drop(permit);
+                self.engine.shortened(node, size, sequence).await;
+                return Ok(sequence);
+            }
+            self.reached(sequence).await?;
+        }
+    }
+
+    /// A file loses its last link: it ends with this change if it is small. Otherwise it is an
+    /// orphan from then on.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Io`]; [`FsError::NoSpace`] when those that are being freed
+    /// wait for room.
+    pub(crate) async fn plan_end(
+        &self,
+        change: &mut Change<E>,
+        node: &File<E>,
+    ) -> Result<(), FsError> {
+        change.follows.discards.push(node.clone());
+        if self.engine.free(&mut change.update, node).await? {
+            self.ends(change, node);
+        } else {
+            let permit = self.place_among_chains().await?;
+            change.follows.orphans.push((node.clone(), permit));
+            change.link(ChainLink::Begins(node.chain(None)));
+        }
+        Ok(())
+    }
+
+    /// Everything of a file goes with this change.
+    fn ends(&self, change: &mut Change<E>, node: &File<E>) {
+        change.follows.lives.push((node.clone(), false));
+        if self.is_unfinished(node.ino) {
+            change.link(ChainLink::Ends(node.ino));
+        }
+    }
+
+    /// Goes on with what was cut off, in the background. Nobody sees the files before it is done.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Io`].
+    pub async fn finish_chains(&self, chains: Vec<Chain>) -> Result<(), FsError> {
+        for chain in chains {
+            if is_planted(Bug::ForgottenChains) {
+                continue;
+            }
+            let node = self.node_of(chain.ino).await?;
+            if node.generation != chain.generation {
+                return Err(FsError::Corrupt); // the end of a file ends its chain
+            }
+            self.note_chain(Some(ChainLink::Begins(chain)));
+            let permit = self.chains.acquire(1).await;
+            let Some(size) = chain.size else {
+                self.retire(&node, Sequence(0));
+                self.free_orphan(node, permit);
+                continue;
+            };
+            let alone = node.lock.exclusive().await;
+            let this = self.handle();
+            let task = async move {
+                let _held = (alone, permit);
+                // Of a failure everybody is told who wants the file.
+                let _ = this.shorten(&node, size, &AttributeChange::default(), &mut ()).await;
+            };
+            self.runtime.tasks.spawn(task.boxed_local());
+        }
+        Ok(())
+    }
+
+    /// Frees an orphan in the background, step by step.
+    pub(crate) fn free_orphan(&self, node: File<E>, chain: Permit) {
+        let this = self.handle();
+        self.orphans.borrow_mut().insert(node.ino, node.clone());
+        let task = async move {
+            let _chain = chain;
+            match this.free_in_steps(&node).await {
+                Ok(()) => drop(this.orphans.borrow_mut().remove(&node.ino)),
+                Err(_) => this.stick(node.ino), // the next return ends the job
+            }
+            this.engine.released().notify();
+        };
+        self.runtime.tasks.spawn(task.boxed_local());
+    }
+
+    async fn free_in_steps(&self, node: &File<E>) -> Result<(), FsError> {
+        let _alone = node.lock.exclusive().await;
+        loop {
+            let mut change = self.plan(Space::Superuser);
+            change.update.manner().goes_on = true;
+            let done = self.engine.free_step(&mut change.update, node).await?;
+            if done {
+                self.ends(&mut change, node);
+            }
+            let sequence = self.apply(self.reserve(change).await?, &mut ());
+            if done {
+                return Ok(());
+            }
+            self.reached(sequence).await?;
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! A file in memory: the file as everybody sees it now.
+//!
+//! A [`Vnode`] has the engine's inode, as the last Update left it. UNSTABLE writes stand beside it
+//! until their data is written back, because what the disk says about a file must never be ahead
+//! of its data.
+//!
+//! States: *live* while it has a name; *dead* from the moment at which an Update that takes the
+//! last one was applied, though it may take further Updates until everything of it is free. Whoever
+//! waited for its lock must look again.
+//!
+//! Invariants:
+//! 1. One vnode for an inode number at a time.
+//! 2. `sequence` is that of the newest Update that changed the inode, its directory entries or its
+//!    data: every reply that shows something of the file waits for it.
+//! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
+//!    inode's.
+//! 4. `written_back` is that of the newest Update that brought UNSTABLE data home. No reply waits
+//!    for it: what it shows, replies showed before, from memory. Who promises that the data stays,
+//!    waits.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use directory::index::DirIndex;
+use namespace::{Object, Protection};
+use runtime::sync::Lock;
+use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
+
+use crate::chain::Chain;
+use crate::pages::Pages;
+use crate::planted::{Bug, is_planted};
+use crate::reading::Reading;
+
+/// What UNSTABLE writes changed and no Update carries yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Volatile {
+    /// The length that readers see.
+    pub size: u64,
+    /// When its content changed last.
+    pub mtime: Timestamp,
+    /// When anything of it changed last.
+    pub ctime: Timestamp,
+}
+
+/// What an engine knows of a file.
+pub trait Facts {
+    /// Its attributes, as they would be without UNSTABLE writes.
+    fn attributes(&self, ino: u64, kind: FileKind) -> Attributes;
+    /// Its length in bytes.
+    fn size(&self) -> u64;
+    /// When its content changed last, and when anything of it.
+    fn times(&self) -> (Timestamp, Timestamp);
+    /// Whether it was created exclusively with these bits, and not changed since.
+    fn has_verifier(&self, verifier: [u8; 8]) -> bool;
+    /// What its flags protect it from.
+    fn protection(&self) -> Protection;
+    /// The target of a symbolic link that is in the inode.
+    fn inline_target(&self) -> Option<Bytes>;
+    /// The block of memory that it keeps there: its address, and bytes.
+    fn pinned(&self) -> (u64, usize);
+}
+
+/// See the module's prose.
+pub struct Vnode<I> {
+    /// Its number.
+    pub ino: u64,
+    /// Which file of this number.
+    pub generation: u32,
+    /// What it is; fixed for its life.
+    pub kind: FileKind,
+    /// Guards everything of the file; taken in the order of numbers.
+    pub lock: Lock,
+    /// Data pages, under the lock.
+    pub(crate) pages: RefCell<Pages>,
+    /// UNSTABLE changes of size and time, under the lock.
+    volatile: Cell<Option<Volatile>>,
+    /// How it is being read.
+    pub(crate) reading: Cell<Reading>,
+    /// Names of a directory, once they were read.
+    pub(crate) directory: RefCell<Option<Box<DirIndex>>>,
+    /// Ticks of the table's clock at the last use.
+    pub(crate) used: Cell<u64>,
+    inode: RefCell<I>,
+    sequence: Cell<Sequence>,
+    written_back: Cell<Sequence>,
+    /// Whether UNSTABLE data is gone for which there was no room below, and nobody knows yet.
+    is_refused: Cell<bool>,
+    /// The tick at which its pages began to wait for their turn to be written back.
+    pub(crate) waits_since: Cell<u64>,
+    /// Whether a task writes some of them back.
+    pub(crate) is_behind: Cell<bool>,
+    dead: Cell<bool>,
+}
+
+impl<I: Facts> Vnode<I> {
+    /// A file of which nothing but the inode is known: what an engine has read, or what an Update
+    /// is about to make.
+    pub fn new((ino, generation): (u64, u32), kind: FileKind, inode: I) -> Rc<Self> {
+        Rc::new(Self {
+            ino,
+            generation,
+            kind,
+            lock: Lock::default(),
+            pages: RefCell::default(),
+            volatile: Cell::new(None),
+            reading: Cell::default(),
+            directory: RefCell::default(),
+            used: Cell::new(0),
+            inode: RefCell::new(inode),
+            sequence: Cell::new(Sequence(0)),
+            written_back: Cell::new(Sequence(0)),
+            is_refused: Cell::new(false),
+            waits_since: Cell::new(0),
+            is_behind: Cell::new(false),
+            dead: Cell::new(false),
+        })
+    }
+
+    /// The name of this file for ever.
+    pub fn id(&self) -> ObjectId {
+        ObjectId { ino: Ino(self.ino), generation: self.generation }
+    }
+
+    /// The chain of Updates that leaves it `size` bytes, or, without one, ends it.
+    pub(crate) fn chain(&self, size: Option<u64>) -> Chain {
+        Chain { ino: self.ino, generation: self.generation, size }
+    }
+
+    /// Looks at the inode as the last Update left it.
+    pub fn look<T>(&self, look: impl FnOnce(&I) -> T) -> T {
+        look(&self.inode.borrow())
+    }
+
+    /// What UNSTABLE writes changed, if there are pages.
+    pub fn volatile(&self) -> Option<Volatile> {
+        self.volatile.get()
+    }
+
+    pub(crate) fn set_volatile(&self, volatile: Option<Volatile>) {
+        self.volatile.set(volatile);
+    }
+
+    /// The length that readers see, in bytes.
+    pub fn size(&self) -> u64 {
+        self.volatile.get().map_or_else(|| self.stored_size(), |volatile| volatile.size)
+    }
+
+    /// The length without UNSTABLE writes, in bytes.
+    pub fn stored_size(&self) -> u64 {
+        self.look(Facts::size)
+    }
+
+    /// Attributes as readers see them.
+    pub fn attributes(&self) -> Attributes {
+        let mut attributes = self.look(|inode| inode.attributes(self.ino, self.kind));
+        if let Some(Volatile { size, mtime, ctime }) = self.volatile.get() {
+            attributes = Attributes { size, mtime, ctime, ..attributes };
+        }
+        Attributes { generation: self.generation, ..attributes }
+    }
+
+    /// The newest Update that a reply about this file depends on.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence.get()
+    }
+
+    /// Notes that `sequence` changed the file or its entries.
+    pub fn changed_by(&self, sequence: Sequence) {
+        self.sequence.set(self.sequence.get().max(sequence));
+    }
+
+    /// Bytes of memory that the names of a directory take.
+    pub(crate) fn names_bytes(&self) -> usize {
+        self.directory.borrow().as_ref().map_or(0, |index| index.bytes())
+    }
+
+    /// Pages are lost: the file ends with what is stored, or with the last page that is left.
+    pub(crate) fn lose_end(&self, block_size: u64) {
+        let Some(volatile) = self.volatile.get() else { return };
+        let pages = self.pages.borrow();
+        let end = pages.end(block_size).max(self.stored_size());
+        self.volatile.set(Some(Volatile { size: end, ..volatile }));
+    }
+
+    /// Notes that UNSTABLE data found no room below when nobody had asked for it: the next COMMIT
+    /// tells it.
+    pub(crate) fn note_refusal(&self) {
+        self.is_refused.set(true);
+    }
+
+    /// Whether there was a refusal since this was asked last.
+    pub(crate) fn take_refusal(&self) -> bool {
+        self.is_refused.take()
+    }
+
+    /// Notes that `sequence` brought UNSTABLE data home (invariant 4).
+    pub(crate) fn written_back_by(&self, sequence: Sequence) {
+        self.written_back.set(self.written_back.get().max(sequence));
+    }
+
+    /// From now on replies wait for all UNSTABLE data that has been brought home.
+    pub(crate) fn promise_written_back(&self) {
+        if !is_planted(Bug::UnwaitedLandings) {
+            self.changed_by(self.written_back.get());
+        }
+    }
+
+    /// The newest Update of it, whether replies wait for that or not.
+    pub(crate) fn newest(&self) -> Sequence {
+        self.sequence.get().max(self.written_back.get())
+    }
+
+    /// Whether the file has been freed.
+    pub fn is_dead(&self) -> bool {
+        self.dead.get()
+    }
+
+    /// The file is gone.
+    pub(crate) fn die(&self) {
+        self.dead.set(true);
+    }
+
+    /// Takes over what an Update makes of the inode, or what becomes of it without one.
+    pub fn set_inode(&self, change: impl FnOnce(&mut I)) {
+        let mut inode = self.inode.borrow_mut();
+        change(&mut inode);
+        if let Some(volatile) = self.volatile.get() {
+            let (mtime, ctime) = inode.times();
+            let size = volatile.size.max(inode.size());
+            self.volatile.set(Some(Volatile { size, mtime, ctime }));
+        }
+    }
+
+    /// Sets what of the inode no Update carries and no UNSTABLE write stands beside.
+    pub fn touch_inode(&self, change: impl FnOnce(&mut I)) {
+        change(&mut self.inode.borrow_mut());
+    }
+}
+
+impl<I: Facts> Object for Vnode<I> {
+    fn id(&self) -> ObjectId {
+        Vnode::id(self)
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn attributes(&self) -> Attributes {
+        Vnode::attributes(self)
+    }
+
+    fn sequence(&self) -> Sequence {
+        Vnode::sequence(self)
+    }
+
+    fn is_dead(&self) -> bool {
+        Vnode::is_dead(self)
+    }
+
+    fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    fn has_verifier(&self, verifier: [u8; 8]) -> bool {
+        // Who has written since knows that the file is there.
+        let is_as_made = self.volatile.get().is_none();
+        is_as_made && self.look(|inode| inode.has_verifier(verifier))
+    }
+
+    fn protection(&self) -> Protection {
+        self.look(Facts::protection)
+    }
+}
