@@ -169,15 +169,6 @@ impl Ffs {
         Ok(1 + leading)
     }
 
-    /// Where a block of a file is.
-    pub(crate) async fn place_of(&self, node: &Node, lbn: u64) -> Result<Place, FsError> {
-        let address = self.map().find(node, None, lbn).await?;
-        Ok(match address {
-            0 => Place::Hole,
-            address => Place::Disk(self.geometry().byte_address(address)),
-        })
-    }
-
     /// The fragment at which a block begins; 0 for a hole.
     fn address(&self, place: &Place) -> u64 {
         match place {

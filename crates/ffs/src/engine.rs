@@ -300,7 +300,11 @@ impl Engine for Ffs {
     }
 
     async fn place(&self, node: &Node, block: u64) -> Result<Place, FsError> {
-        self.place_of(node, block).await
+        let address = self.map().find(node, None, block).await?;
+        Ok(match address {
+            0 => Place::Hole,
+            address => Place::Disk(self.geometry().byte_address(address)),
+        })
     }
 
     async fn page_cost(

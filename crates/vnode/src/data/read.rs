@@ -74,26 +74,24 @@ impl<E: Engine> Files<E> {
         }
         // Behind the size on disk nothing is stored, whatever stands there.
         let stored = node.stored_size().saturating_sub(lbn * self.block_size()) as usize;
-        let place = self.engine.place(node, lbn).await?;
-        let is_hole = matches!(place, Place::Hole);
-        let there = if is_hole { start } else { stored.clamp(start, start + length) };
-        if there > start {
-            match place {
-                Place::Hole => {}
-                Place::Memory(data) => {
-                    let data = of_memory(&data, start..there);
-                    let missing = there - start - data.len();
-                    pieces.push(Piece::Memory(data));
-                    pieces.push(Piece::Zeros(missing));
-                }
-                Place::Disk(block) => {
-                    let byte = block + start as u64;
-                    match pieces.last_mut() {
-                        Some(Piece::Disk { start, length }) if *start + *length as u64 == byte => {
-                            *length += there - (byte - block) as usize;
-                        }
-                        _ => pieces.push(Piece::Disk { start: byte, length: there - start }),
+        let mut there = stored.clamp(start, start + length);
+        match self.engine.place(node, lbn).await? {
+            _ if there == start => {}
+            Place::Hole => there = start,
+            Place::Memory(data) => {
+                let data = of_memory(&data, start..there);
+                there = start + data.len();
+                pieces.push(Piece::Memory(data));
+            }
+            Place::Disk(block) => {
+                let byte = block + start as u64;
+                match pieces.last_mut() {
+                    Some(Piece::Disk { start: first, length })
+                        if *first + *length as u64 == byte =>
+                    {
+                        *length += there - start;
                     }
+                    _ => pieces.push(Piece::Disk { start: byte, length: there - start }),
                 }
             }
         }
