@@ -5,21 +5,22 @@
 //! * `edit`, `buffer` and `home`: metadata blocks in memory, each the current image plus the deltas
 //!   that are not durable yet, and the device below them.
 //! * `item`: one change, and what it means. `alloc`: fragments and inodes, which it promises.
-//!   `inode`: a file in memory; `pages`, `reading` and `doubts`: what is known of its data.
+//!   `inode`: what the disk says of a file in memory.
 //! * `update`: everything that one operation changes, gathered. `map`: block pointers.
 //! * [`policy`]: when a delta may reach the platter. The one thing in which the crash-consistency
 //!   designs differ.
-//! * `engine`: the files in memory (`nodes`), and the one place where an Update is applied.
-//! * `data`, `size`, `directory`, `peek`, `store`: the verbs that the namespace asks for.
+//! * `engine`: what the engine is made of, and the one place where an Update is applied.
+//! * `inodes`, `chunks`, `content`, `shrink`, `closing`: what a file has on the disk. `verbs`: them
+//!   in the words of [`vnode::Engine`].
 //! * `candidate`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
-//!   `closing`: what is done while a volume is open, and what stops it. [`check_log`]: what becomes
-//!   of the log of a volume that is checked.
+//!   [`check_log`]: what becomes of the log of a volume that is checked.
 //!
 //! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
-//! kept of the disk, with the way of data to it and back, `cache`.
+//! kept of the disk, with the way of data to it and back, `cache`. Files in memory, their pages and
+//! names, are `vnode`.
 //!
-//! The contract is that of [`namespace::Store`]: the verbs plan, `apply` applies, a receipt tells
-//! when it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
+//! The contract is that of [`vnode::Engine`]: the verbs plan, `apply` applies, a receipt tells when
+//! it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
 //! [`policy::log`].
 //!
 //! Architecture invariant: no clock, randomness, task or device that was not handed in.
@@ -52,6 +53,7 @@ mod revoked;
 mod shrink;
 mod span;
 mod update;
+mod verbs;
 
 pub use candidate::{Files, OpenOptions, Opened};
 pub use engine::Ffs;

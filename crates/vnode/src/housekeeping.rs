@@ -84,8 +84,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Leaves the disk clean. A stop that found no room below can be tried again, from where it was;
-    /// after any other one this says what that came to.
+    /// Leaves the disk clean. A stop that found no room below can be tried again, from where it
+    /// was; after any other one this says what that came to.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         let stop = self.stop.get();
         if self.read_only || stop.has_begun {

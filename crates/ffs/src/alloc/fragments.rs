@@ -11,9 +11,9 @@ use vnode::Space;
 use crate::item::{Intent, Item};
 
 impl Allocator {
-    /// Promises `count` fragments inside one block, as near as possible. Whether the space that may be taken allows
-    /// it is [`Allocator::check_space`]'s to say; whole blocks that are set aside are left alone
-    /// here.
+    /// Promises `count` fragments inside one block, as near as possible. Whether there is that much
+    /// for the Update is [`Allocator::check_space`]'s to say; whole blocks that are set aside are
+    /// left alone here.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; I/O errors of reading a group.

@@ -52,13 +52,13 @@ pub(super) const AREAS: &[Area] = &[
     },
     Area {
         name: "ffs/data",
-        files: &[
-            "crates/ffs/src/data/**/*.rs",
-            "crates/ffs/src/doubts.rs",
-            "crates/ffs/src/reading.rs",
-            "crates/ffs/src/size.rs",
-        ],
+        files: &["crates/ffs/src/content.rs", "crates/ffs/src/shrink.rs"],
         stages: ENGINE,
+    },
+    Area {
+        name: "vnode",
+        files: &["crates/vnode/src/**/*.rs"],
+        stages: &[tests("vnode", UNITS), MEMORY, LOG, CUTS],
     },
     Area {
         name: "cache",

@@ -28,13 +28,18 @@ const PURE: &[&str] = &[
     "trace",
     "ufs2",
     "vfs",
+    "vnode",
 ];
 
 /// Who must not depend on whom, and why.
 const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
     (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
-    (&["ffs", "lfs", "shadow", "namespace"], &["nfs", "dispatch"], "an engine knows no protocol"),
+    (
+        &["ffs", "lfs", "shadow", "namespace", "vnode"],
+        &["nfs", "dispatch"],
+        "an engine knows no protocol",
+    ),
     (&["load"], &["dispatch", "ffs", "lfs", "shadow", "namespace"], "it loads any server"),
     (&["duramen-torture", "duramen-lab"], &["tokio", "server"], "all of it runs in virtual time"),
     (&["xtask"], &["duramen", "server", "ffs"], "it meets the product as a stranger would"),
@@ -56,6 +61,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("directory", &["cache", "vfs"]),
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
     ("ufs2", &["block", "directory", "runtime", "vfs"]),
+    ("vnode", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs"]),
 ];
 
 /// What a crate's manifest names.

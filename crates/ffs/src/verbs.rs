@@ -1,0 +1,287 @@
+//! FFS in the words of [`vnode::Engine`]: each verb, and who does it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use cache::{Budget, DataPath};
+use futures::future::LocalBoxFuture;
+use namespace::{AttributeChange, NewFile};
+use runtime::sync::Signal;
+use ufs2::layout::{MAX_LINKS, ROOT_INODE};
+use vfs::{Answered, Attributes, Credentials, FsError, FsStat, Lost, Sequence, Timestamp};
+use vnode::horizon::Horizon;
+use vnode::{Content, Engine, EntryChange, Limits, Place, Space};
+use zerocopy::little_endian::I16;
+
+use crate::chunks::DirectoryChunk;
+use crate::content::Payload;
+use crate::engine::{Applied, Ffs, GivenUp};
+use crate::inode::{Inode, Node, change_attributes};
+use crate::item::Intent;
+use crate::update::{Ready, Update};
+
+impl Engine for Ffs {
+    type Inode = Inode;
+    type Update = Update;
+    type Ready = Ready;
+    type Applied = Applied;
+    type Freed = GivenUp;
+    type Chunk = DirectoryChunk;
+    type Payload = Payload;
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn budget(&self) -> &Budget {
+        self.home.budget()
+    }
+
+    fn evict(&self) {
+        self.home.evict();
+    }
+
+    fn data(&self) -> Option<&DataPath> {
+        Some(self.home.data())
+    }
+
+    fn space(&self, who: &Credentials, (orphans, used): (u64, u64)) -> FsStat {
+        let geometry = self.geometry();
+        let bytes = |fragments: i64| fragments.max(0) as u64 * geometry.fragment_size;
+        // What an answered removal gave back counts as free, though it may take a moment until it
+        // can be used: whoever asks just after it expects that.
+        let (fragments, inodes) = self.allocator.leaving();
+        let orphaned = (used / geometry.fragment_size) as i64;
+        let free = self.allocator.free_space() + fragments + orphaned;
+        let free_files = self.allocator.free_inodes() + inodes + orphans as i64;
+        let free_files = free_files.max(0) as u64;
+        let kept = if who.is_root() { self.allocator.kept() } else { self.allocator.reserve() };
+        FsStat {
+            total_bytes: geometry.data_size * geometry.fragment_size,
+            free_bytes: bytes(free),
+            available_bytes: bytes(free - kept),
+            total_files: geometry.inode_count() - ROOT_INODE,
+            free_files,
+            available_files: free_files,
+        }
+    }
+
+    async fn load(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+        self.load_inode(ino).await
+    }
+
+    async fn peek(&self, ino: u64) -> Result<Attributes, FsError> {
+        self.look_at_inode(ino).await
+    }
+
+    async fn create(
+        &self,
+        update: &mut Update,
+        parent: &Rc<Node>,
+        new: &NewFile<'_>,
+    ) -> Result<Rc<Node>, FsError> {
+        self.make(update, parent, new).await
+    }
+
+    fn add_link(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
+        let links = update.dinode(node).links.get();
+        if links as u32 >= MAX_LINKS {
+            return Err(FsError::TooManyLinks);
+        }
+        update.change_inode(node, Intent::LinkAdded, |dinode| dinode.links.set(links + 1));
+        Ok(())
+    }
+
+    fn drop_link(&self, update: &mut Update, node: &Rc<Node>) {
+        update.change_inode(node, Intent::LinkDropped, |dinode| {
+            dinode.links = I16::new((dinode.links.get() - 1).max(0));
+        });
+    }
+
+    fn set_attributes(&self, update: &mut Update, node: &Rc<Node>, change: &AttributeChange) {
+        update.touch_inode(node, |dinode| change_attributes(change, node.kind, dinode));
+    }
+
+    fn touch_access_time(&self, node: &Node, time: Timestamp) {
+        node.touch_inode(|inode| inode.touch_access_time(time, self.seal()));
+    }
+
+    async fn free(&self, update: &mut Update, node: &Rc<Node>) -> Result<bool, FsError> {
+        self.free_small(update, node).await
+    }
+
+    async fn free_step(&self, update: &mut Update, node: &Rc<Node>) -> Result<bool, FsError> {
+        self.free_part(update, node).await
+    }
+
+    async fn shrink_step(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        size: u64,
+    ) -> Result<u64, FsError> {
+        self.cut_part(update, node, size).await
+    }
+
+    async fn shortened(&self, node: &Rc<Node>, size: u64, sequence: Sequence) {
+        // The file is as it is to be, whatever comes of this.
+        let _ = self.clear_tail(node, size, sequence).await;
+    }
+
+    async fn chunk(
+        &self,
+        update: Option<&Update>,
+        directory: &Node,
+        start: u64,
+    ) -> Result<DirectoryChunk, FsError> {
+        self.chunk_at(update, directory, start).await
+    }
+
+    async fn add_chunk(
+        &self,
+        update: &mut Update,
+        directory: &Rc<Node>,
+    ) -> Result<DirectoryChunk, FsError> {
+        self.grow_directory(update, directory).await
+    }
+
+    fn set_entry(
+        &self,
+        update: &mut Update,
+        directory: &Rc<Node>,
+        chunk: &DirectoryChunk,
+        entry: EntryChange,
+    ) {
+        self.change_entry(update, directory, chunk, entry);
+    }
+
+    fn may_reuse(&self, chunk: &DirectoryChunk, bytes: Range<usize>) -> bool {
+        !self.is_pending(chunk, bytes)
+    }
+
+    async fn place(&self, node: &Node, block: u64) -> Result<Place, FsError> {
+        let address = self.map().find(node, None, block).await?;
+        Ok(match address {
+            0 => Place::Hole,
+            address => Place::Disk(self.geometry().byte_address(address)),
+        })
+    }
+
+    async fn page_cost(
+        &self,
+        node: &Node,
+        block: u64,
+        has_neighbour: bool,
+    ) -> Result<u64, FsError> {
+        self.blocks_of_page(node, block, has_neighbour).await
+    }
+
+    fn claim(&self, blocks: u64, space: Space) -> Result<(), FsError> {
+        self.allocator.reserve_blocks(blocks, space != Space::User)
+    }
+
+    fn release(&self, blocks: u64) {
+        self.allocator.unreserve_blocks(blocks);
+    }
+
+    fn needed(
+        &self,
+        block: u64,
+        place: &Place,
+        new: Range<usize>,
+        sizes: (u64, u64),
+    ) -> Range<usize> {
+        self.needed_part(block, place, new, sizes)
+    }
+
+    async fn plan_blocks(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        set: &mut BTreeMap<u64, Content>,
+        size: u64,
+    ) -> Result<(Payload, Vec<u64>), FsError> {
+        self.find_places(update, node, set, size).await
+    }
+
+    async fn write_blocks(&self, update: &mut Update, payload: Payload) -> Result<bool, FsError> {
+        self.write_payload(update, payload.runs()).await?;
+        Ok(!update.carried.is_delayed)
+    }
+
+    fn end_blocks(
+        &self,
+        update: &mut Update,
+        node: &Rc<Node>,
+        size: u64,
+        change: &AttributeChange,
+    ) {
+        self.point_at_blocks(update, node, size, change);
+    }
+
+    fn begin(&self, space: Space) -> Update {
+        Update::new(space)
+    }
+
+    async fn reserve(&self, update: Update) -> Result<Ready, FsError> {
+        let room = self.policy.reserve(&update).await?;
+        Ok(Ready { update, room })
+    }
+
+    fn apply(&self, ready: Ready, see: impl FnMut(&Rc<Node>, Sequence)) -> (Sequence, Applied) {
+        self.apply_items(ready, see)
+    }
+
+    fn stage(&self, applied: Applied, answered: Option<Answered>) -> Option<GivenUp> {
+        let Applied { sequence, mut staged, freed, end_room } = applied;
+        staged.answered = answered;
+        self.policy.stage(sequence, staged);
+        let has_freed = !freed.is_empty();
+        has_freed.then(|| GivenUp { freed, _end_room: end_room })
+    }
+
+    async fn give_back(&self, given: GivenUp) {
+        let GivenUp { freed, _end_room } = given;
+        for freed in freed {
+            if let Some((address, count)) = self.allocator.run_of(&freed) {
+                self.policy.drain_block(address, count).await;
+            }
+            self.allocator.free(freed);
+        }
+    }
+
+    fn released(&self) -> &Signal {
+        &self.allocator.released
+    }
+
+    fn horizon(&self) -> &Horizon {
+        self.policy.horizon()
+    }
+
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        self.policy.no_room_comes()
+    }
+
+    async fn settle(&self) -> Result<(), Lost> {
+        self.policy.settle().await
+    }
+
+    async fn write_times(&self) {
+        if !self.home.dirty_buffers().is_empty() {
+            let _ = self.policy.settle().await; // a failure has stopped the volume
+        }
+    }
+
+    fn count_repetition(&self, over_a_start: bool) {
+        self.policy.count_repetition(over_a_start);
+    }
+
+    async fn come_to_rest(&self) -> Result<(), FsError> {
+        self.bring_all_home().await
+    }
+
+    async fn close(&self) -> Result<(), FsError> {
+        self.say_clean().await
+    }
+}
