@@ -13,7 +13,7 @@ use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use ufs2::layout::kind_bits;
 use ufs2::map::run_length;
-use vfs::{FsError, Ledger};
+use vfs::{Depends, FsError, Ledger};
 use vnode::{Chunk, EntryChange, NameChange};
 
 use crate::buffer::{Buffer, Role};
@@ -158,7 +158,7 @@ impl Ffs {
         };
         if have < need && more.is_none() {
             if let Some(pending) = old.pending_sequence() {
-                self.policy.horizon().durable(pending).await?; // invariant 2
+                self.policy.horizon().durable(Depends::through(pending)).await?; // invariant 2
             }
             let place = (old.address(), have);
             let address = self.map().exchange(update, node, lbn, place, need).await?;

@@ -14,7 +14,7 @@ use directory::entry::CHUNK_SIZE;
 use namespace::NewFile;
 use ufs2::layout::{Dinode, GroupHeader, INLINE_SYMLINK_SIZE, SECTOR_SIZE, kind_bits, mode_of};
 use ufs2::map::run_length;
-use vfs::{Attributes, FileKind, FsError, Ledger};
+use vfs::{Attributes, Depends, FileKind, FsError, Ledger};
 use vnode::Space;
 
 use crate::alloc::{FoundInode, Near};
@@ -186,7 +186,7 @@ impl Ffs {
         if self.policy.commits_in_order() {
             return Ok(()); // whatever leads to one of them becomes durable later
         }
-        Ok(self.policy.horizon().durable(sequence).await?)
+        Ok(self.policy.horizon().durable(Depends::through(sequence)).await?)
     }
 
     /// A node for a promised inode: its generation raised, its times now.

@@ -7,8 +7,8 @@
 use std::rc::Rc;
 
 use vfs::{
-    Answer, Answered, Author, CallKey, Done, Found, FsError, PostOp, Receipt, Sealed, Sequence,
-    Wcc, WccBefore,
+    Answer, Answered, Author, CallKey, Depends, Done, Found, FsError, PostOp, Receipt, Sealed, Wcc,
+    WccBefore,
 };
 
 use crate::planted::{Bug, is_planted};
@@ -20,8 +20,8 @@ pub(crate) const SECOND: usize = 1;
 
 /// What one call has seen so far.
 pub(crate) struct Call<N> {
-    /// The newest change of anything that it looked at.
-    sequence: Sequence,
+    /// The changes of all that it looked at.
+    depends: Depends,
     subjects: [Option<Subject<N>>; 2],
     /// By what it is remembered.
     key: Option<Rc<CallKey>>,
@@ -41,7 +41,7 @@ struct Subject<N> {
 impl<N: Object + Clone> Call<N> {
     pub(crate) fn new() -> Self {
         Self {
-            sequence: Sequence(0),
+            depends: Depends::NOTHING,
             subjects: [None, None],
             key: None,
             has_more: false,
@@ -56,17 +56,17 @@ impl<N: Object + Clone> Call<N> {
 
     /// The answer depends on this file.
     pub(crate) fn saw(&mut self, node: &N) {
-        self.sequence = self.sequence.max(node.sequence());
+        self.depends.join(&node.depends());
     }
 
     /// The answer depends on what was seen here.
     pub(crate) fn peeked(&mut self, peek: &Stat) {
-        self.saw_sequence(peek.sequence);
+        self.saw_changes(&peek.depends);
     }
 
-    /// The answer depends on this change.
-    pub(crate) fn saw_sequence(&mut self, sequence: Sequence) {
-        self.sequence = self.sequence.max(sequence);
+    /// The answer depends on these changes.
+    pub(crate) fn saw_changes(&mut self, depends: &Depends) {
+        self.depends.join(depends);
     }
 
     /// The answer tells the attributes of this file.
@@ -118,7 +118,7 @@ impl<N: Object + Clone> Call<N> {
     /// The file's attributes for the answer: of its own change, or, without one, of now.
     fn wcc(&mut self, which: usize) -> Wcc {
         let Some(subject) = &self.subjects[which] else { return Wcc::default() };
-        self.sequence = self.sequence.max(subject.node.sequence());
+        self.depends.join(&subject.node.depends());
         if let Some(after) = subject.after {
             return Wcc { before: subject.before, after: Some(after) };
         }
@@ -148,13 +148,13 @@ impl<N: Object + Clone> Witness for Call<N> {
         }
     }
 
-    fn after(&mut self, sequence: Sequence) -> Option<Answered> {
-        self.saw_sequence(sequence);
+    fn after(&mut self, depends: Depends) -> Option<Answered> {
+        self.saw_changes(&depends);
         for subject in self.subjects.iter_mut().flatten() {
             if self.is_apart && subject.after.is_some() {
                 continue;
             }
-            self.sequence = self.sequence.max(subject.node.sequence());
+            self.depends.join(&subject.node.depends());
             let now = subject.node.attributes();
             subject.before = Some(subject.before.unwrap_or_else(|| WccBefore::from(&now)));
             subject.after = Some(now);
@@ -186,7 +186,7 @@ impl<S: Store> Namespace<S> {
     fn receipt(&self, call: &Call<S::Node>, bug: Bug) -> Receipt {
         let only_looks = matches!(bug, Bug::UnreceiptedNames | Bug::UnreceiptedAttributes);
         let nothing = is_planted(bug) || only_looks && is_planted(Bug::UnwaitedLooks);
-        let seen = if nothing { Sequence(0) } else { call.sequence };
+        let seen = if nothing { Depends::NOTHING } else { call.depends };
         self.store.receipt(seen)
     }
 
@@ -216,7 +216,7 @@ impl<S: Store> Namespace<S> {
         result: Result<T, FsError>,
     ) -> Sealed<Answer<T, (Wcc, Wcc)>> {
         let about = (call.wcc(FIRST), call.wcc(SECOND));
-        Sealed::new(Answer { result, about }, self.store.receipt(call.sequence))
+        Sealed::new(Answer { result, about }, self.store.receipt(call.depends))
     }
 
     pub(crate) fn seal_bare<T>(

@@ -128,7 +128,7 @@ impl<S: Store> Namespace<S> {
         }
         call.before();
         let result = self.store.write_back(&node, offset, count.into()).await;
-        call.after(node.sequence());
+        call.after(node.depends());
         result?;
         if is_planted(Bug::UnreceiptedCommits) {
             *call = Call::new();

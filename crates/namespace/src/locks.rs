@@ -29,7 +29,7 @@ impl<S: Store> Namespace<S> {
         let node = self.store.node(id).await;
         match &node {
             Ok(node) => call.saw(node),
-            Err(_) => call.saw_sequence(self.store.gone_sequence(id.ino.0)),
+            Err(_) => call.saw_changes(&self.store.removal(id.ino.0)),
         }
         node
     }
@@ -81,7 +81,7 @@ impl<S: Store> Namespace<S> {
     ) -> Result<(), FsError> {
         call.saw(node);
         if node.is_dead() {
-            call.saw_sequence(self.store.gone_sequence(node.id().ino.0));
+            call.saw_changes(&self.store.removal(node.id().ino.0));
             return Err(FsError::Stale);
         }
         self.store.check_usable(node)

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use runtime::sync::Lock;
 use vfs::{
-    Answered, Attributes, Credentials, Device, FileKind, FsError, FsInfo, FsStat, Name, ObjectId,
-    PathConf, Receipt, Remembered, Sealed, Sequence, Stability, Timestamp, Verifier,
+    Answered, Attributes, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat, Name,
+    ObjectId, PathConf, Receipt, Remembered, Sealed, Stability, Timestamp, Verifier,
 };
 
 use crate::Protection;
@@ -21,8 +21,8 @@ pub trait Object {
     fn kind(&self) -> FileKind;
     /// Its attributes now.
     fn attributes(&self) -> Attributes;
-    /// The newest change of it.
-    fn sequence(&self) -> Sequence;
+    /// The changes that an answer about it depends on.
+    fn depends(&self) -> Depends;
     /// Whether it was freed.
     fn is_dead(&self) -> bool;
     /// Guards it: shared to look at content, exclusive to change anything. An engine that writes
@@ -47,8 +47,8 @@ impl<T: Object> Object for Rc<T> {
         (**self).attributes()
     }
 
-    fn sequence(&self) -> Sequence {
-        (**self).sequence()
+    fn depends(&self) -> Depends {
+        (**self).depends()
     }
 
     fn is_dead(&self) -> bool {
@@ -122,13 +122,13 @@ pub struct Stat {
     pub id: ObjectId,
     /// Its attributes at the moment at which it was looked at.
     pub attributes: Attributes,
-    /// The newest change of it then.
-    pub sequence: Sequence,
+    /// The changes of it that this depends on.
+    pub depends: Depends,
 }
 
 impl<N: Object> From<&N> for Stat {
     fn from(node: &N) -> Self {
-        Self { id: node.id(), attributes: node.attributes(), sequence: node.sequence() }
+        Self { id: node.id(), attributes: node.attributes(), depends: node.depends() }
     }
 }
 
@@ -136,16 +136,16 @@ impl<N: Object> From<&N> for Stat {
 pub trait Witness {
     /// It is about to be applied, with nothing in between.
     fn before(&mut self);
-    /// It was applied, with this sequence. Gives the call that has been answered with it, if that
+    /// It was applied, with these changes. Gives the call that has been answered with it, if that
     /// is to be remembered.
-    fn after(&mut self, sequence: Sequence) -> Option<Answered>;
+    fn after(&mut self, depends: Depends) -> Option<Answered>;
 }
 
 /// Nobody.
 impl Witness for () {
     fn before(&mut self) {}
 
-    fn after(&mut self, _sequence: Sequence) -> Option<Answered> {
+    fn after(&mut self, _depends: Depends) -> Option<Answered> {
         None
     }
 }
@@ -172,8 +172,8 @@ pub trait Store: 'static {
     fn is_read_only(&self) -> bool;
     /// The time for stamps.
     fn now(&self) -> Timestamp;
-    /// A receipt for everything up to `sequence`.
-    fn receipt(&self, sequence: Sequence) -> Receipt;
+    /// A receipt for these changes.
+    fn receipt(&self, on: Depends) -> Receipt;
     /// [`FsError::Io`] when the volume has stopped.
     fn check_running(&self) -> Result<(), FsError>;
 
@@ -188,7 +188,7 @@ pub trait Store: 'static {
     /// done to it before the volume is opened anew.
     fn check_usable(&self, node: &Self::Node) -> Result<(), FsError>;
     /// What the removal of this number left behind, if that is not durable yet.
-    fn gone_sequence(&self, ino: u64) -> Sequence;
+    fn removal(&self, ino: u64) -> Depends;
 
     /// The inode behind a name; "." and ".." are names.
     async fn find(&self, directory: &Self::Node, name: &Name) -> Result<Option<u64>, FsError>;

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. A [`Durable`] is made by [`Sealed::open`] alone, after its receipt came through, or of what
 //!    another one holds.
-//! 2. Sequences grow; a receipt for a sequence covers every lower one too.
+//! 2. What an answer depends on is never dropped: a set that is full becomes everything up to its
+//!    largest sequence.
 
 use std::rc::Rc;
 
@@ -13,6 +14,93 @@ use futures::future::LocalBoxFuture;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
+/// The changes that an answer depends on: all up to a sequence, and a few by themselves.
+///
+/// Where changes become durable in their order, all up to the largest is as good as each, and
+/// nothing else is noted. Where they do not, an answer that waited for all would wait for what it
+/// does not show.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Depends {
+    through: Sequence,
+    /// The first `count` of them, all above `through`.
+    each: [Sequence; MOST_EACH],
+    count: u8,
+}
+
+/// So many changes are noted by themselves.
+const MOST_EACH: usize = 4;
+
+impl Depends {
+    /// Nothing.
+    pub const NOTHING: Self =
+        Self { through: Sequence(0), each: [Sequence(0); MOST_EACH], count: 0 };
+
+    /// All up to `sequence`.
+    pub const fn through(sequence: Sequence) -> Self {
+        Self { through: sequence, ..Self::NOTHING }
+    }
+
+    /// One change alone.
+    pub fn on(sequence: Sequence) -> Self {
+        let mut on = Self::NOTHING;
+        on.add(sequence);
+        on
+    }
+
+    /// One change more.
+    pub fn add(&mut self, sequence: Sequence) {
+        let each = &self.each[..usize::from(self.count)];
+        if sequence <= self.through || each.contains(&sequence) {
+            return;
+        }
+        if each.len() == MOST_EACH {
+            *self = Self::through(self.newest().max(sequence)); // invariant 2
+            return;
+        }
+        self.each[usize::from(self.count)] = sequence;
+        self.count += 1;
+    }
+
+    /// And all that another answer depends on.
+    pub fn join(&mut self, other: &Self) {
+        self.through = self.through.max(other.through);
+        if self.count == 0 && other.count == 0 {
+            return; // the usual case
+        }
+        let through = self.through;
+        self.retain(|sequence| sequence > through);
+        for &sequence in &other.each[..usize::from(other.count)] {
+            self.add(sequence);
+        }
+    }
+
+    /// Keeps of the changes that are noted by themselves those for which `keeps` holds.
+    pub fn retain(&mut self, keeps: impl Fn(Sequence) -> bool) {
+        let mut left = Self::through(self.through);
+        for &sequence in self.each() {
+            if keeps(sequence) {
+                left.add(sequence);
+            }
+        }
+        *self = left;
+    }
+
+    /// All up to this one.
+    pub fn all_through(&self) -> Sequence {
+        self.through
+    }
+
+    /// And these.
+    pub fn each(&self) -> &[Sequence] {
+        &self.each[..usize::from(self.count)]
+    }
+
+    /// The newest of all.
+    pub fn newest(&self) -> Sequence {
+        self.each().iter().copied().fold(self.through, Sequence::max)
+    }
+}
+
 /// What was staged does not become durable. The volume has stopped, and answers nothing until it is
 /// reopened; or there is no room below its disk, and what was answered before can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,32 +109,32 @@ pub struct Lost;
 
 /// Who knows what is durable: the policy of an engine.
 pub trait Ledger {
-    /// Completes when every Update up to `sequence` is on stable storage, or never will be.
-    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>>;
+    /// Completes when each of these changes is on stable storage, or one never will be.
+    fn durable(&self, on: Depends) -> LocalBoxFuture<'static, Result<(), Lost>>;
 
     /// Whether that is so already, without waiting.
-    fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost>;
+    fn is_durable(&self, on: &Depends) -> Result<bool, Lost>;
 }
 
-/// The right to know when all up to a sequence is durable.
+/// The right to know when changes are durable.
 #[derive(Clone)]
 pub struct Receipt {
     ledger: Rc<dyn Ledger>,
-    sequence: Sequence,
+    on: Depends,
 }
 
 impl Receipt {
-    /// A receipt of `ledger` for everything up to `sequence`.
-    pub fn new(ledger: Rc<dyn Ledger>, sequence: Sequence) -> Self {
-        Self { ledger, sequence }
+    /// A receipt of `ledger` for these changes.
+    pub fn new(ledger: Rc<dyn Ledger>, on: Depends) -> Self {
+        Self { ledger, on }
     }
 
     /// Waits until it is so.
     pub async fn wait(self) -> Result<(), Lost> {
-        if self.ledger.is_durable(self.sequence)? {
+        if self.ledger.is_durable(&self.on)? {
             return Ok(());
         }
-        self.ledger.durable(self.sequence).await
+        self.ledger.durable(self.on).await
     }
 }
 
@@ -111,5 +199,57 @@ impl<T> std::ops::Deref for Durable<T> {
 
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(sequences: &[u64]) -> Depends {
+        let mut depends = Depends::NOTHING;
+        sequences.iter().for_each(|&sequence| depends.add(Sequence(sequence)));
+        depends
+    }
+
+    fn shown(depends: &Depends) -> (u64, Vec<u64>) {
+        let mut each: Vec<u64> = depends.each().iter().map(|sequence| sequence.0).collect();
+        each.sort_unstable();
+        (depends.all_through().0, each)
+    }
+
+    #[test]
+    fn a_few_changes_are_noted_by_themselves_and_each_once() {
+        assert_eq!(shown(&on(&[7, 3, 7, 9, 3])), (0, vec![3, 7, 9]));
+        assert_eq!(on(&[7, 3, 9]).newest(), Sequence(9));
+        assert_eq!(shown(&Depends::on(Sequence(0))), (0, vec![]), "before the first is nothing");
+    }
+
+    #[test]
+    fn more_than_a_few_become_all_up_to_the_largest() {
+        assert_eq!(shown(&on(&[5, 2, 9, 4])), (0, vec![2, 4, 5, 9]));
+        assert_eq!(shown(&on(&[5, 2, 9, 4, 7])), (9, vec![]));
+        assert_eq!(shown(&on(&[5, 2, 9, 4, 7, 8, 11])), (9, vec![11]));
+    }
+
+    #[test]
+    fn joined_they_depend_on_all_that_each_did() {
+        let mut both = on(&[3, 8]);
+        both.join(&Depends::through(Sequence(5)));
+        assert_eq!(shown(&both), (5, vec![8]), "what is below is covered");
+        both.join(&on(&[4, 6, 8]));
+        assert_eq!(shown(&both), (5, vec![6, 8]));
+        both.join(&on(&[10, 12, 14]));
+        assert_eq!(shown(&both), (14, vec![]), "nothing is dropped");
+        let mut in_order = Depends::through(Sequence(3));
+        in_order.join(&Depends::through(Sequence(2)));
+        assert_eq!(shown(&in_order), (3, vec![]));
+    }
+
+    #[test]
+    fn what_is_durable_need_not_be_kept() {
+        let mut depends = on(&[3, 8, 9]);
+        depends.retain(|sequence| sequence > Sequence(3));
+        assert_eq!(shown(&depends), (0, vec![8, 9]));
     }
 }

@@ -27,7 +27,10 @@ use futures::future::{Either, select};
 use namespace::{Stat, Witness};
 use runtime::Runtime;
 use runtime::sync::{Permit, Semaphore};
-use vfs::{FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp, Verifier};
+use vfs::{
+    Depends, FileKind, FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp,
+    Verifier,
+};
 
 use crate::chain::ChainLink;
 use crate::change::{Change, Ready};
@@ -218,14 +221,14 @@ impl<E: Engine> Files<E> {
         self.runtime.clock.wall()
     }
 
-    /// A receipt for everything up to `sequence`.
-    pub fn receipt(&self, sequence: Sequence) -> Receipt {
-        Receipt::new(self.ledger.clone(), sequence)
+    /// A receipt for these changes.
+    pub fn receipt(&self, on: Depends) -> Receipt {
+        Receipt::new(self.ledger.clone(), on)
     }
 
     /// Waits until `sequence` is durable, or finds no room below.
     pub(crate) async fn durable(&self, sequence: Sequence) -> Result<(), FsError> {
-        Ok(self.receipt(sequence).wait().await?)
+        Ok(self.receipt(Depends::through(sequence)).wait().await?)
     }
 
     /// Waits until `sequence` is durable, however long that takes: what goes on in steps is not
@@ -292,12 +295,13 @@ impl<E: Engine> Files<E> {
         if self.has_stopped() { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// The sequence that a removal of this inode left behind, if it is not durable yet.
-    pub(crate) fn gone_sequence(&self, ino: u64) -> Sequence {
+    /// What a removal of this inode left behind, if it is not durable yet.
+    pub(crate) fn removal(&self, ino: u64) -> Depends {
         if is_planted(Bug::UnwaitedRemovals) {
-            return Sequence(0);
+            return Depends::NOTHING;
         }
-        self.gone.borrow().get(&ino).copied().unwrap_or_default()
+        let gone = self.gone.borrow().get(&ino).copied();
+        gone.map_or(Depends::NOTHING, |sequence| self.engine.horizon().up_to(sequence))
     }
 
     /// The file that `id` names.
@@ -352,7 +356,7 @@ impl<E: Engine> Files<E> {
         self.check_not_orphan(ino)?;
         let attributes = attributes?;
         let id = ObjectId { ino: attributes.ino, generation: attributes.generation };
-        Ok(Stat { id, attributes, sequence: Sequence(0) })
+        Ok(Stat { id, attributes, depends: Depends::NOTHING })
     }
 
     fn ask_vnode(&self, ino: u64) -> Option<Stat> {
@@ -386,18 +390,19 @@ impl<E: Engine> Files<E> {
         let Ready { ready, mut follows, is_unasked, chain } = ready;
         witness.before();
         let Some(ready) = ready else {
-            witness.after(Sequence(0)); // what changes nothing needs no memory
+            witness.after(Depends::NOTHING); // what changes nothing needs no memory
             return Sequence(0);
         };
         assert!(!self.read_only, "nothing is changed on a read-only volume");
+        let horizon = self.engine.horizon();
         let (sequence, applied) = self.engine.apply(ready, |node, sequence| match is_unasked {
-            true => node.written_back_by(sequence),
-            false => node.changed_by(sequence),
+            true => node.written_back_by(&horizon.up_to(sequence)),
+            false => self.note_change(node, sequence),
         });
         for (directory, change) in follows.index_changes.drain(..) {
-            directory.changed_by(sequence);
+            self.note_change(&directory, sequence);
             if let Some(index) = directory.directory.borrow_mut().as_mut() {
-                index.apply(change, sequence, self.engine.horizon().through());
+                index.apply(change, sequence, horizon.through());
             }
         }
         if !is_planted(Bug::LandsAfterRemoval) {
@@ -410,12 +415,22 @@ impl<E: Engine> Files<E> {
             ended.push(node.ino);
             self.free_orphan(node, permit);
         }
-        let answered = witness.after(sequence);
+        let answered = witness.after(horizon.up_to(sequence));
         let freed = self.engine.stage(applied, answered);
         if freed.is_some() || !ended.is_empty() {
             self.leave(Leaving { sequence, freed, inodes: ended });
         }
         sequence
+    }
+
+    /// Replies that show the file wait for this change from now on.
+    fn note_change(&self, node: &Vnode<E::Inode>, sequence: Sequence) {
+        let horizon = self.engine.horizon();
+        if !horizon.is_in_order() {
+            let newest_alone = node.kind == FileKind::Directory && is_planted(Bug::NewestAlone);
+            node.keep_changes(|change| !newest_alone && !horizon.has_passed(change));
+        }
+        node.changed_by(&horizon.up_to(sequence));
     }
 
     /// Takes a vnode into the table.

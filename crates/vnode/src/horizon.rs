@@ -1,18 +1,22 @@
-//! How far a volume is durable, and who waits for it to come further: the same for every policy.
+//! What of a volume is durable, and who waits for it to be more: the same for every engine.
+//!
+//! Most engines make Updates durable in their order, so that one sequence says all. One that does
+//! not says so, and then some are durable beyond the first that is not.
 //!
 //! Invariants:
-//! 1. It never goes back.
+//! 1. What is durable stays so.
 //! 2. After a failure it goes no further, and nobody who waits is left waiting.
 //! 3. While it *stands*, because what is to become durable finds no room below, who waits for an
 //!    answer hears that it is lost. What was answered before can be read, and it may move again.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::sync::{Signal, SignalWait};
-use vfs::{Ledger, Lost, Sequence};
+use vfs::{Depends, Ledger, Lost, Sequence};
 
 use crate::planted::{Bug, is_planted};
 
@@ -23,6 +27,9 @@ pub struct Horizon(Rc<State>);
 #[derive(Default)]
 struct State {
     through: Cell<u64>,
+    /// What is durable beyond that; none while Updates become durable in their order.
+    beyond: RefCell<BTreeSet<u64>>,
+    is_out_of_order: bool,
     failed: Cell<bool>,
     stands: Cell<bool>,
     moved: Signal,
@@ -32,6 +39,42 @@ struct State {
 }
 
 impl Horizon {
+    /// That of an engine whose Updates become durable in any order.
+    pub fn out_of_order() -> Self {
+        Self(Rc::new(State { is_out_of_order: true, ..State::default() }))
+    }
+
+    /// Whether no Update is durable before those in front of it.
+    pub fn is_in_order(&self) -> bool {
+        !self.0.is_out_of_order
+    }
+
+    /// What an answer depends on that shows this change.
+    pub fn up_to(&self, sequence: Sequence) -> Depends {
+        match self.is_in_order() {
+            true => Depends::through(sequence),
+            false => Depends::on(sequence),
+        }
+    }
+
+    /// Whether this Update is durable.
+    pub fn has_passed(&self, sequence: Sequence) -> bool {
+        sequence.0 <= self.0.through.get() || self.0.beyond.borrow().contains(&sequence.0)
+    }
+
+    /// The commit point of an engine out of order: this Update is durable.
+    pub fn pass(&self, sequence: u64) {
+        assert!(self.0.is_out_of_order, "one that keeps the order advances");
+        let mut beyond = self.0.beyond.borrow_mut();
+        beyond.insert(sequence);
+        while beyond.first() == Some(&(self.0.through.get() + 1)) {
+            beyond.pop_first();
+            self.0.through.set(self.0.through.get() + 1);
+        }
+        drop(beyond);
+        self.wake();
+    }
+
     /// Every Update up to this one is durable.
     pub fn through(&self) -> Sequence {
         Sequence(self.0.through.get())
@@ -107,11 +150,11 @@ impl Horizon {
 }
 
 impl Ledger for Horizon {
-    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
+    fn durable(&self, on: Depends) -> LocalBoxFuture<'static, Result<(), Lost>> {
         let this = self.clone();
         async move {
-            this.ask(sequence);
-            while !this.is_durable(sequence)? {
+            this.ask(on.newest());
+            while !this.is_durable(&on)? {
                 this.moved().await;
             }
             Ok(())
@@ -119,8 +162,9 @@ impl Ledger for Horizon {
         .boxed_local()
     }
 
-    fn is_durable(&self, sequence: Sequence) -> Result<bool, Lost> {
-        let is_durable = self.through() >= sequence;
+    fn is_durable(&self, on: &Depends) -> Result<bool, Lost> {
+        let is_durable = self.through() >= on.all_through()
+            && on.each().iter().all(|&sequence| self.has_passed(sequence));
         if self.has_stopped() || !is_durable && self.0.stands.get() {
             return Err(Lost);
         }
@@ -143,7 +187,7 @@ mod tests {
         let executor = Executor::new(1);
         let clock = executor.runtime().clock;
         let horizon = Horizon::default();
-        let (waiting, event) = (horizon.durable(Sequence(1)), async {
+        let (waiting, event) = (horizon.durable(Depends::through(Sequence(1))), async {
             clock.sleep(Duration::from_secs(1)).await;
             happens(&horizon);
         });
@@ -166,7 +210,7 @@ mod tests {
         horizon.advance(3);
         let known = |stands| {
             horizon.stand(stands);
-            [3, 4].map(|sequence| horizon.is_durable(Sequence(sequence)))
+            [3, 4].map(|sequence| horizon.is_durable(&Depends::through(Sequence(sequence))))
         };
         assert_eq!(known(false), [Ok(true), Ok(false)]);
         assert_eq!(known(true), [Ok(true), Err(Lost)]);
@@ -188,5 +232,19 @@ mod tests {
         assert_eq!(horizon.reach(Sequence(3)).now_or_never(), None);
         horizon.fail();
         assert_eq!(horizon.reach(Sequence(2)).now_or_never(), Some(Err(Lost)));
+    }
+
+    #[test]
+    fn out_of_order_each_is_durable_by_itself() {
+        let horizon = Horizon::out_of_order();
+        let is = |on: &Depends| horizon.is_durable(on);
+        let (second, both) = (horizon.up_to(Sequence(2)), Depends::through(Sequence(2)));
+        assert_eq!((is(&second), is(&both)), (Ok(false), Ok(false)));
+        horizon.pass(2);
+        assert_eq!((is(&second), is(&both)), (Ok(true), Ok(false)));
+        assert_eq!(horizon.through(), Sequence(0));
+        horizon.pass(1);
+        assert_eq!((is(&second), is(&both)), (Ok(true), Ok(true)));
+        assert_eq!(horizon.through(), Sequence(2));
     }
 }

@@ -31,6 +31,8 @@ planted::bugs! {
     UnwaitedLandings,
     /// Where UNSTABLE data was lost in the background, the file shows what the disk has there.
     RottenLosses,
+    /// A reply that shows a directory waits for its newest change alone.
+    NewestAlone,
     /// That a handle is stale is said before the removal is durable.
     UnwaitedRemovals,
     /// A chain that was cut is not finished.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use namespace::{AttributeChange, Witness};
 use runtime::sync::Permit;
-use vfs::{Answered, FsError, Sequence};
+use vfs::{Answered, Depends, FsError, Sequence};
 
 use crate::chain::{Chain, ChainLink};
 use crate::change::Change;
@@ -33,8 +33,8 @@ impl Witness for Beginning<'_> {
         self.0.before();
     }
 
-    fn after(&mut self, sequence: Sequence) -> Option<Answered> {
-        let mut answered = self.0.after(sequence)?;
+    fn after(&mut self, depends: Depends) -> Option<Answered> {
+        let mut answered = self.0.after(depends)?;
         answered.done.attributes = None;
         answered.done.about = Default::default();
         Some(answered)

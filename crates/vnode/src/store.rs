@@ -7,8 +7,8 @@ use futures::FutureExt;
 use futures::future::{Either, join, select};
 use namespace::{AttributeChange, Listed, NewFile, Stat, Store, Witness};
 use vfs::{
-    Credentials, FileKind, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, Receipt, Remembered,
-    Sealed, Sequence, Stability, Timestamp, Verifier,
+    Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, Receipt,
+    Remembered, Sealed, Stability, Timestamp, Verifier,
 };
 
 use crate::change::{Change, Ready};
@@ -38,8 +38,8 @@ impl<E: Engine> Store for Files<E> {
         Files::now(self)
     }
 
-    fn receipt(&self, sequence: Sequence) -> Receipt {
-        Files::receipt(self, sequence)
+    fn receipt(&self, on: Depends) -> Receipt {
+        Files::receipt(self, on)
     }
 
     fn check_running(&self) -> Result<(), FsError> {
@@ -62,8 +62,8 @@ impl<E: Engine> Store for Files<E> {
         self.check_not_stuck(node.ino)
     }
 
-    fn gone_sequence(&self, ino: u64) -> Sequence {
-        Files::gone_sequence(self, ino)
+    fn removal(&self, ino: u64) -> Depends {
+        Files::removal(self, ino)
     }
 
     async fn find(&self, directory: &File<E>, name: &Name) -> Result<Option<u64>, FsError> {
@@ -280,7 +280,7 @@ impl<E: Engine> Store for Files<E> {
     }
 
     fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
-        Sealed::new(self.remembered.take(), Files::receipt(self, Sequence(0)))
+        Sealed::new(self.remembered.take(), Files::receipt(self, Depends::NOTHING))
     }
 
     fn count_repetition(&self, over_a_start: bool) {

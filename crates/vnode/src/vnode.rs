@@ -10,13 +10,12 @@
 //!
 //! Invariants:
 //! 1. One vnode for an inode number at a time.
-//! 2. `sequence` is that of the newest Update that changed the inode, its directory entries or its
-//!    data: every reply that shows something of the file waits for it.
+//! 2. `depends` has every Update that changed the inode, its directory entries or its data and is
+//!    not durable: every reply that shows something of the file waits for all of them.
 //! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
 //!    inode's.
-//! 4. `written_back` is that of the newest Update that brought UNSTABLE data home. No reply waits
-//!    for it: what it shows, replies showed before, from memory. Who promises that the data stays,
-//!    waits.
+//! 4. `written_back` has the Updates that brought UNSTABLE data home. No reply waits for them: what
+//!    they show, replies showed before, from memory. Who promises that the data stays, waits.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,7 +24,7 @@ use bytes::Bytes;
 use directory::index::DirIndex;
 use namespace::{Object, Protection};
 use runtime::sync::Lock;
-use vfs::{Attributes, FileKind, Ino, ObjectId, Sequence, Timestamp};
+use vfs::{Attributes, Depends, FileKind, Ino, ObjectId, Sequence, Timestamp};
 
 use crate::chain::Chain;
 use crate::pages::Pages;
@@ -41,6 +40,12 @@ pub struct Volatile {
     pub mtime: Timestamp,
     /// When anything of it changed last.
     pub ctime: Timestamp,
+}
+
+fn join(changes: &Cell<Depends>, more: &Depends) {
+    let mut both = changes.get();
+    both.join(more);
+    changes.set(both);
 }
 
 /// What an engine knows of a file.
@@ -82,8 +87,8 @@ pub struct Vnode<I> {
     /// Ticks of the table's clock at the last use.
     pub(crate) used: Cell<u64>,
     inode: RefCell<I>,
-    sequence: Cell<Sequence>,
-    written_back: Cell<Sequence>,
+    depends: Cell<Depends>,
+    written_back: Cell<Depends>,
     /// Whether UNSTABLE data is gone for which there was no room below, and nobody knows yet.
     is_refused: Cell<bool>,
     /// The tick at which its pages began to wait for their turn to be written back.
@@ -108,8 +113,8 @@ impl<I: Facts> Vnode<I> {
             directory: RefCell::default(),
             used: Cell::new(0),
             inode: RefCell::new(inode),
-            sequence: Cell::new(Sequence(0)),
-            written_back: Cell::new(Sequence(0)),
+            depends: Cell::default(),
+            written_back: Cell::default(),
             is_refused: Cell::new(false),
             waits_since: Cell::new(0),
             is_behind: Cell::new(false),
@@ -160,14 +165,23 @@ impl<I: Facts> Vnode<I> {
         Attributes { generation: self.generation, ..attributes }
     }
 
-    /// The newest Update that a reply about this file depends on.
-    pub fn sequence(&self) -> Sequence {
-        self.sequence.get()
+    /// The Updates that a reply about this file depends on.
+    pub fn depends(&self) -> Depends {
+        self.depends.get()
     }
 
-    /// Notes that `sequence` changed the file or its entries.
-    pub fn changed_by(&self, sequence: Sequence) {
-        self.sequence.set(self.sequence.get().max(sequence));
+    /// Notes that these changed the file or its entries.
+    pub(crate) fn changed_by(&self, changes: &Depends) {
+        join(&self.depends, changes);
+    }
+
+    /// Forgets changes of which a reply need not tell any more.
+    pub(crate) fn keep_changes(&self, keeps: impl Fn(Sequence) -> bool) {
+        for changes in [&self.depends, &self.written_back] {
+            let mut left = changes.get();
+            left.retain(&keeps);
+            changes.set(left);
+        }
     }
 
     /// Bytes of memory that the names of a directory take.
@@ -194,21 +208,21 @@ impl<I: Facts> Vnode<I> {
         self.is_refused.take()
     }
 
-    /// Notes that `sequence` brought UNSTABLE data home (invariant 4).
-    pub(crate) fn written_back_by(&self, sequence: Sequence) {
-        self.written_back.set(self.written_back.get().max(sequence));
+    /// Notes that these brought UNSTABLE data home (invariant 4).
+    pub(crate) fn written_back_by(&self, changes: &Depends) {
+        join(&self.written_back, changes);
     }
 
     /// From now on replies wait for all UNSTABLE data that has been brought home.
     pub(crate) fn promise_written_back(&self) {
         if !is_planted(Bug::UnwaitedLandings) {
-            self.changed_by(self.written_back.get());
+            self.changed_by(&self.written_back.get());
         }
     }
 
     /// The newest Update of it, whether replies wait for that or not.
     pub(crate) fn newest(&self) -> Sequence {
-        self.sequence.get().max(self.written_back.get())
+        self.depends.get().newest().max(self.written_back.get().newest())
     }
 
     /// Whether the file has been freed.
@@ -251,8 +265,8 @@ impl<I: Facts> Object for Vnode<I> {
         Vnode::attributes(self)
     }
 
-    fn sequence(&self) -> Sequence {
-        Vnode::sequence(self)
+    fn depends(&self) -> Depends {
+        Vnode::depends(self)
     }
 
     fn is_dead(&self) -> bool {

@@ -14,10 +14,10 @@ use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use runtime::sync::Signal;
 use vfs::{
-    Access, Answer, Attributes, Author, CreateHow, Credentials, Device, DirectoryEntry, Entries,
-    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Ino, Ledger, Lost, Name, ObjectId,
-    PathConf, PostOp, ReadData, Receipt, Remembered, Sealed, Sequence, SetAttributes, SetTime,
-    Stability, Timestamp, Verifier, Wcc, WccBefore, Written,
+    Access, Answer, Attributes, Author, CreateHow, Credentials, Depends, Device, DirectoryEntry,
+    Entries, FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Ino, Ledger, Lost, Name,
+    ObjectId, PathConf, PostOp, ReadData, Receipt, Remembered, Sealed, Sequence, SetAttributes,
+    SetTime, Stability, Timestamp, Verifier, Wcc, WccBefore, Written,
 };
 
 /// Keeps receipts back.
@@ -50,12 +50,12 @@ impl Gate {
 struct Disk(Rc<Gate>);
 
 impl Ledger for Disk {
-    fn durable(&self, sequence: Sequence) -> LocalBoxFuture<'static, Result<(), Lost>> {
+    fn durable(&self, on: Depends) -> LocalBoxFuture<'static, Result<(), Lost>> {
         let disk = Disk(self.0.clone());
         Box::pin(async move {
             loop {
                 let changed = disk.0.changed.wait();
-                if disk.is_durable(sequence)? {
+                if disk.is_durable(&on)? {
                     return Ok(());
                 }
                 changed.await;
@@ -63,7 +63,7 @@ impl Ledger for Disk {
         })
     }
 
-    fn is_durable(&self, _: Sequence) -> Result<bool, Lost> {
+    fn is_durable(&self, _: &Depends) -> Result<bool, Lost> {
         if self.0.lost.get() { Err(Lost) } else { Ok(!self.0.closed.get()) }
     }
 }
@@ -156,7 +156,10 @@ impl MemoryFileSystem {
     }
 
     fn seal<T>(&self, value: T) -> Sealed<T> {
-        Sealed::new(value, Receipt::new(self.disk.clone(), Sequence(self.executed.get())))
+        Sealed::new(
+            value,
+            Receipt::new(self.disk.clone(), Depends::through(Sequence(self.executed.get()))),
+        )
     }
 
     fn changed<T>(&self, value: T) -> Sealed<T> {

@@ -3,7 +3,6 @@
 
 use block::Verb;
 use futures::future::join_all;
-use namespace::Object;
 use sim::{Effect, Executor, Fault};
 use vfs::{
     Answer, Author, Credentials, FileSystem, FsError, ObjectId, Sequence, SetAttributes, Stability,
@@ -31,7 +30,7 @@ async fn written(
 }
 
 async fn newest(volume: &Volume, id: ObjectId) -> Sequence {
-    volume.files.store().node(id).await.expect("it is there").sequence()
+    volume.files.store().node(id).await.expect("it is there").depends().newest()
 }
 
 #[test]

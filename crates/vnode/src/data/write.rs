@@ -48,7 +48,7 @@ impl<E: Engine> Files<E> {
                     self.put_pages(node, pages?, stretch.end, witness);
                     let bounded = self.bound_memory(node).await;
                     if bounded.is_err() {
-                        witness.after(node.sequence()); // its pages may be gone again
+                        witness.after(node.depends()); // its pages may be gone again
                     }
                     return bounded.map(|()| stability);
                 }
@@ -109,7 +109,7 @@ impl<E: Engine> Files<E> {
         let (mtime, ctime) = self.times_of_write(node);
         node.set_volatile(Some(Volatile { size, mtime, ctime }));
         self.note_dirty(node);
-        witness.after(node.sequence()); // what may be lost is not remembered
+        witness.after(node.depends()); // what may be lost is not remembered
     }
 
     /// The pages of a write, with blocks set aside for them, which is done last.

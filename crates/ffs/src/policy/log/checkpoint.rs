@@ -17,7 +17,7 @@ use cache::refusals::all_written;
 use futures::FutureExt;
 use futures::future::{join_all, select};
 use ufs2::layout::{GroupHeader, Summary};
-use vfs::{Ledger, Lost, Sequence};
+use vfs::{Depends, Ledger, Lost, Sequence};
 use zerocopy::IntoBytes;
 
 use super::Log;
@@ -228,7 +228,7 @@ impl Log {
     /// Waits until everything that was staged before is home, and what was changed without a delta
     /// too.
     pub(super) async fn settle_all(&self) -> Result<(), Lost> {
-        self.horizon.durable(Sequence(self.next.get() - 1)).await?;
+        self.horizon.durable(Depends::through(Sequence(self.next.get() - 1))).await?;
         let target = self.begun.get() + 1;
         self.wanted.set(self.wanted.get().max(target));
         loop {

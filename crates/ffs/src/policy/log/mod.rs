@@ -70,7 +70,7 @@ use futures::future::LocalBoxFuture;
 use journal::format::{LARGEST_BODY, SEGMENT};
 use runtime::sync::Signal;
 use ufs2::layout::Summary;
-use vfs::{Answered, FsError, Ledger, Lost, Sequence};
+use vfs::{Answered, Depends, FsError, Ledger, Lost, Sequence};
 
 use super::{Policy, StagedUpdate};
 use crate::buffer::Buffer;
@@ -264,7 +264,7 @@ impl Log {
         while self.has_to_tell() || self.shared.writing.get() {
             self.shared.kick_writer();
             self.horizon.moved().await;
-            self.horizon.is_durable(Sequence(0))?;
+            self.horizon.is_durable(&Depends::NOTHING)?;
         }
         Ok(())
     }
