@@ -29,8 +29,12 @@ impl Ffs {
     /// Takes the mark back.
     pub(crate) async fn say_clean(&self) -> Result<(), FsError> {
         self.superblock.borrow_mut().unmark();
-        self.write_superblock().await?;
-        self.home.device().close().await.map_err(|_| FsError::Io)
+        let written = self.write_superblock().await;
+        if written != Err(FsError::NoSpace) {
+            // What follows a mark that may be gone must not reach the disk, whatever became of it.
+            self.home.device().close().await.map_err(|_| FsError::Io)?;
+        }
+        written
     }
 
     /// Writes the superblock and waits until it is durable.

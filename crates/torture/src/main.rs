@@ -9,7 +9,7 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use torture::campaign::concurrent::seed::PartOf;
 use torture::campaign::{
-    Options, Outcome, concurrent, conformance, data, faults, nested, retry, sequences,
+    Cuts, Options, Outcome, concurrent, conformance, data, faults, nested, retry, sequences,
 };
 use torture::explore::Counts;
 use torture::explore::case::Case;
@@ -35,6 +35,11 @@ const CAMPAIGNS: &[Campaign] = &[
     ("conformance", "random operations, compared with a reference", conformance::random),
 ];
 
+/// The engines.
+const ENGINES: [&str; 2] = ["ffs", "ram"];
+/// What can be tried of an engine that has no disks.
+const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
+
 /// The word for all of them, one after the other.
 const ALL: &str = "all";
 /// The word for one history of `concurrent`, told in full: its number follows.
@@ -51,7 +56,10 @@ struct Arguments {
     campaign: String,
     /// After 'seed', the number of a history; after 'replay', the line of a violation
     argument: Option<String>,
-    /// How the engine keeps its promises
+    /// The engine: ffs, or ram, which is over memory and for 'concurrent', 'conformance' and 'retry'
+    #[arg(long, default_value = "ffs", value_parser = PossibleValuesParser::new(ENGINES))]
+    engine: String,
+    /// How ffs keeps its promises
     #[arg(long, default_value = "sync", value_parser = policy)]
     policy: Policy,
     #[command(flatten)]
@@ -93,7 +101,9 @@ fn campaigns() -> String {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let Arguments { campaign, argument, policy, part, json, full, threads, seed } = arguments;
+    let Arguments { campaign, argument, engine, policy, part, json, full, threads, seed } =
+        arguments;
+    let policy = if engine == Policy::Ram.engine() { Policy::Ram } else { policy };
     let options = Options { policy, full, threads, seed };
     match &campaign[..] {
         SEED => return tell_seed(argument.as_deref(), policy, &part),
@@ -101,10 +111,15 @@ fn main() -> ExitCode {
         _ => {}
     }
     let mut runs = Vec::new();
-    for (word, _, function) in CAMPAIGNS {
+    let suits = |word: &&str| policy.has_disks() || WITHOUT_DISKS.contains(word);
+    for (word, _, function) in CAMPAIGNS.iter().filter(|(word, ..)| suits(word)) {
         if campaign == ALL || campaign == *word {
             runs.push(run(word, *function, &options));
         }
+    }
+    if runs.is_empty() {
+        eprintln!("duramen-torture: without disks there are {}", WITHOUT_DISKS.join(", "));
+        return ExitCode::from(2);
     }
     table(&runs);
     if json {
@@ -197,14 +212,21 @@ fn table(runs: &[Run]) {
 
 /// One object for each campaign, in a list if there are several.
 fn as_json(runs: &[Run], policy: Policy) -> String {
+    let name = match policy.has_disks() {
+        true => format!("\"{}\"", policy.name()),
+        false => "null".to_owned(),
+    };
     let objects = runs.iter().map(|run| {
         let Counts { workloads, states, images, violations } = run.outcome.counts;
+        let Cuts { taking, keeping } = run.outcome.cuts;
         format!(
-            "{{\"campaign\":\"{}\",\"engine\":\"ffs\",\"policy\":\"{}\",\"device\":\"plain\",\
+            "{{\"campaign\":\"{}\",\"engine\":\"{}\",\"policy\":{},\"device\":\"plain\",\
              \"workloads\":{workloads},\"states\":{states},\"images\":{images},\
-             \"violations\":{violations},\"states_per_s\":{:.0},\"seconds\":{:.1}}}",
+             \"violations\":{violations},\"cuts_taking\":{taking},\"cuts_keeping\":{keeping},\
+             \"states_per_s\":{:.0},\"seconds\":{:.1}}}",
             run.word,
-            policy.name(),
+            policy.engine(),
+            name,
             run.states_per_second(),
             run.seconds
         )

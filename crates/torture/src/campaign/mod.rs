@@ -35,7 +35,7 @@ pub struct Options {
 impl Options {
     /// The words of a command line that say the policy and the seed.
     pub fn words(&self) -> String {
-        format!("--policy {} --seed {}", self.policy.name(), self.seed)
+        format!("{} --seed {}", self.policy.words(), self.seed)
     }
 }
 
@@ -48,6 +48,33 @@ pub struct Outcome {
     pub violations: Vec<String>,
     /// What else people like to know, a line each.
     pub remarks: Vec<String>,
+    /// Of an engine over memory: cuts that took something, and those that left something of which
+    /// nobody had been told.
+    pub cuts: Cuts,
+}
+
+/// Cuts that had something to cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// That took something.
+    pub taking: u64,
+    /// That left something of which nobody had been told.
+    pub keeping: u64,
+}
+
+impl Cuts {
+    /// With one more cut.
+    pub fn and(self, cut: ram::Cut) -> Self {
+        Self {
+            taking: self.taking + u64::from(cut.taken > 0),
+            keeping: self.keeping + u64::from(cut.kept > 0),
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self { taking: self.taking + other.taking, keeping: self.keeping + other.keeping }
+    }
 }
 
 impl Outcome {
@@ -56,6 +83,21 @@ impl Outcome {
         self.counts = self.counts.plus(other.counts);
         self.violations.extend(other.violations);
         self.remarks.extend(other.remarks);
+        self.cuts = self.cuts.plus(other.cuts);
+        self
+    }
+
+    /// A violation if fewer than `least` cuts took something, or left something: nothing was tried.
+    pub fn with_cuts(mut self, least: u64) -> Self {
+        let Cuts { taking, keeping } = self.cuts;
+        if taking.min(keeping) < least {
+            self.counts.violations += 1;
+            let line = format!(
+                "{taking} cuts took something, and {keeping} left something of which nobody had \
+                 been told: each is to be {least} at least"
+            );
+            self.violations.push(line);
+        }
         self
     }
 }

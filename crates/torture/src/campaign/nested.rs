@@ -25,7 +25,7 @@ const DEPTH: usize = 2;
 pub fn nested(options: &Options) -> Outcome {
     let (of_pairs, short) = match options.policy {
         Policy::Sync => (Further::All, 100),
-        Policy::Log => (Further::Sample, 200),
+        Policy::Log | Policy::Ram => (Further::Sample, 200),
     };
     let stride = if options.full { 7 } else { short };
     let pairs = all_pairs().into_iter().step_by(stride).collect();

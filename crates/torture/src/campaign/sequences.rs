@@ -45,6 +45,6 @@ pub(super) fn explore(
         let small = explorer.violations.iter().take(3).map(|one| one.clone().shrunk().to_string());
         let rest = explorer.violations.iter().skip(3).map(ToString::to_string);
         let violations = small.chain(rest).collect();
-        Outcome { counts: explorer.counts, violations, remarks: Vec::new() }
+        Outcome { counts: explorer.counts, violations, ..Outcome::default() }
     })
 }

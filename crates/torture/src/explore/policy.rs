@@ -19,6 +19,8 @@ use super::disks::{Disks, Images};
 /// What disks are full of at first: no file ever holds such a byte.
 const RUBBISH: u8 = 0xff;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+/// Who asks an engine without disks for one has not asked [`Policy::has_disks`].
+pub(super) const NO_DISKS: &str = "the engine over memory has no disks";
 /// Memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -65,17 +67,49 @@ pub enum Policy {
     Sync,
     /// A log on a device of its own.
     Log,
+    /// No policy of `ffs`, but the engine over memory, which has no disks.
+    Ram,
 }
 
 impl Policy {
-    /// All of them.
+    /// Those of `ffs`.
     pub const ALL: &[Self] = &[Self::Sync, Self::Log];
+
+    /// Whether it keeps what is durable on disks.
+    pub fn has_disks(self) -> bool {
+        self != Self::Ram
+    }
+
+    /// The engine.
+    pub fn engine(self) -> &'static str {
+        match self {
+            Self::Sync | Self::Log => "ffs",
+            Self::Ram => "ram",
+        }
+    }
+
+    /// Whether answers survive a cut, and what was begun is ended by the return.
+    pub fn remembers(self) -> bool {
+        match self {
+            Self::Sync => false,
+            Self::Log | Self::Ram => true,
+        }
+    }
+
+    /// The words of a command line that choose it.
+    pub fn words(self) -> String {
+        match self {
+            Self::Sync | Self::Log => format!("--policy {}", self.name()),
+            Self::Ram => "--engine ram".into(),
+        }
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
             Self::Log => "log",
+            Self::Ram => "ram",
         }
     }
 
@@ -89,6 +123,7 @@ impl Policy {
         match self {
             Self::Sync => vec![shape.volume_bytes],
             Self::Log => vec![shape.volume_bytes, shape.log_bytes],
+            Self::Ram => Vec::new(),
         }
     }
 
@@ -96,7 +131,7 @@ impl Policy {
     pub fn may_stop_between(self) -> bool {
         match self {
             Self::Sync => true,
-            Self::Log => false, // the return goes on with it
+            Self::Log | Self::Ram => false, // the return goes on with it
         }
     }
 
@@ -169,6 +204,7 @@ impl Policy {
                 let [volume, log] = <[_; 2]>::try_from(disks).ok().expect("it has two disks");
                 ffs::open_with_log(volume, Some(log), runtime, options, &mut |_| ()).await
             }
+            Self::Ram => unreachable!("{NO_DISKS}"),
         }
     }
 }

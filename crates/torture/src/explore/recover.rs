@@ -34,6 +34,7 @@ pub(super) fn seed(policy: Policy, images: &Images) -> u64 {
     let slots = match policy {
         Policy::Sync => &[][..],
         Policy::Log => &SLOTS[..],
+        Policy::Ram => &[],
     };
     let slots = slots.iter().map(|&slot| (&images.0[1], slot, SECTOR_SIZE));
     let mark = SUPERBLOCK_ADDRESS + offset_of!(Superblock, last_mount) as u64;

@@ -20,12 +20,14 @@ use std::time::Duration;
 use dispatch::{Dispatcher, Exports, Limits, Window};
 use ffs::{OpenError, OpenOptions};
 use futures::FutureExt;
+use ram::RamOptions;
 use runtime::sync::Signal;
 use runtime::{Instant, Timestamp};
 use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Platter, Prng};
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::FileSystem;
 
+use crate::campaign::Cuts;
 use crate::client::{Client, ClientOptions, Surroundings};
 use crate::explore::disks::{Images, Recording};
 use crate::history::History;
@@ -62,6 +64,8 @@ pub struct WorldOptions {
     pub exports: Exports,
     /// The most calls of one connection that are unanswered.
     pub connection_calls: usize,
+    /// Files are served over memory, as this says, and not over a disk.
+    pub ram: Option<RamOptions>,
 }
 
 impl Default for WorldOptions {
@@ -79,6 +83,7 @@ impl Default for WorldOptions {
             window: Window::default(),
             exports: exports(),
             connection_calls: 128,
+            ram: None,
         }
     }
 }
@@ -94,6 +99,9 @@ pub struct World {
     disk: RefCell<Rc<Disk>>,
     /// The log, if it has one; it loses its power with the disk.
     log: RefCell<Option<Rc<Disk>>>,
+    /// What stands for the disk of an engine over memory, and what cuts did to it.
+    ram: Option<Rc<ram::Disk>>,
+    cuts: Cell<Cuts>,
     boot: Rc<Cell<u64>>,
     state: Rc<Watched>,
     history: History,
@@ -150,11 +158,23 @@ impl World {
         let executor = Executor::new(seed);
         let prng = Prng::new(!seed); // the executor's own streams come of the seed as it is
         let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
-        let random = executor.runtime().random;
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+        if options.ram.is_some() {
+            let ram = ram::Disk::new(options.size, now);
+            return Self { ram: Some(ram), ..Self::on(executor, prng, disk, options) };
+        }
+        let random = executor.runtime().random;
         let made = executor.block_on(mkfs(&*disk, &options.mkfs, &*random, now));
         made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
         Self::on(executor, prng, disk, options)
+    }
+
+    /// A world whose memory holds this, and a server that is off.
+    pub fn on_platter(seed: u64, options: WorldOptions, platter: ram::Platter) -> Self {
+        let executor = Executor::new(seed);
+        let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
+        let ram = ram::Disk::of(options.size, platter);
+        Self { ram: Some(ram), ..Self::on(executor, Prng::new(!seed), disk, options) }
     }
 
     /// A world with disks that hold this, and a server that is off.
@@ -181,6 +201,8 @@ impl World {
             options,
             prng: RefCell::new(prng),
             disk: RefCell::new(disk),
+            ram: None,
+            cuts: Cell::default(),
             boot: Rc::default(),
             state: Rc::default(),
             history: History::default(),
@@ -200,6 +222,26 @@ impl World {
     /// The disk of its log, if it has one: as [`World::disk`].
     pub fn log(&self) -> Option<Rc<Disk>> {
         self.log.borrow().clone()
+    }
+
+    /// What stands for the disk of an engine over memory.
+    pub fn ram(&self) -> Option<&Rc<ram::Disk>> {
+        self.ram.as_ref()
+    }
+
+    /// What cuts did to that.
+    pub fn cuts(&self) -> Cuts {
+        self.cuts.get()
+    }
+
+    /// What is on its way to memory stays by chance, or none of it does.
+    fn cut_ram(&self, keeps_some: bool) {
+        if let Some(ram) = &self.ram {
+            let mut prng = self.fork_prng();
+            let share = prng.between(1, 4);
+            let cut = ram.cut(|| keeps_some && prng.chance(share, 4));
+            self.cuts.set(self.cuts.get().and(cut));
+        }
     }
 
     /// What reads of its disks see now.
@@ -309,8 +351,8 @@ impl World {
         self.state.set(State::Opening);
         let runtime = self.machine.runtime();
         let (options, state) = (self.options.clone(), Rc::downgrade(&self.state));
-        let machine = self.machine.clone();
-        let plan = Plan { machine, runtime: runtime.clone(), disk, log, host, options, state };
+        let (machine, ram) = (self.machine.clone(), self.ram.clone());
+        let plan = Plan { machine, runtime: runtime.clone(), disk, log, ram, host, options, state };
         runtime.tasks.spawn(server::serve(plan).boxed_local());
     }
 
@@ -327,8 +369,15 @@ impl World {
 
     /// The power goes: of the writes that no flush covers any may be lost or torn, by chance.
     pub fn crash(&self) {
+        self.cut_ram(true);
         let prng = &mut self.fork_prng();
         self.crash_to(|platter| platter.image(&sim::Choice::random(platter, prng)));
+    }
+
+    /// The power goes, and nothing is left but what flushes cover.
+    pub fn crash_to_durable(&self) {
+        self.cut_ram(false);
+        self.crash_to(Platter::durable_image);
     }
 
     /// The power goes, and this is left.
@@ -356,6 +405,7 @@ impl World {
     /// The process is killed: its connections are closed, and its disk goes on. What it wrote and
     /// did not flush may still be lost, when the power goes.
     pub fn kill(&self) {
+        self.cut_ram(true);
         self.machine.kill();
         self.ended();
     }

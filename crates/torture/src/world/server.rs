@@ -20,6 +20,7 @@ pub(super) struct Plan {
     pub(super) runtime: Runtime,
     pub(super) disk: Rc<Disk>,
     pub(super) log: Option<Rc<Disk>>,
+    pub(super) ram: Option<Rc<ram::Disk>>,
     pub(super) host: Host,
     pub(super) options: WorldOptions,
     pub(super) state: Weak<Watched>,
@@ -27,22 +28,31 @@ pub(super) struct Plan {
 
 /// Opens the volume and serves it, until the power goes.
 pub(super) async fn serve(plan: Plan) {
-    let Plan { machine, runtime, disk, log, host, options, state } = plan;
+    let Plan { machine, runtime, disk, log, ram, host, options, state } = plan;
     for disk in [Some(&disk), log.as_ref()].into_iter().flatten() {
         disk.reopen(&machine).await;
     }
-    let log = log.map(|log| log as Rc<dyn BlockDevice>);
-    let opened = open_with_log(disk, log, runtime.clone(), &options.open, &mut |_| ()).await;
+    let opened = match ram.zip(options.ram.clone()) {
+        Some((ram, options)) => match ram::open(ram, runtime.clone(), options).await {
+            Ok(files) => Ok(Rc::new(Namespace::new(files)) as Rc<dyn FileSystem>),
+            Err(error) => Err(OpenError::File(error)),
+        },
+        None => {
+            let log = log.map(|log| log as Rc<dyn BlockDevice>);
+            let opened =
+                open_with_log(disk, log, runtime.clone(), &options.open, &mut |_| ()).await;
+            opened.map(|opened| Rc::new(Namespace::new(opened.files)) as Rc<dyn FileSystem>)
+        }
+    };
     let tell = |now| {
         if let Some(state) = state.upgrade() {
             state.set(now);
         }
     };
-    let engine = match opened {
-        Ok(opened) => opened.files,
+    let file_system = match opened {
+        Ok(file_system) => file_system,
         Err(error) => return tell(State::Failed(Rc::new(error))),
     };
-    let file_system: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine));
     let volumes = volumes(file_system.clone());
     let WorldOptions { exports, window, limits, connection_calls, .. } = options;
     let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);

@@ -95,9 +95,11 @@ impl<E: Engine> Files<E> {
             Ok(placed) => self.write_placed(&mut change, node, placed).await,
             Err(error) => Err(error),
         };
+        // What it has taken goes at once if nothing comes of it.
+        let written = written.map(|written| (change, written));
         let _alone = lent.reclaim().await;
         let written = match written {
-            Ok(written) => {
+            Ok((change, written)) => {
                 let now = node.attributes(); // of those to whom the lock was lent
                 let also = AttributeChange {
                     atime: Some(now.atime),

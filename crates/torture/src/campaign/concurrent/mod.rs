@@ -22,7 +22,7 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 
-use super::{Options, Outcome, in_threads, message};
+use super::{Cuts, Options, Outcome, in_threads, message};
 use crate::explore::Counts;
 use crate::explore::policy::Policy;
 use crate::history::Call;
@@ -34,6 +34,8 @@ use workload::Workload;
 
 /// Histories of a full run.
 pub const FULL: u64 = 5_000;
+/// So many cuts take something, and leave something, of an engine over memory, in full.
+pub const LEAST_CUTS: u64 = 1_000;
 /// Histories of a short one.
 pub const SHORT: u64 = 100;
 
@@ -45,6 +47,8 @@ pub struct Verdict {
     pub history: History,
     /// What cannot be explained.
     pub violation: Option<String>,
+    /// What its cuts did, of an engine over memory.
+    pub cuts: Cuts,
 }
 
 impl Verdict {
@@ -64,25 +68,29 @@ pub fn concurrent(options: &Options) -> Outcome {
     let count = if options.full { FULL } else { SHORT };
     let threads = options.threads.max(1) as u64;
     let first = options.seed * FULL;
-    in_threads((0..threads).collect(), |part| {
+    let outcome = in_threads((0..threads).collect(), |part| {
         let seeds = (first..first + count).skip(part as usize).step_by(threads as usize);
         seeds.map(|seed| outcome(seed, options.policy)).fold(Outcome::default(), Outcome::plus)
-    })
+    });
+    match options.policy.has_disks() {
+        true => outcome,
+        false => outcome.with_cuts(LEAST_CUTS.min(count / 5)),
+    }
 }
 
 fn outcome(seed: u64, policy: Policy) -> Outcome {
     let workload = Workload::draw(seed, policy);
     let verdict = judge(&workload);
-    let counts = verdict.counts();
+    let (counts, cuts) = (verdict.counts(), verdict.cuts);
     let violation = verdict.violation.map(|reason| shrink::report(&workload, &reason));
-    Outcome { counts, violations: violation.into_iter().collect(), remarks: Vec::new() }
+    Outcome { counts, violations: violation.into_iter().collect(), cuts, ..Outcome::default() }
 }
 
 /// Plays a workload and looks for an order that explains it. A panic is a violation too.
 pub fn judge(workload: &Workload) -> Verdict {
     let failed = |reason| {
         let history = History::default();
-        Verdict { states: 0, history, violation: Some(reason) }
+        Verdict { states: 0, history, violation: Some(reason), cuts: Cuts::default() }
     };
     let played = std::panic::catch_unwind(|| play::play(workload));
     let played = match played {
@@ -96,7 +104,7 @@ pub fn judge(workload: &Workload) -> Verdict {
     };
     let (states, explained) = check(&history, &State::new(root));
     let violation = explained.err().map(|refusal| history.tell(&refusal));
-    Verdict { states, history, violation }
+    Verdict { states, history, violation, cuts: played.in_memory }
 }
 
 /// The executions of all calls.
@@ -123,7 +131,7 @@ fn executions(played: &Played, workload: &Workload) -> Result<History, String> {
             executions.push(Execution { call: number, client, boot, begin, end, op, told });
         }
     }
-    let rules = Rules { survives: workload.survives, is_whole: workload.policy == Policy::Log };
+    let rules = Rules { survives: workload.survives, is_whole: workload.policy.remembers() };
     Ok(History { executions, cuts: played.cuts.clone(), rules })
 }
 

@@ -13,12 +13,14 @@ use nfs3_types::nfs3::{
     CREATE3args, Nfs3Option, Nfs3Result, cookieverf3, createhow3, createverf3, nfs_fh3, sattr3,
     stable_how,
 };
-use sim::{Latency, Mishaps, NetworkOptions, Platter, Timing};
+use ram::RamOptions;
+use sim::{Latency, Mishaps, NetworkOptions, Timing};
 use ufs2::mkfs::MkfsOptions;
 
 use super::words::{CELL, How};
 use super::workload::{BELOW, Cut, Loss, Spot, Stable, Step, When, Workload};
 use crate::calls;
+use crate::campaign::Cuts;
 use crate::client::{Client, ClientOptions};
 use crate::explore::policy::Policy;
 use crate::history::Call;
@@ -40,6 +42,8 @@ pub struct Played {
     pub cuts: Vec<u64>,
     /// A hash of everything that has happened.
     pub digest: u64,
+    /// What the cuts did, of an engine over memory.
+    pub in_memory: Cuts,
 }
 
 /// A small disk: it is made anew for every workload.
@@ -67,7 +71,11 @@ fn options(workload: &Workload) -> WorldOptions {
     let open = OpenOptions { cache_bytes: 4 << 20, log, ..OpenOptions::default() };
     let window = Window { survives: workload.survives, ..Window::default() };
     let size = 1 << 20;
-    WorldOptions { size, log_size, mkfs, network, disk, open, window, ..WorldOptions::default() }
+    let most = Duration::from_millis(if workload.is_slow { 60 } else { 10 });
+    let delay = Duration::from_micros(100)..most;
+    let ram = (!workload.policy.has_disks()).then(|| RamOptions { delay, ..RamOptions::default() });
+    let defaults = WorldOptions::default();
+    WorldOptions { size, log_size, mkfs, network, disk, open, window, ram, ..defaults }
 }
 
 fn behaviour(is_bad: bool) -> ClientOptions {
@@ -111,7 +119,7 @@ pub fn play(workload: &Workload) -> Result<Played, String> {
     world.run(last.look_at_everything());
     let cuts = world.history().ends().into_iter().map(|end| end.order).collect();
     let (calls, digest) = (world.history().calls(), world.digest());
-    Ok(Played { root: last.root, calls, cuts, digest })
+    Ok(Played { root: last.root, calls, cuts, digest, in_memory: world.cuts() })
 }
 
 fn pass(world: &World, time: Duration) {
@@ -148,7 +156,7 @@ fn cut_power(world: &World, cut: Cut, all_ended: impl Fn() -> bool) -> Result<()
     }
     match cut.loss {
         Loss::Some => world.crash(),
-        Loss::All => world.crash_to(Platter::durable_image),
+        Loss::All => world.crash_to_durable(),
         Loss::Process => world.kill(),
     }
     pass(world, Duration::from_micros(cut.off_us));

@@ -20,7 +20,7 @@ pub fn seed(seed: u64, policy: Policy, part: &PartOf) -> Outcome {
     println!("{}", verdict.history.all());
     let counts = verdict.counts();
     let violations = verdict.violation.into_iter().collect();
-    Outcome { counts, violations, remarks: Vec::new() }
+    Outcome { counts, violations, ..Outcome::default() }
 }
 
 /// What of a workload is played, as the command line has it.

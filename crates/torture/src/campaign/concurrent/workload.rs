@@ -134,7 +134,7 @@ impl Workload {
         let cuts = prng.between(1, 2) as usize;
         let cuts = (0..cuts).map(|index| (index, cut(&mut prng))).collect();
         let (is_bad, is_slow) = (prng.chance(1, 2), prng.chance(1, 2));
-        let survives = policy == Policy::Log && !seed.is_multiple_of(FORGETFUL);
+        let survives = policy.remembers() && !seed.is_multiple_of(FORGETFUL);
         Self { seed, policy, survives, world: seed, clients, cuts, is_bad, is_slow }
     }
 

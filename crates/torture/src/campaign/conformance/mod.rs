@@ -45,6 +45,7 @@ mod verbs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use ram::RamOptions;
 use sim::Prng;
 
 use super::{Options, Outcome, in_threads};
@@ -68,16 +69,26 @@ struct Mismatch {
     reason: String,
 }
 
-/// Worlds of odd seeds have a log: a reply is the same under every policy.
-fn options(seed: u64) -> WorldOptions {
-    let log_size = (seed % 2 == 1).then_some(8 << 20);
-    WorldOptions { size: 64 << 20, log_size, ..WorldOptions::default() }
+/// The world of a seed. Over disks those of odd seeds have a log: a reply is the same under every
+/// policy.
+#[derive(Clone, Copy)]
+struct Setting {
+    seed: u64,
+    in_memory: bool,
+}
+
+impl Setting {
+    fn options(self) -> WorldOptions {
+        let log_size = (self.seed % 2 == 1).then_some(8 << 20);
+        let ram = self.in_memory.then(RamOptions::default);
+        WorldOptions { size: 64 << 20, log_size, ram, ..WorldOptions::default() }
+    }
 }
 
 /// Random operations against the reference.
 pub fn random(options: &Options) -> Outcome {
     if let Ok(text) = std::env::var(VARIABLE) {
-        return repeat(&text);
+        return repeat(&text, !options.policy.has_disks());
     }
     let worlds = if options.full { WORLDS.0 } else { WORLDS.1 };
     let threads = options.threads.max(1) as u64;
@@ -86,7 +97,9 @@ pub fn random(options: &Options) -> Outcome {
     let all = Mutex::new(Statuses::new());
     let mut outcome = in_threads(parts.collect(), |part| {
         let mut statuses = Statuses::new();
-        let worlds = part.map(|index| world_with(first.wrapping_add(index), &mut statuses));
+        let in_memory = !options.policy.has_disks();
+        let setting = |index| Setting { seed: first.wrapping_add(index), in_memory };
+        let worlds = part.map(|index| world_with(setting(index), &mut statuses));
         let outcome = worlds.fold(Outcome::default(), Outcome::plus);
         let mut all = all.lock().expect("nothing panics while it holds this");
         for (key, count) in statuses {
@@ -106,29 +119,38 @@ pub fn random(options: &Options) -> Outcome {
 
 /// One world: its steps, and if they fail the fewest that do.
 pub fn world(seed: u64) -> Outcome {
-    world_with(seed, &mut Statuses::new())
+    world_with(Setting { seed, in_memory: false }, &mut Statuses::new())
 }
 
-fn world_with(seed: u64, statuses: &mut Statuses) -> Outcome {
+/// The same of an engine over memory.
+pub fn world_in_memory(seed: u64) -> Outcome {
+    world_with(Setting { seed, in_memory: true }, &mut Statuses::new())
+}
+
+fn world_with(setting: Setting, statuses: &mut Statuses) -> Outcome {
     let outcome = |steps: usize, violations: Vec<String>| {
         let (workloads, states, images) = (1, steps as u64, 1);
         let counts = Counts { workloads, states, images, violations: violations.len() as u64 };
-        Outcome { counts, violations, remarks: Vec::new() }
+        Outcome { counts, violations, ..Outcome::default() }
     };
-    match guarded(|steps| generated(seed, steps, statuses)) {
+    match guarded(|steps| generated(setting, steps, statuses)) {
         Ok(()) => outcome(STEPS, Vec::new()),
         Err(found) => {
             let steps = found.steps.len();
-            let fewest = shrink::shrink(found, |steps| replayed(seed, steps));
-            outcome(steps, vec![describe(seed, &fewest)])
+            let fewest = shrink::shrink(found, |steps| replayed(setting, steps));
+            outcome(steps, vec![describe(setting, &fewest)])
         }
     }
 }
 
 /// Draws steps and does them.
-fn generated(seed: u64, done: &mut Vec<Step>, statuses: &mut Statuses) -> Result<(), String> {
-    let mut session = Session::new(seed, options(seed), users())?;
-    let prng = &mut Prng::new(seed ^ 0x5eed);
+fn generated(
+    setting: Setting,
+    done: &mut Vec<Step>,
+    statuses: &mut Statuses,
+) -> Result<(), String> {
+    let mut session = Session::new(setting.seed, setting.options(), users())?;
+    let prng = &mut Prng::new(setting.seed ^ 0x5eed);
     for number in 1..=STEPS {
         let step = Generator { prng, reference: &session.reference }.step(number);
         done.push(step.clone());
@@ -142,9 +164,9 @@ fn generated(seed: u64, done: &mut Vec<Step>, statuses: &mut Statuses) -> Result
 }
 
 /// Does steps that were drawn before.
-fn replayed(seed: u64, steps: &[Step]) -> Result<(), Mismatch> {
+fn replayed(setting: Setting, steps: &[Step]) -> Result<(), Mismatch> {
     guarded(|done| {
-        let mut session = Session::new(seed, options(seed), users())?;
+        let mut session = Session::new(setting.seed, setting.options(), users())?;
         for step in steps {
             done.push(step.clone());
             session.perform(step)?;
@@ -166,25 +188,27 @@ fn guarded(run: impl FnOnce(&mut Vec<Step>) -> Result<(), String>) -> Result<(),
     Err(Mismatch { steps, reason })
 }
 
-fn describe(seed: u64, found: &Mismatch) -> String {
+fn describe(setting: Setting, found: &Mismatch) -> String {
     let numbers: Vec<String> = found.steps.iter().map(|step| step.number.to_string()).collect();
     let steps: String = found.steps.iter().map(|step| format!("\n    {step}")).collect();
     format!(
-        "{}; {VARIABLE}={seed}:{} cargo xtask torture conformance{steps}",
+        "{}; {VARIABLE}={}:{} cargo xtask torture conformance{}{steps}",
         found.reason,
-        numbers.join(",")
+        setting.seed,
+        numbers.join(","),
+        if setting.in_memory { " --engine ram" } else { "" }
     )
 }
 
 /// Repeats some steps of a world.
-fn repeat(text: &str) -> Outcome {
+fn repeat(text: &str, in_memory: bool) -> Outcome {
     let (seed, numbers) = text.split_once(':').expect("SEED:STEP,STEP,...");
-    let seed = seed.parse().expect("a seed is a number");
+    let setting = Setting { seed: seed.parse().expect("a seed is a number"), in_memory };
     let numbers: Vec<usize> =
         numbers.split(',').map(|number| number.parse().expect("a step is a number")).collect();
     let mut drawn = Vec::new();
-    let _ = catch_unwind(AssertUnwindSafe(|| generated(seed, &mut drawn, &mut Statuses::new())));
+    let _ = catch_unwind(AssertUnwindSafe(|| generated(setting, &mut drawn, &mut Statuses::new())));
     drawn.retain(|step| numbers.contains(&step.number));
-    let violations = replayed(seed, &drawn).err().map(|found| describe(seed, &found));
+    let violations = replayed(setting, &drawn).err().map(|found| describe(setting, &found));
     Outcome { violations: violations.into_iter().collect(), ..Outcome::default() }
 }

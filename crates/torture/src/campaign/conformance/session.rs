@@ -248,7 +248,10 @@ impl Session {
     pub(crate) fn finish(&self) -> Verdict {
         let stopped = self.world.run_for(PATIENCE, self.world.stop());
         stopped.ok_or("the server does not stop")?;
-        is_well(self.world.disk().contents())
+        match self.world.ram() {
+            Some(ram) => ram.platter().check(true),
+            None => is_well(self.world.disk().contents()),
+        }
     }
 }
 

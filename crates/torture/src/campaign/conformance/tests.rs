@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sim::Prng;
 
+use super::Setting;
 use super::generate::Generator;
-use super::options;
 use super::session::{Session, users};
 use super::step::Act;
 use crate::protocol::{Answer, Response};
@@ -24,7 +24,8 @@ struct Believed {
 
 /// Falsifies each word of the replies to some steps; counts by procedure.
 fn falsify(seed: u64, steps: usize, mask: u32) -> BTreeMap<u32, Believed> {
-    let mut session = Session::new(seed, options(seed), users()).expect("it starts");
+    let setting = Setting { seed, in_memory: false };
+    let mut session = Session::new(seed, setting.options(), users()).expect("it starts");
     let prng = &mut Prng::new(seed);
     let mut counts = BTreeMap::<u32, Believed>::new();
     for number in 1..=steps {

@@ -95,7 +95,7 @@ fn tell(options: &Options, number: u64, small: bool, bases: &mut Bases) -> Outco
         true => shrunk(options.policy, &story, found, bases),
         false => describe(options.policy, &story, None, &found, options.full),
     });
-    Outcome { counts, violations: violations.into_iter().collect(), remarks: Vec::new() }
+    Outcome { counts, violations: violations.into_iter().collect(), ..Outcome::default() }
 }
 
 /// Leaves out steps, many at a time and then fewer, as long as what is left fails.
@@ -175,5 +175,5 @@ pub fn repeat(options: &Options, text: &str) -> Outcome {
     };
     let describe = |found| describe(policy, &story, kept.as_deref(), &found, options.full);
     let violations = found.map(describe).into_iter().collect();
-    Outcome { counts, violations, remarks: Vec::new() }
+    Outcome { counts, violations, ..Outcome::default() }
 }

@@ -169,7 +169,7 @@ pub fn some(options: &Options, every: usize) -> Outcome {
 
 fn failed(violation: String) -> Outcome {
     let counts = Counts { violations: 1, ..Counts::default() };
-    Outcome { counts, violations: vec![violation], remarks: Vec::new() }
+    Outcome { counts, violations: vec![violation], ..Outcome::default() }
 }
 
 fn try_one(options: &Options, number: usize, strike: &Strike) -> Outcome {
@@ -187,5 +187,5 @@ fn try_one(options: &Options, number: usize, strike: &Strike) -> Outcome {
         format!("{strike:?}: {reason}; {VARIABLE}={number} cargo xtask torture faults {words}")
     };
     let violations = reason.map(describe).into_iter().collect();
-    Outcome { counts, violations, remarks: Vec::new() }
+    Outcome { counts, violations, ..Outcome::default() }
 }

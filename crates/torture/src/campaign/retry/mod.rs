@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use nfs3_types::nfs3::{WRITE3args, nfsstat3};
 
+use super::concurrent::LEAST_CUTS;
 use super::concurrent::wire;
-use super::{Options, Outcome, in_threads};
+use super::{Cuts, Options, Outcome, in_threads};
 use crate::explore::Counts;
 use crate::explore::model::View;
 use crate::explore::policy::Policy;
@@ -54,6 +55,7 @@ pub struct Judge<'a> {
     expectation: Expectation,
     counts: Counts,
     violations: Vec<String>,
+    cuts: Cuts,
 }
 
 impl Judge<'_> {
@@ -82,6 +84,10 @@ pub fn promised(options: &Options) -> Outcome {
     match options.policy {
         Policy::Sync => documented,
         Policy::Log => documented.plus(retry(options, Expectation::Original)),
+        Policy::Ram => {
+            let both = documented.plus(retry(options, Expectation::Original));
+            both.with_cuts(if options.full { LEAST_CUTS } else { LEAST_CUTS / 10 })
+        }
     }
 }
 
@@ -113,19 +119,21 @@ pub fn first(
 
 fn one(base: &Base, case: &Case, options: &Options, expectation: Expectation) -> Outcome {
     let counts = Counts { workloads: 1, ..Counts::default() };
-    let mut judge = Judge { case, expectation, counts, violations: Vec::new() };
-    match First::run(base, case) {
+    let mut judge =
+        Judge { case, expectation, counts, violations: Vec::new(), cuts: Cuts::default() };
+    match First::run(base, case, options.full) {
         Ok(first) => {
+            judge.cuts = first.cuts();
             over_cut::judge(&mut judge, &first, options);
             one_boot::judge(&mut judge, base, &first, options.full);
         }
         Err(reason) => judge.violate("the first time", &reason),
     }
-    let Judge { counts, violations, .. } = judge;
+    let Judge { counts, violations, cuts, .. } = judge;
     let full = if options.full { " --full" } else { "" };
     let again = format!("cargo xtask torture retry {}{full}", options.words());
     let violations = violations.into_iter().map(|line| format!("{again}\n{line}")).collect();
-    Outcome { counts, violations, remarks: Vec::new() }
+    Outcome { counts, violations, cuts, ..Outcome::default() }
 }
 
 /// Whether two views are the same but for the numbers of the files.

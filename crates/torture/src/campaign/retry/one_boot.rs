@@ -43,13 +43,13 @@ pub fn judge(judge: &mut Judge<'_>, base: &Base, first: &First, full: bool) {
 }
 
 fn repeat(case: &Case, base: &Base, first: &First, way: Way, events: usize) -> Result<(), String> {
-    let stage = Stage::new(2, base.served, &base.images)?;
+    let stage = Stage::new(2, base.served, &base.remains)?;
     let record = record(case, XID);
     let stream = stage.world.run(stage.connect(PORT));
     stage.world.start_recording();
     stage.world.run(send(&stream, &record))?;
     let mut waited = 0;
-    while stage.world.recording().events() < events && waited < 10_000 {
+    while stage.events() < events && waited < 10_000 {
         stage.world.run_for(Duration::from_micros(5), std::future::pending::<()>());
         waited += 1;
     }

@@ -9,10 +9,12 @@ use bytes::Bytes;
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3};
 use sim::Prng;
 
-use super::super::Options;
+use super::super::{Cuts, Options};
 use super::cases::{Case, Parts, Undo};
 use super::number::another_call_of_the_number;
-use super::stage::{Base, PORT, Served, Stage, XID, exchange, receive, record, results, send};
+use super::stage::{
+    Base, PORT, Remains, Served, Stage, XID, exchange, receive, record, results, send,
+};
 use super::{Expectation, Judge, made_is_there, same};
 use crate::explore::Before;
 use crate::explore::disks::{Images, Recording};
@@ -70,7 +72,18 @@ pub struct First {
     reply: Bytes,
     served: Served,
     root: nfs_fh3,
-    recording: Recording,
+    events: usize,
+    happened: Happened,
+    cuts: Cuts,
+}
+
+/// What happened to the place of what is durable, so that it can be cut.
+enum Happened {
+    /// On disks.
+    Recorded(Recording),
+    /// In memory: what a cut may leave at each moment at which that changes, and whether the call
+    /// was answered then.
+    Sampled(Vec<(bool, Remains)>),
 }
 
 impl First {
@@ -78,33 +91,35 @@ impl First {
     ///
     /// # Errors
     /// When it is not answered as it should be.
-    pub fn run(base: &Base, case: &Case) -> Result<Self, String> {
+    pub fn run(base: &Base, case: &Case, full: bool) -> Result<Self, String> {
+        let random = if full { RANDOM_FULL } else { RANDOM };
         // Not with the seed of returns: an epoch is a random number that is never used again.
-        let stage = Stage::new(7, base.served, &base.images)?;
+        let stage = Stage::new(7, base.served, &base.remains)?;
         let before = stage.view()?;
-        let disk = stage.world.disk();
-        let reply = stage.world.run(async {
-            let stream = stage.connect(PORT).await;
-            stage.world.start_recording();
-            let reply = exchange(&stream, &record(case, XID)).await?;
-            disk.mark(0);
-            Ok::<_, String>(reply)
-        })?;
-        let moment = std::time::Duration::from_millis(50);
-        stage.world.run_for(moment, std::future::pending::<()>());
-        let (served, recording) = (base.served, stage.world.recording());
+        let mut cuts = Cuts::default();
+        let (reply, events, happened) = match stage.world.ram().cloned() {
+            Some(ram) => sampled(&stage, &ram, &record(case, XID), (random, &mut cuts))?,
+            None => recorded(&stage, &record(case, XID))?,
+        };
+        let served = base.served;
         let status = status(case, &reply)?;
         if status != case.first {
             return Err(format!("it is answered with {status}, not {}", case.first));
         }
         made_is_there(case, &reply, &stage)?;
         let root = base.handles.root.clone();
-        Ok(Self { before, after: stage.view()?, reply, served, root, recording })
+        Ok(Self { before, after: stage.view()?, reply, served, root, events, happened, cuts })
+    }
+
+    /// Of an engine over memory, cuts that take something and that leave something of which nobody
+    /// had been told.
+    pub fn cuts(&self) -> Cuts {
+        self.cuts
     }
 
     /// The number of events that happen to the disks.
     pub fn events(&self) -> usize {
-        self.recording.events()
+        self.events
     }
 
     /// Whether it has changed anything.
@@ -127,7 +142,7 @@ impl First {
         let fits = match case.parts {
             Parts::None => false,
             // An entry of the log is there or not; bytes that are overwritten do not go through it.
-            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.served.policy == Policy::Log => {
+            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.served.policy.remembers() => {
                 false
             }
             Parts::BothNames(from, to) => {
@@ -174,6 +189,62 @@ impl First {
     }
 }
 
+/// Makes the call, and records what happens to the disks.
+fn recorded(stage: &Stage, record: &Bytes) -> Result<(Bytes, usize, Happened), String> {
+    let disk = stage.world.disk();
+    let reply = stage.world.run(async {
+        let stream = stage.connect(PORT).await;
+        stage.world.start_recording();
+        let reply = exchange(&stream, record).await?;
+        disk.mark(0);
+        Ok::<_, String>(reply)
+    })?;
+    let moment = std::time::Duration::from_millis(50);
+    stage.world.run_for(moment, std::future::pending::<()>());
+    let recording = stage.world.recording();
+    Ok((reply, recording.events(), Happened::Recorded(recording)))
+}
+
+/// Makes the call, and looks at each moment what a cut would leave.
+fn sampled(
+    stage: &Stage,
+    ram: &ram::Disk,
+    record: &Bytes,
+    (random, cuts): (usize, &mut Cuts),
+) -> Result<(Bytes, usize, Happened), String> {
+    let stream = stage.world.run(stage.connect(PORT));
+    let begun = ram.events();
+    let mut prng = stage.world.fork_prng();
+    let mut samples = Vec::new();
+    let mut sample = |answered: bool| {
+        let mut push = |(platter, cut)| {
+            *cuts = cuts.and(cut);
+            samples.push((answered, Remains::Memory(Box::new(platter))));
+        };
+        push(ram.remains(|| false));
+        push(ram.remains(|| true));
+        (0..random).for_each(|_| push(ram.remains(|| prng.chance(1, 2))));
+    };
+    sample(false);
+    stage.world.run(send(&stream, record))?;
+    let mut known = begun;
+    let moment = std::time::Duration::from_micros(5);
+    let mut receiving = Box::pin(receive(&stream));
+    let reply = loop {
+        let reply = stage.world.run_for(moment, &mut receiving);
+        if ram.events() != known || reply.is_some() {
+            known = ram.events();
+            sample(reply.is_some());
+        }
+        if let Some(reply) = reply {
+            break reply?;
+        }
+    };
+    stage.world.run_for(std::time::Duration::from_millis(50), std::future::pending::<()>());
+    sample(true);
+    Ok((reply, (ram.events() - begun) as usize, Happened::Sampled(samples)))
+}
+
 fn status(case: &Case, reply: &Bytes) -> Result<nfsstat3, String> {
     results(reply)?.status(case.target).ok_or_else(|| "a reply without a status".into())
 }
@@ -183,23 +254,33 @@ pub fn judge(judge: &mut Judge<'_>, first: &First, options: &Options) {
     let mut prng = Prng::new(options.seed);
     let mut again = Prng::new(options.seed + 1);
     let random = if options.full { RANDOM_FULL } else { RANDOM };
+    let recording = match &first.happened {
+        Happened::Recorded(recording) => recording,
+        Happened::Sampled(samples) => {
+            for (number, (answered, remains)) in samples.iter().enumerate() {
+                repeat(judge, first, (&format!("sample {number}"), *answered), remains);
+            }
+            return;
+        }
+    };
     let mut seen = BTreeSet::new();
-    for cut in first.recording.cuts() {
-        let answered = first.recording.marks_before(cut.position).any(|mark| mark == 0);
+    for cut in recording.cuts() {
+        let answered = recording.marks_before(cut.position).any(|mark| mark == 0);
         let random = (0..random).map(|_| cut.random(&mut prng));
         for images in [cut.durable(), cut.whole()].into_iter().chain(random) {
             if !seen.insert((images.fingerprint(), answered)) {
                 continue;
             }
             let when = format!("cut after {} events", cut.position);
-            repeat(judge, first, (&when, answered), &images);
+            repeat(judge, first, (&when, answered), &Remains::Disks(images.clone()));
             if options.full || again.chance(1, NESTED) {
                 for more in
                     [cut_again(first, &images, &mut again), by_the_way(first, &images, &mut again)]
                 {
                     match more {
                         Ok((more, images)) => {
-                            repeat(judge, first, (&format!("{when}, {more}"), answered), &images);
+                            let remains = Remains::Disks(images);
+                            repeat(judge, first, (&format!("{when}, {more}"), answered), &remains);
                         }
                         Err(reason) => judge.violate(&when, &reason),
                     }
@@ -239,11 +320,18 @@ fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String
     Ok((more, images))
 }
 
-fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), images: &Images) {
+fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), left: &Remains) {
     judge.counts.images += 1;
     let case = judge.case;
-    let view = match recover(first.served.policy, images, &Before::new()) {
-        Ok(recovered) => recovered.view,
+    let images = left;
+    let view = match left {
+        Remains::Disks(images) => {
+            recover(first.served.policy, images, &Before::new()).map(|recovered| recovered.view)
+        }
+        Remains::Memory(_) => Stage::new(2, first.served, left).and_then(|stage| stage.view()),
+    };
+    let view = match view {
+        Ok(view) => view,
         Err(reason) => return judge.violate(when, &reason),
     };
     let Some(left) = first.left(case, &view) else {
@@ -277,7 +365,7 @@ fn again(
     judge: &Judge<'_>,
     first: &First,
     left: Left,
-    (view, images): (&View, &Images),
+    (view, images): (&View, &Remains),
     way: Repetition,
 ) -> Result<(), String> {
     let case = judge.case;
@@ -330,7 +418,12 @@ async fn send_again(stage: &Stage, record: &Bytes, way: Repetition) -> Result<Ve
 
 /// Somebody else has undone it, and nothing remembers that it was carried out: then the repetition
 /// is like any other call. Where it is remembered, it changes nothing.
-fn after_undo(judge: &Judge<'_>, first: &First, left: Left, images: &Images) -> Result<(), String> {
+fn after_undo(
+    judge: &Judge<'_>,
+    first: &First,
+    left: Left,
+    images: &Remains,
+) -> Result<(), String> {
     let case = judge.case;
     if case.undo == Undo::Nothing {
         return Ok(());

@@ -9,6 +9,7 @@ use dispatch::Window;
 use ffs::OpenOptions;
 use ffs::policy::log::LogOptions;
 use nfs3_types::nfs3::{Nfs3Result, nfs_fh3, stable_how};
+use ram::RamOptions;
 use sim::Stream;
 use ufs2::mkfs::MkfsOptions;
 use vfs::FileSystem;
@@ -52,7 +53,17 @@ fn options(Served { policy, survives }: Served) -> WorldOptions {
     let log = LogOptions { sync_interval: Duration::from_millis(10), ..LogOptions::default() };
     let open = OpenOptions { log, ..WorldOptions::default().open };
     let window = Window { survives, ..Window::default() };
-    WorldOptions { size: 1 << 20, log_size, mkfs, open, window, ..WorldOptions::default() }
+    let ram = (!policy.has_disks()).then(RamOptions::default);
+    WorldOptions { size: 1 << 20, log_size, mkfs, open, window, ram, ..WorldOptions::default() }
+}
+
+/// What is left for the next boot.
+#[derive(Clone)]
+pub enum Remains {
+    /// What is on the disks.
+    Disks(Images),
+    /// What an engine over memory has instead.
+    Memory(Box<ram::Platter>),
 }
 
 /// A world that serves.
@@ -65,8 +76,8 @@ pub struct Stage {
 pub struct Base {
     /// By what server.
     pub served: Served,
-    /// The disks, stopped.
-    pub images: Images,
+    /// What it left when it was stopped.
+    pub remains: Remains,
     /// Handles of what is on it.
     pub handles: Handles,
 }
@@ -86,7 +97,11 @@ impl Base {
         let client = world.client(OTHER, ClientOptions::default());
         let handles = world.run(prepare(&client));
         world.run(world.stop());
-        Self { served, images: world.contents(), handles }
+        let remains = match world.ram() {
+            Some(ram) => Remains::Memory(Box::new(ram.platter())),
+            None => Remains::Disks(world.contents()),
+        };
+        Self { served, remains, handles }
     }
 }
 
@@ -139,16 +154,29 @@ async fn parent<'p>(client: &Client, root: &nfs_fh3, path: &'p str) -> (nfs_fh3,
 }
 
 impl Stage {
-    /// A world on disks that hold this.
+    /// A world on what is left.
     ///
     /// # Errors
     /// When the server does not come up.
-    pub fn new(seed: u64, served: Served, images: &Images) -> Result<Self, String> {
-        let world = World::on_images(seed, options(served), images);
+    pub fn new(seed: u64, served: Served, remains: &Remains) -> Result<Self, String> {
+        let world = match remains {
+            Remains::Disks(images) => World::on_images(seed, options(served), images),
+            Remains::Memory(platter) => {
+                World::on_platter(seed, options(served), (**platter).clone())
+            }
+        };
         world.start();
         match world.run(world.serving()) {
             Status::Serving => Ok(Self { world }),
             _ => Err(format!("it does not come back: {:?}", world.failure())),
+        }
+    }
+
+    /// How often something has happened to what is durable, since it is recorded.
+    pub fn events(&self) -> usize {
+        match self.world.ram() {
+            Some(ram) => ram.events() as usize,
+            None => self.world.recording().events(),
         }
     }
 

@@ -57,6 +57,7 @@ pub fn is_of(name: &str, policy: Policy) -> bool {
     match policy {
         Policy::Sync => matches!(name, "clean" | "used"),
         Policy::Log => name != "clean",
+        Policy::Ram => false,
     }
 }
 
@@ -81,6 +82,7 @@ fn sizes(policy: Policy, name: &str) -> Vec<u64> {
     match policy {
         Policy::Sync => vec![volume],
         Policy::Log => vec![volume, log],
+        Policy::Ram => Vec::new(),
     }
 }
 

@@ -84,6 +84,7 @@ impl Way {
     pub fn following(policy: Policy) -> &'static [Self] {
         match policy {
             Policy::Sync => &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneLog],
+            Policy::Ram => &[],
             Policy::Log => &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneSync],
         }
     }

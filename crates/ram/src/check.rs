@@ -1,0 +1,57 @@
+//! Whether a platter is what a volume may be.
+
+use std::collections::BTreeMap;
+
+use vfs::FileKind;
+
+use crate::disk::ROOT;
+use crate::inode::BLOCK;
+use crate::record::Platter;
+
+impl Platter {
+    /// Whether each file is named as often as it says, and holds what it says. What was cut off and
+    /// will be gone on with is left out, unless all of it `has_ended`.
+    ///
+    /// # Errors
+    /// What is wrong first.
+    pub fn check(&self, has_ended: bool) -> Result<(), String> {
+        if has_ended && !self.chains.is_empty() {
+            return Err(format!("chains have not ended: {:?}", self.chains));
+        }
+        let mut links: BTreeMap<u64, u32> = BTreeMap::new();
+        for (ino, file) in &self.files {
+            for (at, entry) in &file.entries {
+                let target = self.files.get(&entry.ino);
+                if target.is_none_or(|target| target.inode.kind != entry.kind) {
+                    return Err(format!("an entry at {at} of {ino} names no file: {entry:?}"));
+                }
+                *links.entry(entry.ino).or_default() += 1;
+            }
+            let names = [".", ".."].map(|name| {
+                file.entries.values().filter(|entry| *entry.name == *name.as_bytes()).count()
+            });
+            let is_directory = file.inode.kind == FileKind::Directory;
+            if names != [usize::from(is_directory); 2] {
+                return Err(format!("directory {ino} has {names:?} dots"));
+            }
+        }
+        for (ino, file) in &self.files {
+            let named = links.get(ino).copied().unwrap_or(0);
+            if named != file.inode.links {
+                return Err(format!("file {ino} has {named} names, and says {:?}", file.inode));
+            }
+            if named == 0 && !self.chains.contains_key(ino) && *ino != ROOT {
+                return Err(format!("file {ino} has no name, and nothing frees it"));
+            }
+            let behind = file.blocks.keys().find(|&&lbn| lbn * BLOCK >= file.inode.size);
+            if file.inode.kind == FileKind::Regular && behind.is_some() {
+                return Err(format!("file {ino} has a block behind its end: {:?}", file.inode));
+            }
+            if file.blocks.len() as u64 != file.inode.blocks {
+                let blocks: Vec<u64> = file.blocks.keys().copied().collect();
+                return Err(format!("file {ino} has blocks {blocks:?}: {:?}", file.inode));
+            }
+        }
+        Ok(())
+    }
+}

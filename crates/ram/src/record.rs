@@ -1,0 +1,111 @@
+//! What an Update leaves of a file, and how the platter takes it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use vfs::{FileKind, Remembered, Timestamp};
+use vnode::chain::{Chain, ChainLink};
+
+use crate::inode::Inode;
+use crate::planted::{Bug, is_planted};
+
+/// A name in a directory: what is there of it, and what it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) ino: u64,
+    pub(crate) kind: FileKind,
+}
+
+/// A file on the platter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) inode: Inode,
+    pub(crate) blocks: BTreeMap<u64, Bytes>,
+    /// By the byte of the directory at which they stand.
+    pub(crate) entries: BTreeMap<u64, Entry>,
+}
+
+/// What one Update changes, piece by piece.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    /// A file begins, or its inode is this now.
+    Inode(u64, Inode),
+    /// Names of a directory came or went, and it has this time and length at least.
+    Names(u64, Timestamp, u64),
+    /// What stands at a byte of a directory.
+    Entry(u64, u64, Option<Entry>),
+    /// What a block of a file holds.
+    Block(u64, u64, Bytes),
+    /// A file ends within its block of this number, after so many bytes.
+    Cut(u64, u64, usize),
+    /// A file ends.
+    End(u64),
+    /// A chain begins or ends.
+    Chain(ChainLink),
+    /// An answer.
+    Answer(Remembered),
+}
+
+/// Everything that is durable.
+#[derive(Clone, Debug, Default)]
+pub struct Platter {
+    pub(crate) files: BTreeMap<u64, Stored>,
+    pub(crate) chains: BTreeMap<u64, Chain>,
+    pub(crate) answers: Vec<Remembered>,
+}
+
+impl Platter {
+    pub(crate) fn take(&mut self, record: Record) {
+        match record {
+            Record::Inode(ino, inode) => match self.files.get_mut(&ino) {
+                Some(stored) => stored.inode = inode,
+                None => {
+                    let (blocks, entries) = (BTreeMap::new(), BTreeMap::new());
+                    self.files.insert(ino, Stored { inode, blocks, entries });
+                }
+            },
+            Record::Names(ino, time, size) => self.change(ino, |file| {
+                let inode = &mut file.inode;
+                (inode.mtime, inode.ctime) = (inode.mtime.max(time), inode.ctime.max(time));
+                inode.size = inode.size.max(size);
+            }),
+            Record::Entry(ino, at, Some(entry)) => {
+                self.change(ino, |file| _ = file.entries.insert(at, entry));
+            }
+            Record::Entry(ino, at, None) => self.change(ino, |file| _ = file.entries.remove(&at)),
+            Record::Block(ino, lbn, data) => {
+                self.change(ino, |file| _ = file.blocks.insert(lbn, data));
+            }
+            Record::Cut(ino, lbn, length) => {
+                self.change(ino, |file| cut(&mut file.blocks, lbn, length));
+            }
+            Record::End(ino) => {
+                self.files.remove(&ino);
+            }
+            Record::Chain(ChainLink::Begins(chain)) => {
+                self.chains.insert(chain.ino, chain);
+            }
+            Record::Chain(ChainLink::Ends(ino)) => {
+                self.chains.remove(&ino);
+            }
+            Record::Answer(answer) => self.answers.push(answer),
+        }
+    }
+
+    /// Changes a file, on whose birth every change of it rests.
+    fn change(&mut self, ino: u64, change: impl FnOnce(&mut Stored)) {
+        match self.files.get_mut(&ino) {
+            Some(file) => change(file),
+            None => assert!(is_planted(Bug::NoOrder), "a change of file {ino}, which is not there"),
+        }
+    }
+}
+
+/// Ends a file within block `lbn`, after `length` bytes.
+pub(crate) fn cut(blocks: &mut BTreeMap<u64, Bytes>, lbn: u64, length: usize) {
+    let mut behind = blocks.split_off(&lbn);
+    if let Some(last) = behind.remove(&lbn).filter(|_| length > 0) {
+        blocks.insert(lbn, last.slice(..length.min(last.len())));
+    }
+}

@@ -1,0 +1,114 @@
+//! What one operation changes, while it is being planned.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use vnode::{EntryChange, Manner, Plan, Space, Vnode};
+
+use crate::body::RamChunk;
+use crate::inode::Inode;
+
+/// Blocks of data, and numbers of files, that are nobody's.
+#[derive(Default)]
+pub(crate) struct Room {
+    pub(crate) free_blocks: Cell<i64>,
+    pub(crate) claimed_blocks: Cell<i64>,
+    pub(crate) free_inos: std::cell::RefCell<BTreeSet<u64>>,
+}
+
+/// Room that is an Update's if it is applied, and nobody's again if it is dropped.
+pub(crate) struct Taken {
+    room: Rc<Room>,
+    blocks: i64,
+    inos: Vec<u64>,
+}
+
+impl Taken {
+    pub(crate) fn new(room: Rc<Room>) -> Self {
+        Self { room, blocks: 0, inos: Vec::new() }
+    }
+
+    pub(crate) fn blocks(&mut self, count: i64) {
+        self.blocks += count;
+        self.room.free_blocks.set(self.room.free_blocks.get() - count);
+    }
+
+    pub(crate) fn ino(&mut self) -> Option<u64> {
+        let ino = self.room.free_inos.borrow_mut().pop_first()?;
+        self.inos.push(ino);
+        Some(ino)
+    }
+
+    /// The Update was applied.
+    pub(crate) fn keep(&mut self) {
+        (self.blocks, self.inos) = (0, Vec::new());
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.room.free_blocks.set(self.room.free_blocks.get() + self.blocks);
+        self.room.free_inos.borrow_mut().extend(self.inos.drain(..));
+    }
+}
+
+/// See the module's prose.
+pub struct Update {
+    pub(crate) space: Space,
+    pub(crate) manner: Manner,
+    /// Inodes as they will be.
+    pub(crate) inodes: BTreeMap<u64, (Rc<Vnode<Inode>>, Inode)>,
+    pub(crate) entries: Vec<(RamChunk, EntryChange)>,
+    /// Directories that get a chunk.
+    pub(crate) chunks: Vec<RamChunk>,
+    pub(crate) blocks: Vec<(u64, u64, Bytes)>,
+    /// Files that end within a block, after so many bytes.
+    pub(crate) cuts: Vec<(u64, u64, usize)>,
+    pub(crate) born: Vec<u64>,
+    pub(crate) ended: Vec<u64>,
+    /// Blocks that it gives back.
+    pub(crate) freed_blocks: i64,
+    pub(crate) taken: Taken,
+}
+
+impl Update {
+    pub(crate) fn new(space: Space, room: Rc<Room>) -> Self {
+        Self {
+            space,
+            manner: Manner::default(),
+            inodes: BTreeMap::new(),
+            entries: Vec::new(),
+            chunks: Vec::new(),
+            blocks: Vec::new(),
+            cuts: Vec::new(),
+            born: Vec::new(),
+            ended: Vec::new(),
+            freed_blocks: 0,
+            taken: Taken::new(room),
+        }
+    }
+
+    /// The inode as this Update will leave it.
+    pub(crate) fn inode(&mut self, file: &Rc<Vnode<Inode>>) -> &mut Inode {
+        let first = || {
+            let mut inode = file.look(Clone::clone);
+            if let Some(volatile) = file.volatile() {
+                (inode.mtime, inode.ctime) = (volatile.mtime, volatile.ctime);
+            }
+            (file.clone(), inode)
+        };
+        &mut self.inodes.entry(file.ino).or_insert_with(first).1
+    }
+}
+
+impl Plan for Update {
+    fn is_empty(&self) -> bool {
+        self.inodes.is_empty() && self.entries.is_empty()
+    }
+
+    fn manner(&mut self) -> &mut Manner {
+        &mut self.manner
+    }
+}
