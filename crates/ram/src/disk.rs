@@ -200,7 +200,13 @@ impl Disk {
         });
     }
 
-    /// An Update has waited its time: it becomes durable, or will with what it rests on.
+    /// An Update becomes durable, or will as soon as what it rests on is: it waited its time, or
+    /// whoever holds the disk says so.
+    pub fn make_durable(&self, sequence: u64) {
+        self.due(self.epoch.get(), sequence);
+    }
+
+    /// The same, unless the power went since the engine of this number began.
     pub(crate) fn due(&self, epoch: u64, sequence: u64) {
         if epoch != self.epoch.get() {
             return;

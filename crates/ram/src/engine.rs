@@ -76,6 +76,8 @@ pub struct Ram {
     room: Rc<Room>,
     released: Signal,
     next: Cell<u64>,
+    /// Blocks and files that were freed by Updates, and may not be given out yet.
+    leaving: Cell<(i64, u64)>,
     /// Files whose access time no Update carries.
     touched: RefCell<BTreeSet<u64>>,
 }
@@ -142,6 +144,7 @@ pub async fn open(
         room: Rc::new(room),
         released: Signal::new(),
         next: Cell::new(1),
+        leaving: Cell::default(),
         touched: RefCell::default(),
         runtime: runtime.clone(),
         disk,
@@ -271,9 +274,11 @@ impl Engine for Ram {
     }
 
     fn space(&self, _who: &Credentials, (orphans, used): (u64, u64)) -> FsStat {
-        let free = self.room.free_blocks.get() - self.room.claimed_blocks.get();
+        // What an answered removal freed counts as free, though it may take a moment until it is.
+        let (blocks, files) = self.leaving.get();
+        let free = self.room.free_blocks.get() - self.room.claimed_blocks.get() + blocks;
         let free_bytes = free.max(0) as u64 * BLOCK + used;
-        let free_files = self.room.free_inos.borrow().len() as u64 + orphans;
+        let free_files = self.room.free_inos.borrow().len() as u64 + files + orphans;
         FsStat {
             total_bytes: self.disk.blocks() * BLOCK,
             free_bytes,
@@ -529,13 +534,16 @@ impl Engine for Ram {
             see(&file, Sequence(sequence));
         }
         let freed = Freed { blocks: update.freed_blocks, inos: std::mem::take(&mut update.ended) };
+        let (blocks, files) = self.leaving.get();
+        self.leaving.set((blocks + freed.blocks, files + freed.inos.len() as u64));
         (Sequence(sequence), Applied { sequence, records, freed })
     }
 
     fn stage(&self, applied: Applied, answered: Option<Answered>) -> Option<Freed> {
         let Applied { sequence, mut records, freed } = applied;
         let at = self.runtime.clock.wall();
-        records.extend(answered.map(|answered| Record::Answer(Remembered { at, answered })));
+        records
+            .extend(answered.map(|answered| Record::Answer(Box::new(Remembered { at, answered }))));
         if self.disk.stage(self.epoch, sequence, records, &self.horizon) {
             let Range { start, end } = self.options.delay;
             let span = (end - start).as_nanos().max(1) as u64;
@@ -554,6 +562,8 @@ impl Engine for Ram {
     }
 
     async fn give_back(&self, freed: Freed) {
+        let (blocks, files) = self.leaving.get();
+        self.leaving.set((blocks - freed.blocks, files - freed.inos.len() as u64));
         self.room.free_blocks.set(self.room.free_blocks.get() + freed.blocks);
         self.room.free_inos.borrow_mut().extend(freed.inos);
         self.released.notify();

@@ -44,7 +44,7 @@ pub(crate) enum Record {
     /// A chain begins or ends.
     Chain(ChainLink),
     /// An answer.
-    Answer(Remembered),
+    Answer(Box<Remembered>),
 }
 
 /// Everything that is durable.
@@ -89,7 +89,7 @@ impl Platter {
             Record::Chain(ChainLink::Ends(ino)) => {
                 self.chains.remove(&ino);
             }
-            Record::Answer(answer) => self.answers.push(answer),
+            Record::Answer(answer) => self.answers.push(*answer),
         }
     }
 

@@ -56,7 +56,7 @@ struct Arguments {
     campaign: String,
     /// After 'seed', the number of a history; after 'replay', the line of a violation
     argument: Option<String>,
-    /// The engine: ffs, or ram, which is over memory and for 'concurrent', 'conformance' and 'retry'
+    /// ffs, or the engine over memory, for 'concurrent', 'conformance' and 'retry'
     #[arg(long, default_value = "ffs", value_parser = PossibleValuesParser::new(ENGINES))]
     engine: String,
     /// How ffs keeps its promises

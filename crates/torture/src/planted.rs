@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub enum Bug {
     /// Of the engine.
     Ffs(ffs::planted::Bug),
+    /// Of the engine over memory.
+    Ram(ram::planted::Bug),
     /// Of files in memory.
     Vnode(vnode::planted::Bug),
     /// Of what engines keep in memory.
@@ -26,17 +28,19 @@ pub enum Bug {
 /// All of them.
 pub fn all() -> Vec<Bug> {
     let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
+    let ram = ram::planted::Bug::ALL.iter().copied().map(Bug::Ram);
     let vnode = vnode::planted::Bug::ALL.iter().copied().map(Bug::Vnode);
     let cache = cache::planted::Bug::ALL.iter().copied().map(Bug::Cache);
     let fsck = fsck::planted::Bug::ALL.iter().copied().map(Bug::Fsck);
     let namespace = namespace::planted::Bug::ALL.iter().copied().map(Bug::Namespace);
     let dispatch = dispatch::planted::Bug::ALL.iter().copied().map(Bug::Dispatch);
-    ffs.chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
+    ffs.chain(ram).chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
 }
 
 /// Plants a bug in this thread, in the place of any other.
 pub fn plant(bug: Option<Bug>) {
     ffs::planted::plant(None);
+    ram::planted::plant(None);
     vnode::planted::plant(None);
     cache::planted::plant(None);
     fsck::planted::plant(None);
@@ -45,6 +49,7 @@ pub fn plant(bug: Option<Bug>) {
     match bug {
         None => {}
         Some(Bug::Ffs(bug)) => ffs::planted::plant(Some(bug)),
+        Some(Bug::Ram(bug)) => ram::planted::plant(Some(bug)),
         Some(Bug::Vnode(bug)) => vnode::planted::plant(Some(bug)),
         Some(Bug::Cache(bug)) => cache::planted::plant(Some(bug)),
         Some(Bug::Fsck(bug)) => fsck::planted::plant(Some(bug)),
@@ -57,6 +62,7 @@ impl fmt::Display for Bug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ffs(bug) => write!(f, "{bug:?}"),
+            Self::Ram(bug) => write!(f, "{bug:?}"),
             Self::Vnode(bug) => write!(f, "{bug:?}"),
             Self::Cache(bug) => write!(f, "{bug:?}"),
             Self::Fsck(bug) => write!(f, "{bug:?}"),

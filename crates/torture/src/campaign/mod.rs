@@ -18,6 +18,7 @@ use std::thread;
 
 use crate::explore::Counts;
 use crate::explore::policy::Policy;
+pub use crate::world::Cuts;
 
 /// How a campaign is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,30 +52,6 @@ pub struct Outcome {
     /// Of an engine over memory: cuts that took something, and those that left something of which
     /// nobody had been told.
     pub cuts: Cuts,
-}
-
-/// Cuts that had something to cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cuts {
-    /// That took something.
-    pub taking: u64,
-    /// That left something of which nobody had been told.
-    pub keeping: u64,
-}
-
-impl Cuts {
-    /// With one more cut.
-    pub fn and(self, cut: ram::Cut) -> Self {
-        Self {
-            taking: self.taking + u64::from(cut.taken > 0),
-            keeping: self.keeping + u64::from(cut.kept > 0),
-        }
-    }
-
-    /// Both together.
-    pub fn plus(self, other: Self) -> Self {
-        Self { taking: self.taking + other.taking, keeping: self.keeping + other.keeping }
-    }
 }
 
 impl Outcome {

@@ -8,9 +8,11 @@
 //! incarnation on the network, so whoever has a connection knows which boot is at its other end.
 
 mod connection;
+mod cuts;
 mod server;
 
 pub use connection::{Processor, answer};
+pub use cuts::Cuts;
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,7 +29,6 @@ use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Platter, Prng
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::FileSystem;
 
-use crate::campaign::Cuts;
 use crate::client::{Client, ClientOptions, Surroundings};
 use crate::explore::disks::{Images, Recording};
 use crate::history::History;

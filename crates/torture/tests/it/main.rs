@@ -11,6 +11,7 @@ mod late_duplicates;
 mod linearizable;
 mod load;
 mod lost_writes;
+mod memory;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod procedures;

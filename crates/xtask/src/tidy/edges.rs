@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "namespace",
     "nfs",
     "planted",
+    "ram",
     "runtime",
     "shadow",
     "sim",
@@ -36,7 +37,7 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
     (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
     (
-        &["ffs", "lfs", "shadow", "namespace", "vnode"],
+        &["ffs", "lfs", "ram", "shadow", "namespace", "vnode"],
         &["nfs", "dispatch"],
         "an engine knows no protocol",
     ),
@@ -60,6 +61,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("cache", &["block", "planted", "runtime"]),
     ("directory", &["cache", "vfs"]),
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
+    ("ram", &["cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
     ("ufs2", &["block", "directory", "runtime", "vfs"]),
     ("vnode", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs"]),
 ];

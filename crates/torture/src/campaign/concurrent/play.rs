@@ -20,12 +20,11 @@ use ufs2::mkfs::MkfsOptions;
 use super::words::{CELL, How};
 use super::workload::{BELOW, Cut, Loss, Spot, Stable, Step, When, Workload};
 use crate::calls;
-use crate::campaign::Cuts;
 use crate::client::{Client, ClientOptions};
 use crate::explore::policy::Policy;
 use crate::history::Call;
 use crate::protocol::Procedure;
-use crate::world::{Status, VOLUME, World, WorldOptions};
+use crate::world::{Cuts, Status, VOLUME, World, WorldOptions};
 
 /// The permissions of what is made.
 const MODE: u32 = 0o644;

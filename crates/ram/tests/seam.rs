@@ -1,0 +1,146 @@
+//! Who waits for what, where Updates become durable when the test says so.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use namespace::Namespace;
+use ram::{Cut, Disk, Ram, RamOptions, open};
+use runtime::Timestamp;
+use sim::Executor;
+use vfs::{Author, CreateHow, DirectoryEntry, FileSystem, Name, SetAttributes};
+use vnode::Files;
+
+const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+
+struct House {
+    executor: Executor,
+    disk: Rc<Disk>,
+    files: Namespace<Files<Ram>>,
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text.as_bytes()).expect("a legal name")
+}
+
+impl House {
+    fn new() -> Self {
+        Self::on(Disk::new(1 << 20, NOW))
+    }
+
+    /// An engine whose Updates become durable by [`Disk::make_durable`] alone.
+    fn on(disk: Rc<Disk>) -> Self {
+        let executor = Executor::new(1);
+        let day = Duration::from_secs(86_400);
+        let options = RamOptions { delay: day..2 * day, ..RamOptions::default() };
+        let files = executor.block_on(open(disk.clone(), executor.runtime(), options));
+        let files = Namespace::new(files.unwrap_or_else(|error| panic!("{error}")));
+        Self { executor, disk, files }
+    }
+
+    /// Makes a file. Nobody waits for the answer.
+    fn create(&self, text: &str) {
+        let (who, how) = (Author::root(), CreateHow::Guarded(SetAttributes::default()));
+        let root = self.files.root();
+        drop(self.executor.block_on(self.files.create(&who, root, &name(text), how)));
+    }
+
+    fn remove(&self, text: &str) {
+        let (who, root) = (Author::root(), self.files.root());
+        drop(self.executor.block_on(self.files.remove(&who, root, &name(text))));
+    }
+
+    /// The names in the root, if they may be told now.
+    fn told(&self) -> Option<Vec<String>> {
+        let (who, mut all) = (Author::root().who, |_: &DirectoryEntry| true);
+        let listed = self.files.readdir(&who, self.files.root(), 0, false, &mut all);
+        let sealed = self.executor.block_on(listed);
+        let answer = sealed.open().now_or_never()?.expect("it runs").into_inner();
+        let names = answer.result.expect("it is listed").entries.into_iter();
+        Some(names.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect())
+    }
+
+    /// The power goes, and what is not durable with it.
+    fn lose_the_rest(self) -> Self {
+        let Self { executor, disk, files } = self;
+        disk.cut(|| false);
+        drop((files, executor));
+        Self::on(disk)
+    }
+}
+
+/// Two files are made, and only the second is durable: nobody may be told of both.
+fn a_listing_waits_for_all_it_shows() -> Result<(), String> {
+    let house = House::new();
+    house.create("one");
+    house.create("other");
+    house.disk.make_durable(2);
+    if let Some(told) = house.told() {
+        return Err(format!("{told:?} is told, and 'one' may be lost"));
+    }
+    let house = house.lose_the_rest();
+    match house.told().as_deref() {
+        Some([_, _, other]) if other == "other" => house.disk.platter().check(true),
+        told => Err(format!("'other' alone was durable: {told:?}")),
+    }
+}
+
+/// A file goes, and another is made, whose name would fit into its place: the first may come back.
+fn a_name_does_not_take_the_place_of_one_that_may_come_back() -> Result<(), String> {
+    let house = House::new();
+    house.create("first");
+    house.disk.make_durable(1);
+    house.remove("first");
+    house.create("other");
+    house.disk.make_durable(3);
+    let house = house.lose_the_rest();
+    match house.told().map(|told| told.len()) {
+        Some(4) => house.disk.platter().check(true),
+        told => Err(format!("both are there, with the dots: {told:?}")),
+    }
+}
+
+#[test]
+fn updates_of_one_directory_are_durable_out_of_order_and_a_listing_waits_for_each() {
+    assert_eq!(a_listing_waits_for_all_it_shows(), Ok(()));
+}
+
+#[test]
+fn a_place_in_a_directory_is_kept_for_what_may_come_back() {
+    assert_eq!(a_name_does_not_take_the_place_of_one_that_may_come_back(), Ok(()));
+}
+
+#[test]
+fn what_rests_on_something_waits_for_it() {
+    let house = House::new();
+    house.create("file");
+    house.remove("file");
+    house.disk.make_durable(2);
+    assert_eq!(house.told(), None, "the removal rests on the creation");
+    house.disk.make_durable(1);
+    assert_eq!(house.told().map(|told| told.len()), Some(2));
+}
+
+#[test]
+fn a_cut_keeps_what_is_closed_and_says_what_it_did() {
+    let house = House::new();
+    house.create("file");
+    house.remove("file");
+    house.create("other");
+    let mut keeps = [false, true, true].into_iter();
+    let cut = house.disk.cut(|| keeps.next().expect("three"));
+    assert_eq!(cut, Cut { taken: 2, kept: 1 }, "a removal without its creation is nothing");
+    assert_eq!(house.disk.platter().check(true), Ok(()));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn broken_rules_are_found() {
+    vnode::planted::plant(Some(vnode::planted::Bug::NewestAlone));
+    let newest = a_listing_waits_for_all_it_shows();
+    vnode::planted::plant(None);
+    ram::planted::plant(Some(ram::planted::Bug::ReusedSlots));
+    let reused = a_name_does_not_take_the_place_of_one_that_may_come_back();
+    ram::planted::plant(None);
+    assert!(newest.is_err() && reused.is_err(), "{newest:?}, {reused:?}");
+}
