@@ -474,6 +474,37 @@ fn a_stop_that_finds_no_room_below_waits_and_can_be_tried_again() {
     }
 }
 
+/// The flush that takes the mark back may fail when that is on the disk: from then on nothing is
+/// answered, since a return would not look for it.
+#[test]
+fn nothing_is_changed_after_a_stop_whose_last_flush_failed() {
+    let mut failed = 0;
+    for nth in 1.. {
+        let quiet = Quiet::new(16 << 20, None);
+        let ended = quiet.executor.block_on(async {
+            let volume = quiet.make((BLOCK, 512)).await;
+            volume.create(volume.files.root(), "before").await.expect("new");
+            volume.settle().await;
+            quiet.disks.home.inject(Fault::on(Verb::Flush, Effect::Eio).nth(nth));
+            if volume.files.shutdown().await.is_ok() {
+                return true;
+            }
+            let told = volume.create(volume.files.root(), "after").await;
+            let bytes = quiet.disks.home.contents().bytes();
+            let superblock = &bytes[SUPERBLOCK_ADDRESS as usize..][..SUPERBLOCK_ROOM as usize];
+            let mark = b"duramen:sync:";
+            let is_marked = superblock.windows(mark.len()).any(|field| field == mark);
+            assert!(told.is_err() || is_marked, "flush {nth}: answered on a disk that is clean");
+            false
+        });
+        if ended {
+            break;
+        }
+        failed += 1;
+    }
+    assert!(failed >= 2, "{failed} flushes of a stop can fail");
+}
+
 #[test]
 fn a_stop_that_has_failed_says_so_whenever_it_is_asked() {
     let quiet = Quiet::new(16 << 20, None);
