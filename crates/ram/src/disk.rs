@@ -143,7 +143,7 @@ impl Disk {
         }
         let after = self.rest(sequence, &records);
         let horizon = horizon.clone();
-        if is_planted(Bug::EarlyReceipts) {
+        if is_planted(Bug::StagedReceipts) {
             horizon.pass(sequence);
         }
         self.events.set(self.events.get() + 1);
@@ -232,7 +232,7 @@ impl Disk {
         let Some(update) = self.pending.borrow_mut().remove(&sequence) else { return };
         self.events.set(self.events.get() + 1);
         self.take(update.records);
-        if !is_planted(Bug::EarlyReceipts) {
+        if !is_planted(Bug::StagedReceipts) {
             update.horizon.pass(sequence);
         }
     }

@@ -4,7 +4,7 @@ planted::bugs! {
     /// An Update may become durable before those that it rests on.
     NoOrder,
     /// A receipt comes when an Update is staged.
-    EarlyReceipts,
+    StagedReceipts,
     /// Where a name was is given to another while its removal may be lost.
     ReusedSlots,
     /// The answers of what is durable are forgotten.

@@ -55,7 +55,7 @@ mod planted {
 
     #[test]
     fn receipts_before_the_commit_point_are_found() {
-        is_found(Bug::Ram(ram::planted::Bug::EarlyReceipts));
+        is_found(Bug::Ram(ram::planted::Bug::StagedReceipts));
     }
 
     #[test]
