@@ -233,7 +233,7 @@ impl Candidate {
         });
         let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
         let remembered = survived.remembered;
-        let options = FilesOptions { read_only, dirty_limit, remembered };
+        let options = FilesOptions { dirty_limit, remembered };
         let files = Files::new(engine, runtime.clone(), options);
         files.start_housekeeping(interval);
         files.finish_chains(chains).await?;

@@ -231,16 +231,11 @@ impl Disk {
     fn pass(&self, sequence: u64) {
         let Some(update) = self.pending.borrow_mut().remove(&sequence) else { return };
         self.events.set(self.events.get() + 1);
-        self.take(update.records);
+        let mut platter = self.platter.borrow_mut();
+        update.records.into_iter().for_each(|record| platter.take(record));
+        drop(platter);
         if !is_planted(Bug::StagedReceipts) {
             update.horizon.pass(sequence);
-        }
-    }
-
-    fn take(&self, records: Vec<Record>) {
-        let mut platter = self.platter.borrow_mut();
-        for record in records {
-            platter.take(record);
         }
     }
 
@@ -252,32 +247,14 @@ impl Disk {
         }
     }
 
-    /// Everything that is on its way becomes durable.
-    pub fn pass_all(&self) {
-        loop {
-            let Some(first) = self.pending.borrow().keys().next().copied() else { return };
-            self.pass(first); // it rests on nothing that is not durable
-        }
-    }
-
     /// The power goes. Of what was on its way, that stays for which `keeps` holds, as far as it is
     /// closed.
-    pub fn cut(&self, mut keeps: impl FnMut() -> bool) -> Cut {
+    pub fn cut(&self, keeps: impl FnMut() -> bool) -> Cut {
+        let (platter, cut) = self.remains(keeps);
+        self.platter.replace(platter);
         self.epoch.set(self.epoch.get() + 1);
         self.rests.take();
-        let mut cut = Cut::default();
-        let mut lost = BTreeSet::new();
-        for (sequence, update) in self.pending.take() {
-            let is_closed = update.after.iter().all(|before| !lost.contains(before));
-            if keeps() && is_closed {
-                cut.kept += 1;
-                self.take(update.records);
-            } else {
-                cut.taken += 1;
-                lost.insert(sequence);
-            }
-            update.horizon.fail();
-        }
+        self.pending.take().into_values().for_each(|update| update.horizon.fail());
         cut
     }
 }

@@ -108,7 +108,6 @@ pub async fn open(
     let platter = disk.platter();
     let interval = options.housekeeping_interval;
     let options_of_files = FilesOptions {
-        read_only: false,
         dirty_limit: options.cache_bytes as u64 / 2,
         remembered: match is_planted(Bug::ForgottenAnswers) {
             true => Vec::new(),

@@ -1,6 +1,6 @@
 //! What one operation changes, while it is being planned.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::inode::Inode;
 pub(crate) struct Room {
     pub(crate) free_blocks: Cell<i64>,
     pub(crate) claimed_blocks: Cell<i64>,
-    pub(crate) free_inos: std::cell::RefCell<BTreeSet<u64>>,
+    pub(crate) free_inos: RefCell<BTreeSet<u64>>,
 }
 
 /// Room that is an Update's if it is applied, and nobody's again if it is dropped.

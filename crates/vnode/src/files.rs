@@ -49,7 +49,6 @@ pub struct Files<E: Engine> {
     pub(crate) engine: Rc<E>,
     pub(crate) ledger: Rc<dyn Ledger>,
     pub(crate) runtime: Runtime,
-    pub(crate) read_only: bool,
     pub(crate) stop: Cell<Stop>,
     /// Bytes of dirty pages that may wait in memory, and those that do.
     pub(crate) dirty_limit: u64,
@@ -109,8 +108,6 @@ fn one_way(secret: u64) -> u64 {
 
 /// How a volume is served.
 pub struct FilesOptions {
-    /// Change nothing.
-    pub read_only: bool,
     /// Bytes of UNSTABLE data that may wait in memory.
     pub dirty_limit: u64,
     /// Answers that survived the last crash or stop.
@@ -133,7 +130,6 @@ impl<E: Engine> Files<E> {
             ledger: Rc::new(engine.horizon().clone()),
             engine,
             runtime,
-            read_only: options.read_only,
             stop: Cell::new(Stop { has_begun: false, is_at_rest: false, result: Ok(()) }),
             dirty_limit: options.dirty_limit,
             dirty_bytes: Cell::new(0),
@@ -171,6 +167,11 @@ impl<E: Engine> Files<E> {
     pub fn cached_bytes(&self) -> usize {
         let budget = self.engine.budget();
         budget.in_use() + budget.data().bytes()
+    }
+
+    /// Whether nothing may be changed.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.engine.limits().fsinfo.read_only
     }
 
     /// Bytes of a block of a file.
@@ -393,7 +394,7 @@ impl<E: Engine> Files<E> {
             witness.after(Depends::NOTHING); // what changes nothing needs no memory
             return Sequence(0);
         };
-        assert!(!self.read_only, "nothing is changed on a read-only volume");
+        assert!(!self.is_read_only(), "nothing is changed on a read-only volume");
         let horizon = self.engine.horizon();
         let (sequence, applied) = self.engine.apply(ready, |node, sequence| match is_unasked {
             true => node.written_back_by(&horizon.up_to(sequence)),

@@ -19,7 +19,7 @@ pub const REFUSED_LOOK: Duration = Duration::from_millis(500);
 impl<E: Engine> Files<E> {
     /// Writes UNSTABLE data back, and access times, now and then, for as long as the engine lives.
     pub fn start_housekeeping(self: &Rc<Self>, interval: Duration) {
-        if self.read_only {
+        if self.is_read_only() {
             return;
         }
         let files = Rc::downgrade(self);
@@ -88,7 +88,7 @@ impl<E: Engine> Files<E> {
     /// was; after any other one this says what that came to.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         let stop = self.stop.get();
-        if self.read_only || stop.has_begun {
+        if self.is_read_only() || stop.has_begun {
             return stop.result;
         }
         self.stop.set(Stop { has_begun: true, ..stop });

@@ -31,7 +31,7 @@ impl<E: Engine> Store for Files<E> {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        Files::is_read_only(self)
     }
 
     fn now(&self) -> Timestamp {
@@ -186,7 +186,7 @@ impl<E: Engine> Store for Files<E> {
         let read = self.read_data(node, offset, count);
         let (data, ()) = join(read, self.read_ahead(node, offset, count)).await;
         let data = data?;
-        if !self.read_only && count > 0 {
+        if !self.is_read_only() && count > 0 {
             self.engine.touch_access_time(node, self.now());
         }
         Ok(data)

@@ -19,8 +19,6 @@ use super::disks::{Disks, Images};
 /// What disks are full of at first: no file ever holds such a byte.
 const RUBBISH: u8 = 0xff;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-/// Who asks an engine without disks for one has not asked [`Policy::has_disks`].
-pub(super) const NO_DISKS: &str = "the engine over memory has no disks";
 /// Memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
 
@@ -204,7 +202,7 @@ impl Policy {
                 let [volume, log] = <[_; 2]>::try_from(disks).ok().expect("it has two disks");
                 ffs::open_with_log(volume, Some(log), runtime, options, &mut |_| ()).await
             }
-            Self::Ram => unreachable!("{NO_DISKS}"),
+            Self::Ram => unreachable!("the engine over memory has no disks"),
         }
     }
 }

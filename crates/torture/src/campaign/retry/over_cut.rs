@@ -320,15 +320,14 @@ fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String
     Ok((more, images))
 }
 
-fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), left: &Remains) {
+fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), remains: &Remains) {
     judge.counts.images += 1;
     let case = judge.case;
-    let images = left;
-    let view = match left {
+    let view = match remains {
         Remains::Disks(images) => {
             recover(first.served.policy, images, &Before::new()).map(|recovered| recovered.view)
         }
-        Remains::Memory(_) => Stage::new(2, first.served, left).and_then(|stage| stage.view()),
+        Remains::Memory(_) => Stage::new(2, first.served, remains).and_then(|stage| stage.view()),
     };
     let view = match view {
         Ok(view) => view,
@@ -343,8 +342,8 @@ fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), 
     for way in REPETITIONS {
         judge.counts.states += 1;
         let judged = match way {
-            Repetition::AfterUndo => after_undo(judge, first, left, images),
-            _ => again(judge, first, left, (&view, images), way),
+            Repetition::AfterUndo => after_undo(judge, first, left, remains),
+            _ => again(judge, first, left, (&view, remains), way),
         };
         if let Err(reason) = judged {
             judge.violate(&format!("{when}, {left:?} of it left, repeated {way:?}"), &reason);
@@ -365,11 +364,11 @@ fn again(
     judge: &Judge<'_>,
     first: &First,
     left: Left,
-    (view, images): (&View, &Remains),
+    (view, remains): (&View, &Remains),
     way: Repetition,
 ) -> Result<(), String> {
     let case = judge.case;
-    let stage = Stage::new(2, first.served, images)?;
+    let stage = Stage::new(2, first.served, remains)?;
     let replies = stage.world.run(send_again(&stage, &record(case, XID), way))?;
     let wanted = expected(judge, first, left);
     let original = left == Left::All && judge.expectation_of(first) == Expectation::Original;
@@ -422,14 +421,14 @@ fn after_undo(
     judge: &Judge<'_>,
     first: &First,
     left: Left,
-    images: &Remains,
+    remains: &Remains,
 ) -> Result<(), String> {
     let case = judge.case;
     if case.undo == Undo::Nothing {
         return Ok(());
     }
     let run = |xid| {
-        let stage = Stage::new(3, first.served, images)?;
+        let stage = Stage::new(3, first.served, remains)?;
         stage.world.run(stage.undo(case.undo));
         let undone = stage.view()?;
         let record = record(case, xid);
