@@ -37,7 +37,7 @@ impl Chunk for DirectoryChunk {
 
 impl Ffs {
     /// The chunk that begins at byte `start` of a directory, as `update` leaves it.
-    pub(crate) async fn chunk_at(
+    pub(crate) async fn chunk(
         &self,
         update: Option<&Update>,
         node: &Node,
@@ -54,7 +54,7 @@ impl Ffs {
     }
 
     /// Changes an entry of a chunk.
-    pub(crate) fn change_entry(
+    pub(crate) fn set_entry(
         &self,
         update: &mut Update,
         directory: &Rc<Node>,
@@ -108,7 +108,7 @@ impl Ffs {
     }
 
     /// Makes the directory a chunk longer.
-    pub(crate) async fn grow_directory(
+    pub(crate) async fn add_chunk(
         &self,
         update: &mut Update,
         node: &Rc<Node>,

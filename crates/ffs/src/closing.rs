@@ -11,7 +11,7 @@ use crate::planted::{Bug, is_planted};
 
 impl Ffs {
     /// Brings everything home but what says that all is there.
-    pub(crate) async fn bring_all_home(&self) -> Result<(), FsError> {
+    pub(crate) async fn come_to_rest(&self) -> Result<(), FsError> {
         let rows = self.true_rows().await?;
         let geometry = self.home.geometry().clone();
         let mut area = vec![0; (geometry.summary_fragments * geometry.fragment_size) as usize];
@@ -27,7 +27,7 @@ impl Ffs {
     }
 
     /// Takes the mark back.
-    pub(crate) async fn say_clean(&self) -> Result<(), FsError> {
+    pub(crate) async fn close(&self) -> Result<(), FsError> {
         self.superblock.borrow_mut().unmark();
         let written = self.write_superblock().await;
         if written != Err(FsError::NoSpace) {

@@ -35,7 +35,7 @@ impl Ffs {
     /// stays where it is only those fragments are written that change. The old last block may join
     /// them, and a new one, filled with zeros. Gives back, too, which blocks readers see where they
     /// are written.
-    pub(crate) async fn find_places(
+    pub(crate) async fn plan_blocks(
         &self,
         update: &mut Update,
         node: &Rc<Node>,
@@ -95,7 +95,7 @@ impl Ffs {
     }
 
     /// Makes a file point at what the device has, and be `size` bytes long.
-    pub(crate) fn point_at_blocks(
+    pub(crate) fn end_blocks(
         &self,
         update: &mut Update,
         node: &Rc<Node>,
@@ -123,7 +123,7 @@ impl Ffs {
     /// file grows from `old_size` to `size`. Of a block that stays where it is, and as long as it
     /// is, only the fragments count in which something changes, and, where the file grows behind
     /// its old end, those up to that; of a hole only the new data.
-    pub(crate) fn needed_part(
+    pub(crate) fn needed(
         &self,
         lbn: u64,
         place: &Place,
@@ -151,7 +151,7 @@ impl Ffs {
     /// Whole blocks to set aside for one that has a page: its own and those that lead to it, unless
     /// its neighbour pays for these. A block that is there is overwritten where it is, and needs
     /// none.
-    pub(crate) async fn blocks_of_page(
+    pub(crate) async fn page_cost(
         &self,
         node: &Node,
         lbn: u64,

@@ -1,6 +1,6 @@
 //! The engine: what it is made of, and the one place where an Update is applied.
 //!
-//! [`Ffs::apply_items`] changes the buffers and gives an Update its sequence; then the policy has
+//! [`Ffs::apply`] changes the buffers and gives an Update its sequence; then the policy has
 //! it. Between them nothing waits and nothing fails: whatever could, has been done while the Update
 //! was prepared.
 //!
@@ -148,7 +148,7 @@ impl Ffs {
 
     /// Changes the buffers as the items have it, and gives the Update its sequence. `see` is told
     /// each file whose inode is another now.
-    pub(crate) fn apply_items(
+    pub(crate) fn apply(
         &self,
         ready: Ready,
         mut see: impl FnMut(&Rc<Node>, Sequence),

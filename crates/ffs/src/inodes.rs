@@ -31,7 +31,7 @@ const PIECE: usize = SECTOR_SIZE as usize;
 
 impl Ffs {
     /// The file that has this number, read from its inode.
-    pub(crate) async fn load_inode(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+    pub(crate) async fn load(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         let (buffer, offset) = self.inode_place(ino).await?;
         let dinode = buffer.read(|image| *Dinode::at(image, offset));
         let kind = self.kind_of(&dinode)?;
@@ -39,7 +39,7 @@ impl Ffs {
     }
 
     /// What the inode of this number says.
-    pub(crate) async fn look_at_inode(&self, ino: u64) -> Result<Attributes, FsError> {
+    pub(crate) async fn peek(&self, ino: u64) -> Result<Attributes, FsError> {
         if self.home.budget().is_under_pressure()
             && let Some(attributes) = self.look_past_buffers(ino).await?
         {
@@ -108,7 +108,7 @@ impl Ffs {
     }
 
     /// A file that begins with this Update.
-    pub(crate) async fn make(
+    pub(crate) async fn create(
         &self,
         update: &mut Update,
         parent: &Node,

@@ -20,7 +20,7 @@ const BLOCKS_PER_UPDATE: u64 = 1024;
 
 impl Ffs {
     /// Makes a file shorter by a bounded part, on its way to `size` bytes; gives its size then.
-    pub(crate) async fn cut_part(
+    pub(crate) async fn shrink_step(
         &self,
         update: &mut Update,
         node: &Rc<Node>,
@@ -65,7 +65,7 @@ impl Ffs {
     /// is durable, so that a cut never shows zeros where data was; and nobody waits for it.
     ///
     /// # Errors
-    /// [`FsError::Io`]. What stands there does not show: see [`Ffs::find_places`].
+    /// [`FsError::Io`]. What stands there does not show: see [`Ffs::plan_blocks`].
     pub(crate) async fn clear_tail(
         &self,
         node: &Rc<Node>,
@@ -103,11 +103,7 @@ impl Ffs {
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
-    pub(crate) async fn free_small(
-        &self,
-        update: &mut Update,
-        node: &Rc<Node>,
-    ) -> Result<bool, FsError> {
+    pub(crate) async fn free(&self, update: &mut Update, node: &Rc<Node>) -> Result<bool, FsError> {
         update.change_inode(node, Intent::LinkDropped, |dinode| dinode.links = I16::new(0));
         let dinode = update.dinode(node);
         let large = dinode.indirect.iter().any(|pointer| pointer.get() != 0);
@@ -119,7 +115,7 @@ impl Ffs {
     }
 
     /// Frees a bounded part of a file without a name; whether that was the last.
-    pub(crate) async fn free_part(
+    pub(crate) async fn free_step(
         &self,
         update: &mut Update,
         node: &Rc<Node>,

@@ -68,11 +68,11 @@ impl Engine for Ffs {
     }
 
     async fn load(&self, ino: u64) -> Result<Rc<Node>, FsError> {
-        self.load_inode(ino).await
+        Ffs::load(self, ino).await
     }
 
     async fn peek(&self, ino: u64) -> Result<Attributes, FsError> {
-        self.look_at_inode(ino).await
+        Ffs::peek(self, ino).await
     }
 
     async fn create(
@@ -81,7 +81,7 @@ impl Engine for Ffs {
         parent: &Rc<Node>,
         new: &NewFile<'_>,
     ) -> Result<Rc<Node>, FsError> {
-        self.make(update, parent, new).await
+        Ffs::create(self, update, parent, new).await
     }
 
     fn add_link(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
@@ -108,11 +108,11 @@ impl Engine for Ffs {
     }
 
     async fn free(&self, update: &mut Update, node: &Rc<Node>) -> Result<bool, FsError> {
-        self.free_small(update, node).await
+        Ffs::free(self, update, node).await
     }
 
     async fn free_step(&self, update: &mut Update, node: &Rc<Node>) -> Result<bool, FsError> {
-        self.free_part(update, node).await
+        Ffs::free_step(self, update, node).await
     }
 
     async fn shrink_step(
@@ -121,7 +121,7 @@ impl Engine for Ffs {
         node: &Rc<Node>,
         size: u64,
     ) -> Result<u64, FsError> {
-        self.cut_part(update, node, size).await
+        Ffs::shrink_step(self, update, node, size).await
     }
 
     async fn shortened(&self, node: &Rc<Node>, size: u64, sequence: Sequence) {
@@ -135,7 +135,7 @@ impl Engine for Ffs {
         directory: &Node,
         start: u64,
     ) -> Result<DirectoryChunk, FsError> {
-        self.chunk_at(update, directory, start).await
+        Ffs::chunk(self, update, directory, start).await
     }
 
     async fn add_chunk(
@@ -143,7 +143,7 @@ impl Engine for Ffs {
         update: &mut Update,
         directory: &Rc<Node>,
     ) -> Result<DirectoryChunk, FsError> {
-        self.grow_directory(update, directory).await
+        Ffs::add_chunk(self, update, directory).await
     }
 
     fn set_entry(
@@ -153,7 +153,7 @@ impl Engine for Ffs {
         chunk: &DirectoryChunk,
         entry: EntryChange,
     ) {
-        self.change_entry(update, directory, chunk, entry);
+        Ffs::set_entry(self, update, directory, chunk, entry);
     }
 
     fn may_reuse(&self, chunk: &DirectoryChunk, bytes: Range<usize>) -> bool {
@@ -174,7 +174,7 @@ impl Engine for Ffs {
         block: u64,
         has_neighbour: bool,
     ) -> Result<u64, FsError> {
-        self.blocks_of_page(node, block, has_neighbour).await
+        Ffs::page_cost(self, node, block, has_neighbour).await
     }
 
     fn claim(&self, blocks: u64, space: Space) -> Result<(), FsError> {
@@ -192,7 +192,7 @@ impl Engine for Ffs {
         new: Range<usize>,
         sizes: (u64, u64),
     ) -> Range<usize> {
-        self.needed_part(block, place, new, sizes)
+        Ffs::needed(self, block, place, new, sizes)
     }
 
     async fn plan_blocks(
@@ -202,7 +202,7 @@ impl Engine for Ffs {
         set: &mut BTreeMap<u64, Content>,
         size: u64,
     ) -> Result<(Payload, Vec<u64>), FsError> {
-        self.find_places(update, node, set, size).await
+        Ffs::plan_blocks(self, update, node, set, size).await
     }
 
     async fn write_blocks(&self, update: &mut Update, payload: Payload) -> Result<bool, FsError> {
@@ -217,7 +217,7 @@ impl Engine for Ffs {
         size: u64,
         change: &AttributeChange,
     ) {
-        self.point_at_blocks(update, node, size, change);
+        Ffs::end_blocks(self, update, node, size, change);
     }
 
     fn begin(&self, space: Space) -> Update {
@@ -230,7 +230,7 @@ impl Engine for Ffs {
     }
 
     fn apply(&self, ready: Ready, see: impl FnMut(&Rc<Node>, Sequence)) -> (Sequence, Applied) {
-        self.apply_items(ready, see)
+        Ffs::apply(self, ready, see)
     }
 
     fn stage(&self, applied: Applied, answered: Option<Answered>) -> Option<GivenUp> {
@@ -278,10 +278,10 @@ impl Engine for Ffs {
     }
 
     async fn come_to_rest(&self) -> Result<(), FsError> {
-        self.bring_all_home().await
+        Ffs::come_to_rest(self).await
     }
 
     async fn close(&self) -> Result<(), FsError> {
-        self.say_clean().await
+        Ffs::close(self).await
     }
 }

@@ -205,7 +205,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Changes with every boot and every lost write.
-    pub(crate) fn current_verifier(&self) -> Verifier {
+    pub(crate) fn verifier(&self) -> Verifier {
         self.verifier.get()
     }
 

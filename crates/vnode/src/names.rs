@@ -142,11 +142,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// The inode behind a name.
-    pub(crate) async fn find_name(
-        &self,
-        node: &File<E>,
-        name: &Name,
-    ) -> Result<Option<u64>, FsError> {
+    pub(crate) async fn find(&self, node: &File<E>, name: &Name) -> Result<Option<u64>, FsError> {
         self.load_directory(node).await?;
         match name.as_bytes() {
             b"." => Ok(Some(node.ino)),
@@ -156,18 +152,14 @@ impl<E: Engine> Files<E> {
     }
 
     /// Whether a directory has nothing but "." and "..".
-    pub(crate) async fn is_directory_empty(&self, node: &File<E>) -> Result<bool, FsError> {
+    pub(crate) async fn is_empty(&self, node: &File<E>) -> Result<bool, FsError> {
         self.load_directory(node).await?;
         Ok(node.directory.borrow().as_ref().is_none_or(|index| index.is_empty()))
     }
 
     /// The entries of the first chunk that has some behind `cookie`; none at the end. A cookie
     /// stands behind its entry, so that an entry that is gone since is simply passed over.
-    pub(crate) async fn list_chunk(
-        &self,
-        node: &File<E>,
-        cookie: u64,
-    ) -> Result<Vec<Listed>, FsError> {
+    pub(crate) async fn list(&self, node: &File<E>, cookie: u64) -> Result<Vec<Listed>, FsError> {
         let size = self.directory_size(node)?;
         let mut start = cookie - cookie % CHUNK_SIZE as u64;
         while start < size {
@@ -182,7 +174,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Adds a name for `target`. Under the exclusive lock; the name is not there.
-    pub(crate) async fn plan_add(
+    pub(crate) async fn add_entry(
         &self,
         change: &mut Change<E>,
         node: &File<E>,
@@ -250,7 +242,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Drops a name that is there. Under the exclusive lock.
-    pub(crate) async fn plan_drop(
+    pub(crate) async fn drop_entry(
         &self,
         change: &mut Change<E>,
         node: &File<E>,
@@ -268,7 +260,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Makes a name that is there name `target`. Under the exclusive lock.
-    pub(crate) async fn plan_retarget(
+    pub(crate) async fn retarget_entry(
         &self,
         change: &mut Change<E>,
         node: &File<E>,
@@ -283,7 +275,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Makes ".." of a directory name another parent. Under the exclusive lock.
-    pub(crate) async fn plan_parent(
+    pub(crate) async fn retarget_parent(
         &self,
         change: &mut Change<E>,
         node: &File<E>,

@@ -144,7 +144,7 @@ impl<E: Engine> Files<E> {
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`]; [`FsError::NoSpace`] when those that are being freed
     /// wait for room.
-    pub(crate) async fn plan_end(
+    pub(crate) async fn destroy(
         &self,
         change: &mut Change<E>,
         node: &File<E>,

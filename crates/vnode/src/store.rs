@@ -27,7 +27,7 @@ impl<E: Engine> Store for Files<E> {
     }
 
     fn verifier(&self) -> Verifier {
-        self.current_verifier()
+        Files::verifier(self)
     }
 
     fn is_read_only(&self) -> bool {
@@ -67,15 +67,15 @@ impl<E: Engine> Store for Files<E> {
     }
 
     async fn find(&self, directory: &File<E>, name: &Name) -> Result<Option<u64>, FsError> {
-        self.find_name(directory, name).await
+        Files::find(self, directory, name).await
     }
 
     async fn is_empty(&self, directory: &File<E>) -> Result<bool, FsError> {
-        self.is_directory_empty(directory).await
+        Files::is_empty(self, directory).await
     }
 
     async fn list(&self, directory: &File<E>, cookie: u64) -> Result<Vec<Listed>, FsError> {
-        self.list_chunk(directory, cookie).await
+        Files::list(self, directory, cookie).await
     }
 
     fn begin(&self, who: &Credentials) -> Change<E> {
@@ -132,7 +132,7 @@ impl<E: Engine> Store for Files<E> {
     }
 
     async fn destroy(&self, update: &mut Change<E>, node: &File<E>) -> Result<(), FsError> {
-        self.plan_end(update, node).await
+        Files::destroy(self, update, node).await
     }
 
     fn set_attributes(&self, update: &mut Change<E>, node: &File<E>, change: &AttributeChange) {
@@ -146,7 +146,7 @@ impl<E: Engine> Store for Files<E> {
         name: &Name,
         target: &File<E>,
     ) -> Result<(), FsError> {
-        self.plan_add(update, directory, name, target).await
+        Files::add_entry(self, update, directory, name, target).await
     }
 
     async fn drop_entry(
@@ -155,7 +155,7 @@ impl<E: Engine> Store for Files<E> {
         directory: &File<E>,
         name: &Name,
     ) -> Result<(), FsError> {
-        self.plan_drop(update, directory, name).await
+        Files::drop_entry(self, update, directory, name).await
     }
 
     async fn retarget_entry(
@@ -165,7 +165,7 @@ impl<E: Engine> Store for Files<E> {
         name: &Name,
         target: &File<E>,
     ) -> Result<(), FsError> {
-        self.plan_retarget(update, directory, name, target).await
+        Files::retarget_entry(self, update, directory, name, target).await
     }
 
     async fn retarget_parent(
@@ -174,7 +174,7 @@ impl<E: Engine> Store for Files<E> {
         directory: &File<E>,
         parent: &File<E>,
     ) -> Result<(), FsError> {
-        self.plan_parent(update, directory, parent).await
+        Files::retarget_parent(self, update, directory, parent).await
     }
 
     async fn read(
