@@ -9,7 +9,7 @@ use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
 use ufs2::layout::{MAX_LINKS, ROOT_INODE};
-use vfs::{Answered, Attributes, Credentials, FsError, FsStat, Lost, Sequence, Timestamp};
+use vfs::{Answered, Attributes, Credentials, Depends, FsError, FsStat, Lost, Sequence, Timestamp};
 use vnode::horizon::Horizon;
 use vnode::{Content, Engine, EntryChange, Limits, Place, Space};
 use zerocopy::little_endian::I16;
@@ -233,9 +233,9 @@ impl Engine for Ffs {
         Ffs::apply(self, ready, see)
     }
 
-    fn stage(&self, applied: Applied, answered: Option<Answered>) -> Option<GivenUp> {
+    fn stage(&self, applied: Applied, answered: Option<(Answered, Depends)>) -> Option<GivenUp> {
         let Applied { sequence, mut staged, freed, end_room } = applied;
-        staged.answered = answered;
+        staged.answered = answered.map(|(answered, _)| answered); // what it shows comes before
         self.policy.stage(sequence, staged);
         let has_freed = !freed.is_empty();
         has_freed.then(|| GivenUp { freed, _end_room: end_room })

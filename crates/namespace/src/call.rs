@@ -69,6 +69,11 @@ impl<N: Object + Clone> Call<N> {
         self.depends.join(depends);
     }
 
+    /// The changes of all that it has looked at so far.
+    pub(crate) fn seen(&self) -> &Depends {
+        &self.depends
+    }
+
     /// The answer tells the attributes of this file.
     pub(crate) fn about(&mut self, which: usize, node: &N) {
         self.saw(node);
@@ -148,7 +153,7 @@ impl<N: Object + Clone> Witness for Call<N> {
         }
     }
 
-    fn after(&mut self, depends: Depends) -> Option<Answered> {
+    fn after(&mut self, depends: Depends) -> Option<(Answered, Depends)> {
         self.saw_changes(&depends);
         for subject in self.subjects.iter_mut().flatten() {
             if self.is_apart && subject.after.is_some() {
@@ -163,7 +168,8 @@ impl<N: Object + Clone> Witness for Call<N> {
             *attributes = Some(node.attributes());
         }
         let key = self.key.clone().filter(|_| !self.has_more)?;
-        Some(Answered { key, done: self.done() })
+        let done = self.done();
+        Some((Answered { key, done }, self.depends))
     }
 }
 

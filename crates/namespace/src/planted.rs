@@ -21,6 +21,8 @@ planted::bugs! {
     AnyParent,
     /// Whether a directory would move below itself is looked for in two levels alone.
     ShortSighted,
+    /// A directory moves whether or not the way up from its new parent may be lost.
+    LooseMoves,
     /// What the attributes of a file were before is asked before the last step of a call.
     LateBefore,
 }

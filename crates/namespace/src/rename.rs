@@ -3,6 +3,10 @@
 //! The order that the items ask for: the file's count and a new parent's count rise; the new name
 //! appears; ".." follows; the old name goes; the counts fall; what was replaced is given back. A
 //! policy that writes in this order may leave both names after a cut, never none.
+//!
+//! Invariant: whatever of the moves of directories is lost, from each directory ".." leads to the
+//! root. One move at a time looks for the way up from the new parent, and the Update rests on all
+//! that it has seen there.
 
 use std::collections::BTreeSet;
 
@@ -166,6 +170,9 @@ impl<S: Store> Namespace<S> {
     ) -> Result<(), FsError> {
         let store = &self.store;
         let mut update = store.begin(who);
+        if plan.reparents() && !is_planted(Bug::LooseMoves) {
+            store.rest_on(&mut update, call.seen());
+        }
         store.add_link(&mut update, plan.node)?;
         // A directory that replaces another leaves the count of the new parent as it is.
         if plan.reparents() && !plan.replaces_directory() {

@@ -137,15 +137,15 @@ pub trait Witness {
     /// It is about to be applied, with nothing in between.
     fn before(&mut self);
     /// It was applied, with these changes. Gives the call that has been answered with it, if that
-    /// is to be remembered.
-    fn after(&mut self, depends: Depends) -> Option<Answered>;
+    /// is to be remembered, and all changes that the answer shows.
+    fn after(&mut self, depends: Depends) -> Option<(Answered, Depends)>;
 }
 
 /// Nobody.
 impl Witness for () {
     fn before(&mut self) {}
 
-    fn after(&mut self, _depends: Depends) -> Option<Answered> {
+    fn after(&mut self, _depends: Depends) -> Option<(Answered, Depends)> {
         None
     }
 }
@@ -199,6 +199,8 @@ pub trait Store: 'static {
 
     /// An Update on behalf of `who`.
     fn begin(&self, who: &Credentials) -> Self::Update;
+    /// An Update is right only with these changes: it is not durable without them.
+    fn rest_on(&self, update: &mut Self::Update, changes: &Depends);
     /// Waits until there is room for an Update where the engine notes it. Nothing may be awaited
     /// between this and [`Store::apply`].
     async fn reserve(&self, update: Self::Update) -> Result<Self::Ready, FsError>;

@@ -1,16 +1,17 @@
 //! Whether a platter is what a volume may be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vfs::FileKind;
 
 use crate::disk::ROOT;
 use crate::inode::BLOCK;
-use crate::record::Platter;
+use crate::record::{Platter, Stored};
 
 impl Platter {
-    /// Whether each file is named as often as it says, and holds what it says. What was cut off and
-    /// will be gone on with is left out, unless all of it `has_ended`.
+    /// Whether each file is named as often as it says, and holds what it says, and names lead to it
+    /// from the root. What was cut off and will be gone on with is left out, unless all of it
+    /// `has_ended`.
     ///
     /// # Errors
     /// What is wrong first.
@@ -18,6 +19,7 @@ impl Platter {
         if has_ended && !self.chains.is_empty() {
             return Err(format!("chains have not ended: {:?}", self.chains));
         }
+        self.check_tree()?;
         let mut links: BTreeMap<u64, u32> = BTreeMap::new();
         for (ino, file) in &self.files {
             for (at, entry) in &file.entries {
@@ -53,5 +55,31 @@ impl Platter {
             }
         }
         Ok(())
+    }
+
+    /// Whether each directory is found from the root, once, and its '..' leads back.
+    fn check_tree(&self) -> Result<(), String> {
+        let mut found = BTreeSet::from([ROOT]);
+        let mut next = vec![(ROOT, ROOT)];
+        while let Some((ino, parent)) = next.pop() {
+            for entry in self.files.get(&ino).into_iter().flat_map(|file| file.entries.values()) {
+                match &*entry.name {
+                    b"." if entry.ino != ino => return Err(format!("{ino} is {entry:?}")),
+                    b".." if entry.ino != parent => {
+                        return Err(format!("{ino} is in {parent}, and leads to {entry:?}"));
+                    }
+                    b"." | b".." => {}
+                    _ if entry.kind != FileKind::Directory => {}
+                    _ if found.insert(entry.ino) => next.push((entry.ino, ino)),
+                    _ => return Err(format!("directory {} is found twice", entry.ino)),
+                }
+            }
+        }
+        let is_directory = |file: &&Stored| file.inode.kind == FileKind::Directory;
+        let directories = self.files.values().filter(is_directory).count();
+        match found.len() == directories {
+            true => Ok(()),
+            false => Err(format!("{} of {directories} directories are found", found.len())),
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! An Update rests on another when they change the same thing: an inode, or what stands at one
 //! place of a directory. Names of a directory that come and go do not rest on each other, though
 //! each changes its times: of these the latest counts. All of them rest on the last change of the
-//! directory that is more than that, and the next such change rests on all of them.
+//! directory that is more than that, and the next such change rests on all of them. An Update rests
+//! besides on what its planner says, and on what the answer shows that is remembered with it.
 //!
 //! Invariants:
 //! 1. The platter is closed: what an Update on it rests on is on it.
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use runtime::Timestamp;
-use vfs::FileKind;
+use vfs::{Depends, FileKind};
 use vnode::horizon::Horizon;
 
 use crate::inode::Inode;
@@ -101,6 +102,11 @@ impl Disk {
         self.events.get()
     }
 
+    /// The Updates that are on their way.
+    pub fn pending(&self) -> Vec<u64> {
+        self.pending.borrow().keys().copied().collect()
+    }
+
     /// What a cut would leave now that keeps, of what is on its way, as much as may be kept of that
     /// for which `keeps` holds.
     pub fn remains(&self, mut keeps: impl FnMut() -> bool) -> (Platter, Cut) {
@@ -129,19 +135,19 @@ impl Disk {
         self.epoch.get()
     }
 
-    /// Takes an Update that is to become durable. Says whether the disk is still that of the
-    /// engine.
+    /// Takes an Update that is to become durable, and rests on these changes besides. Says whether
+    /// the disk is still that of the engine.
     pub(crate) fn stage(
         &self,
         epoch: u64,
         sequence: u64,
-        records: Vec<Record>,
+        (records, rests_on): (Vec<Record>, &Depends),
         horizon: &Horizon,
     ) -> bool {
         if epoch != self.epoch.get() {
             return false;
         }
-        let after = self.rest(sequence, &records);
+        let after = self.rest(sequence, &records, rests_on);
         let horizon = horizon.clone();
         if is_planted(Bug::StagedReceipts) {
             horizon.pass(sequence);
@@ -153,9 +159,9 @@ impl Disk {
     }
 
     /// What an Update rests on that is not durable; from now on others rest on it.
-    fn rest(&self, sequence: u64, records: &[Record]) -> BTreeSet<u64> {
+    fn rest(&self, sequence: u64, records: &[Record], rests_on: &Depends) -> BTreeSet<u64> {
         let mut rests = self.rests.borrow_mut();
-        let mut after = BTreeSet::new();
+        let mut after: BTreeSet<u64> = rests_on.each().iter().map(|change| change.0).collect();
         for record in records {
             match record {
                 Record::Inode(ino, _)
@@ -180,6 +186,7 @@ impl Disk {
             }
         }
         let pending = self.pending.borrow();
+        after.extend(pending.range(..=rests_on.all_through().0).map(|(&before, _)| before));
         after.retain(|before| *before != sequence && pending.contains_key(before));
         drop(pending);
         self.forget_durable(&mut rests, sequence);
@@ -240,9 +247,10 @@ impl Disk {
     }
 
     /// Sets the access time of a file, which rests on nothing, if the file is there.
-    pub(crate) fn touch(&self, epoch: u64, ino: u64, time: Timestamp) {
+    pub(crate) fn touch(&self, epoch: u64, (ino, generation): (u64, u32), time: Timestamp) {
         let mut platter = self.platter.borrow_mut();
-        if let Some(file) = platter.files.get_mut(&ino).filter(|_| epoch == self.epoch.get()) {
+        let Some(file) = platter.files.get_mut(&ino) else { return };
+        if epoch == self.epoch.get() && file.inode.generation == generation {
             file.inode.atime = time;
         }
     }

@@ -6,7 +6,7 @@
 //! 3. A place in a directory is given to another name when what stood there cannot come back.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use namespace::{AttributeChange, NewFile};
 use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::{
-    Answered, Credentials, FileKind, FsError, FsInfo, FsStat, Ino, Lost, MAX_NAME, ObjectId,
-    PathConf, Remembered, Sequence, Timestamp,
+    Answered, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Ino, Lost, MAX_NAME,
+    ObjectId, PathConf, Remembered, Sequence, Timestamp,
 };
 use vnode::horizon::Horizon;
 use vnode::{Content, Engine, EntryChange, Files, FilesOptions, Limits, Place, Space, Vnode};
@@ -78,14 +78,15 @@ pub struct Ram {
     next: Cell<u64>,
     /// Blocks and files that were freed by Updates, and may not be given out yet.
     leaving: Cell<(i64, u64)>,
-    /// Files whose access time no Update carries.
-    touched: RefCell<BTreeSet<u64>>,
+    /// Access times that no Update carries, of files by number and generation.
+    touched: RefCell<BTreeMap<(u64, u32), Timestamp>>,
 }
 
 /// An Update that everybody sees.
 pub struct Applied {
     sequence: u64,
     records: Vec<Record>,
+    rests_on: Depends,
     freed: Freed,
 }
 
@@ -164,13 +165,17 @@ impl Ram {
         for (&ino, (_, inode)) in &update.inodes {
             let body = files.entry(ino).or_insert_with(|| Body::new(inode.clone()));
             let is_born = update.born.contains(&ino);
-            let by_names = !is_born && inode.follows_by_names(&body.inode);
+            let is_ended = update.ended.contains(&ino);
+            let by_names = !is_born && !is_ended && inode.follows_by_names(&body.inode);
             body.inode = inode.clone();
-            if !update.ended.contains(&ino) {
-                records.push(match by_names {
-                    true => Record::Names(ino, inode.mtime, inode.size),
-                    false => Record::Inode(ino, inode.clone()),
-                });
+            if by_names {
+                records.push(Record::Names(ino, inode.mtime, inode.size));
+                continue;
+            }
+            // It carries the access time, or ends the file that had one.
+            self.touched.borrow_mut().remove(&(ino, inode.generation));
+            if !is_ended {
+                records.push(Record::Inode(ino, inode.clone()));
             }
         }
         for chunk in update.chunks.drain(..) {
@@ -346,7 +351,7 @@ impl Engine for Ram {
         file.touch_inode(|inode| inode.atime = time);
         if let Some(body) = self.files.borrow_mut().get_mut(&file.ino) {
             body.inode.atime = time;
-            self.touched.borrow_mut().insert(file.ino);
+            self.touched.borrow_mut().insert((file.ino, file.generation), time);
         }
     }
 
@@ -535,15 +540,20 @@ impl Engine for Ram {
         let freed = Freed { blocks: update.freed_blocks, inos: std::mem::take(&mut update.ended) };
         let (blocks, files) = self.leaving.get();
         self.leaving.set((blocks + freed.blocks, files + freed.inos.len() as u64));
-        (Sequence(sequence), Applied { sequence, records, freed })
+        let rests_on = update.manner.rests_on;
+        (Sequence(sequence), Applied { sequence, records, rests_on, freed })
     }
 
-    fn stage(&self, applied: Applied, answered: Option<Answered>) -> Option<Freed> {
-        let Applied { sequence, mut records, freed } = applied;
-        let at = self.runtime.clock.wall();
-        records
-            .extend(answered.map(|answered| Record::Answer(Box::new(Remembered { at, answered }))));
-        if self.disk.stage(self.epoch, sequence, records, &self.horizon) {
+    fn stage(&self, applied: Applied, answered: Option<(Answered, Depends)>) -> Option<Freed> {
+        let Applied { sequence, mut records, mut rests_on, freed } = applied;
+        if let Some((answered, shows)) = answered {
+            if !is_planted(Bug::LoneAnswers) {
+                rests_on.join(&shows);
+            }
+            let at = self.runtime.clock.wall();
+            records.push(Record::Answer(Box::new(Remembered { at, answered })));
+        }
+        if self.disk.stage(self.epoch, sequence, (records, &rests_on), &self.horizon) {
             let Range { start, end } = self.options.delay;
             let span = (end - start).as_nanos().max(1) as u64;
             let wait = start + Duration::from_nanos(self.runtime.random.next_u64() % span);
@@ -582,11 +592,8 @@ impl Engine for Ram {
     }
 
     async fn write_times(&self) {
-        let files = self.files.borrow();
-        for ino in self.touched.take() {
-            if let Some(body) = files.get(&ino) {
-                self.disk.touch(self.epoch, ino, body.inode.atime);
-            }
+        for (file, time) in self.touched.take() {
+            self.disk.touch(self.epoch, file, time);
         }
     }
 

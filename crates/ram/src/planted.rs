@@ -7,6 +7,8 @@ planted::bugs! {
     StagedReceipts,
     /// Where a name was is given to another while its removal may be lost.
     ReusedSlots,
+    /// An answer is remembered without what it shows.
+    LoneAnswers,
     /// The answers of what is durable are forgotten.
     ForgottenAnswers,
 }

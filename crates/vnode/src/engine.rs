@@ -14,6 +14,10 @@
 //! 2. What an Update freed is used by nobody before [`Engine::give_back`].
 //! 3. Readers see what was applied at once, from memory, whatever the disk has.
 //! 4. A claim for blocks holds: writing back that many never meets a full disk.
+//! 5. Updates that change the same field of an inode, the same block of a file or what stands at
+//!    the same place of a directory become durable in their order. Others may overtake each other,
+//!    if the horizon says so, but for what they rest on ([`Manner::rests_on`]) and what a
+//!    remembered answer shows ([`Engine::stage`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,8 +30,8 @@ use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
 use vfs::{
-    Answered, Attributes, Credentials, FileKind, FsError, FsInfo, FsStat, Lost, ObjectId, PathConf,
-    Sequence, Timestamp,
+    Answered, Attributes, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Lost, ObjectId,
+    PathConf, Sequence, Timestamp,
 };
 
 use crate::chain::ChainLink;
@@ -57,7 +61,7 @@ impl Space {
 }
 
 /// How an Update is to be carried out, whatever it changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
     /// It only brings UNSTABLE data home: see [`Vnode`], invariant 4.
     pub is_unasked: bool,
@@ -67,6 +71,9 @@ pub struct Manner {
     pub goes_on: bool,
     /// The chain of Updates that begins or ends with it.
     pub chain: Option<ChainLink>,
+    /// What must be durable before it is, besides what promise 5 says. Nothing where Updates become
+    /// durable in their order.
+    pub rests_on: Depends,
 }
 
 /// What an operation changes, while it is being planned.
@@ -359,9 +366,14 @@ pub trait Engine: Sized + 'static {
         see: impl FnMut(&File<Self>, Sequence),
     ) -> (Sequence, Self::Applied);
 
-    /// Hands it over to be made durable, with the answer that is to be remembered with it. The
-    /// order was fixed by [`Engine::apply`]. Gives what it freed, if it did.
-    fn stage(&self, applied: Self::Applied, answered: Option<Answered>) -> Option<Self::Freed>;
+    /// Hands it over to be made durable, with the answer that is to be remembered with it, and not
+    /// without the changes which that shows. The order was fixed by [`Engine::apply`]. Gives what
+    /// it freed, if it did.
+    fn stage(
+        &self,
+        applied: Self::Applied,
+        answered: Option<(Answered, Depends)>,
+    ) -> Option<Self::Freed>;
 
     /// What was freed by an Update that is durable may be used again.
     async fn give_back(&self, freed: Self::Freed);

@@ -33,10 +33,10 @@ impl Witness for Beginning<'_> {
         self.0.before();
     }
 
-    fn after(&mut self, depends: Depends) -> Option<Answered> {
+    fn after(&mut self, depends: Depends) -> Option<(Answered, Depends)> {
         let mut answered = self.0.after(depends)?;
-        answered.done.attributes = None;
-        answered.done.about = Default::default();
+        answered.0.done.attributes = None;
+        answered.0.done.about = Default::default();
         Some(answered)
     }
 }

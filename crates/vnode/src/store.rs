@@ -12,7 +12,7 @@ use vfs::{
 };
 
 use crate::change::{Change, Ready};
-use crate::engine::{Engine, File, Space};
+use crate::engine::{Engine, File, Plan, Space};
 use crate::files::Files;
 use crate::planted::{Bug, is_planted};
 use crate::vnode::Facts;
@@ -80,6 +80,12 @@ impl<E: Engine> Store for Files<E> {
 
     fn begin(&self, who: &Credentials) -> Change<E> {
         self.plan(Space::of(who))
+    }
+
+    fn rest_on(&self, update: &mut Change<E>, changes: &Depends) {
+        if !self.engine.horizon().is_in_order() {
+            update.update.manner().rests_on.join(changes);
+        }
     }
 
     async fn reserve(&self, update: Change<E>) -> Result<Ready<E>, FsError> {

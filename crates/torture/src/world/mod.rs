@@ -384,8 +384,9 @@ impl World {
     /// The power goes, and this is left.
     ///
     /// # Panics
-    /// When there are fewer images than disks.
+    /// When there are fewer images than disks, or the engine needs none.
     pub fn crash_with(&self, images: &Images) {
+        assert!(self.ram().is_none(), "what a cut leaves of memory is no image");
         let mut images = images.0.iter();
         self.crash_to(|_| images.next().expect("one for each disk").clone());
     }

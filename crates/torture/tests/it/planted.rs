@@ -197,8 +197,15 @@ const OF_OTHER_CAMPAIGNS: &[&str] = &[
 
 /// Bugs that show where Updates become durable out of order: on the engine over memory
 /// (`tests/it/memory.rs`, and `ram/tests/seam.rs`).
-const OF_MEMORY: &[&str] =
-    &["NewestAlone", "NoOrder", "StagedReceipts", "ReusedSlots", "ForgottenAnswers"];
+const OF_MEMORY: &[&str] = &[
+    "NewestAlone",
+    "NoOrder",
+    "StagedReceipts",
+    "ReusedSlots",
+    "ForgottenAnswers",
+    "LoneAnswers",
+    "LooseMoves",
+];
 
 /// Bugs of policy `log`, which the tests of `ffs` find as well.
 const OF_THE_LOG: &[&str] = &[

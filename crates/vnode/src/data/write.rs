@@ -56,6 +56,7 @@ impl<E: Engine> Files<E> {
         }
         // Its pages are newer than what is on the disk.
         self.write_back(node, stretch.blocks.start, stretch.blocks.end).await?;
+        node.promise_written_back(); // some of it may be in the same blocks
         loop {
             match self.write_now(node, &stretch, space, also, witness).await {
                 // More is set aside for the pages than they need.
