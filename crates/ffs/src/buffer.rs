@@ -51,8 +51,8 @@ pub enum Role {
 pub struct Delta {
     /// The Update that made it.
     pub sequence: Sequence,
-    /// The policy's rank of the item that made it.
-    pub rank: u8,
+    /// What the policy knows it by ([`crate::policy::Policy::tags`]).
+    pub tag: u32,
     undo: Undo,
     in_flight: bool,
 }
@@ -159,11 +159,11 @@ impl Buffer {
     }
 
     /// Applies `edit` for an Update and remembers how to take it back.
-    pub fn apply(&self, sequence: Sequence, rank: u8, edit: Edit) {
+    pub fn apply(&self, sequence: Sequence, tag: u32, edit: Edit) {
         let mut image = self.image.borrow_mut();
         self.note_stale(edit.extent().span(image.len()));
         let undo = edit.apply(&mut image);
-        let delta = Delta { sequence, rank, undo, in_flight: false };
+        let delta = Delta { sequence, tag, undo, in_flight: false };
         self.count(|meter| meter.add(delta.bytes()));
         self.deltas.borrow_mut().push(delta);
     }
@@ -263,14 +263,14 @@ impl Buffer {
 
     /// What was marked by the last [`Buffer::write_image`] is durable: forget it, and say whose it
     /// was.
-    pub fn landed(&self) -> Vec<(Sequence, u8)> {
+    pub fn landed(&self) -> Vec<(Sequence, u32)> {
         self.landing.set(Span::NONE);
         let mut landed = Vec::new();
         let mut deltas = self.deltas.borrow_mut();
         deltas.retain(|delta| {
             if delta.in_flight {
                 self.count(|meter| meter.subtract(delta.bytes()));
-                landed.push((delta.sequence, delta.rank));
+                landed.push((delta.sequence, delta.tag));
             }
             !delta.in_flight
         });

@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. A chunk is initialised as empty, and that is on the disk, before the directory's size covers
 //!    it.
-//! 2. A run with pending deltas is not moved: growing waits until they are durable, so that no
-//!    entry is ever durable in a place that nothing points at.
+//! 2. A run moves with all that its deltas changed: the Update that moves it rests on them, so that
+//!    no entry is ever durable in a place that nothing points at, or without what it leads to.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use ufs2::layout::kind_bits;
 use ufs2::map::run_length;
-use vfs::{Depends, FsError, Ledger};
+use vfs::{Depends, FsError};
 use vnode::{Chunk, EntryChange, NameChange};
 
 use crate::buffer::{Buffer, Role};
@@ -158,7 +158,7 @@ impl Ffs {
         };
         if have < need && more.is_none() {
             if let Some(pending) = old.pending_sequence() {
-                self.policy.horizon().durable(Depends::through(pending)).await?; // invariant 2
+                update.manner.rests_on.join(&Depends::through(pending)); // invariant 2
             }
             let place = (old.address(), have);
             let address = self.map().exchange(update, node, lbn, place, need).await?;

@@ -23,7 +23,10 @@ impl Ffs {
         if !is_planted(Bug::HastyStop) {
             self.write_superblock().await?;
         }
-        Ok(self.policy.close().await?)
+        match self.policy.beside() {
+            Some(beside) => Ok(beside.close().await?),
+            None => Ok(()),
+        }
     }
 
     /// Takes the mark back.

@@ -234,7 +234,8 @@ impl Ffs {
         payload: Vec<(u64, Vec<Bytes>)>,
     ) -> Result<(), FsError> {
         assert!(update.payload.is_empty(), "the payload of an Update comes at once");
-        update.carried = self.policy.carries(&payload);
+        let beside = self.policy.beside();
+        update.carried = beside.map(|beside| beside.carries(&payload)).unwrap_or_default();
         if !update.carried.is_delayed {
             let write = |(address, pieces): &(_, Vec<Bytes>)| {
                 self.home.write_data(*address, pieces.clone())

@@ -8,7 +8,7 @@
 //! 1. Group buffers, promises and pointers need no lock, since they are changed between two awaits.
 //! 2. What an Update frees is held until [`Engine::give_back`], which comes when it is durable.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem::take;
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ use crate::map::Map;
 use crate::open_superblock::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
-use crate::policy::{Policy, Staged, StagedUpdate};
+use crate::policy::{Beside, Policy, Staged, StagedUpdate};
 use crate::recent_blocks::RecentBlocks;
 use crate::update::{Ready, Update};
 
@@ -42,8 +42,9 @@ pub struct Ffs {
     /// What the superblock says, and what it is to say after a clean stop.
     pub(crate) superblock: RefCell<OpenSuperblock>,
     pub(crate) recent_blocks: RecentBlocks,
-    /// One initialisation of inodes at a time.
+    /// One initialisation of inodes at a time, and the newest: an inode may be in its block.
     pub(crate) inode_growth: Rc<Semaphore>,
+    pub(crate) inodes_grown: Cell<Sequence>,
     pub(crate) limits: Limits,
 }
 
@@ -97,6 +98,7 @@ impl Ffs {
             superblock: RefCell::new(parts.superblock),
             recent_blocks: RecentBlocks::default(),
             inode_growth: Semaphore::new(1),
+            inodes_grown: Cell::default(),
             limits,
         })
     }
@@ -108,7 +110,7 @@ impl Ffs {
 
     /// What its log is doing, if it has one.
     pub fn log_statistics(&self) -> Option<LogStatistics> {
-        self.policy.log_statistics()
+        self.policy.beside().and_then(Beside::log_statistics)
     }
 
     pub(crate) fn map(&self) -> Map<'_> {
@@ -156,29 +158,28 @@ impl Ffs {
         let Ready { mut update, room } = ready;
         let nodes = update.finish(self.seal());
         let sequence = self.policy.next_sequence();
-        let ranks = self.policy.rank(&update.items);
+        let tags = self.policy.tags(&update.items);
         if is_planted(Bug::EarlyReuse) {
             update.freed.retain(|freed| self.allocator.holds_metadata(freed));
         }
         self.take_buffers(&update);
         let mut staged = Vec::with_capacity(update.items.len());
-        for (item, rank) in update.items.drain(..).zip(ranks) {
+        for (item, tag) in update.items.drain(..).zip(tags) {
             let intent = item.intent;
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();
-                buffer.apply(sequence, rank, edit);
+                buffer.apply(sequence, tag, edit);
                 (buffer, extent)
             });
-            staged.push(Staged { intent, change, rank });
+            staged.push(Staged { intent, change, tag });
         }
         let staged = StagedUpdate {
             items: staged,
             payload: take(&mut update.payload),
             carried: update.carried,
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
-            chain: update.manner.chain,
+            manner: update.manner,
             answered: None,
-            may_wait_for_batch: update.manner.may_wait_for_batch,
             room,
         };
         update.promises.drain(..).for_each(crate::alloc::Promise::keep);

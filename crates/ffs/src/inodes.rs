@@ -14,7 +14,7 @@ use directory::entry::CHUNK_SIZE;
 use namespace::NewFile;
 use ufs2::layout::{Dinode, GroupHeader, INLINE_SYMLINK_SIZE, SECTOR_SIZE, kind_bits, mode_of};
 use ufs2::map::run_length;
-use vfs::{Attributes, Depends, FileKind, FsError, Ledger};
+use vfs::{Attributes, FileKind, FsError};
 use vnode::Space;
 
 use crate::alloc::{FoundInode, Near};
@@ -141,6 +141,7 @@ impl Ffs {
         loop {
             match self.allocator.take_inode(parent, is_directory).await? {
                 FoundInode::Promised(taken) if self.is_unused(taken.place).await? => {
+                    update.manner.rests_on.add(self.inodes_grown.get());
                     return Ok(update.take(taken));
                 }
                 FoundInode::Promised(taken) => taken.promise.withhold(),
@@ -158,8 +159,7 @@ impl Ffs {
         Ok(buffer.read(|image| Dinode::at(image, position.offset).is_free()))
     }
 
-    /// Gives a group one more block of inodes, and waits until that is durable: from then on a name
-    /// may lead to any of them, with whatever Update it comes.
+    /// Gives a group one more block of inodes. An Update that takes one of them rests on that.
     async fn initialise_inodes(&self, group: u64) -> Result<(), FsError> {
         let _alone = self.inode_growth.acquire(1).await;
         let geometry = self.geometry();
@@ -182,11 +182,8 @@ impl Ffs {
         let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
         let new = Box::from(raised.to_le_bytes().as_slice());
         update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
-        let sequence = self.commit(update).await?;
-        if self.policy.commits_in_order() {
-            return Ok(()); // whatever leads to one of them becomes durable later
-        }
-        Ok(self.policy.horizon().durable(Depends::through(sequence)).await?)
+        self.inodes_grown.set(self.commit(update).await?);
+        Ok(())
     }
 
     /// A node for a promised inode: its generation raised, its times now.

@@ -25,6 +25,8 @@ planted::bugs! {
     EndlessSettling,
     /// A round ends without a flush.
     DroppedFlush,
+    /// An Update lands before those on which it rests.
+    LooseUpdates,
     /// Each rank lands one round too early.
     RankTooEarly,
     /// Names land with the inodes that they name, or before them.

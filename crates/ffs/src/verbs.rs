@@ -224,8 +224,8 @@ impl Engine for Ffs {
         Update::new(space)
     }
 
-    async fn reserve(&self, update: Update) -> Result<Ready, FsError> {
-        let room = self.policy.reserve(&update).await?;
+    async fn reserve(&self, mut update: Update) -> Result<Ready, FsError> {
+        let room = self.policy.plan(&mut update).await?;
         Ok(Ready { update, room })
     }
 
@@ -274,7 +274,9 @@ impl Engine for Ffs {
     }
 
     fn count_repetition(&self, over_a_start: bool) {
-        self.policy.count_repetition(over_a_start);
+        if let Some(beside) = self.policy.beside() {
+            beside.count_repetition(over_a_start);
+        }
     }
 
     async fn come_to_rest(&self) -> Result<(), FsError> {

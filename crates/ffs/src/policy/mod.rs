@@ -9,7 +9,10 @@
 //!
 //! `sync` and `log` are built; the others have their place in this trait. All of them get the same:
 //! the items of an Update with their intents, already applied to the buffers, in the order in which
-//! the Updates were staged.
+//! the Updates were staged. Before that a policy may add items of its own ([`Policy::plan`]). An
+//! Update may rest on others ([`Manner::rests_on`]): nothing of it lands before these are durable.
+//!
+//! What a policy has besides the volume, a log for example, is [`Beside`] it.
 
 pub mod log;
 pub mod sync;
@@ -20,7 +23,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use vfs::{Answered, FsError, Lost, Sequence};
-use vnode::chain::ChainLink;
+use vnode::Manner;
 use vnode::horizon::Horizon;
 
 use crate::buffer::Buffer;
@@ -34,8 +37,8 @@ pub struct Staged {
     pub intent: Intent,
     /// The buffer that holds the delta, and what of it was changed, unless the item was payload.
     pub change: Option<(Rc<Buffer>, Extent)>,
-    /// The rank that [`Policy::rank`] gave it.
-    pub rank: u8,
+    /// What [`Policy::tags`] gave it.
+    pub tag: u32,
 }
 
 /// An Update whose items have been applied.
@@ -44,18 +47,16 @@ pub struct StagedUpdate {
     pub items: Vec<Staged>,
     /// Payload by its first fragment.
     pub payload: Vec<(u64, Vec<Bytes>)>,
-    /// What the policy does with it ([`Policy::carries`]). If it is not delayed, it was written to
+    /// What the policy does with it ([`Beside::carries`]). If it is not delayed, it was written to
     /// the device, and not flushed.
     pub carried: Carried,
     /// Fragments that are given back: first and how many.
     pub freed: Vec<(u64, u64)>,
-    /// The chain that begins or ends with it.
-    pub chain: Option<ChainLink>,
+    /// How it is to be carried out.
+    pub manner: Manner,
     /// The call that is answered with it, to be remembered where there is a place for that.
     pub answered: Option<Answered>,
-    /// Whether it may wait for another: nobody wants it durable before he says so.
-    pub may_wait_for_batch: bool,
-    /// What [`Policy::reserve`] set aside for it.
+    /// What [`Policy::plan`] set aside for it, in bytes.
     pub room: u64,
 }
 
@@ -67,28 +68,28 @@ pub trait Policy {
     /// The sequence that the next Update will get.
     fn next_sequence(&self) -> Sequence;
 
-    /// What it will do with this payload of an Update, which is asked once. Delayed payload it
-    /// brings to its place, and whoever makes the Update need not: readers see it there as soon as
-    /// it is staged.
-    fn carries(&self, _payload: &[(u64, Vec<Bytes>)]) -> Carried {
-        Carried::default()
+    /// What stands beside the volume, if anything does.
+    fn beside(&self) -> Option<&dyn Beside> {
+        None
     }
 
-    /// Waits until there is room for an Update, and sets it aside. Nothing may be awaited between
-    /// this and [`Policy::stage`].
+    /// The last step of planning an Update. The policy adds what items of its own it needs, waits
+    /// until there is room for all of it, and sets that aside; it gives how many bytes. Nothing may
+    /// be awaited between this and [`Policy::stage`].
     ///
     /// # Errors
     /// [`FsError::NoSpace`] if no room comes, unless the Update goes on with something that has
     /// begun; [`FsError::Io`] if the volume has stopped.
-    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>>;
+    fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>>;
 
     /// Completes when no room comes for Updates before there is more room below the disk.
     fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
         std::future::pending().boxed_local()
     }
 
-    /// Ranks the items of an Update, in their order; called before they are applied.
-    fn rank(&self, items: &[Item]) -> Vec<u8>;
+    /// A tag for each item of an Update, in their order, by which the policy knows the delta later;
+    /// called before they are applied.
+    fn tags(&self, items: &[Item]) -> Vec<u32>;
 
     /// Takes an Update whose items have been applied. Cannot fail and does not wait.
     fn stage(&self, sequence: Sequence, update: StagedUpdate);
@@ -98,12 +99,11 @@ pub trait Policy {
         self.horizon().through()
     }
 
-    /// Whether no Update becomes durable before those that were staged before it.
-    fn commits_in_order(&self) -> bool;
-
     /// The Update that gave `count` fragments from `address` on back is durable. Completes when
     /// nothing is on its way to them any more; then they may be used again.
-    fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()>;
+    fn drain_block(&self, _address: u64, _count: u64) -> LocalBoxFuture<'static, ()> {
+        std::future::ready(()).boxed_local()
+    }
 
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool {
@@ -113,18 +113,30 @@ pub trait Policy {
     /// Waits until all that is staged now is home, and what was changed without a delta until now
     /// too. What changes meanwhile is not waited for.
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;
+}
 
-    /// Everything is home and flushed: whatever the policy keeps beside the volume is needed no
-    /// more, and says so from now on.
-    fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;
+/// What a policy keeps beside the volume.
+pub trait Beside {
+    /// What it will do with this payload of an Update, which is asked once. Delayed payload it
+    /// brings to its place, and the engine need not: readers see it there as soon as it is staged.
+    fn carries(&self, _payload: &[(u64, Vec<Bytes>)]) -> Carried {
+        Carried::default()
+    }
 
     /// A call was answered from memory; `over_a_start` if it was carried out before the last start.
     fn count_repetition(&self, _over_a_start: bool) {}
 
-    /// What its log is doing, if it has one.
+    /// What it is doing, if it is a log.
     fn log_statistics(&self) -> Option<log::LogStatistics> {
         None
     }
+
+    /// Everything is home and flushed: nothing of this is needed any more, and it says so from now
+    /// on.
+    ///
+    /// # Errors
+    /// [`Lost`] when it cannot.
+    fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>>;
 }
 
 /// Whether a change makes things appear or replaces one by another, and takes nothing away by

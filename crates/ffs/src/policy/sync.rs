@@ -1,6 +1,6 @@
 //! Policy `sync`: ordered synchronous writes, as the first FFS had them.
 //!
-//! Each item of an Update has a rank by its meaning. A round writes, of every buffer, all deltas
+//! Each item of an Update has a rank by its meaning, which is its tag. A round writes, of every buffer, all deltas
 //! whose rank is reached, and flushes; then the next ranks are reached. Updates in flight share
 //! rounds: whatever is staged while a round is under way goes out with the next one, and nothing
 //! ever waits for company.
@@ -34,6 +34,7 @@
 //!    lead to a new directory whose parent does not count it yet.
 //! 7. Who settles waits for what was changed when it asked, and for nothing that changes later:
 //!    each read dirties an access time, so while somebody reads there is always more.
+//! 8. Nothing of an Update lands before those on which it rests are durable.
 //!
 //! What waits for whom always has a lower sequence or, in the same Update, a lower rank; so some
 //! delta can land in every round until none is left.
@@ -46,7 +47,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::{FsError, Lost, Sequence};
+use vfs::{Depends, FsError, Lost, Sequence};
 
 use super::{Policy, StagedUpdate, is_constructive};
 use crate::buffer::{Buffer, Delta};
@@ -64,7 +65,7 @@ const REPLACING: usize = 4;
 /// The first rank that takes something away.
 const DESTRUCTIVE: usize = 6;
 /// The last rank that somebody may see: what follows is behind the end of files, or free.
-const LAST_SEEN: u8 = 7;
+const LAST_SEEN: u32 = 7;
 
 /// An Update of which something is not durable yet: how many items of each rank.
 struct Flight {
@@ -73,6 +74,8 @@ struct Flight {
     payload: bool,
     /// Whether it adds a link.
     links: bool,
+    /// Updates that have to be durable first.
+    rests_on: Depends,
 }
 
 impl Flight {
@@ -232,8 +235,16 @@ impl Sync {
         let flights = self.flights.borrow();
         let (mut all_revealed, mut all_prepared) = (true, true);
         let mut reached = BTreeMap::new();
+        let first = flights.keys().next().copied().unwrap_or_default();
         for (&sequence, flight) in flights.iter() {
             all_revealed |= is_planted(Bug::EarlyDrops);
+            let rests_on = &flight.rests_on;
+            let is_open = |before: &Sequence| flights.contains_key(&before.0);
+            let rests = first <= rests_on.all_through().0 || rests_on.each().iter().any(is_open);
+            if rests && !is_planted(Bug::LooseUpdates) {
+                (all_revealed, all_prepared) = (false, false);
+                continue; // invariant 8
+            }
             let limit = match () {
                 () if flight.links && !all_prepared => REVEALING - 1, // invariant 6
                 () if !all_revealed => REPLACING - 1,                 // invariant 2
@@ -246,7 +257,7 @@ impl Sync {
         }
         move |delta| {
             // A delta of an Update that is no longer in flight would be a durable one: impossible.
-            reached.get(&delta.sequence.0).is_some_and(|&rank| usize::from(delta.rank) <= rank)
+            reached.get(&delta.sequence.0).is_some_and(|&rank| delta.tag as usize <= rank)
         }
     }
 
@@ -257,7 +268,7 @@ impl Sync {
         for buffer in written {
             for (sequence, rank) in buffer.landed() {
                 let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
-                flight.remaining[usize::from(rank)] -= 1;
+                flight.remaining[rank as usize] -= 1;
             }
         }
         for (_, flight) in flights.range_mut(..covered) {
@@ -272,7 +283,7 @@ impl Sync {
         self.horizon.advance(first_open - 1); // invariant 4
     }
 
-    fn rank_of(intent: Intent) -> Option<u8> {
+    fn rank_of(intent: Intent) -> Option<u32> {
         Some(match intent {
             Intent::PayloadWritten
             | Intent::MapTaken
@@ -287,14 +298,14 @@ impl Sync {
             Intent::LinkDropped | Intent::SizeCleared => 7,
             Intent::PointerCleared => 8,
             Intent::MapGivenBack => 9,
-            Intent::AttributesSet => return None, // joins the others, see `rank`
+            Intent::AttributesSet => return None, // joins the others, see `tags`
         })
     }
 }
 
 /// A rank that a bug gives an item.
-fn planted_rank(intent: Intent) -> Option<u8> {
-    let wrong: &[(Bug, Intent, u8)] = &[
+fn planted_rank(intent: Intent) -> Option<u32> {
+    let wrong: &[(Bug, Intent, u32)] = &[
         (Bug::EarlyNames, Intent::EntryAdded, 1),
         (Bug::LateBlocks, Intent::BlockInitialised, 3),
         (Bug::LateBits, Intent::MapTaken, 4),
@@ -313,7 +324,7 @@ fn planted_rank(intent: Intent) -> Option<u8> {
         (Bug::EarlyPointerClears, Intent::PointerCleared, 6),
         (Bug::LatePointerClears, Intent::PointerCleared, 9),
     ];
-    let planted = |&&(bug, of, _): &&(Bug, Intent, u8)| of == intent && is_planted(bug);
+    let planted = |&&(bug, of, _): &&(Bug, Intent, u32)| of == intent && is_planted(bug);
     wrong.iter().find(planted).map(|&(_, _, rank)| rank)
 }
 
@@ -326,7 +337,7 @@ impl Policy for Sync {
         Sequence(self.next.get())
     }
 
-    fn rank(&self, items: &[Item]) -> Vec<u8> {
+    fn tags(&self, items: &[Item]) -> Vec<u32> {
         if is_planted(Bug::EqualRanks) {
             return vec![0; items.len()];
         }
@@ -336,16 +347,16 @@ impl Policy for Sync {
         let last = items.iter().filter_map(|item| rank_of(item.intent)).max().unwrap_or(0);
         let free = last.min(LAST_SEEN);
         let ranks = items.iter().map(|item| rank_of(item.intent).unwrap_or(free));
-        let ranks: Vec<u8> = ranks.collect();
+        let ranks: Vec<u32> = ranks.collect();
         debug_assert!(items.iter().zip(&ranks).all(|(item, &rank)| {
             item.intent == Intent::AttributesSet
                 || planted_rank(item.intent).is_some()
-                || is_constructive(item.intent) == (usize::from(rank) < DESTRUCTIVE)
+                || is_constructive(item.intent) == ((rank as usize) < DESTRUCTIVE)
         }));
         ranks
     }
 
-    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>> {
+    fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
         // There is nothing beside the volume to fill.
         let is_refused = self.home.data().refusals().is_waiting() && !update.manner.goes_on;
         std::future::ready(if is_refused { Err(FsError::NoSpace) } else { Ok(0) }).boxed_local()
@@ -364,13 +375,14 @@ impl Policy for Sync {
     fn stage(&self, sequence: Sequence, update: StagedUpdate) {
         assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
         self.next.set(sequence.0 + 1);
-        let mut flight = Flight { remaining: [0; RANKS], payload: false, links: false };
+        let rests_on = update.manner.rests_on;
+        let mut flight = Flight { remaining: [0; RANKS], payload: false, links: false, rests_on };
         for item in update.items {
             flight.links |= item.intent == Intent::LinkAdded;
             if item.change.is_none() && is_planted(Bug::UnflushedPayload) {
                 continue;
             }
-            flight.remaining[usize::from(item.rank)] += 1;
+            flight.remaining[item.tag as usize] += 1;
             match item.change {
                 Some((buffer, _)) => {
                     self.pending.borrow_mut().insert(buffer.address(), buffer);
@@ -380,18 +392,6 @@ impl Policy for Sync {
         }
         self.flights.borrow_mut().insert(sequence.0, flight);
         self.kick();
-    }
-
-    fn commits_in_order(&self) -> bool {
-        false
-    }
-
-    fn drain_block(&self, _address: u64, _count: u64) -> LocalBoxFuture<'static, ()> {
-        std::future::ready(()).boxed_local() // it was all written, or it would not be durable
-    }
-
-    fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
-        std::future::ready(Ok(())).boxed_local()
     }
 
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
@@ -410,5 +410,90 @@ impl Policy for Sync {
             this.horizon.reach(last).await
         }
         .boxed_local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::BlockDevice;
+    use sim::{Disk, Executor, Image};
+    use ufs2::mkfs::{MkfsOptions, mkfs};
+    use vnode::Manner;
+
+    use super::*;
+    use crate::buffer::Role;
+    use crate::candidate::{Back, Candidate, Found, OpenOptions};
+    use crate::edit::Edit;
+    use crate::item::Carried;
+    use crate::policy::Staged;
+
+    async fn policy_on(executor: &Executor) -> Rc<Sync> {
+        let disk: Rc<dyn BlockDevice> = Disk::new(executor, Image::zeroed(16 << 20));
+        let (runtime, options) = (executor.runtime(), OpenOptions::default());
+        let now = runtime.clock.wall();
+        mkfs(&*disk, &MkfsOptions::default(), &*runtime.random, now).await.expect("it fits");
+        let found = Found::read(&*disk).await.expect("just made");
+        let prepared = Candidate::prepare(disk, found, Back::default(), &runtime, &options).await;
+        Sync::new(prepared.expect("just made").home.clone(), runtime)
+    }
+
+    /// Stages an Update of one byte of a block of its own, which rests on others.
+    fn stage(policy: &Sync, address: u64, rests_on: Depends) -> Rc<Buffer> {
+        let buffer = Buffer::new(address, Role::Directory, block::Buffer::zeroed(4096));
+        policy.home.install(&buffer);
+        let sequence = policy.next_sequence();
+        let edit = Edit::Bytes { offset: 0, new: [1].into() };
+        let change = Some((buffer.clone(), edit.extent()));
+        buffer.apply(sequence, 0, edit);
+        let manner = Manner { rests_on, ..Manner::default() };
+        let items = vec![Staged { intent: Intent::BlockInitialised, change, tag: 0 }];
+        let (payload, freed, carried) = (Vec::new(), Vec::new(), Carried::default());
+        let update =
+            StagedUpdate { items, payload, carried, freed, manner, answered: None, room: 0 };
+        policy.stage(sequence, update);
+        buffer
+    }
+
+    /// The round with which each of four Updates lands, of which the last rests on these.
+    fn rounds(rests_on: Depends) -> [usize; 4] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let policy = policy_on(&executor).await;
+            policy.running.set(true); // rounds come when the test says so
+            let mut buffers = vec![stage(&policy, 4000, Depends::NOTHING)];
+            buffers.push(stage(&policy, 4008, Depends::on(Sequence(1))));
+            buffers.push(stage(&policy, 4016, Depends::NOTHING));
+            buffers.push(stage(&policy, 4024, rests_on));
+            let mut landed = [0; 4];
+            for round in 1..=4 {
+                policy.round().await.expect("the disk is good");
+                for (buffer, landed) in buffers.iter().zip(&mut landed) {
+                    if *landed == 0 && !buffer.is_pending() {
+                        *landed = round;
+                    }
+                }
+            }
+            landed
+        })
+    }
+
+    #[test]
+    fn an_update_lands_in_the_round_after_all_on_which_it_rests() {
+        let on = |sequence| Depends::on(Sequence(sequence));
+        assert_eq!(rounds(Depends::NOTHING), [1, 2, 1, 1]);
+        assert_eq!(rounds(on(1)), [1, 2, 1, 2]);
+        assert_eq!(rounds(on(2)), [1, 2, 1, 3]);
+        assert_eq!(rounds(on(3)), [1, 2, 1, 2]);
+        assert_eq!(rounds(Depends::through(Sequence(1))), [1, 2, 1, 2]);
+        assert_eq!(rounds(Depends::through(Sequence(3))), [1, 2, 1, 3]);
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn an_update_that_lands_before_what_it_rests_on_is_seen() {
+        crate::planted::plant(Some(Bug::LooseUpdates));
+        let loose = rounds(Depends::on(Sequence(2)));
+        crate::planted::plant(None);
+        assert_eq!(loose, [1, 1, 1, 1]);
     }
 }

@@ -138,6 +138,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "SmallReserve",
     "BrokenPromises",
     "EarlyDrops",
+    "LooseUpdates",
     "UnflushedPayload",
     "UnwaitedLandings",
     "OneHash",

@@ -72,7 +72,7 @@ use runtime::sync::Signal;
 use ufs2::layout::Summary;
 use vfs::{Answered, Depends, FsError, Ledger, Lost, Sequence};
 
-use super::{Policy, StagedUpdate};
+use super::{Beside, Policy, StagedUpdate};
 use crate::buffer::Buffer;
 use crate::home::Home;
 use crate::item::{Carried, Item};
@@ -383,21 +383,14 @@ impl Policy for Log {
         Sequence(self.next.get())
     }
 
-    fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> Carried {
-        let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
-        // As much again may come while what has made the sync begin is on its way.
-        let most = (2 * self.sync_bytes()).min(self.home.budget().bytes() as u64 / 8);
-        let rides = redo::rides(payload, self.options.payload_bytes.min(MOST_PAYLOAD));
-        let has_room = self.home.data().delayed_bytes() as u64 + bytes <= most;
-        Carried { rides, is_delayed: has_room && rides.is_some() }
+    fn beside(&self) -> Option<&dyn Beside> {
+        Some(self)
     }
 
-    fn reserve(&self, update: &Update) -> LocalBoxFuture<'static, Result<u64, FsError>> {
+    fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
         let body = redo::bound(update);
         assert!(body <= LARGEST_BODY, "an entry of {body} bytes does not fit into a segment");
-        let (room, this) = (self.shared.journal.room_for(body), self.this());
-        let goes_on = update.manner.goes_on;
-        async move { this.set_aside(room, goes_on).await }.boxed_local()
+        self.set_aside(self.shared.journal.room_for(body), update.manner.goes_on).boxed_local()
     }
 
     fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
@@ -405,7 +398,7 @@ impl Policy for Log {
         async move { this.no_room_comes().await }.boxed_local()
     }
 
-    fn rank(&self, items: &[Item]) -> Vec<u8> {
+    fn tags(&self, items: &[Item]) -> Vec<u32> {
         vec![0; items.len()] // all of an Update lands after its entry
     }
 
@@ -443,18 +436,14 @@ impl Policy for Log {
             self.pending.borrow_mut().insert(buffer.address(), buffer.clone());
         }
         self.flights.borrow_mut().push(sequence.0, flight);
-        self.note_chain(sequence.0, update.chain);
+        self.note_chain(sequence.0, update.manner.chain);
         let after_flush = has_payload && !rides;
         let waiting = Waiting { draft, room: update.room, after_flush };
         self.shared.waiting.borrow_mut().push_back(waiting);
-        match update.may_wait_for_batch {
+        match update.manner.may_wait_for_batch {
             true => self.batch_later(sequence),
             false => self.commit_soon(),
         }
-    }
-
-    fn commits_in_order(&self) -> bool {
-        true
     }
 
     fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()> {
@@ -469,6 +458,17 @@ impl Policy for Log {
     fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
         let this = self.this();
         async move { this.settle_all().await }.boxed_local()
+    }
+}
+
+impl Beside for Log {
+    fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> Carried {
+        let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
+        // As much again may come while what has made the sync begin is on its way.
+        let most = (2 * self.sync_bytes()).min(self.home.budget().bytes() as u64 / 8);
+        let rides = redo::rides(payload, self.options.payload_bytes.min(MOST_PAYLOAD));
+        let has_room = self.home.data().delayed_bytes() as u64 + bytes <= most;
+        Carried { rides, is_delayed: has_room && rides.is_some() }
     }
 
     fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {

@@ -139,7 +139,7 @@ impl<'a> Redo<'a> {
                 redo.revoke(*address, pieces, &is_logged);
             }
         }
-        match update.chain {
+        match update.manner.chain {
             Some(ChainLink::Begins(chain)) => redo.records.push(Record::ChainBegins(chain)),
             Some(ChainLink::Ends(ino)) => redo.records.push(Record::ChainEnds(ino)),
             None => {}
@@ -315,16 +315,15 @@ mod tests {
                 buffer.apply(vfs::Sequence(7), 0, edit);
                 (buffer, extent)
             });
-            Staged { intent: item.intent, change, rank: 0 }
+            Staged { intent: item.intent, change, tag: 0 }
         });
         let staged = StagedUpdate {
             items: items.collect(),
             payload: update.payload,
             carried: update.carried,
             freed,
-            chain: update.manner.chain,
+            manner: update.manner,
             answered: None,
-            may_wait_for_batch: false,
             room: 0,
         };
         let draft = Redo::draft(&geometry, 7, &staged, is_logged, None);

@@ -256,7 +256,7 @@ mod tests {
     use super::super::record::LINE;
     use super::*;
     use crate::candidate::{Back, Candidate, Found, OpenOptions};
-    use crate::policy::Policy;
+    use crate::policy::Beside;
     use vnode::chain::Chain;
 
     /// Memory that sets no limit.
