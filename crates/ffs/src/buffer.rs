@@ -4,7 +4,7 @@
 //! [`Delta`] with the old value of its field, until the policy has seen it reach the platter. To
 //! write the block home, the image is copied and every delta that must not be seen on the disk yet
 //! is undone in the copy, newest first. So no block is ever unwritable because it is hot, and the
-//! policies differ in one thing only: when a delta may land.
+//! policies differ in when a delta may land.
 //!
 //! What is copied and written are the pages from the first that changed to the last, of most blocks
 //! one or two: where many blocks change a little, that is most of what is to be done.

@@ -1,4 +1,4 @@
-//! When a change may reach the platter: the one thing in which the policies differ.
+//! When a change may reach the platter, which is how the policies differ.
 //!
 //! | policy | a delta may land when | at commit | after a crash |
 //! |---|---|---|---|

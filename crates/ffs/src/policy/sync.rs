@@ -1,9 +1,9 @@
 //! Policy `sync`: ordered synchronous writes, as the first FFS had them.
 //!
-//! Each item of an Update has a rank by its meaning, which is its tag. A round writes, of every buffer, all deltas
-//! whose rank is reached, and flushes; then the next ranks are reached. Updates in flight share
-//! rounds: whatever is staged while a round is under way goes out with the next one, and nothing
-//! ever waits for company.
+//! Each item of an Update has a rank by its meaning, which is its tag. A round writes, of every
+//! buffer, all deltas whose rank is reached, and flushes; then the next ranks are reached. Updates
+//! in flight share rounds: whatever is staged while a round is under way goes out with the next
+//! one, and nothing ever waits for company.
 //!
 //! Ranks: 0 bits taken, payload, blocks that nothing points at yet; 1 inodes initialised, links
 //! added; 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them; 4 names name
