@@ -177,6 +177,7 @@ impl Ffs {
         }
         let address = geometry.inode_position(ino).fragment;
         let mut update = Update::new(Space::Superuser);
+        update.manner.rests_on.add(self.inodes_grown.get()); // the newest stands for all
         update.push_fresh(Intent::InodeBlockInitialised, Buffer::new(address, Role::Inodes, image));
         let raised = initialised + geometry.inodes_per_block as u32;
         let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);

@@ -592,8 +592,10 @@ impl Engine for Ram {
     }
 
     async fn write_times(&self) {
-        for (file, time) in self.touched.take() {
-            self.disk.touch(self.epoch, file, time);
+        let touched = self.touched.borrow().clone();
+        touched.into_iter().for_each(|(file, time)| self.disk.touch(self.epoch, file, time));
+        if self.disk.pending().is_empty() {
+            self.touched.take(); // no Update brings an older time any more
         }
     }
 

@@ -17,7 +17,8 @@
 //! 5. Updates that change the same field of an inode, the same block of a file or what stands at
 //!    the same place of a directory become durable in their order. Others may overtake each other,
 //!    if the horizon says so, but for what they rest on ([`Manner::rests_on`]) and what a
-//!    remembered answer shows ([`Engine::stage`]).
+//!    remembered answer shows ([`Engine::stage`]). An engine whose horizon passes in order is not
+//!    told what a move of a directory rests on: there '..' of two directories land in order, too.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

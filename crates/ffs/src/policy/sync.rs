@@ -23,7 +23,8 @@
 //!    *revealed*, all of it up to rank 5 durable. So a name never goes, and is never taken over,
 //!    before the name that replaces it, even if that came with another Update, has appeared. And
 //!    where '..' of a directory points, there is a path from the root: a check that believes
-//!    '..' never makes a loop of directories that changed places one after the other.
+//!    '..' never makes a loop of directories that changed places one after the other. (So moves of
+//!    directories need not rest on each other here: see promise 5 of [`vnode::Engine`].)
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
 //! 5. After the first failed write or flush nothing is ever reported durable again. A write that

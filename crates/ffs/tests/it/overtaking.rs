@@ -8,8 +8,8 @@ use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, ObjectId};
 
 use crate::common::cutting::{after_cut, sizes};
-use crate::common::tree::found::Found;
 use crate::common::volume::{Volume, name, try_open};
+use enginekit::tree::Found;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 

@@ -14,7 +14,7 @@ use crate::common::cutting::sizes;
 use crate::common::fill::round::Rounds;
 use crate::common::growth::inside_the_last_fragment;
 use crate::common::looks::{names_lead_to_their_files, what_is_told_is_never_stale};
-use crate::common::tree::run::{Setting, record};
+use crate::common::tree::{Setting, record};
 
 /// Looks for `bug`, first in a run that shows it soon.
 fn is_found(bug: impl Into<Planted>, first: u64) {

@@ -23,7 +23,7 @@ use crate::common::together::{
     large_file_that_goes, large_file_that_goes_slowly, large_write_over_a_delayed_one,
     large_write_over_a_small_one, large_writes_side_by_side,
 };
-use crate::common::tree::run::{Setting, record};
+use crate::common::tree::{Setting, record};
 
 /// The smallest log: the circle closes many times.
 const LOG: u64 = journal::format::SMALLEST;

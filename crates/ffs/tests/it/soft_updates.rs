@@ -11,7 +11,7 @@ use vfs::{FileSystem, Stability};
 
 use crate::common::cutting::{Pair, cuts, random_cuts, sizes};
 use crate::common::raw::soft_update_violations;
-use crate::common::tree::run::{Setting, record};
+use crate::common::tree::{Setting, record};
 use crate::common::volume::try_open;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
@@ -23,7 +23,7 @@ fn setting(options: MkfsOptions, megabytes: u64) -> Setting {
 
 /// What the first cut of a recorded run leaves that no soft updates leave.
 fn first_violation(seed: u64, setting: &Setting, count: u64) -> Option<String> {
-    first_in(&record(seed, setting).traces, seed, count)
+    first_in(&record(seed, setting).recording, seed, count)
 }
 
 fn first_in(traces: &Pair<Trace>, seed: u64, count: u64) -> Option<String> {

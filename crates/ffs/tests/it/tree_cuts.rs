@@ -14,7 +14,7 @@ use sim::Honesty;
 use ufs2::mkfs::MkfsOptions;
 
 use crate::common::cutting::{random_cuts, sizes};
-use crate::common::tree::run::{Setting, cut_at_random, record};
+use crate::common::tree::{Setting, cut_at_random, record};
 
 fn setting(options: MkfsOptions, megabytes: u64, log: u64) -> Setting {
     Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest, log }
@@ -46,6 +46,6 @@ fn a_tree_survives_in_default_blocks() {
 fn a_disk_that_ignores_flushes_is_found_out() {
     let setting = Setting { honesty: Honesty::IgnoresFlush, ..setting(sizes(4096, 512), 16, 0) };
     let run = record(14, &setting);
-    let cuts = random_cuts(&run.traces, 14, 20);
-    assert!(cuts.iter().any(|cut| run.check(cut, false).is_err()), "it finds nothing");
+    let cuts = random_cuts(&run.recording, 14, 20);
+    assert!(cuts.iter().any(|cut| run.check(cut, true, None).is_err()), "it finds nothing");
 }

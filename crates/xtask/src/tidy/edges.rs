@@ -60,6 +60,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("trace", &["nfs"]),
     ("cache", &["block", "planted", "runtime"]),
     ("directory", &["cache", "vfs"]),
+    ("enginekit", &["namespace", "runtime", "sim", "vfs", "vnode"]),
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
     ("ram", &["cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
     ("ufs2", &["block", "directory", "runtime", "vfs"]),

@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use block::{BlockDevice, Buffer, Durability, Io};
 use bytes::Bytes;
+pub(crate) use enginekit::random::Seeded;
 use futures::FutureExt;
-use runtime::Random;
 
 /// A file of the folder `shared` beside the repository, where independent judges and foreign disks
 /// lie. A clone alone does not have it: then this says so, and the caller skips. With
@@ -283,26 +283,6 @@ impl BlockDevice for MemoryDisk {
 
     fn close(&self) -> Io<()> {
         Box::pin(async { Ok(()) })
-    }
-}
-
-/// Seeded chance (the splitmix64 generator).
-pub(crate) struct Seeded(Cell<u64>);
-
-impl Seeded {
-    /// The generator that starts from this seed.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(Cell::new(seed))
-    }
-}
-
-impl Random for Seeded {
-    fn next_u64(&self) -> u64 {
-        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let mut mixed = self.0.get();
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
     }
 }
 

@@ -1,4 +1,4 @@
-//! An actor that plants, moves, joins and fells, and remembers what should be there.
+//! An actor that makes, moves, links and removes, and remembers what should be there.
 //!
 //! It does not wait for every answer: some operations are issued while the ones before are not
 //! durable yet. What it has issued and not seen acknowledged is one *step*.
@@ -7,19 +7,20 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::Random;
 use vfs::{CreateHow, FileSystem, FsError, ObjectId, Sealed, SetAttributes, Stability};
+use vnode::Engine;
 
 use super::content::Content;
 use super::model::{Kind, Model, Place, Thing};
-use crate::common::Seeded;
-use crate::common::volume::{Volume, name};
+use crate::random::Seeded;
+use crate::volume::{Volume, name};
 
 /// Names that an actor chooses from: few, so that names return while they go.
 const NAMES: u64 = 10;
 const DIRECTORIES_MAX: usize = 9;
 const FILES_MAX: usize = 24;
 
-pub(crate) struct Gardener<'a> {
-    pub(crate) volume: &'a Volume,
+pub(crate) struct TreeActor<'a, E: Engine> {
+    pub(crate) volume: &'a Volume<E>,
     /// With this all its names begin.
     pub(crate) prefix: char,
     pub(crate) chance: Seeded,
@@ -32,7 +33,7 @@ pub(crate) struct Gardener<'a> {
     pub(crate) serial: u64,
 }
 
-impl Gardener<'_> {
+impl<E: Engine> TreeActor<'_, E> {
     fn below(&self, limit: u64) -> u64 {
         self.chance.next_u64() % limit
     }

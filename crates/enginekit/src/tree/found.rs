@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use vfs::{Attributes, FileKind, FileSystem, FsError, ObjectId};
+use vnode::Engine;
 
 use super::content::Content;
 use super::model::{Kind, Model, Thing};
-use crate::common::volume::Volume;
+use crate::volume::Volume;
 
 type Names = BTreeMap<String, ObjectId>;
 
 /// A whole volume.
-pub(crate) struct Found {
-    pub(crate) directories: BTreeMap<ObjectId, Names>,
+pub struct Found {
+    /// Directories, each with its names and what they name.
+    pub directories: BTreeMap<ObjectId, Names>,
     attributes: BTreeMap<ObjectId, Attributes>,
     contents: BTreeMap<ObjectId, Vec<u8>>,
     targets: BTreeMap<ObjectId, Bytes>,
@@ -26,7 +28,10 @@ fn wrong(text: &str) -> impl Fn(FsError) -> String {
 impl Found {
     /// Reads everything, and checks what holds for every tree: a directory has one name, ".." names
     /// where that stands, and link counts are the numbers of names.
-    pub(crate) async fn read(volume: &Volume) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub async fn read(volume: &Volume<impl Engine>) -> Result<Self, String> {
         let root = volume.files.root();
         let mut found = Self {
             directories: BTreeMap::new(),
@@ -61,7 +66,11 @@ impl Found {
         Ok(found)
     }
 
-    async fn take(&mut self, volume: &Volume, id: ObjectId) -> Result<FileKind, FsError> {
+    async fn take(
+        &mut self,
+        volume: &Volume<impl Engine>,
+        id: ObjectId,
+    ) -> Result<FileKind, FsError> {
         if let Some(attributes) = self.attributes.get(&id) {
             return Ok(attributes.kind);
         }
@@ -196,7 +205,10 @@ fn names_differ(names: &Names, things: &[&Thing]) -> Option<String> {
 
 /// Shows that the volume works: something is made in every directory, then everything is deleted,
 /// and all space and all inodes are free again.
-pub(crate) async fn use_and_empty(volume: &Volume, found: &Found) -> Result<(), String> {
+///
+/// # Errors
+/// What does not work.
+pub async fn use_and_empty(volume: &Volume<impl Engine>, found: &Found) -> Result<(), String> {
     let root = volume.files.root();
     for (index, &directory) in found.directories.keys().enumerate() {
         let text = "z".repeat(1 + index * 40 % 200);
@@ -218,7 +230,7 @@ pub(crate) async fn use_and_empty(volume: &Volume, found: &Found) -> Result<(), 
     Ok(())
 }
 
-async fn empty(volume: &Volume, directory: ObjectId) -> Result<(), FsError> {
+async fn empty(volume: &Volume<impl Engine>, directory: ObjectId) -> Result<(), FsError> {
     for text in volume.list(directory).await? {
         if text == "." || text == ".." {
             continue;
