@@ -256,7 +256,10 @@ mod tests {
     use super::super::record::LINE;
     use super::*;
     use crate::candidate::{Back, Candidate, Found, OpenOptions};
-    use crate::policy::Beside;
+    use crate::item::Intent;
+    use crate::policy::{Beside, Policy, Staged, StagedUpdate};
+    use crate::update::Update;
+    use vfs::{Depends, Ledger};
     use vnode::chain::Chain;
 
     /// Memory that sets no limit.
@@ -347,6 +350,39 @@ mod tests {
                 log.repeated().await.expect("the disk is good");
                 assert!(log.head() > Some(old), "round {round}: it is told again");
             }
+        });
+    }
+
+    #[test]
+    fn an_entry_is_needed_until_the_payload_in_it_is_home() {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let log = log_on(&executor, PLENTY).await;
+            let payload = vec![(2000, vec![Bytes::from(vec![7; 4096])])];
+            let mut update = Update::new(vnode::Space::Superuser);
+            update.carried = log.carries(&payload);
+            assert!(update.carried.is_delayed, "the log brings it home");
+            update.push_payload(2000, payload[0].1.clone());
+            let room = log.plan(&mut update).await.expect("an empty log has room");
+            let (intent, sequence) = (Intent::PayloadWritten, log.next_sequence());
+            let staged = StagedUpdate {
+                items: vec![Staged { intent, change: None, tag: 0 }],
+                payload: update.payload,
+                carried: update.carried,
+                freed: Vec::new(),
+                manner: update.manner,
+                answered: None,
+                room,
+            };
+            log.stage(sequence, staged);
+            log.horizon.durable(Depends::through(sequence)).await.expect("the disk is good");
+            let statistics = log.statistics();
+            assert!(log.head_of_changes().is_some(), "nothing else has the data");
+            assert_eq!(statistics.capacity, log.shared.journal.capacity());
+            assert!((4096..16 << 10).contains(&statistics.live_bytes), "{statistics:?}");
+            log.settle().await.expect("the disk is good");
+            assert_eq!(log.head_of_changes(), None, "the volume has it");
+            assert!(log.statistics().syncs > statistics.syncs);
         });
     }
 
