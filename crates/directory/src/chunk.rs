@@ -204,8 +204,7 @@ pub fn slack(chunk: &[u8], dropped: Option<usize>) -> Result<u16, BadChunk> {
 /// A chunk with nothing in it.
 pub fn empty_chunk() -> [u8; CHUNK_SIZE] {
     let mut chunk = [0; CHUNK_SIZE];
-    chunk[EntryHeader::RECORD_LENGTH_OFFSET..EntryHeader::RECORD_LENGTH_OFFSET + 2]
-        .copy_from_slice(&(CHUNK_SIZE as u16).to_le_bytes());
+    EntryHeader::at_mut(&mut chunk, 0).record_length.set(CHUNK_SIZE as u16);
     chunk
 }
 

@@ -1,20 +1,18 @@
 //! Extended attributes: records in one or two blocks of an inode's own.
 //!
-//! Each record is a multiple of 8 bytes: its length in 4, the namespace, the bytes of padding
-//! behind the content, the bytes of the name, the name; zeros up to a multiple of 8; content;
-//! padding. Behind the last one the fragments are zeros: another record there says that the size of
-//! the area is wrong.
+//! Each record is an [`AttributeHeader`], the name, zeros, the content and padding. Behind the last
+//! one the fragments are zeros: another record there says that the size of the area is wrong.
 
 use std::collections::BTreeSet;
 
-use ufs2::layout::{Dinode, Geometry};
+use ufs2::layout::{ATTRIBUTE_ALIGNMENT, AttributeHeader, ByteOrder, Dinode, Geometry};
 use ufs2::map::{block_count, run_length};
+use zerocopy::FromBytes;
 
 use super::CheckError;
 use super::overlay::Overlay;
 
-const HEADER: usize = 7;
-const UNIT: usize = 8;
+const HEADER: usize = size_of::<AttributeHeader>();
 
 /// What the attributes of an inode are.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,8 +55,7 @@ pub(super) async fn check(
             area.extend_from_slice(&read);
         }
     }
-    let big = geometry.byte_order == ufs2::layout::ByteOrder::Big;
-    Ok(match records(&area, size as usize, big) {
+    Ok(match records(&area, size as usize, geometry.byte_order) {
         Err(wrong) => Verdict::Broken(wrong),
         Ok(end) if end == size as usize => Verdict::Whole,
         Ok(end) => Verdict::Longer(end as u64),
@@ -67,14 +64,14 @@ pub(super) async fn check(
 
 /// Whether records fill the first `size` bytes of an area, in namespaces that exist and under
 /// different names. Where the last record ends: there may be more of them.
-fn records(area: &[u8], size: usize, big_endian: bool) -> Result<usize, String> {
+fn records(area: &[u8], size: usize, order: ByteOrder) -> Result<usize, String> {
     let mut names = BTreeSet::new();
     let mut at = 0;
     while at < size {
-        at = record(&area[..size], at, big_endian, &mut names)
+        at = record(&area[..size], at, order, &mut names)
             .ok_or_else(|| format!("no record at byte {at}"))?;
     }
-    while let Some(end) = record(area, at, big_endian, &mut names) {
+    while let Some(end) = record(area, at, order, &mut names) {
         at = end;
     }
     Ok(at)
@@ -84,27 +81,26 @@ fn records(area: &[u8], size: usize, big_endian: bool) -> Result<usize, String> 
 fn record<'a>(
     area: &'a [u8],
     at: usize,
-    big_endian: bool,
+    order: ByteOrder,
     names: &mut BTreeSet<(u8, &'a [u8])>,
 ) -> Option<usize> {
     let rest = &area[at..];
-    let header = rest.get(..HEADER)?;
-    let length: [u8; 4] = header[..4].try_into().expect("four bytes");
-    let length = if big_endian { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
-    let (length, space, pad) = (length as usize, header[4], usize::from(header[5]));
-    let name_length = usize::from(header[6]);
-    let content = (HEADER + name_length).next_multiple_of(UNIT);
-    let whole = length.is_multiple_of(UNIT)
-        && length >= content + pad
+    let (header, _) = AttributeHeader::read_from_prefix(rest).ok()?;
+    let AttributeHeader { namespace, padding, name_length, .. } = header;
+    let (length, padding) = (header.length(order) as usize, usize::from(padding));
+    let name_length = usize::from(name_length);
+    let content = (HEADER + name_length).next_multiple_of(ATTRIBUTE_ALIGNMENT);
+    let whole = length.is_multiple_of(ATTRIBUTE_ALIGNMENT)
+        && length >= content + padding
         && length <= rest.len()
-        && pad < UNIT
+        && padding < ATTRIBUTE_ALIGNMENT
         && name_length > 0
-        && (1..=2).contains(&space);
+        && (1..=2).contains(&namespace);
     if !whole {
         return None;
     }
     let name = &rest[HEADER..HEADER + name_length];
-    let known = name.contains(&0) || !names.insert((space, name));
+    let known = name.contains(&0) || !names.insert((namespace, name));
     (!known).then_some(at + length)
 }
 
@@ -113,8 +109,8 @@ mod tests {
     use super::*;
 
     fn made(space: u8, name: &[u8], content: &[u8]) -> Vec<u8> {
-        let start = (HEADER + name.len()).next_multiple_of(UNIT);
-        let length = (start + content.len()).next_multiple_of(UNIT);
+        let start = (HEADER + name.len()).next_multiple_of(ATTRIBUTE_ALIGNMENT);
+        let length = (start + content.len()).next_multiple_of(ATTRIBUTE_ALIGNMENT);
         let mut bytes = vec![0; length];
         bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
         bytes[4] = space;
@@ -128,13 +124,13 @@ mod tests {
     #[test]
     fn records_fill_their_area() {
         let area = [made(1, b"test", b"testvalue"), made(2, b"posix1e.acl", &[7; 40])].concat();
-        assert_eq!(area.len() % UNIT, 0);
+        assert_eq!(area.len() % ATTRIBUTE_ALIGNMENT, 0);
         assert_eq!(area[..4], 32_u32.to_le_bytes());
-        assert_eq!(records(&area, area.len(), false), Ok(area.len()));
+        assert_eq!(records(&area, area.len(), ByteOrder::Little), Ok(area.len()));
         for at in [0, 1, 4, 5, 6, 32, 36] {
             let mut broken = area.clone();
             broken[at] ^= 0x84;
-            assert!(records(&broken, broken.len(), false).is_err(), "byte {at}");
+            assert!(records(&broken, broken.len(), ByteOrder::Little).is_err(), "byte {at}");
         }
     }
 
@@ -142,16 +138,16 @@ mod tests {
     fn a_name_stands_once_in_a_namespace() {
         let one = made(1, b"a", b"");
         let twice = [one.clone(), one.clone()].concat();
-        assert!(records(&twice, twice.len(), false).is_err());
+        assert!(records(&twice, twice.len(), ByteOrder::Little).is_err());
         let both = [one, made(2, b"a", b"")].concat();
-        assert!(records(&both, both.len(), false).is_ok());
+        assert!(records(&both, both.len(), ByteOrder::Little).is_ok());
     }
 
     #[test]
     fn a_record_behind_the_end_is_one_more() {
         let (one, two) = (made(1, b"a", b"x"), made(1, b"b", b"yy"));
         let area = [one.clone(), two, vec![0; 64]].concat();
-        assert_eq!(records(&area, one.len(), false), Ok(area.len() - 64));
-        assert_eq!(records(&area, area.len() - 64, false), Ok(area.len() - 64));
+        assert_eq!(records(&area, one.len(), ByteOrder::Little), Ok(area.len() - 64));
+        assert_eq!(records(&area, area.len() - 64, ByteOrder::Little), Ok(area.len() - 64));
     }
 }

@@ -161,9 +161,9 @@ impl Checker<'_> {
                     for (at, part) in &place.layout {
                         bytes[*at..at + part.len()].copy_from_slice(part);
                     }
-                    bytes[place.offset..place.offset + 4]
-                        .copy_from_slice(&(ino as u32).to_le_bytes());
-                    EntryHeader::at_mut(&mut bytes, place.offset).kind = kind_bits(kind);
+                    let header = EntryHeader::at_mut(&mut bytes, place.offset);
+                    header.inode.set(ino as u32);
+                    header.kind = kind_bits(kind);
                     self.disk.put(byte, &bytes).await?;
                     into.names.insert(name.to_vec());
                     return Ok(true);

@@ -4,6 +4,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use futures::stream::{self, StreamExt};
+use ufs2::bytes_of;
 use ufs2::derive::{self, bits};
 use ufs2::layout::{GROUP_MAGIC, Geometry, GroupHeader, ROOT_INODE, Summary, Superblock, Totals};
 use vfs::FileKind;
@@ -28,7 +29,6 @@ const fn section(invariant: Invariant, name: &'static str, place: Range<usize>) 
 fn sections(geometry: &Geometry) -> Vec<Section> {
     use Invariant as I;
     let maps = &geometry.maps;
-    let at = |field: usize, bytes: usize| field..field + bytes;
     let until = |field: usize, end: usize| field..end;
     let mut sections = vec![
         section(I::GroupHeader, "cg_magic", until(0, offset_of!(GroupHeader, old_time))),
@@ -37,9 +37,13 @@ fn sections(geometry: &Geometry) -> Vec<Section> {
             "cg_cgx to cg_ndblk",
             until(offset_of!(GroupHeader, index), offset_of!(GroupHeader, counts)),
         ),
-        section(I::GroupCounts, "cg_cs", at(offset_of!(GroupHeader, counts), 16)),
-        section(I::GroupHints, "cg_rotor", at(offset_of!(GroupHeader, block_rotor), 12)),
-        section(I::GroupRuns, "cg_frsum", at(offset_of!(GroupHeader, fragment_runs), 32)),
+        section(I::GroupCounts, "cg_cs", bytes_of!(GroupHeader, counts)),
+        section(
+            I::GroupHints,
+            "cg_rotor",
+            until(offset_of!(GroupHeader, block_rotor), offset_of!(GroupHeader, fragment_runs)),
+        ),
+        section(I::GroupRuns, "cg_frsum", bytes_of!(GroupHeader, fragment_runs)),
         section(
             I::GroupHeader,
             "cg_iusedoff to cg_niblk",
@@ -48,18 +52,10 @@ fn sections(geometry: &Geometry) -> Vec<Section> {
                 offset_of!(GroupHeader, initialized_inodes),
             ),
         ),
-        section(
-            I::GroupInitialized,
-            "cg_initediblk",
-            at(offset_of!(GroupHeader, initialized_inodes), 4),
-        ),
-        section(
-            I::GroupUnreferenced,
-            "cg_unrefs",
-            at(offset_of!(GroupHeader, unreferenced_inodes), 4),
-        ),
-        section(I::GroupHeader, "spare", at(offset_of!(GroupHeader, reserved_128), 4)),
-        section(I::GroupHeader, "spare", at(offset_of!(GroupHeader, reserved_144), 24)),
+        section(I::GroupInitialized, "cg_initediblk", bytes_of!(GroupHeader, initialized_inodes)),
+        section(I::GroupUnreferenced, "cg_unrefs", bytes_of!(GroupHeader, unreferenced_inodes)),
+        section(I::GroupHeader, "spare", bytes_of!(GroupHeader, reserved_128)),
+        section(I::GroupHeader, "spare", bytes_of!(GroupHeader, reserved_144)),
         section(I::InodeMap, "inode map", maps.inodes.clone()),
         section(I::FragmentMap, "fragment map", maps.fragments.clone()),
         section(I::GroupTail, "cluster sum 0", maps.fragments.end..maps.cluster_sums.start),

@@ -93,6 +93,20 @@ fn what_children_share_with_their_parent_is_no_circle() {
 }
 
 #[test]
+fn a_width_of_a_format_outside_of_its_layout() {
+    let planted = Planted::new("offsets");
+    let code = "fn read(header: &[u8]) -> &[u8] {\n    &header[..WIDTH]\n}\n";
+    planted.write("crates/fsck/Cargo.toml", "[dependencies]\n");
+    planted.write("crates/fsck/src/lib.rs", &format!("{PROSE}\n{code}"));
+    assert_eq!(planted.findings(), "", "it has a name");
+    let code = code.replace("WIDTH", "4");
+    planted.write("crates/fsck/src/lib.rs", &format!("{PROSE}\n#[cfg(test)]\n{code}"));
+    assert_eq!(planted.findings(), "", "tests may say it");
+    planted.write("crates/fsck/src/lib.rs", &format!("{PROSE}\n{code}"));
+    planted.has_one("crates/fsck/src/lib.rs:11", "name the field");
+}
+
+#[test]
 fn a_line_of_101_columns() {
     let planted = Planted::new("wide");
     planted.write("crates/nfs/src/wire.rs", &format!("//! {}\n", "é".repeat(96)));

@@ -33,6 +33,16 @@ macro_rules! offsets {
     };
 }
 
+/// The bytes in which a field of a structure of the disk lies.
+#[macro_export]
+macro_rules! bytes_of {
+    ($structure:ty, $field:ident) => {{
+        let start = ::std::mem::offset_of!($structure, $field);
+        start..start + $crate::layout::width(|it: &$structure| &it.$field)
+    }};
+}
+
+mod attribute;
 mod geometry;
 mod group;
 mod hash;
@@ -41,6 +51,7 @@ mod parse;
 mod superblock;
 mod swap;
 
+pub use attribute::*;
 pub use geometry::*;
 pub use group::*;
 pub use hash::*;
@@ -48,3 +59,8 @@ pub use inode::*;
 pub use parse::*;
 pub use superblock::*;
 pub use swap::*;
+
+/// Bytes that a field of a structure takes; see [`bytes_of`](crate::bytes_of).
+pub const fn width<Structure, Field>(_: fn(&Structure) -> &Field) -> usize {
+    size_of::<Field>()
+}

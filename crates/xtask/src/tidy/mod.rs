@@ -11,6 +11,7 @@
 //! | [`edges`] | a crate that depends on what it must not know |
 //! | [`circles`] | modules that need each other: a ratchet, too |
 //! | [`modules`] | a source file that no crate reaches |
+//! | [`offsets`] | a place or a width of a format outside of its layout |
 //! | [`prose`] | a crate that does not open with a page about itself |
 //! | [`words`] | reminders to oneself, skipped tests, words of one's own machine |
 //! | [`unsafety`] | `unsafe` outside of the crate that may |
@@ -26,6 +27,7 @@ mod lengths;
 mod lines;
 mod links;
 mod modules;
+mod offsets;
 mod prose;
 mod rust;
 mod tree;
@@ -75,6 +77,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     edges::check(&tree, &mut findings);
     circles::check(&tree, &mut findings);
     modules::check(&tree, &mut findings);
+    offsets::check(&tree, &mut findings);
     prose::check(&tree, &mut findings);
     words::check(&tree, &mut findings);
     unsafety::check(&tree, &mut findings);
