@@ -19,6 +19,10 @@
 //! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing.
 //! 6. Outside of `stale` and `landing` the image is what the disk has.
 //! 7. A buffer with pending deltas, or with a write under way, is not evicted.
+//!
+//! Not asserted: 2, which takes comparing every two deltas; 3, which an Update asserts; 4 and 5,
+//! which are what undoing and sealing do; 6, which takes reading the disk; 7, which the block cache
+//! asserts.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Range;
@@ -165,7 +169,10 @@ impl Buffer {
         let undo = edit.apply(&mut image);
         let delta = Delta { sequence, tag, undo, in_flight: false };
         self.count(|meter| meter.add(delta.bytes()));
-        self.deltas.borrow_mut().push(delta);
+        let mut deltas = self.deltas.borrow_mut();
+        let is_last = deltas.last().is_none_or(|last| last.sequence <= sequence);
+        assert!(is_last, "invariant 1: deltas stand in the order in which they were applied");
+        deltas.push(delta);
     }
 
     /// Has `meter` count what the deltas take that are applied from now on. There are none yet.

@@ -13,6 +13,9 @@
 //!    volume is opened, and stopped cleanly.
 //! 4. The log is closed first, and the volume loses its mark last. In between, the volume bears the
 //!    epoch of a log at rest: nothing is replayed, and the answers in it hold.
+//!
+//! Not asserted: 1, 2, 3 and 4, which are about the order of whole steps on disks: the tests of
+//! `check_log` cut them everywhere.
 
 use std::rc::Rc;
 

@@ -5,6 +5,8 @@
 //!    it.
 //! 2. A run moves with all that its deltas changed: the Update that moves it rests on them, so that
 //!    no entry is ever durable in a place that nothing points at, or without what it leads to.
+//!
+//! Not asserted: 1, which the ranks of the items keep.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -164,6 +166,9 @@ impl Ffs {
             let address = self.map().exchange(update, node, lbn, place, need).await?;
             let mut image = old.read(|image| block::Buffer::padded(image, length));
             image[at..at + CHUNK_SIZE].copy_from_slice(&chunk);
+            let newest = update.manner.rests_on.newest();
+            let rests = old.pending_sequence().is_none_or(|pending| pending <= newest);
+            assert!(rests, "invariant 2: a run moves with all that changed it");
             let buffer = Buffer::new(address, Role::Directory, image);
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
             return Ok(buffer);

@@ -23,6 +23,9 @@
 //! 1. Nothing of an epoch is overwritten before everything in it is home and flushed on every
 //!    volume that is there, and saved for every other one.
 //! 2. Chains and answers are in the new epoch before it counts.
+//!
+//! Not asserted: 1 and 2, which are about the order of whole steps on disks: the tests of returns
+//! cut them everywhere.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -27,6 +27,8 @@
 //! 3. Within an Update, later items on a field come after earlier ones.
 //! 4. `working` is in the order of its inodes. Of each, the last item has no change before
 //!    [`Update::finish`]: the inode may still change.
+//!
+//! Not asserted: 2, which is what `finish` does; 3, which is about whoever plans.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -215,12 +217,19 @@ impl Update {
         for item in &mut self.items {
             seal_in(item, &seal);
         }
+        debug_assert!(
+            self.working.is_sorted_by(|one, next| one.node.ino < next.node.ino),
+            "invariant 4: the inodes are in order"
+        );
         let mut nodes = Vec::with_capacity(self.working.len());
         for mut working in std::mem::take(&mut self.working) {
             seal(&mut working.dinode);
             let change = Some(working.node.edit(&working.dinode));
             match working.last_item {
-                Some(index) => self.items[index].change = change,
+                Some(index) => {
+                    let before = std::mem::replace(&mut self.items[index].change, change);
+                    debug_assert!(before.is_none(), "invariant 4: nothing came after the last");
+                }
                 None => self.items.push(Item { intent: Intent::AttributesSet, change }),
             }
             nodes.push((working.node, working.dinode));
@@ -233,6 +242,7 @@ impl Update {
 fn seal_in(item: &mut Item, seal: &impl Fn(&mut Dinode)) {
     let Some((buffer, Edit::Bytes { new, .. })) = &mut item.change else { return };
     if buffer.role() == crate::buffer::Role::Inodes {
+        assert_eq!(new.len(), size_of::<Dinode>(), "invariant 1: an inode changes as a whole");
         let mut dinode = *Dinode::at(new, 0);
         seal(&mut dinode);
         new.copy_from_slice(dinode.as_bytes());

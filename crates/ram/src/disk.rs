@@ -154,7 +154,8 @@ impl Disk {
         }
         self.events.set(self.events.get() + 1);
         let pending = Pending { records, after, is_due: false, horizon };
-        self.pending.borrow_mut().insert(sequence, pending);
+        let before = self.pending.borrow_mut().insert(sequence, pending);
+        assert!(before.is_none(), "invariant 3: one engine at a time stages");
         true
     }
 
@@ -236,7 +237,10 @@ impl Disk {
 
     /// The commit point: an Update is durable.
     fn pass(&self, sequence: u64) {
-        let Some(update) = self.pending.borrow_mut().remove(&sequence) else { return };
+        let update = self.pending.borrow_mut().remove(&sequence);
+        let update = update.expect("invariant 2: an Update is due once");
+        let is_closed = !update.after.iter().any(|one| self.pending.borrow().contains_key(one));
+        assert!(is_closed, "invariant 1: what an Update rests on is durable before it");
         self.events.set(self.events.get() + 1);
         let mut platter = self.platter.borrow_mut();
         update.records.into_iter().for_each(|record| platter.take(record));

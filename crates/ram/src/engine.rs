@@ -4,6 +4,8 @@
 //! 1. What is in `files` is what everybody sees; a [`Vnode`] has a copy of the inode in it.
 //! 2. Room that an Update freed is given out again when that is durable.
 //! 3. A place in a directory is given to another name when what stood there cannot come back.
+//!
+//! Not asserted: 1, which is the same memory; 3, which [`Ram::may_reuse`](Engine::may_reuse) says.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -572,6 +574,8 @@ impl Engine for Ram {
 
     async fn give_back(&self, freed: Freed) {
         let (blocks, files) = self.leaving.get();
+        let is_left = freed.blocks <= blocks && freed.inos.len() as u64 <= files;
+        assert!(is_left, "invariant 2: what comes back was given up");
         self.leaving.set((blocks - freed.blocks, files - freed.inos.len() as u64));
         self.room.free_blocks.set(self.room.free_blocks.get() + freed.blocks);
         self.room.free_inos.borrow_mut().extend(freed.inos);

@@ -37,6 +37,9 @@
 //!    each read dirties an access time, so while somebody reads there is always more.
 //! 8. Nothing of an Update lands before those on which it rests are durable.
 //!
+//! Not asserted: 2 and 6, which are the condition itself; 3, which the buffer keeps; 7, which is
+//! about what is not waited for.
+//!
 //! What waits for whom always has a lower sequence or, in the same Update, a lower rank; so some
 //! delta can land in every round until none is left.
 
@@ -169,6 +172,7 @@ impl Sync {
     /// Writes what may land, flushes, and counts it as durable. One round at a time is what keeps
     /// two writes of one block from being in flight together.
     async fn round(&self) -> Result<(), block::IoError> {
+        assert!(!self.horizon.has_failed(), "invariant 5: no round follows a failure");
         let number = self.begun.get() + 1;
         self.begun.set(number);
         let holds = self.conditions();
@@ -236,13 +240,9 @@ impl Sync {
         let flights = self.flights.borrow();
         let (mut all_revealed, mut all_prepared) = (true, true);
         let mut reached = BTreeMap::new();
-        let first = flights.keys().next().copied().unwrap_or_default();
         for (&sequence, flight) in flights.iter() {
             all_revealed |= is_planted(Bug::EarlyDrops);
-            let rests_on = &flight.rests_on;
-            let is_open = |before: &Sequence| flights.contains_key(&before.0);
-            let rests = first <= rests_on.all_through().0 || rests_on.each().iter().any(is_open);
-            if rests && !is_planted(Bug::LooseUpdates) {
+            if rests(&flights, flight) && !is_planted(Bug::LooseUpdates) {
                 (all_revealed, all_prepared) = (false, false);
                 continue; // invariant 8
             }
@@ -268,6 +268,12 @@ impl Sync {
         let mut flights = self.flights.borrow_mut();
         for buffer in written {
             for (sequence, rank) in buffer.landed() {
+                let flight = &flights[&sequence.0];
+                let is_its_turn = flight.current() >= rank as usize;
+                let is_early = is_planted(Bug::RankTooEarly);
+                debug_assert!(is_its_turn || is_early, "invariant 1: lower ranks are durable");
+                let may_land = !rests(&flights, flight) || is_planted(Bug::LooseUpdates);
+                debug_assert!(may_land, "invariant 8: what it rests on is durable");
                 let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
                 flight.remaining[rank as usize] -= 1;
             }
@@ -281,7 +287,7 @@ impl Sync {
         let first_open = flights.keys().next().copied().unwrap_or(self.next.get());
         drop(flights);
         self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
-        self.horizon.advance(first_open - 1); // invariant 4
+        self.horizon.advance(first_open - 1);
     }
 
     fn rank_of(intent: Intent) -> Option<u32> {
@@ -302,6 +308,14 @@ impl Sync {
             Intent::AttributesSet => return None, // joins the others, see `tags`
         })
     }
+}
+
+/// Whether an Update rests on some that are in flight (invariant 8).
+fn rests(flights: &BTreeMap<u64, Flight>, flight: &Flight) -> bool {
+    let rests_on = &flight.rests_on;
+    let first = flights.keys().next().copied().unwrap_or(u64::MAX);
+    first <= rests_on.all_through().0
+        || rests_on.each().iter().any(|before| flights.contains_key(&before.0))
 }
 
 /// A rank that a bug gives an item.
@@ -374,7 +388,7 @@ impl Policy for Sync {
     }
 
     fn stage(&self, sequence: Sequence, update: StagedUpdate) {
-        assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
+        assert_eq!(sequence, self.next_sequence(), "invariant 4: Updates are staged in order");
         self.next.set(sequence.0 + 1);
         let rests_on = update.manner.rests_on;
         let mut flight = Flight { remaining: [0; RANKS], payload: false, links: false, rests_on };

@@ -102,9 +102,7 @@ impl Log {
         let number = self.begun.get() + 1;
         self.begun.set(number);
         let durable = self.horizon.through();
-        let holds = |delta: &Delta| {
-            delta.sequence <= durable || is_planted(Bug::UnloggedHome) // invariant 1
-        };
+        let holds = |delta: &Delta| delta.sequence <= durable || is_planted(Bug::UnloggedHome);
         let mut buffers = self.pending.borrow().clone();
         if self.wanted.get() >= number {
             let dirty = self.home.dirty_buffers();
@@ -199,6 +197,9 @@ impl Log {
         let mut flights = self.flights.borrow_mut();
         for buffer in written {
             for (sequence, _) in buffer.landed() {
+                let is_logged = sequence <= self.horizon.through();
+                let is_early = is_planted(Bug::UnloggedHome);
+                debug_assert!(is_logged || is_early, "invariant 1: its entry is durable");
                 flights.land(sequence.0);
             }
         }
@@ -223,6 +224,8 @@ impl Log {
             }
             self.landed.wait().await;
         }
+        let is_there = self.pending.borrow().contains_key(&address);
+        assert!(!is_there || keeps, "invariant 6: nothing is on its way to what was given back");
     }
 
     /// Waits until everything that was staged before is home, and what was changed without a delta

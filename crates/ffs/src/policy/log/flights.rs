@@ -37,14 +37,22 @@ impl Flights {
 
     /// The oldest that is needed.
     pub(super) fn oldest(&self) -> Option<&Flight> {
-        self.flights.front()
+        let oldest = self.flights.front();
+        debug_assert!(oldest.is_none_or(Flight::is_needed), "invariant 2: the first is needed");
+        oldest
     }
 
     /// Adds the Update that comes after all others, or is the first of all.
     pub(super) fn push(&mut self, sequence: u64, flight: Flight) {
         match self.flights.len() as u64 {
             0 => self.first = sequence,
-            count => assert_eq!(self.first + count, sequence, "invariant 1"),
+            count => {
+                assert_eq!(
+                    self.first + count,
+                    sequence,
+                    "invariant 1: sequences follow each other"
+                );
+            }
         }
         self.flights.push_back(flight);
         self.drop_obsolete();
@@ -70,7 +78,7 @@ impl Flights {
         self.flights.iter_mut().take(count).for_each(|flight| flight.payload = false);
     }
 
-    /// Forgets what is obsolete (invariant 2).
+    /// Forgets what is obsolete.
     pub(super) fn drop_obsolete(&mut self) {
         while self.flights.front().is_some_and(|flight| !flight.is_needed()) {
             self.flights.pop_front();

@@ -48,6 +48,15 @@ impl Logged {
             }
         }
         self.runs.insert(first, Run { end, sequence });
+        debug_assert!(self.is_apart(first), "invariant 1: runs do not overlap");
+    }
+
+    /// Whether the run at `first` overlaps none of its neighbours.
+    fn is_apart(&self, first: u64) -> bool {
+        let is_before =
+            self.runs.range(..first).next_back().is_none_or(|(_, run)| run.end <= first);
+        let next = self.runs.range(first + 1..).next();
+        is_before && next.is_none_or(|(&next, _)| self.runs[&first].end <= next)
     }
 
     /// Whether an entry that may be replayed holds any of these fragments.
@@ -65,6 +74,8 @@ impl Logged {
 
     /// An entry that holds some has its place.
     pub(super) fn placed(&mut self, sequence: u64, recno: u64) {
+        let follows = self.placed.back().is_none_or(|&(last, at)| last < sequence && at < recno);
+        assert!(follows, "invariant 2: what entries hold is forgotten in their order");
         self.placed.push_back((sequence, recno));
     }
 

@@ -14,6 +14,8 @@
 //! 3. All of them together, of all volumes, have no more than a sixteenth of the circle; the oldest
 //!    go first. So one half of what they may hold is always something else, and writing them again
 //!    comes to an end.
+//!
+//! Not asserted: 2, which is about what a replay believes.
 
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -238,7 +240,7 @@ impl Memory {
                 self.counters.again += 1;
                 kept.at = recno;
                 self.bytes += kept.size();
-                self.placed.push_back(kept);
+                self.push_placed(kept);
             }
         }
     }
@@ -250,8 +252,14 @@ impl Memory {
             && let Some(mut kept) = self.staged.pop_front()
         {
             kept.at = recno;
-            self.placed.push_back(kept);
+            self.push_placed(kept);
         }
+    }
+
+    fn push_placed(&mut self, kept: Kept) {
+        let follows = self.placed.back().is_none_or(|last| last.at <= kept.at);
+        assert!(follows, "invariant 1: answers stand in the order of their places");
+        self.placed.push_back(kept);
     }
 
     /// There is no room to write them again: those before `end` are given up.
@@ -264,7 +272,7 @@ impl Memory {
         }
     }
 
-    /// Invariant 3.
+    /// The oldest go that are too many.
     fn drop_beyond(&mut self, limit: usize) {
         while self.bytes > limit
             && self.moving == 0
@@ -272,6 +280,8 @@ impl Memory {
         {
             self.counters.dropped += u64::from(oldest.is_wanted());
         }
+        let is_bounded = self.bytes <= limit || self.moving > 0 || self.placed.is_empty();
+        assert!(is_bounded, "invariant 3: answers take no more of the circle than that");
     }
 
     /// Looks for those that nobody wants, whenever there are twice as many as after the last time.

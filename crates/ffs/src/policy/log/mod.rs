@@ -46,6 +46,10 @@
 //! 8. A group and its row in the summary area go home together, before one flush.
 //! 9. After the first failed write or flush nothing is ever reported durable again. What is held
 //!    stays held: the next opening replays it.
+//!
+//! Not asserted: 2, which is how a batch is chosen; 3 and 8, which are the order of a round; 4,
+//! which is how the head is found; 7, which takes knowing all entries; 9, which the horizon
+//! asserts.
 
 pub(crate) mod answer;
 mod checkpoint;
@@ -419,7 +423,7 @@ impl Policy for Log {
         let most = draft.body.len() - told + answer::LARGEST;
         assert!(
             told <= answer::LARGEST && self.shared.journal.room_for(most) <= update.room,
-            "room was set aside for {most} bytes"
+            "invariant 5: room was set aside for {most} bytes"
         );
         let has_payload = !update.payload.is_empty();
         if rides && has_payload {

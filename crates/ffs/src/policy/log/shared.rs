@@ -17,6 +17,8 @@
 //! 3. A volume that has stopped writes no entry any more, and keeps nobody else from writing. What
 //!    it holds is held until it has been saved elsewhere.
 //! 4. When the log cannot be written, every volume stops.
+//!
+//! Not asserted: 2, which `slots` keeps.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -196,7 +198,7 @@ impl SharedLog {
     pub(super) async fn part_with_stopped(&self) -> Result<(), IoError> {
         let save = self.save.as_ref().filter(|_| !is_planted(Bug::HeldUp));
         let Some(save) = save else { return Ok(()) };
-        let _alone = self.slots.acquire(1).await; // invariant 2
+        let _alone = self.slots.acquire(1).await;
         for volume in self.stopped() {
             let Some(head) = volume.head() else { continue };
             // Rare, and the volume has stopped anyway: the file may be made while all wait.
@@ -219,7 +221,7 @@ impl SharedLog {
 
     /// Names a later head without an entry.
     pub(super) async fn note_head(&self) -> Result<(), IoError> {
-        let _alone = self.slots.acquire(1).await; // invariant 2
+        let _alone = self.slots.acquire(1).await;
         let head = self.head();
         match self.journal.nameable(head) > self.journal.durable_head() {
             true => self.journal.note_head(head).await,
@@ -245,8 +247,9 @@ impl SharedLog {
         self.freed.notify();
     }
 
-    /// Invariant 4.
+    /// The log cannot be written.
     pub(super) fn stop(&self) {
         self.volumes().for_each(|volume| volume.stop());
+        assert!(self.running().next().is_none(), "invariant 4: every volume stops");
     }
 }

@@ -28,10 +28,10 @@ impl SharedLog {
     async fn write_on(&self) {
         while self.is_wanted() {
             if self.write_batch().await.is_err() {
-                self.stop(); // invariant 4
+                self.stop();
             }
         }
-        self.writing.set(false);
+        assert!(self.writing.replace(false), "invariant 1: there is one writer");
         let waiting = self.waiting.borrow().iter().map(|entry| entry.room).sum::<u64>();
         assert_eq!(self.reserved.get(), waiting, "what is set aside is for what waits");
         // Who waits for the writer need not have been waiting for a batch.
@@ -105,6 +105,9 @@ impl SharedLog {
                 break;
             }
             let first = waiting.pop_front().expect("just seen");
+            let volume = self.volume(first.draft.volume);
+            let is_running = volume.is_none_or(|volume| !volume.horizon.has_failed());
+            assert!(is_running, "invariant 3: a volume that has stopped writes nothing");
             self.use_up(first.room);
             batch.push(first.draft);
         }
@@ -170,6 +173,9 @@ impl Log {
 
     /// A batch is durable that holds Updates of this volume up to `last`, or none for 0.
     fn commit(&self, last: u64) {
+        if self.horizon.has_failed() {
+            return; // its disk failed while the batch was written
+        }
         let mut last = last.max(self.horizon.through().0);
         if is_planted(Bug::EagerReceipts) {
             last = self.next.get() - 1;
