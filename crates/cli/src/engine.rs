@@ -7,7 +7,7 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use ffs::replay::Replayed;
-use ffs::{Files, OpenError, OpenOptions, Opened};
+use ffs::{Disks, Files, OpenError, OpenOptions, Opened, PolicyKind};
 use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
@@ -66,8 +66,9 @@ pub(crate) async fn open_volume(
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
-    let disk = device(disk);
-    let opened = ffs::open_with_log(disk, log, runtime.clone(), &options, &mut show).await;
+    let policy = if log.is_some() { PolicyKind::Log } else { PolicyKind::Sync };
+    let disks = Disks { volume: device(disk), log };
+    let opened = ffs::open(policy, disks, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
     let opened = opening.end(opened, runtime)?;
     if let Some(path) = log_path {

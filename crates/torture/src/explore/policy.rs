@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use ffs::policy::log::LogOptions;
-use ffs::{OpenError, OpenOptions, Opened};
+use ffs::{OpenError, OpenOptions, Opened, PolicyKind};
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
 use sim::{Executor, Image};
@@ -196,11 +196,13 @@ impl Policy {
         match self {
             Self::Sync => {
                 let [volume] = <[_; 1]>::try_from(disks).ok().expect("it has one disk");
-                ffs::open(volume, runtime, options, &mut |_| ()).await
+                let disks = ffs::Disks::alone(volume);
+                ffs::open(PolicyKind::Sync, disks, runtime, options, &mut |_| ()).await
             }
             Self::Log => {
                 let [volume, log] = <[_; 2]>::try_from(disks).ok().expect("it has two disks");
-                ffs::open_with_log(volume, Some(log), runtime, options, &mut |_| ()).await
+                let disks = ffs::Disks::with_log(volume, log);
+                ffs::open(PolicyKind::Log, disks, runtime, options, &mut |_| ()).await
             }
             Self::Ram => unreachable!("the engine over memory has no disks"),
         }

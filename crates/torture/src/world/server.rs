@@ -4,7 +4,7 @@ use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
 use dispatch::Dispatcher;
-use ffs::{OpenError, open_with_log};
+use ffs::{Disks, OpenError, PolicyKind, open};
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::{Disk, Host, Machine};
@@ -39,8 +39,9 @@ pub(super) async fn serve(plan: Plan) {
         },
         None => {
             let log = log.map(|log| log as Rc<dyn BlockDevice>);
-            let opened =
-                open_with_log(disk, log, runtime.clone(), &options.open, &mut |_| ()).await;
+            let policy = if log.is_some() { PolicyKind::Log } else { PolicyKind::Sync };
+            let disks = Disks { volume: disk, log };
+            let opened = open(policy, disks, runtime.clone(), &options.open, &mut |_| ()).await;
             opened.map(|opened| Rc::new(Namespace::new(opened.files)) as Rc<dyn FileSystem>)
         }
     };

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use ffs::OpenOptions;
 use ffs::policy::log::LogOptions;
-use ffs::{OpenOptions, open_with_log};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
 use ufs2::mkfs::{MkfsOptions, mkfs};
@@ -13,7 +13,7 @@ use vfs::{
     Stability,
 };
 
-use super::volume::{Volume, fresh, name, reopen};
+use super::volume::{Volume, fresh, name, open_with_log, reopen};
 use super::{MemoryDisk, Seeded, World};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };

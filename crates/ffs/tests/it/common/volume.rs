@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ffs::policy::log::LogOptions;
-use ffs::{Files, OpenOptions, open, open_with_log};
+use ffs::{Disks, Files, OpenError, OpenOptions, Opened, PolicyKind, open};
 use namespace::Namespace;
 use runtime::{Random, Timestamp};
 use ufs2::mkfs::{MkfsOptions, mkfs};
@@ -42,10 +42,22 @@ pub(crate) async fn try_open(
     runtime: runtime::Runtime,
     disk: Rc<dyn block::BlockDevice>,
 ) -> Result<(Volume, Option<fsck::Report>), ffs::OpenError> {
-    let opened = open(disk, runtime, &OpenOptions::default(), &mut |_| ()).await?;
+    let opened = open_with_log(disk, None, runtime, &OpenOptions::default(), &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
     let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     Ok((volume, opened.rebuilt))
+}
+
+/// Opens a volume under policy `log` if there is a log for it, else under `sync`.
+pub(crate) async fn open_with_log(
+    volume: Rc<dyn block::BlockDevice>,
+    log: Option<Rc<dyn block::BlockDevice>>,
+    runtime: runtime::Runtime,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(fsck::Progress),
+) -> Result<Opened, OpenError> {
+    let policy = if log.is_some() { PolicyKind::Log } else { PolicyKind::Sync };
+    open(policy, Disks { volume, log }, runtime, options, progress).await
 }
 
 /// Opens a volume with its log, if it has one; what the rebuild did, if there was one.
