@@ -22,7 +22,7 @@ pub static FFS_LOG: Design = Design {
     disks: &[DiskRole::Volume, DiskRole::Log],
     after_crash: "what was answered is there; any other change is there as a whole or not at all, \
                   but of a WRITE over old data each sector is old or new",
-    retry: "a call that must not run twice is answered once more as it was the first time",
+    retry: "a call that must not run twice gets the answer that it was given first",
     remembers: true,
     may_stop_between: false,
     work: Some(ffs_with(|disks, runtime, options, progress| {
@@ -40,8 +40,8 @@ pub static FFS_SYNC: Design = Design {
     after_crash: "what was answered is there; of any other change a part may be: a file that was \
                   being renamed may have both names, and a large one that was being cut short any \
                   length in between",
-    retry: "a call runs again: what makes a name may be told that it exists, and what removes one \
-            that it does not",
+    retry: "the call runs again: one that makes a name may be told that there is one, and one that \
+            removes a name that there is none",
     remembers: false,
     may_stop_between: true,
     work: Some(ffs_with(|disks, runtime, options, progress| {

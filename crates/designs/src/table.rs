@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ufs2::mark::PolicyKind;
+
 use crate::design::{Design, DiskRole};
 
 /// Designs in their order. The first is that of a command line which names none; the first of an
@@ -77,6 +79,11 @@ impl Table {
             let policies = self.of_engine(engine).filter_map(|design| design.policy).collect();
             Unknown::Policy { name: policy.to_owned(), engine: first.engine, policies }
         })
+    }
+
+    /// The design whose volumes bear this mark while they are in use.
+    pub fn marked(self, mark: PolicyKind) -> Option<&'static Design> {
+        self.0.iter().copied().find(|design| design.mark == Some(mark))
     }
 
     /// The design of an engine that needs exactly these disks.
@@ -160,5 +167,13 @@ mod tests {
         assert_eq!(with(&[DiskRole::Volume]), Some(&FFS_SYNC));
         assert_eq!(with(&[DiskRole::Volume, DiskRole::Log]), Some(&FFS_LOG));
         assert_eq!(with(&[]), None);
+    }
+
+    #[test]
+    fn a_design_is_found_by_the_mark_of_its_volumes() {
+        for &mark in PolicyKind::ALL {
+            let found = DESIGNS.marked(mark).expect("every mark has a design");
+            assert_eq!(found.policy, Some(mark.name()));
+        }
     }
 }
