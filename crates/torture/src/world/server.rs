@@ -3,8 +3,8 @@
 use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
+use designs::{Disks, OpenError};
 use dispatch::Dispatcher;
-use ffs::{Disks, OpenError, PolicyKind, open};
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::{Disk, Host, Machine};
@@ -39,9 +39,8 @@ pub(super) async fn serve(plan: Plan) {
         },
         None => {
             let log = log.map(|log| log as Rc<dyn BlockDevice>);
-            let policy = if log.is_some() { PolicyKind::Log } else { PolicyKind::Sync };
             let disks = Disks { volume: disk, log };
-            let opened = open(policy, disks, runtime.clone(), &options.open, &mut |_| ()).await;
+            let opened = options.design.open_disks(disks, runtime.clone(), &options.open).await;
             opened.map(|opened| Rc::new(Namespace::new(opened.files)) as Rc<dyn FileSystem>)
         }
     };
