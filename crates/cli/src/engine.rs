@@ -7,8 +7,6 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use designs::{DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened};
-use ffs::Files;
-use ffs::replay::Replayed;
 use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
@@ -116,7 +114,7 @@ impl Opening {
         let opened =
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
-        watch(&self.path, &opened.files, runtime);
+        watch(&self.path, &opened, runtime);
         let file_system = Rc::new(Namespace::new(opened.files));
         Ok(OpenVolume { id: self.id, file_system })
     }
@@ -170,8 +168,8 @@ fn repair_bar(path: &Path) -> ProgressBar {
 
 /// Says when somebody waits long for room in the log of a volume: he should know that the disk does
 /// not keep up, or does not answer. And when what holds the disk is full, as long as it is.
-fn watch(path: &Path, engine: &Rc<Files>, runtime: &Runtime) {
-    let (path, engine) = (path.to_owned(), Rc::downgrade(engine));
+fn watch(path: &Path, opened: &Opened, runtime: &Runtime) {
+    let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.files));
     let clock = runtime.clock.clone();
     let watch = async move {
         let mut told = 0;
@@ -207,8 +205,8 @@ fn watch(path: &Path, engine: &Rc<Files>, runtime: &Runtime) {
 fn report(path: &Path, opened: &Opened, took: Duration) {
     let path = path.display();
     if let Some(replayed) = &opened.replayed {
-        let Replayed { entries, bytes, records, writes, .. } = replayed;
-        let (bytes, took_ms) = (show_size(*bytes), took.as_millis());
+        let (entries, records, writes) = (replayed.entries, replayed.records, replayed.writes);
+        let (bytes, took_ms) = (show_size(replayed.bytes), took.as_millis());
         words::say(format_args!(
             "{path} was cut off and is back: {entries} log entries ({bytes}) with \
              {records} changes were replayed with {writes} writes in {took_ms} ms"

@@ -3,7 +3,7 @@
 //! # Layers
 //! - a file for each command: its arguments, its work, its words;
 //! - `choice`: the words that choose a design; what there is stands in the crate `designs`;
-//! - `log`: the log of a volume;
+//! - `log`: the log of a volume; `redo_log`: what only `ffs` knows of it;
 //! - `volume`: what a VOLUME on the command line is, and how it is opened;
 //! - `signature`: what is on a disk already; `size`, `calendar`: how people write numbers;
 //! - `failure`: what can go wrong, as sentences that say where, and what to do;
@@ -27,6 +27,7 @@ mod info;
 mod log;
 mod memory;
 mod mkfs;
+mod redo_log;
 mod saved;
 mod serve;
 mod sharing;

@@ -10,9 +10,6 @@ use block::file::{Access, DiskFile, FileDevice, free_below};
 use clap::Args;
 use designs::{Design, DiskRole};
 use duramen_settings::Settings;
-use ffs::OpenError;
-use ffs::replay::ReplayError;
-use journal::JournalError;
 use ufs2::layout::{Geometry, ROOT_INODE};
 use ufs2::mkfs::{MkfsOptions, is_begun_mark};
 
@@ -20,6 +17,7 @@ use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
 use crate::folder::{parent, sync_folder};
 use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};
+use crate::redo_log::other_version;
 use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::size::{parse_size, show_size};
 use crate::volume::{
@@ -321,12 +319,15 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
     }
     let what = match log::holds_changes(path, Access::ReadWrite)? {
         Ok(true) => "changes that a volume needs which is not there".to_owned(),
-        Err(OpenError::Replay(ReplayError::Journal(JournalError::Version(version)))) => format!(
-            "a log of version {version} of its format, which this program does not know: it may \
-             hold changes that a volume needs"
-        ),
-        // What cannot be read as a log holds nothing that anybody could bring home.
-        Ok(false) | Err(_) => return Ok(()),
+        Ok(false) => return Ok(()),
+        Err(error) => match other_version(&error) {
+            Some(version) => format!(
+                "a log of version {version} of its format, which this program does not know: it \
+                 may hold changes that a volume needs"
+            ),
+            // What cannot be read as a log holds nothing that anybody could bring home.
+            None => return Ok(()),
+        },
     };
     match force {
         true => Ok(()),

@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, FileDevice};
 use clap::{ArgGroup, Args};
-use designs::{Design, DiskRole};
+use designs::{Design, DiskRole, OpenError};
 use duramen_settings::Settings;
-use ffs::{OpenError, label};
 use server::reactor;
 use ufs2::layout::{ByteOrder, flags};
 
@@ -97,7 +96,8 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
     // Held to the end, too.
     let device = FileDevice::new(disk);
     if let Some(label) = &arguments.label {
-        let set = reactor::block_on(|_| async { label::set(&device, label).await });
+        let set_label = volume.design().work().set_label;
+        let set = reactor::block_on(|_| async { set_label(&device, label).await });
         set.map_err(Failure::Start)?.map_err(|error| Failure::Engine {
             path: volume.path.clone(),
             words: volume.words(),

@@ -78,6 +78,10 @@ pub type Check = for<'a> fn(
     &'a mut dyn FnMut(Progress),
 ) -> LocalBoxFuture<'a, Result<Report, CheckError>>;
 
+/// Gives a volume that nobody has open another label.
+pub type SetLabel =
+    for<'a> fn(&'a dyn BlockDevice, &'a str) -> LocalBoxFuture<'a, Result<(), OpenError>>;
+
 /// How the disks of a design are worked with.
 #[derive(Clone, Copy)]
 pub struct Work {
@@ -89,6 +93,8 @@ pub struct Work {
     pub prepare: Prepare,
     /// Checks it.
     pub check: Check,
+    /// Changes its label.
+    pub set_label: SetLabel,
 }
 
 impl Design {

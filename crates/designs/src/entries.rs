@@ -1,6 +1,7 @@
 //! The designs that a volume can have.
 
 use ffs::check_log::prepare;
+use ffs::label;
 use fsck::check;
 use futures::FutureExt;
 use ufs2::mark::PolicyKind;
@@ -60,5 +61,6 @@ const fn ffs_with(open: Open) -> Work {
         check: |device, runtime, options, progress| {
             check(device, runtime, options, progress).boxed_local()
         },
+        set_label: |device, label| label::set(device, label).boxed_local(),
     }
 }

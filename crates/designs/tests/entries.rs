@@ -37,10 +37,14 @@ async fn open(design: &Design, disks: &[Rc<Disk>], executor: &Executor) -> Opene
     opened.unwrap_or_else(|error| panic!("{design:?}: {error}"))
 }
 
-async fn mark(disk: &Disk) -> Mark {
+async fn superblock(disk: &Disk) -> Superblock {
     let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
     let bytes = disk.read(SUPERBLOCK_ADDRESS, room).await.expect("it can be read");
-    Mark::of(&Superblock::read_from_prefix(&bytes).expect("the room holds one").0)
+    Superblock::read_from_prefix(&bytes).expect("the room holds one").0
+}
+
+async fn mark(disk: &Disk) -> Mark {
+    Mark::of(&superblock(disk).await)
 }
 
 async fn make(design: &Design, disks: &[Rc<Disk>], executor: &Executor) {
@@ -81,6 +85,8 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             let report = (work.check)(&*volume, &runtime, &options, &mut |_| ()).await;
             assert!(report.expect("it can be checked").repaired, "{design:?}");
             assert_eq!(mark(&after[0]).await, Mark::Clean, "{design:?}: it is at rest");
+            (work.set_label)(&*volume, "archive").await.expect("nobody has it");
+            assert!(superblock(&after[0]).await.volume_name.starts_with(b"archive\0"));
             let files = Namespace::new(open(design, &after, &executor).await.files);
             let found = files.lookup(&Author::root(), files.root(), &name).await.open().await;
             found.expect("running").into_inner().result.expect("what was answered is there");
