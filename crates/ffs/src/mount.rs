@@ -83,9 +83,13 @@ pub async fn open(
         }
     };
     let mut candidate = Candidate::prepare(device, found, back, &runtime, options).await?;
-    let opened = match log {
-        Some(log) => logged::open_alone(candidate, log, &runtime, options).await?,
-        None => {
+    let opened = match policy {
+        PolicyKind::Log if !read_only => {
+            let log = log.expect("a volume that lacks its log was refused");
+            logged::open_alone(candidate, log, &runtime, options).await?
+        }
+        // Whoever only looks writes nothing that would have an order.
+        PolicyKind::Log | PolicyKind::Sync => {
             let nonce = runtime.random.next_u64();
             if !read_only {
                 candidate.mark(PolicyKind::Sync, nonce, &runtime).await?;
