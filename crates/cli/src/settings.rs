@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_nobody_knows_is_refused() {
+    fn a_key_that_does_not_exist_is_refused() {
         assert!(refused("policy = \"log\"\nlog_syze = 7\n").contains("log_syze"));
         assert!(refused("policy = 7\n").contains("line 1"));
     }

@@ -78,7 +78,7 @@ pub type Check = for<'a> fn(
     &'a mut dyn FnMut(Progress),
 ) -> LocalBoxFuture<'a, Result<Report, CheckError>>;
 
-/// Gives a volume that nobody has open another label.
+/// Gives a volume that is not open another label.
 pub type SetLabel =
     for<'a> fn(&'a dyn BlockDevice, &'a str) -> LocalBoxFuture<'a, Result<(), OpenError>>;
 

@@ -11,7 +11,7 @@
 //! Layers, from the bottom: `design` is what an entry consists of, `table` looks entries up by the
 //! words of a command line, `entries` are those that exist.
 //!
-//! Architecture invariant: whoever has an entry never asks for its name to decide what to do. An
+//! Architecture invariant: code that has an entry never asks for its name to decide what to do. An
 //! engine that no volume can have, that over memory for one, is not here: a crate that tries it
 //! makes an entry, and a [`Table`], of its own.
 

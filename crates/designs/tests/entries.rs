@@ -85,7 +85,7 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             let report = (work.check)(&*volume, &runtime, &options, &mut |_| ()).await;
             assert!(report.expect("it can be checked").repaired, "{design:?}");
             assert_eq!(mark(&after[0]).await, Mark::Clean, "{design:?}: it is at rest");
-            (work.set_label)(&*volume, "archive").await.expect("nobody has it");
+            (work.set_label)(&*volume, "archive").await.expect("it is not open");
             assert!(superblock(&after[0]).await.volume_name.starts_with(b"archive\0"));
             let files = Namespace::new(open(design, &after, &executor).await.files);
             let found = files.lookup(&Author::root(), files.root(), &name).await.open().await;

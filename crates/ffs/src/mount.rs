@@ -88,7 +88,7 @@ pub async fn open(
             let log = log.expect("a volume that lacks its log was refused");
             logged::open_alone(candidate, log, &runtime, options).await?
         }
-        // Whoever only looks writes nothing that would have an order.
+        // A reader writes nothing that would have an order.
         PolicyKind::Log | PolicyKind::Sync => {
             let nonce = runtime.random.next_u64();
             if !read_only {

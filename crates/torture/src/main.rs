@@ -85,7 +85,7 @@ fn words() -> Vec<&'static str> {
     CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL, SEED, REPLAY]).collect()
 }
 
-/// The engines, for whoever asks for help.
+/// The engines, for the help.
 fn engines() -> String {
     let default = Design::default().engine();
     format!(
@@ -95,7 +95,7 @@ fn engines() -> String {
     )
 }
 
-/// The policies, for whoever asks for help.
+/// The policies, for the help.
 fn policies() -> String {
     let told = TRIED.engines().into_iter().filter_map(|engine| {
         let mut of_it = TRIED.of_engine(engine).filter_map(|design| design.policy);

@@ -27,7 +27,7 @@ async fn open_as(
     open(policy, disks, world.runtime(), options, &mut |_| ()).await
 }
 
-/// A volume that nobody has open, and a disk for a log.
+/// A volume that is not open, and a disk for a log.
 async fn at_rest(world: &World) -> (Rc<MemoryDisk>, Rc<MemoryDisk>) {
     let (disk, volume) = fresh(world, SIZE, &sizes(4096, 512)).await;
     volume.files.shutdown().await.expect("it stops");
@@ -76,7 +76,7 @@ fn a_volume_that_needs_what_its_log_holds_is_told_that_rather() {
 }
 
 #[test]
-fn whoever_only_looks_needs_no_log() {
+fn a_volume_that_is_only_looked_at_needs_no_log() {
     let world = World::new(1);
     world.run(async {
         let (disk, log) = at_rest(&world).await;
