@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::replay::Replayed;
-use ffs::{Files, OpenError, OpenOptions, Opened};
+use designs::{DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened};
 use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
+use ufs2::mark::Mark;
 use vfs::FileSystem;
 
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ pub(crate) async fn open_volume(
     let disk = volume.open(access)?;
     let log_size = volume.settings.log_size.unwrap_or_else(|| log_size_for(opening.size));
     let log = match log_path {
-        Some(path) => open_log(volume, path, log_size, opening.is_clean, &device).await?,
+        Some(path) => open_log(volume, path, log_size, opening.needs_log, &device).await?,
         None => None,
     };
     let bar = repair_bar(path);
@@ -66,8 +66,8 @@ pub(crate) async fn open_volume(
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
-    let disk = device(disk);
-    let opened = ffs::open_with_log(disk, log, runtime.clone(), &options, &mut show).await;
+    let (open, disks) = (volume.design().work().open, Disks { volume: device(disk), log });
+    let opened = open(disks, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
     let opened = opening.end(opened, runtime)?;
     if let Some(path) = log_path {
@@ -84,6 +84,8 @@ pub(crate) struct Opening {
     id: u64,
     /// Whether it was stopped cleanly.
     pub(crate) is_clean: bool,
+    /// Whether it may need what a log holds.
+    needs_log: bool,
     /// Bytes of its file system.
     pub(crate) size: u64,
     start: Instant,
@@ -97,8 +99,9 @@ impl Opening {
         let (path, start) = (volume.path.clone(), runtime.clock.now());
         let words = volume.words();
         let (id, is_clean) = (second << 32 | random, superblock.clean == 1);
+        let needs_log = !is_clean && may_have_logged(&superblock);
         let size = geometry.byte_address(geometry.size);
-        Ok(Self { path, words, id, is_clean, size, start })
+        Ok(Self { path, words, id, is_clean, needs_log, size, start })
     }
 
     /// It is open, or was refused.
@@ -111,22 +114,31 @@ impl Opening {
         let opened =
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
-        watch(&self.path, &opened.files, runtime);
+        watch(&self.path, &opened, runtime);
         let file_system = Rc::new(Namespace::new(opened.files));
         Ok(OpenVolume { id: self.id, file_system })
     }
 }
 
-/// Opens the log of a volume. One that was stopped cleanly has lost nothing with its log, and gets
-/// a new one; one that was not is refused without, and told what to do.
+/// Whether a volume that was not stopped cleanly may have something in a log: it was not used by a
+/// design of ours that has none.
+fn may_have_logged(superblock: &ufs2::layout::Superblock) -> bool {
+    match Mark::of(superblock) {
+        Mark::Policy(mark) => DESIGNS.marked(mark).is_none_or(|design| design.has(DiskRole::Log)),
+        _ => true,
+    }
+}
+
+/// Opens the log of a volume. One that was stopped cleanly, or used without a log, has lost nothing
+/// with it, and gets a new one; any other is refused without, and told what to do.
 async fn open_log(
     volume: &Volume,
     path: &Path,
     size: u64,
-    is_clean: bool,
+    needs_log: bool,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<Rc<dyn BlockDevice>>, Failure> {
-    if is_clean && log::is_lacking(path)? {
+    if !needs_log && log::is_lacking(path)? {
         log::make(path, size)?;
     }
     if !is_there(path)? {
@@ -143,7 +155,7 @@ async fn refuse_saved(
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<(), Failure> {
     let Some(saved) = saved_of(volume, log, device).await? else { return Ok(()) };
-    let words = volume.clone().with_log(Some(log)).words();
+    let words = volume.clone().with_log(Some(log))?.words();
     Err(Failure::Saved { path: volume.path.clone(), saved, words })
 }
 
@@ -156,8 +168,8 @@ fn repair_bar(path: &Path) -> ProgressBar {
 
 /// Says when somebody waits long for room in the log of a volume: he should know that the disk does
 /// not keep up, or does not answer. And when what holds the disk is full, as long as it is.
-fn watch(path: &Path, engine: &Rc<Files>, runtime: &Runtime) {
-    let (path, engine) = (path.to_owned(), Rc::downgrade(engine));
+fn watch(path: &Path, opened: &Opened, runtime: &Runtime) {
+    let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.files));
     let clock = runtime.clock.clone();
     let watch = async move {
         let mut told = 0;
@@ -193,8 +205,8 @@ fn watch(path: &Path, engine: &Rc<Files>, runtime: &Runtime) {
 fn report(path: &Path, opened: &Opened, took: Duration) {
     let path = path.display();
     if let Some(replayed) = &opened.replayed {
-        let Replayed { entries, bytes, records, writes, .. } = replayed;
-        let (bytes, took_ms) = (show_size(*bytes), took.as_millis());
+        let (entries, records, writes) = (replayed.entries, replayed.records, replayed.writes);
+        let (bytes, took_ms) = (show_size(replayed.bytes), took.as_millis());
         words::say(format_args!(
             "{path} was cut off and is back: {entries} log entries ({bytes}) with \
              {records} changes were replayed with {writes} writes in {took_ms} ms"

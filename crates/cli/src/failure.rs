@@ -105,7 +105,7 @@ pub(crate) enum Failure {
         /// What a command line says to mean it.
         words: String,
         /// Why not, and what to do.
-        source: Box<ffs::OpenError>,
+        source: Box<designs::OpenError>,
     },
     /// What a volume needs of its log is saved beside that.
     #[error(

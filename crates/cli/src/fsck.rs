@@ -30,9 +30,8 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::scratch::ScratchDevice;
 use clap::Args;
-use ffs::OpenError;
-use ffs::check_log::{LogUse, prepare};
-use fsck::{CheckOptions, LogState, Report, check};
+use designs::{Design, LogUse, OpenError};
+use fsck::{CheckOptions, LogState, Report};
 use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
@@ -161,7 +160,8 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
 fn words(arguments: &FsckArguments) -> String {
     let is_meant = |log: &&Path| log.exists() || saved::has_saved(log);
     let log = arguments.log.as_deref().filter(is_meant);
-    let volume = Volume::find(&arguments.volume).map(|volume| volume.with_log(log).words());
+    let found = Volume::find(&arguments.volume).and_then(|volume| volume.with_log(log));
+    let volume = found.map(|volume| volume.words());
     volume.unwrap_or_else(|_| quoted(&arguments.volume))
 }
 
@@ -185,6 +185,7 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     let start = runtime.clock.now();
     let mut watch = Watch::new();
     let tell = &mut |progress| watch.show(progress);
+    let check = ready.design.work().check;
     let report = check(&*ready.device, &runtime, &options, tell).await;
     watch.end();
     let report = report.map_err(|error| Unchecked::Check(arguments.volume.clone(), error))?;
@@ -197,6 +198,7 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
 
 /// A volume that is ready to be checked.
 struct Ready {
+    design: &'static Design,
     device: Rc<dyn BlockDevice>,
     log: LogState,
     /// See [`Done`].
@@ -210,7 +212,7 @@ struct Ready {
 /// be repaired, else in memory.
 async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready, Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
-    let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref());
+    let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = disks.device(volume.open(access)?);
     let (mut log, mut saved) = (None, None);
@@ -239,6 +241,7 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
             (false, true) => (device, LogUse::LeaveOut),
             (false, false) => (Rc::new(ScratchDevice::new(device)), LogUse::Look),
         };
+    let prepare = volume.design().work().prepare;
     let prepared = prepare(&device, log.as_ref(), runtime, log_use).await;
     let (path, words) = (volume.path.clone(), words(arguments));
     let prepared =
@@ -254,5 +257,6 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     }
     let is_over = arguments.without_log || prepared.replayed.is_some();
     let saved = saved.filter(|_| arguments.repair && is_over);
-    Ok(Ready { device, log: prepared.state, refused: prepared.refused, saved })
+    let design = volume.design();
+    Ok(Ready { design, device, log: prepared.state, refused: prepared.refused, saved })
 }

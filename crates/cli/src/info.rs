@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use block::file::{Access, OpenError};
 use clap::Args;
-use duramen_settings::PolicyName;
 use serde::Serialize;
 use ufs2::layout::{ByteOrder, flags};
 
@@ -33,7 +32,7 @@ pub(crate) struct InfoArguments {
 struct Info {
     volume: String,
     engine: &'static str,
-    policy: Option<PolicyName>,
+    policy: Option<&'static str>,
     size_bytes: u64,
     free_bytes: u64,
     state: State,
@@ -111,8 +110,8 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
     let flags = superblock.flags.get();
     Info {
         volume: volume.path.display().to_string(),
-        engine: "ffs",
-        policy: volume.folder.as_ref().map(|_| volume.settings.policy),
+        engine: volume.design().engine,
+        policy: volume.folder.as_ref().and(volume.design().policy),
         size_bytes: geometry.byte_address(geometry.size),
         free_bytes: geometry.byte_address(fragments.min(geometry.size)),
         state: if superblock.clean == 1 { State::Clean } else { State::Unclean },
@@ -182,7 +181,7 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
         if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
     let read_only = if info.byte_order == "big-endian" { " (it can only be read)" } else { "" };
     let policy = match info.policy {
-        Some(policy) => format!("{policy:?}").to_lowercase(),
+        Some(policy) => policy.to_owned(),
         None => "the default: a bare disk says nothing of it".into(),
     };
     let log = info.log.as_ref().map_or_else(
@@ -208,6 +207,7 @@ fn describe(info: &Info) -> Vec<(&'static str, String)> {
     vec![
         ("volume", info.volume.clone()),
         ("disk", info.disk.clone()),
+        ("engine", info.engine.to_owned()),
         ("policy", policy),
         ("log", log),
         ("answers", answers),

@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use block::{BlockDevice, Buffer};
-use ffs::OpenError;
+use designs::OpenError;
 use journal::JournalError;
 use journal::format::{SLOT_MAGIC, SMALLEST};
 use server::reactor;
 
 use crate::failure::Failure;
 use crate::folder::{is_there, parent, real_place, sync_folder};
+use crate::redo_log;
 use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::words;
 
@@ -134,7 +135,7 @@ pub(crate) fn holds_changes(
     access: Access,
 ) -> Result<Result<bool, OpenError>, Failure> {
     let device = FileDevice::new(DiskFile::open(path, access)?);
-    let held = reactor::block_on(|_| async move { ffs::check_log::holds_changes(&device).await });
+    let held = reactor::block_on(|_| async move { redo_log::holds_changes(&device).await });
     held.map_err(Failure::Start)
 }
 

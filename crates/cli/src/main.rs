@@ -2,7 +2,8 @@
 //!
 //! # Layers
 //! - a file for each command: its arguments, its work, its words;
-//! - `log`: the log of a volume;
+//! - `choice`: the words that choose a design; what there is stands in the crate `designs`;
+//! - `log`: the log of a volume; `redo_log`: what only `ffs` knows of it;
 //! - `volume`: what a VOLUME on the command line is, and how it is opened;
 //! - `signature`: what is on a disk already; `size`, `calendar`: how people write numbers;
 //! - `failure`: what can go wrong, as sentences that say where, and what to do;
@@ -17,6 +18,7 @@
 mod bench;
 mod browse;
 mod calendar;
+mod choice;
 mod engine;
 mod failure;
 mod folder;
@@ -25,6 +27,7 @@ mod info;
 mod log;
 mod memory;
 mod mkfs;
+mod redo_log;
 mod saved;
 mod serve;
 mod sharing;
@@ -58,8 +61,8 @@ struct Arguments {
 
 const AFTER_HELP: &str = "\
 A VOLUME is one of:
-  a folder       that 'duramen mkfs' made: disk.img holds the file system, volume.toml its policy,
-                 log.img its log
+  a folder       that 'duramen mkfs' made: disk.img holds the file system, volume.toml its engine
+                 and policy, log.img its log
   an image file  with a UFS2 file system in it, whoever made it
   a device       such as /dev/sdb1, with a UFS2 file system on it
 
@@ -80,7 +83,7 @@ are others: 'duramen fsck --help' tells them.";
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Makes a new, empty volume
-    #[command(after_long_help = MKFS_HELP)]
+    #[command(after_long_help = mkfs::help())]
     Mkfs(mkfs::MkfsArguments),
     /// Shows what a volume is and how it is
     Info(info::InfoArguments),
@@ -92,7 +95,7 @@ enum Command {
     #[command(after_long_help = fsck::HELP)]
     Fsck(fsck::FsckArguments),
     /// Changes how a volume that nobody serves makes its changes durable
-    #[command(after_long_help = tune::HELP)]
+    #[command(after_long_help = tune::help())]
     Tune(tune::TuneArguments),
     /// Serves volumes over NFS, version 3, until SIGTERM or SIGINT
     #[command(after_long_help = SERVE_HELP)]
@@ -101,18 +104,6 @@ enum Command {
     #[command(after_long_help = bench::after_help())]
     Bench(bench::BenchArguments),
 }
-
-const MKFS_HELP: &str = "\
-What VOLUME names decides what is made:
-  nothing yet             a folder with disk.img and volume.toml; with --bare, an image file
-  an empty folder         the same in that folder
-  a volume, a file or a   a file system in place of what is there, if it is empty, or if --force
-  device                  says that it may be destroyed
-
-Examples:
-  duramen mkfs data --size 100G
-  duramen mkfs disk.img --bare --size 4G --block-size 16K --fragment-size 2K
-  duramen mkfs /dev/sdb1 --label backup";
 
 const SERVE_HELP: &str = "\
 When it serves, it says 'ready:' and how to mount each volume. SIGTERM or SIGINT ends it in good

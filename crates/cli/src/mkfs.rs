@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use clap::Args;
-use duramen_settings::{PolicyName, Settings};
-use ffs::OpenError;
-use ffs::replay::ReplayError;
-use journal::JournalError;
+use designs::{Design, DiskRole};
+use duramen_settings::Settings;
 use ufs2::layout::{Geometry, ROOT_INODE};
-use ufs2::mkfs::{MkfsOptions, is_begun_mark, mkfs};
+use ufs2::mkfs::{MkfsOptions, is_begun_mark};
 
+use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
 use crate::folder::{parent, sync_folder};
 use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};
+use crate::redo_log::other_version;
 use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::size::{parse_size, show_size};
 use crate::volume::{
@@ -28,6 +28,26 @@ use crate::words::{self, quoted};
 const DEFAULT_BLOCK_SIZE: u64 = 32_768;
 const DEFAULT_RESERVE: u64 = 8;
 
+/// What `duramen mkfs --help` says at its end.
+pub(crate) fn help() -> String {
+    let promises = promises();
+    format!(
+        "\
+What VOLUME names decides what is made:
+  nothing yet             a folder with disk.img and volume.toml; with --bare, an image file
+  an empty folder         the same in that folder
+  a volume, a file or a   a file system in place of what is there, if it is empty, or if --force
+  device                  says that it may be destroyed
+
+{promises}
+Examples:
+  duramen mkfs data --size 100G
+  duramen mkfs data --size 100G --policy sync
+  duramen mkfs disk.img --bare --size 4G --block-size 16K --fragment-size 2K
+  duramen mkfs /dev/sdb1 --label backup"
+    )
+}
+
 /// The arguments of `duramen mkfs`.
 #[derive(Args, Debug)]
 pub(crate) struct MkfsArguments {
@@ -36,9 +56,12 @@ pub(crate) struct MkfsArguments {
     /// Size of a new disk, such as 512M, 1G or 1T. The file is sparse: it grows as it is filled
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// How changes become durable
-    #[arg(long, value_enum, conflicts_with = "bare")]
-    pub(crate) policy: Option<PolicyName>,
+    /// What keeps the files [default: ffs]
+    #[arg(long, value_parser = Word::Engine)]
+    pub(crate) engine: Option<String>,
+    /// How changes become durable [default: log]
+    #[arg(long, value_parser = Word::Policy, conflicts_with = "bare")]
+    pub(crate) policy: Option<String>,
     /// Size to which the log grows [default: 256M, less for a small disk]
     #[arg(long, value_parser = parse_size, conflicts_with = "bare")]
     pub(crate) log_size: Option<u64>,
@@ -74,11 +97,10 @@ pub(crate) struct MkfsArguments {
 /// # Errors
 /// [`Failure`]. What this run created and could not finish is removed again.
 pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let (geometry, policy) = make(arguments)?;
+    let (geometry, design) = make(arguments)?;
     let bytes = |fragments| show_size(geometry.byte_address(fragments));
-    let policy = policy.map_or(String::new(), |policy| {
-        format!(", policy {}", format!("{policy:?}").to_lowercase())
-    });
+    let policy = design.and_then(|design| design.policy);
+    let policy = policy.map_or(String::new(), |policy| format!(", policy {policy}"));
     writeln!(
         output,
         "made {}: {} of UFS2, blocks of {}, fragments of {}, {} groups, up to {} files{policy}",
@@ -193,6 +215,7 @@ fn usual(volume: &Path, size: u64) -> MkfsArguments {
     MkfsArguments {
         volume: volume.to_owned(),
         size: Some(size),
+        engine: None,
         policy: None,
         log_size: None,
         block_size: DEFAULT_BLOCK_SIZE,
@@ -206,9 +229,17 @@ fn usual(volume: &Path, size: u64) -> MkfsArguments {
     }
 }
 
-/// Makes the volume; the policy is that of a folder, a bare disk has none.
-fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Failure> {
+impl MkfsArguments {
+    /// What is to be made.
+    fn design(&self) -> Result<&'static Design, Failure> {
+        chosen(self.engine.as_deref(), self.policy.as_deref())
+    }
+}
+
+/// Makes the volume; the design is that of a folder, a bare disk has none that it could tell.
+fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
+    arguments.design()?;
     match fs::metadata(path) {
         Err(_) if arguments.bare => Ok((make_image(arguments, path)?, None)),
         Err(_) => make_folder(arguments),
@@ -227,7 +258,7 @@ fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Fai
 }
 
 /// Makes a folder with a volume in it, or nothing at all.
-fn make_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Failure> {
+fn make_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
     require_size(arguments)?;
     fs::create_dir(path).map_err(|source| Failure::File {
@@ -242,7 +273,9 @@ fn make_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName
 }
 
 /// Makes a volume in a folder that is empty, or over the volume that is there.
-fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyName>), Failure> {
+fn make_in_folder(
+    arguments: &MkfsArguments,
+) -> Result<(Geometry, Option<&'static Design>), Failure> {
     let folder = &arguments.volume;
     let disk = folder.join(DISK_NAME);
     if arguments.log_size.is_some_and(|size| size < SMALLEST_LOG) {
@@ -263,19 +296,19 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<PolicyN
 fn settle_in(
     arguments: &MkfsArguments,
     geometry: Geometry,
-) -> Result<(Geometry, Option<PolicyName>), Failure> {
+) -> Result<(Geometry, Option<&'static Design>), Failure> {
     let folder = &arguments.volume;
-    let policy = arguments.policy.unwrap_or_default();
+    let design = arguments.design()?;
     remove_log(&folder.join(LOG_NAME))?;
-    let log_size = (policy == PolicyName::Log).then(|| {
+    let log_size = design.has(DiskRole::Log).then(|| {
         let size = geometry.byte_address(geometry.size);
         arguments.log_size.unwrap_or_else(|| log_size_for(size))
     });
     if let Some(size) = log_size {
         log::make(&folder.join(LOG_NAME), size)?;
     }
-    write_settings(folder, &Settings { policy, log_size })?;
-    Ok((geometry, Some(policy)))
+    write_settings(folder, &Settings { design, log_size })?;
+    Ok((geometry, Some(design)))
 }
 
 /// A log that a server writes is never removed, and one that holds changes only by force: a volume
@@ -286,12 +319,15 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
     }
     let what = match log::holds_changes(path, Access::ReadWrite)? {
         Ok(true) => "changes that a volume needs which is not there".to_owned(),
-        Err(OpenError::Replay(ReplayError::Journal(JournalError::Version(version)))) => format!(
-            "a log of version {version} of its format, which this program does not know: it may \
-             hold changes that a volume needs"
-        ),
-        // What cannot be read as a log holds nothing that anybody could bring home.
-        Ok(false) | Err(_) => return Ok(()),
+        Ok(false) => return Ok(()),
+        Err(error) => match other_version(&error) {
+            Some(version) => format!(
+                "a log of version {version} of its format, which this program does not know: it \
+                 may hold changes that a volume needs"
+            ),
+            // What cannot be read as a log holds nothing that anybody could bring home.
+            None => return Ok(()),
+        },
     };
     match force {
         true => Ok(()),
@@ -464,9 +500,9 @@ fn make_file_system(
     if arguments.preallocate {
         disk.allocate().map_err(|source| Failure::no_space(path, source))?;
     }
-    let device = FileDevice::new(disk);
+    let (device, make) = (FileDevice::new(disk), arguments.design()?.work().make);
     let made = server::reactor::block_on(|runtime| async move {
-        mkfs(&device, &options, &*runtime.random, runtime.clock.wall()).await
+        make(&device, &options, &*runtime.random, runtime.clock.wall()).await
     });
     let made = made.map_err(Failure::Start)?;
     made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })

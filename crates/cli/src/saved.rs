@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::logged::{is_needed, saved_under};
 
 use crate::failure::Failure;
 use crate::folder::{is_there, parent, real_place, sync_folder};
+use crate::redo_log::{is_needed, saved_under};
 use crate::volume::Volume;
 use crate::words;
 

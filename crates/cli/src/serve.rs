@@ -165,7 +165,7 @@ async fn open_all(
     let mut found = Vec::new();
     let mut names = Vec::new();
     for path in &arguments.volumes {
-        found.push(Volume::find(path)?.with_log(arguments.log.as_deref()));
+        found.push(Volume::find(path)?.with_log(arguments.log.as_deref())?);
         names.push(export_name(path)?);
     }
     refuse_twins(&found)?;

@@ -2,47 +2,132 @@
 //!
 //! The file is text that a person may have changed, so whatever it holds is either understood or
 //! refused with the place and the reason. An unknown key is refused: it may be a typing error, or
-//! mean something to a version that came later.
+//! mean something to a version that came later. A name that no design has is refused with those
+//! that there are. A file without an engine is of the time when there was one alone.
 //!
 //! A library of its own, though the program is all that uses it: so a fuzzer can reach it.
 //! Architecture invariant: text into types and back; no files, no disks.
 
+use designs::{DESIGNS, Design};
+use serde::de::Error;
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
-/// How a volume makes its changes durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum PolicyName {
-    /// Write each change once to a log beside the disk, and in place later; after a crash the log
-    /// is replayed
-    #[default]
-    Log,
-    /// Write in place, in an order that a crash cannot hurt, with a flush between the ranks
-    Sync,
-}
+/// The engine of a file that names none.
+const FIRST_ENGINE: &str = "ffs";
 
 /// What `volume.toml` says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The policy.
-    pub policy: PolicyName,
+    /// The engine and the policy.
+    pub design: &'static Design,
     /// Bytes that the log grows to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_size: Option<u64>,
+}
+
+/// The keys of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys<T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<T>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<T>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_size: Option<u64>,
 }
 
 impl Settings {
     /// Reads the text of the file.
     ///
     /// # Errors
-    /// Where the text is wrong, and why.
+    /// What is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        toml::from_str(text)
+        let Keys { engine, policy, log_size } = toml::from_str::<Keys<Spanned<String>>>(text)?;
+        let at = |word: &Option<Spanned<String>>| word.as_ref().map(Spanned::span);
+        let [engine_at, policy_at] = [at(&engine), at(&policy)];
+        let [engine, policy] = [engine, policy].map(|word| word.map(Spanned::into_inner));
+        let engine = engine.as_deref().unwrap_or(FIRST_ENGINE);
+        let mut policies = DESIGNS.of_engine(engine).filter_map(|design| design.policy);
+        let place = match policies.next() {
+            Some(first) if policy.is_none() => {
+                let all = [first].into_iter().chain(policies).collect::<Vec<_>>().join(", ");
+                return Err(Error::custom(format!(
+                    "there is no policy; it is one of these: {all}"
+                )));
+            }
+            Some(_) => policy_at,
+            None => engine_at,
+        };
+        let design = DESIGNS.find(Some(engine), policy.as_deref()).map_err(|unknown| {
+            let place = place.map(|place| format!("at line {}", line_of(text, place.start)));
+            Error::custom(format!("{}: {unknown}", place.unwrap_or_default()))
+        })?;
+        Ok(Self { design, log_size })
     }
 
     /// The text of a file that says this.
     pub fn to_text(&self) -> String {
-        toml::to_string(self).expect("settings are plain values")
+        let Design { engine, policy, .. } = *self.design;
+        let keys = Keys { engine: Some(engine), policy, log_size: self.log_size };
+        toml::to_string(&keys).expect("settings are plain values")
+    }
+}
+
+/// The number of the line in which a byte stands.
+fn line_of(text: &str, position: usize) -> usize {
+    1 + text.bytes().take(position).filter(|&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use designs::{FFS_LOG, FFS_SYNC};
+
+    fn refused(text: &str) -> String {
+        Settings::parse(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        for &design in DESIGNS.all() {
+            for log_size in [None, Some(12 << 20)] {
+                let settings = Settings { design, log_size };
+                assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+            }
+        }
+        let text = Settings { design: &FFS_LOG, log_size: None }.to_text();
+        assert_eq!(text, "engine = \"ffs\"\npolicy = \"log\"\n");
+    }
+
+    #[test]
+    fn a_file_without_an_engine_is_of_the_first_one() {
+        let of = |design| Ok(Settings { design, log_size: None });
+        assert_eq!(Settings::parse("policy = \"sync\""), of(&FFS_SYNC));
+        assert_eq!(Settings::parse("policy = \"log\""), of(&FFS_LOG));
+    }
+
+    #[test]
+    fn a_name_that_no_design_has_is_refused_with_its_place_and_with_those_that_there_are() {
+        let told = refused("# mine\npolicy = \"luck\"\n");
+        assert!(told.contains("line 2"), "{told}");
+        assert!(told.contains("no policy 'luck'; it has these: log, sync"), "{told}");
+        let told = refused("policy = \"log\"\n\nengine = \"shadow\"\n");
+        assert!(told.contains("line 3"), "{told}");
+        assert!(told.contains("no engine 'shadow'; there are these: ffs"), "{told}");
+    }
+
+    #[test]
+    fn a_file_without_a_policy_is_refused() {
+        for text in ["", "engine = \"ffs\"\n", "log_size = 8388608\n"] {
+            let told = refused(text);
+            assert!(told.contains("there is no policy; it is one of these: log, sync"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_does_not_exist_is_refused() {
+        assert!(refused("policy = \"log\"\nlog_syze = 7\n").contains("log_syze"));
+        assert!(refused("policy = 7\n").contains("line 1"));
     }
 }

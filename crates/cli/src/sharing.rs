@@ -13,14 +13,14 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use ffs::logged::{Sharer, is_idle_of_another, open_sharing};
-use ffs::{OpenError, OpenOptions};
+use designs::{OpenError, OpenOptions};
 use runtime::Runtime;
 
 use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
 use crate::folder::is_there;
 use crate::log::{self, LOG_SIZE};
+use crate::redo_log::{Sharer, is_idle_of_another, open_sharing};
 use crate::saved::{remove, save_beside, saved_for, saved_of, saved_path};
 use crate::volume::Volume;
 use crate::words::{self, quoted};

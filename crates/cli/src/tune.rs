@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, FileDevice};
 use clap::{ArgGroup, Args};
-use duramen_settings::{PolicyName, Settings};
-use ffs::{OpenError, label};
+use designs::{Design, DiskRole, OpenError};
+use duramen_settings::Settings;
 use server::reactor;
 use ufs2::layout::{ByteOrder, flags};
 
+use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::mkfs::remove_log;
@@ -23,14 +24,20 @@ use crate::size::show_size;
 use crate::volume::{FileSystem, Volume, read_superblock, write_settings};
 
 /// What `duramen tune --help` says at its end.
-pub(crate) const HELP: &str = "\
+pub(crate) fn help() -> String {
+    let promises = promises();
+    format!(
+        "\
 The volume must have been stopped cleanly, and nobody may serve it meanwhile.
 
+{promises}
 Examples:
   duramen tune data --policy log
   duramen tune data --policy sync
   duramen tune data --label archive
-  duramen tune disk.img --label archive";
+  duramen tune disk.img --label archive"
+    )
+}
 
 /// The arguments of `duramen tune`.
 #[derive(Args, Debug)]
@@ -39,8 +46,8 @@ pub(crate) struct TuneArguments {
     /// Which volume: a folder; for a label a disk, too
     pub(crate) volume: PathBuf,
     /// How changes become durable
-    #[arg(long, value_enum)]
-    pub(crate) policy: Option<PolicyName>,
+    #[arg(long, value_parser = Word::Policy)]
+    pub(crate) policy: Option<String>,
     /// A name for the file system: up to 31 letters, digits, '-' and '_'; '' for none
     #[arg(long)]
     pub(crate) label: Option<String>,
@@ -59,6 +66,10 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         );
         return Err(Failure::Usage(sentence));
     }
+    // Another policy of the same engine keeps the same format.
+    let engine = volume.design().engine;
+    let design = arguments.policy.as_deref().map(|policy| chosen(Some(engine), Some(policy)));
+    let design = design.transpose()?;
     if arguments.label.as_ref().is_some_and(|label| !ufs2::label::is_legal(label)) {
         let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
         return Err(Failure::Usage(sentence));
@@ -85,7 +96,8 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
     // Held to the end, too.
     let device = FileDevice::new(disk);
     if let Some(label) = &arguments.label {
-        let set = reactor::block_on(|_| async { label::set(&device, label).await });
+        let set_label = volume.design().work().set_label;
+        let set = reactor::block_on(|_| async { set_label(&device, label).await });
         set.map_err(Failure::Start)?.map_err(|error| Failure::Engine {
             path: volume.path.clone(),
             words: volume.words(),
@@ -96,8 +108,8 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
             false => writeln!(output, "{path} has label {label}")?,
         }
     }
-    match (arguments.policy, &volume.folder) {
-        (Some(policy), Some(folder)) => change_policy(&volume, folder, &found, policy, output),
+    match (design, &volume.folder) {
+        (Some(design), Some(folder)) => change_policy(&volume, folder, &found, design, output),
         _ => Ok(()),
     }
 }
@@ -106,30 +118,32 @@ fn change_policy(
     volume: &Volume,
     folder: &Path,
     found: &FileSystem,
-    policy: PolicyName,
+    design: &'static Design,
     output: &mut dyn Write,
 ) -> Result<(), Failure> {
     let path = volume.path.display();
     let log = folder.join(LOG_NAME);
     let size = found.geometry.byte_address(found.geometry.size);
-    if policy == PolicyName::Sync && log.exists() {
+    if !design.has(DiskRole::Log) && log.exists() {
         refuse_needed(volume, &log)?;
     }
-    let log_size = (policy == PolicyName::Log)
+    let log_size = design
+        .has(DiskRole::Log)
         .then(|| volume.settings.log_size.unwrap_or_else(|| log_size_for(size)));
     if let Some(size) = log_size.filter(|_| !log.exists()) {
         log::make(&log, size)?;
     }
     // Without a log, its size is that which it is to have another day.
-    let settings = Settings { policy, log_size: log_size.or(volume.settings.log_size) };
+    let settings = Settings { design, log_size: log_size.or(volume.settings.log_size) };
     write_settings(folder, &settings)?;
+    let name = design.name();
     match log_size {
         Some(size) => {
-            writeln!(output, "{path} has policy log, with a log of up to {}", show_size(size))?;
+            writeln!(output, "{path} has policy {name}, with a log of up to {}", show_size(size))?;
         }
         None => {
             remove_log(&log)?;
-            writeln!(output, "{path} has policy sync")?;
+            writeln!(output, "{path} has policy {name}")?;
         }
     }
     Ok(())

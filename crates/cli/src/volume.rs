@@ -1,10 +1,10 @@
 //! What a VOLUME on the command line is, and how it is opened.
 //!
-//! A volume is a folder with `volume.toml`, which holds the policy, `disk.img`, which holds the
-//! file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an image file or a
-//! device with nothing beside it, such as one that FreeBSD made; then the policy is `sync`. Where a
-//! log is named, that is used instead. A `disk.img` with `volume.toml` beside it stands for its
-//! folder.
+//! A volume is a folder with `volume.toml`, which names the engine and the policy, `disk.img`,
+//! which holds the file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an
+//! image file or a device with nothing beside it, such as one that FreeBSD made; then it is of the
+//! design that needs nothing else. Where a log is named, the volume is of the design of its engine
+//! that has one. A `disk.img` with `volume.toml` beside it stands for its folder.
 //!
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.
@@ -14,7 +14,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
-use duramen_settings::{PolicyName, Settings};
+use designs::{DESIGNS, Design, DiskRole};
+use duramen_settings::Settings;
 use ufs2::layout::{
     BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
 };
@@ -83,14 +84,14 @@ impl Volume {
             path: path.to_owned(),
             disk_path: path.to_owned(),
             log_path: None,
-            settings: Settings { policy: PolicyName::Sync, log_size: None },
+            settings: Settings { design: alone(), log_size: None },
             folder: None,
             is_log_named: false,
         })
     }
 
     fn in_folder(path: &Path, folder: &Path, settings: Settings) -> Self {
-        let log_path = (settings.policy == PolicyName::Log).then(|| folder.join(LOG_NAME));
+        let log_path = settings.design.has(DiskRole::Log).then(|| folder.join(LOG_NAME));
         Self {
             path: path.to_owned(),
             disk_path: folder.join(DISK_NAME),
@@ -103,13 +104,26 @@ impl Volume {
 
     /// The same with a log that the command line names, if it names one, whatever its settings say:
     /// if that is not the one with which it was used last, and that matters, it will be refused.
-    pub(crate) fn with_log(mut self, log: Option<&Path>) -> Self {
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] when its engine has no use for a log.
+    pub(crate) fn with_log(mut self, log: Option<&Path>) -> Result<Self, Failure> {
         if let Some(log) = log {
-            self.settings.policy = PolicyName::Log;
+            let engine = self.settings.design.engine;
+            let design = DESIGNS.with_disks(engine, &[DiskRole::Volume, DiskRole::Log]);
+            self.settings.design = design.ok_or_else(|| {
+                let path = self.path.display();
+                Failure::Usage(format!("{path} has engine {engine}, which has no use for a log"))
+            })?;
             self.log_path = Some(log.to_owned());
             self.is_log_named = true;
         }
-        self
+        Ok(self)
+    }
+
+    /// What it is.
+    pub(crate) fn design(&self) -> &'static Design {
+        self.settings.design
     }
 
     /// Where its log is, if there is one, whatever the settings say of it by now: that which is
@@ -137,6 +151,12 @@ impl Volume {
     }
 }
 
+/// What a bare disk is: it has nothing but itself.
+fn alone() -> &'static Design {
+    let found = DESIGNS.all().iter().find(|design| *design.disks == [DiskRole::Volume]);
+    found.expect("a disk that is alone can be served")
+}
+
 /// The folder of a disk that is named itself, if it lies in that of a volume.
 fn folder_of(disk: &Path) -> Option<PathBuf> {
     let whole = fs::canonicalize(disk);
@@ -153,8 +173,8 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
             parsed.map(Some).map_err(|error| {
                 // Between the place and the reason stands the line itself.
                 let told = error.to_string();
-                let (place, why) = (told.lines().next(), told.lines().last());
-                let why = [place, why].map(Option::unwrap_or_default).join(": ");
+                let (place, why) = (told.lines().next(), told.lines().skip(1).last());
+                let why = [place, why].into_iter().flatten().collect::<Vec<_>>().join(": ");
                 let advice = advice(&path.with_file_name(DISK_NAME));
                 let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
                 Failure::Settings { path: path.to_owned(), why, advice }
@@ -177,7 +197,12 @@ fn advice(disk: &Path) -> Option<String> {
             disk.display(),
             write(&policy)
         ),
-        None => format!("{}, or \"sync\"; {} fits either", write("log"), disk.display()),
+        None => {
+            let mut names = DESIGNS.all().iter().filter_map(|design| design.policy);
+            let first = names.next().map_or_else(String::new, write);
+            let others: String = names.map(|policy| format!(", or \"{policy}\"")).collect();
+            format!("{first}{others}; {} fits either", disk.display())
+        }
     })
 }
 

@@ -32,7 +32,7 @@ use ufs2::mark::{Mark, PolicyKind};
 use crate::candidate::{Found, OpenOptions};
 pub use crate::logged::LogUse;
 use crate::logged::{changes_of, give_up, given_up, refuse_left, refuse_others, replay_log};
-use crate::mount::open_with_log;
+use crate::mount::{Disks, open};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::replay::{ReplayError, Replayed};
@@ -187,7 +187,8 @@ async fn serve_once(
     runtime: &Runtime,
 ) -> Result<Option<Replayed>, OpenError> {
     let options = OpenOptions::default();
-    let opened = open_with_log(device, Some(log), runtime.clone(), &options, &mut |_| ()).await?;
+    let disks = Disks::with_log(device, log);
+    let opened = open(PolicyKind::Log, disks, runtime.clone(), &options, &mut |_| ()).await?;
     opened.files.shutdown().await?;
     Ok(opened.replayed)
 }

@@ -58,5 +58,6 @@ mod verbs;
 pub use candidate::{Files, OpenOptions, Opened};
 pub use engine::Ffs;
 pub use logged::{LogUse, open_sharing, replay_log};
-pub use mount::{open, open_with_log};
+pub use mount::{Disks, open};
 pub use open_error::{OpenError, ReadOnlyReason};
+pub use ufs2::mark::PolicyKind;

@@ -347,9 +347,9 @@ struct Member {
     was: u64,
 }
 
-/// Opens volumes that write to one log, each or none of them as [`crate::open_with_log`] does.
-/// Those that are refused hold nobody up: what the log has of them, and of others that are not
-/// there, goes where `save` says.
+/// Opens volumes that write to one log, each or none of them as [`crate::open`] does under policy
+/// `log`. Those that are refused hold nobody up: what the log has of them, and of others that are
+/// not there, goes where `save` says.
 ///
 /// # Errors
 /// [`OpenError`] when the log itself cannot be used; then all volumes are as they were, but for

@@ -34,31 +34,41 @@ use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::policy::sync::Sync;
 
-/// Opens the volume on `device`. `progress` is told how far a check after a cut is.
+/// The disks of a volume.
+#[derive(Clone)]
+pub struct Disks {
+    /// That of the file system.
+    pub volume: Rc<dyn BlockDevice>,
+    /// That of the log, if it has one.
+    pub log: Option<Rc<dyn BlockDevice>>,
+}
+
+impl Disks {
+    /// A volume without a log.
+    pub fn alone(volume: Rc<dyn BlockDevice>) -> Self {
+        Self { volume, log: None }
+    }
+
+    /// A volume with its log.
+    pub fn with_log(volume: Rc<dyn BlockDevice>, log: Rc<dyn BlockDevice>) -> Self {
+        Self { volume, log: Some(log) }
+    }
+}
+
+/// Opens a volume under a policy, with the disks that this needs. `progress` is told how far a
+/// check after a cut is. To be looked at alone, a volume needs no log.
 ///
 /// # Errors
 /// [`OpenError`]; then nothing was written, unless repairs were cut short by the disk, which the
 /// next opening repeats.
 pub async fn open(
-    device: Rc<dyn BlockDevice>,
+    policy: PolicyKind,
+    disks: Disks,
     runtime: Runtime,
     options: &OpenOptions,
     progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
-    open_with_log(device, None, runtime, options, progress).await
-}
-
-/// Opens the volume on `device`, under policy `log` if there is a log for it, else under `sync`.
-///
-/// # Errors
-/// As [`open`].
-pub async fn open_with_log(
-    device: Rc<dyn BlockDevice>,
-    log: Option<Rc<dyn BlockDevice>>,
-    runtime: Runtime,
-    options: &OpenOptions,
-    progress: &mut dyn FnMut(fsck::Progress),
-) -> Result<Opened, OpenError> {
+    let Disks { volume: device, log } = disks;
     let mut found = Found::read(&*device).await?;
     let reason = found.read_only_reason(&*device, options);
     let read_only = options.read_only || reason.is_some();
@@ -66,15 +76,20 @@ pub async fn open_with_log(
     let back = match read_only {
         true => found.look()?,
         false => {
+            found.refuse_misfit(policy, log.is_some())?;
             let once = log.clone().map(journal::ReadOnce::new);
             let once = once.as_ref().map(|once| once as &dyn BlockDevice);
             found.bring_back(&*device, once, &runtime, progress).await?
         }
     };
     let mut candidate = Candidate::prepare(device, found, back, &runtime, options).await?;
-    let opened = match log {
-        Some(log) => logged::open_alone(candidate, log, &runtime, options).await?,
-        None => {
+    let opened = match policy {
+        PolicyKind::Log if !read_only => {
+            let log = log.expect("a volume that lacks its log was refused");
+            logged::open_alone(candidate, log, &runtime, options).await?
+        }
+        // A reader writes nothing that would have an order.
+        PolicyKind::Log | PolicyKind::Sync => {
             let nonce = runtime.random.next_u64();
             if !read_only {
                 candidate.mark(PolicyKind::Sync, nonce, &runtime).await?;
@@ -87,6 +102,19 @@ pub async fn open_with_log(
 }
 
 impl Found {
+    /// Refuses disks that are not those of a policy. Where the volume itself cannot be used, or
+    /// stands in need of the log that is missing, that is told instead: see [`Self::bring_back`].
+    fn refuse_misfit(&mut self, policy: PolicyKind, has_log: bool) -> Result<(), OpenError> {
+        let mark = Mark::of(self.superblock.superblock());
+        match (policy, has_log, mark) {
+            (PolicyKind::Sync, true, _) => Err(OpenError::LogUnwanted),
+            (PolicyKind::Log, false, Mark::Clean | Mark::Torn | Mark::Policy(PolicyKind::Sync)) => {
+                Err(OpenError::LogAbsent)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes of a volume, however it was left, one that can be used; or refuses.
     pub(crate) async fn bring_back(
         &mut self,

@@ -38,6 +38,17 @@ pub enum OpenError {
          the volume itself has"
     )]
     LogMissing,
+    /// To be opened under policy `log` without a log, of which it needs nothing.
+    #[error(
+        "policy log was asked for, and no log: give the volume a log, or open it under policy sync"
+    )]
+    LogAbsent,
+    /// To be opened under policy `sync`, with a log.
+    #[error(
+        "policy sync was asked for, which has no log, and a log was named: leave the log away, or \
+         open the volume under policy log"
+    )]
+    LogUnwanted,
     /// Cut off under policy `log`, and to be opened without changing anything.
     #[error(
         "the volume was not stopped cleanly, and what it did last stands in its log: serve it, or \

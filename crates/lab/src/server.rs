@@ -11,7 +11,7 @@ use block::BlockDevice;
 use dispatch::{Dispatcher, Exports, Fsid, Limits, Volume, Volumes, Window};
 use ffs::logged::Sharer;
 use ffs::policy::log::LogOptions;
-use ffs::{Files, OpenError, OpenOptions, Opened, open, open_sharing};
+use ffs::{Disks, Files, OpenError, OpenOptions, Opened, PolicyKind, open, open_sharing};
 use futures::FutureExt;
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
@@ -268,7 +268,8 @@ async fn open_all(
     let Design::Log { options: log_options, .. } = design else {
         let mut all = Vec::new();
         for device in devices {
-            all.push(open(device, runtime.clone(), &options, &mut |_| ()).await?);
+            let disks = Disks::alone(device);
+            all.push(open(PolicyKind::Sync, disks, runtime.clone(), &options, &mut |_| ()).await?);
         }
         return Ok(all);
     };

@@ -13,7 +13,7 @@ use torture::campaign::{
 };
 use torture::explore::Counts;
 use torture::explore::case::Case;
-use torture::explore::policy::Policy;
+use torture::explore::design::{Design, TRIED};
 use torture::explore::ways;
 
 /// A word, what it does, and the function that does it.
@@ -35,8 +35,6 @@ const CAMPAIGNS: &[Campaign] = &[
     ("conformance", "random operations, compared with a reference", conformance::random),
 ];
 
-/// The engines.
-const ENGINES: [&str; 2] = ["ffs", "ram"];
 /// What can be tried of an engine that has no disks.
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
@@ -56,12 +54,10 @@ struct Arguments {
     campaign: String,
     /// After 'seed', the number of a history; after 'replay', the line of a violation
     argument: Option<String>,
-    /// ffs, or the engine over memory, for 'concurrent', 'conformance' and 'retry'
-    #[arg(long, default_value = "ffs", value_parser = PossibleValuesParser::new(ENGINES))]
-    engine: String,
-    /// How ffs keeps its promises
-    #[arg(long, default_value = "sync", value_parser = policy)]
-    policy: Policy,
+    #[arg(long, help = engines())]
+    engine: Option<String>,
+    #[arg(long, help = policies())]
+    policy: Option<String>,
     #[command(flatten)]
     part: PartOf,
     /// End with one line of JSON
@@ -89,6 +85,27 @@ fn words() -> Vec<&'static str> {
     CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL, SEED, REPLAY]).collect()
 }
 
+/// The engines, for the help.
+fn engines() -> String {
+    let default = Design::default().engine();
+    format!(
+        "One of {}; without disks there are {} [default: {default}]",
+        TRIED.engines().join(", "),
+        WITHOUT_DISKS.join(", ")
+    )
+}
+
+/// The policies, for the help.
+fn policies() -> String {
+    let told = TRIED.engines().into_iter().filter_map(|engine| {
+        let mut of_it = TRIED.of_engine(engine).filter_map(|design| design.policy);
+        let default = of_it.next()?;
+        let others: String = of_it.map(|policy| format!(", {policy}")).collect();
+        Some(format!("of {engine} one of {default}{others} [default: {default}]"))
+    });
+    format!("How an engine keeps its promises: {}", told.collect::<Vec<_>>().join("; "))
+}
+
 /// The campaigns, for whoever asks for help.
 fn campaigns() -> String {
     let lines = CAMPAIGNS.iter().map(|(word, about, _)| format!("  {word:<12} {about}\n"));
@@ -103,15 +120,21 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let Arguments { campaign, argument, engine, policy, part, json, full, threads, seed } =
         arguments;
-    let policy = if engine == Policy::Ram.engine() { Policy::Ram } else { policy };
-    let options = Options { policy, full, threads, seed };
+    let design = match Design::find(engine.as_deref(), policy.as_deref()) {
+        Ok(design) => design,
+        Err(unknown) => {
+            eprintln!("duramen-torture: {unknown}");
+            return ExitCode::from(2);
+        }
+    };
+    let options = Options { design, full, threads, seed };
     match &campaign[..] {
-        SEED => return tell_seed(argument.as_deref(), policy, &part),
+        SEED => return tell_seed(argument.as_deref(), design, &part),
         REPLAY => return replay(argument.as_deref()),
         _ => {}
     }
     let mut runs = Vec::new();
-    let suits = |word: &&str| policy.has_disks() || WITHOUT_DISKS.contains(word);
+    let suits = |word: &&str| design.has_disks() || WITHOUT_DISKS.contains(word);
     for (word, _, function) in CAMPAIGNS.iter().filter(|(word, ..)| suits(word)) {
         if campaign == ALL || campaign == *word {
             runs.push(run(word, *function, &options));
@@ -123,16 +146,11 @@ fn main() -> ExitCode {
     }
     table(&runs);
     if json {
-        println!("{}", as_json(&runs, policy));
+        println!("{}", as_json(&runs, design));
     }
     let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
     let found = violations > 0 || runs.iter().any(|run| !run.outcome.violations.is_empty());
     if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-fn policy(name: &str) -> Result<Policy, String> {
-    let names = || Policy::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
-    Policy::named(name).ok_or_else(|| format!("there are these: {}", names()))
 }
 
 /// Shows a violation again.
@@ -165,12 +183,12 @@ fn tell(case: &dyn std::fmt::Display, found: Result<(), String>) -> ExitCode {
 }
 
 /// Tells one history.
-fn tell_seed(number: Option<&str>, policy: Policy, part: &PartOf) -> ExitCode {
+fn tell_seed(number: Option<&str>, design: Design, part: &PartOf) -> ExitCode {
     let Some(number) = number.and_then(|text| text.parse().ok()) else {
         eprintln!("duramen-torture: 'seed' wants the number of a history");
         return ExitCode::from(2);
     };
-    let outcome = concurrent::seed::seed(number, policy, part);
+    let outcome = concurrent::seed::seed(number, design, part);
     for line in outcome.violations.iter().chain(&outcome.remarks) {
         println!("{line}");
     }
@@ -211,11 +229,8 @@ fn table(runs: &[Run]) {
 }
 
 /// One object for each campaign, in a list if there are several.
-fn as_json(runs: &[Run], policy: Policy) -> String {
-    let name = match policy.has_disks() {
-        true => format!("\"{}\"", policy.name()),
-        false => "null".to_owned(),
-    };
+fn as_json(runs: &[Run], design: Design) -> String {
+    let policy = design.policy().map_or("null".to_owned(), |policy| format!("\"{policy}\""));
     let objects = runs.iter().map(|run| {
         let Counts { workloads, states, images, violations } = run.outcome.counts;
         let Cuts { taking, keeping } = run.outcome.cuts;
@@ -225,8 +240,8 @@ fn as_json(runs: &[Run], policy: Policy) -> String {
              \"violations\":{violations},\"cuts_taking\":{taking},\"cuts_keeping\":{keeping},\
              \"states_per_s\":{:.0},\"seconds\":{:.1}}}",
             run.word,
-            policy.engine(),
-            name,
+            design.engine(),
+            policy,
             run.states_per_second(),
             run.seconds
         )

@@ -264,6 +264,26 @@ fn a_crate_that_takes_sockets_which_are_not_its_own() {
 }
 
 #[test]
+fn an_engine_over_memory_that_a_volume_could_have() {
+    let planted = Planted::new("in_memory");
+    planted.write("crates/ram/src/lib.rs", PROSE);
+    planted.write("crates/ram/Cargo.toml", "[dependencies]\n");
+    planted.write("crates/designs/src/lib.rs", PROSE);
+    planted.write("crates/designs/Cargo.toml", "[dependencies]\nram.workspace = true\n");
+    planted.has_one("crates/designs/Cargo.toml:2", "designs must not depend on ram");
+}
+
+#[test]
+fn an_engine_that_knows_which_others_there_are() {
+    let planted = Planted::new("others");
+    planted.write("crates/designs/src/lib.rs", PROSE);
+    planted.write("crates/designs/Cargo.toml", "[dependencies]\n");
+    planted.write("crates/shadow/src/lib.rs", PROSE);
+    planted.write("crates/shadow/Cargo.toml", "[dependencies]\ndesigns.workspace = true\n");
+    planted.has_one("crates/shadow/Cargo.toml:2", "shadow must not depend on designs");
+}
+
+#[test]
 fn a_load_that_knows_one_server() {
     let planted = Planted::new("load");
     planted.write("crates/dispatch/src/lib.rs", PROSE);

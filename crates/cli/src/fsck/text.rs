@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ffs::OpenError;
+use designs::OpenError;
 use fsck::{Finding, Findings, Invariant, Report, Severity};
 
 use super::outcome::Outcome;

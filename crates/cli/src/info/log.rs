@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use block::file::{Access, DiskFile, FileDevice};
-use ffs::policy::log::Survived;
-use ffs::replay::Answers;
 use journal::format::State;
 use journal::{Entry, JournalError, Walker};
 use serde::Serialize;
 use server::reactor;
 
 use crate::failure::Failure;
+use crate::redo_log::{Answers, Survived};
 
 /// The live part is what a replay would read now. The names are those of the JSON object.
 #[derive(Debug, Serialize)]

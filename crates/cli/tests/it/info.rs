@@ -76,6 +76,25 @@ fn settings_that_make_no_sense_are_refused_with_their_place() {
 }
 
 #[test]
+fn settings_without_an_engine_are_of_the_first_one_and_an_unknown_one_is_told() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    let settings = volume.join("volume.toml");
+    for policy in ["log", "sync"] {
+        fs::write(&settings, format!("policy = \"{policy}\"\n")).expect("there is room");
+        let said = on("info", &volume, &["--json"]).good();
+        let info: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+        assert_eq!((&info["engine"], &info["policy"]), (&"ffs".into(), &policy.into()));
+    }
+    fs::write(&settings, "policy = \"log\"\nengine = \"shadow\"\n").expect("there is room");
+    for (command, code) in [("info", 1), ("fsck", 8), ("ls", 1), ("serve", 1)] {
+        let told = on(command, &volume, &[]).failed(code, "no engine 'shadow'");
+        assert!(told.contains("at line 2: ") && told.contains("these: ffs;"), "{told}");
+    }
+}
+
+#[test]
 fn a_damaged_superblock_is_told_from_a_good_one() {
     let folder = Folder::new();
     let image = folder.path("disk.img");

@@ -120,6 +120,23 @@ fn a_volume_changes_its_policy_when_it_was_stopped_cleanly() {
     assert_clean(&volume.join("disk.img"));
 }
 
+#[test]
+fn a_disk_that_was_cut_off_without_a_log_gets_the_one_that_is_named() {
+    let folder = Folder::new();
+    let (disk, log) = (folder.path("disk.img"), folder.path("log"));
+    on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
+    let serving = Serving::start(&[&disk], &[]);
+    put(&serving, "disk", "letter", b"dear friend");
+    serving.kill();
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    let serving = Serving::start(&[&disk], &with_log);
+    put(&serving, "disk", "answer", b"dear you");
+    serving.kill();
+    on("serve", &disk, &["--listen", "127.0.0.1:0"]).failed(1, "its log");
+    assert!(Serving::start(&[&disk], &with_log).stop().success());
+    assert_eq!(on("ls", &disk, &[]).good(), "answer\nletter\n");
+}
+
 /// Two bare disks, and where a log for them is to be.
 fn two_images() -> (Folder, [PathBuf; 3]) {
     let folder = Folder::new();

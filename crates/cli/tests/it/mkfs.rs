@@ -18,7 +18,41 @@ fn a_new_name_becomes_a_folder_with_settings_and_a_clean_disk() {
     assert_clean(&volume.join("disk.img"));
     let settings = fs::read_to_string(volume.join("volume.toml")).expect("it was written");
     assert!(settings.contains("policy = \"log\""), "{settings}");
+    assert!(settings.contains("engine = \"ffs\""), "{settings}");
     assert!(on("info", &volume, &[]).good().contains("heart"));
+}
+
+#[test]
+fn engine_and_policy_are_those_that_were_named() {
+    let folder = Folder::new();
+    for policy in ["log", "sync"] {
+        let volume = folder.path(policy);
+        let words = ["--size", "16M", "--engine", "ffs", "--policy", policy];
+        assert!(on("mkfs", &volume, &words).good().contains(&format!("policy {policy}")));
+        assert_eq!(volume.join("log.img").exists(), policy == "log");
+        let told = on("info", &volume, &[]).good();
+        let line = |name: &str| told.lines().find_map(|line| line.strip_prefix(name));
+        assert_eq!(line("engine").map(str::trim), Some("ffs"), "{told}");
+        assert_eq!(line("policy").map(str::trim), Some(policy), "{told}");
+        assert_eq!(on("fsck", &volume, &[]).code, 0);
+    }
+}
+
+#[test]
+fn a_name_that_no_design_has_is_answered_with_those_that_there_are() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let make = |words: &[&str]| on("mkfs", &volume, &[&["--size", "16M"], words].concat());
+    make(&["--engine", "shadow"]).failed(2, "no engine 'shadow'; there are these: ffs");
+    let (none, those) = ("no policy 'luck'", "it has these: log, sync");
+    make(&["--policy", "luck"]).failed(2, &format!("engine ffs has {none}; {those}"));
+    make(&["--bare", "--engine", "ram"]).failed(2, "no engine 'ram'");
+    assert!(!volume.exists(), "nothing is made");
+    make(&[]).good();
+    on("tune", &volume, &["--policy", "luck"]).failed(2, those);
+    let help = on("mkfs", &volume, &["--help"]).good();
+    assert!(help.contains("[possible values: ffs]") && help.contains("- sync: "), "{help}");
+    assert!(help.contains("  log   After a crash, "), "{help}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use dispatch::{Dispatcher, Exports, Fsid, Limits, Volume, Volumes, Window};
-use ffs::OpenOptions;
+use ffs::{Disks, OpenOptions, PolicyKind};
 use namespace::Namespace;
 use nfs::record::Record;
 use nfs3_types::mount::{dirpath, mountres3};
@@ -32,7 +32,9 @@ struct Server {
 impl Server {
     async fn start(executor: &Executor, disk: Rc<Disk>) -> Self {
         let options = OpenOptions::default();
-        let opened = ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await;
+        let disks = Disks::alone(disk);
+        let opened =
+            ffs::open(PolicyKind::Sync, disks, executor.runtime(), &options, &mut |_| ()).await;
         let opened = opened.unwrap_or_else(|error| panic!("{error}"));
         let file_system = Rc::new(Namespace::new(opened.files));
         let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system };

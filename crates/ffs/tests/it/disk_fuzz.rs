@@ -19,13 +19,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ffs::{OpenOptions, open};
+use ffs::OpenOptions;
 use fsck::{CheckError, CheckOptions, Severity, check};
 use namespace::Namespace;
 use sim::Prng;
 use vfs::{Author, FileKind, FileSystem, ObjectId, Stability};
 
-use crate::common::volume::{Volume, name};
+use crate::common::volume::{Volume, name, open_with_log};
 use crate::common::{Event, MemoryDisk, World};
 use crate::damage::base::{Base, open_to_read};
 use crate::damage::cases;
@@ -170,7 +170,8 @@ async fn read(volume: &Volume, id: ObjectId) {
 
 /// Writes a little, if that can be: whatever it answers.
 async fn write(world: &World, disk: Rc<MemoryDisk>) {
-    let opened = open(disk, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
+    let opened =
+        open_with_log(disk, None, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
     let Ok(opened) = opened else { return };
     if opened.read_only.is_some() {
         return;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb};
 use bytes::Bytes;
-use ffs::{OpenOptions, open};
+use ffs::OpenOptions;
 use namespace::Namespace;
 use sim::Persistence;
 use ufs2::mkfs::MkfsOptions;
@@ -19,7 +19,7 @@ use vfs::{
 };
 
 use crate::common::quiet::Quiet;
-use crate::common::volume::{Volume, fresh, name};
+use crate::common::volume::{Volume, fresh, name, open_with_log};
 use crate::common::{MemoryDisk, World, findings};
 
 const SIZE: u64 = 16 << 20;
@@ -117,7 +117,8 @@ async fn failing(world: &World) -> (Rc<FailingDisk>, Volume) {
 }
 
 async fn open_on(world: &World, device: Rc<dyn BlockDevice>) -> Volume {
-    let opened = open(device, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
+    let opened =
+        open_with_log(device, None, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
     Volume { files: Namespace::new(engine), root: Author::root() }
 }

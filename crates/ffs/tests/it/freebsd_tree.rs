@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ffs::{OpenOptions, ReadOnlyReason, open};
+use ffs::{OpenOptions, ReadOnlyReason};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use namespace::Namespace;
 use vfs::{Attributes, Author, FileKind, FileSystem, FsError, FsStat, ObjectId, Stability};
 
 use crate::common::edit::{geometry_of, inode_byte};
-use crate::common::volume::{Volume, reopen};
+use crate::common::volume::{Volume, open_with_log, reopen};
 use crate::common::{MemoryDisk, World, findings, freebsd_disk};
 
 fn disk_of(bytes: &[u8]) -> Rc<MemoryDisk> {
@@ -98,7 +98,7 @@ async fn tree_of(volume: &Volume) -> Tree {
 /// Opens a disk for writing, if that may be.
 async fn open_to_write(world: &World, disk: &Rc<MemoryDisk>) -> (Volume, Option<ReadOnlyReason>) {
     let options = OpenOptions::default();
-    let opened = open(disk.clone(), world.runtime(), &options, &mut |_| ()).await;
+    let opened = open_with_log(disk.clone(), None, world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
     let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
     (volume, opened.read_only)

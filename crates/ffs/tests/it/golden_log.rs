@@ -18,9 +18,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use block::BlockDevice;
+use ffs::OpenOptions;
 use ffs::policy::log::record::{Map, Record, read_records};
 use ffs::replay::Replayed;
-use ffs::{OpenOptions, open_with_log};
 use futures::future::LocalBoxFuture;
 use journal::Walker;
 use namespace::Namespace;
@@ -31,7 +31,7 @@ use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, CallKey, FileSystem, ObjectId, SetAttributes, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
-use crate::common::volume::{Volume, name};
+use crate::common::volume::{Volume, name, open_with_log};
 use crate::common::{Seeded, reuse, sharing, sparse};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };

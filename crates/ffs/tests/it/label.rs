@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ffs::{OpenOptions, label, open};
+use ffs::{OpenOptions, label};
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::Executor;
@@ -11,6 +11,7 @@ use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::FileSystem;
 use zerocopy::FromBytes;
 
+use crate::common::volume::open_with_log;
 use crate::common::{Event, MemoryDisk, Seeded};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
@@ -33,7 +34,7 @@ fn serve(disk: &MemoryDisk) -> Result<Rc<MemoryDisk>, String> {
     let (executor, device) = (Executor::new(5), Rc::new(disk.fork()));
     executor.block_on(async {
         let (runtime, options) = (executor.runtime(), OpenOptions::default());
-        let opened = open(device.clone(), runtime, &options, &mut |_| ()).await;
+        let opened = open_with_log(device.clone(), None, runtime, &options, &mut |_| ()).await;
         let volume = Namespace::new(opened.map_err(|error| error.to_string())?.files);
         volume.shutdown().await.map_err(|error| error.to_string())
     })?;

@@ -11,14 +11,14 @@ use std::rc::Rc;
 use block::file::{DiskFile, FileDevice};
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
-use ffs::{OpenOptions, open_with_log};
+use ffs::OpenOptions;
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, FileSystem, Stability};
 
-use crate::common::volume::Volume;
+use crate::common::volume::{Volume, open_with_log};
 use crate::common::{Seeded, World, temporary};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use block::Verb;
 use ffs::policy::log::LogOptions;
-use ffs::{Files, OpenOptions, open_with_log};
+use ffs::{Files, OpenOptions};
 use futures::future::join_all;
 use journal::format::SMALLEST;
 use namespace::Namespace;
@@ -18,7 +18,7 @@ use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, FileSystem, Stability};
 
 use crate::common::cutting::{Pair, judge};
-use crate::common::volume::Volume;
+use crate::common::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const CLIENTS: u32 = 32;

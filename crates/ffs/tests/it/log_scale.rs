@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
+use ffs::OpenOptions;
 use ffs::replay::Replayed;
-use ffs::{OpenOptions, open_with_log};
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{Author, CallKey, CreateHow, FileSystem};
 
-use crate::common::volume::{Volume, name};
+use crate::common::volume::{Volume, name, open_with_log};
 use crate::common::{Seeded, World, temporary};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };

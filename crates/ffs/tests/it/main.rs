@@ -34,6 +34,7 @@ mod log_room;
 mod log_scale;
 mod looks;
 mod memory;
+mod misfit;
 mod mkfs;
 mod mutations;
 mod overtaking;

@@ -7,14 +7,14 @@ use std::task::Poll;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
-use ffs::{OpenOptions, open};
+use ffs::OpenOptions;
 use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Random;
 use ufs2::mkfs::MkfsOptions;
 use vfs::{Author, FileSystem, ObjectId, Stability};
 
-use crate::common::volume::{Volume, fresh};
+use crate::common::volume::{Volume, fresh, open_with_log};
 use crate::common::{MemoryDisk, Seeded, World};
 
 /// Few groups: their maps stay in memory.
@@ -72,7 +72,7 @@ async fn pause() {
 /// A volume with so much memory.
 async fn open_with(world: &World, disk: Rc<dyn BlockDevice>, cache_bytes: usize) -> Volume {
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-    let opened = open(disk, world.runtime(), &options, &mut |_| ()).await;
+    let opened = open_with_log(disk, None, world.runtime(), &options, &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
     Volume { files: Namespace::new(engine), root: Author::root() }
 }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::{OpenOptions, open_with_log};
+use ffs::OpenOptions;
 use futures::future::join;
 use namespace::Namespace;
 use runtime::{Instant, Timestamp};
@@ -15,7 +15,7 @@ use vfs::{Author, FileSystem, ObjectId, Stability};
 use crate::common::Seeded;
 use crate::common::behind::POLICIES;
 use crate::common::cutting::{Pair, after_cut, sizes};
-use crate::common::volume::Volume;
+use crate::common::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 /// For how long somebody reads.

@@ -60,7 +60,12 @@ fn check_server(bytes: &[u8]) {
 }
 
 fn generate_volume(prng: &mut Prng) -> Vec<u8> {
-    let texts = ["policy = \"sync\"\n", "# a volume\npolicy = 'sync'\n", "policy = \"log\"\n", ""];
+    let texts = [
+        "policy = \"sync\"\n",
+        "# a volume\npolicy = 'sync'\n",
+        "engine = \"ffs\"\npolicy = \"log\"\nlog_size = 8388608\n",
+        "",
+    ];
     texts[prng.index(texts.len())].into()
 }
 

@@ -17,14 +17,14 @@ pub mod sequences;
 use std::thread;
 
 use crate::explore::Counts;
-use crate::explore::policy::Policy;
+use crate::explore::design::Design;
 pub use crate::world::Cuts;
 
 /// How a campaign is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How the engine keeps its promises.
-    pub policy: Policy,
+    pub design: Design,
     /// Everything, and not a sample.
     pub full: bool,
     /// How many threads work.
@@ -36,7 +36,7 @@ pub struct Options {
 impl Options {
     /// The words of a command line that say the policy and the seed.
     pub fn words(&self) -> String {
-        format!("{} --seed {}", self.policy.words(), self.seed)
+        format!("{} --seed {}", self.design.words(), self.seed)
     }
 }
 

@@ -13,7 +13,6 @@ use super::sequences::{all_pairs, all_singles, explore};
 use super::{Options, Outcome, in_threads};
 use crate::explore::Explorer;
 use crate::explore::nested::Further;
-use crate::explore::policy::Policy;
 use crate::explore::ways::scene::Scene;
 use crate::explore::ways::way::Way;
 use crate::explore::ways::{Effort, Ways, beginnings};
@@ -23,16 +22,14 @@ const DEPTH: usize = 2;
 
 /// The campaign.
 pub fn nested(options: &Options) -> Outcome {
-    let (of_pairs, short) = match options.policy {
-        Policy::Sync => (Further::All, 100),
-        Policy::Log | Policy::Ram => (Further::Sample, 200),
-    };
+    let has_many = options.design.has_log();
+    let (of_pairs, short) = if has_many { (Further::Sample, 200) } else { (Further::All, 100) };
     let stride = if options.full { 7 } else { short };
     let pairs = all_pairs().into_iter().step_by(stride).collect();
     let of_singles = if options.full { Further::All } else { of_pairs };
     let parts = [(all_singles(), of_singles), (pairs, of_pairs)];
     let explore = |(workloads, further)| {
-        explore(options, workloads, |policy| Explorer::nested(policy, DEPTH, further))
+        explore(options, workloads, |design| Explorer::nested(design, DEPTH, further))
     };
     parts.into_iter().map(explore).fold(ways(options), Outcome::plus)
 }
@@ -41,14 +38,14 @@ pub fn nested(options: &Options) -> Outcome {
 pub fn ways(options: &Options) -> Outcome {
     let effort = if options.full { Effort::FULL } else { Effort::SHORT };
     let threads = options.threads.max(1);
-    let all = beginnings(options.policy);
+    let all = beginnings(options.design);
     let part = |first: usize| all.iter().skip(first).step_by(threads).copied().collect();
     let parts: Vec<Vec<(&str, Way)>> = (0..threads).map(part).collect();
     in_threads(parts, |part| {
         let mut ways = Ways::new(effort, options.seed);
         let mut outcome = Outcome::default();
         for (name, way) in part {
-            match Scene::new(options.policy, name) {
+            match Scene::new(options.design, name) {
                 Ok(scene) => ways.explore(&scene, way),
                 Err(reason) => outcome.violations.push(format!("scene {name}: {reason}")),
             }

@@ -17,7 +17,7 @@ pub fn planted(options: &Options, only: Option<Bug>) -> Outcome {
 }
 
 fn found(options: &Options, bug: Bug) -> Outcome {
-    let mut explorer = Explorer::new(options.policy);
+    let mut explorer = Explorer::new(options.design);
     plant(Some(bug));
     let workloads = all_singles().into_iter().chain(all_pairs());
     let mut first = None;

@@ -28,11 +28,11 @@ pub(super) fn all_pairs() -> Vec<Vec<Op>> {
 pub(super) fn explore(
     options: &Options,
     workloads: Vec<Vec<Op>>,
-    explorer: impl Fn(crate::explore::policy::Policy) -> Explorer + Sync,
+    explorer: impl Fn(crate::explore::design::Design) -> Explorer + Sync,
 ) -> Outcome {
     let share = workloads.len().div_ceil(options.threads.max(1));
     in_threads(workloads.chunks(share).collect(), |part| {
-        let mut explorer = explorer(options.policy);
+        let mut explorer = explorer(options.design);
         let mut first = None;
         for ops in part {
             if first != ops.first() {

@@ -11,10 +11,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::design::Design;
 use super::disks::{Images, Loss};
 use super::judge::History;
 use super::op::Op;
-use super::policy::Policy;
 use super::recover::{record, recover};
 use super::retry::retry;
 use super::run::run;
@@ -33,7 +33,7 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Of the engine.
-    pub policy: Policy,
+    pub design: Design,
     /// How the operations follow each other.
     pub style: Style,
     /// The operations.
@@ -57,19 +57,19 @@ impl Case {
     /// # Errors
     /// The violation, or that there is no such case.
     pub fn replay(&self) -> Result<(), String> {
-        let (images, before) = base(self.policy);
+        let (images, before) = base(self.design);
         let start = (&images, &before);
-        let run = catching(|| run(self.policy, start, &self.ops, self.style))?;
+        let run = catching(|| run(self.design, start, &self.ops, self.style))?;
         let Some((first, rest)) = self.steps.split_first() else { return Ok(()) };
         let run = run.ok_or("there is no such workload in this style")?;
         let mut images = cut(&run.recording, first)?;
         for step in rest {
-            images = cut(&catching(|| record(self.policy, &images))?, step)?;
+            images = cut(&catching(|| record(self.design, &images))?, step)?;
         }
-        let seen = catching(|| recover(self.policy, &images, &before))?;
+        let seen = catching(|| recover(self.design, &images, &before))?;
         let moment = moment(&run.recording, first.position);
         History::allows(&run.history, &seen, moment)?;
-        catching(|| retry(self.policy, &images, &run.history, moment))
+        catching(|| retry(self.design, &images, &run.history, moment))
     }
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Step {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();
-        write!(f, "{}: {}: {}", self.policy.name(), self.style.name(), ops.join(", "))?;
+        write!(f, "{}: {}: {}", self.design.name(), self.style.name(), ops.join(", "))?;
         self.steps.iter().try_for_each(|step| write!(f, "; {step}"))
     }
 }
@@ -132,7 +132,7 @@ impl FromStr for Case {
         };
         let named = |one: &&Style| one.name() == style;
         Ok(Self {
-            policy: Policy::named(policy).ok_or_else(|| no("policy", policy))?,
+            design: Design::named(policy).ok_or_else(|| no("policy", policy))?,
             style: *Style::ALL.iter().find(named).ok_or_else(|| no("style", style))?,
             ops: ops
                 .split(',')
@@ -166,7 +166,7 @@ mod tests {
         let steps = ["12 0 1 [1100]", "3"].map(|step| step.parse().expect("a step")).to_vec();
         for style in Style::ALL {
             let case = Case {
-                policy: Policy::Sync,
+                design: Design::SYNC,
                 style: *style,
                 ops: operations(),
                 steps: steps.clone(),

@@ -9,7 +9,7 @@
 //! * [`op`], [`model`]: what is done, and what it should do.
 //! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]), and
 //!   records; `look_back` asks again when all is answered.
-//! * [`policy`], [`disks`]: the engine that is explored, and its disks, which are cut together.
+//! * [`design`], [`disks`]: the engine that is explored, and its disks, which are cut together.
 //! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]).
 //! * [`judge`]: whether that may be there.
 //! * [`retry`]: a client that comes back and makes its calls again.
@@ -19,6 +19,7 @@
 
 pub mod caller;
 pub mod case;
+pub mod design;
 pub mod disks;
 pub mod driver;
 pub mod judge;
@@ -27,7 +28,6 @@ mod look_back;
 pub mod model;
 pub mod nested;
 pub mod op;
-pub mod policy;
 pub mod ram;
 pub mod recover;
 pub mod retry;
@@ -46,12 +46,12 @@ use sim::{Executor, Prng};
 use vfs::ObjectId;
 
 use case::{Case, Step, Violation};
+use design::Design;
 use disks::{Images, Recording};
 use driver::Driver;
 use judge::{History, Moment};
 use nested::{Further, Reach, Way};
 use op::{BEFORE, Op};
-use policy::Policy;
 use recover::{Recovered, recover};
 use retry::retry;
 use run::{Run, run};
@@ -109,7 +109,7 @@ const RECENT: usize = 64;
 
 /// Explores workloads that begin with the same image.
 pub struct Explorer {
-    policy: Policy,
+    design: Design,
     base: Images,
     /// The files of the base, by their paths.
     before: Before,
@@ -151,10 +151,10 @@ struct Judged {
 
 impl Explorer {
     /// With the files that are there before every workload; no return is cut.
-    pub fn new(policy: Policy) -> Self {
-        let (base, before) = base(policy);
+    pub fn new(design: Design) -> Self {
+        let (base, before) = base(design);
         Self {
-            policy,
+            design,
             base,
             before,
             outcomes: BTreeMap::new(),
@@ -171,8 +171,8 @@ impl Explorer {
     }
 
     /// Cuts so many returns, one after the other. What is counted then are ways to cut returns.
-    pub fn nested(policy: Policy, depth: usize, further: Further) -> Self {
-        Self { depth, further, ..Self::new(policy) }
+    pub fn nested(design: Design, depth: usize, further: Further) -> Self {
+        Self { depth, further, ..Self::new(design) }
     }
 
     /// Forgets images, to have memory for those of other workloads.
@@ -191,8 +191,8 @@ impl Explorer {
 
     /// Runs a workload and explores its cuts.
     pub fn explore(&mut self, ops: &[Op], style: Style) {
-        let case = Case { policy: self.policy, style, ops: ops.to_vec(), steps: Vec::new() };
-        let run = match catching(|| run(self.policy, (&self.base, &self.before), ops, style)) {
+        let case = Case { design: self.design, style, ops: ops.to_vec(), steps: Vec::new() };
+        let run = match catching(|| run(self.design, (&self.base, &self.before), ops, style)) {
             Ok(Some(run)) => run,
             Ok(None) => return, // there is no such workload, or nothing of it to be cut
             Err(reason) => return self.violate(case, reason),
@@ -255,7 +255,7 @@ impl Explorer {
             return known.clone();
         }
         self.counts.images += 1;
-        let outcome = self.shared(catching(|| recover(self.policy, images, &self.before)));
+        let outcome = self.shared(catching(|| recover(self.design, images, &self.before)));
         self.outcomes.insert(fingerprint, outcome.clone());
         outcome
     }
@@ -300,7 +300,7 @@ impl Explorer {
         if self.depth > 0 || !judged.seen.len().is_multiple_of(RETRIES_EVERY) {
             return Ok(());
         }
-        catching(|| retry(self.policy, images, &run.history, moment))
+        catching(|| retry(self.design, images, &run.history, moment))
     }
 
     fn violate(&mut self, case: Case, reason: String) {
@@ -319,11 +319,11 @@ fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 }
 
 /// A clean disk with the files that are there before every workload.
-fn base(policy: Policy) -> (Images, Before) {
+fn base(design: Design) -> (Images, Before) {
     let executor = Executor::new(run::SEED);
-    let disks = policy.format(&executor);
+    let disks = design.format(&executor);
     let before = executor.block_on(async {
-        let opened = policy.open(disks.devices(), executor.runtime()).await;
+        let opened = design.open(disks.devices(), executor.runtime()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
         let driver = Driver::new(Rc::new(Namespace::new(engine)));
         for &(path, size) in BEFORE {

@@ -147,7 +147,7 @@ impl Explorer {
         depth: usize,
         reach: &mut Reach,
     ) -> Result<(), String> {
-        let recording = catching(|| record(self.policy, images))?;
+        let recording = catching(|| record(self.design, images))?;
         if depth < self.depth && self.passes_over(&recording, fingerprint) {
             return Ok(());
         }

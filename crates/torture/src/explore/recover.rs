@@ -4,7 +4,7 @@
 use std::mem::offset_of;
 use std::rc::Rc;
 
-use fsck::{CheckOptions, check};
+use fsck::CheckOptions;
 use journal::format::SLOTS;
 use namespace::Namespace;
 use sim::{Digest, Executor, SECTOR_SIZE};
@@ -12,11 +12,11 @@ use ufs2::layout::{SUPERBLOCK_ADDRESS, Superblock};
 use vfs::ObjectId;
 
 use super::Before;
+use super::design::Design;
 use super::disks::{Disks, Images, Recording};
 use super::driver::Driver;
 use super::law::only_leaks;
 use super::model::View;
-use super::policy::Policy;
 use super::ram::Ram;
 use super::server::{Server, handle};
 use crate::calls;
@@ -30,12 +30,8 @@ const MARK: usize = 64;
 /// from the image. But a boot draws numbers that no other may draw, that of a log's epoch for one:
 /// after a return that was cut it has to be another world. So it follows from where a boot leaves
 /// them, which are few bytes: images that differ elsewhere are brought back in the same world.
-pub(super) fn seed(policy: Policy, images: &Images) -> u64 {
-    let slots = match policy {
-        Policy::Sync => &[][..],
-        Policy::Log => &SLOTS[..],
-        Policy::Ram => &[],
-    };
+pub(super) fn seed(design: Design, images: &Images) -> u64 {
+    let slots = if design.has_log() { &SLOTS[..] } else { &[] };
     let slots = slots.iter().map(|&slot| (&images.0[1], slot, SECTOR_SIZE));
     let mark = SUPERBLOCK_ADDRESS + offset_of!(Superblock, last_mount) as u64;
     let mut digest = Digest::new(SEED);
@@ -63,13 +59,13 @@ pub struct Recovered {
 ///
 /// # Errors
 /// What went wrong, on the way or afterwards.
-pub fn recover(policy: Policy, images: &Images, before: &Before) -> Result<Recovered, String> {
-    let executor = Executor::new(seed(policy, images));
+pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recovered, String> {
+    let executor = Executor::new(seed(design, images));
     let rams: Vec<Rc<Ram>> =
         images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect();
     let recovered = executor.block_on(async {
         let devices = rams.iter().map(|ram| ram.clone() as _).collect();
-        let opened = policy.open(devices, executor.runtime()).await;
+        let opened = design.open(devices, executor.runtime()).await;
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
         if let Some(report) = &opened.rebuilt {
             let geometry = opened.files.engine().geometry();
@@ -86,6 +82,7 @@ pub fn recover(policy: Policy, images: &Images, before: &Before) -> Result<Recov
         driver.stop().await.map_err(|error| format!("it does not stop: {error}"))?;
         Ok::<_, String>(Recovered { view, ids, verifier })
     })?;
+    let check = design.work().check;
     let report = executor.block_on(async {
         check(&*rams[0], &executor.runtime(), &CheckOptions::default(), &mut |_| ()).await
     });
@@ -100,11 +97,11 @@ pub fn recover(policy: Policy, images: &Images, before: &Before) -> Result<Recov
 ///
 /// # Errors
 /// When the volume does not come back.
-pub fn record(policy: Policy, images: &Images) -> Result<Recording, String> {
-    let executor = Executor::new(seed(policy, images));
+pub fn record(design: Design, images: &Images) -> Result<Recording, String> {
+    let executor = Executor::new(seed(design, images));
     let disks = Disks::new(&executor, images);
     disks.start_recording();
-    let opened = executor.block_on(policy.open(disks.devices(), executor.runtime()));
+    let opened = executor.block_on(design.open(disks.devices(), executor.runtime()));
     opened.map_err(|error| format!("it does not come back: {error}"))?;
     Ok(disks.recording())
 }
@@ -116,19 +113,19 @@ mod tests {
 
     #[test]
     fn a_return_after_another_one_is_in_another_world() {
-        for &policy in Policy::ALL {
-            let (mut images, _) = base(policy);
+        for &design in Design::ALL {
+            let (mut images, _) = base(design);
             let mut seeds = Vec::new();
             for _ in 0..3 {
-                seeds.push(seed(policy, &images));
-                let recording = record(policy, &images).expect("it comes back");
+                seeds.push(seed(design, &images));
+                let recording = record(design, &images).expect("it comes back");
                 let last = recording.cuts().last().expect("there is a last moment");
                 images = last.whole();
             }
             seeds.sort_unstable();
             seeds.dedup();
-            assert_eq!(seeds.len(), 3, "{policy:?}: {seeds:?}");
-            assert_eq!(seed(policy, &images), seed(policy, &images.clone()));
+            assert_eq!(seeds.len(), 3, "{design:?}: {seeds:?}");
+            assert_eq!(seed(design, &images), seed(design, &images.clone()));
         }
     }
 }

@@ -13,12 +13,12 @@ use sim::Executor;
 use vfs::{FsError, ObjectId};
 
 use super::caller::{Handles, call};
+use super::design::Design;
 use super::disks::Images;
 use super::driver::Driver;
 use super::judge::{History, Moment};
 use super::model::{Act, Model, ROOT, View};
 use super::op::{Mode, Op};
-use super::policy::Policy;
 use super::ram::Ram;
 use super::recover::SEED;
 use super::server::{Server, handle};
@@ -29,7 +29,7 @@ use super::server::{Server, handle};
 /// # Errors
 /// What was answered or done in another way.
 pub fn retry(
-    policy: Policy,
+    design: Design,
     images: &Images,
     history: &History,
     moment: Moment,
@@ -37,7 +37,7 @@ pub fn retry(
     let executor = Executor::new(SEED);
     executor.block_on(async {
         let devices = images.0.iter().map(|image| Rc::new(Ram::new(image.clone())) as _).collect();
-        let opened = policy.open(devices, executor.runtime()).await;
+        let opened = design.open(devices, executor.runtime()).await;
         let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.files;
         let server = Server::new(executor.runtime(), Rc::new(Namespace::new(engine)));
         let driver = Driver::new(server.witness.clone());

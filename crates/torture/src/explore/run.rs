@@ -22,11 +22,11 @@ use sim::Executor;
 use vfs::{FileSystem, FsError};
 
 use super::caller::{Answer, Call, Handles, call, last_name};
+use super::design::Design;
 use super::disks::{Disks, Images, Recording};
 use super::judge::History;
 use super::model::{Act, Model, ROOT};
 use super::op::{Op, Stable};
-use super::policy::Policy;
 use super::server::{self, Server};
 use super::{Before, Style};
 use crate::calls;
@@ -65,7 +65,7 @@ pub(super) struct Client {
 /// # Errors
 /// What was answered wrongly.
 pub fn run(
-    policy: Policy,
+    design: Design,
     (base, before): (&Images, &Before),
     ops: &[Op],
     style: Style,
@@ -74,7 +74,7 @@ pub fn run(
     let disks = Rc::new(Disks::new(&executor, base));
     executor.block_on(async {
         let runtime = executor.runtime();
-        let opened = policy.open(disks.devices(), runtime.clone()).await;
+        let opened = design.open(disks.devices(), runtime.clone()).await;
         let engine = opened.map_err(|error| error.to_string())?.files;
         let mut client = Client::new(runtime, disks.clone(), engine, (before, style));
         disks.start_recording();

@@ -24,7 +24,7 @@ impl Violation {
 
 /// What finds a case of so many cuts.
 fn nested(case: &Case) -> Explorer {
-    Explorer::nested(case.policy, case.steps.len().saturating_sub(1), Further::All)
+    Explorer::nested(case.design, case.steps.len().saturating_sub(1), Further::All)
 }
 
 impl Explorer {

@@ -22,14 +22,16 @@ use std::time::Duration;
 use dispatch::{Dispatcher, Exports, Limits, Window};
 use ffs::{OpenError, OpenOptions};
 use futures::FutureExt;
+use journal::format::SMALLEST;
 use ram::RamOptions;
 use runtime::sync::Signal;
 use runtime::{Instant, Timestamp};
 use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Platter, Prng};
-use ufs2::mkfs::{MkfsOptions, mkfs};
+use ufs2::mkfs::MkfsOptions;
 use vfs::FileSystem;
 
 use crate::client::{Client, ClientOptions, Surroundings};
+use crate::explore::design::Design;
 use crate::explore::disks::{Images, Recording};
 use crate::history::History;
 use crate::volume::exports;
@@ -47,8 +49,10 @@ pub const VOLUME: &str = "/data";
 pub struct WorldOptions {
     /// The size of the disk, in bytes.
     pub size: u64,
-    /// The size of the log, in bytes; without one the policy is `sync`.
-    pub log_size: Option<u64>,
+    /// What is served.
+    pub design: Design,
+    /// The size of its log, in bytes, if the design has one.
+    pub log_size: u64,
     /// How its file system is made.
     pub mkfs: MkfsOptions,
     /// What kind of disk it is.
@@ -75,7 +79,8 @@ impl Default for WorldOptions {
         let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
         Self {
             size: 16 << 20,
-            log_size: None,
+            design: Design::default(),
+            log_size: SMALLEST,
             mkfs,
             disk: sim::Options::default(),
             network: NetworkOptions::default(),
@@ -165,7 +170,8 @@ impl World {
             return Self { ram: Some(ram), ..Self::on(executor, prng, disk, options) };
         }
         let random = executor.runtime().random;
-        let made = executor.block_on(mkfs(&*disk, &options.mkfs, &*random, now));
+        let make = (options.design.work().make)(&*disk, &options.mkfs, &*random, now);
+        let made = executor.block_on(make);
         made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
         Self::on(executor, prng, disk, options)
     }
@@ -186,16 +192,17 @@ impl World {
         let executor = Executor::new(seed);
         let disk = |image: &Image| Disk::with_options(&executor, image.clone(), options.disk);
         let (home, log) = (disk(images.volume()), images.0.get(1).map(disk));
-        assert_eq!(images.0.len(), 1 + usize::from(options.log_size.is_some()), "all its disks");
+        assert_eq!(images.0.len(), 1 + usize::from(options.design.has_log()), "all its disks");
         let world = Self::on(executor, Prng::new(!seed), home, options);
         world.log.replace(log);
         world
     }
 
     fn on(executor: Executor, prng: Prng, disk: Rc<Disk>, options: WorldOptions) -> Self {
-        let new_log = |size| Disk::with_options(&executor, Image::zeroed(size), options.disk);
+        let new_log =
+            || Disk::with_options(&executor, Image::zeroed(options.log_size), options.disk);
         Self {
-            log: RefCell::new(options.log_size.map(new_log)),
+            log: RefCell::new(options.design.has_log().then(new_log)),
             network: Network::new(&executor, options.network),
             machine: Rc::new(Machine::new(&executor)),
             executor,

@@ -3,8 +3,8 @@
 use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
+use designs::{Disks, OpenError};
 use dispatch::Dispatcher;
-use ffs::{OpenError, open_with_log};
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::{Disk, Host, Machine};
@@ -39,8 +39,8 @@ pub(super) async fn serve(plan: Plan) {
         },
         None => {
             let log = log.map(|log| log as Rc<dyn BlockDevice>);
-            let opened =
-                open_with_log(disk, log, runtime.clone(), &options.open, &mut |_| ()).await;
+            let disks = Disks { volume: disk, log };
+            let opened = options.design.open_disks(disks, runtime.clone(), &options.open).await;
             opened.map(|opened| Rc::new(Namespace::new(opened.files)) as Rc<dyn FileSystem>)
         }
     };

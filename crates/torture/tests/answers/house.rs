@@ -7,7 +7,7 @@ use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Handle, Limits, Rule, Squash, Volume, Volumes,
     Window,
 };
-use ffs::{Files, OpenOptions, open_with_log};
+use ffs::{Disks, Files, OpenOptions, PolicyKind, open};
 use namespace::Namespace;
 use nfs::record::Record;
 use nfs3_types::nfs3::nfs_fh3;
@@ -41,7 +41,8 @@ impl House {
         let runtime = executor.runtime();
         mkfs(&*home, &MkfsOptions::default(), &*runtime.random, NOW).await.expect("it fits");
         let options = OpenOptions::default();
-        let opened = open_with_log(home, Some(log), runtime.clone(), &options, &mut |_| ()).await;
+        let disks = Disks::with_log(home, log);
+        let opened = open(PolicyKind::Log, disks, runtime.clone(), &options, &mut |_| ()).await;
         let engine = opened.expect("a new volume").files;
         let files = Rc::new(Namespace::new(engine.clone()));
         let handle = Handle { fsid: Fsid(1), id: files.root() };

@@ -3,12 +3,12 @@
 use torture::campaign::Options;
 use torture::campaign::concurrent::workload::Workload;
 use torture::campaign::concurrent::{concurrent, judge, play};
-use torture::explore::policy::Policy;
+use torture::explore::design::Design;
 
 #[test]
 fn histories_are_explained_by_an_order_of_their_calls() {
-    for &policy in Policy::ALL {
-        let outcome = concurrent(&Options { policy, full: false, threads: 2, seed: 1 });
+    for &design in Design::ALL {
+        let outcome = concurrent(&Options { design, full: false, threads: 2, seed: 1 });
         assert_eq!(outcome.violations, Vec::<String>::new());
         let counts = outcome.counts;
         assert_eq!(counts.workloads, torture::campaign::concurrent::SHORT);
@@ -20,7 +20,7 @@ fn histories_are_explained_by_an_order_of_their_calls() {
 fn answers_survive_in_most_histories_with_a_log_and_repetitions_meet_them() {
     let mut told = [0; 2];
     for seed in 0..200 {
-        let workload = Workload::draw(seed, Policy::Log);
+        let workload = Workload::draw(seed, Design::LOG);
         let history = judge(&workload).history;
         assert_eq!(history.rules.survives, workload.survives);
         // Executions in boots before the one that answered, with its answer.
@@ -34,7 +34,7 @@ fn answers_survive_in_most_histories_with_a_log_and_repetitions_meet_them() {
 fn a_workload_is_played_the_same_again_and_meets_trouble() {
     let [mut crossed, mut cuts, mut overlapping] = [0; 3];
     for seed in 0..30 {
-        let workload = Workload::draw(seed, Policy::Sync);
+        let workload = Workload::draw(seed, Design::SYNC);
         let [one, other] = [(); 2].map(|()| play::play(&workload).expect("it comes back"));
         assert_eq!(one.digest, other.digest, "{workload}");
         cuts += one.cuts.len();
@@ -69,7 +69,7 @@ mod planted {
     }
 
     fn first(seeds: u64) -> impl Iterator<Item = Workload> {
-        (0..seeds).map(|seed| Workload::draw(seed, Policy::Sync))
+        (0..seeds).map(|seed| Workload::draw(seed, Design::SYNC))
     }
 
     fn bug_of_the_engine(bug: Bug, workloads: impl Iterator<Item = Workload>) {
@@ -92,7 +92,7 @@ mod planted {
         use ffs::planted::Bug as Of;
         // Seldom: a call has to be repeated to the next boot, or even to the one after that.
         let with_log = || {
-            let all = (0..2_000).map(|seed| Workload::draw(seed, Policy::Log));
+            let all = (0..2_000).map(|seed| Workload::draw(seed, Design::LOG));
             all.filter(|workload| workload.survives)
         };
         bug_of_the_engine(Bug::Ffs(Of::PassedAnswers), with_log());

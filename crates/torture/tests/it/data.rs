@@ -1,16 +1,16 @@
 //! Some stories of the campaign of bytes; `duramen-torture data --full` tells thousands.
 
 use torture::campaign::{Options, data};
-use torture::explore::policy::Policy;
+use torture::explore::design::Design;
 
-fn options(policy: Policy) -> Options {
-    Options { policy, full: false, threads: 1, seed: 1 }
+fn options(design: Design) -> Options {
+    Options { design, full: false, threads: 1, seed: 1 }
 }
 
 #[test]
 fn every_byte_that_an_answer_covers_is_there_after_a_cut() {
-    for &policy in Policy::ALL {
-        let outcome = data::some(&options(policy), 0..40);
+    for &design in Design::ALL {
+        let outcome = data::some(&options(design), 0..40);
         assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
         assert!(outcome.counts.images > 500, "{:?}", outcome.counts);
     }
@@ -20,7 +20,7 @@ fn every_byte_that_an_answer_covers_is_there_after_a_cut() {
 #[test]
 fn a_story_that_fails_is_told_with_the_steps_that_matter() {
     use vnode::planted::{Bug, plant};
-    let options = Options { seed: 2, ..options(Policy::Sync) };
+    let options = Options { seed: 2, ..options(Design::SYNC) };
     plant(Some(Bug::EmptyCommit));
     let outcome = data::first(&options, 20);
     plant(None);

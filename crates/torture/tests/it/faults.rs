@@ -1,17 +1,17 @@
 //! A fault at some reads, writes and flushes of a trace; `duramen-torture faults --full` takes all.
 
 use torture::campaign::{Options, faults};
-use torture::explore::policy::Policy;
+use torture::explore::design::Design;
 
-fn options(policy: Policy) -> Options {
-    Options { policy, full: false, threads: 2, seed: 1 }
+fn options(design: Design) -> Options {
+    Options { design, full: false, threads: 2, seed: 1 }
 }
 
 #[test]
 fn no_fault_makes_the_server_lie_or_the_disk_unrepairable() {
     // Under policy `log` the trace calls its disks less often.
-    for (policy, every) in [(Policy::Sync, 61), (Policy::Log, 29)] {
-        let outcome = faults::some(&options(policy), every);
+    for (design, every) in [(Design::SYNC, 61), (Design::LOG, 29)] {
+        let outcome = faults::some(&options(design), every);
         assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
         assert!(outcome.counts.workloads > 40, "{:?}", outcome.counts);
     }
@@ -24,16 +24,16 @@ fn a_server_that_makes_light_of_errors_is_found_out() {
     use torture::planted::{Bug, plant};
     use vnode::planted::Bug::{KeptVerifier, RottenLosses, ServingOn};
     // Each with a step that is small enough to come by what shows it.
-    for (bug, policy, every) in [
-        (Bug::Ffs(IgnoredFlushErrors), Policy::Sync, 17),
-        (Bug::Ffs(ForgottenPayloadErrors), Policy::Sync, 17),
-        (Bug::Vnode(KeptVerifier), Policy::Sync, 3),
-        (Bug::Vnode(ServingOn), Policy::Sync, 17),
-        (Bug::Ffs(IgnoredLogErrors), Policy::Log, 17),
-        (Bug::Vnode(RottenLosses), Policy::Log, 3),
+    for (bug, design, every) in [
+        (Bug::Ffs(IgnoredFlushErrors), Design::SYNC, 17),
+        (Bug::Ffs(ForgottenPayloadErrors), Design::SYNC, 17),
+        (Bug::Vnode(KeptVerifier), Design::SYNC, 3),
+        (Bug::Vnode(ServingOn), Design::SYNC, 17),
+        (Bug::Ffs(IgnoredLogErrors), Design::LOG, 17),
+        (Bug::Vnode(RottenLosses), Design::LOG, 3),
     ] {
         plant(Some(bug));
-        let outcome = faults::some(&options(policy), every);
+        let outcome = faults::some(&options(design), every);
         plant(None);
         let tried = outcome.counts.workloads;
         let Some(first) = outcome.violations.first() else {

@@ -6,6 +6,7 @@ use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, Nfs3Result, nfsstat3};
 use torture::calls;
 use torture::campaign::retry::stage::exchange;
 use torture::client::ClientOptions;
+use torture::explore::design::Design;
 use torture::explore::server::{record_of, results};
 use torture::protocol::User;
 use torture::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
@@ -27,7 +28,8 @@ fn superuser(gid: u32, groups: &[u32]) -> User {
 /// The first call of a caller; then, perhaps after a start, the same call of others, and his own
 /// again. Gives his answers, and those of the others.
 fn answers(end: End, others: &[User]) -> ([Bytes; 2], Vec<Bytes>) {
-    let options = WorldOptions { log_size: Some(4 << 20), ..WorldOptions::default() };
+    let options =
+        WorldOptions { design: Design::LOG, log_size: 4 << 20, ..WorldOptions::default() };
     let world = World::new(11, options);
     world.start();
     assert_eq!(world.run(world.serving()), Status::Serving);

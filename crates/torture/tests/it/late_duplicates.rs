@@ -11,6 +11,7 @@ use nfs3_types::nfs3::{Nfs3Result, READ3args, WRITE3args, nfs_fh3, stable_how};
 use torture::calls;
 use torture::campaign::retry::stage::{exchange, receive, send};
 use torture::client::ClientOptions;
+use torture::explore::design::Design;
 use torture::explore::server::{record, results};
 use torture::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
 
@@ -48,8 +49,10 @@ impl Late {
 }
 
 /// What the file holds after a late call.
-fn after(late: Late, window: Window, log_size: Option<u64>) -> Vec<u8> {
-    let options = WorldOptions { connection_calls: 1, window, log_size, ..WorldOptions::default() };
+fn after(late: Late, window: Window, design: Design) -> Vec<u8> {
+    let (connection_calls, log_size) = (1, 4 << 20);
+    let options =
+        WorldOptions { design, connection_calls, window, log_size, ..WorldOptions::default() };
     let world = World::new(7, options);
     world.start();
     assert_eq!(world.run(world.serving()), Status::Serving);
@@ -97,10 +100,10 @@ async fn read(stream: &sim::Stream, file: &nfs_fh3) -> Vec<u8> {
 #[test]
 fn a_call_that_comes_late_harms_nothing_newer() {
     for late in Late::ALL {
-        for log_size in [None, Some(4 << 20)] {
+        for &design in Design::ALL {
             assert!(
-                after(late, Window::default(), log_size) == late.expected(),
-                "{late:?} {log_size:?}"
+                after(late, Window::default(), design) == late.expected(),
+                "{late:?} {design:?}"
             );
         }
     }
@@ -111,7 +114,7 @@ fn a_call_that_comes_late_harms_nothing_newer() {
 fn without_a_memory_it_would() {
     let nothing = Window { calls: 0, ..Window::default() };
     for late in Late::ALL {
-        let found = std::panic::catch_unwind(|| after(late, nothing, None));
+        let found = std::panic::catch_unwind(|| after(late, nothing, Design::SYNC));
         assert!(found.ok() != Some(late.expected()), "the late call is carried out");
     }
 }

@@ -3,9 +3,9 @@
 use torture::campaign::concurrent::concurrent;
 use torture::campaign::retry::promised;
 use torture::campaign::{Options, conformance};
-use torture::explore::policy::Policy;
+use torture::explore::design::Design;
 
-const OPTIONS: Options = Options { policy: Policy::Ram, full: false, threads: 2, seed: 1 };
+const OPTIONS: Options = Options { design: Design::RAM, full: false, threads: 2, seed: 1 };
 
 #[test]
 fn every_campaign_that_needs_no_disks_finds_nothing() {
@@ -39,7 +39,7 @@ mod planted {
     /// Some history of the first that a bug makes inexplicable.
     fn is_found(bug: Bug) {
         let in_history = (0..3_000).find_map(|seed| {
-            let workload = Workload::draw(seed, Policy::Ram);
+            let workload = Workload::draw(seed, Design::RAM);
             plant(Some(bug));
             let violation = judge(&workload).violation;
             plant(None);

@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 
 use torture::campaign::{Options, data};
 use torture::explore::case::Case;
+use torture::explore::design::Design;
 use torture::explore::nested::Further;
 use torture::explore::op::{Op, operations};
-use torture::explore::policy::Policy;
 use torture::explore::ways::scene::Scene;
 use torture::explore::ways::way::Way;
 use torture::explore::ways::{self, Effort, Ways};
@@ -88,24 +88,24 @@ const OF_ANSWERS: &[(&str, &str)] = &[
 
 /// Bugs of what writes, the log and COMMIT do with bytes, and the policy under which the campaign
 /// `data` finds them: each in one of the first stories of its short form.
-const OF_BYTES: &[(&str, Policy)] = &[
-    ("ShortCommits", Policy::Sync),
-    ("ShortCommits", Policy::Log),
-    ("EmptyCommit", Policy::Sync),
-    ("TornTails", Policy::Sync),
-    ("TornTails", Policy::Log),
-    ("NoRevokes", Policy::Log),
-    ("NoFreeingRevokes", Policy::Log),
-    ("EarlyEntries", Policy::Log),
-    ("LateCover", Policy::Log),
-    ("EagerHead", Policy::Log),
-    ("UnlandedDelays", Policy::Log),
-    ("UnseenDelays", Policy::Log),
-    ("OvertakenDelays", Policy::Log),
-    ("LaterRuns", Policy::Log),
-    ("ShorterRuns", Policy::Log),
-    ("FragmentTails", Policy::Log),
-    ("ReplayedRest", Policy::Log),
+const OF_BYTES: &[(&str, Design)] = &[
+    ("ShortCommits", Design::SYNC),
+    ("ShortCommits", Design::LOG),
+    ("EmptyCommit", Design::SYNC),
+    ("TornTails", Design::SYNC),
+    ("TornTails", Design::LOG),
+    ("NoRevokes", Design::LOG),
+    ("NoFreeingRevokes", Design::LOG),
+    ("EarlyEntries", Design::LOG),
+    ("LateCover", Design::LOG),
+    ("EagerHead", Design::LOG),
+    ("UnlandedDelays", Design::LOG),
+    ("UnseenDelays", Design::LOG),
+    ("OvertakenDelays", Design::LOG),
+    ("LaterRuns", Design::LOG),
+    ("ShorterRuns", Design::LOG),
+    ("FragmentTails", Design::LOG),
+    ("ReplayedRest", Design::LOG),
 ];
 
 /// So many stories are told at most to find one of those.
@@ -113,16 +113,16 @@ const STORIES: u64 = 60;
 
 /// Bugs of the ways in and out of a volume, the scene and the way that show them, and how much of
 /// that has to be tried.
-const OF_WAYS: &[(&str, Policy, &str, Way, Effort)] = &[
-    ("HastyStop", Policy::Sync, "used", Way::Stop, Effort::FIRST),
-    ("HastyRepairs", Policy::Sync, "used", Way::Repair, Effort::FIRST),
-    ("TornMemory", Policy::Log, "rest", Way::Serve, Effort::FIRST),
-    ("ReplayedRest", Policy::Log, "used", Way::Stop, Effort::FIRST),
-    ("ReplayedRest", Policy::Log, "used", Way::Repair, Effort::FIRST),
-    ("DroppedChains", Policy::Log, "chain", Way::Repair, Effort::FIRST),
-    ("UnwaitedChains", Policy::Log, "chain", Way::Stop, Effort::FIRST),
-    ("RetoldFirsts", Policy::Log, "long", Way::Shorten, Effort::FIRST),
-    ("BelievedCaches", Policy::Log, "used", Way::Work, Effort::SHORT),
+const OF_WAYS: &[(&str, Design, &str, Way, Effort)] = &[
+    ("HastyStop", Design::SYNC, "used", Way::Stop, Effort::FIRST),
+    ("HastyRepairs", Design::SYNC, "used", Way::Repair, Effort::FIRST),
+    ("TornMemory", Design::LOG, "rest", Way::Serve, Effort::FIRST),
+    ("ReplayedRest", Design::LOG, "used", Way::Stop, Effort::FIRST),
+    ("ReplayedRest", Design::LOG, "used", Way::Repair, Effort::FIRST),
+    ("DroppedChains", Design::LOG, "chain", Way::Repair, Effort::FIRST),
+    ("UnwaitedChains", Design::LOG, "chain", Way::Stop, Effort::FIRST),
+    ("RetoldFirsts", Design::LOG, "long", Way::Shorten, Effort::FIRST),
+    ("BelievedCaches", Design::LOG, "used", Way::Work, Effort::SHORT),
 ];
 
 /// Bugs that the tests of `ffs` find.
@@ -264,7 +264,7 @@ fn workload(text: &str) -> Vec<Op> {
 /// What exploring a workload finds.
 fn found(bug: Option<Bug>, ops: &[Op]) -> Option<String> {
     plant(bug);
-    let mut explorer = Explorer::new(Policy::Sync);
+    let mut explorer = Explorer::new(Design::SYNC);
     for &style in Style::ALL {
         explorer.explore(ops, style);
         if !explorer.violations.is_empty() {
@@ -312,9 +312,9 @@ fn found_on_way(bug: Option<Bug>, scene: &Scene, way: Way, effort: Effort) -> Op
 
 #[test]
 fn bugs_of_ways_in_and_out_are_found_and_their_lines_show_them_again() {
-    for &(name, policy, scene, way, effort) in OF_WAYS {
+    for &(name, design, scene, way, effort) in OF_WAYS {
         let bug: Bug = name.parse().expect("a bug");
-        let scene = Scene::new(policy, scene).expect("a scene");
+        let scene = Scene::new(design, scene).expect("a scene");
         assert_eq!(found_on_way(None, &scene, way, effort), None, "without {bug}");
         let found = found_on_way(Some(bug), &scene, way, effort);
         let found = found.unwrap_or_else(|| panic!("{bug} was not found by '{}'", way.name()));
@@ -331,17 +331,17 @@ fn bugs_of_ways_in_and_out_are_found_and_their_lines_show_them_again() {
 
 #[test]
 fn bugs_of_bytes_are_found() {
-    for &(name, policy) in OF_BYTES {
+    for &(name, design) in OF_BYTES {
         let bug: Bug = name.parse().expect("a bug");
         plant(Some(bug));
-        let options = Options { policy, full: false, threads: 1, seed: 1 };
+        let options = Options { design, full: false, threads: 1, seed: 1 };
         let outcome = data::first(&options, STORIES);
         plant(None);
         let told = outcome.counts.workloads;
         let Some(first) = outcome.violations.first() else {
-            panic!("none of {told} stories shows {name} under {policy:?}");
+            panic!("none of {told} stories shows {name} under {design:?}");
         };
-        println!("{name}, {policy:?}, after {told} stories: {first}");
+        println!("{name}, {design:?}, after {told} stories: {first}");
     }
 }
 
@@ -377,7 +377,7 @@ fn a_violation_is_made_small_and_its_line_shows_it_again() {
     let bug = Some("DropsFirst".parse().expect("a bug"));
     let ops = workload("write A/foo extend datasync, chmod A 700, rename foo A/foo, remove bar");
     plant(bug);
-    let mut explorer = Explorer::new(Policy::Sync);
+    let mut explorer = Explorer::new(Design::SYNC);
     explorer.explore(&ops, Style::OneByOne);
     let first = explorer.violations.first().expect("the bug is found").clone();
     let small = first.clone().shrunk();
@@ -396,7 +396,7 @@ fn a_violation_is_made_small_and_its_line_shows_it_again() {
 fn a_bug_that_a_second_cut_shows_is_made_small_as_well() {
     // The return does what the engine's order would have kept from happening.
     plant(Some("EarlyZeros".parse().expect("a bug")));
-    let mut explorer = Explorer::nested(Policy::Sync, 1, Further::All);
+    let mut explorer = Explorer::nested(Design::SYNC, 1, Further::All);
     explorer.explore(&workload("chmod foo 600, resize foo 3000"), Style::OneByOne);
     let small = explorer.violations.first().expect("the bug is found").clone().shrunk();
     plant(None);
@@ -407,7 +407,7 @@ fn a_bug_that_a_second_cut_shows_is_made_small_as_well() {
 fn a_sample_of_returns_after_cut_returns_shows_a_bug_of_the_return() {
     let sampled = |bug: Option<&str>| {
         plant(bug.map(|name| name.parse().expect("a bug")));
-        let mut explorer = Explorer::nested(Policy::Log, 2, Further::Sample);
+        let mut explorer = Explorer::nested(Design::LOG, 2, Further::Sample);
         explorer.explore(&workload("create bar unchecked"), Style::OneByOne);
         plant(None);
         explorer

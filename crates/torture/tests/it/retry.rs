@@ -2,14 +2,14 @@
 
 use torture::campaign::Options;
 use torture::campaign::retry::{Expectation, promised, retry};
-use torture::explore::policy::Policy;
+use torture::explore::design::Design;
 
-const OPTIONS: Options = Options { policy: Policy::Sync, full: false, threads: 2, seed: 1 };
+const OPTIONS: Options = Options { design: Design::SYNC, full: false, threads: 2, seed: 1 };
 
 #[test]
 fn a_repeated_call_is_answered_as_promised() {
-    for &policy in Policy::ALL {
-        let outcome = promised(&Options { policy, ..OPTIONS });
+    for &design in Design::ALL {
+        let outcome = promised(&Options { design, ..OPTIONS });
         assert_eq!(outcome.violations, Vec::<String>::new());
         let counts = outcome.counts;
         assert!(counts.workloads > 25 && counts.images > 5 * counts.workloads, "{counts:?}");
@@ -33,20 +33,20 @@ fn bugs_of_the_reply_cache_and_of_the_order_of_answers_are_found() {
     use dispatch::planted::Bug;
     use torture::campaign::retry::first;
     type Plant = fn(bool);
-    let bugs: [(&str, Policy, Plant); 5] = [
-        ("a key with the connection", Policy::Sync, |is| {
+    let bugs: [(&str, Design, Plant); 5] = [
+        ("a key with the connection", Design::SYNC, |is| {
             dispatch::planted::plant(is.then_some(Bug::ConnectionInKey));
         }),
-        ("calls that run and are not known", Policy::Sync, |is| {
+        ("calls that run and are not known", Design::SYNC, |is| {
             dispatch::planted::plant(is.then_some(Bug::UnnotedRunning));
         }),
-        ("a key without arguments", Policy::Sync, |is| {
+        ("a key without arguments", Design::SYNC, |is| {
             dispatch::planted::plant(is.then_some(Bug::XidAlone))
         }),
-        ("answers before the disk has it", Policy::Sync, |is| {
+        ("answers before the disk has it", Design::SYNC, |is| {
             ffs::planted::plant(is.then_some(ffs::planted::Bug::EarlyReceipts));
         }),
-        ("answers before the log has it", Policy::Log, |is| {
+        ("answers before the log has it", Design::LOG, |is| {
             journal::plant(is.then_some(journal::Bug::EarlyAnswers));
         }),
     ];
@@ -59,13 +59,13 @@ fn bugs_of_the_reply_cache_and_of_the_order_of_answers_are_found() {
         }),
     ];
     for (name, plant) in survivors {
-        let options = Options { policy: Policy::Log, ..OPTIONS };
+        let options = Options { design: Design::LOG, ..OPTIONS };
         let outcome = first(usize::MAX, &options, Expectation::Original, plant);
         println!("{name}: {:?}", outcome.violations.first());
         assert!(!outcome.violations.is_empty(), "not found: {name}");
     }
-    for (name, policy, plant) in bugs {
-        let options = Options { policy, ..OPTIONS };
+    for (name, design, plant) in bugs {
+        let options = Options { design, ..OPTIONS };
         let outcome = first(3, &options, Expectation::Documented, plant);
         println!("{name}: {:?}", outcome.violations.first());
         assert!(!outcome.violations.is_empty(), "not found: {name}");

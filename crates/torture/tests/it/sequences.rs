@@ -2,9 +2,9 @@
 //! and some of the returns, cut as well. `duramen-torture seq2` and `nested` run all.
 
 use torture::explore::Explorer;
+use torture::explore::design::Design;
 use torture::explore::nested::Further;
 use torture::explore::op::{Op, operations};
-use torture::explore::policy::Policy;
 
 fn explore(mut explorer: Explorer, workloads: impl Iterator<Item = Vec<Op>>, least_states: u64) {
     workloads.for_each(|ops| explorer.explore_all(&ops));
@@ -23,17 +23,17 @@ fn pairs() -> impl Iterator<Item = Vec<Op>> {
 
 #[test]
 fn every_cut_of_every_operation_leaves_what_may_be_there() {
-    explore(Explorer::new(Policy::Sync), operations().into_iter().map(|op| vec![op]), 20_000);
+    explore(Explorer::new(Design::SYNC), operations().into_iter().map(|op| vec![op]), 20_000);
 }
 
 #[test]
 fn every_cut_of_some_pairs_leaves_what_may_be_there() {
-    explore(Explorer::new(Policy::Sync), pairs().step_by(6), 5_000);
+    explore(Explorer::new(Design::SYNC), pairs().step_by(6), 5_000);
 }
 
 #[test]
 fn every_cut_of_some_returns_leaves_what_may_be_there() {
-    let nested = Explorer::nested(Policy::Sync, 2, Further::All);
+    let nested = Explorer::nested(Design::SYNC, 2, Further::All);
     let list = operations();
     explore(nested, list.into_iter().step_by(15).map(|op| vec![op]), 5_000);
 }

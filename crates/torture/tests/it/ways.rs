@@ -2,14 +2,14 @@
 
 use torture::campaign::Options;
 use torture::campaign::nested::ways;
-use torture::explore::policy::Policy;
+use torture::explore::design::Design;
 
 #[test]
 fn every_way_in_and_out_is_cut_and_repeated() {
-    for &policy in Policy::ALL {
-        let options = Options { policy, full: false, threads: 2, seed: 1 };
+    for &design in Design::ALL {
+        let options = Options { design, full: false, threads: 2, seed: 1 };
         let outcome = ways(&options);
         assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n"));
-        println!("{policy:?}: {:?}", outcome.counts);
+        println!("{design:?}: {:?}", outcome.counts);
     }
 }

@@ -12,6 +12,7 @@ use super::tree::Tree;
 const PURE: &[&str] = &[
     "block",
     "cache",
+    "designs",
     "directory",
     "dispatch",
     "ffs",
@@ -35,15 +36,29 @@ const PURE: &[&str] = &[
 /// Who must not depend on whom, and why.
 const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
-    (&["nfs"], &["ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
+    (&["nfs"], &["designs", "ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
     (
-        &["ffs", "lfs", "ram", "shadow", "namespace", "vnode"],
+        &["designs", "ffs", "lfs", "ram", "shadow", "namespace", "vnode"],
         &["nfs", "dispatch"],
         "an engine knows no protocol",
     ),
-    (&["load"], &["dispatch", "ffs", "lfs", "shadow", "namespace"], "it loads any server"),
+    (
+        &["ffs", "lfs", "ram", "shadow"],
+        &["designs"],
+        "an engine does not know which others there are",
+    ),
+    (&["duramen", "designs", "server"], &["ram"], "no volume is kept in memory"),
+    (
+        &["load"],
+        &["designs", "dispatch", "ffs", "lfs", "shadow", "namespace"],
+        "it loads any server",
+    ),
     (&["duramen-torture", "duramen-lab"], &["tokio", "server"], "all of it runs in virtual time"),
-    (&["xtask"], &["duramen", "server", "ffs"], "it meets the product as a stranger would"),
+    (
+        &["xtask"],
+        &["designs", "duramen", "server", "ffs"],
+        "it meets the product as a stranger would",
+    ),
 ];
 
 /// Outside crates that only some may name.

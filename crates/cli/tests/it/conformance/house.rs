@@ -75,7 +75,8 @@ pub(crate) fn with_volume<F: Future<Output = ()>>(test: impl FnOnce(House) -> F)
 
 async fn serve(runtime: &Runtime, disk: &Rc<MemoryDisk>) -> Serving {
     let options = ffs::OpenOptions { cache_bytes: 32 << 20, ..Default::default() };
-    let opened = ffs::open(disk.clone(), runtime.clone(), &options, &mut |_| ()).await;
+    let (policy, disks) = (ffs::PolicyKind::Sync, ffs::Disks::alone(disk.clone()));
+    let opened = ffs::open(policy, disks, runtime.clone(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
     let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(opened.files));
     let volume = |(name, fsid): (&str, u64)| Volume {

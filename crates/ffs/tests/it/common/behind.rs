@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::{Files, OpenOptions, open_with_log};
+use ffs::{Files, OpenOptions};
 use namespace::{Namespace, Store};
 use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Image, Prng};
@@ -11,7 +11,7 @@ use ufs2::mkfs::mkfs;
 use vfs::{Author, FileSystem, ObjectId, Stability};
 
 use super::cutting::{Pair, after_cut, sizes};
-use super::volume::Volume;
+use super::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const BLOCK: usize = 4096;

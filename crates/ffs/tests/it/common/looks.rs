@@ -4,15 +4,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use enginekit::names;
+use ffs::OpenOptions;
 use ffs::policy::log::LogOptions;
-use ffs::{OpenOptions, open_with_log};
 use runtime::Timestamp;
 use sim::Honesty;
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::FileSystem;
 
 use super::tree::Setting;
-use super::volume::Volume;
+use super::volume::{Volume, open_with_log};
 use super::{MemoryDisk, Seeded, World};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use ffs::{OpenOptions, open_with_log};
+use ffs::OpenOptions;
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
@@ -13,7 +13,7 @@ use vfs::Author;
 use super::Seeded;
 use super::cutting::{Pair, after_cut, sizes};
 use super::reuse::without_sync;
-use super::volume::Volume;
+use super::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 

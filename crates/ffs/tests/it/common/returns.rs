@@ -8,7 +8,7 @@ use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
 use ffs::policy::log::LogOptions;
 use ffs::replay::Replayed;
-use ffs::{LogUse, OpenOptions, open_with_log, replay_log};
+use ffs::{LogUse, OpenOptions, replay_log};
 use futures::FutureExt;
 use futures::future::join_all;
 use namespace::Namespace;
@@ -22,7 +22,7 @@ use vfs::{
 use super::Seeded;
 use super::cutting::{Cut, Pair, after_cut, every_cut, judge, random_cuts, sizes};
 use super::reuse::without_sync;
-use super::volume::{Volume, name};
+use super::volume::{Volume, name, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 

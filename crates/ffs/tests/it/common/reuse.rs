@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Verb};
+use ffs::OpenOptions;
 use ffs::policy::log::LogOptions;
-use ffs::{OpenOptions, open_with_log};
 use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Effect, Executor, Fault, Image};
@@ -15,7 +15,7 @@ use vfs::{Author, FileSystem, FsError, ObjectId, Stability};
 
 use super::Seeded;
 use super::cutting::{Pair, sizes};
-use super::volume::Volume;
+use super::volume::{Volume, open_with_log};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const HOME: u64 = 4 << 20;

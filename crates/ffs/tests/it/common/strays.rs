@@ -7,13 +7,13 @@ use std::time::Duration;
 use block::BlockDevice;
 
 use ffs::check_log::{LogUse, Prepared, prepare};
-use ffs::{OpenError, OpenOptions, open_with_log};
+use ffs::{OpenError, OpenOptions};
 use namespace::Namespace;
 use sim::{Executor, Prng};
 use vfs::{Author, FileSystem};
 
 use super::sharing::{Disks, Estate, all, make, open, with_a_chain};
-use super::volume::Volume;
+use super::volume::{Volume, open_with_log};
 
 /// Two volumes of a log with a file on the second, cut off.
 fn cut_off(prng: &mut Prng) -> Estate {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub(crate) use enginekit::volume::name;
 use ffs::policy::log::LogOptions;
-use ffs::{Ffs, OpenOptions, open, open_with_log};
+use ffs::{Disks, Ffs, OpenError, OpenOptions, Opened, PolicyKind, open};
 use runtime::Timestamp;
 use ufs2::mkfs::{MkfsOptions, mkfs};
 
@@ -38,9 +38,21 @@ pub(crate) async fn try_open(
     runtime: runtime::Runtime,
     disk: Rc<dyn block::BlockDevice>,
 ) -> Result<(Volume, Option<fsck::Report>), ffs::OpenError> {
-    let opened = open(disk, runtime, &OpenOptions::default(), &mut |_| ()).await?;
+    let opened = open_with_log(disk, None, runtime, &OpenOptions::default(), &mut |_| ()).await?;
     assert_eq!(opened.read_only, None);
     Ok((Volume::new(opened.files), opened.rebuilt))
+}
+
+/// Opens a volume under policy `log` if there is a log for it, else under `sync`.
+pub(crate) async fn open_with_log(
+    volume: Rc<dyn block::BlockDevice>,
+    log: Option<Rc<dyn block::BlockDevice>>,
+    runtime: runtime::Runtime,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(fsck::Progress),
+) -> Result<Opened, OpenError> {
+    let policy = if log.is_some() { PolicyKind::Log } else { PolicyKind::Sync };
+    open(policy, Disks { volume, log }, runtime, options, progress).await
 }
 
 /// Opens a volume with its log, if it has one; what the rebuild did, if there was one.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ffs::{OpenOptions, open};
+use ffs::OpenOptions;
 use namespace::Namespace;
 use ufs2::layout::Geometry;
 use ufs2::mkfs::MkfsOptions;
@@ -14,7 +14,7 @@ use vfs::{
 
 use super::map::{Map, Owner};
 use crate::common::edit::geometry_of;
-use crate::common::volume::{Volume, fresh, name};
+use crate::common::volume::{Volume, fresh, name, open_with_log};
 use crate::common::{MemoryDisk, World, freebsd_disk};
 
 /// What is known of one file.
@@ -105,7 +105,8 @@ impl Base {
 /// Opens a disk for reading.
 pub(crate) async fn open_to_read(world: &World, disk: &MemoryDisk) -> Result<Volume, String> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let opened = open(Rc::new(disk.fork()), world.runtime(), &options, &mut |_| ()).await;
+    let opened =
+        open_with_log(Rc::new(disk.fork()), None, world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
     Ok(Volume { files: Namespace::new(opened.files), root: Author::root() })
 }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ffs::OpenOptions;
+use ffs::{Disks, OpenOptions, PolicyKind};
 use namespace::Namespace;
 use sim::{Disk, Executor, Image};
 use ufs2::layout::{Dinode, Geometry, INODE_SIZE, ROOT_INODE};
@@ -40,7 +40,9 @@ fn plant() -> Garden {
 }
 
 async fn grow(executor: &Executor, disk: Rc<Disk>) {
-    let opened = ffs::open(disk, executor.runtime(), &OpenOptions::default(), &mut |_| ()).await;
+    let (disks, options) = (Disks::alone(disk), OpenOptions::default());
+    let runtime = executor.runtime();
+    let opened = ffs::open(PolicyKind::Sync, disks, runtime, &options, &mut |_| ()).await;
     let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).files);
     let who = Author::root();
     let root = files.root();

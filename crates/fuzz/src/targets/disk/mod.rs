@@ -10,7 +10,7 @@ mod garden;
 mod patch;
 pub(super) mod walk;
 
-use ffs::OpenOptions;
+use ffs::{Disks, OpenOptions, PolicyKind};
 use fsck::{CheckOptions, Severity, check};
 use namespace::Namespace;
 use sim::{Disk, Executor, Prng};
@@ -39,7 +39,8 @@ fn use_it(bytes: &[u8]) {
             repair(&disk, &executor, choice & 8 == 8).await;
         }
         let options = OpenOptions { read_only, cache_bytes: 2 << 20, ..OpenOptions::default() };
-        match ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await {
+        let disks = Disks::alone(disk);
+        match ffs::open(PolicyKind::Sync, disks, executor.runtime(), &options, &mut |_| ()).await {
             Err(error) => assert!(error.to_string().len() > 10, "{error}"),
             Ok(opened) => walk::all(&Namespace::new(opened.files)).await,
         }

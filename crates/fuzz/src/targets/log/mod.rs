@@ -11,9 +11,9 @@ mod sample;
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::OpenOptions;
 use ffs::policy::log::LogOptions;
 use ffs::policy::log::record::{read_records, write_records};
+use ffs::{Disks, OpenOptions, PolicyKind};
 use journal::format::{HEADER_SIZE, Header, SEGMENT, Slot, State, UNIT};
 use journal::{JournalError, Walker, find, peek};
 use namespace::Namespace;
@@ -97,7 +97,8 @@ async fn use_it(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>, choice: u8) 
     let log_options = LogOptions { sync_bytes: 64 << 10, ..LogOptions::default() };
     let options = OpenOptions { cache_bytes: 2 << 20, log: log_options, ..OpenOptions::default() };
     let runtime = executor.runtime();
-    let opened = ffs::open_with_log(home, Some(log), runtime, &options, &mut |_| ()).await;
+    let disks = Disks::with_log(home, log);
+    let opened = ffs::open(PolicyKind::Log, disks, runtime, &options, &mut |_| ()).await;
     match opened {
         Err(error) => {
             assert!(error.to_string().len() > 10, "{error}");

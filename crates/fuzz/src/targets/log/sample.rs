@@ -4,10 +4,9 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::BlockDevice;
 use bytes::Bytes;
 use ffs::policy::log::LogOptions;
-use ffs::{OpenOptions, open_with_log};
+use ffs::{Disks, OpenOptions, PolicyKind, open};
 use journal::format::{AREA, UNIT};
 use journal::{Walker, find, peek};
 use namespace::Namespace;
@@ -49,8 +48,8 @@ async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
     let never = Duration::from_secs(1 << 20);
     let log_options = LogOptions { sync_interval: never, ..LogOptions::default() };
     let options = OpenOptions { log: log_options, ..OpenOptions::default() };
-    let log: Rc<dyn BlockDevice> = log;
-    let opened = open_with_log(home, Some(log), executor.runtime(), &options, &mut |_| ()).await;
+    let (disks, runtime) = (Disks::with_log(home, log), executor.runtime());
+    let opened = open(PolicyKind::Log, disks, runtime, &options, &mut |_| ()).await;
     let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).files);
     let (who, root) = (Author::root(), files.root());
     let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dispatch::{
     Anonymous, Dispatcher, Export, Exports, Fsid, Limits, Rule, Squash, Volume, Volumes, Window,
 };
-use ffs::{Files, OpenOptions};
+use ffs::{Disks, Files, OpenOptions, PolicyKind};
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::{Disk, Executor};
@@ -51,7 +51,8 @@ pub(super) async fn open(
     read_only: bool,
 ) -> Result<ffs::Opened, ffs::OpenError> {
     let options = OpenOptions { read_only, cache_bytes: CACHE, ..OpenOptions::default() };
-    ffs::open(disk, executor.runtime(), &options, &mut |_| ()).await
+    let disks = Disks::alone(disk);
+    ffs::open(PolicyKind::Sync, disks, executor.runtime(), &options, &mut |_| ()).await
 }
 
 /// A server without sockets.

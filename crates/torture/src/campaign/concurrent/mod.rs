@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 use super::{Cuts, Options, Outcome, in_threads, message};
 use crate::explore::Counts;
-use crate::explore::policy::Policy;
+use crate::explore::design::Design;
 use crate::history::Call;
 use model::State;
 use nfs3_types::nfs3::nfsstat3;
@@ -70,16 +70,16 @@ pub fn concurrent(options: &Options) -> Outcome {
     let first = options.seed * FULL;
     let outcome = in_threads((0..threads).collect(), |part| {
         let seeds = (first..first + count).skip(part as usize).step_by(threads as usize);
-        seeds.map(|seed| outcome(seed, options.policy)).fold(Outcome::default(), Outcome::plus)
+        seeds.map(|seed| outcome(seed, options.design)).fold(Outcome::default(), Outcome::plus)
     });
-    match options.policy.has_disks() {
+    match options.design.has_disks() {
         true => outcome,
         false => outcome.with_cuts(LEAST_CUTS.min(count / 5)),
     }
 }
 
-fn outcome(seed: u64, policy: Policy) -> Outcome {
-    let workload = Workload::draw(seed, policy);
+fn outcome(seed: u64, design: Design) -> Outcome {
+    let workload = Workload::draw(seed, design);
     let verdict = judge(&workload);
     let (counts, cuts) = (verdict.counts(), verdict.cuts);
     let violation = verdict.violation.map(|reason| shrink::report(&workload, &reason));
@@ -131,7 +131,7 @@ fn executions(played: &Played, workload: &Workload) -> Result<History, String> {
             executions.push(Execution { call: number, client, boot, begin, end, op, told });
         }
     }
-    let rules = Rules { survives: workload.survives, is_whole: workload.policy.remembers() };
+    let rules = Rules { survives: workload.survives, is_whole: workload.design.remembers() };
     Ok(History { executions, cuts: played.cuts.clone(), rules })
 }
 

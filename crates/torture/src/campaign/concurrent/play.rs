@@ -21,7 +21,6 @@ use super::words::{CELL, How};
 use super::workload::{BELOW, Cut, Loss, Spot, Stable, Step, When, Workload};
 use crate::calls;
 use crate::client::{Client, ClientOptions};
-use crate::explore::policy::Policy;
 use crate::history::Call;
 use crate::protocol::Procedure;
 use crate::world::{Cuts, Status, VOLUME, World, WorldOptions};
@@ -61,7 +60,6 @@ fn options(workload: &Workload) -> WorldOptions {
     };
     let latency = if workload.is_slow { slow } else { Latency::default() };
     let disk = sim::Options { timing: Timing::Random(latency), ..sim::Options::default() };
-    let log_size = (workload.policy == Policy::Log).then_some(journal::format::SMALLEST);
     let log = LogOptions {
         sync_interval: Duration::from_millis(20),
         sync_bytes: 64 << 10,
@@ -72,9 +70,10 @@ fn options(workload: &Workload) -> WorldOptions {
     let size = 1 << 20;
     let most = Duration::from_millis(if workload.is_slow { 60 } else { 10 });
     let delay = Duration::from_micros(100)..most;
-    let ram = (!workload.policy.has_disks()).then(|| RamOptions { delay, ..RamOptions::default() });
+    let ram = (!workload.design.has_disks()).then(|| RamOptions { delay, ..RamOptions::default() });
     let defaults = WorldOptions::default();
-    WorldOptions { size, log_size, mkfs, network, disk, open, window, ram, ..defaults }
+    let design = workload.design;
+    WorldOptions { design, size, mkfs, network, disk, open, window, ram, ..defaults }
 }
 
 fn behaviour(is_bad: bool) -> ClientOptions {

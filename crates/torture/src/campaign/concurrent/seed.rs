@@ -2,11 +2,11 @@
 
 use super::workload::{Part, Workload};
 use super::{Outcome, judge};
-use crate::explore::policy::Policy;
+use crate::explore::design::Design;
 
 /// Plays the workload of a seed, or a part of it, and tells everything.
-pub fn seed(seed: u64, policy: Policy, part: &PartOf) -> Outcome {
-    let workload = part.of(seed, policy);
+pub fn seed(seed: u64, design: Design, part: &PartOf) -> Outcome {
+    let workload = part.of(seed, design);
     println!("{workload}");
     for (client, steps) in workload.clients.iter().enumerate() {
         for (number, pause_us, step) in steps {
@@ -65,14 +65,14 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl PartOf {
-    fn of(&self, seed: u64, policy: Policy) -> Workload {
-        let whole = Workload::draw(seed, policy).as_part();
+    fn of(&self, seed: u64, design: Design) -> Workload {
+        let whole = Workload::draw(seed, design).as_part();
         let part = Part {
             steps: self.steps.clone().map_or(whole.steps, |Steps(steps)| steps),
             cuts: self.cuts.clone().map_or(whole.cuts, |Cuts(cuts)| cuts),
             world: self.world.unwrap_or(whole.world),
         };
-        Workload::part(seed, policy, &part)
+        Workload::part(seed, design, &part)
     }
 }
 
@@ -90,18 +90,18 @@ mod tests {
 
     #[test]
     fn what_a_workload_prints_is_read_as_the_same_workload() {
-        let whole = Workload::draw(7, Policy::Sync);
+        let whole = Workload::draw(7, Design::SYNC);
         let part = Part { steps: vec![(0, 2), (3, 1)], cuts: Vec::new(), world: 99 };
         let nothing = Part { steps: Vec::new(), ..part.clone() };
         for workload in [
             whole,
-            Workload::part(7, Policy::Sync, &part),
-            Workload::part(7, Policy::Sync, &nothing),
+            Workload::part(7, Design::SYNC, &part),
+            Workload::part(7, Design::SYNC, &nothing),
         ] {
             let line = workload.to_string();
             let words = line.split(' ').skip(3); // cargo xtask torture
             let line = Line::try_parse_from(words.skip(1)).expect("a seed was before it");
-            assert_eq!(line.part.of(7, Policy::Sync), workload);
+            assert_eq!(line.part.of(7, Design::SYNC), workload);
         }
     }
 }

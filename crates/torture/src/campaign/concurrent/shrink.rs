@@ -52,7 +52,7 @@ impl Shrinking {
             }
             self.tries -= 1;
             let part = Part { world, ..part.clone() };
-            let smaller = Workload::part(seed, self.small.policy, &part);
+            let smaller = Workload::part(seed, self.small.design, &part);
             if let Some(reason) = judge(&smaller).violation {
                 (self.small, self.reason) = (smaller, reason);
                 return true;

@@ -5,7 +5,7 @@
 //! step names a file by its place; the client uses the handle that it last knew for this place,
 //! which may be stale by then, and asks for one (LOOKUP) where it knows none.
 
-use crate::explore::policy::Policy;
+use crate::explore::design::Design;
 use std::fmt;
 
 use sim::Prng;
@@ -99,7 +99,7 @@ pub struct Workload {
     /// The seed from which it was drawn.
     pub seed: u64,
     /// How the engine keeps its promises.
-    pub policy: Policy,
+    pub design: Design,
     /// Whether answers survive a cut.
     pub survives: bool,
     /// The seed of the world in which it runs.
@@ -117,7 +117,7 @@ pub struct Workload {
 
 impl Workload {
     /// The workload of a seed.
-    pub fn draw(seed: u64, policy: Policy) -> Self {
+    pub fn draw(seed: u64, design: Design) -> Self {
         let mut prng = Prng::new(seed ^ 0x00c0_11ec_7ed0_c0de);
         let style = prng.below(4);
         let client = |number: usize, prng: &mut Prng| -> Vec<_> {
@@ -134,8 +134,8 @@ impl Workload {
         let cuts = prng.between(1, 2) as usize;
         let cuts = (0..cuts).map(|index| (index, cut(&mut prng))).collect();
         let (is_bad, is_slow) = (prng.chance(1, 2), prng.chance(1, 2));
-        let survives = policy.remembers() && !seed.is_multiple_of(FORGETFUL);
-        Self { seed, policy, survives, world: seed, clients, cuts, is_bad, is_slow }
+        let survives = design.remembers() && !seed.is_multiple_of(FORGETFUL);
+        Self { seed, design, survives, world: seed, clients, cuts, is_bad, is_slow }
     }
 
     /// What it is a part of its seed's workload, which may be all.
@@ -151,8 +151,8 @@ impl Workload {
     }
 
     /// A part of the workload of a seed, in the world of another seed.
-    pub fn part(seed: u64, policy: Policy, part: &Part) -> Self {
-        let whole = Self::draw(seed, policy);
+    pub fn part(seed: u64, design: Design, part: &Part) -> Self {
+        let whole = Self::draw(seed, design);
         let mut kept = Self { world: part.world, ..whole.clone() };
         for (client, steps) in kept.clients.iter_mut().enumerate() {
             steps.retain(|step| part.steps.contains(&(client, step.0)));
@@ -290,10 +290,10 @@ fn name_step(value: u8, prng: &mut Prng) -> Step {
 /// What repeats it.
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = Self::draw(self.seed, self.policy);
+        let whole = Self::draw(self.seed, self.design);
         write!(f, "cargo xtask torture seed {}", self.seed)?;
-        if self.policy != Policy::default() {
-            write!(f, " --policy {}", self.policy.name())?;
+        if self.design != Design::default() {
+            write!(f, " {}", self.design.words())?;
         }
         if self.world != whole.world {
             write!(f, " --world {}", self.world)?;

@@ -50,6 +50,7 @@ use sim::Prng;
 
 use super::{Options, Outcome, in_threads};
 use crate::explore::Counts;
+use crate::explore::design::Design;
 use crate::world::WorldOptions;
 use generate::Generator;
 use session::{Session, Statuses, users};
@@ -79,16 +80,17 @@ struct Setting {
 
 impl Setting {
     fn options(self) -> WorldOptions {
-        let log_size = (self.seed % 2 == 1).then_some(8 << 20);
+        let on_disks = Design::ALL[(self.seed % 2) as usize];
+        let design = if self.in_memory { Design::RAM } else { on_disks };
         let ram = self.in_memory.then(RamOptions::default);
-        WorldOptions { size: 64 << 20, log_size, ram, ..WorldOptions::default() }
+        WorldOptions { design, size: 64 << 20, log_size: 8 << 20, ram, ..WorldOptions::default() }
     }
 }
 
 /// Random operations against the reference.
 pub fn random(options: &Options) -> Outcome {
     if let Ok(text) = std::env::var(VARIABLE) {
-        return repeat(&text, !options.policy.has_disks());
+        return repeat(&text, !options.design.has_disks());
     }
     let worlds = if options.full { WORLDS.0 } else { WORLDS.1 };
     let threads = options.threads.max(1) as u64;
@@ -97,7 +99,7 @@ pub fn random(options: &Options) -> Outcome {
     let all = Mutex::new(Statuses::new());
     let mut outcome = in_threads(parts.collect(), |part| {
         let mut statuses = Statuses::new();
-        let in_memory = !options.policy.has_disks();
+        let in_memory = !options.design.has_disks();
         let setting = |index| Setting { seed: first.wrapping_add(index), in_memory };
         let worlds = part.map(|index| world_with(setting(index), &mut statuses));
         let outcome = worlds.fold(Outcome::default(), Outcome::plus);

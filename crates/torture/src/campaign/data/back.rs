@@ -10,9 +10,9 @@ use vfs::FileSystem;
 
 use super::life::{compare, grow, look, within};
 use super::model::Seen;
+use crate::explore::design::{Design, Shape};
 use crate::explore::disks::Images;
 use crate::explore::law::only_leaks;
-use crate::explore::policy::{Policy, Shape};
 use crate::explore::ram::Ram;
 use crate::explore::server::Server;
 
@@ -37,19 +37,19 @@ impl Back {
 /// # Errors
 /// When nothing can be seen.
 pub(super) fn bring_back(
-    (policy, shape): (Policy, &Shape),
+    (design, shape): (Design, &Shape),
     images: &Images,
     fingerprint: u128,
 ) -> Result<Back, String> {
     let executor = Executor::new(fingerprint as u64);
     let rams: Vec<Rc<Ram>> =
         images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect();
-    let (server, seen) = open(&executor, (policy, shape), &rams, Some(images))?;
+    let (server, seen) = open(&executor, (design, shape), &rams, Some(images))?;
     let again = fingerprint.is_multiple_of(AGAIN);
     let afterwards = use_and_stop(&executor, shape, (server, &seen)).and_then(|grown| {
         is_well(&executor, &rams[0])?;
         match again {
-            true => once_more(&executor, (policy, shape), &rams, &grown),
+            true => once_more(&executor, (design, shape), &rams, &grown),
             false => Ok(()),
         }
     });
@@ -58,13 +58,13 @@ pub(super) fn bring_back(
 
 fn open(
     executor: &Executor,
-    (policy, shape): (Policy, &Shape),
+    (design, shape): (Design, &Shape),
     rams: &[Rc<Ram>],
     before: Option<&Images>,
 ) -> Result<(Server, Seen), String> {
     within(executor, "to come back", async {
         let devices = rams.iter().map(|ram| ram.clone() as _).collect();
-        let opened = policy.open_as(devices, executor.runtime(), shape).await;
+        let opened = design.open_as(devices, executor.runtime(), shape).await;
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
         if let (Some(report), Some(before)) = (&opened.rebuilt, before) {
             only_leaks(
@@ -116,7 +116,7 @@ fn is_well(executor: &Executor, volume: &Rc<Ram>) -> Result<(), String> {
 /// After the clean stop there is what there was.
 fn once_more(
     executor: &Executor,
-    with: (Policy, &Shape),
+    with: (Design, &Shape),
     rams: &[Rc<Ram>],
     expected: &Seen,
 ) -> Result<(), String> {

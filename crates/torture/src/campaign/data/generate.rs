@@ -7,7 +7,7 @@ use journal::format::SMALLEST;
 use sim::Prng;
 
 use super::story::{Act, End, FILES, Fill, LARGEST, Life, Stable, Step, Story};
-use crate::explore::policy::Shape;
+use crate::explore::design::Shape;
 
 /// Pointers of a UFS2 inode that lead to data at once, and bytes of a pointer.
 const DIRECT: u64 = 12;

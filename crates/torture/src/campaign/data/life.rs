@@ -17,8 +17,8 @@ use vfs::FileSystem;
 use super::model::{Model, Seen, Told};
 use super::story::{Act, End, FILES, LARGEST, Life, Stable, Step, payload};
 use crate::calls;
+use crate::explore::design::{Design, Shape};
 use crate::explore::disks::{Disks, Images, Recording};
-use crate::explore::policy::{Policy, Shape};
 use crate::explore::server::{Server, handle};
 
 /// Nothing that is asked for takes so long, of the time of its world.
@@ -42,7 +42,7 @@ pub(super) struct Lived {
 /// # Errors
 /// What was answered wrongly, or never.
 pub(super) fn live(
-    (policy, shape): (Policy, &Shape),
+    (design, shape): (Design, &Shape),
     seed: u64,
     (images, model): (&Images, &Model),
     life: &Life,
@@ -51,7 +51,7 @@ pub(super) fn live(
     let disks = Rc::new(Disks::new(&executor, images));
     disks.start_recording();
     let stage = within(&executor, "to come back", async {
-        let opened = policy.open_as(disks.devices(), executor.runtime(), shape).await;
+        let opened = design.open_as(disks.devices(), executor.runtime(), shape).await;
         let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.files;
         Stage::begin(executor.runtime(), disks.clone(), engine, model.clone()).await
     })?;

@@ -34,7 +34,7 @@ mod search;
 mod story;
 
 use super::{Options, Outcome, in_threads};
-use crate::explore::policy::Policy;
+use crate::explore::design::Design;
 use generate::generate;
 use search::{Bases, Effort, Found, search};
 use story::Story;
@@ -90,20 +90,20 @@ pub fn first(options: &Options, most: u64) -> Outcome {
 fn tell(options: &Options, number: u64, small: bool, bases: &mut Bases) -> Outcome {
     let story = generate(options.seed.wrapping_mul(1_000_000).wrapping_add(number));
     let effort = if options.full { FULL } else { SHORT };
-    let (counts, found) = search(options.policy, &story, effort, bases);
+    let (counts, found) = search(options.design, &story, effort, bases);
     let violations = found.map(|found| match small {
-        true => shrunk(options.policy, &story, found, bases),
-        false => describe(options.policy, &story, None, &found, options.full),
+        true => shrunk(options.design, &story, found, bases),
+        false => describe(options.design, &story, None, &found, options.full),
     });
     Outcome { counts, violations: violations.into_iter().collect(), ..Outcome::default() }
 }
 
 /// Leaves out steps, many at a time and then fewer, as long as what is left fails.
-fn shrunk(policy: Policy, story: &Story, found: Found, bases: &mut Bases) -> String {
+fn shrunk(design: Design, story: &Story, found: Found, bases: &mut Bases) -> String {
     let mut least = None;
     let mut attempts = 0;
     let mut try_with = |kept: &[usize], least: &mut Option<(Vec<usize>, Found)>| {
-        let (_, found) = search(policy, &story.with(kept), AGAIN, bases);
+        let (_, found) = search(design, &story.with(kept), AGAIN, bases);
         let fails = found.is_some();
         if let Some(found) = found {
             *least = Some((kept.to_vec(), found));
@@ -112,7 +112,7 @@ fn shrunk(policy: Policy, story: &Story, found: Found, bases: &mut Bases) -> Str
     };
     let mut kept = story.numbers();
     if !try_with(&kept, &mut least) {
-        return describe(policy, story, None, &found, false);
+        return describe(design, story, None, &found, false);
     }
     let mut size = kept.len().div_ceil(2);
     while size > 0 && attempts < ATTEMPTS {
@@ -129,11 +129,11 @@ fn shrunk(policy: Policy, story: &Story, found: Found, bases: &mut Bases) -> Str
         size = if size == 1 { 0 } else { size.div_ceil(2) };
     }
     let (kept, found) = least.expect("all of it fails");
-    describe(policy, story, Some(&kept), &found, false)
+    describe(design, story, Some(&kept), &found, false)
 }
 
 fn describe(
-    policy: Policy,
+    design: Design,
     story: &Story,
     kept: Option<&[usize]>,
     found: &Found,
@@ -147,9 +147,9 @@ fn describe(
     let told = kept.map_or_else(String::new, |kept| format!("\n{}", story.with(kept)));
     let full = if full { " --full" } else { "" };
     format!(
-        "{}; {VARIABLE}={seed}{steps} cargo xtask torture data --policy {}{full}{told}",
+        "{}; {VARIABLE}={seed}{steps} cargo xtask torture data {}{full}{told}",
         found.reason,
-        policy.name()
+        design.words()
     )
 }
 
@@ -165,15 +165,15 @@ pub fn repeat(options: &Options, text: &str) -> Outcome {
     let story = generate(seed.parse().expect("a seed is a number"));
     let number = |number: &str| number.parse().expect("a step is a number");
     let kept = steps.map(|steps| steps.split(',').map(number).collect::<Vec<usize>>());
-    let policy = options.policy;
+    let design = options.design;
     let (counts, found) = match &kept {
-        Some(kept) => search(policy, &story.with(kept), AGAIN, &mut Bases::default()),
+        Some(kept) => search(design, &story.with(kept), AGAIN, &mut Bases::default()),
         None => {
             let effort = if options.full { FULL } else { SHORT };
-            search(policy, &story, effort, &mut Bases::default())
+            search(design, &story, effort, &mut Bases::default())
         }
     };
-    let describe = |found| describe(policy, &story, kept.as_deref(), &found, options.full);
+    let describe = |found| describe(design, &story, kept.as_deref(), &found, options.full);
     let violations = found.map(describe).into_iter().collect();
     Outcome { counts, violations, ..Outcome::default() }
 }

@@ -12,8 +12,8 @@ use super::model::Model;
 use super::story::{End, Story};
 use crate::campaign::message;
 use crate::explore::Counts;
+use crate::explore::design::{Design, Shape};
 use crate::explore::disks::{Cut, Images, Loss};
-use crate::explore::policy::{Policy, Shape};
 
 /// How much of a story is tried.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +64,11 @@ const BASES_MOST: usize = 64;
 pub(super) struct Bases(BTreeMap<Shape, Images>);
 
 impl Bases {
-    fn of(&mut self, policy: Policy, shape: &Shape) -> Images {
+    fn of(&mut self, design: Design, shape: &Shape) -> Images {
         if self.0.len() >= BASES_MOST && !self.0.contains_key(shape) {
             self.0.clear();
         }
-        let make = || policy.format_as(&Executor::new(1), shape).contents();
+        let make = || design.format_as(&Executor::new(1), shape).contents();
         self.0.entry(*shape).or_insert_with(make).clone()
     }
 }
@@ -81,7 +81,7 @@ struct Start {
 
 /// Tells a story until something is found.
 pub(super) fn search(
-    policy: Policy,
+    design: Design,
     story: &Story,
     effort: Effort,
     bases: &mut Bases,
@@ -89,20 +89,20 @@ pub(super) fn search(
     let mut counts = Counts { workloads: 1, ..Counts::default() };
     let shape = &story.shape;
     let mut start = Start {
-        images: bases.of(policy, shape),
-        model: Model::new(story.seed, policy.may_stop_between()),
+        images: bases.of(design, shape),
+        model: Model::new(story.seed, design.may_stop_between()),
     };
     let mut verifiers = Vec::new();
     let mut prng = Prng::new(story.seed ^ 0xc07);
     for (number, life) in story.lives.iter().enumerate() {
         let seed = prng.next_u64();
-        let lived = catching(|| live((policy, shape), seed, (&start.images, &start.model), life));
+        let lived = catching(|| live((design, shape), seed, (&start.images, &start.model), life));
         let walked = lived.and_then(|lived| {
             if lived.verifier.is_some_and(|one| verifiers.contains(&one)) {
                 return Err("two boots have one verifier".to_owned());
             }
             verifiers.extend(lived.verifier);
-            let walk = Walk { policy, shape, effort, known: Known::default() };
+            let walk = Walk { design, shape, effort, known: Known::default() };
             walk.over(&start.model, &lived, life.end, &mut prng, &mut counts)
         });
         match walked {
@@ -125,7 +125,7 @@ fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 
 /// Goes over the recording of a life.
 struct Walk<'a> {
-    policy: Policy,
+    design: Design,
     shape: &'a Shape,
     effort: Effort,
     known: Known,
@@ -199,7 +199,7 @@ impl Walk<'_> {
                 None => {
                     counts.images += 1;
                     let images = left.images(&loss);
-                    let with = (self.policy, self.shape);
+                    let with = (self.design, self.shape);
                     let back = Rc::new(catching(|| bring_back(with, &images, fingerprint)));
                     self.known.insert(fingerprint, back.clone());
                     back

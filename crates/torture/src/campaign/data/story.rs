@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sim::Prng;
 
-use crate::explore::policy::Shape;
+use crate::explore::design::Shape;
 
 /// Files there may be; their names are their numbers.
 pub(super) const FILES: usize = 3;

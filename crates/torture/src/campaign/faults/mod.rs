@@ -115,7 +115,7 @@ fn means_something(verb: Verb, effect: Effect) -> bool {
 
 /// A fault at every call.
 pub fn everywhere(options: &Options) -> Outcome {
-    let calls = match trial::healthy(options.policy, options.seed) {
+    let calls = match trial::healthy(options.design, options.seed) {
         Ok(calls) => calls,
         Err(reason) => return failed(format!("without a fault: {reason}")),
     };
@@ -153,7 +153,7 @@ pub fn everywhere(options: &Options) -> Outcome {
 
 /// A fault at every so many calls, in this thread, until one shows something.
 pub fn some(options: &Options, every: usize) -> Outcome {
-    let calls = match trial::healthy(options.policy, options.seed) {
+    let calls = match trial::healthy(options.design, options.seed) {
         Ok(calls) => calls,
         Err(reason) => return failed(format!("without a fault: {reason}")),
     };
@@ -173,8 +173,8 @@ fn failed(violation: String) -> Outcome {
 }
 
 fn try_one(options: &Options, number: usize, strike: &Strike) -> Outcome {
-    let Options { policy, seed, .. } = *options;
-    let verdict = catch_unwind(AssertUnwindSafe(|| trial::run(policy, seed, strike)));
+    let Options { design, seed, .. } = *options;
+    let verdict = catch_unwind(AssertUnwindSafe(|| trial::run(design, seed, strike)));
     let reason = match verdict {
         Ok(Ok(())) => None,
         Ok(Err(reason)) => Some(reason),

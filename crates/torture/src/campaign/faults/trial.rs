@@ -18,8 +18,8 @@ use super::super::conformance::stamp::Stamp;
 use super::super::conformance::step::{Act, Object, Step};
 use super::witness::{Fault, Looked, Witness, is_refusal};
 use super::workload;
+use crate::explore::design::Design;
 use crate::explore::disks::Images;
-use crate::explore::policy::Policy;
 use crate::protocol::Response;
 use crate::world::{Status, World, WorldOptions};
 
@@ -104,7 +104,7 @@ pub(super) fn count(counters: &Counters, verb: Verb) -> u64 {
     }
 }
 
-fn options(policy: Policy) -> WorldOptions {
+fn options(design: Design) -> WorldOptions {
     let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
     // Too little memory for the metadata, so that it is read again and again.
     // And a log that is synced while the trace runs.
@@ -114,18 +114,17 @@ fn options(policy: Policy) -> WorldOptions {
         ..LogOptions::default()
     };
     let open = OpenOptions { cache_bytes: 96 << 10, log, ..OpenOptions::default() };
-    let log_size = (policy == Policy::Log).then_some(journal::format::SMALLEST);
-    WorldOptions { size: 16 << 20, log_size, mkfs, open, ..WorldOptions::default() }
+    WorldOptions { design, size: 16 << 20, mkfs, open, ..WorldOptions::default() }
 }
 
 /// A server on which the trace is about to begin.
-fn begin(policy: Policy, seed: u64) -> Result<Session, String> {
+fn begin(design: Design, seed: u64) -> Result<Session, String> {
     let superuser = users().into_iter().take(1).collect();
-    let mut session = Session::new(seed, options(policy), superuser)?;
+    let mut session = Session::new(seed, options(design), superuser)?;
     for step in workload::before() {
         session.perform(&step).map_err(|reason| format!("{step}: {reason}"))?;
     }
-    if policy == Policy::Log {
+    if design.has_log() {
         // So that bystanders do not depend on a log into which a fault is put.
         let restart = Step { number: usize::MAX, user: 0, act: Act::Restart };
         session.perform(&restart).map_err(|reason| format!("{restart}: {reason}"))?;
@@ -156,8 +155,8 @@ fn disk_at(world: &World, place: Place) -> Option<Rc<Disk>> {
 }
 
 /// The trace without a fault.
-pub(super) fn healthy(policy: Policy, seed: u64) -> Result<Calls, String> {
-    let mut trial = Trial::new(policy, seed, None)?;
+pub(super) fn healthy(design: Design, seed: u64) -> Result<Calls, String> {
+    let mut trial = Trial::new(design, seed, None)?;
     trial.trace()?;
     let trace = [Place::Home, Place::Log].map(|place| trial.calls(place));
     trial.session.world.crash();
@@ -167,7 +166,7 @@ pub(super) fn healthy(policy: Policy, seed: u64) -> Result<Calls, String> {
     trial.come_back()?;
     let home = PhaseCalls { trace: trace[0], back: back[0] };
     let log = PhaseCalls { trace: trace[1], back: back[1] };
-    Ok(Calls { home, log: (policy == Policy::Log).then_some(log) })
+    Ok(Calls { home, log: design.has_log().then_some(log) })
 }
 
 /// How often a disk was called; never if it is not there.
@@ -176,8 +175,8 @@ fn counters(world: &World, place: Place) -> Counters {
 }
 
 /// The trace with a fault.
-pub(super) fn run(policy: Policy, seed: u64, strike: &Strike) -> Verdict {
-    let mut trial = Trial::new(policy, seed, Some(*strike))?;
+pub(super) fn run(design: Design, seed: u64, strike: &Strike) -> Verdict {
+    let mut trial = Trial::new(design, seed, Some(*strike))?;
     match (strike.phase, strike.kind()) {
         (Phase::Return, _) => trial.troubled_return(strike),
         (Phase::Trace, Kind::Told | Kind::Late) => trial.judged(),
@@ -202,8 +201,8 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(policy: Policy, seed: u64, strike: Option<Strike>) -> Result<Self, String> {
-        let session = begin(policy, seed)?;
+    fn new(design: Design, seed: u64, strike: Option<Strike>) -> Result<Self, String> {
+        let session = begin(design, seed)?;
         let before = [Place::Home, Place::Log].map(|place| counters(&session.world, place));
         let strike = strike.filter(|strike| strike.phase == Phase::Trace);
         let mut witness = Witness::new(session.reference.clone());

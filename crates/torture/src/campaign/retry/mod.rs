@@ -24,8 +24,8 @@ use super::concurrent::LEAST_CUTS;
 use super::concurrent::wire;
 use super::{Cuts, Options, Outcome, in_threads};
 use crate::explore::Counts;
+use crate::explore::design::Design;
 use crate::explore::model::View;
-use crate::explore::policy::Policy;
 use crate::protocol::{Answer, Procedure, Response};
 use cases::{Case, cases};
 use over_cut::First;
@@ -44,8 +44,8 @@ pub enum Expectation {
 
 impl Expectation {
     /// The server of which it can be expected.
-    fn served(self, policy: Policy) -> Served {
-        Served { policy, survives: self == Self::Original }
+    fn served(self, design: Design) -> Served {
+        Served { design, survives: self == Self::Original }
     }
 }
 
@@ -80,15 +80,14 @@ impl Judge<'_> {
 /// The campaign: what is documented for a cache that dies with the server; and where a policy has a
 /// place for answers, the original answer every time.
 pub fn promised(options: &Options) -> Outcome {
-    let documented = retry(options, Expectation::Documented);
-    match options.policy {
-        Policy::Sync => documented,
-        Policy::Log => documented.plus(retry(options, Expectation::Original)),
-        Policy::Ram => {
-            let both = documented.plus(retry(options, Expectation::Original));
-            both.with_cuts(if options.full { LEAST_CUTS } else { LEAST_CUTS / 10 })
-        }
+    let mut all = retry(options, Expectation::Documented);
+    if options.design.remembers() {
+        all = all.plus(retry(options, Expectation::Original));
     }
+    if options.design.has_disks() {
+        return all;
+    }
+    all.with_cuts(if options.full { LEAST_CUTS } else { LEAST_CUTS / 10 })
 }
 
 /// Repeats every call in every way. In full, more of the ways in which a cut can lose writes.
@@ -106,7 +105,7 @@ pub fn first(
 ) -> Outcome {
     let threads = options.threads.max(1);
     in_threads((0..threads).collect(), |part| {
-        let base = Base::new(expectation.served(options.policy));
+        let base = Base::new(expectation.served(options.design));
         let cases = cases(&base.handles);
         let share = (part..count.min(cases.len())).step_by(threads);
         plant(true);

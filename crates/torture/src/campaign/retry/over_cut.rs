@@ -19,7 +19,6 @@ use super::{Expectation, Judge, made_is_there, same};
 use crate::explore::Before;
 use crate::explore::disks::{Images, Recording};
 use crate::explore::model::{View, What};
-use crate::explore::policy::Policy;
 use crate::explore::recover::{record as return_of, recover};
 use crate::explore::ways::known::Known;
 use crate::explore::ways::look::repaired;
@@ -142,7 +141,7 @@ impl First {
         let fits = match case.parts {
             Parts::None => false,
             // An entry of the log is there or not; bytes that are overwritten do not go through it.
-            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.served.policy.remembers() => {
+            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.served.design.remembers() => {
                 false
             }
             Parts::BothNames(from, to) => {
@@ -292,7 +291,7 @@ pub fn judge(judge: &mut Judge<'_>, first: &First, options: &Options) {
 
 /// What is left when the power goes once more, while the volume comes back.
 fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
-    let recording = return_of(first.served.policy, images)?;
+    let recording = return_of(first.served.design, images)?;
     let cuts: Vec<_> = recording.cuts().collect();
     let cut = &cuts[prng.index(cuts.len())];
     Ok((format!("and {} events of the return", cut.position), cut.random(prng)))
@@ -303,19 +302,17 @@ fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String,
 /// its name, which is neither before nor after.
 fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
     let way = [Way::Repair, Way::Close][prng.index(2)];
-    let place = Place::new(first.served.policy, images);
+    let place = Place::new(first.served.design, images);
     let went = go(way, &place, &Known::default(), 0)?.ok_or("it needs to be repaired")?;
-    let position = match first.served.policy {
-        Policy::Log if prng.chance(2, 3) => prng.index(went.events() + 1),
-        _ => went.events(),
-    };
+    let goes_on = !first.served.design.has_log() || !prng.chance(2, 3);
+    let position = if goes_on { went.events() } else { prng.index(went.events() + 1) };
     let more = format!("and {} to event {position}", way.name());
     let cut = went.cut(position).ok_or("it is of disks")?;
     let is_cut = position < went.events();
     let mut images = if is_cut { cut.random(prng) } else { cut.whole() };
     if is_cut && way == Way::Repair {
         // Whoever is told to repeat it does.
-        images = repaired(&Place::new(first.served.policy, &images))?.contents();
+        images = repaired(&Place::new(first.served.design, &images))?.contents();
     }
     Ok((more, images))
 }
@@ -325,7 +322,7 @@ fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), 
     let case = judge.case;
     let view = match remains {
         Remains::Disks(images) => {
-            recover(first.served.policy, images, &Before::new()).map(|recovered| recovered.view)
+            recover(first.served.design, images, &Before::new()).map(|recovered| recovered.view)
         }
         Remains::Memory(_) => Stage::new(2, first.served, remains).and_then(|stage| stage.view()),
     };

@@ -17,10 +17,10 @@ use vfs::FileSystem;
 use super::cases::{BEFORE, Case, Handles, SECOND, Undo};
 use crate::calls;
 use crate::client::{Client, ClientOptions};
+use crate::explore::design::Design;
 use crate::explore::disks::Images;
 use crate::explore::driver::Driver;
 use crate::explore::model::View;
-use crate::explore::policy::Policy;
 use crate::protocol::{self, Answer, Procedure, User};
 use crate::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
 
@@ -36,25 +36,24 @@ pub const XID: u32 = 0x5eed_0001;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// The policy of the volume.
-    pub policy: Policy,
+    pub design: Design,
     /// Whether the server is to let answers survive, where the policy has a place for them.
     pub survives: bool,
 }
 
-fn options(Served { policy, survives }: Served) -> WorldOptions {
+fn options(Served { design, survives }: Served) -> WorldOptions {
     let mkfs = MkfsOptions {
         block_size: 4096,
         fragment_size: 512,
         bytes_per_inode: Some(16_384),
         ..MkfsOptions::default()
     };
-    let log_size = (policy == Policy::Log).then_some(journal::format::SMALLEST);
     // A sync that is at work before the trace ends, so that cuts meet it.
     let log = LogOptions { sync_interval: Duration::from_millis(10), ..LogOptions::default() };
     let open = OpenOptions { log, ..WorldOptions::default().open };
     let window = Window { survives, ..Window::default() };
-    let ram = (!policy.has_disks()).then(RamOptions::default);
-    WorldOptions { size: 1 << 20, log_size, mkfs, open, window, ram, ..WorldOptions::default() }
+    let ram = (!design.has_disks()).then(RamOptions::default);
+    WorldOptions { design, size: 1 << 20, mkfs, open, window, ram, ..WorldOptions::default() }
 }
 
 /// What is left for the next boot.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::super::catching;
-use super::super::policy::Policy;
+use super::super::design::Design;
 use super::look::look;
 use super::scene::Scene;
 use super::way::{Way, go};
@@ -24,7 +24,7 @@ const WORD: &str = "ways ";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The policy of the scene.
-    pub policy: Policy,
+    pub design: Design,
     /// Its name.
     pub scene: String,
     /// What follows.
@@ -37,7 +37,7 @@ impl Case {
     /// # Errors
     /// The violation, or that there is no such case.
     pub fn replay(&self) -> Result<(), String> {
-        let Scene { mut place, mut known, .. } = Scene::new(self.policy, &self.scene)?;
+        let Scene { mut place, mut known, .. } = Scene::new(self.design, &self.scene)?;
         for (boot, step) in self.steps.iter().enumerate() {
             let went = catching(|| go(step.way, &place, &known, boot))?;
             let went = went.ok_or_else(|| format!("no '{}' leads from there", step.way.name()))?;
@@ -60,7 +60,7 @@ impl fmt::Display for Step {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: Vec<String> = self.steps.iter().map(Step::to_string).collect();
-        write!(f, "{WORD}{} {}: {}", self.policy.name(), self.scene, steps.join("; "))
+        write!(f, "{WORD}{} {}: {}", self.design.name(), self.scene, steps.join("; "))
     }
 }
 
@@ -82,9 +82,9 @@ impl FromStr for Case {
         let no = || NoCase(text.to_owned());
         let (scene, steps) =
             text.strip_prefix(WORD).and_then(|text| text.split_once(':')).ok_or_else(no)?;
-        let (policy, scene) = scene.split_once(' ').ok_or_else(no)?;
+        let (design, scene) = scene.split_once(' ').ok_or_else(no)?;
         Ok(Self {
-            policy: Policy::named(policy).ok_or_else(no)?,
+            design: Design::named(design).ok_or_else(no)?,
             scene: scene.to_owned(),
             steps: steps.split(';').map(str::parse).collect::<Result<_, _>>()?,
         })

@@ -77,25 +77,25 @@ fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {
 /// # Errors
 /// What is wrong.
 pub fn look(place: &Place, known: &Known) -> Result<(), String> {
-    let executor = Executor::new(!seed(place.policy, &place.contents()));
+    let executor = Executor::new(!seed(place.design, &place.contents()));
     let (rams, runtime) = (rams(place), executor.runtime());
     executor.block_on(async {
         if place.is_clean() {
             is_well(&*rams[0], &runtime).await.map_err(|reason| format!("clean, {reason}"))?;
         }
         let devices = || devices(&rams);
-        let mut opened = place.policy.open(devices(), runtime.clone()).await;
+        let mut opened = place.design.open(devices(), runtime.clone()).await;
         if matches!(opened, Err(OpenError::UnfinishedCheck)) {
             // It is told to be repaired again, and is.
-            repair(&devices(), &runtime).await?;
-            opened = place.policy.open(devices(), runtime.clone()).await;
+            repair(place.design, &devices(), &runtime).await?;
+            opened = place.design.open(devices(), runtime.clone()).await;
         }
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
         let served = Served::new(opened.files).await?;
         known.fits(&served.found().await?)?;
         served.stop().await?;
         is_well(&*rams[0], &runtime).await.map_err(|reason| format!("stopped, {reason}"))?;
-        let opened = place.policy.open(devices(), runtime.clone()).await;
+        let opened = place.design.open(devices(), runtime.clone()).await;
         let opened = opened.map_err(|error| format!("it does not open when stopped: {error}"))?;
         let served = Served::new(opened.files).await?;
         let found = served.found().await?;
@@ -119,9 +119,9 @@ async fn is_well(device: &dyn BlockDevice, runtime: &Runtime) -> Result<(), Stri
 /// # Errors
 /// When it was not.
 pub fn repaired(place: &Place) -> Result<Place, String> {
-    let executor = Executor::new(!seed(place.policy, &place.contents()));
+    let executor = Executor::new(!seed(place.design, &place.contents()));
     let rams = rams(place);
-    executor.block_on(repair(&devices(&rams), &executor.runtime()))?;
+    executor.block_on(repair(place.design, &devices(&rams), &executor.runtime()))?;
     let images = super::super::disks::Images(rams.iter().map(|ram| ram.image()).collect());
-    Ok(Place { beside: place.beside.clone(), ..Place::new(place.policy, &images) })
+    Ok(Place { beside: place.beside.clone(), ..Place::new(place.design, &images) })
 }

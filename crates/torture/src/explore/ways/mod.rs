@@ -31,8 +31,8 @@ use std::collections::BTreeSet;
 
 use sim::Prng;
 
+use super::design::Design;
 use super::disks::Loss;
-use super::policy::Policy;
 use super::{Counts, catching};
 use case::Case;
 use known::Known;
@@ -111,7 +111,7 @@ pub struct Ways {
     effort: Effort,
     prng: Prng,
     /// What is explored now.
-    scene: (Policy, &'static str),
+    scene: (Design, &'static str),
     /// Steps of it that have led to a violation.
     shapes: BTreeSet<Vec<(&'static str, u8)>>,
     /// What was done and found so far.
@@ -126,7 +126,7 @@ impl Ways {
         Self {
             effort,
             prng: Prng::new(seed),
-            scene: (Policy::default(), ""),
+            scene: (Design::default(), ""),
             shapes: BTreeSet::new(),
             counts: Counts::default(),
             violations: Vec::new(),
@@ -138,7 +138,7 @@ impl Ways {
     pub fn explore(&mut self, scene: &Scene, first: Way) {
         self.counts.workloads += 1;
         self.shapes.clear();
-        self.scene = (scene.policy, scene.name);
+        self.scene = (scene.design, scene.name);
         let start =
             Left { steps: Vec::new(), place: scene.place.clone(), known: scene.known.clone() };
         let mut seen = BTreeSet::new();
@@ -162,7 +162,7 @@ impl Ways {
         }
         let places = [self.some(cuts, effort.cuts), self.some_kills(kills)].concat();
         for left in places {
-            let following = Way::following(left.place.policy);
+            let following = Way::following(left.place.design);
             let one = self.prng.index(following.len());
             for (index, &second) in following.iter().enumerate() {
                 if effort.all_follow || index == one {
@@ -260,8 +260,8 @@ impl Ways {
     fn violate(&mut self, steps: Vec<Step>, reason: String) {
         self.counts.violations += 1;
         if self.shapes.insert(steps.iter().map(Step::shape).collect()) {
-            let (policy, scene) = (self.scene.0, self.scene.1.to_owned());
-            self.violations.push(Violation { case: Case { policy, scene, steps }, reason });
+            let (design, scene) = (self.scene.0, self.scene.1.to_owned());
+            self.violations.push(Violation { case: Case { design, scene, steps }, reason });
         }
     }
 }
@@ -286,7 +286,7 @@ impl Step {
 }
 
 /// All scenes of a policy with the ways by which they begin: a name and a way each.
-pub fn beginnings(policy: Policy) -> Vec<(&'static str, Way)> {
-    let all = scene::NAMES.iter().filter(|name| scene::is_of(name, policy));
+pub fn beginnings(design: Design) -> Vec<(&'static str, Way)> {
+    let all = scene::NAMES.iter().filter(|name| scene::is_of(name, design));
     all.flat_map(|name| scene::ways_of(name).iter().map(move |way| (*name, *way))).collect()
 }

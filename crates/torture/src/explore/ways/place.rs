@@ -3,14 +3,14 @@
 use sim::{Digest, Fate, Image, Platter};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags};
 
+use super::super::design::Design;
 use super::super::disks::Images;
-use super::super::policy::Policy;
 
 /// What is there between two steps.
 #[derive(Clone)]
 pub struct Place {
     /// What the settings say.
-    pub policy: Policy,
+    pub design: Design,
     /// The disks that this policy has, the volume first, with what may still be lost of them.
     pub disks: Vec<Platter>,
     /// A log that lies beside the volume, and that the settings do not name.
@@ -19,9 +19,9 @@ pub struct Place {
 
 impl Place {
     /// Disks that hold this for sure.
-    pub fn new(policy: Policy, images: &Images) -> Self {
+    pub fn new(design: Design, images: &Images) -> Self {
         let settled = |image: &Image| Platter::new(image.clone(), sim::Honesty::Honest);
-        Self { policy, disks: images.0.iter().map(settled).collect(), beside: None }
+        Self { design, disks: images.0.iter().map(settled).collect(), beside: None }
     }
 
     /// What a process sees on them.
@@ -40,7 +40,7 @@ impl Place {
 
     /// A hash of what is seen, and of what is there for sure.
     pub fn fingerprint(&self) -> u64 {
-        let mut digest = Digest::new(self.policy as u64);
+        let mut digest = Digest::new(self.design.number());
         let mut add = |fingerprint: u128| {
             digest.add(fingerprint as u64);
             digest.add((fingerprint >> 64) as u64);

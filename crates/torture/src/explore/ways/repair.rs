@@ -4,15 +4,22 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::check_log::{LogUse, prepare};
-use fsck::{CheckOptions, check};
+use designs::{LogUse, Work};
+use fsck::CheckOptions;
 use runtime::Runtime;
+
+use super::super::design::Design;
 
 /// Repairs the volume on the first of these devices; the other one is its log, if it has one.
 ///
 /// # Errors
 /// When nothing is repaired.
-pub async fn repair(devices: &[Rc<dyn BlockDevice>], runtime: &Runtime) -> Result<(), String> {
+pub async fn repair(
+    design: Design,
+    devices: &[Rc<dyn BlockDevice>],
+    runtime: &Runtime,
+) -> Result<(), String> {
+    let Work { prepare, check, .. } = *design.work();
     let prepared = prepare(&devices[0], devices.get(1), runtime, LogUse::Replay).await;
     let prepared = prepared.map_err(|error| format!("its log does not come home: {error}"))?;
     let options = CheckOptions { repair: true, log: prepared.state, ..CheckOptions::default() };

@@ -12,10 +12,10 @@ use journal::format::SMALLEST;
 use sim::Executor;
 use vfs::{Author, SetAttributes, Stability};
 
+use super::super::design::Design;
 use super::super::disks::{Disks, Images};
 use super::super::driver::Driver;
 use super::super::model::What;
-use super::super::policy::Policy;
 use super::super::ram::Ram;
 use super::known::{BEFORE, Known, LONG, Progress, SECTORS, WORK};
 use super::look::Served;
@@ -25,7 +25,7 @@ use super::way::{Way, caller, shorten};
 /// A volume, and what is known of it.
 pub struct Scene {
     /// Under which policy it is served first.
-    pub policy: Policy,
+    pub design: Design,
     /// Its name in a line.
     pub name: &'static str,
     /// Its disks.
@@ -53,12 +53,11 @@ const TURN: &str = "turn";
 const SEED: u64 = 11;
 
 /// Whether there is such a scene under a policy.
-pub fn is_of(name: &str, policy: Policy) -> bool {
-    match policy {
-        Policy::Sync => matches!(name, "clean" | "used"),
-        Policy::Log => name != "clean",
-        Policy::Ram => false,
+pub fn is_of(name: &str, design: Design) -> bool {
+    if design.has_log() {
+        return name != "clean";
     }
+    design.has_disks() && matches!(name, "clean" | "used")
 }
 
 /// The ways with which a scene begins.
@@ -73,22 +72,18 @@ pub fn ways_of(name: &str) -> &'static [Way] {
     }
 }
 
-fn sizes(policy: Policy, name: &str) -> Vec<u64> {
+fn sizes(design: Design, name: &str) -> Vec<u64> {
     let volume = match name {
         "long" | "chain" | QUIET_CHAIN => 8 << 20,
         _ => 1 << 20,
     };
     let log = if name == ANSWERS { LARGE_LOG } else { SMALLEST };
-    match policy {
-        Policy::Sync => vec![volume],
-        Policy::Log => vec![volume, log],
-        Policy::Ram => Vec::new(),
-    }
+    design.sizes(volume, log)
 }
 
 /// A server that makes a scene.
 struct Maker {
-    policy: Policy,
+    design: Design,
     executor: Executor,
     disks: Disks,
     /// Whose calls are remembered.
@@ -106,21 +101,21 @@ impl Scene {
     ///
     /// # Errors
     /// When there is none, or what is found there is not what it is for.
-    pub fn new(policy: Policy, name: &str) -> Result<Self, String> {
-        let known_name = NAMES.iter().find(|one| **one == name && is_of(name, policy));
+    pub fn new(design: Design, name: &str) -> Result<Self, String> {
+        let known_name = NAMES.iter().find(|one| **one == name && is_of(name, design));
         let name = *known_name.ok_or_else(|| format!("there is no scene '{name}'"))?;
         let executor = Executor::new(SEED);
-        let disks = Policy::format_sized(&executor, &sizes(policy, name));
-        let mut maker = Maker { policy, executor, disks, callers: Vec::new() };
+        let disks = design.format_sized(&executor, &sizes(design, name));
+        let mut maker = Maker { design, executor, disks, callers: Vec::new() };
         let images = maker.make(name)?;
         let known = maker.known(name, &images)?;
-        Ok(Self { policy, name, place: Place::new(policy, &images), known })
+        Ok(Self { design, name, place: Place::new(design, &images), known })
     }
 }
 
 impl Maker {
     fn make(&mut self, name: &str) -> Result<Images, String> {
-        let Self { policy, executor, disks, callers } = self;
+        let Self { design, executor, disks, callers } = self;
         let answers = match name {
             QUIET_CHAIN => 0,
             ANSWERS => MANY,
@@ -128,7 +123,7 @@ impl Maker {
         };
         executor.block_on(async {
             let devices = disks.devices();
-            let opened = policy.open_with(devices, executor.runtime(), without_sync()).await;
+            let opened = design.open_with(devices, executor.runtime(), without_sync()).await;
             let Opened { files: engine, .. } = opened.map_err(|error| error.to_string())?;
             let served = Served::new(engine).await?;
             prepare(&served.driver).await?;
@@ -170,7 +165,7 @@ impl Maker {
             images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect();
         executor.block_on(async {
             let devices = rams.iter().map(|ram| ram.clone() as _).collect();
-            let opened = self.policy.open(devices, executor.runtime()).await;
+            let opened = self.design.open(devices, executor.runtime()).await;
             let opened = opened.map_err(|error| error.to_string())?;
             let chains = opened.replayed.map_or(0, |replayed| replayed.chains);
             let served = Served::new(opened.files).await?;
@@ -192,7 +187,7 @@ impl Maker {
                 long: long.map(|_| progress),
                 long_is_told: name != QUIET_CHAIN,
                 told: Rc::new(told.map(|one| (one.key.clone(), one.done)).collect()),
-                remembers: self.policy == Policy::Log,
+                remembers: self.design.remembers(),
                 base: Rc::new(view),
                 ..Known::default()
             })

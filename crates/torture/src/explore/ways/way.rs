@@ -8,8 +8,8 @@ use futures::future::{join, join_all};
 use sim::{Executor, Fate, Image};
 use vfs::{Author, Credentials, FsError, Name, ObjectId, SetAttributes, Stability};
 
+use super::super::design::Design;
 use super::super::disks::{Cut, Disks, Recording};
-use super::super::policy::Policy;
 use super::super::recover::seed;
 use super::End;
 use super::known::{AFTER, Act, Known, LONG, Progress, WORK, key};
@@ -81,11 +81,13 @@ impl Way {
     }
 
     /// Those that follow another one.
-    pub fn following(policy: Policy) -> &'static [Self] {
-        match policy {
-            Policy::Sync => &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneLog],
-            Policy::Ram => &[],
-            Policy::Log => &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneSync],
+    pub fn following(design: Design) -> &'static [Self] {
+        if !design.has_disks() {
+            &[]
+        } else if design.has_log() {
+            &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneSync]
+        } else {
+            &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneLog]
         }
     }
 }
@@ -139,7 +141,7 @@ impl Went {
                 match end {
                     End::Cut(_, loss) => {
                         let images = cut.images(loss).ok_or_else(none)?;
-                        place.disks = Place::new(from.policy, &images).disks;
+                        place.disks = Place::new(from.design, &images).disks;
                     }
                     End::Done | End::Killed(_) => place.disks = cut.killed(),
                 }
@@ -166,15 +168,17 @@ pub fn go(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Option<
 }
 
 fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Option<Went>, String> {
-    let executor = Executor::new(seed(place.policy, &place.contents()));
+    let executor = Executor::new(seed(place.design, &place.contents()));
     let disks = Rc::new(Disks::resumed(&executor, &place.disks));
     disks.start_recording();
     let runtime = executor.runtime();
     let acts = executor.block_on(async {
         if way == Way::Repair {
-            return repair(&disks.devices(), &runtime).await.map(|()| Some(Vec::new()));
+            return repair(place.design, &disks.devices(), &runtime)
+                .await
+                .map(|()| Some(Vec::new()));
         }
-        let opened = place.policy.open(disks.devices(), runtime.clone()).await;
+        let opened = place.design.open(disks.devices(), runtime.clone()).await;
         let engine = match opened {
             Ok(opened) => opened.files,
             Err(ffs::OpenError::UnfinishedCheck) => return Ok(None),
@@ -347,19 +351,19 @@ pub async fn shorten(served: &Served, who: &Author) -> Result<(), String> {
 
 /// The settings are written, and then the log goes.
 fn to_sync(place: &Place) -> Option<Went> {
-    if place.policy != Policy::Log || !place.is_clean() {
+    if !place.design.has_log() || !place.is_clean() {
         return None;
     }
     let log = place.disks[1].image_with(|_| Fate::Whole);
     let disks = vec![place.disks[0].clone()];
-    let written = Place { policy: Policy::Sync, disks: disks.clone(), beside: Some(log) };
+    let written = Place { design: Design::SYNC, disks: disks.clone(), beside: Some(log) };
     let gone = Place { beside: None, ..written.clone() };
     Some(Went::WithFiles(vec![(written, false), (gone, false)]))
 }
 
 /// A log is made unless there is one, and then the settings are written.
 fn to_log(place: &Place) -> Option<Went> {
-    if place.policy != Policy::Sync || !place.is_clean() {
+    if place.design.has_log() || !place.is_clean() {
         return None;
     }
     let log = place.beside.clone();
@@ -367,14 +371,14 @@ fn to_log(place: &Place) -> Option<Went> {
     let beside = Place { beside: Some(log.clone()), ..place.clone() };
     let images = super::super::disks::Images(vec![log]);
     let mut disks = place.disks.clone();
-    disks.extend(Place::new(Policy::Log, &images).disks);
-    let written = Place { policy: Policy::Log, disks, beside: None };
+    disks.extend(Place::new(Design::LOG, &images).disks);
+    let written = Place { design: Design::LOG, disks, beside: None };
     Some(Went::WithFiles(vec![(beside, true), (written, true)]))
 }
 
 /// Zeros are written behind the log.
 fn grow(place: &Place) -> Option<Went> {
-    if place.policy != Policy::Log {
+    if !place.design.has_log() {
         return None;
     }
     let log = place.disks[1].image_with(|_| Fate::Whole);
@@ -383,7 +387,7 @@ fn grow(place: &Place) -> Option<Went> {
         bytes.resize(bytes.len() + *more as usize, 0);
         let images = super::super::disks::Images(vec![Image::from_bytes(&bytes)]);
         let mut disks = vec![place.disks[0].clone()];
-        disks.extend(Place::new(Policy::Log, &images).disks);
+        disks.extend(Place::new(Design::LOG, &images).disks);
         (Place { disks, ..place.clone() }, true)
     });
     Some(Went::WithFiles(longer.collect()))

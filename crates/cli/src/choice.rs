@@ -1,0 +1,112 @@
+//! The words of a command line that choose a design.
+//!
+//! Any word is taken from the command line, and looked up when all of them are there: so the table
+//! itself says what there is instead of a word that it does not know. What there is stands in
+//! `--help` as well.
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::error::Error;
+use clap::{Arg, Command};
+use designs::{DESIGNS, Design};
+
+use crate::failure::Failure;
+
+/// The columns of a help that is broken by us.
+const COLUMNS: usize = 96;
+
+/// The word of an option.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word {
+    /// That of an engine.
+    Engine,
+    /// That of a policy.
+    Policy,
+}
+
+impl TypedValueParser for Word {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        match self {
+            Self::Engine => Some(Box::new(DESIGNS.engines().into_iter().map(PossibleValue::new))),
+            Self::Policy => Some(Box::new(DESIGNS.all().iter().filter_map(|design| {
+                let policy = design.policy?;
+                Some(PossibleValue::new(policy).help(design.about))
+            }))),
+        }
+    }
+}
+
+/// The design that is chosen by these words.
+///
+/// # Errors
+/// [`Failure::Usage`], which says what there is instead.
+pub(crate) fn chosen(
+    engine: Option<&str>,
+    policy: Option<&str>,
+) -> Result<&'static Design, Failure> {
+    DESIGNS.find(engine, policy).map_err(|unknown| Failure::Usage(unknown.to_string()))
+}
+
+/// What each policy promises, for a person who has to choose.
+pub(crate) fn promises() -> String {
+    let mut text = String::from("What the policies promise:\n");
+    for design in DESIGNS.all() {
+        let crash = format!("After a crash, {}.", design.after_crash);
+        let retry = format!("When a client repeats a call after the crash, {}.", design.retry);
+        let lines = [crash, retry].map(|sentence| broken(&sentence, 8)).concat();
+        let name = format!("  {:<6}", design.name());
+        text += &lines.replacen(&" ".repeat(8), &name, 1);
+    }
+    text
+}
+
+/// A sentence in lines that are not too long, each so far to the right.
+fn broken(sentence: &str, indent: usize) -> String {
+    let mut lines = vec![" ".repeat(indent)];
+    for word in sentence.split(' ') {
+        let line = lines.last_mut().expect("there is one always");
+        if line.len() + 1 + word.len() > COLUMNS {
+            lines.push(format!("{}{word}", " ".repeat(indent)));
+            continue;
+        }
+        if line.len() > indent {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_sentence_is_broken_between_words() {
+        let sentence = ["word"; 40].join(" ");
+        let told = broken(&sentence, 8);
+        assert!(told.lines().count() > 1 && told.ends_with("word\n"), "{told}");
+        for line in told.lines() {
+            assert!(line.starts_with("        word") && line.len() <= COLUMNS, "{line:?}");
+        }
+        assert_eq!(told.split_whitespace().count(), 40);
+    }
+
+    #[test]
+    fn every_policy_is_promised_something() {
+        let told = promises();
+        for design in DESIGNS.all() {
+            assert!(told.contains(&format!("\n  {:<6}After", design.name())), "{told}");
+        }
+    }
+}

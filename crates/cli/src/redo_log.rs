@@ -1,0 +1,19 @@
+//! The redo log of `ffs`: all that the program asks of it. No other engine has it, so no entry of
+//! the table of designs can tell it; what each of them has is asked of its entry.
+
+pub(crate) use ffs::check_log::holds_changes;
+pub(crate) use ffs::logged::{Sharer, is_idle_of_another, is_needed, open_sharing, saved_under};
+pub(crate) use ffs::policy::log::Survived;
+pub(crate) use ffs::replay::Answers;
+
+use designs::OpenError;
+use ffs::replay::ReplayError;
+use journal::JournalError;
+
+/// The version of a log that cannot be read because another version of the program wrote it.
+pub(crate) fn other_version(error: &OpenError) -> Option<u32> {
+    match error {
+        OpenError::Replay(ReplayError::Journal(JournalError::Version(version))) => Some(*version),
+        _ => None,
+    }
+}

@@ -1,0 +1,147 @@
+//! What an entry of the table consists of.
+
+use std::fmt;
+use std::rc::Rc;
+
+use block::BlockDevice;
+use ffs::check_log::{LogUse, Prepared};
+use ffs::{Disks, OpenError, OpenOptions, Opened};
+use fsck::{CheckError, CheckOptions, Progress, Report};
+use futures::future::LocalBoxFuture;
+use runtime::{Random, Runtime, Timestamp};
+use ufs2::layout::Geometry;
+use ufs2::mark::PolicyKind;
+use ufs2::mkfs::{MkfsError, MkfsOptions};
+
+/// What a disk of a volume is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskRole {
+    /// The file system.
+    Volume,
+    /// The redo log.
+    Log,
+}
+
+/// An engine, the policy by which it orders its writes, and the disks that it needs.
+pub struct Design {
+    /// The word for the engine.
+    pub engine: &'static str,
+    /// The word for the policy; none for an engine that has only one way.
+    pub policy: Option<&'static str>,
+    /// How it makes changes durable, for a person who has to choose.
+    pub about: &'static str,
+    /// What the superblock of a volume bears while it is in use, if that is one of UFS2.
+    pub mark: Option<PolicyKind>,
+    /// The disks that it needs, the volume first; none for an engine over memory.
+    pub disks: &'static [DiskRole],
+    /// What a crash may leave, as a sentence without its stop.
+    pub after_crash: &'static str,
+    /// What a call is told that is repeated over a crash, as a sentence without its stop.
+    pub retry: &'static str,
+    /// Whether answers survive a crash, and what was begun is ended by the return.
+    pub remembers: bool,
+    /// Whether a crash while a large file is cut short may leave any length in between.
+    pub may_stop_between: bool,
+    /// How its disks are worked with; none for an engine over memory.
+    pub work: Option<Work>,
+}
+
+/// Makes an empty volume.
+pub type Make = for<'a> fn(
+    &'a dyn BlockDevice,
+    &'a MkfsOptions,
+    &'a dyn Random,
+    Timestamp,
+) -> LocalBoxFuture<'a, Result<Geometry, MkfsError>>;
+
+/// Opens a volume. One that was cut off is brought back first.
+pub type Open = for<'a> fn(
+    Disks,
+    Runtime,
+    &'a OpenOptions,
+    &'a mut dyn FnMut(Progress),
+) -> LocalBoxFuture<'a, Result<Opened, OpenError>>;
+
+/// Brings home what other disks hold of a volume, before it is checked.
+pub type Prepare = for<'a> fn(
+    &'a Rc<dyn BlockDevice>,
+    Option<&'a Rc<dyn BlockDevice>>,
+    &'a Runtime,
+    LogUse,
+) -> LocalBoxFuture<'a, Result<Prepared, OpenError>>;
+
+/// Checks a volume, and repairs it if asked to.
+pub type Check = for<'a> fn(
+    &'a dyn BlockDevice,
+    &'a Runtime,
+    &'a CheckOptions,
+    &'a mut dyn FnMut(Progress),
+) -> LocalBoxFuture<'a, Result<Report, CheckError>>;
+
+/// Gives a volume that is not open another label.
+pub type SetLabel =
+    for<'a> fn(&'a dyn BlockDevice, &'a str) -> LocalBoxFuture<'a, Result<(), OpenError>>;
+
+/// How the disks of a design are worked with.
+#[derive(Clone, Copy)]
+pub struct Work {
+    /// Makes an empty volume.
+    pub make: Make,
+    /// Opens it, and brings it back.
+    pub open: Open,
+    /// Makes it ready for a check.
+    pub prepare: Prepare,
+    /// Checks it.
+    pub check: Check,
+    /// Changes its label.
+    pub set_label: SetLabel,
+}
+
+impl Design {
+    /// Whether it keeps what is durable on disks.
+    pub fn has_disks(&self) -> bool {
+        !self.disks.is_empty()
+    }
+
+    /// Whether one of its disks is for this.
+    pub fn has(&self, role: DiskRole) -> bool {
+        self.disks.contains(&role)
+    }
+
+    /// Its short name: that of the policy, or of an engine that has none.
+    pub fn name(&self) -> &'static str {
+        self.policy.unwrap_or(self.engine)
+    }
+
+    /// The words of a command line that choose it.
+    pub fn words(&self) -> String {
+        let policy = self.policy.map(|policy| format!(" --policy {policy}"));
+        format!("--engine {}{}", self.engine, policy.unwrap_or_default())
+    }
+
+    /// How its disks are worked with.
+    ///
+    /// # Panics
+    /// For an engine over memory.
+    pub fn work(&self) -> &Work {
+        self.work.as_ref().expect("an engine over memory has no disks to work with")
+    }
+}
+
+/// An entry is known by its words.
+impl PartialEq for Design {
+    fn eq(&self, other: &Self) -> bool {
+        (self.engine, self.policy) == (other.engine, other.policy)
+    }
+}
+
+impl Eq for Design {}
+
+impl fmt::Debug for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.policy {
+            Some(policy) => write!(f, "{}/{policy}", self.engine),
+            None => f.write_str(self.engine),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The designs that a volume can have.
+
+use ffs::check_log::prepare;
+use ffs::label;
+use fsck::check;
+use futures::FutureExt;
+use ufs2::mark::PolicyKind;
+use ufs2::mkfs::mkfs;
+
+use crate::design::{Design, DiskRole, Open, Work};
+use crate::table::Table;
+
+/// Every design that a volume can have.
+pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC]);
+
+/// UFS2 with a redo log.
+pub static FFS_LOG: Design = Design {
+    engine: "ffs",
+    policy: Some("log"),
+    about: "Write each change once to a log beside the disk, and in place later; after a crash the \
+            log is replayed",
+    mark: Some(PolicyKind::Log),
+    disks: &[DiskRole::Volume, DiskRole::Log],
+    after_crash: "what was answered is there; any other change is there as a whole or not at all, \
+                  but of a WRITE over old data each sector is old or new",
+    retry: "a call that must not run twice gets the answer that it was given first",
+    remembers: true,
+    may_stop_between: false,
+    work: Some(ffs_with(|disks, runtime, options, progress| {
+        ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
+    })),
+};
+
+/// UFS2 with ordered writes.
+pub static FFS_SYNC: Design = Design {
+    engine: "ffs",
+    policy: Some("sync"),
+    about: "Write in place, in an order that a crash cannot hurt, with a flush between the ranks",
+    mark: Some(PolicyKind::Sync),
+    disks: &[DiskRole::Volume],
+    after_crash: "what was answered is there; of any other change a part may be: a file that was \
+                  being renamed may have both names, and a large one that was being cut short any \
+                  length in between",
+    retry: "the call runs again: one that makes a name may be told that there is one, and one that \
+            removes a name that there is none",
+    remembers: false,
+    may_stop_between: true,
+    work: Some(ffs_with(|disks, runtime, options, progress| {
+        ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
+    })),
+};
+
+/// All policies of `ffs` keep one format, so they differ in how a volume is opened alone.
+const fn ffs_with(open: Open) -> Work {
+    Work {
+        make: |device, options, random, now| mkfs(device, options, random, now).boxed_local(),
+        open,
+        prepare: |device, log, runtime, log_use| {
+            prepare(device, log, runtime, log_use).boxed_local()
+        },
+        check: |device, runtime, options, progress| {
+            check(device, runtime, options, progress).boxed_local()
+        },
+        set_label: |device, label| label::set(device, label).boxed_local(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Entries, and how one is found by the words of a command line or of a file of settings.
+
+use std::fmt;
+
+use ufs2::mark::PolicyKind;
+
+use crate::design::{Design, DiskRole};
+
+/// Designs in their order. The first is that of a command line which names none; the first of an
+/// engine is that of one which names the engine alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Table(&'static [&'static Design]);
+
+/// A name that no design has. Each sentence lists those that there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Of an engine.
+    Engine {
+        /// The name.
+        name: String,
+        /// Those of the engines.
+        engines: Vec<&'static str>,
+    },
+    /// Of a policy.
+    Policy {
+        /// The name.
+        name: String,
+        /// The engine that was meant.
+        engine: &'static str,
+        /// Those of its policies.
+        policies: Vec<&'static str>,
+    },
+}
+
+impl Table {
+    /// A table of these, of which there is one at least.
+    pub const fn new(designs: &'static [&'static Design]) -> Self {
+        assert!(!designs.is_empty(), "a command line that names no design means one");
+        Self(designs)
+    }
+
+    /// All of them.
+    pub fn all(self) -> &'static [&'static Design] {
+        self.0
+    }
+
+    /// The names of the engines, each once.
+    pub fn engines(self) -> Vec<&'static str> {
+        let mut engines = Vec::new();
+        for design in self.0 {
+            if !engines.contains(&design.engine) {
+                engines.push(design.engine);
+            }
+        }
+        engines
+    }
+
+    /// Those of an engine.
+    pub fn of_engine(self, engine: &str) -> impl Iterator<Item = &'static Design> {
+        self.0.iter().copied().filter(move |design| design.engine == engine)
+    }
+
+    /// The design of these words. A word that is missing leaves the choice to the table.
+    ///
+    /// # Errors
+    /// [`Unknown`].
+    pub fn find(
+        self,
+        engine: Option<&str>,
+        policy: Option<&str>,
+    ) -> Result<&'static Design, Unknown> {
+        let engine = engine.unwrap_or(self.0[0].engine);
+        let Some(first) = self.of_engine(engine).next() else {
+            return Err(Unknown::Engine { name: engine.to_owned(), engines: self.engines() });
+        };
+        let Some(policy) = policy else { return Ok(first) };
+        let named = self.of_engine(engine).find(|design| design.policy == Some(policy));
+        named.ok_or_else(|| {
+            let policies = self.of_engine(engine).filter_map(|design| design.policy).collect();
+            Unknown::Policy { name: policy.to_owned(), engine: first.engine, policies }
+        })
+    }
+
+    /// The design whose volumes bear this mark while they are in use.
+    pub fn marked(self, mark: PolicyKind) -> Option<&'static Design> {
+        self.0.iter().copied().find(|design| design.mark == Some(mark))
+    }
+
+    /// The design of an engine that needs exactly these disks.
+    pub fn with_disks(self, engine: &str, disks: &[DiskRole]) -> Option<&'static Design> {
+        self.of_engine(engine).find(|design| design.disks == disks)
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine { name, engines } => {
+                write!(f, "there is no engine '{name}'; there are these: {}", engines.join(", "))
+            }
+            Self::Policy { name, engine, policies } if policies.is_empty() => {
+                write!(f, "engine {engine} has no policies, so it has no policy '{name}' either")
+            }
+            Self::Policy { name, engine, policies } => write!(
+                f,
+                "engine {engine} has no policy '{name}'; it has these: {}",
+                policies.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DESIGNS;
+    use crate::entries::{FFS_LOG, FFS_SYNC};
+
+    static ALONE: Design = Design {
+        engine: "alone",
+        policy: None,
+        mark: None,
+        disks: &[],
+        work: None,
+        about: "",
+        after_crash: "",
+        retry: "",
+        remembers: true,
+        may_stop_between: false,
+    };
+    static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);
+
+    #[test]
+    fn a_design_is_found_by_its_words() {
+        for table in [DESIGNS, WIDER] {
+            for design in table.all() {
+                let found = table.find(Some(design.engine), design.policy);
+                assert_eq!(found, Ok(*design));
+            }
+        }
+    }
+
+    #[test]
+    fn words_that_are_missing_leave_the_choice_to_the_order() {
+        assert_eq!(DESIGNS.find(None, None), Ok(&FFS_LOG));
+        assert_eq!(DESIGNS.find(None, Some("sync")), Ok(&FFS_SYNC));
+        assert_eq!(WIDER.find(None, None), Ok(&FFS_SYNC));
+        assert_eq!(WIDER.find(Some("alone"), None), Ok(&ALONE));
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
+        let told = |engine, policy| WIDER.find(engine, policy).expect_err("unknown").to_string();
+        let expected = "there is no engine 'shadow'; there are these: ffs, alone";
+        assert_eq!(told(Some("shadow"), Some("log")), expected);
+        let expected = "engine ffs has no policy 'luck'; it has these: sync, log";
+        assert_eq!(told(None, Some("luck")), expected);
+        let expected = "engine alone has no policies, so it has no policy 'log' either";
+        assert_eq!(told(Some("alone"), Some("log")), expected);
+    }
+
+    #[test]
+    fn a_design_is_found_by_the_disks_that_there_are() {
+        let with = |disks: &[DiskRole]| DESIGNS.with_disks("ffs", disks);
+        assert_eq!(with(&[DiskRole::Volume]), Some(&FFS_SYNC));
+        assert_eq!(with(&[DiskRole::Volume, DiskRole::Log]), Some(&FFS_LOG));
+        assert_eq!(with(&[]), None);
+    }
+
+    #[test]
+    fn a_design_is_found_by_the_mark_of_its_volumes() {
+        for &mark in PolicyKind::ALL {
+            let found = DESIGNS.marked(mark).expect("every mark has a design");
+            assert_eq!(found.policy, Some(mark.name()));
+        }
+    }
+}

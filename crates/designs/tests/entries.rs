@@ -1,0 +1,121 @@
+//! Every entry of the table, as its users have it: a volume is made, opened, cut off, checked and
+//! opened again by what the entry says.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer};
+use designs::{DESIGNS, Design, DiskRole, Disks, LogUse, OpenOptions, Opened};
+use fsck::CheckOptions;
+use journal::format::SMALLEST;
+use namespace::Namespace;
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image};
+use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
+use ufs2::mark::Mark;
+use ufs2::mkfs::MkfsOptions;
+use vfs::{Author, CreateHow, FileSystem, Name, SetAttributes};
+use zerocopy::FromBytes;
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+
+/// The disks that a design asks for.
+fn disks(executor: &Executor, design: &Design) -> Vec<Rc<Disk>> {
+    let size = |role: &DiskRole| match role {
+        DiskRole::Volume => 8 << 20,
+        DiskRole::Log => SMALLEST,
+    };
+    design.disks.iter().map(|role| Disk::new(executor, Image::zeroed(size(role)))).collect()
+}
+
+fn named(disks: &[Rc<Disk>]) -> Disks {
+    Disks { volume: disks[0].clone(), log: disks.get(1).map(|disk| disk.clone() as _) }
+}
+
+async fn open(design: &Design, disks: &[Rc<Disk>], executor: &Executor) -> Opened {
+    let (options, runtime) = (OpenOptions::default(), executor.runtime());
+    let opened = (design.work().open)(named(disks), runtime, &options, &mut |_| ()).await;
+    opened.unwrap_or_else(|error| panic!("{design:?}: {error}"))
+}
+
+async fn superblock(disk: &Disk) -> Superblock {
+    let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
+    let bytes = disk.read(SUPERBLOCK_ADDRESS, room).await.expect("it can be read");
+    Superblock::read_from_prefix(&bytes).expect("the room holds one").0
+}
+
+async fn mark(disk: &Disk) -> Mark {
+    Mark::of(&superblock(disk).await)
+}
+
+async fn make(design: &Design, disks: &[Rc<Disk>], executor: &Executor) {
+    let options = MkfsOptions { block_size: 4096, fragment_size: 512, ..MkfsOptions::default() };
+    let random = executor.runtime().random;
+    let made = (design.work().make)(&*disks[0], &options, &*random, NOW).await;
+    made.unwrap_or_else(|error| panic!("{design:?}: {error}"));
+}
+
+#[test]
+fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
+    for &design in DESIGNS.all() {
+        let executor = Executor::new(1);
+        let before = disks(&executor, design);
+        let name = Name::parse(b"told").expect("a name");
+        executor.block_on(async {
+            make(design, &before, &executor).await;
+            let files = Namespace::new(open(design, &before, &executor).await.files);
+            let how = CreateHow::Guarded(SetAttributes::default());
+            let made = files.create(&Author::root(), files.root(), &name, how).await.open().await;
+            made.expect("running").into_inner().result.expect("there is room");
+            let bears = design.mark.map_or(Mark::Clean, Mark::Policy);
+            assert_eq!(mark(&before[0]).await, bears, "{design:?}: it is in use");
+        });
+        executor.crash();
+
+        let executor = Executor::new(2);
+        let again = |disk: &Rc<Disk>| Disk::new(&executor, disk.contents());
+        let after: Vec<_> = before.iter().map(again).collect();
+        executor.block_on(async {
+            let (runtime, work) = (executor.runtime(), design.work());
+            let Disks { volume, log } = named(&after);
+            let prepared = (work.prepare)(&volume, log.as_ref(), &runtime, LogUse::Replay).await;
+            let prepared = prepared.unwrap_or_else(|error| panic!("{design:?}: {error}"));
+            assert_eq!(prepared.replayed.is_some(), design.has(DiskRole::Log), "{design:?}");
+            let options =
+                CheckOptions { repair: true, log: prepared.state, ..CheckOptions::default() };
+            let report = (work.check)(&*volume, &runtime, &options, &mut |_| ()).await;
+            assert!(report.expect("it can be checked").repaired, "{design:?}");
+            assert_eq!(mark(&after[0]).await, Mark::Clean, "{design:?}: it is at rest");
+            (work.set_label)(&*volume, "archive").await.expect("it is not open");
+            assert!(superblock(&after[0]).await.volume_name.starts_with(b"archive\0"));
+            let files = Namespace::new(open(design, &after, &executor).await.files);
+            let found = files.lookup(&Author::root(), files.root(), &name).await.open().await;
+            found.expect("running").into_inner().result.expect("what was answered is there");
+            files.shutdown().await.expect("it stops");
+        });
+    }
+}
+
+#[test]
+fn every_design_is_told_of_in_the_page_on_durability() {
+    let page = include_str!("../../../docs/durability.md");
+    for &design in DESIGNS.all() {
+        let heading = format!("\n## Policy `{}`\n", design.name());
+        let (_, chapter) = page.split_once(&heading).unwrap_or_else(|| panic!("no {heading:?}"));
+        let chapter = chapter.split("\n## ").next().unwrap_or_default();
+        for part in ["**The commit point**", "### A retry across a crash"] {
+            assert!(chapter.contains(part), "{design:?}: no {part}");
+        }
+    }
+}
+
+#[test]
+fn every_entry_says_what_a_person_has_to_know() {
+    for &design in DESIGNS.all() {
+        for sentence in [design.about, design.after_crash, design.retry] {
+            assert!(sentence.len() > 20 && !sentence.ends_with('.'), "{design:?}: {sentence:?}");
+        }
+        assert_eq!(design.disks.first(), Some(&DiskRole::Volume), "{design:?}");
+        let again = DESIGNS.with_disks(design.engine, design.disks);
+        assert_eq!(again, Some(design), "its disks tell it from the others of its engine");
+    }
+}

@@ -1,0 +1,339 @@
+//! What is explored: designs of the table, how their disks are made, and how a volume is opened.
+//!
+//! Everything else here is about an engine in general, and asks a design for what it has to know.
+//! A design gets all the disks that its entry names wherever a volume is opened.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::BlockDevice;
+use designs::{DiskRole, FFS_LOG, FFS_SYNC, OpenError, OpenOptions, Opened, Table, Unknown, Work};
+use ffs::policy::log::LogOptions;
+use journal::format::SMALLEST;
+use runtime::{Runtime, Timestamp};
+use sim::{Executor, Image};
+use ufs2::mkfs::MkfsOptions;
+
+use super::disks::{Disks, Images};
+
+/// What disks are full of at first: no file ever holds such a byte.
+const RUBBISH: u8 = 0xff;
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+/// Memory for a volume.
+const CACHE_BYTES: usize = 4 << 20;
+
+/// How large everything about a volume is. A design takes of it what it has a use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Bytes of the volume.
+    pub volume_bytes: u64,
+    /// Bytes in a block.
+    pub block_size: u64,
+    /// Bytes in a fragment.
+    pub fragment_size: u64,
+    /// Bytes of the disk on which there is more than the volume.
+    pub log_bytes: u64,
+    /// Bytes of memory.
+    pub cache_bytes: usize,
+    /// How long what is durable elsewhere waits for its place on the volume,
+    pub sync_interval: Duration,
+    /// and how many bytes of it do.
+    pub sync_bytes: u64,
+}
+
+/// Blocks of 4 KiB and fragments of 512 bytes: the smallest volume, so that little has to be read.
+impl Default for Shape {
+    fn default() -> Self {
+        let LogOptions { sync_interval, sync_bytes, .. } = LogOptions::default();
+        Self {
+            volume_bytes: 1 << 20,
+            block_size: 4096,
+            fragment_size: 512,
+            log_bytes: SMALLEST,
+            cache_bytes: CACHE_BYTES,
+            sync_interval,
+            sync_bytes,
+        }
+    }
+}
+
+/// An engine and its policy, of which the table knows everything that tells it from others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Design(&'static designs::Design);
+
+/// The engine over memory: an entry of ours, since no volume can have it.
+static ENGINE_RAM: designs::Design = designs::Design {
+    engine: "ram",
+    policy: None,
+    about: "Keep files in memory, and lose what a cut takes: it judges who waits for what",
+    mark: None,
+    disks: &[],
+    after_crash: "what was answered is there, and of what was on its way any part that rests on \
+                  nothing else",
+    retry: "a call that must not run twice gets the answer that it was given first",
+    remembers: true,
+    may_stop_between: false,
+    work: None,
+};
+
+/// All that is explored. The first is that of a command line which says nothing else.
+pub static TRIED: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ENGINE_RAM]);
+
+impl Default for Design {
+    fn default() -> Self {
+        Self(TRIED.all()[0])
+    }
+}
+
+impl fmt::Debug for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Design {
+    /// UFS2 with ordered synchronous writes.
+    pub const SYNC: Self = Self(&FFS_SYNC);
+    /// UFS2 with a log on a device of its own.
+    pub const LOG: Self = Self(&FFS_LOG);
+    /// The engine over memory.
+    pub const RAM: Self = Self(&ENGINE_RAM);
+
+    /// Those that have disks, whose campaigns are all.
+    pub const ALL: &[Self] = &[Self::SYNC, Self::LOG];
+
+    /// The one of these words of a command line. A word that is missing leaves the choice to the
+    /// order of [`TRIED`].
+    ///
+    /// # Errors
+    /// What there is instead.
+    pub fn find(engine: Option<&str>, policy: Option<&str>) -> Result<Self, Unknown> {
+        TRIED.find(engine, policy).map(Self)
+    }
+
+    /// The one of this name, in a line that tells a violation.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|design| design.name() == name)
+    }
+
+    /// Its number among those that are explored.
+    pub(crate) fn number(self) -> u64 {
+        let place = TRIED.all().iter().position(|&one| one == self.0);
+        place.expect("a design that is explored is in the table") as u64
+    }
+
+    /// Whether it keeps what is durable on disks.
+    pub fn has_disks(self) -> bool {
+        self.0.has_disks()
+    }
+
+    /// Whether one of its disks is a redo log.
+    pub fn has_log(self) -> bool {
+        self.0.has(DiskRole::Log)
+    }
+
+    /// The engine.
+    pub fn engine(self) -> &'static str {
+        self.0.engine
+    }
+
+    /// The policy, if its engine has several.
+    pub fn policy(self) -> Option<&'static str> {
+        self.0.policy
+    }
+
+    /// Whether answers survive a cut, and what was begun is ended by the return.
+    pub fn remembers(self) -> bool {
+        self.0.remembers
+    }
+
+    /// The words of a command line that choose it.
+    pub fn words(self) -> String {
+        match self.policy() {
+            Some(policy) if self.engine() == Self::default().engine() => {
+                format!("--policy {policy}")
+            }
+            _ => self.0.words(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// How its disks are worked with.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub(crate) fn work(self) -> &'static Work {
+        self.0.work()
+    }
+
+    /// Bytes of each disk, the volume first.
+    fn disk_sizes(self, shape: &Shape) -> Vec<u64> {
+        self.sizes(shape.volume_bytes, shape.log_bytes)
+    }
+
+    /// Bytes of each disk, the volume first, if those of each kind are so large.
+    pub(crate) fn sizes(self, volume_bytes: u64, log_bytes: u64) -> Vec<u64> {
+        let size = |role: &DiskRole| match role {
+            DiskRole::Volume => volume_bytes,
+            DiskRole::Log => log_bytes,
+        };
+        self.0.disks.iter().map(size).collect()
+    }
+
+    /// Whether a cut while a large file is cut short may leave any length in between.
+    pub fn may_stop_between(self) -> bool {
+        self.0.may_stop_between
+    }
+
+    /// Disks with an empty volume.
+    pub(super) fn format(self, executor: &Executor) -> Disks {
+        self.format_as(executor, &Shape::default())
+    }
+
+    /// Disks with an empty volume of a shape.
+    pub(crate) fn format_as(self, executor: &Executor, shape: &Shape) -> Disks {
+        format_on(self, executor, &self.disk_sizes(shape), shape)
+    }
+
+    /// Disks of these sizes, the volume first, with an empty volume.
+    pub(super) fn format_sized(self, executor: &Executor, sizes: &[u64]) -> Disks {
+        format_on(self, executor, sizes, &Shape::default())
+    }
+
+    /// Opens the volume.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(super) async fn open(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+    ) -> Result<Opened, OpenError> {
+        self.open_as(disks, runtime, &Shape::default()).await
+    }
+
+    /// Opens a volume of a shape.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(crate) async fn open_as(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+        shape: &Shape,
+    ) -> Result<Opened, OpenError> {
+        self.open_by(disks, runtime, &shape.to_open()).await
+    }
+
+    /// Opens the volume; a log is kept small in this way.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(super) async fn open_with(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+        log: LogOptions,
+    ) -> Result<Opened, OpenError> {
+        let options = OpenOptions { log, ..Shape::default().to_open() };
+        self.open_by(disks, runtime, &options).await
+    }
+
+    async fn open_by(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+        options: &OpenOptions,
+    ) -> Result<Opened, OpenError> {
+        let mut disks = disks.into_iter();
+        let volume = disks.next().expect("a design that is opened has disks");
+        let disks = designs::Disks { volume, log: disks.next() };
+        self.open_disks(disks, runtime, options).await
+    }
+
+    /// Opens the volume on these disks.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(crate) async fn open_disks(
+        self,
+        disks: designs::Disks,
+        runtime: Runtime,
+        options: &OpenOptions,
+    ) -> Result<Opened, OpenError> {
+        (self.work().open)(disks, runtime, options, &mut |_| ()).await
+    }
+}
+
+fn format_on(design: Design, executor: &Executor, sizes: &[u64], shape: &Shape) -> Disks {
+    let full = |&size: &u64| Image::from_bytes(&vec![RUBBISH; size as usize]);
+    let disks = Disks::new(executor, &Images(sizes.iter().map(full).collect()));
+    let (random, options) = (executor.runtime().random, shape.to_make());
+    let make = (design.work().make)(&**disks.volume(), &options, &*random, NOW);
+    let made = executor.block_on(make);
+    made.expect("it is large enough");
+    disks
+}
+
+impl Shape {
+    fn to_make(self) -> MkfsOptions {
+        MkfsOptions {
+            block_size: self.block_size,
+            fragment_size: self.fragment_size,
+            bytes_per_inode: Some(16_384),
+            ..MkfsOptions::default()
+        }
+    }
+
+    fn to_open(self) -> OpenOptions {
+        let (cache_bytes, sync_interval, sync_bytes) =
+            (self.cache_bytes, self.sync_interval, self.sync_bytes);
+        // Whoever waits for the device lets others come between.
+        let keeps_data = false;
+        let log = LogOptions { sync_interval, sync_bytes, ..LogOptions::default() };
+        OpenOptions { cache_bytes, keeps_data, log, ..OpenOptions::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_design_choose_it() {
+        for design in [Design::SYNC, Design::LOG, Design::RAM] {
+            let words = design.words();
+            let mut words = words.split(' ');
+            let (mut engine, mut policy) = (None, None);
+            while let (Some(option), value) = (words.next(), words.next()) {
+                *(if option == "--engine" { &mut engine } else { &mut policy }) = value;
+            }
+            assert_eq!(Design::find(engine, policy), Ok(design), "{}", design.words());
+        }
+        assert_eq!(Design::find(None, None), Ok(Design::default()));
+        assert_eq!(Design::LOG.words(), "--policy log");
+        assert_eq!(Design::RAM.words(), "--engine ram");
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
+        let told = |engine, policy| Design::find(engine, policy).expect_err("none").to_string();
+        assert!(told(Some("shadow"), None).ends_with("there are these: ffs, ram"));
+        assert!(told(None, Some("luck")).ends_with("it has these: sync, log"));
+        assert!(told(Some("ram"), Some("log")).contains("engine ram has no policies"));
+    }
+
+    #[test]
+    fn what_is_explored_are_all_designs_that_a_volume_can_have_and_one_more() {
+        for design in designs::DESIGNS.all() {
+            assert!(Design::ALL.contains(&Design(design)), "{design:?}");
+        }
+        assert_eq!(TRIED.all().len(), designs::DESIGNS.all().len() + 1);
+        assert!(!Design::RAM.has_disks() && designs::DESIGNS.find(Some("ram"), None).is_err());
+    }
+}
