@@ -10,6 +10,7 @@
 //! | [`lengths`] | files over 800 lines, functions over 70: a ratchet, its exceptions only shrink |
 //! | [`edges`] | a crate that depends on what it must not know |
 //! | [`circles`] | modules that need each other: a ratchet, too |
+//! | [`invariants`] | an invariant that nothing asserts, without a reason: a ratchet, too |
 //! | [`modules`] | a source file that no crate reaches |
 //! | [`prose`] | a crate that does not open with a page about itself |
 //! | [`words`] | reminders to oneself, skipped tests, words of one's own machine |
@@ -22,6 +23,7 @@
 mod blobs;
 mod circles;
 mod edges;
+mod invariants;
 mod lengths;
 mod lines;
 mod links;
@@ -74,6 +76,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     lengths::check(&tree, &mut findings);
     edges::check(&tree, &mut findings);
     circles::check(&tree, &mut findings);
+    invariants::check(&tree, &mut findings);
     modules::check(&tree, &mut findings);
     prose::check(&tree, &mut findings);
     words::check(&tree, &mut findings);
