@@ -84,8 +84,10 @@ impl Slots {
         let bucket = &mut self.buckets[bucket];
         let place = place(bucket, key);
         assert!(bucket.get(place).is_none_or(|entry| entry.key() != key), "a slot is taken once");
-        let is_behind = place.checked_sub(1).is_none_or(|before| bucket[before].key() < key);
-        debug_assert!(is_behind, "invariant 1: a bucket is in order");
+        debug_assert!(
+            place.checked_sub(1).is_none_or(|before| bucket[before].key() < key),
+            "invariant 1: a bucket is in order"
+        );
         bucket.insert(place, Entry::new(key, number));
         self.count += 1;
         if self.count > MOST * self.buckets.len() {

@@ -317,8 +317,10 @@ impl DirIndex {
 
     fn add(&mut self, name: &[u8], slot: Slot) {
         self.grow(buckets::COST);
-        let is_buried = !self.ghost_names.contains_key(&slot.offset);
-        debug_assert!(is_buried, "invariant 2: where a name stands, none is waited for");
+        debug_assert!(
+            !self.ghost_names.contains_key(&slot.offset),
+            "invariant 2: where a name stands, none may come back"
+        );
         let key = self.hashing.key(name, slot.offset);
         self.slots.insert(key, number(slot.ino));
     }

@@ -223,7 +223,7 @@ impl Pool {
 
     /// What is left beside all that parties lack of their shares.
     fn beside_shares(&self) -> i64 {
-        self.available.get() - tokens(self.lacking.get())
+        self.available.get() - self.lacking.get() as i64
     }
 
     /// What has just been granted left the others their shares, as far as they were there.

@@ -145,12 +145,10 @@ impl<I: Facts> Vnode<I> {
     }
 
     pub(crate) fn set_volatile(&self, volatile: Option<Volatile>) {
-        let is_right = match volatile {
-            Some(Volatile { size, .. }) => size >= self.stored_size(),
-            None => self.pages.borrow().is_empty(),
-        };
         debug_assert!(
-            is_right,
+            volatile.map_or(self.pages.borrow().is_empty(), |volatile| {
+                volatile.size >= self.stored_size()
+            }),
             "invariant 3: what is UNSTABLE has pages, and covers what is stored"
         );
         self.volatile.set(volatile);
@@ -183,8 +181,10 @@ impl<I: Facts> Vnode<I> {
     /// Notes that these changed the file or its entries.
     pub(crate) fn changed_by(&self, changes: &Depends) {
         join(&self.depends, changes);
-        let is_noted = self.depends.get().newest() >= changes.newest();
-        debug_assert!(is_noted, "invariant 2: replies wait for each change");
+        debug_assert!(
+            self.depends.get().newest() >= changes.newest(),
+            "invariant 2: replies wait for each change"
+        );
     }
 
     /// Forgets changes of which a reply need not tell any more.
@@ -223,8 +223,10 @@ impl<I: Facts> Vnode<I> {
     /// Notes that these brought UNSTABLE data home (invariant 4).
     pub(crate) fn written_back_by(&self, changes: &Depends) {
         join(&self.written_back, changes);
-        let is_noted = self.written_back.get().newest() >= changes.newest();
-        debug_assert!(is_noted, "invariant 4: who promises data waits for what brought it home");
+        debug_assert!(
+            self.written_back.get().newest() >= changes.newest(),
+            "invariant 4: who promises data waits for what brought it home"
+        );
     }
 
     /// From now on replies wait for all UNSTABLE data that has been brought home.
