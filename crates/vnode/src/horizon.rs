@@ -9,8 +9,8 @@
 //! 3. While it *stands*, because what is to become durable finds no room below, who waits for an
 //!    answer hears that it is lost. What was answered before can be read, and it may move again.
 //!
-//! Not asserted: 2 and 3, which are about what one is told who asks: a batch of a log that was under
-//! way when a volume failed may still become durable.
+//! Not asserted: 2 and 3, which are about what one is told who asks: a batch of a log that was
+//! under way when a volume failed may still become durable.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
