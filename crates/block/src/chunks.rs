@@ -23,6 +23,8 @@
 //!    is retained at most, and is a hole beyond. (Beside that there is the rest of what was cut
 //!    last.)
 //! 4. A chunk of which nobody has a piece has no hole.
+//!
+//! Not asserted: 2, which the kernel keeps.
 
 #![allow(unsafe_code)]
 
@@ -155,6 +157,8 @@ impl Chunks {
         let Chunk { free, holes } = self.chunks[&start];
         let first = free.first(order).expect("every set tells of chunks with such a piece");
         self.put(start, Some(Chunk { free: free - Units::of(first, order), holes }));
+        let is_bounded = self.free_bytes <= self.free_most() + CHUNK;
+        debug_assert!(is_bounded, "invariant 3: no more stays than the rest of what is cut");
         NonNull::new(ptr::with_exposed_provenance_mut(start + first * UNIT))
     }
 
@@ -196,6 +200,8 @@ impl Chunks {
 
     /// Notes what a chunk is now, or that it has no memory.
     fn put(&mut self, start: usize, now: Option<Chunk>) {
+        let is_whole = |Chunk { free, holes }| holes.is_empty() || free | holes != Units::ALL;
+        debug_assert!(now.is_none_or(is_whole), "invariant 4: what nobody has is without holes");
         let before = match now {
             Some(chunk) => self.chunks.insert(start, chunk),
             None => self.chunks.remove(&start),

@@ -17,6 +17,9 @@
 //! 2. Everything that the crate's contract allows must be possible: where everything goes past the
 //!    cache, sectors of the disk are aligned enough, and what lies in memory as it happens to is
 //!    copied to where it is aligned. Where only what is large does, what is not aligned does not.
+//!
+//! Not asserted: 1, which is about all who write to the disk; 2, which the kernel may break with a
+//! short transfer, and refuses.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;

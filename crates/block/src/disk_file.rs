@@ -10,6 +10,8 @@
 //!    the kernel, so that a mounted one is refused.
 //! 2. A failed call is not repeated. In particular a flush that failed once may succeed the second
 //!    time without having written anything, so the failure must reach the engine.
+//!
+//! Not asserted: 1, which the kernel keeps; 2, which is about what is not called.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom};

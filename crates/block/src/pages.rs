@@ -13,6 +13,8 @@
 //! 2. What is kept belongs to nobody; what is taken is kept no more.
 //! 3. A thread keeps [`KEPT_MOST`] bytes at most.
 //! 4. Where memory came from follows from its length alone.
+//!
+//! Not asserted: 1, which kernel and allocator keep; 2, which ownership keeps.
 
 #![allow(unsafe_code)]
 
@@ -80,7 +82,8 @@ impl Pages {
         let kept = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             let pages = kept.pages[place].pop()?;
-            kept.bytes -= pages.length; // invariant 2
+            debug_assert!(kept.bytes <= KEPT_MOST, "invariant 3: no more is kept than that");
+            kept.bytes -= pages.length;
             Some(pages)
         });
         kept.ok().flatten()
@@ -169,6 +172,10 @@ impl Drop for Pages {
             // is given back once, as above.
             unsafe { libc::munmap(start.cast(), self.length) };
         } else if self.length > 0 {
+            debug_assert!(
+                place_of(self.length).is_some(),
+                "invariant 4: it has one of few lengths"
+            );
             // SAFETY: `start` came from alloc_zeroed with the same layout (invariant 4), and is
             // freed once, as above.
             unsafe { dealloc(start, Self::layout(self.length)) }

@@ -5,6 +5,9 @@
 //! 2. A job lets go of the disk before it answers: who has the answer and drops the device can
 //!    open the disk again.
 //! 3. Dropping the pool waits for every job that was given to it.
+//!
+//! Not asserted: 1, which the type of a job keeps; 2 and 3, which are about the order of two
+//! lines: a test shows them.
 
 use std::num::NonZeroUsize;
 use std::rc::Rc;

@@ -161,6 +161,8 @@ impl<B: Block> BlockCache<B> {
                 break;
             }
             let block = blocks.remove(&number).expect("just listed").block;
+            let is_idle = Rc::strong_count(&block) == 1 && block.may_go();
+            debug_assert!(is_idle, "invariant 2: what goes is not pinned, and may go");
             self.budget.blocks().subtract(block.memory());
             self.keep_spare(block);
         }

@@ -9,6 +9,9 @@
 //! 1. Whoever keeps something counts it here for as long as it is kept, under one heading.
 //! 2. Being short is told once until more is in use: looking for what may go costs a pass over all
 //!    there is.
+//!
+//! Not asserted: 1, which is about whoever keeps something: a [`Meter`] sees to it that no more is
+//! taken away than was counted.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -123,6 +126,7 @@ impl Budget {
         let further = self.in_use() + self.most / 64;
         self.limit.set(further.max(self.most));
         self.short.set(self.in_use() > self.most && !self.short.get());
+        assert!(!self.is_exceeded(), "invariant 2: nobody looks again before more is in use");
     }
 
     /// Bytes that are left.

@@ -10,6 +10,8 @@
 //! 1. Nothing is written to the device but by [`DataPath::write`], which tells the cache of data,
 //!    and what was delayed, of which the cache has been told.
 //! 2. A read that has begun waits for the device alone, and for no other read.
+//!
+//! Not asserted: 1, which is about all who have the device; 2, which is about what is not awaited.
 
 use std::future::Future;
 use std::ops::Range;

@@ -50,6 +50,11 @@ impl Slots {
         Self { buckets: vec![Vec::new()], count: 0 }
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -79,6 +84,10 @@ impl Slots {
         let bucket = &mut self.buckets[bucket];
         let place = place(bucket, key);
         assert!(bucket.get(place).is_none_or(|entry| entry.key() != key), "a slot is taken once");
+        debug_assert!(
+            place.checked_sub(1).is_none_or(|before| bucket[before].key() < key),
+            "invariant 1: a bucket is in order"
+        );
         bucket.insert(place, Entry::new(key, number));
         self.count += 1;
         if self.count > MOST * self.buckets.len() {
@@ -121,11 +130,14 @@ impl Slots {
             parted.push(bucket[middle..].to_vec());
         }
         self.buckets = parted;
+        assert!(self.count <= MOST * self.buckets.len(), "invariant 2: buckets are short enough");
     }
 
     /// Makes one bucket of each two (invariant 2).
     fn join(&mut self) {
         self.buckets = self.buckets.chunks_exact(2).map(<[_]>::concat).collect();
+        let are_few = self.buckets.len() == 1 || self.count >= LEAST * self.buckets.len();
+        assert!(are_few, "invariant 2: there are no more buckets than that");
     }
 }
 

@@ -167,6 +167,14 @@ pub fn place(
     let Some(host) = found else { return Ok(Err(others as u16)) };
     let offset = host.offset + host.keep;
     let record_length = host.room();
+    assert!(
+        record_length >= needed && offset + record_length <= CHUNK_SIZE,
+        "invariant 1: the new entry has the room behind another to itself"
+    );
+    debug_assert!(
+        host.keep > 0 || !pending(offset..offset + ENTRY_HEADER_SIZE),
+        "invariant 2: an empty slot is taken when nothing of it may come back"
+    );
     let mut layout = vec![(offset, empty_entry(record_length, name))];
     if host.keep > 0 {
         let shorter = Box::from((host.keep as u16).to_le_bytes());

@@ -13,6 +13,8 @@
 //!    where the drop and the new entry are deltas of one field, both can never be seen together.
 //! 3. `slack[c]` is at least the longest record that chunk `c` has room for.
 //! 4. `memory` counts `bytes` for this index, which is about what it takes.
+//!
+//! Not asserted: 3, since the chunks are not here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -197,6 +199,13 @@ impl DirIndex {
         self.bytes
     }
 
+    /// What [`DirIndex::bytes`] is to be.
+    fn counted(&self) -> usize {
+        let ghosts = self.ghost_names.values().map(|(_, name)| 2 * cost(name));
+        let names = self.slots.len() * buckets::COST + ghosts.sum::<usize>();
+        size_of::<Self>() + self.slack.len() * size_of::<u16>() + names
+    }
+
     fn grow(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.memory.add(bytes);
@@ -277,7 +286,7 @@ impl DirIndex {
             }
             IndexChange::Dropped { name, offset, slack } => {
                 let key = self.hashing.key(&name, offset);
-                self.slots.remove(key).expect("a name is dropped that was there");
+                self.slots.remove(key).expect("invariant 1: a name is dropped that was there");
                 self.shrink(buckets::COST);
                 let chunk = offset as usize / CHUNK_SIZE;
                 self.slack[chunk] = self.slack[chunk].max(slack);
@@ -292,7 +301,10 @@ impl DirIndex {
             }
             IndexChange::Retargeted { name, slot } => {
                 let key = self.hashing.key(&name, slot.offset);
-                let ino = self.slots.get_mut(key).expect("a name is retargeted that is there");
+                let ino = self
+                    .slots
+                    .get_mut(key)
+                    .expect("invariant 1: a name is retargeted that is there");
                 *ino = number(slot.ino);
             }
             IndexChange::Parent { ino } => self.parent = ino,
@@ -305,6 +317,10 @@ impl DirIndex {
 
     fn add(&mut self, name: &[u8], slot: Slot) {
         self.grow(buckets::COST);
+        debug_assert!(
+            !self.ghost_names.contains_key(&slot.offset),
+            "invariant 2: where a name stands, none may come back"
+        );
         let key = self.hashing.key(name, slot.offset);
         self.slots.insert(key, number(slot.ino));
     }
@@ -339,6 +355,7 @@ impl DirIndex {
 
 impl Drop for DirIndex {
     fn drop(&mut self) {
+        debug_assert_eq!(self.bytes, self.counted(), "invariant 4: what it takes was counted");
         self.memory.subtract(self.bytes);
     }
 }

@@ -9,6 +9,9 @@
 //!    fast as calls are answered. So a call that is there never waits for a peer that sends
 //!    another one slowly.
 //!
+//! Not asserted: 1, which ownership keeps (`Execution`); 2, of which the reply cache asserts that
+//! who answers was running; 3, which the bound of its pool keeps.
+//!
 //! Bounds make callers wait and never fail. Each party has a share of them ([`parties`]), so that
 //! no volume and no stranger can have all. They cannot wait for each other in a circle: memory for
 //! requests is taken first (the share of those that arrive before all), then memory for replies,

@@ -310,7 +310,9 @@ impl<R: Clone> ReplyCache<R> {
             state.oldest.insert(number, client);
         }
         let answered = Answered { reply, weight, is_restored, _name: name };
-        state.entries.insert(key.clone(), Entry::Answered(answered));
+        let before = state.entries.insert(key.clone(), Entry::Answered(answered));
+        let was_running = matches!(before, Some(Entry::Running(_)));
+        assert!(was_running != is_restored, "invariant 1: who answers was running until then");
         drop(state);
         self.make_room(client);
     }
@@ -423,8 +425,16 @@ impl<R> State<R> {
         assert_eq!(noted, Some(client), "invariant 2: a client's oldest goes first");
         match self.oldest_of(client).map(|next| next.number) {
             Some(next) => drop(self.oldest.insert(next, client)),
-            None => drop(self.clients.remove(&client)),
+            None => {
+                let gone = self.clients.remove(&client).expect("it was known just now");
+                assert_eq!(gone.bytes, 0, "invariant 3: the bytes of no answers");
+            }
         }
+        let known = self.clients.len();
+        let orders = [self.oldest.len(), self.by_calls.len(), self.by_bytes.len()];
+        debug_assert_eq!(orders, [known; 3], "invariant 3: each client has its place");
+        let is_sum = known > 0 || (self.calls, self.bytes) == (0, 0);
+        debug_assert!(is_sum, "invariant 3: what all have is nothing");
     }
 }
 

@@ -9,6 +9,8 @@
 //! 1. The size on disk covers only data that is stored, or holes.
 //! 2. Whenever a file grows, what comes to be in it of its old last block is written anew: what lay
 //!    on the disk behind the old end never shows.
+//!
+//! Not asserted: 1, which takes reading the disk: the checker does.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

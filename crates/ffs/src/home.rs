@@ -9,6 +9,9 @@
 //! 2. What is pinned, pending or dirty is not evicted.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
 //! 4. While a block is read past the buffers nobody makes one of it ([`Home::read_uncached`]).
+//!
+//! Not asserted: 1 and 2, which the block cache asserts; 3, which is about who writes; 4, since
+//! what a block that was made meanwhile holds is not told.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -9,6 +9,9 @@
 //!    disk, or the file is corrupt.
 //! 2. An indirect block that begins with an Update is filled before anything points at it.
 //! 3. Clearing goes from the end of the file to its start, so that a part of it is a shorter file.
+//!
+//! Not asserted: 1, which is about damage, and refused; 2, which the ranks of the items keep; 3,
+//! which is the order of two loops.
 
 use std::rc::Rc;
 

@@ -51,6 +51,22 @@ impl Revoked {
             }
         }
         self.runs.insert(start, (end, recno));
+        debug_assert!(self.is_apart(start), "invariant 1: a run has its own fragments, and recno");
+    }
+
+    /// Whether the run at `start` neither overlaps its neighbours nor is one with them.
+    fn is_apart(&self, start: u64) -> bool {
+        let (end, recno) = self.runs[&start];
+        let apart =
+            |(end, one): (u64, u64), (start, other)| end < start || end == start && one != other;
+        let before =
+            self.runs.range(..start).next_back().is_none_or(|(_, &run)| apart(run, (start, recno)));
+        let behind = self
+            .runs
+            .range(start + 1..)
+            .next()
+            .is_none_or(|(&first, &(_, other))| apart((end, recno), (first, other)));
+        start < end && before && behind
     }
 
     /// Up to which entry nothing holds of a fragment, if so; and before which other fragment the

@@ -244,6 +244,9 @@ impl Checker<'_> {
             let first = self.next_fresh;
             self.next_fresh += block;
             let range = first..first + run;
+            let is_claimed = !bits::none_set(&self.claimed, range.clone());
+            let was_claimed = is_claimed || bits::none_set(&self.held, range.clone());
+            assert!(was_claimed, "invariant 4: what a file holds it has claimed");
             if self.geometry.is_data_run(first, run)
                 && bits::none_set(&self.held, range.clone())
                 && bits::none_set(&self.claimed, range.clone())

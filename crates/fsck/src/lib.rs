@@ -43,6 +43,8 @@
 //! 3. No number from the disk is used as an address, a length or an index before it is in range.
 //! 4. A fragment that any file claimed, in any round, is never given to another during the check.
 //! 5. Memory grows with the maps, the allocated inodes and the directories, never with a file.
+//!
+//! Not asserted: 3 and 5, which are about whatever a disk holds: damaged disks show them.
 
 mod attributes;
 mod blocks;

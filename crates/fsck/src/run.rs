@@ -62,6 +62,8 @@ pub async fn check(
     }
     checker.name_findings().await?;
     checker.leave_unreadable();
+    let are_found = checker.disk.is_empty() || !checker.log.findings.list.is_empty();
+    assert!(are_found, "invariant 2: what is repaired was found");
     let repaired = options.repair && !checker.disk.is_empty();
     if repaired {
         checker.may_be_repaired(device)?;
@@ -277,6 +279,7 @@ impl<'a> Checker<'a> {
         device: &dyn BlockDevice,
         runtime: &Runtime,
     ) -> Result<(), CheckError> {
+        debug_assert_eq!(self.log.in_round, 0, "invariant 1: the last round was silent");
         let size = self.geometry.superblock_size as usize;
         let mut marked = self.superblock.clone();
         mark::put(Superblock::of_mut(&mut marked), mark::CHECK, runtime.random.next_u64());

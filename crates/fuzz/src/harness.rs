@@ -8,6 +8,8 @@
 //! Invariants:
 //! 1. A case follows from its target, the seed and its number, and from the inputs that are kept.
 //! 2. One run at a time in a process: what is allocated is counted for all threads together.
+//!
+//! Not asserted: 1, which tests show that make a case twice; 2, which a lock keeps.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};

@@ -9,8 +9,8 @@ use futures::{FutureExt, TryFutureExt};
 
 use crate::error::JournalError;
 use crate::format::{
-    AREA, Circle, Fields, HEADER_SIZE, LARGEST_BATCH, LARGEST_BODY, Line, SEGMENT_UNITS, SLOTS,
-    Slot, State, UNIT, write_entry,
+    AREA, Circle, Fields, HEADER_SIZE, Header, LARGEST_BATCH, LARGEST_BODY, Line, SEGMENT_UNITS,
+    SLOTS, Slot, State, UNIT, write_entry,
 };
 use crate::planted::{Bug, is_planted};
 use crate::reader::Live;
@@ -328,6 +328,8 @@ impl Journal {
             Some(slot) if is_planted(Bug::SameEpoch) => slot.epoch.get(),
             _ => epoch,
         };
+        let keeps = kept.is_none_or(|live| old[next] != Some(live.slot));
+        assert!(keeps || is_planted(Bug::OneSlot), "invariant 5: the slot that is kept stays");
         let physical = u64::from(device.geometry().physical_sector_size);
         Ok(Self {
             device,
@@ -446,6 +448,9 @@ impl Journal {
         let end = places.last().map_or(start, |last| last.recno + last.units);
         let largest = LARGEST_BATCH / UNIT;
         assert!(end - start <= largest || is_planted(Bug::LongBatches), "invariant 8");
+        let is_whole = [start, end].iter().all(|at| at.is_multiple_of(self.batch_units));
+        let is_planted_one = is_planted(Bug::SharedSectors);
+        assert!(is_whole || is_planted_one, "invariant 1: a batch shares no sector with another");
         let limit = self.durable_head();
         assert!(end - limit <= self.capacity, "invariant 6: there is room");
         self.flight.set(Some(self.nameable(head)));
@@ -498,6 +503,9 @@ impl Journal {
         {
             last.units += at.next_multiple_of(self.batch_units) - at;
         }
+        let fits = |place: &Place| place.recno % SEGMENT_UNITS + place.units <= SEGMENT_UNITS;
+        let fit = places.iter().all(fits) || is_planted(Bug::CrossedSegments);
+        assert!(fit, "invariant 2: no entry crosses the end of a segment");
         places
     }
 
@@ -519,6 +527,14 @@ impl Journal {
                 batch: if is_planted(Bug::LoneEntries) { place.recno } else { start },
             };
             self.previous.set(write_entry(&mut image[at..], fields, &place.draft.body));
+            debug_assert!(
+                Header::read(&image[at..]).is_some_and(|header| {
+                    (header.epoch.get(), header.recno.get()) == (self.epoch, place.recno)
+                        && header.previous.get() == fields.previous
+                        && header.checksum() == self.previous.get()
+                }) || is_planted(Bug::CrossedSegments),
+                "invariant 3: a reader follows what is written"
+            );
         }
         image
     }

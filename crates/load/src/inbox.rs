@@ -68,9 +68,13 @@ impl Inbox {
         match &mut self.assembly {
             Some(assembly) if self.start == self.end && assembly.filled < assembly.bytes.len() => {
                 assembly.filled += length;
+                let fits = assembly.filled <= assembly.bytes.len();
+                assert!(fits, "invariant 2: what goes straight into a record is of it");
             }
             _ => self.end += length,
         }
+        let is_within = self.start <= self.end && self.end <= self.buffer.len();
+        assert!(is_within, "invariant 1: what has arrived is in the buffer");
     }
 
     /// The next record, if it is there.

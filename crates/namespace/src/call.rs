@@ -120,6 +120,12 @@ impl<N: Object + Clone> Call<N> {
         Some(Found { id: node.id(), attributes })
     }
 
+    /// Whether the answer depends on all that the files show of which it tells attributes.
+    fn covers_subjects(&self) -> bool {
+        let mut nodes = self.subjects.iter().flatten().map(|subject| &subject.node);
+        nodes.all(|node| node.depends().newest() <= self.depends.newest())
+    }
+
     /// The file's attributes for the answer: of its own change, or, without one, of now.
     fn wcc(&mut self, which: usize) -> Wcc {
         let Some(subject) = &self.subjects[which] else { return Wcc::default() };
@@ -202,6 +208,7 @@ impl<S: Store> Namespace<S> {
         result: Result<T, FsError>,
     ) -> Sealed<Answer<T, PostOp>> {
         let about = call.wcc(FIRST).after;
+        debug_assert!(call.covers_subjects(), "invariant 4: an answer waits for what it shows");
         let receipt = self.receipt(&call, Bug::UnreceiptedNames);
         Sealed::new(Answer { result, about }, receipt)
     }
@@ -212,6 +219,7 @@ impl<S: Store> Namespace<S> {
         result: Result<T, FsError>,
     ) -> Sealed<Answer<T, Wcc>> {
         let about = call.wcc(FIRST);
+        debug_assert!(call.covers_subjects(), "invariant 4: an answer waits for what it shows");
         let receipt = self.receipt(&call, Bug::UnreceiptedReplies);
         Sealed::new(Answer { result, about }, receipt)
     }
@@ -222,6 +230,7 @@ impl<S: Store> Namespace<S> {
         result: Result<T, FsError>,
     ) -> Sealed<Answer<T, (Wcc, Wcc)>> {
         let about = (call.wcc(FIRST), call.wcc(SECOND));
+        debug_assert!(call.covers_subjects(), "invariant 4: an answer waits for what it shows");
         Sealed::new(Answer { result, about }, self.store.receipt(call.depends))
     }
 

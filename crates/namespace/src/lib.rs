@@ -7,13 +7,17 @@
 //! (*a link was added*, *a name was dropped*), because an engine that orders or undoes changes has
 //! to know what they mean.
 //!
-//! Invariants: 1. Locks of objects are taken in the order of their numbers, all that an operation
-//! needs at once; what was found by name before is looked up again under the locks.
+//! Invariants:
+//! 1. Locks of objects are taken in the order of their numbers, all that an operation needs at
+//!    once; what was found by name before is looked up again under the locks.
 //! 2. A directory has one parent; the renames that could make a cycle are done one at a time.
 //! 3. Link counts never are too low: a count rises before the name appears, and falls after it went
 //!    (the items say so; the engine's policy keeps it).
 //! 4. Every answer waits for the newest change of every object that it looked at.
 //! 5. `before` and `after` of an answer enclose its own change and nothing else.
+//!
+//! Not asserted: 3, which the engine's policy keeps; 5, which is about what a Store does not do
+//! between the two.
 //!
 //! What happens to a file without names is the Store's affair: it frees it, at once or in steps.
 

@@ -62,6 +62,10 @@ impl<S: Store> Namespace<S> {
         let mut order: Vec<&S::Node> = nodes.to_vec();
         order.sort_by_key(|node| node.id().ino);
         order.dedup_by_key(|node| node.id().ino);
+        debug_assert!(
+            order.is_sorted_by(|one, next| one.id().ino < next.id().ino),
+            "invariant 1: locks are taken in order, each once"
+        );
         let mut held = Vec::with_capacity(order.len());
         for node in &order {
             held.push(node.lock().exclusive().await);

@@ -169,6 +169,8 @@ impl<S: Store> Namespace<S> {
         plan: &Move<'_, S::Node>,
     ) -> Result<(), FsError> {
         let store = &self.store;
+        let is_alone = !plan.reparents() || !self.reparenting.is_free();
+        assert!(is_alone, "invariant 2: one directory at a time gets another parent");
         let mut update = store.begin(who);
         if plan.reparents() && !is_planted(Bug::LooseMoves) {
             store.rest_on(&mut update, call.seen());

@@ -49,6 +49,9 @@
 //!    the last argument are garbage. Lenient where clients are known to be sloppy: padding may
 //!    hold anything.
 //!
+//! Not asserted: 1, 3 and 4, which are about whatever bytes there are: tests and fuzz targets show
+//! them; 2, which the decoder asserts, and the type of what is borrowed.
+//!
 //! Architecture invariant: no socket, no clock, no randomness, no file system. Types here are the
 //! protocol's; turning them into those of `vfs` is the business of `dispatch`. Absent on purpose:
 //! decoding results and encoding arguments (we serve), UDP, RPCSEC_GSS.

@@ -110,7 +110,12 @@ impl Pool {
     pub async fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
         let amount = amount.min(self.parties[party].most);
         match self.waiting.get() == 0 && self.is_there(Some(party), amount, false) {
-            true => self.take_now(party, amount),
+            true => {
+                let before = self.beside_shares();
+                let taken = self.take_now(party, amount);
+                self.check_shares(before);
+                taken
+            }
             false => self.line_up(Some(party), amount).await,
         }
     }
@@ -167,7 +172,7 @@ impl Pool {
         if let Some(party) = party {
             let party = &self.parties[party];
             let held = party.held.get().checked_sub(amount);
-            self.hold(party, held.expect("only what is held is given back"));
+            self.hold(party, held.expect("invariant 1: only what is held is given back"));
         }
         self.grant();
     }
@@ -195,15 +200,36 @@ impl Pool {
         while self.waiting.get() > 0
             && let Some((turn, amount)) = self.next()
         {
-            self.queue(turn.party).borrow_mut().pop_front();
+            let first = self.queue(turn.party).borrow_mut().pop_front();
+            let is_first = first.is_some_and(|first| Rc::ptr_eq(&first, &turn));
+            assert!(is_first, "invariant 2: of one party, who came first has the first turn");
             self.waiting.set(self.waiting.get() - 1);
-            turn.amount.set(amount);
+            let is_less = turn.amount.replace(amount) != amount;
+            let before = self.beside_shares();
+            if let Some(party) = turn.party.map(|party| &self.parties[party]) {
+                let is_share = party.held.get() == 0 && amount == party.share.least;
+                assert!(!is_less || is_share, "invariant 4: who is granted less has its share");
+            }
             self.take(turn.party, amount);
+            if turn.party.is_some() {
+                self.check_shares(before);
+            }
             turn.granted.set(true);
             if let Some(waker) = turn.waker.take() {
                 waker.wake();
             }
         }
+    }
+
+    /// What is left beside all that parties lack of their shares.
+    fn beside_shares(&self) -> i64 {
+        self.available.get() - self.lacking.get() as i64
+    }
+
+    /// What has just been granted left the others their shares, as far as they were there.
+    fn check_shares(&self, before: i64) {
+        let after = self.beside_shares();
+        debug_assert!(after >= 0.min(before), "invariant 3: the shares of the others are left");
     }
 
     /// The first in line who can be granted something, and how much.

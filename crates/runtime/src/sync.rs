@@ -157,7 +157,12 @@ impl Semaphore {
         });
         match is_first {
             true => self.queue.borrow_mut().push_front(turn.clone()),
-            false => self.queue.borrow_mut().push_back(turn.clone()),
+            false => {
+                let mut queue = self.queue.borrow_mut();
+                let is_last = queue.back().is_none_or(|last| last.number < turn.number);
+                assert!(is_last, "invariant 2: who comes later stands behind");
+                queue.push_back(turn.clone());
+            }
         }
         self.grant();
         AcquireWait { semaphore: self.clone(), turn: Some(turn) }.await
@@ -184,6 +189,8 @@ impl Semaphore {
 
     fn release(&self, amount: u64) {
         self.available.set(self.available.get() + tokens(amount));
+        let are_taken = self.available.get() <= tokens(self.capacity);
+        debug_assert!(are_taken, "invariant 1: a turn is given back once");
         self.grant();
     }
 }

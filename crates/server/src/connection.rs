@@ -12,6 +12,8 @@
 //!    replies) is disconnected when [`Patience`] with it has ended: else a few such peers could
 //!    hold all memory for ever. The client connects anew and repeats its calls.
 //!
+//! Not asserted: 3, which is about time.
+//!
 //! Besides, a connection holds the 64 KiB in which its calls arrive; the limit of connections
 //! bounds them.
 //!
@@ -178,6 +180,10 @@ impl Connection {
                         }
                         Poll::Pending => self.calls.push(call),
                     }
+                    debug_assert!(
+                        self.calls.len() + self.outgoing.replies() <= self.max_calls,
+                        "invariant 1: no more calls are read than may be unanswered"
+                    );
                 }
                 Poll::Ready(Ok(None)) => self.reading = None,
                 Poll::Ready(Err(error)) => return Err(error),

@@ -22,6 +22,8 @@
 //! 2. A guest is quiet when no call of it is being carried out or waits for memory. A call that
 //!    it has not sent to its end, replies that it does not take, and calls that no file system had
 //!    to answer (NULL, or whatever is refused at the door) are no work of ours.
+//!
+//! Not asserted: 2, which the connection tells.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -109,6 +111,8 @@ impl Places {
             leave: Signal::new(),
         });
         self.guests.borrow_mut().push(guest.clone());
+        let guests = self.guests.borrow().len() as u64;
+        assert!(guests <= self.max, "invariant 1: no more guests than places");
         Some(Place { places: self.clone(), guest, _permit: permit })
     }
 
@@ -181,7 +185,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.guests.borrow_mut().retain(|guest| !Rc::ptr_eq(guest, &self.guest));
+        let mut guests = self.places.guests.borrow_mut();
+        let before = guests.len();
+        guests.retain(|guest| !Rc::ptr_eq(guest, &self.guest));
+        assert_eq!(guests.len() + 1, before, "invariant 1: who has a place is a guest");
     }
 }
 

@@ -11,6 +11,9 @@
 //!    else, so that a trace that is played back gives the platters that there were.
 //! 4. A disk of random latencies draws its chance in the order in which it always did: the seeds
 //!    of all tests depend on it (`tests/it/pinned.rs`).
+//!
+//! Not asserted: 1, which the type of what ends a call keeps; 2, since comparing it with the
+//! platter reads a whole disk; 3, which is about who else feeds them; 4, which tests pin.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -4,6 +4,8 @@
 //! 1. A machine is asked at every time that it has named, and nothing is due before.
 //! 2. Of several alarms only the first counts. The clock cannot take back the others: they find
 //!    nothing to do.
+//!
+//! Not asserted: 2, which is about alarms that the clock cannot take back.
 
 use std::collections::BTreeMap;
 

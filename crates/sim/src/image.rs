@@ -4,6 +4,8 @@
 //! 1. A page that is not there reads as zeros. A page that is there may be all zeros too; the two
 //!    are equal and have the same fingerprint.
 //! 2. A copy shares its pages with the original until one of them is written to.
+//!
+//! Not asserted: 1, which is what reading and comparing do; 2, which `Rc::make_mut` keeps.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

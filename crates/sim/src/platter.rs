@@ -177,6 +177,8 @@ impl Platter {
 
     /// What the longest durable beginning has left (invariant 2).
     pub(crate) fn base(&self) -> &Image {
+        let is_absorbed = self.settled.first().is_none_or(|first| first.stage != Stage::Durable);
+        assert!(is_absorbed, "invariant 2: what is durable first is in the base");
         &self.base
     }
 
@@ -223,6 +225,8 @@ impl Platter {
     fn settle(&mut self, mut written: Written) {
         self.completions += 1;
         written.completion = self.completions;
+        let last = self.settled.last().map_or(0, |last| last.completion);
+        assert!(last < written.completion, "invariant 1: writes stand in the order of completion");
         self.settled.push(written);
     }
 
@@ -253,6 +257,7 @@ impl Platter {
         let durable = |written: &&Written| written.stage == Stage::Durable;
         let count = self.settled.iter().take_while(durable).count();
         for written in self.settled.drain(..count) {
+            assert!(!written.stranded, "invariant 3: no flush promises what is stranded");
             written.apply(&mut self.base, &Fate::Whole);
         }
     }

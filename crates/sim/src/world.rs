@@ -9,6 +9,8 @@
 //!    anything here.
 //! 4. A crash ends an epoch. What belongs to an earlier epoch has no power: it changes nothing.
 //! 5. What belongs to a machine has the machine's [`Power`], and changes nothing without it.
+//!
+//! Not asserted: 1, which tests show that run a seed again.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::{Ordering, Reverse};
@@ -260,6 +262,12 @@ impl World {
     /// Polls a spawned task. It may have ended since it was woken.
     pub(crate) fn poll_task(&self, id: u64) {
         let Some(mut task) = self.tasks.borrow_mut().remove(&id) else { return };
+        assert!(self.is_current(&task.power), "invariant 4: a crash has ended the task");
+        assert!(self.has_power(&task.power), "invariant 5: no task runs without power");
+        debug_assert!(
+            self.tasks.try_borrow_mut().is_ok() && self.events.try_borrow_mut().is_ok(),
+            "invariant 3: a task may call anything here"
+        );
         let waker = task.waker.start_poll();
         let pending = task.future.poll_unpin(&mut Context::from_waker(&waker)).is_pending();
         if pending && self.has_power(&task.power) {

@@ -199,7 +199,9 @@ impl History {
     pub(crate) fn answer(&self, id: CallId, at: Instant, boot: u64, answer: Answer) {
         let notes = &mut *self.0.borrow_mut();
         let when = notes.moment(at);
-        let answered = &mut notes.calls[id.0].answered;
+        let call = &mut notes.calls[id.0];
+        assert!(call.made.order < when.order, "invariant 1: a call is made before its answer");
+        let answered = &mut call.answered;
         assert!(answered.is_none(), "invariant 2");
         *answered = Some(Answered { when, boot, answer });
         notes.answered += 1;

@@ -5,6 +5,8 @@
 //!    another one holds.
 //! 2. What an answer depends on is never dropped: a set that is full becomes everything up to its
 //!    largest sequence.
+//!
+//! Not asserted: 1, which the private field of the type keeps.
 
 use std::rc::Rc;
 
@@ -54,7 +56,7 @@ impl Depends {
             return;
         }
         if each.len() == MOST_EACH {
-            *self = Self::through(self.newest().max(sequence)); // invariant 2
+            *self = Self::through(self.newest().max(sequence));
             return;
         }
         self.each[usize::from(self.count)] = sequence;
@@ -72,6 +74,8 @@ impl Depends {
         for &sequence in &other.each[..usize::from(other.count)] {
             self.add(sequence);
         }
+        let (newest, through) = (self.newest() >= other.newest(), self.through >= through);
+        debug_assert!(newest && through, "invariant 2: nothing is dropped of what is joined");
     }
 
     /// Keeps of the changes that are noted by themselves those for which `keeps` holds.

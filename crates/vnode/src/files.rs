@@ -14,6 +14,9 @@
 //! 4. A file that is being changed in steps, and whose disk fails in between, is used no more
 //!    before the volume is opened anew, and the volume does not become clean: what goes on then
 //!    must find it as it was.
+//!
+//! Not asserted: 1, since a file does not know which other locks its caller has: `namespace`
+//! asserts their order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -460,7 +463,10 @@ impl<E: Engine> Files<E> {
     pub(crate) fn note_chain(&self, link: Option<ChainLink>) {
         match link {
             Some(ChainLink::Begins(chain)) => self.unfinished.borrow_mut().insert(chain.ino),
-            Some(ChainLink::Ends(ino)) => self.unfinished.borrow_mut().remove(&ino),
+            Some(ChainLink::Ends(ino)) => {
+                assert!(!self.is_stuck(ino), "invariant 4: what cannot go on does not end");
+                self.unfinished.borrow_mut().remove(&ino)
+            }
             None => return,
         };
     }
@@ -485,7 +491,9 @@ impl<E: Engine> Files<E> {
         node.die();
         self.table.remove(node.ino);
         self.doubts.borrow_mut().forget(node.ino);
-        self.gone.borrow_mut().insert(node.ino, sequence);
+        let before = self.gone.borrow_mut().insert(node.ino, sequence);
+        let is_newest = before.is_none_or(|before| before <= sequence);
+        assert!(is_newest, "invariant 3: the last removal of a number is what it leaves");
     }
 
     /// Queues what becomes free with `leaving.sequence`.
@@ -493,7 +501,10 @@ impl<E: Engine> Files<E> {
         if self.has_stopped() {
             leaving.freed = None;
         }
-        let idle = self.leaving.borrow().is_empty();
+        let last = self.leaving.borrow().back().map(|last| last.sequence);
+        let follows = last.is_none_or(|last| last <= leaving.sequence);
+        assert!(follows, "invariant 2: what is freed goes back in order");
+        let idle = last.is_none();
         self.leaving.borrow_mut().push_back(leaving);
         if idle {
             let this = self.handle();
@@ -517,6 +528,8 @@ impl<E: Engine> Files<E> {
                 self.engine.give_back(freed).await;
             }
             let Some(first) = self.leaving.borrow_mut().pop_front() else { return };
+            let is_durable = first.sequence <= self.engine.horizon().through();
+            assert!(is_durable, "invariant 2: what goes back was freed durably");
             for ino in first.inodes {
                 let mut gone = self.gone.borrow_mut();
                 if gone.get(&ino).is_some_and(|&left| left <= sequence) {

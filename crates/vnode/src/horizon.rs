@@ -8,6 +8,9 @@
 //! 2. After a failure it goes no further, and nobody who waits is left waiting.
 //! 3. While it *stands*, because what is to become durable finds no room below, who waits for an
 //!    answer hears that it is lost. What was answered before can be read, and it may move again.
+//!
+//! Not asserted: 2 and 3, which are about what one is told who asks: a batch of a log that was
+//! under way when a volume failed may still become durable.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -92,7 +95,8 @@ impl Horizon {
 
     /// The commit point of a policy: everything up to `sequence` is durable.
     pub fn advance(&self, sequence: u64) {
-        self.0.through.set(sequence);
+        let before = self.0.through.replace(sequence);
+        assert!(before <= sequence, "invariant 1: {before} is durable, and stays so");
         self.wake();
     }
 

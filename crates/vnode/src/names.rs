@@ -10,6 +10,8 @@
 //!    ([`Engine::may_reuse`]); the index learns of a change when that is applied.
 //! 3. Nobody goes through more chunks of a directory than the volume has room for, whatever a
 //!    damaged inode says.
+//!
+//! Not asserted: 1, which says where a name is looked for; 3, which is about damage, and refused.
 
 use std::collections::BTreeSet;
 
@@ -237,6 +239,10 @@ impl<E: Engine> Files<E> {
             Ok(place) => place,
             Err(_) => return Ok(false), // room, but what was there may come back
         };
+        debug_assert!(
+            place.layout.len() > 1 || !is_pending(place.offset..place.offset + ENTRY_HEADER_SIZE),
+            "invariant 2: nothing has to be restored in an empty slot"
+        );
         self.put(change, node, (&chunk, start), place, name, target);
         Ok(true)
     }

@@ -99,9 +99,19 @@ impl<I: Facts> Table<I> {
         let staying = staying.map_or(most.min(idle.len()), |last| last + 1);
         drop(table);
         for (_, ino) in &idle[staying..] {
+            debug_assert!(self.may_forget(*ino, durable), "invariant 2: it would be read the same");
             self.remove(*ino);
         }
         let left = self.table.borrow().len();
         self.most.set(IDLE_VNODES.max(left + left / 8));
+        assert!(!self.are_many(), "invariant 3: nobody looks again before there are more");
+    }
+
+    /// Whether nothing is lost with the vnode of an inode.
+    fn may_forget(&self, ino: u64, durable: Sequence) -> bool {
+        self.table.borrow().get(&ino).is_some_and(|node| {
+            let is_idle = Rc::strong_count(node) == 1 && node.volatile().is_none();
+            is_idle && node.newest() <= durable
+        })
     }
 }

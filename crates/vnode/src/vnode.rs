@@ -16,6 +16,8 @@
 //!    inode's.
 //! 4. `written_back` has the Updates that brought UNSTABLE data home. No reply waits for them: what
 //!    they show, replies showed before, from memory. Who promises that the data stays, waits.
+//!
+//! Not asserted: 1, which the table asserts.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -143,6 +145,12 @@ impl<I: Facts> Vnode<I> {
     }
 
     pub(crate) fn set_volatile(&self, volatile: Option<Volatile>) {
+        debug_assert!(
+            volatile.map_or(self.pages.borrow().is_empty(), |volatile| {
+                volatile.size >= self.stored_size()
+            }),
+            "invariant 3: what is UNSTABLE has pages, and covers what is stored"
+        );
         self.volatile.set(volatile);
     }
 
@@ -173,6 +181,10 @@ impl<I: Facts> Vnode<I> {
     /// Notes that these changed the file or its entries.
     pub(crate) fn changed_by(&self, changes: &Depends) {
         join(&self.depends, changes);
+        debug_assert!(
+            self.depends.get().newest() >= changes.newest(),
+            "invariant 2: replies wait for each change"
+        );
     }
 
     /// Forgets changes of which a reply need not tell any more.
@@ -211,6 +223,10 @@ impl<I: Facts> Vnode<I> {
     /// Notes that these brought UNSTABLE data home (invariant 4).
     pub(crate) fn written_back_by(&self, changes: &Depends) {
         join(&self.written_back, changes);
+        debug_assert!(
+            self.written_back.get().newest() >= changes.newest(),
+            "invariant 4: who promises data waits for what brought it home"
+        );
     }
 
     /// From now on replies wait for all UNSTABLE data that has been brought home.

@@ -147,6 +147,18 @@ fn a_function_of_71_lines() {
 }
 
 #[test]
+fn an_invariant_that_is_only_told() {
+    let planted = Planted::new("invariant");
+    let list = "//! Invariants:\n//! 1. It is so.\n//! 2. It stays so.\n";
+    let wire = "fn f() {\n    assert!(g(), \"invariant 2: it stays so\");\n}\n";
+    planted.write("crates/nfs/src/wire.rs", &format!("{list}{wire}"));
+    planted.has_one("crates/nfs/src/wire.rs:2", "invariant 1 is not asserted");
+    let reason = "//!\n//! Not asserted: 1, which is about time.\n";
+    planted.write("crates/nfs/src/wire.rs", &format!("{list}{reason}{wire}"));
+    assert_eq!(planted.findings(), "");
+}
+
+#[test]
 fn a_protocol_that_knows_an_engine() {
     let planted = Planted::new("engine");
     planted.write("crates/nfs/Cargo.toml", "[dependencies]\nffs = { path = \"../ffs\" }\n");

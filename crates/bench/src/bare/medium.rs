@@ -3,6 +3,8 @@
 //! # Invariants
 //! 1. When a [`Device`] has failed once, it fails: a flush that is repeated may succeed without
 //!    what an earlier one has lost, whoever asked for it.
+//!
+//! Not asserted: 1, which is what every call is told.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};

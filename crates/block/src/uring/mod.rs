@@ -136,8 +136,9 @@ impl Ring {
     pub fn reap(&self) -> io::Result<usize> {
         let finished = self.state.borrow_mut().take_finished();
         let count = finished.len();
+        debug_assert!(self.state.try_borrow_mut().is_ok(), "invariant 3: nobody has the state");
         for (operation, result) in finished {
-            operation.answer(result); // invariant 3
+            operation.answer(result);
         }
         let mut state = self.state.borrow_mut();
         if !state.backlog.is_empty() {
@@ -192,7 +193,9 @@ impl State {
 
     fn take_finished(&mut self) -> Vec<(Operation, io::Result<()>)> {
         let mut finished = Vec::new();
-        for completion in self.queues.completion() {
+        let completions = self.queues.completion();
+        assert_eq!(completions.overflow(), 0, "invariant 2: there was room for each");
+        for completion in completions {
             self.submitted -= 1;
             let number = completion.user_data();
             let operation = self.operations.get_mut(&number).expect("invariant 1");

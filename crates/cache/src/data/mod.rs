@@ -22,6 +22,8 @@
 //! 5. What is kept and what is on its way have the budget together, as far as what is kept can
 //!    yield. So a read that begins takes the memory of what goes for it, and neither is memory
 //!    beyond the budget taken, nor given back when the read ends.
+//!
+//! Not asserted: 4, which clippy sees to (`await_holding_refcell_ref`).
 
 mod queues;
 
@@ -157,7 +159,12 @@ impl DataCache {
 
     /// Whatever data may take and does not is retained, as far as it ever had as much.
     fn retain_rest(&self) {
-        let taken = self.bytes() + self.state.borrow().loading;
+        let (kept, loading) = (self.bytes(), self.state.borrow().loading);
+        let taken = kept + loading;
+        debug_assert!(
+            kept == 0 || taken <= self.most(),
+            "invariant 5: what is kept yields to what is on its way"
+        );
         self.had.set(self.had.get().max(taken));
         self.retention.set(self.room.get().saturating_sub(taken).min(self.had.get()));
     }
@@ -353,6 +360,14 @@ impl State {
         for load in self.loads.values_mut() {
             load.is_spoiled |= overlap(&load.range, range);
         }
+        debug_assert!(self.has_none(range), "invariant 1: nothing is kept of what a write changes");
+    }
+
+    /// Whether nothing of `range` is kept, however stretches lie.
+    fn has_none(&self, range: &Range<u64>) -> bool {
+        let before = self.stretches.range(..range.start).next_back();
+        before.is_none_or(|(start, stretch)| start + stretch.data.len() as u64 <= range.start)
+            && self.stretches.range(range.start..range.end.max(range.start)).next().is_none()
     }
 
     /// Takes in new data, into the queue that it belongs to.

@@ -82,6 +82,8 @@ impl Queues {
                 self.left_places.remove(&start);
             }
         }
+        let (turns, places) = (self.left.len(), self.left_places.len());
+        assert_eq!(turns, places, "invariant 2: what is remembered has a turn to be forgotten");
     }
 
     /// Whether it has left the short queue lately.

@@ -29,7 +29,7 @@ impl Held {
 
     /// Holds a bit, or lets it go.
     pub(super) fn put(&mut self, bit: usize, held: bool) {
-        assert_ne!(self.has(bit), held, "held once, let go once");
+        assert_ne!(self.has(bit), held, "invariant 1: held once, let go once");
         let (word, mask) = ((bit / WORD) as u32, 1 << (bit % WORD));
         let bits = self.0.entry(word).or_default();
         *bits ^= mask;

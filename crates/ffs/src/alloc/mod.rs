@@ -16,6 +16,9 @@
 //! 6. Whoever takes a block that is free as a whole leaves those that are set aside for UNSTABLE
 //!    data, and those that are kept for files that become shorter (`ends`).
 //!
+//! Not asserted: 3, which takes a pass over all maps; 5, which is about damage, and refused; 6,
+//! since a group may have to be read between asking and taking.
+//!
 //! Placement is that of FFS: directories are spread over the groups, files go near their
 //! directory, blocks of a file follow each other, and a long file moves on to another group before
 //! it fills one.
@@ -334,6 +337,7 @@ impl Allocator {
 
     /// The Update is durable: what it freed may be used again.
     pub(crate) fn free(&self, freed: Freed) {
+        assert!(freed.applied.get(), "invariant 2: who gives it back was applied");
         if let Some((address, count)) = self.run_of(&freed) {
             self.home.forget(address, count);
         }
@@ -383,6 +387,11 @@ impl Allocator {
 
     fn change_held(&self, run: Run, held: bool) {
         let geometry = self.geometry();
+        let (Run::Fragments { group, .. } | Run::Inode { group, .. }) = run;
+        debug_assert!(
+            self.groups[group as usize].borrow().buffer().is_some(),
+            "invariant 4: a group of which something is held is here"
+        );
         match run {
             Run::Fragments { group, first, count } => {
                 let mut group = self.groups[group as usize].borrow_mut();

@@ -12,6 +12,8 @@
 //!    it may depend on has happened.
 //! 2. A call that ends as it did in the trace, well or with the same refusal, did what it should.
 //!    Any other answer is an error.
+//!
+//! Not asserted: 2, which is what is counted: a server may answer anything.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -144,6 +146,7 @@ impl Replay<'_> {
                     ended.end(done);
                 }
             }
+            assert!(ended.prefix >= causes, "invariant 1: its causes have ended");
             under_way.push(self.one(index, entry, due));
             self.tell();
         }

@@ -22,6 +22,8 @@ pub(super) struct Placed {
     filled: usize,
     /// Bytes of padding that are still to come.
     padding: usize,
+    /// Bytes of arguments before the payload.
+    arguments: usize,
     digest: Option<Box<Digest>>,
 }
 
@@ -29,6 +31,7 @@ impl Placed {
     /// Allocates memory for a record of this shape, and copies into it what has arrived.
     pub(super) fn begin(arrived: &[u8], shape: WriteShape, with_checksum: bool) -> Self {
         let (head, rest) = arrived.split_at(shape.head);
+        let arguments = head.len() - shape.arguments;
         let digest = with_checksum.then(|| {
             let mut digest = Box::new(arguments_digest());
             digest.update(&head[shape.arguments..]);
@@ -39,6 +42,7 @@ impl Placed {
             payload: Buffer::unfilled(shape.payload),
             filled: 0,
             padding: shape.padding(),
+            arguments,
             digest,
         };
         placed.take(rest).expect("a record is placed only if what has arrived is within its shape");
@@ -60,10 +64,13 @@ impl Placed {
     /// Says that `length` bytes have arrived in what is [`missing`](Self::missing).
     pub(super) fn arrived(&mut self, length: usize) {
         let arrived = self.filled..self.filled + length;
-        assert!(arrived.end <= self.payload.len(), "a read is no longer than its target");
+        let is_within = arrived.end <= self.payload.len();
+        assert!(is_within, "invariant 1: a read is no longer than its target");
         self.filled = arrived.end;
         if let Some(digest) = &mut self.digest {
             digest.update(&self.payload[arrived]);
+            let seen = (self.arguments + self.filled) as u64;
+            debug_assert_eq!(digest.get_amount(), seen, "invariant 3: it has seen what arrived");
         }
     }
 
@@ -76,7 +83,9 @@ impl Placed {
         let (payload, padding) = bytes.split_at(target.len());
         target.copy_from_slice(payload);
         self.arrived(payload.len());
-        let padding = self.padding.checked_sub(padding.len()); // invariant 2
+        let is_all = padding.is_empty() || self.filled == self.payload.len();
+        assert!(is_all, "invariant 2: padding comes after all of the payload");
+        let padding = self.padding.checked_sub(padding.len());
         self.padding = padding.ok_or(RecordError::PayloadMismatch)?;
         Ok(payload.len())
     }

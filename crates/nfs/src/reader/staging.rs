@@ -12,6 +12,9 @@
 //! 2. `record..kept` holds the first bytes of the record in front, without marks.
 //! 3. Each byte is moved at most twice: over the marks, when its record has several fragments, and
 //!    to the start, when the room behind it is used up.
+//!
+//! Not asserted: 2, which only another copy of the bytes could tell; 3, which is about what has
+//! happened to a byte before.
 
 use crate::xdr::UNIT;
 
@@ -60,6 +63,7 @@ impl Staging {
         }
         self.kept += length;
         self.raw += length;
+        self.check();
     }
 
     /// Drops the next `length` raw bytes.
@@ -69,6 +73,7 @@ impl Staging {
         if self.record == self.kept {
             self.release_record(); // nothing to close up to: a first fragment is never moved
         }
+        self.check();
     }
 
     /// Lets go of the record in front.
@@ -93,6 +98,7 @@ impl Staging {
     pub(super) fn arrived(&mut self, length: usize) {
         assert!(length <= self.memory.len() - self.end, "a read is no longer than its target");
         self.end += length;
+        self.check();
     }
 
     /// Moves everything to the start (invariant 3).
@@ -106,5 +112,11 @@ impl Staging {
         self.memory.copy_within(self.raw..self.end, self.kept);
         self.end -= self.raw - self.kept;
         self.raw = self.kept;
+        self.check();
+    }
+
+    fn check(&self) {
+        let places = [self.record, self.kept, self.raw, self.end, self.memory.len()];
+        debug_assert!(places.is_sorted(), "invariant 1: {places:?} are in order");
     }
 }

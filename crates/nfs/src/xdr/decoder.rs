@@ -6,6 +6,8 @@
 //! 2. The placed payload of a record is the last field: it can be taken only where the head ends.
 //! 3. Padding may hold anything (RFC 4506 wants zeros, but some clients leave old bytes there);
 //!    it must be there.
+//!
+//! Not asserted: 3, which is about bytes that nobody looks at.
 
 use bytes::Bytes;
 
@@ -121,8 +123,10 @@ impl<'a> Decoder<'a> {
     pub fn opaque(&mut self, limit: usize) -> Result<&'a [u8], DecodeError> {
         let length = self.length(limit)?;
         if length > self.rest.len() || padded(length) > self.rest.len() {
-            return Err(DecodeError::Short); // invariant 1
+            return Err(DecodeError::Short);
         }
+        let is_there = length <= limit && padded(length) <= self.rest.len();
+        debug_assert!(is_there, "invariant 1: a length is within its limit, and what is left");
         let (field, rest) = self.rest.split_at(padded(length));
         self.rest = rest;
         Ok(&field[..length]) // invariant 3: the padding is not looked at
@@ -138,8 +142,9 @@ impl<'a> Decoder<'a> {
             return self.payload(limit).map(|piece| vec![piece]);
         }
         if self.length(limit)? as u64 != block::length_of(self.payload) {
-            return Err(DecodeError::Short); // invariant 2
+            return Err(DecodeError::Short);
         }
+        assert!(self.rest.is_empty(), "invariant 2: a placed payload is the last field");
         Ok(std::mem::take(&mut self.payload).to_vec())
     }
 

@@ -93,11 +93,13 @@ impl Encoder {
     /// Puts the record mark in front and gives the segments to be sent, in order.
     pub fn finish(mut self) -> Vec<Bytes> {
         let mark = mark_of_whole(self.length());
+        assert_eq!(self.buffer[..UNIT], [0; UNIT], "invariant 1: the mark comes last");
         self.buffer[..UNIT].copy_from_slice(&mark);
         let small = Bytes::from(self.buffer);
         let mut segments = Vec::with_capacity(1 + 2 * self.insertions.len());
         let mut sent = 0;
         for (before, piece) in self.insertions {
+            assert!(sent <= before, "invariant 2: insertions are in their order");
             if before > sent {
                 segments.push(small.slice(sent..before));
             }

@@ -64,6 +64,8 @@ struct Flow {
     unread: usize,
     line_free_at: u64,
     last_arrival: u64,
+    /// Whether an event is scheduled for its first segment.
+    is_awaited: bool,
 }
 
 /// Bytes on their way; none are the end of the stream.
@@ -142,7 +144,10 @@ impl Connection {
         if flow.ended {
             return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
         }
-        let room = self.network.options.get().window - flow.unread; // invariant 2
+        let is_on = self.network.world.has_power(&self.ends[end].power);
+        assert!(is_on, "invariant 4: an end without power does nothing");
+        let window = self.network.options.get().window;
+        let room = window.checked_sub(flow.unread).expect("invariant 2: no more is unread");
         if room == 0 && !bytes.is_empty() {
             state.ends[end].writer = Some(context.waker().clone());
             return Poll::Pending;
@@ -198,12 +203,14 @@ impl Connection {
         network.happen(NetworkEvent::Sent { connection: self.id, end, length: bytes.len() });
         flow.on_its_way.push_back(Segment { bytes, departs, arrives, losses });
         if flow.on_its_way.len() == 1 {
-            self.await_arrival(flow, end); // invariant 3
+            self.await_arrival(flow, end);
         }
     }
 
-    fn await_arrival(self: &Rc<Self>, flow: &Flow, end: usize) {
+    fn await_arrival(self: &Rc<Self>, flow: &mut Flow, end: usize) {
         let Some(first) = flow.on_its_way.front() else { return };
+        let was_awaited = std::mem::replace(&mut flow.is_awaited, true);
+        assert!(!was_awaited, "invariant 3: one event is scheduled for a flow");
         let wait_ns = first.arrives.saturating_sub(self.network.world.now().0);
         let connection = self.clone();
         self.network.world.after(wait_ns, move || connection.arrive(end));
@@ -214,11 +221,13 @@ impl Connection {
         let state = &mut *self.state.borrow_mut();
         let State { ends, flows, dead } = state;
         let (flow, receiver) = (&mut flows[end], &mut ends[1 - end]);
+        flow.is_awaited = false;
         let Some(first) = flow.on_its_way.front_mut() else { return };
         match self.arrival(end, first, receiver.closed, *dead) {
             Arrival::Fits => {
                 let bytes = flow.on_its_way.pop_front().map(|first| first.bytes);
                 let bytes = bytes.expect("it was there a moment ago");
+                assert!(!flow.finished, "invariant 1: nothing arrives behind the end");
                 let (connection, length) = (self.id, bytes.len());
                 self.network.happen(NetworkEvent::Arrived { connection, end, length });
                 match bytes.is_empty() {

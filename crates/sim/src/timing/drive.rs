@@ -6,6 +6,8 @@
 //!    waits for it: then it is chosen from like them.
 //! 3. A flush that was asked for after a write was answered is answered after that write has
 //!    reached the platters.
+//!
+//! Not asserted: 2, which is how the next job is chosen; 3, which the write cache tells.
 
 use std::collections::VecDeque;
 
@@ -204,6 +206,7 @@ impl Drive {
             (true, true) => self.bus(job.ready_ns, sectors).max(passed_ns),
         };
         let until_ns = if self.spec.pipelined { passed_ns } else { answer_ns };
+        assert!(self.busy.is_none(), "invariant 1: the arm does one job at a time");
         self.busy = Some(Busy { until_ns, is_destage: job.ticket.is_none() });
         if let Some(ticket) = job.ticket {
             self.agenda.add(answer_ns, ticket);

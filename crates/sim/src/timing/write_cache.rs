@@ -35,12 +35,22 @@ impl WriteCache {
         }
         let bytes = bytes_of(&job);
         if self.bytes + bytes > self.capacity {
-            return false; // invariant 1
+            return false;
         }
         self.bytes += bytes;
         self.taken += 1;
+        let is_next = self.dirty.last().is_none_or(|&(last, _)| last < self.taken);
+        assert!(is_next, "invariant 2: numbers grow, so a flush tells what came before");
         self.dirty.push((self.taken, job));
+        self.check();
         true
+    }
+
+    fn check(&self) {
+        let dirty = self.dirty.iter().map(|(_, job)| bytes_of(job)).sum::<u64>();
+        let sum = dirty + self.leaving.map_or(0, |(_, bytes)| bytes);
+        debug_assert_eq!(self.bytes, sum, "invariant 1: what it holds was counted");
+        debug_assert!(sum <= self.capacity, "invariant 1: it holds no more than it can");
     }
 
     /// The number of the last extent that was taken.
@@ -77,6 +87,7 @@ impl WriteCache {
     pub(super) fn written(&mut self) {
         let (_, bytes) = self.leaving.take().expect("an arm ends what it began");
         self.bytes -= bytes;
+        self.check();
     }
 }
 

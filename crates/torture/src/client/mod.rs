@@ -11,6 +11,8 @@
 //! Invariants:
 //! 1. A number belongs to one call at a time, and is used again only after all others.
 //! 2. Of the replies to a number only the first counts.
+//!
+//! Not asserted: 2, which the history asserts.
 
 mod link;
 

@@ -22,13 +22,18 @@
 //! 1. Every structure has the size and the offsets of the format; the compiler checks them.
 //! 2. A [`Geometry`] exists only for a superblock that passed every check: no method of it can
 //!    divide by zero, overflow or point outside the disk.
+//!
+//! Not asserted: 2, which is about every method: a fuzz target asks them all.
 
 /// Refuses to compile a structure whose size or offsets are not those of the format.
 macro_rules! offsets {
     ($structure:ident, $size:literal, { $($field:ident : $offset:literal),+ $(,)? }) => {
         const _: () = {
-            assert!(size_of::<$structure>() == $size);
-            $(assert!(std::mem::offset_of!($structure, $field) == $offset);)+
+            assert!(size_of::<$structure>() == $size, "invariant 1: another size");
+            $(assert!(
+                std::mem::offset_of!($structure, $field) == $offset,
+                "invariant 1: another offset"
+            );)+
         };
     };
 }

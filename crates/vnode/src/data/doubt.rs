@@ -37,6 +37,11 @@ impl<E: Engine> Files<E> {
             if some.is_empty() {
                 return Ok(());
             }
+            let has_page = |lbn: &u64| node.pages.borrow().get(*lbn).is_some();
+            debug_assert!(
+                !some.iter().any(has_page),
+                "invariant 5: no page hides what is in doubt"
+            );
             let mut set = BTreeMap::new();
             let size = node.stored_size();
             for &lbn in &some {

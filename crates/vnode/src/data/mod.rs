@@ -27,6 +27,8 @@
 //!    for which no space was set aside.
 //! 5. What a write that failed may have left on the disk is in doubt until it was written anew: no
 //!    COMMIT says before that it is durable.
+//!
+//! Not asserted: 1 and 2, which are about bytes on the disk: the engine writes them.
 
 mod ahead;
 mod behind;

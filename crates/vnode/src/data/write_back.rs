@@ -90,6 +90,7 @@ impl<E: Engine> Files<E> {
         let Chosen { mut change, mut set, size } = chosen;
         let _writing = self.begin_write_back();
         let planned = self.engine.plan_blocks(&mut change.update, node, &mut set, size).await;
+        let stored = node.stored_size();
         let lent = Lock::lend(alone);
         let written = match planned {
             Ok(placed) => self.write_placed(&mut change, node, placed).await,
@@ -98,6 +99,8 @@ impl<E: Engine> Files<E> {
         // What it has taken goes at once if nothing comes of it.
         let written = written.map(|written| (change, written));
         let _alone = lent.reclaim().await;
+        let is_same = stored == node.stored_size();
+        assert!(is_same, "invariant 4: the file on the disk stays while its lock is lent");
         let written = match written {
             Ok((change, written)) => {
                 let now = node.attributes(); // of those to whom the lock was lent
@@ -151,7 +154,10 @@ impl<E: Engine> Files<E> {
         self.settle_volatile(node);
         if written.is_err() {
             node.lose_end(self.block_size());
+            let before = self.verifier();
             self.rotate_verifier();
+            let is_told = before != self.verifier() || is_planted(Bug::KeptVerifier);
+            assert!(is_told, "invariant 3: the verifier changes when data is lost");
         }
         written.map(|_| ())
     }

@@ -10,6 +10,7 @@
 //! | [`lengths`] | files over 800 lines, functions over 70: a ratchet, its exceptions only shrink |
 //! | [`edges`] | a crate that depends on what it must not know |
 //! | [`circles`] | modules that need each other: a ratchet, too |
+//! | [`invariants`] | an invariant that nothing asserts, without a reason: a ratchet, too |
 //! | [`modules`] | a source file that no crate reaches |
 //! | [`offsets`] | a place or a width of a format outside of its layout |
 //! | [`prose`] | a crate that does not open with a page about itself |
@@ -23,6 +24,7 @@
 mod blobs;
 mod circles;
 mod edges;
+mod invariants;
 mod lengths;
 mod lines;
 mod links;
@@ -76,6 +78,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     lengths::check(&tree, &mut findings);
     edges::check(&tree, &mut findings);
     circles::check(&tree, &mut findings);
+    invariants::check(&tree, &mut findings);
     modules::check(&tree, &mut findings);
     offsets::check(&tree, &mut findings);
     prose::check(&tree, &mut findings);

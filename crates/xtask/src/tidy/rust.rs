@@ -5,18 +5,38 @@
 /// A blank stands for each character, so columns agree as well. Lifetimes stay, since they are
 /// code; a quote starts a character literal only if that literal closes.
 pub(super) fn code(text: &str) -> String {
-    let characters = text.chars().collect::<Vec<_>>();
     let mut code = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < characters.len() {
-        let length = skip(&characters, at).max(1);
-        let blanked = length > 1;
-        for &character in &characters[at..at + length] {
-            code.push(if blanked && character != '\n' { ' ' } else { character });
-        }
-        at += length;
+    for (piece, is_blanked) in pieces(text) {
+        code.extend(piece.chars().map(|c| if is_blanked && c != '\n' { ' ' } else { c }));
     }
     code
+}
+
+/// The literals of `text`, each with the place of its first character.
+pub(super) fn literals(text: &str) -> Vec<(usize, &str)> {
+    let mut at = 0;
+    let mut literals = Vec::new();
+    for (piece, is_blanked) in pieces(text) {
+        if is_blanked && !piece.starts_with('/') {
+            literals.push((at, piece));
+        }
+        at += piece.chars().count();
+    }
+    literals
+}
+
+/// The comments, literals and other characters of `text`; of each, whether it is one of the former.
+fn pieces(text: &str) -> Vec<(&str, bool)> {
+    let characters = text.chars().collect::<Vec<_>>();
+    let (mut pieces, mut rest, mut at) = (Vec::new(), text, 0);
+    while at < characters.len() {
+        let length = skip(&characters, at).max(1);
+        let bytes = characters[at..at + length].iter().map(|c| c.len_utf8()).sum();
+        let (piece, behind) = rest.split_at(bytes);
+        pieces.push((piece, length > 1));
+        (rest, at) = (behind, at + length);
+    }
+    pieces
 }
 
 /// The length of the comment or literal that starts at `at`; 0 if none does.
@@ -149,6 +169,12 @@ mod tests {
         let code = code(text);
         assert_eq!(code.split_whitespace().collect::<Vec<_>>(), ["a", "k", "m"]);
         assert_eq!(code.chars().count(), text.chars().count());
+    }
+
+    #[test]
+    fn literals_are_told_from_comments() {
+        let text = "\u{e4} // \"a\"\nf(\"b\", 'c') /* d */";
+        assert_eq!(literals(text), [(11, "\"b\""), (16, "'c'")]);
     }
 
     #[test]

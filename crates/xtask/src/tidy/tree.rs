@@ -38,6 +38,16 @@ impl Tree {
         Ok(Tree { files })
     }
 
+    /// A tree of these files, in the order of their paths.
+    #[cfg(test)]
+    pub(super) fn of(files: &[(&str, &str)]) -> Tree {
+        let file = |&(path, text): &(&str, &str)| {
+            let (size, code) = (text.len() as u64, Some(rust::code(text)));
+            File { path: path.to_owned(), size, text: Some(text.to_owned()), code }
+        };
+        Tree { files: files.iter().map(file).collect() }
+    }
+
     /// The file at `path`, if there is one.
     pub(super) fn file(&self, path: &str) -> Option<&File> {
         self.files

@@ -4,6 +4,8 @@
 //! 1. `data` is ordered by size, so that files that are large enough for a request are its end.
 //! 2. A file is never smaller than it was made: writes at its end make it grow, and one that has
 //!    grown by half is written elsewhere from then on.
+//!
+//! Not asserted: 1, since `data` is sorted where it is made, and stays as it is.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -34,6 +36,16 @@ pub(super) struct File {
     pub(super) size: u64,
     /// As it is.
     pub(super) length: Cell<u64>,
+}
+
+impl File {
+    /// It is to be longer by so many bytes; where they begin.
+    pub(super) fn grow(&self, bytes: u64) -> u64 {
+        let end = self.length.replace(self.length.get() + bytes);
+        let is_grown = self.size <= end && self.length.get() <= self.size + self.size / 2;
+        assert!(is_grown, "invariant 2: a file grows from its size to half as much again");
+        end
+    }
 }
 
 /// All files. What they are named stays as it is when a server starts again, so that copies of a

@@ -159,7 +159,7 @@ impl<'a> Mix<'a> {
         let may_grow = file.length.get() + size <= file.size + file.size / 2;
         let appends = may_grow && worker.chance.below(100) < APPENDS_PER_CENT;
         let first = match appends {
-            true => file.length.replace(file.length.get() + size),
+            true => file.grow(size),
             false => place(worker, file.size.saturating_sub(size)),
         };
         let stable = match self.rules.writes_are_stable {

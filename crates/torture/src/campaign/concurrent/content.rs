@@ -11,6 +11,8 @@
 //! 3. A cell below the least possible length may hold zeros only if somebody wrote them, or if it
 //!    was a hole: a length covers no data that is not there. One above it may, once another write
 //!    has moved the end: then the end may be on the disk without the data.
+//!
+//! Not asserted: 3, which is about how a cell came to hold what it may.
 
 use super::words::CELL;
 
@@ -95,6 +97,14 @@ impl Content {
         if self.lengths != before {
             self.end_moved(before[0], Some(at..end));
         }
+        self.check();
+    }
+
+    fn check(&self) {
+        let may = |cell: &Cell| cell.now.is_none_or(|now| cell.may.contains(&now));
+        debug_assert!(self.cells.iter().all(may), "invariant 1: a cell holds what it may hold");
+        let is_largest = self.lengths.is_sorted() && self.lengths.last() == Some(&self.cells.len());
+        debug_assert!(is_largest, "invariant 2: the largest length is that of the cells");
     }
 
     /// Invariant 3: the data of earlier writes behind the least length may be missing.
@@ -120,6 +130,7 @@ impl Content {
         self.end_moved(least, None);
         self.cells.resize(length, Cell::sure(0));
         self.lengths = vec![length];
+        self.check();
     }
 
     /// COMMIT of all.
@@ -130,6 +141,7 @@ impl Content {
             }
         }
         self.lengths = vec![self.cells.len()];
+        self.check();
     }
 
     /// The power goes.
