@@ -9,8 +9,7 @@
 //! 3. While it *stands*, because what is to become durable finds no room below, who waits for an
 //!    answer hears that it is lost. What was answered before can be read, and it may move again.
 //!
-//! Not asserted: 2 and 3, which are about what one is told who asks: a batch of a log that was
-//! under way when a volume failed may still become durable.
+//! Not asserted: 3, which is about what one is told who asks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -97,6 +96,8 @@ impl Horizon {
     pub fn advance(&self, sequence: u64) {
         let before = self.0.through.replace(sequence);
         assert!(before <= sequence, "invariant 1: {before} is durable, and stays so");
+        let may_move = before == sequence || !self.has_failed();
+        assert!(may_move, "invariant 2: after a failure it goes no further");
         self.wake();
     }
 

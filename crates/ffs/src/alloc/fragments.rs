@@ -24,7 +24,6 @@ impl Allocator {
         count: u64,
     ) -> Result<Taken, FsError> {
         let geometry = self.geometry();
-        let may_break = space == Space::Reserved || self.has_whole_block();
         let (home, goal) = match near {
             Near::Group(group) => (group, None),
             Near::Fragment(fragment) if fragment < geometry.size => {
@@ -42,6 +41,7 @@ impl Allocator {
                 continue;
             }
             let buffer = self.group_buffer(group).await?;
+            let may_break = space == Space::Reserved || self.has_whole_block();
             let goal = goal.filter(|_| step == 0);
             let find = || candidate.borrow_mut().find(geometry, goal, count as usize, may_break);
             while let Some(first) = find() {

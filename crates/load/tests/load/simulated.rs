@@ -11,6 +11,7 @@ use load::stage::{Plan, Ramp, Stage, Unwatched};
 use load::workload::{ALL, Workload};
 use nfs::nfs3::Procedure;
 use nfs::rpc::Caller;
+use torture::explore::design::Design;
 use torture::world::{SERVER, VOLUME, World, WorldOptions};
 
 pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
@@ -45,8 +46,12 @@ impl Run {
 
 /// A volume with a log, which holds what the workloads make.
 pub(crate) fn options() -> WorldOptions {
-    let mut options =
-        WorldOptions { size: 64 << 20, log_size: Some(4 << 20), ..WorldOptions::default() };
+    let mut options = WorldOptions {
+        size: 64 << 20,
+        design: Design::LOG,
+        log_size: 4 << 20,
+        ..WorldOptions::default()
+    };
     options.open.cache_bytes = 32 << 20;
     options
 }

@@ -18,7 +18,7 @@
 //!    it holds is held until it has been saved elsewhere.
 //! 4. When the log cannot be written, every volume stops.
 //!
-//! Not asserted: 2, which `slots` keeps.
+//! Not asserted: 1 and 3, of which the writer asserts what it can; 2, which `slots` keeps.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

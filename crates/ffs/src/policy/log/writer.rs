@@ -31,7 +31,7 @@ impl SharedLog {
                 self.stop();
             }
         }
-        assert!(self.writing.replace(false), "invariant 1: there is one writer");
+        assert!(self.writing.replace(false), "there is one writer");
         let waiting = self.waiting.borrow().iter().map(|entry| entry.room).sum::<u64>();
         assert_eq!(self.reserved.get(), waiting, "what is set aside is for what waits");
         // Who waits for the writer need not have been waiting for a batch.
@@ -107,7 +107,7 @@ impl SharedLog {
             let first = waiting.pop_front().expect("just seen");
             let volume = self.volume(first.draft.volume);
             let is_running = volume.is_none_or(|volume| !volume.horizon.has_failed());
-            assert!(is_running, "invariant 3: a volume that has stopped writes nothing");
+            assert!(is_running, "a volume that has stopped writes nothing");
             self.use_up(first.room);
             batch.push(first.draft);
         }
