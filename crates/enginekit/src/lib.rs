@@ -10,7 +10,7 @@
 //!   with a directory of its own.
 //! * [`bench`]: what an engine brings.
 //! * [`tree`]: several actors on one tree, cut at random moments. [`names`]: names that lead where
-//!   they should.
+//!   they should. [`told`]: what was told, and stays.
 //!
 //! Architecture invariant: it knows no engine, no format and no disk. Only tests need it.
 
@@ -19,6 +19,7 @@
 pub mod bench;
 pub mod names;
 pub mod random;
+pub mod told;
 pub mod tree;
 pub mod volume;
 

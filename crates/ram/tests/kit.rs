@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
-use enginekit::{Bench, Volume, names, tree};
+use enginekit::{Bench, Volume, names, told, tree};
 use ram::{Disk, Platter, Ram, RamOptions, open};
 use runtime::{Runtime, Timestamp};
 use sim::{Executor, Prng};
@@ -142,6 +142,27 @@ fn first_wrong(runs: u64) -> Option<String> {
 fn a_tree_survives_out_of_order() {
     let runs = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok());
     assert_eq!(first_wrong(runs.unwrap_or(6)), None);
+}
+
+#[test]
+fn what_a_listing_told_stays() {
+    for seed in 1..=4 {
+        assert_eq!(told::told_names_stay(&Memory::new(seed), seed), Ok(()));
+    }
+}
+
+/// A reply that waits for a directory's newest change alone tells names that a cut may take.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_receipt_for_the_newest_change_alone_is_found() {
+    use vnode::planted::{Bug, plant};
+    let found = (1..=4).find_map(|seed| {
+        plant(Some(Bug::NewestAlone));
+        let told = told::told_names_stay(&Memory::new(seed), seed);
+        plant(None);
+        told.err()
+    });
+    println!("{}", found.expect("the bug is not found"));
 }
 
 #[test]

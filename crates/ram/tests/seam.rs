@@ -13,7 +13,7 @@ use vnode::Files;
 
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
-struct House {
+struct Fixture {
     executor: Executor,
     disk: Rc<Disk>,
     files: Namespace<Files<Ram>>,
@@ -23,7 +23,7 @@ fn name(text: &str) -> Name {
     Name::parse(text.as_bytes()).expect("a legal name")
 }
 
-impl House {
+impl Fixture {
     fn new() -> Self {
         Self::on(Disk::new(1 << 20, NOW))
     }
@@ -91,31 +91,31 @@ impl House {
 
 /// Two files are made, and only the second is durable: nobody may be told of both.
 fn a_listing_waits_for_all_it_shows() -> Result<(), String> {
-    let house = House::new();
-    house.create("one");
-    house.create("other");
-    house.disk.make_durable(2);
-    if let Some(told) = house.told() {
+    let fixture = Fixture::new();
+    fixture.create("one");
+    fixture.create("other");
+    fixture.disk.make_durable(2);
+    if let Some(told) = fixture.told() {
         return Err(format!("{told:?} is told, and 'one' may be lost"));
     }
-    let house = house.lose_the_rest();
-    match house.told().as_deref() {
-        Some([_, _, other]) if other == "other" => house.disk.platter().check(true),
+    let fixture = fixture.lose_the_rest();
+    match fixture.told().as_deref() {
+        Some([_, _, other]) if other == "other" => fixture.disk.platter().check(true),
         told => Err(format!("'other' alone was durable: {told:?}")),
     }
 }
 
 /// A file goes, and another is made, whose name would fit into its place: the first may come back.
 fn a_name_does_not_take_the_place_of_one_that_may_come_back() -> Result<(), String> {
-    let house = House::new();
-    house.create("first");
-    house.disk.make_durable(1);
-    house.remove("first");
-    house.create("other");
-    house.disk.make_durable(3);
-    let house = house.lose_the_rest();
-    match house.told().map(|told| told.len()) {
-        Some(4) => house.disk.platter().check(true),
+    let fixture = Fixture::new();
+    fixture.create("first");
+    fixture.disk.make_durable(1);
+    fixture.remove("first");
+    fixture.create("other");
+    fixture.disk.make_durable(3);
+    let fixture = fixture.lose_the_rest();
+    match fixture.told().map(|told| told.len()) {
+        Some(4) => fixture.disk.platter().check(true),
         told => Err(format!("both are there, with the dots: {told:?}")),
     }
 }
@@ -123,33 +123,33 @@ fn a_name_does_not_take_the_place_of_one_that_may_come_back() -> Result<(), Stri
 /// A directory moves out of another, and that below what has moved. In neither move is anything
 /// changed that the other changes; but the second without the first is a circle.
 fn a_directory_does_not_come_below_itself() -> Result<(), String> {
-    let house = House::new();
-    let root = house.files.root();
-    let [here, there] = ["here", "there"].map(|text| house.make_directory(root, text));
-    let upper = house.make_directory(here, "upper");
-    let between = house.make_directory(upper, "between");
-    let lower = house.make_directory(between, "lower");
-    let lowest = house.make_directory(lower, "lowest");
-    let before = house.disk.events();
-    house.rename((between, "lower"), (there, "lower"));
-    house.rename((here, "upper"), (lowest, "upper"));
-    assert_eq!(house.disk.events(), before + 2, "both are on their way");
-    let both: Vec<u64> = house.disk.pending();
-    house.disk.make_durable(both[1]);
-    house.disk.platter().check(true)
+    let fixture = Fixture::new();
+    let root = fixture.files.root();
+    let [here, there] = ["here", "there"].map(|text| fixture.make_directory(root, text));
+    let upper = fixture.make_directory(here, "upper");
+    let between = fixture.make_directory(upper, "between");
+    let lower = fixture.make_directory(between, "lower");
+    let lowest = fixture.make_directory(lower, "lowest");
+    let before = fixture.disk.events();
+    fixture.rename((between, "lower"), (there, "lower"));
+    fixture.rename((here, "upper"), (lowest, "upper"));
+    assert_eq!(fixture.disk.events(), before + 2, "both are on their way");
+    let both: Vec<u64> = fixture.disk.pending();
+    fixture.disk.make_durable(both[1]);
+    fixture.disk.platter().check(true)
 }
 
 /// A call changes what another one has changed before, and both are to be remembered.
 fn an_answer_is_not_remembered_without_what_it_shows() -> Result<(), String> {
-    let house = House::new();
-    house.create("one");
+    let fixture = Fixture::new();
+    fixture.create("one");
     let call = Some(Rc::new(CallKey::new(b"a client, and its number").expect("a key")));
     let (who, how) = (Author { call, ..Author::root() }, CreateHow::Guarded(Default::default()));
-    let (root, other) = (house.files.root(), name("other"));
-    drop(house.executor.block_on(house.files.create(&who, root, &other, how)));
-    house.disk.make_durable(2);
-    let house = house.lose_the_rest();
-    match house.told() {
+    let (root, other) = (fixture.files.root(), name("other"));
+    drop(fixture.executor.block_on(fixture.files.create(&who, root, &other, how)));
+    fixture.disk.make_durable(2);
+    let fixture = fixture.lose_the_rest();
+    match fixture.told() {
         Some(told) if told.len() == 2 => Ok(()),
         told => Err(format!("its answer shows the times of 'one', which is not there: {told:?}")),
     }
@@ -177,25 +177,25 @@ fn a_place_in_a_directory_is_kept_for_what_may_come_back() {
 
 #[test]
 fn what_rests_on_something_waits_for_it() {
-    let house = House::new();
-    house.create("file");
-    house.remove("file");
-    house.disk.make_durable(2);
-    assert_eq!(house.told(), None, "the removal rests on the creation");
-    house.disk.make_durable(1);
-    assert_eq!(house.told().map(|told| told.len()), Some(2));
+    let fixture = Fixture::new();
+    fixture.create("file");
+    fixture.remove("file");
+    fixture.disk.make_durable(2);
+    assert_eq!(fixture.told(), None, "the removal rests on the creation");
+    fixture.disk.make_durable(1);
+    assert_eq!(fixture.told().map(|told| told.len()), Some(2));
 }
 
 #[test]
 fn a_cut_keeps_what_is_closed_and_says_what_it_did() {
-    let house = House::new();
-    house.create("file");
-    house.remove("file");
-    house.create("other");
+    let fixture = Fixture::new();
+    fixture.create("file");
+    fixture.remove("file");
+    fixture.create("other");
     let mut keeps = [false, true, true].into_iter();
-    let cut = house.disk.cut(|| keeps.next().expect("three"));
+    let cut = fixture.disk.cut(|| keeps.next().expect("three"));
     assert_eq!(cut, Cut { taken: 2, kept: 1 }, "a removal without its creation is nothing");
-    assert_eq!(house.disk.platter().check(true), Ok(()));
+    assert_eq!(fixture.disk.platter().check(true), Ok(()));
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -28,13 +28,13 @@ use tokio::task::JoinHandle;
 /// A signal reaches every scenario that runs.
 static TURN: Mutex<()> = Mutex::new(());
 
-struct House {
+struct Fixture {
     address: SocketAddr,
     data: Rc<MemoryFileSystem>,
     running: JoinHandle<Result<(), ServeError>>,
 }
 
-fn with_server<F: Future<Output = ()>>(file: Option<PathBuf>, test: impl FnOnce(House) -> F) {
+fn with_server<F: Future<Output = ()>>(file: Option<PathBuf>, test: impl FnOnce(Fixture) -> F) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let outcome = reactor::block_on(|runtime| async move {
         let data = MemoryFileSystem::new();
@@ -54,7 +54,7 @@ fn with_server<F: Future<Output = ()>>(file: Option<PathBuf>, test: impl FnOnce(
         });
         until(|| ready.borrow().is_some()).await;
         let address = ready.take().expect("ready").addresses[0];
-        let test = test(House { address, data, running });
+        let test = test(Fixture { address, data, running });
         tokio::time::timeout(Duration::from_secs(60), test).await
     });
     outcome.expect("a reactor").expect("the test ends before its deadline");
@@ -83,37 +83,37 @@ async fn can_mount(address: SocketAddr) -> bool {
 #[test]
 fn sigterm_and_sigint_end_it_well() {
     for signal in ["-TERM", "-INT"] {
-        with_server(None, async |house: House| {
+        with_server(None, async |fixture: Fixture| {
             send(signal);
-            house.running.await.expect("no panic").expect("a good end");
-            assert!(house.data.stopped());
+            fixture.running.await.expect("no panic").expect("a good end");
+            assert!(fixture.data.stopped());
         });
     }
 }
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    with_server(None, async |house: House| {
-        house.data.gate().close();
-        assert!(can_mount(house.address).await);
-        let address = house.address;
+    with_server(None, async |fixture: Fixture| {
+        fixture.data.gate().close();
+        assert!(can_mount(fixture.address).await);
+        let address = fixture.address;
         // A call that waits for the disk, and so keeps the server from its end.
         tokio::task::spawn_local(async move {
             let mut stream = TcpStream::connect(address).await.expect("the server accepts");
             tokio::io::AsyncWriteExt::write_all(&mut stream, &mkdir()).await.expect("sent");
             std::future::pending::<()>().await;
         });
-        until(|| house.data.executed() == 1).await;
+        until(|| fixture.data.executed() == 1).await;
         send("-TERM");
         // The first must have been heard before the second is sent, or they are one.
-        while TcpStream::connect(house.address).await.is_ok() {
+        while TcpStream::connect(fixture.address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(!house.running.is_finished());
+        assert!(!fixture.running.is_finished());
         send("-TERM");
-        let ended = house.running.await.expect("no panic");
+        let ended = fixture.running.await.expect("no panic");
         assert!(matches!(ended, Err(ServeError::Interrupted)), "{ended:?}");
-        assert!(!house.data.stopped());
+        assert!(!fixture.data.stopped());
     });
 }
 
@@ -158,15 +158,15 @@ fn a_second_signal_while_it_starts_ends_the_start() {
 fn sighup_reads_the_exports_anew() {
     let path = std::env::temp_dir().join(format!("duramen-{}-sighup.toml", id()));
     std::fs::write(&path, "").expect("the temporary directory can be written");
-    with_server(Some(path.clone()), async |house: House| {
-        assert!(can_mount(house.address).await);
+    with_server(Some(path.clone()), async |fixture: Fixture| {
+        assert!(can_mount(fixture.address).await);
         std::fs::write(&path, "[exports.data]\nclients = []\n").expect("it can be written");
         send("-HUP");
-        while can_mount(house.address).await {
+        while can_mount(fixture.address).await {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         send("-TERM");
-        house.running.await.expect("no panic").expect("a good end");
+        fixture.running.await.expect("no panic").expect("a good end");
     });
     std::fs::remove_file(&path).expect("it is there");
 }

@@ -5,6 +5,10 @@
 //! blocks. So what vnodes keep is counted with the engine's blocks, and when these cannot be kept
 //! within their budget by themselves, vnodes are forgotten, the least recently used first.
 //!
+//! One order is enough. 4.4BSD has two lists, so that a vnode by which cached data is found goes
+//! last; here data is found by its byte of the disk and stays when its vnode goes, and a vnode with
+//! anything pending is on no list at all (invariant 2).
+//!
 //! Invariants:
 //! 1. There is one vnode for an inode number.
 //! 2. A vnode is forgotten only when nobody holds it, everything that changed it is durable, and no

@@ -4,7 +4,7 @@ use nfs3_types::nfs3::{NFS_PROGRAM, Nfs3Option, SETATTR3args, sattr3};
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::house::{Client, House, local};
+use crate::fixture::{Client, Fixture, local};
 
 fn client(machine: &'static [u8], uid: u32, gid: u32, gids: &[u32]) -> Client {
     let machinename = Opaque::borrowed(machine);
@@ -25,17 +25,17 @@ fn another_machine_user_group_or_further_group_makes_another_call() {
         (b"machine", 7, 8, &[9]),
         (b"machine", 7, 8, &[]),
     ];
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
     let new_attributes = sattr3 { mode: Nfs3Option::Some(0o666), ..sattr3::default() };
     let args = SETATTR3args { object: file, new_attributes, guard: Nfs3Option::None };
     for (round, expected) in [(1, 1), (2, 0)] {
         for (machine, uid, gid, gids) in callers {
-            let before = house.data.executed();
+            let before = fixture.data.executed();
             let caller = client(machine, uid, gid, gids);
-            house.send(&caller, 50, NFS_PROGRAM::NFSPROC3_SETATTR, &args);
-            let executed = house.data.executed() - before;
+            fixture.send(&caller, 50, NFS_PROGRAM::NFSPROC3_SETATTR, &args);
+            let executed = fixture.data.executed() - before;
             let who = format!("{} {uid} {gid} {gids:?}", machine.escape_ascii());
             assert_eq!(executed, expected, "round {round}, {who}");
         }

@@ -7,7 +7,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::{Opaque, Pack};
 
-use crate::house::{Client, House, at};
+use crate::fixture::{Client, Fixture, at};
 
 /// Arguments that are bytes already.
 pub(crate) struct Raw(pub(crate) Vec<u8>);
@@ -38,12 +38,12 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// Makes it below a directory.
-    pub(crate) fn furnish(house: &mut House, client: &Client, root: &nfs_fh3) -> Self {
-        let inner = house.mkdir(client, root, "inner");
-        house.mkdir(client, root, "empty");
-        house.create(client, root, "doomed");
-        house.create(client, root, "old");
-        let file = house.create(client, root, "file");
+    pub(crate) fn furnish(fixture: &mut Fixture, client: &Client, root: &nfs_fh3) -> Self {
+        let inner = fixture.mkdir(client, root, "inner");
+        fixture.mkdir(client, root, "empty");
+        fixture.create(client, root, "doomed");
+        fixture.create(client, root, "old");
+        let file = fixture.create(client, root, "file");
         Self { root: root.clone(), inner, file }
     }
 

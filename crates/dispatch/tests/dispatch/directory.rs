@@ -1,6 +1,6 @@
 //! Listing directories in pieces of the size that the client wants.
 
-use crate::house::{House, local, refusal};
+use crate::fixture::{Fixture, local, refusal};
 use nfs3_types::nfs3::{
     NFS_PROGRAM, Nfs3Result, READDIR3args, READDIR3res, READDIRPLUS3args, READDIRPLUS3res,
     cookieverf3, nfs_fh3, nfsstat3,
@@ -9,45 +9,45 @@ use nfs3_types::xdr_codec::Pack;
 
 const FILES: usize = 60;
 
-fn furnished() -> (House, nfs_fh3) {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
+fn furnished() -> (Fixture, nfs_fh3) {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
     for number in 0..FILES {
-        house.create(&local(), &root, &format!("a file of the number {number}"));
+        fixture.create(&local(), &root, &format!("a file of the number {number}"));
     }
-    (house, root)
+    (fixture, root)
 }
 
 fn list(
-    house: &mut House,
+    fixture: &mut Fixture,
     dir: &nfs_fh3,
     place: (u64, cookieverf3),
     count: u32,
 ) -> READDIR3res<'static> {
     let (cookie, cookieverf) = place;
     let args = READDIR3args { dir: dir.clone(), cookie, cookieverf, count };
-    house.call(&local(), NFS_PROGRAM::NFSPROC3_READDIR, &args)
+    fixture.call(&local(), NFS_PROGRAM::NFSPROC3_READDIR, &args)
 }
 
 fn list_plus(
-    house: &mut House,
+    fixture: &mut Fixture,
     dir: &nfs_fh3,
     place: (u64, cookieverf3),
     (dircount, maxcount): (u32, u32),
 ) -> READDIRPLUS3res<'static> {
     let (cookie, cookieverf) = place;
     let args = READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount, maxcount };
-    house.call(&local(), NFS_PROGRAM::NFSPROC3_READDIRPLUS, &args)
+    fixture.call(&local(), NFS_PROGRAM::NFSPROC3_READDIRPLUS, &args)
 }
 
 #[test]
 fn pieces_of_a_listing_fit_their_count_and_give_every_name_once() {
-    let (mut house, root) = furnished();
+    let (mut fixture, root) = furnished();
     for count in [200, 512, 1_000, 4_096, 1 << 20] {
         let mut names = Vec::new();
         let mut place = (0, cookieverf3::default());
         loop {
-            let listed = list(&mut house, &root, place, count).unwrap();
+            let listed = list(&mut fixture, &root, place, count).unwrap();
             assert!(listed.packed_size() <= count as usize, "{count}");
             let entries = &listed.reply.entries.0;
             names.extend(entries.iter().map(|entry| entry.name.as_ref().to_vec()));
@@ -65,12 +65,12 @@ fn pieces_of_a_listing_fit_their_count_and_give_every_name_once() {
 
 #[test]
 fn pieces_with_attributes_fit_both_counts_and_carry_handles() {
-    let (mut house, root) = furnished();
+    let (mut fixture, root) = furnished();
     for (dircount, maxcount) in [(1_000, 2_000), (10_000, 1_000), (64, 1 << 20), (4_096, 32_768)] {
         let mut place = (0, cookieverf3::default());
         let mut total = 0;
         loop {
-            let listed = list_plus(&mut house, &root, place, (dircount, maxcount)).unwrap();
+            let listed = list_plus(&mut fixture, &root, place, (dircount, maxcount)).unwrap();
             assert!(listed.packed_size() <= maxcount as usize);
             let entries = &listed.reply.entries.0;
             let name_bytes = |name: usize| 8 + 4 + name.next_multiple_of(4) + 8;
@@ -78,7 +78,7 @@ fn pieces_with_attributes_fit_both_counts_and_carry_handles() {
             assert!(names <= dircount as usize || entries.len() == 1);
             for entry in entries {
                 let Nfs3Result::Ok(found) =
-                    house.getattr(&local(), &entry.name_handle.clone().unwrap())
+                    fixture.getattr(&local(), &entry.name_handle.clone().unwrap())
                 else {
                     panic!("a handle that works")
                 };
@@ -97,49 +97,49 @@ fn pieces_with_attributes_fit_both_counts_and_carry_handles() {
 
 #[test]
 fn a_count_for_not_even_one_entry_is_too_small() {
-    let (mut house, root) = furnished();
+    let (mut fixture, root) = furnished();
     let start = (0, cookieverf3::default());
     for count in [0, 50, 120] {
-        let result = list(&mut house, &root, start, count);
+        let result = list(&mut fixture, &root, start, count);
         assert_eq!(refusal(result), nfsstat3::NFS3ERR_TOOSMALL, "{count}");
-        let result = list_plus(&mut house, &root, start, (count, count));
+        let result = list_plus(&mut fixture, &root, start, (count, count));
         assert_eq!(refusal(result), nfsstat3::NFS3ERR_TOOSMALL, "{count}");
     }
 }
 
 #[test]
 fn at_the_end_an_empty_listing_is_no_error() {
-    let (mut house, root) = furnished();
-    let all = list(&mut house, &root, (0, cookieverf3::default()), 1 << 16).unwrap();
+    let (mut fixture, root) = furnished();
+    let all = list(&mut fixture, &root, (0, cookieverf3::default()), 1 << 16).unwrap();
     assert!(all.reply.eof);
     let last = all.reply.entries.0.last().expect("not empty").cookie;
-    let end = list(&mut house, &root, (last, all.cookieverf), 512).unwrap();
+    let end = list(&mut fixture, &root, (last, all.cookieverf), 512).unwrap();
     assert!(end.reply.eof && end.reply.entries.0.is_empty());
 }
 
 /// Attributes, cookie verifier, the end of the list and `eof` take 104 bytes.
 #[test]
 fn a_count_for_not_even_an_empty_listing_is_too_small() {
-    let (mut house, root) = furnished();
-    let all = list(&mut house, &root, (0, cookieverf3::default()), 1 << 16).unwrap();
+    let (mut fixture, root) = furnished();
+    let all = list(&mut fixture, &root, (0, cookieverf3::default()), 1 << 16).unwrap();
     let end = (all.reply.entries.0.last().expect("not empty").cookie, all.cookieverf);
     for (count, status) in [(103, nfsstat3::NFS3ERR_TOOSMALL), (104, nfsstat3::NFS3_OK)] {
-        assert_eq!(refusal(list(&mut house, &root, end, count)), status, "{count}");
-        let result = list_plus(&mut house, &root, end, (512, count));
+        assert_eq!(refusal(list(&mut fixture, &root, end, count)), status, "{count}");
+        let result = list_plus(&mut fixture, &root, end, (512, count));
         assert_eq!(refusal(result), status, "{count}");
     }
 }
 
 #[test]
 fn a_cookie_with_the_verifier_of_another_server_is_refused() {
-    let (mut house, root) = furnished();
-    let first = list(&mut house, &root, (0, cookieverf3::default()), 512).unwrap();
+    let (mut fixture, root) = furnished();
+    let first = list(&mut fixture, &root, (0, cookieverf3::default()), 512).unwrap();
     let cookie = first.reply.entries.0[1].cookie;
     let foreign = cookieverf3(*b"another!");
-    let result = list(&mut house, &root, (cookie, foreign), 512);
+    let result = list(&mut fixture, &root, (cookie, foreign), 512);
     assert_eq!(refusal(result), nfsstat3::NFS3ERR_BAD_COOKIE);
     for good in [first.cookieverf, cookieverf3::default()] {
-        assert_eq!(refusal(list(&mut house, &root, (cookie, good), 512)), nfsstat3::NFS3_OK);
+        assert_eq!(refusal(list(&mut fixture, &root, (cookie, good), 512)), nfsstat3::NFS3_OK);
     }
-    assert_eq!(refusal(list(&mut house, &root, (0, foreign), 512)), nfsstat3::NFS3_OK);
+    assert_eq!(refusal(list(&mut fixture, &root, (0, foreign), 512)), nfsstat3::NFS3_OK);
 }

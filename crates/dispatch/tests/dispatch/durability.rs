@@ -1,6 +1,6 @@
 //! No reply before its time, and none that shows what was lost.
 
-use crate::house::{House, at, local};
+use crate::fixture::{Fixture, at, local};
 use nfs3_types::nfs3::{
     GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, Nfs3Option, Nfs3Result,
     nfsstat3, sattr3,
@@ -12,28 +12,28 @@ fn mkdir<'a>(root: &nfs3_types::nfs3::nfs_fh3) -> MKDIR3args<'a> {
 
 #[test]
 fn a_change_is_answered_when_it_is_durable_and_not_before() {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    house.data.gate().close();
-    let mut sent = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root));
-    assert_eq!(house.data.executed(), 1);
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    fixture.data.gate().close();
+    let mut sent = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root));
+    assert_eq!(fixture.data.executed(), 1);
     assert!(!sent.is_answered());
-    house.data.gate().open();
-    house.poll(&mut sent);
+    fixture.data.gate().open();
+    fixture.poll(&mut sent);
     sent.reply::<MKDIR3res>().unwrap();
 }
 
 #[test]
 fn a_lost_volume_answers_with_an_error_and_tells_nothing() {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    house.data.gate().close();
-    let mut change = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root));
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    fixture.data.gate().close();
+    let mut change = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root));
     let args = GETATTR3args { object: root.clone() };
-    let mut look = house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_GETATTR, &args);
-    house.data.gate().lose();
-    house.poll(&mut change);
-    house.poll(&mut look);
+    let mut look = fixture.send(&local(), 10, NFS_PROGRAM::NFSPROC3_GETATTR, &args);
+    fixture.data.gate().lose();
+    fixture.poll(&mut change);
+    fixture.poll(&mut look);
     match change.reply::<MKDIR3res>() {
         Nfs3Result::Err((nfsstat3::NFS3ERR_IO, failure)) => {
             assert!(matches!(failure.dir_wcc.before, Nfs3Option::None));

@@ -8,7 +8,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::Opaque;
 
 use crate::changes::{Raw, bytes_of};
-use crate::house::{House, at, local, refusal};
+use crate::fixture::{Fixture, at, local, refusal};
 
 /// Numbers that look random and are the same in every run (xorshift64).
 struct Numbers(u64);
@@ -76,9 +76,9 @@ fn samples(root: &nfs_fh3, file: &nfs_fh3) -> Vec<(NFS_PROGRAM, Vec<u8>)> {
 
 #[test]
 fn damaged_calls_are_answered_or_dropped_and_leave_the_server_in_order() {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
     let samples = samples(&root, &file);
     let mut numbers = Numbers(0x5eed);
     for xid in 0..20_000 {
@@ -99,29 +99,29 @@ fn damaged_calls_are_answered_or_dropped_and_leave_the_server_in_order() {
                 _ => record.truncate(numbers.below(record.len()).max(4)),
             }
         }
-        assert!(house.send_record(&local(), record.into()).is_answered());
+        assert!(fixture.send_record(&local(), record.into()).is_answered());
     }
-    assert_eq!(refusal(house.getattr(&local(), &root)), nfs3_types::nfs3::nfsstat3::NFS3_OK);
+    assert_eq!(refusal(fixture.getattr(&local(), &root)), nfs3_types::nfs3::nfsstat3::NFS3_OK);
 }
 
 #[test]
 fn a_kind_that_cannot_be_made_is_a_bad_type() {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
     for kind in [1u32, 2, 5] {
         let mut args = bytes_of(&at(&root, "odd"));
         args.extend(kind.to_be_bytes());
         let result: nfs3_types::nfs3::MKNOD3res =
-            house.call(&local(), NFS_PROGRAM::NFSPROC3_MKNOD, &Raw(args));
+            fixture.call(&local(), NFS_PROGRAM::NFSPROC3_MKNOD, &Raw(args));
         assert_eq!(refusal(result), nfs3_types::nfs3::nfsstat3::NFS3ERR_BADTYPE);
     }
 }
 
 #[test]
 fn a_write_that_ends_behind_the_last_offset_is_too_large() {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
     let args = WRITE3args {
         file,
         offset: u64::MAX - 2,
@@ -130,6 +130,6 @@ fn a_write_that_ends_behind_the_last_offset_is_too_large() {
         data: Opaque::borrowed(b"data"),
     };
     let result: nfs3_types::nfs3::WRITE3res =
-        house.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
+        fixture.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
     assert_eq!(refusal(result), nfs3_types::nfs3::nfsstat3::NFS3ERR_FBIG);
 }

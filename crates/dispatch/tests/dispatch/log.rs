@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use vfs::FsError;
 
-use crate::house::{House, local, refusal};
+use crate::fixture::{Fixture, local, refusal};
 use crate::memory::MemoryFileSystem;
 use crate::watched::Watched;
 
@@ -61,11 +61,11 @@ impl Subscriber for Ear {
 /// Has somebody listen who is given two volumes and what looks at the root of one of them.
 fn listening(work: impl FnOnce(&Ear, &[Rc<Watched>; 2], &mut dyn FnMut(usize) -> nfsstat3)) {
     let volumes = [(); 2].map(|()| Watched::new(MemoryFileSystem::new()));
-    let mut house = House::over(&volumes, Window::default());
-    let roots = ["/data", "/other"].map(|path| house.mount(&local(), path).expect("a mount"));
+    let mut fixture = Fixture::over(&volumes, Window::default());
+    let roots = ["/data", "/other"].map(|path| fixture.mount(&local(), path).expect("a mount"));
     let ear = Ear::default();
     tracing::subscriber::with_default(ear.clone(), || {
-        let mut look = |volume: usize| refusal(house.getattr(&local(), &roots[volume]));
+        let mut look = |volume: usize| refusal(fixture.getattr(&local(), &roots[volume]));
         work(&ear, &volumes, &mut look);
     });
 }

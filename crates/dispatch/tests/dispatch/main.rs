@@ -1,7 +1,7 @@
 //! The dispatcher seen from outside, over a file system in memory. One scenario a test, the
 //! scenarios of one theme a file; all in one program, which is built once.
 
-mod house;
+mod fixture;
 mod memory;
 
 mod caller;

@@ -1,42 +1,42 @@
 //! From a path to the first handle.
 
-use crate::house::{Client, House, at, local};
+use crate::fixture::{Client, Fixture, at, local};
 use dispatch::{Export, Exports, Limits};
 use nfs3_types::mount::{MOUNT_PROGRAM, dirpath, exports, mountlist};
 use nfs3_types::nfs3::{NFS_PROGRAM, SYMLINK3args, SYMLINK3res, nfs_fh3, sattr3, symlinkdata3};
 use nfs3_types::xdr_codec::{Opaque, Void};
 
 /// /data/a/b, /data/file, /data/link -> a
-fn furnished() -> (House, nfs_fh3, nfs_fh3) {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let a = house.mkdir(&local(), &root, "a");
-    let b = house.mkdir(&local(), &a, "b");
-    house.create(&local(), &root, "file");
+fn furnished() -> (Fixture, nfs_fh3, nfs_fh3) {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let a = fixture.mkdir(&local(), &root, "a");
+    let b = fixture.mkdir(&local(), &a, "b");
+    fixture.create(&local(), &root, "file");
     let symlink = symlinkdata3 {
         symlink_attributes: sattr3::default(),
         symlink_data: b"a".as_slice().into(),
     };
     let args = SYMLINK3args { where_: at(&root, "link"), symlink };
-    let made: SYMLINK3res = house.call(&local(), NFS_PROGRAM::NFSPROC3_SYMLINK, &args);
+    let made: SYMLINK3res = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_SYMLINK, &args);
     made.unwrap();
-    (house, root, b)
+    (fixture, root, b)
 }
 
 #[test]
 fn paths_lead_to_directories_of_their_volume_and_never_out_of_it() {
-    let (mut house, root, b) = furnished();
+    let (mut fixture, root, b) = furnished();
     for path in ["/data", "data", "/data/", "//data//", "/data/..", "/data/../..", "/data/a/.."] {
-        assert_eq!(house.mount(&local(), path).expect(path), root, "{path}");
+        assert_eq!(fixture.mount(&local(), path).expect(path), root, "{path}");
     }
     for path in ["/data/a/b", "/data//a/./b/", "/data/a/b/../b", "/data/../a/b"] {
-        assert_eq!(house.mount(&local(), path).expect(path), b, "{path}");
+        assert_eq!(fixture.mount(&local(), path).expect(path), b, "{path}");
     }
 }
 
 #[test]
 fn paths_that_lead_nowhere_say_why() {
-    let (mut house, ..) = furnished();
+    let (mut fixture, ..) = furnished();
     let long = format!("/data/{}", "n".repeat(300));
     for (path, status) in [
         ("/", "NOENT"),
@@ -50,25 +50,26 @@ fn paths_that_lead_nowhere_say_why() {
         (&long, "NAMETOOLONG"),
         ("/data/a\0b", "INVAL"),
     ] {
-        let refused = house.mount(&local(), path).expect_err(path);
+        let refused = fixture.mount(&local(), path).expect_err(path);
         assert_eq!(refused.to_string(), format!("MNT3ERR_{status}"), "{path}");
     }
 }
 
 #[test]
 fn a_mount_leads_nowhere_where_lookups_would_not() {
-    let (mut house, root, _) = furnished();
+    let (mut fixture, root, _) = furnished();
     let owner = Client::user("127.0.0.1", 5, 5, &[]);
-    let private = house.mkdir(&owner, &root, "private"); // mode 0600: not to be searched
-    house.mkdir(&local(), &private, "inner");
+    let private = fixture.mkdir(&owner, &root, "private"); // mode 0600: not to be searched
+    fixture.mkdir(&local(), &private, "inner");
     let stranger = Client::user("127.0.0.1", 6, 6, &[]);
-    let refused = house.mount(&stranger, "/data/private/inner").expect_err("not his");
+    let refused = fixture.mount(&stranger, "/data/private/inner").expect_err("not his");
     assert_eq!(refused.to_string(), "MNT3ERR_ACCES");
-    assert!(house.mount(&local(), "/data/private/inner").is_ok());
+    assert!(fixture.mount(&local(), "/data/private/inner").is_ok());
 }
 
-fn dump(house: &mut House) -> Vec<(String, String)> {
-    let list: mountlist<'_, '_> = house.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_DUMP, &Void);
+fn dump(fixture: &mut Fixture) -> Vec<(String, String)> {
+    let list: mountlist<'_, '_> =
+        fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_DUMP, &Void);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mounts = list.0.iter();
     mounts.map(|mount| (text(&mount.ml_hostname.0), text(&mount.ml_directory.0))).collect()
@@ -76,28 +77,28 @@ fn dump(house: &mut House) -> Vec<(String, String)> {
 
 #[test]
 fn what_is_mounted_is_listed_until_it_is_unmounted() {
-    let mut house = House::new();
-    house.mount(&local(), "/data").expect("a mount");
-    house.mount(&local(), "/data").expect("the same again");
-    house.mount(&local(), "/other").expect("a mount");
-    house.mount(&local(), "/none").expect_err("no such volume");
+    let mut fixture = Fixture::new();
+    fixture.mount(&local(), "/data").expect("a mount");
+    fixture.mount(&local(), "/data").expect("the same again");
+    fixture.mount(&local(), "/other").expect("a mount");
+    fixture.mount(&local(), "/none").expect_err("no such volume");
     let mounted = |path: &str| ("127.0.0.1".to_owned(), path.to_owned());
-    assert_eq!(dump(&mut house), [mounted("/data"), mounted("/other")]);
+    assert_eq!(dump(&mut fixture), [mounted("/data"), mounted("/other")]);
     let path = dirpath(Opaque::borrowed(b"/data"));
-    let Void = house.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNT, &path);
-    assert_eq!(dump(&mut house), [mounted("/other")]);
-    let Void = house.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNTALL, &Void);
-    assert_eq!(dump(&mut house), []);
+    let Void = fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNT, &path);
+    assert_eq!(dump(&mut fixture), [mounted("/other")]);
+    let Void = fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNTALL, &Void);
+    assert_eq!(dump(&mut fixture), []);
 }
 
 #[test]
 fn the_list_of_mounts_is_bounded() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     for client in 0..1_500 {
         let address = format!("127.0.{}.{}", client / 250, client % 250);
-        house.mount(&Client::root(&address), "/data").expect("a mount");
+        fixture.mount(&Client::root(&address), "/data").expect("a mount");
     }
-    let list = dump(&mut house);
+    let list = dump(&mut fixture);
     assert_eq!(list.len(), 1024);
     assert_eq!(list.last().expect("some").0, "127.0.5.249");
 }
@@ -106,8 +107,9 @@ fn the_list_of_mounts_is_bounded() {
 fn exports_are_listed_with_their_networks_and_closed_ones_are_not() {
     let mut rules = Exports::default();
     rules.insert("other", Export::new(Vec::new()).expect("no rules"));
-    let mut house = House::with(rules, Limits::default());
-    let list: exports<'_, '_> = house.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_EXPORT, &Void);
+    let mut fixture = Fixture::with(rules, Limits::default());
+    let list: exports<'_, '_> =
+        fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_EXPORT, &Void);
     let [node] = &list.0[..] else { panic!("one volume is open") };
     assert_eq!(*node.ex_dir.0, *b"/data");
     let groups: Vec<&[u8]> = node.ex_groups.0.iter().map(|group| &*group.0.0).collect();

@@ -9,7 +9,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::Opaque;
 
 use crate::changes::{Raw, Scene, bytes_of};
-use crate::house::{House, at, local};
+use crate::fixture::{Fixture, at, local};
 
 /// What a scenario gives where one bug is planted, or none.
 fn with<T>(bug: Option<Bug>, scenario: impl FnOnce() -> T) -> T {
@@ -19,11 +19,11 @@ fn with<T>(bug: Option<Bug>, scenario: impl FnOnce() -> T) -> T {
     outcome
 }
 
-fn furnished() -> (House, nfs_fh3, Scene) {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let scene = Scene::furnish(&mut house, &local(), &root);
-    (house, root, scene)
+fn furnished() -> (Fixture, nfs_fh3, Scene) {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let scene = Scene::furnish(&mut fixture, &local(), &root);
+    (fixture, root, scene)
 }
 
 fn mkdir(root: &nfs_fh3, name: &str) -> (NFS_PROGRAM, Raw) {
@@ -32,11 +32,11 @@ fn mkdir(root: &nfs_fh3, name: &str) -> (NFS_PROGRAM, Raw) {
 }
 
 /// How many of these calls are carried out, one after the other.
-fn executed(house: &mut House, calls: &[(u32, &(NFS_PROGRAM, Raw))]) -> Vec<u64> {
+fn executed(fixture: &mut Fixture, calls: &[(u32, &(NFS_PROGRAM, Raw))]) -> Vec<u64> {
     let one = |&(xid, (procedure, args)): &(u32, &(NFS_PROGRAM, Raw))| {
-        let before = house.data.executed();
-        assert!(house.send(&local(), xid, *procedure, args).is_answered());
-        house.data.executed() - before
+        let before = fixture.data.executed();
+        assert!(fixture.send(&local(), xid, *procedure, args).is_answered());
+        fixture.data.executed() - before
     };
     calls.iter().map(one).collect()
 }
@@ -44,11 +44,11 @@ fn executed(house: &mut House, calls: &[(u32, &(NFS_PROGRAM, Raw))]) -> Vec<u64>
 /// Calls of one number: two of a procedure with names as long as each other, one with a longer
 /// name, and one of each other procedure.
 fn of_one_number() -> Vec<u64> {
-    let (mut house, root, scene) = furnished();
+    let (mut fixture, root, scene) = furnished();
     let mut calls = vec![mkdir(&root, "one"), mkdir(&root, "two"), mkdir(&root, "a longer name")];
     let others = scene.changes().into_iter();
     calls.extend(others.filter(|(procedure, _)| *procedure != NFS_PROGRAM::NFSPROC3_MKDIR));
-    executed(&mut house, &calls.iter().map(|call| (50, call)).collect::<Vec<_>>())
+    executed(&mut fixture, &calls.iter().map(|call| (50, call)).collect::<Vec<_>>())
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn calls_that_are_known_by_less_than_all_they_ask_for_are_found() {
 
 /// A change that succeeds and one that is refused, both sent twice.
 fn refused_and_repeated() -> Vec<u64> {
-    let (mut house, root, _) = furnished();
+    let (mut fixture, root, _) = furnished();
     let call = mkdir(&root, "made");
-    executed(&mut house, &[1, 2, 1, 2].map(|xid| (xid, &call)))
+    executed(&mut fixture, &[1, 2, 1, 2].map(|xid| (xid, &call)))
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn refusals_that_are_not_remembered_are_found() {
 
 /// One call of each procedure, all sent twice: those that are carried out the second time.
 fn repeated() -> Vec<NFS_PROGRAM> {
-    let (mut house, _, scene) = furnished();
+    let (mut fixture, _, scene) = furnished();
     let changes = scene.changes();
     let calls = (1_000..).zip(&changes).collect::<Vec<_>>();
-    executed(&mut house, &calls);
-    let again = executed(&mut house, &calls);
+    executed(&mut fixture, &calls);
+    let again = executed(&mut fixture, &calls);
     let twice = changes.iter().zip(again).filter(|(_, executed)| *executed > 0);
     twice.map(|((procedure, _), _)| *procedure).collect()
 }
@@ -93,18 +93,18 @@ fn a_procedure_that_is_not_remembered_is_found() {
 
 /// How many connections a call is carried out on that is sent on many, twice on each.
 fn on_many_connections() -> u64 {
-    let (mut house, root, _) = furnished();
+    let (mut fixture, root, _) = furnished();
     let (procedure, args) = mkdir(&root, "made");
     let target = (nfs3_types::nfs3::PROGRAM, nfs3_types::nfs3::VERSION, procedure as u32);
     let record = local().record(50, target, &args);
-    let before = house.data.executed();
+    let before = fixture.data.executed();
     for _ in 0..64 {
-        let session = house.dispatcher.connect(local().address);
+        let session = fixture.dispatcher.connect(local().address);
         for _ in 0..2 {
-            assert!(house.call_on(&session, record.clone()).is_some());
+            assert!(fixture.call_on(&session, record.clone()).is_some());
         }
     }
-    house.data.executed() - before
+    fixture.data.executed() - before
 }
 
 #[test]
@@ -117,16 +117,16 @@ fn calls_that_are_known_on_their_connection_only_are_found() {
 
 /// How often a call is carried out that is repeated while it runs, and once more later.
 fn repeated_while_it_runs() -> [u64; 2] {
-    let (mut house, root, _) = furnished();
-    let before = house.data.executed();
-    house.data.gate().close();
+    let (mut fixture, root, _) = furnished();
+    let before = fixture.data.executed();
+    fixture.data.gate().close();
     let (procedure, args) = mkdir(&root, "made");
-    let mut sent = [(); 2].map(|()| house.send(&local(), 50, procedure, &args));
-    house.data.gate().open();
-    sent.iter_mut().for_each(|sent| house.poll(sent));
-    let running = house.data.executed() - before;
-    house.send(&local(), 50, procedure, &args);
-    [running, house.data.executed() - before - running]
+    let mut sent = [(); 2].map(|()| fixture.send(&local(), 50, procedure, &args));
+    fixture.data.gate().open();
+    sent.iter_mut().for_each(|sent| fixture.poll(sent));
+    let running = fixture.data.executed() - before;
+    fixture.send(&local(), 50, procedure, &args);
+    [running, fixture.data.executed() - before - running]
 }
 
 #[test]
@@ -137,21 +137,21 @@ fn calls_that_are_not_known_while_they_run_are_found() {
 
 /// How durable WRITEs say that they are, and the verifiers of one and of a COMMIT.
 fn writes() -> (Vec<stable_how>, [[u8; 8]; 2]) {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
     let mut verifier = [0; 8];
     let how = [stable_how::UNSTABLE, stable_how::DATA_SYNC, stable_how::FILE_SYNC];
     let committed = how.map(|stable| {
         let data = Opaque::borrowed(b"data");
         let args = WRITE3args { file: file.clone(), offset: 0, count: 4, stable, data };
-        let written: WRITE3res = house.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
+        let written: WRITE3res = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
         let written = written.unwrap();
         verifier = written.verf.0;
         written.committed
     });
     let args = COMMIT3args { file, offset: 0, count: 0 };
-    let made_sure: COMMIT3res = house.call(&local(), NFS_PROGRAM::NFSPROC3_COMMIT, &args);
+    let made_sure: COMMIT3res = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_COMMIT, &args);
     (committed.into(), [verifier, made_sure.unwrap().verf.0])
 }
 

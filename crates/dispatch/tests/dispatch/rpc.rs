@@ -1,6 +1,6 @@
 //! Calls that are refused before any file system is asked.
 
-use crate::house::{Client, House, Sent, at, local};
+use crate::fixture::{Client, Fixture, Sent, at, local};
 use bytes::Bytes;
 use nfs3_types::mount::dirpath;
 use nfs3_types::nfs3::{self, GETATTR3args, MKDIR3args, NFS_PROGRAM, nfs_fh3, sattr3};
@@ -9,14 +9,14 @@ use nfs3_types::xdr_codec::{Opaque, Void};
 
 const MOUNT: u32 = nfs3_types::mount::PROGRAM;
 
-fn send(house: &mut House, client: &Client, target: (u32, u32, u32)) -> Sent {
+fn send(fixture: &mut Fixture, client: &Client, target: (u32, u32, u32)) -> Sent {
     let record = client.record(client.next_xid(), target, &Void);
-    house.send_record(client, record)
+    fixture.send_record(client, record)
 }
 
 #[test]
 fn null_of_both_programs_needs_no_credentials() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let short = opaque_auth { flavor: auth_flavor::AUTH_SHORT, body: Opaque::borrowed(b"1234") };
     for client in [
         local(),
@@ -24,16 +24,16 @@ fn null_of_both_programs_needs_no_credentials() {
         Client::with_credential("203.0.113.9", short),
     ] {
         for program in [nfs3::PROGRAM, MOUNT] {
-            let Void = send(&mut house, &client, (program, 3, 0)).reply();
+            let Void = send(&mut fixture, &client, (program, 3, 0)).reply();
         }
     }
 }
 
 #[test]
 fn another_version_is_told_which_one_there_is() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     for target in [(nfs3::PROGRAM, 2, 0), (nfs3::PROGRAM, 4, 0), (MOUNT, 1, 1), (MOUNT, 4, 0)] {
-        let status = send(&mut house, &local(), target).accept_status();
+        let status = send(&mut fixture, &local(), target).accept_status();
         let expected = matches!(status, accept_stat_data::PROG_MISMATCH { low: 3, high: 3 });
         assert!(expected, "{target:?}: {status:?}");
     }
@@ -41,31 +41,31 @@ fn another_version_is_told_which_one_there_is() {
 
 #[test]
 fn unknown_programs_and_procedures_are_told_apart() {
-    let mut house = House::new();
-    let status = send(&mut house, &local(), (100_021, 4, 0)).accept_status();
+    let mut fixture = Fixture::new();
+    let status = send(&mut fixture, &local(), (100_021, 4, 0)).accept_status();
     assert!(matches!(status, accept_stat_data::PROG_UNAVAIL));
     for target in [(nfs3::PROGRAM, 3, 22), (MOUNT, 3, 6)] {
-        let status = send(&mut house, &local(), target).accept_status();
+        let status = send(&mut fixture, &local(), target).accept_status();
         assert!(matches!(status, accept_stat_data::PROC_UNAVAIL), "{target:?}");
     }
 }
 
 #[test]
 fn arguments_that_end_early_or_go_on_are_garbage() {
-    let mut house = House::new();
-    let status = send(&mut house, &local(), (nfs3::PROGRAM, 3, 1)).accept_status();
+    let mut fixture = Fixture::new();
+    let status = send(&mut fixture, &local(), (nfs3::PROGRAM, 3, 1)).accept_status();
     assert!(matches!(status, accept_stat_data::GARBAGE_ARGS));
     let target = (nfs3::PROGRAM, 3, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
     let args = GETATTR3args { object: nfs_fh3 { data: Opaque::borrowed(&[0; 28]) } };
     let mut record = local().record(9, target, &args).to_vec();
     record.extend([0; 4]);
-    let status = house.send_record(&local(), record.into()).accept_status();
+    let status = fixture.send_record(&local(), record.into()).accept_status();
     assert!(matches!(status, accept_stat_data::GARBAGE_ARGS));
 }
 
 #[test]
 fn flavors_that_are_not_served_are_refused_as_their_case_demands() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     for (flavor, expected) in [
         (auth_flavor::AUTH_SHORT, auth_stat::AUTH_REJECTEDCRED),
         (auth_flavor::AUTH_DES, auth_stat::AUTH_TOOWEAK),
@@ -73,7 +73,7 @@ fn flavors_that_are_not_served_are_refused_as_their_case_demands() {
         let credential = opaque_auth { flavor, body: Opaque::borrowed(b"12345678") };
         let client = Client::with_credential("127.0.0.1", credential);
         for target in [(nfs3::PROGRAM, 3, 1), (MOUNT, 3, 1)] {
-            match send(&mut house, &client, target).rejection() {
+            match send(&mut fixture, &client, target).rejection() {
                 rejected_reply::AUTH_ERROR(status) => assert_eq!(status, expected),
                 other => panic!("{other:?}"),
             }
@@ -84,14 +84,14 @@ fn flavors_that_are_not_served_are_refused_as_their_case_demands() {
 /// A NULL with RPCSEC_GSS is the beginning of a context, and there are none.
 #[test]
 fn a_null_that_begins_a_context_is_refused() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let credential = opaque_auth { flavor: auth_flavor::AUTH_DES, body: Opaque::borrowed(b"1234") };
     let client = Client::with_credential("127.0.0.1", credential);
     for program in [nfs3::PROGRAM, MOUNT] {
         let mut record = client.record(9, (program, 3, 0), &Void).to_vec();
-        assert!(house.send_record(&client, record.clone().into()).is_answered());
+        assert!(fixture.send_record(&client, record.clone().into()).is_answered());
         assert_eq!(std::mem::replace(&mut record[27], 6), 3, "where the flavor stands");
-        match house.send_record(&client, record.into()).rejection() {
+        match fixture.send_record(&client, record.into()).rejection() {
             rejected_reply::AUTH_ERROR(status) => assert_eq!(status, auth_stat::AUTH_TOOWEAK),
             other => panic!("{other:?}"),
         }
@@ -100,10 +100,10 @@ fn a_null_that_begins_a_context_is_refused() {
 
 #[test]
 fn another_version_of_rpc_itself_is_refused() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let mut record = local().record(9, (nfs3::PROGRAM, 3, 0), &Void).to_vec();
     record[11] = 3;
-    match house.send_record(&local(), record.into()).rejection() {
+    match fixture.send_record(&local(), record.into()).rejection() {
         rejected_reply::RPC_MISMATCH { low: 2, high: 2 } => {}
         other => panic!("{other:?}"),
     }
@@ -111,17 +111,17 @@ fn another_version_of_rpc_itself_is_refused() {
 
 #[test]
 fn what_is_no_call_is_dropped_silently() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     for record in [Bytes::new(), Bytes::from_static(&[0; 7]), Bytes::from_static(&[1; 40])] {
-        assert!(house.send_record(&local(), record).is_dropped_silently());
+        assert!(fixture.send_record(&local(), record).is_dropped_silently());
     }
 }
 
 /// A connection that is told nothing else has not worked.
 #[test]
 fn what_no_file_system_has_answered_is_told_from_what_one_has() {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
     let stranger = Client::root("203.0.113.9");
     let path = dirpath(Opaque::borrowed(b"/data"));
     let mnt = (MOUNT, 3, 1);
@@ -135,15 +135,15 @@ fn what_no_file_system_has_answered_is_told_from_what_one_has() {
             client.record(3, nfs(NFS_PROGRAM::NFSPROC3_MKDIR), &mkdir),
             client.record(4, mnt, &path),
         ] {
-            assert_eq!(house.send_record(client, record).is_bare(), is_bare);
+            assert_eq!(fixture.send_record(client, record).is_bare(), is_bare);
         }
     }
     for target in
         [(nfs3::PROGRAM, 3, 0), (nfs3::PROGRAM, 3, 22), (nfs3::PROGRAM, 3, 1), (MOUNT, 3, 2)]
     {
-        assert!(send(&mut house, &local(), target).is_bare(), "{target:?}");
+        assert!(send(&mut fixture, &local(), target).is_bare(), "{target:?}");
     }
-    house.data.gate().lose();
+    fixture.data.gate().lose();
     let lost = local().record(5, nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &getattr);
-    assert!(!house.send_record(&local(), lost).is_bare(), "it was asked");
+    assert!(!fixture.send_record(&local(), lost).is_bare(), "it was asked");
 }

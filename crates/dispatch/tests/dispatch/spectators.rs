@@ -12,7 +12,7 @@ use nfs3_types::xdr_codec::Void;
 use runtime::Instant;
 use trace::{Begun, Entry, Target};
 
-use crate::house::{House, at, local};
+use crate::fixture::{Fixture, at, local};
 
 /// Writes down what it hears.
 #[derive(Default)]
@@ -25,27 +25,28 @@ impl Tap for Notes {
     }
 }
 
-fn watched() -> (House, Rc<Notes>, nfs_fh3) {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
+fn watched() -> (Fixture, Rc<Notes>, nfs_fh3) {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
     let notes = Rc::new(Notes::default());
-    house.dispatcher.set_tap(notes.clone());
-    (house, notes, root)
+    fixture.dispatcher.set_tap(notes.clone());
+    (fixture, notes, root)
 }
 
 /// A GETATTR on a connection that there is already.
-fn getattr(house: &mut House, session: &Session, root: &nfs_fh3) {
+fn getattr(fixture: &mut Fixture, session: &Session, root: &nfs_fh3) {
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
     let record = local().record(7, target, &GETATTR3args { object: root.clone() });
-    assert!(house.call_on(session, record).is_some());
+    assert!(fixture.call_on(session, record).is_some());
 }
 
 #[test]
 fn connections_are_told_apart_and_calls_of_one_are_not() {
-    let (mut house, notes, root) = watched();
-    let [one, other, third] = [1; 3].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
+    let (mut fixture, notes, root) = watched();
+    let [one, other, third] =
+        [1; 3].map(|last| fixture.dispatcher.connect([127, 0, 0, last].into()));
     for session in [&one, &other, &one, &third] {
-        getattr(&mut house, session, &root);
+        getattr(&mut fixture, session, &root);
     }
     let notes = notes.0.borrow();
     let [a, b, c, d] = [0, 1, 2, 3].map(|index: usize| notes[index].connection);
@@ -55,15 +56,15 @@ fn connections_are_told_apart_and_calls_of_one_are_not() {
 
 #[test]
 fn a_call_is_told_with_its_answer_when_that_is_there_and_with_both_times() {
-    let (mut house, notes, root) = watched();
-    house.clock.0.set(5);
-    house.data.gate().close();
+    let (mut fixture, notes, root) = watched();
+    fixture.clock.0.set(5);
+    fixture.data.gate().close();
     let args = MKDIR3args { where_: at(&root, "made"), attributes: sattr3::default() };
-    let mut sent = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
+    let mut sent = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
     assert_eq!(notes.0.borrow().len(), 0, "it is not answered");
-    house.clock.0.set(9);
-    house.data.gate().open();
-    house.poll(&mut sent);
+    fixture.clock.0.set(9);
+    fixture.data.gate().open();
+    fixture.poll(&mut sent);
     let notes = notes.0.borrow();
     let [entry] = &notes[..] else { panic!("one call: {notes:?}") };
     assert_eq!((entry.begun_ns, entry.ended_ns), (5, 9));
@@ -73,10 +74,10 @@ fn a_call_is_told_with_its_answer_when_that_is_there_and_with_both_times() {
 
 #[test]
 fn a_call_of_no_kind_that_is_traced_is_answered_and_not_told() {
-    let (mut house, notes, root) = watched();
-    let Void = house.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNTALL, &Void);
-    assert!(house.send_record(&local(), Bytes::from_static(&[1; 40])).is_dropped_silently());
+    let (mut fixture, notes, root) = watched();
+    let Void = fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNTALL, &Void);
+    assert!(fixture.send_record(&local(), Bytes::from_static(&[1; 40])).is_dropped_silently());
     assert_eq!(notes.0.borrow().len(), 0);
-    house.getattr(&local(), &root).unwrap();
+    fixture.getattr(&local(), &root).unwrap();
     assert_eq!(notes.0.borrow().len(), 1);
 }

@@ -12,7 +12,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::{Opaque, Pack};
 use vfs::Credentials;
 
-use crate::house::{Client, House, Sent, at};
+use crate::fixture::{Client, Fixture, Sent, at};
 use crate::watched::Watched;
 
 const ADDRESS: &str = "10.1.1.1";
@@ -42,7 +42,7 @@ const ACTING: [&str; 18] = [
 ];
 
 struct Scene {
-    house: House,
+    fixture: Fixture,
     watched: Rc<Watched>,
     client: Client,
     expected: Credentials,
@@ -62,21 +62,21 @@ impl Scene {
         let mut exports = Exports::default();
         exports.insert("data", Export::new(vec![rule]).expect("one network"));
         let mut watched = None;
-        let house = House::watched(exports, |files| {
+        let fixture = Fixture::watched(exports, |files| {
             let front = Watched::new(files);
             watched = Some(front.clone());
             front
         });
         let (wrong, called) = Default::default();
         let watched = watched.expect("it was made");
-        Self { house, watched, client, expected, wrong, called }
+        Self { fixture, watched, client, expected, wrong, called }
     }
 
     /// Makes a call, and looks as whom it was carried out.
     fn call(&mut self, name: &'static str, procedure: NFS_PROGRAM, arguments: &impl Pack) -> Sent {
         self.watched.take_seen();
         let xid = self.client.next_xid();
-        let sent = self.house.send(&self.client, xid, procedure, arguments);
+        let sent = self.fixture.send(&self.client, xid, procedure, arguments);
         let seen = self.watched.take_seen();
         self.called.insert(name);
         let is_right = match ACTING.contains(&name) {
@@ -100,7 +100,7 @@ impl Scene {
     /// Calls every procedure, of which those that name something succeed.
     fn call_all(&mut self) {
         use NFS_PROGRAM as P;
-        let root = self.house.mount(&self.client, "/data").expect("a mount");
+        let root = self.fixture.mount(&self.client, "/data").expect("a mount");
         self.call("null", P::NFSPROC3_NULL, &nfs3_types::xdr_codec::Void);
         let file = self.make(&root);
         self.call("getattr", P::NFSPROC3_GETATTR, &nfs3::GETATTR3args { object: root.clone() });

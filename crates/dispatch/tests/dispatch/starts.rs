@@ -9,81 +9,81 @@ use nfs3_types::nfs3::{NFS_PROGRAM, REMOVE3args, REMOVE3res, nfs_fh3, nfsstat3};
 use vfs::{CallKey, Done};
 
 use crate::changes::{Raw, Scene};
-use crate::house::{Client, House, at, local, refusal};
+use crate::fixture::{Client, Fixture, at, local, refusal};
 use crate::memory::MemoryFileSystem;
 use crate::watched::Watched;
 
-/// Both volumes of a house.
+/// Both volumes of a fixture.
 fn volumes() -> [Rc<Watched>; 2] {
     [(); 2].map(|()| Watched::new(MemoryFileSystem::new()))
 }
 
-/// A house at this time, which has taken over what the volumes have kept.
-fn started(volumes: &[Rc<Watched>; 2], window: Window, seconds: u64) -> House {
-    let mut house = House::over(volumes, window);
-    house.clock.0.set(seconds * 1_000_000_000);
-    house.pool.run_until(house.dispatcher.restore()).expect("both volumes are well");
-    house
+/// A fixture at this time, which has taken over what the volumes have kept.
+fn started(volumes: &[Rc<Watched>; 2], window: Window, seconds: u64) -> Fixture {
+    let mut fixture = Fixture::over(volumes, window);
+    fixture.clock.0.set(seconds * 1_000_000_000);
+    fixture.pool.run_until(fixture.dispatcher.restore()).expect("both volumes are well");
+    fixture
 }
 
 /// The root of a volume, and a file in it that can be removed.
-fn file_to_remove(house: &mut House, path: &str) -> nfs_fh3 {
-    let root = house.mount(&local(), path).expect("a mount");
-    house.create(&local(), &root, "file");
+fn file_to_remove(fixture: &mut Fixture, path: &str) -> nfs_fh3 {
+    let root = fixture.mount(&local(), path).expect("a mount");
+    fixture.create(&local(), &root, "file");
     root
 }
 
 /// What a REMOVE of the file is told.
-fn remove(house: &mut House, xid: u32, root: &nfs_fh3) -> nfsstat3 {
+fn remove(fixture: &mut Fixture, xid: u32, root: &nfs_fh3) -> nfsstat3 {
     let args = REMOVE3args { object: at(root, "file") };
-    let sent = house.send(&local(), xid, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
+    let sent = fixture.send(&local(), xid, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
     refusal(sent.reply::<REMOVE3res>())
 }
 
-fn send_all(house: &mut House, changes: &[(NFS_PROGRAM, Raw)]) -> Vec<Vec<u8>> {
+fn send_all(fixture: &mut Fixture, changes: &[(NFS_PROGRAM, Raw)]) -> Vec<Vec<u8>> {
     let numbered = (1_000..).zip(changes);
     numbered
-        .map(|(xid, (procedure, args))| house.send(&local(), xid, *procedure, args).bytes())
+        .map(|(xid, (procedure, args))| fixture.send(&local(), xid, *procedure, args).bytes())
         .collect()
 }
 
 #[test]
 fn every_change_but_a_write_is_told_its_answer_after_a_start_and_not_carried_out() {
     let volumes = volumes();
-    let mut house = started(&volumes, Window::default(), 0);
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let mut changes = Scene::furnish(&mut house, &local(), &root).changes();
-    let answers = send_all(&mut house, &changes);
-    let executed = house.data.executed();
+    let mut fixture = started(&volumes, Window::default(), 0);
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let mut changes = Scene::furnish(&mut fixture, &local(), &root).changes();
+    let answers = send_all(&mut fixture, &changes);
+    let executed = fixture.data.executed();
     volumes[0].take_repetitions();
 
-    let mut house = started(&volumes, Window::default(), 0);
-    let restored = house.dispatcher.reply_cache_counters().restored;
+    let mut fixture = started(&volumes, Window::default(), 0);
+    let restored = fixture.dispatcher.reply_cache_counters().restored;
     assert_eq!(restored, executed - 1, "all but the WRITE were kept");
-    let repeated = send_all(&mut house, &changes);
+    let repeated = send_all(&mut fixture, &changes);
     for ((number, (procedure, _)), answer) in changes.iter().enumerate().zip(&answers) {
         let is_same = repeated[number] == *answer;
         assert_eq!(is_same, *procedure != NFS_PROGRAM::NFSPROC3_WRITE, "{procedure:?}");
     }
-    assert_eq!(house.data.executed(), executed + 1, "a WRITE writes the same once more");
-    let counters = house.dispatcher.reply_cache_counters();
+    assert_eq!(fixture.data.executed(), executed + 1, "a WRITE writes the same once more");
+    let counters = fixture.dispatcher.reply_cache_counters();
     assert_eq!((counters.hits, counters.restored_hits, counters.misses), (9, 9, 1));
     assert_eq!(volumes[0].take_repetitions(), [true; 9]);
 
     changes.retain(|(procedure, _)| *procedure == NFS_PROGRAM::NFSPROC3_WRITE);
     let args = &changes[0].1;
-    house.send(&local(), 1_001, NFS_PROGRAM::NFSPROC3_WRITE, args);
+    fixture.send(&local(), 1_001, NFS_PROGRAM::NFSPROC3_WRITE, args);
     assert_eq!(volumes[0].take_repetitions(), [false], "that one was answered since the start");
 }
 
 #[test]
 fn a_repetition_is_counted_at_the_volume_of_its_handle() {
     let volumes = volumes();
-    let mut house = started(&volumes, Window::default(), 0);
-    let roots = ["/data", "/other"].map(|path| file_to_remove(&mut house, path));
+    let mut fixture = started(&volumes, Window::default(), 0);
+    let roots = ["/data", "/other"].map(|path| file_to_remove(&mut fixture, path));
     for (number, root) in roots.iter().enumerate() {
         for _ in 0..2 {
-            assert_eq!(remove(&mut house, 50, root), nfsstat3::NFS3_OK);
+            assert_eq!(remove(&mut fixture, 50, root), nfsstat3::NFS3_OK);
         }
         let mut expected = [vec![], vec![]];
         expected[number].push(false);
@@ -97,11 +97,11 @@ fn an_answer_that_was_kept_is_forgotten_when_it_is_older_than_the_window() {
     for (seconds, expected) in [(1_600, nfsstat3::NFS3_OK), (1_601, nfsstat3::NFS3ERR_NOENT)] {
         let volumes = volumes();
         volumes[0].time.set(1_000);
-        let mut house = started(&volumes, window, 1_000);
-        let root = file_to_remove(&mut house, "/data");
-        assert_eq!(remove(&mut house, 50, &root), nfsstat3::NFS3_OK);
-        let mut house = started(&volumes, window, seconds);
-        assert_eq!(remove(&mut house, 50, &root), expected, "{seconds}");
+        let mut fixture = started(&volumes, window, 1_000);
+        let root = file_to_remove(&mut fixture, "/data");
+        assert_eq!(remove(&mut fixture, 50, &root), nfsstat3::NFS3_OK);
+        let mut fixture = started(&volumes, window, seconds);
+        assert_eq!(remove(&mut fixture, 50, &root), expected, "{seconds}");
     }
 }
 
@@ -117,17 +117,17 @@ fn of_the_answers_of_all_volumes_the_oldest_go_where_there_are_too_many() {
         volume.keep(key, Done::default());
     }
     let window = Window { calls: 2, age: Duration::from_secs(100), ..Window::default() };
-    let mut house = started(&volumes, window, 40);
-    let root = house.mount(&local(), "/data").expect("a mount");
-    assert_eq!(house.dispatcher.remembered().0, 2);
+    let mut fixture = started(&volumes, window, 40);
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    assert_eq!(fixture.dispatcher.remembered().0, 2);
     // What is remembered of them is as old as it was: the third goes at 130, the fourth at 140.
     for (seconds, left) in [(130, 2), (131, 1), (140, 1), (141, 0)] {
-        house.clock.0.set(seconds * 1_000_000_000);
+        fixture.clock.0.set(seconds * 1_000_000_000);
         // Every change looks after what is too old, a stranger's as well, and his is not noted.
         let args = REMOVE3args { object: at(&root, "file") };
         let stranger = Client::root("10.0.0.1");
-        house.send(&stranger, 1, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
-        assert_eq!(house.dispatcher.remembered().0, left, "{seconds}");
+        fixture.send(&stranger, 1, NFS_PROGRAM::NFSPROC3_REMOVE, &args);
+        assert_eq!(fixture.dispatcher.remembered().0, left, "{seconds}");
     }
 }
 
@@ -151,29 +151,29 @@ fn what_was_kept_and_cannot_be_told_again_is_passed_over() {
     for key in [&foreign, &read, &unknown, &create, &remove] {
         volumes[1].keep(key, Done::default());
     }
-    let house = started(&volumes, Window::default(), 0);
-    assert_eq!(house.dispatcher.reply_cache_counters().restored, 1);
-    assert_eq!(house.dispatcher.remembered().0, 1);
+    let fixture = started(&volumes, Window::default(), 0);
+    assert_eq!(fixture.dispatcher.reply_cache_counters().restored, 1);
+    assert_eq!(fixture.dispatcher.remembered().0, 1);
 }
 
 #[test]
 fn nothing_is_taken_over_where_answers_are_not_to_survive() {
     let volumes = volumes();
     let window = Window { survives: false, ..Window::default() };
-    let mut house = started(&volumes, Window::default(), 0);
-    let root = file_to_remove(&mut house, "/data");
-    assert_eq!(remove(&mut house, 50, &root), nfsstat3::NFS3_OK);
-    let mut house = started(&volumes, window, 0);
-    assert_eq!(house.dispatcher.reply_cache_counters().restored, 0);
-    assert_eq!(remove(&mut house, 50, &root), nfsstat3::NFS3ERR_NOENT);
-    let house = started(&volumes, Window::default(), 0);
-    assert_eq!(house.dispatcher.reply_cache_counters().restored, 0, "and no call was named");
+    let mut fixture = started(&volumes, Window::default(), 0);
+    let root = file_to_remove(&mut fixture, "/data");
+    assert_eq!(remove(&mut fixture, 50, &root), nfsstat3::NFS3_OK);
+    let mut fixture = started(&volumes, window, 0);
+    assert_eq!(fixture.dispatcher.reply_cache_counters().restored, 0);
+    assert_eq!(remove(&mut fixture, 50, &root), nfsstat3::NFS3ERR_NOENT);
+    let fixture = started(&volumes, Window::default(), 0);
+    assert_eq!(fixture.dispatcher.reply_cache_counters().restored, 0, "and no call was named");
 }
 
 #[test]
 fn a_volume_that_has_stopped_gives_nothing_back_and_says_so() {
     let volumes = volumes();
-    let mut house = House::over(&volumes, Window::default());
+    let mut fixture = Fixture::over(&volumes, Window::default());
     volumes[1].files().gate().lose();
-    assert_eq!(house.pool.run_until(house.dispatcher.restore()), Err(vfs::Lost));
+    assert_eq!(fixture.pool.run_until(fixture.dispatcher.restore()), Err(vfs::Lost));
 }

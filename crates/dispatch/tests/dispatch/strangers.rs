@@ -2,7 +2,7 @@
 //! remembered, and no answer.
 
 use crate::changes::Scene;
-use crate::house::{Client, House, at, refusal};
+use crate::fixture::{Client, Fixture, at, refusal};
 #[cfg(feature = "planted-bugs")]
 use dispatch::planted::Bug;
 use dispatch::{Export, Exports, Limits, Rule, Squash, Window};
@@ -26,8 +26,8 @@ fn admitting(networks: &[&str]) -> Exports {
     exports
 }
 
-fn house(networks: &[&str], window: Window) -> House {
-    House::remembering(admitting(networks), Limits::default(), window)
+fn fixture(networks: &[&str], window: Window) -> Fixture {
+    Fixture::remembering(admitting(networks), Limits::default(), window)
 }
 
 fn mkdir<'a>(root: &nfs_fh3, name: &'a str) -> MKDIR3args<'a> {
@@ -35,27 +35,27 @@ fn mkdir<'a>(root: &nfs_fh3, name: &'a str) -> MKDIR3args<'a> {
 }
 
 /// The status of a MKDIR with this number.
-fn make(house: &mut House, client: &Client, xid: u32, root: &nfs_fh3, name: &str) -> nfsstat3 {
-    let sent = house.send(client, xid, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(root, name));
+fn make(fixture: &mut Fixture, client: &Client, xid: u32, root: &nfs_fh3, name: &str) -> nfsstat3 {
+    let sent = fixture.send(client, xid, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(root, name));
     refusal(sent.reply::<MKDIR3res>())
 }
 
 /// What the first of `count` MKDIRs is told that is repeated after ten others, at these addresses,
 /// have sent ten MKDIRs each. Eight answers are remembered.
 fn repeated_after_others(count: u32, networks: &[&str], other: fn(u8) -> String) -> nfsstat3 {
-    let mut house = house(networks, Window { calls: 8, ..Window::default() });
+    let mut fixture = fixture(networks, Window { calls: 8, ..Window::default() });
     let guest = Client::root(GUEST);
-    let root = house.mount(&guest, "/data").expect("a mount");
+    let root = fixture.mount(&guest, "/data").expect("a mount");
     for xid in (1..=count).rev() {
-        assert_eq!(make(&mut house, &guest, xid, &root, &xid.to_string()), nfsstat3::NFS3_OK);
+        assert_eq!(make(&mut fixture, &guest, xid, &root, &xid.to_string()), nfsstat3::NFS3_OK);
     }
     for number in 0..10 {
         let other = Client::root(&other(number));
         for xid in 0..10 {
-            make(&mut house, &other, xid, &root, &format!("{number}-{xid}"));
+            make(&mut fixture, &other, xid, &root, &format!("{number}-{xid}"));
         }
     }
-    make(&mut house, &guest, count, &root, &count.to_string())
+    make(&mut fixture, &guest, count, &root, &count.to_string())
 }
 
 fn after_strangers() -> bool {
@@ -89,21 +89,21 @@ fn the_addresses_of_an_ipv6_network_push_out_each_others_answers() {
 
 /// A MKDIR that was carried out, or is being, is repeated when its client is not admitted any more.
 fn repeated_when_not_admitted(is_running: bool) -> (nfsstat3, u64) {
-    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
-    let root = house.mount(&guest, "/data").expect("a mount");
+    let root = fixture.mount(&guest, "/data").expect("a mount");
     if is_running {
-        house.data.gate().close();
+        fixture.data.gate().close();
     }
     let args = mkdir(&root, "made");
-    let mut first = house.send(&guest, 1, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
-    house.dispatcher.set_exports(admitting(&[]));
-    let mut again = house.send(&guest, 1, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
-    house.data.gate().open();
-    house.poll(&mut first);
-    house.poll(&mut again);
+    let mut first = fixture.send(&guest, 1, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
+    fixture.dispatcher.set_exports(admitting(&[]));
+    let mut again = fixture.send(&guest, 1, NFS_PROGRAM::NFSPROC3_MKDIR, &args);
+    fixture.data.gate().open();
+    fixture.poll(&mut first);
+    fixture.poll(&mut again);
     assert_eq!(refusal(first.reply::<MKDIR3res>()), nfsstat3::NFS3_OK);
-    (refusal(again.reply::<MKDIR3res>()), house.data.executed())
+    (refusal(again.reply::<MKDIR3res>()), fixture.data.executed())
 }
 
 #[test]
@@ -118,35 +118,35 @@ fn a_call_that_runs_gets_its_answer_whoever_is_admitted_by_now() {
 
 #[test]
 fn a_call_that_was_refused_at_the_door_is_a_new_one_when_its_client_is_admitted() {
-    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
-    let root = house.mount(&guest, "/data").expect("a mount");
-    house.dispatcher.set_exports(admitting(&[]));
-    assert_eq!(make(&mut house, &guest, 1, &root, "made"), nfsstat3::NFS3ERR_ACCES);
-    assert_eq!(house.dispatcher.remembered().0, 0);
-    house.dispatcher.set_exports(admitting(&["10.0.0.0/8"]));
-    assert_eq!(make(&mut house, &guest, 1, &root, "made"), nfsstat3::NFS3_OK);
+    let root = fixture.mount(&guest, "/data").expect("a mount");
+    fixture.dispatcher.set_exports(admitting(&[]));
+    assert_eq!(make(&mut fixture, &guest, 1, &root, "made"), nfsstat3::NFS3ERR_ACCES);
+    assert_eq!(fixture.dispatcher.remembered().0, 0);
+    fixture.dispatcher.set_exports(admitting(&["10.0.0.0/8"]));
+    assert_eq!(make(&mut fixture, &guest, 1, &root, "made"), nfsstat3::NFS3_OK);
 }
 
 /// What becomes of one call of each procedure that changes something when the rules are these:
 /// its answer, whether no file system has given it, and how many calls were taken note of.
 fn under(rules: Exports) -> Vec<(Vec<u8>, bool, u64)> {
-    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
-    let root = house.mount(&guest, "/data").expect("a mount");
-    let scene = Scene::furnish(&mut house, &guest, &root);
-    let executed = house.data.executed();
-    house.dispatcher.set_exports(rules);
+    let root = fixture.mount(&guest, "/data").expect("a mount");
+    let scene = Scene::furnish(&mut fixture, &guest, &root);
+    let executed = fixture.data.executed();
+    fixture.dispatcher.set_exports(rules);
     let changes = (1_000..).zip(scene.changes());
     let outcomes = changes.map(|(xid, (procedure, args))| {
-        let before = house.dispatcher.reply_cache_counters().misses;
-        let sent = house.send(&guest, xid, procedure, &args);
-        let noted = house.dispatcher.reply_cache_counters().misses - before;
+        let before = fixture.dispatcher.reply_cache_counters().misses;
+        let sent = fixture.send(&guest, xid, procedure, &args);
+        let noted = fixture.dispatcher.reply_cache_counters().misses - before;
         (sent.bytes()[24..28].to_vec(), sent.is_bare(), noted)
     });
     let outcomes: Vec<_> = outcomes.collect();
     let noted: u64 = outcomes.iter().map(|(.., noted)| noted).sum();
-    assert_eq!(house.data.executed() - executed, noted);
+    assert_eq!(fixture.data.executed() - executed, noted);
     outcomes
 }
 
@@ -164,68 +164,68 @@ fn of_no_procedure_a_call_is_taken_note_of_that_the_rules_refuse() {
 
 #[test]
 fn a_name_that_would_leave_its_volume_is_taken_no_note_of() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let client = Client::root("127.0.0.1");
-    let [data, other] = ["/data", "/other"].map(|path| house.mount(&client, path).expect("both"));
-    let file = house.create(&client, &data, "file");
-    let before = house.dispatcher.reply_cache_counters();
+    let [data, other] = ["/data", "/other"].map(|path| fixture.mount(&client, path).expect("both"));
+    let file = fixture.create(&client, &data, "file");
+    let before = fixture.dispatcher.reply_cache_counters();
     let rename = RENAME3args { from: at(&data, "file"), to: at(&other, "file") };
-    let renamed: RENAME3res = house.call(&client, NFS_PROGRAM::NFSPROC3_RENAME, &rename);
+    let renamed: RENAME3res = fixture.call(&client, NFS_PROGRAM::NFSPROC3_RENAME, &rename);
     let link = LINK3args { file, link: at(&other, "file") };
-    let linked: LINK3res = house.call(&client, NFS_PROGRAM::NFSPROC3_LINK, &link);
+    let linked: LINK3res = fixture.call(&client, NFS_PROGRAM::NFSPROC3_LINK, &link);
     assert_eq!([refusal(renamed), refusal(linked)], [nfsstat3::NFS3ERR_XDEV; 2]);
-    assert_eq!(house.dispatcher.reply_cache_counters(), before);
+    assert_eq!(fixture.dispatcher.reply_cache_counters(), before);
 }
 
 #[test]
 fn each_volume_and_what_is_about_none_has_a_share_of_its_own() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let client = Client::root("127.0.0.1");
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
     let records = ["/data", "/other"].map(|path| {
-        let object = house.mount(&client, path).expect("both");
+        let object = fixture.mount(&client, path).expect("both");
         client.record(1, target, &GETATTR3args { object })
     });
     let [known, stranger] = [client.address, [10, 0, 0, 1].into()];
-    let session = house.dispatcher.connect(known);
+    let session = fixture.dispatcher.connect(known);
     for _ in 0..2 {
         let parties = [&records[0][..], &records[1], &[]].map(|start| session.party(start));
         assert_eq!(parties, [2, 3, 1], "whatever the call before was about");
     }
-    let session = house.dispatcher.connect(stranger);
+    let session = fixture.dispatcher.connect(stranger);
     assert_eq!([&records[0][..], &[]].map(|start| session.party(start)), [0, 0]);
 }
 
 #[test]
 fn a_connection_has_the_share_that_the_rules_give_it_now() {
-    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
-    let root = house.mount(&guest, "/data").expect("a mount");
+    let root = fixture.mount(&guest, "/data").expect("a mount");
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
     let getattr = guest.record(1, target, &GETATTR3args { object: root });
-    let session = house.dispatcher.connect(guest.address);
+    let session = fixture.dispatcher.connect(guest.address);
     let admitted = session.party(&getattr);
     for (networks, is_admitted) in
         [(&["10.0.0.0/8"][..], true), (&[], false), (&["10.1.0.0/16"], true), (&[], false)]
     {
-        house.dispatcher.set_exports(admitting(networks));
+        fixture.dispatcher.set_exports(admitting(networks));
         let party = session.party(&getattr);
         assert_eq!(party == admitted, is_admitted, "{networks:?}");
-        assert_eq!(party, house.dispatcher.connect(guest.address).party(&getattr));
+        assert_eq!(party, fixture.dispatcher.connect(guest.address).party(&getattr));
     }
 }
 
 #[test]
 fn what_the_file_system_refuses_is_remembered() {
-    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
-    let root = house.mount(&guest, "/data").expect("a mount");
-    assert_eq!(make(&mut house, &guest, 1, &root, "made"), nfsstat3::NFS3_OK);
-    assert_eq!(make(&mut house, &guest, 2, &root, "made"), nfsstat3::NFS3ERR_EXIST);
-    assert_eq!(house.dispatcher.remembered().0, 2);
-    let executed = house.data.executed();
-    assert_eq!(make(&mut house, &guest, 2, &root, "made"), nfsstat3::NFS3ERR_EXIST);
-    assert_eq!(house.data.executed(), executed);
+    let root = fixture.mount(&guest, "/data").expect("a mount");
+    assert_eq!(make(&mut fixture, &guest, 1, &root, "made"), nfsstat3::NFS3_OK);
+    assert_eq!(make(&mut fixture, &guest, 2, &root, "made"), nfsstat3::NFS3ERR_EXIST);
+    assert_eq!(fixture.dispatcher.remembered().0, 2);
+    let executed = fixture.data.executed();
+    assert_eq!(make(&mut fixture, &guest, 2, &root, "made"), nfsstat3::NFS3ERR_EXIST);
+    assert_eq!(fixture.data.executed(), executed);
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -251,10 +251,10 @@ fn each_bug_that_lets_strangers_in_is_found() {
 #[test]
 fn a_repetition_that_is_admitted_is_not_carried_out_where_repetitions_are_asked() {
     dispatch::planted::plant(Some(Bug::AdmittedRepetitions));
-    let mut house = house(&["10.0.0.0/8"], Window::default());
+    let mut fixture = fixture(&["10.0.0.0/8"], Window::default());
     let guest = Client::root(GUEST);
-    let root = house.mount(&guest, "/data").expect("a mount");
-    let told = [(); 2].map(|()| make(&mut house, &guest, 1, &root, "made"));
+    let root = fixture.mount(&guest, "/data").expect("a mount");
+    let told = [(); 2].map(|()| make(&mut fixture, &guest, 1, &root, "made"));
     dispatch::planted::plant(None);
-    assert_eq!((told, house.data.executed()), ([nfsstat3::NFS3_OK; 2], 1));
+    assert_eq!((told, fixture.data.executed()), ([nfsstat3::NFS3_OK; 2], 1));
 }

@@ -9,12 +9,12 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::house::{House, local, refusal};
+use crate::fixture::{Fixture, local, refusal};
 
-fn file_of(size: usize) -> (House, nfs_fh3, u32) {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
+fn file_of(size: usize) -> (Fixture, nfs_fh3, u32) {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
     let data: Vec<u8> = (0..size).map(|place| (place % 251) as u8).collect();
     let args = WRITE3args {
         file: file.clone(),
@@ -23,12 +23,12 @@ fn file_of(size: usize) -> (House, nfs_fh3, u32) {
         stable: stable_how::FILE_SYNC,
         data: Opaque::owned(data),
     };
-    let written: WRITE3res = house.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
-    (house, file, written.unwrap().count)
+    let written: WRITE3res = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
+    (fixture, file, written.unwrap().count)
 }
 
-fn size(house: &mut House, file: &nfs_fh3) -> u64 {
-    house.getattr(&local(), file).unwrap().obj_attributes.size
+fn size(fixture: &mut Fixture, file: &nfs_fh3) -> u64 {
+    fixture.getattr(&local(), file).unwrap().obj_attributes.size
 }
 
 #[test]
@@ -36,10 +36,10 @@ fn a_write_of_more_than_the_most_is_carried_out_as_far_as_that_goes() {
     for (size_of_write, expected) in
         [(MAX_TRANSFER - 1, MAX_TRANSFER - 1), (MAX_TRANSFER + 5, MAX_TRANSFER)]
     {
-        let (mut house, file, count) = file_of(size_of_write as usize);
-        assert_eq!((count, size(&mut house, &file)), (expected, expected.into()));
+        let (mut fixture, file, count) = file_of(size_of_write as usize);
+        assert_eq!((count, size(&mut fixture, &file)), (expected, expected.into()));
         let args = READ3args { file, offset: u64::from(expected) - 3, count: 10 };
-        let read: READ3res<'_> = house.call(&local(), NFS_PROGRAM::NFSPROC3_READ, &args);
+        let read: READ3res<'_> = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_READ, &args);
         let last = [3, 2, 1].map(|back| ((expected - back) % 251) as u8);
         assert_eq!(*read.unwrap().data, last);
     }
@@ -48,8 +48,8 @@ fn a_write_of_more_than_the_most_is_carried_out_as_far_as_that_goes() {
 /// The pieces are those in which a record arrives.
 #[test]
 fn a_write_in_pieces_is_cut_where_the_most_ends() {
-    let (mut house, file, _) = file_of(0);
-    let session = house.dispatcher.connect(local().address);
+    let (mut fixture, file, _) = file_of(0);
+    let session = fixture.dispatcher.connect(local().address);
     let args = WRITE3args {
         file: file.clone(),
         offset: 0,
@@ -69,17 +69,17 @@ fn a_write_in_pieces_is_cut_where_the_most_ends() {
         ..Record::whole(Bytes::new())
     };
     let party = session.party(&record.head);
-    let reply = house.pool.run_until(async {
+    let reply = fixture.pool.run_until(async {
         let memory = session.request_memory(party, record.memory()).await;
         session.call(record, memory).await
     });
     assert!(reply.is_some());
-    assert_eq!(size(&mut house, &file), MAX_TRANSFER.into());
+    assert_eq!(size(&mut fixture, &file), MAX_TRANSFER.into());
 }
 
 #[test]
 fn a_write_whose_count_is_not_the_length_of_its_data_is_refused() {
-    let (mut house, file, _) = file_of(10);
+    let (mut fixture, file, _) = file_of(10);
     for count in [3, 5] {
         let args = WRITE3args {
             file: file.clone(),
@@ -88,10 +88,10 @@ fn a_write_whose_count_is_not_the_length_of_its_data_is_refused() {
             stable: stable_how::UNSTABLE,
             data: Opaque::borrowed(b"data"),
         };
-        let result: WRITE3res = house.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
+        let result: WRITE3res = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_WRITE, &args);
         assert_eq!(refusal(result), nfsstat3::NFS3ERR_INVAL, "{count}");
     }
-    assert_eq!(size(&mut house, &file), 10);
+    assert_eq!(size(&mut fixture, &file), 10);
 }
 
 /// A READ of all of the file on a connection; none if it has to wait.
@@ -107,11 +107,11 @@ fn read(session: &Session, xid: u32, file: &nfs_fh3) -> Option<dispatch::Reply> 
 /// Of 8 MiB for a connection 5 are for one of two volumes.
 #[test]
 fn a_peer_that_takes_no_data_holds_its_own_memory_and_nobody_elses() {
-    let (house, file, _) = file_of(MAX_TRANSFER as usize);
-    let slow = house.dispatcher.connect(local().address);
+    let (fixture, file, _) = file_of(MAX_TRANSFER as usize);
+    let slow = fixture.dispatcher.connect(local().address);
     let mut waiting: Vec<_> = (0..8).filter_map(|xid| read(&slow, xid, &file)).collect();
     assert_eq!(waiting.len(), 4, "with its header a reply is more than a MiB");
-    let other = house.dispatcher.connect(local().address);
+    let other = fixture.dispatcher.connect(local().address);
     assert!(read(&other, 100, &file).is_some());
     waiting.pop();
     assert!(read(&slow, 101, &file).is_some(), "there is room again");
@@ -120,16 +120,16 @@ fn a_peer_that_takes_no_data_holds_its_own_memory_and_nobody_elses() {
 #[test]
 fn who_waits_for_the_memory_of_a_reply_is_seen_from_it() {
     let limits = Limits { reply_memory: 1 << 20, ..Limits::default() };
-    let mut house = House::with(Exports::default(), limits);
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
-    house.data.gate().close();
+    let mut fixture = Fixture::with(Exports::default(), limits);
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
+    fixture.data.gate().close();
     let args = READ3args { file: file.clone(), offset: 0, count: MAX_TRANSFER };
-    let mut first = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
-    let second = house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let mut first = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let second = fixture.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(!first.is_answered() && !second.is_answered());
-    house.data.gate().open();
-    house.poll(&mut first);
+    fixture.data.gate().open();
+    fixture.poll(&mut first);
     drop(second);
     let reply = first.take_reply();
     let (segments, memory) = reply.into_parts();
@@ -137,7 +137,7 @@ fn who_waits_for_the_memory_of_a_reply_is_seen_from_it() {
     let memory = memory.expect("data is counted");
     let line = memory.line().expect("it is of one party");
     assert!(!line.keeps_waiting_since(line.mark()), "nobody is left in line");
-    let third = house.send(&local(), 11, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let third = fixture.send(&local(), 11, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(!third.is_answered());
     assert!(line.keeps_waiting_since(line.mark()));
 }
@@ -145,8 +145,8 @@ fn who_waits_for_the_memory_of_a_reply_is_seen_from_it() {
 #[test]
 fn who_waits_for_the_memory_of_a_call_that_arrives_is_seen_from_it() {
     let limits = Limits { request_memory: 1_600, ..Limits::default() };
-    let house = House::with(Exports::default(), limits);
-    let session = house.dispatcher.connect(local().address);
+    let fixture = Fixture::with(Exports::default(), limits);
+    let session = fixture.dispatcher.connect(local().address);
     let party = session.party(&[]);
     let arriving = session.arriving_memory(party, 700).now_or_never().expect("it is free");
     let line = arriving.line().expect("it is of one party");

@@ -1,6 +1,6 @@
 //! Bounds make callers wait; what has begun runs to its end.
 
-use crate::house::{Client, House, at, local, refusal};
+use crate::fixture::{Client, Fixture, at, local, refusal};
 use dispatch::{Exports, Limits};
 use futures::FutureExt;
 use nfs3_types::nfs3::{
@@ -12,54 +12,54 @@ fn mkdir<'a>(root: &nfs_fh3, name: &'a str) -> MKDIR3args<'a> {
     MKDIR3args { where_: at(root, name), attributes: sattr3::default() }
 }
 
-fn one_at_a_time() -> (House, nfs_fh3) {
+fn one_at_a_time() -> (Fixture, nfs_fh3) {
     let limits = Limits { calls: 1, ..Limits::default() };
-    let mut house = House::with(Exports::default(), limits);
-    let root = house.mount(&local(), "/data").expect("a mount");
-    (house, root)
+    let mut fixture = Fixture::with(Exports::default(), limits);
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    (fixture, root)
 }
 
 #[test]
 fn a_change_that_has_begun_ends_although_nobody_waits() {
-    let mut house = House::new();
-    let root = house.mount(&local(), "/data").expect("a mount");
-    house.data.gate().close();
-    drop(house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "made")));
-    let dispatcher = house.dispatcher.clone();
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    fixture.data.gate().close();
+    drop(fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "made")));
+    let dispatcher = fixture.dispatcher.clone();
     let mut quiet = dispatcher.quiesce().boxed_local();
     assert!(quiet.as_mut().now_or_never().is_none(), "the change still waits for the disk");
-    house.data.gate().open();
-    house.pool.run_until_stalled();
+    fixture.data.gate().open();
+    fixture.pool.run_until_stalled();
     drop(quiet.as_mut().now_or_never().expect("the change has ended"));
-    let again = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "made"));
+    let again = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "made"));
     again.reply::<MKDIR3res>().unwrap();
-    assert_eq!(house.data.executed(), 1);
+    assert_eq!(fixture.data.executed(), 1);
 }
 
 #[test]
 fn a_change_that_waits_for_its_turn_is_dropped_with_its_connection() {
-    let (mut house, root) = one_at_a_time();
-    house.data.gate().close();
-    let mut first = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "first"));
-    drop(house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "second")));
-    house.data.gate().open();
-    house.poll(&mut first);
+    let (mut fixture, root) = one_at_a_time();
+    fixture.data.gate().close();
+    let mut first = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "first"));
+    drop(fixture.send(&local(), 10, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&root, "second")));
+    fixture.data.gate().open();
+    fixture.poll(&mut first);
     first.reply::<MKDIR3res>().unwrap();
-    assert_eq!(house.data.executed(), 1);
+    assert_eq!(fixture.data.executed(), 1);
 }
 
 #[test]
 fn calls_over_the_bound_wait_and_are_answered_in_the_end() {
-    let (mut house, root) = one_at_a_time();
-    house.data.gate().close();
+    let (mut fixture, root) = one_at_a_time();
+    fixture.data.gate().close();
     let args = GETATTR3args { object: root };
     let mut sent: Vec<_> = (0..20)
-        .map(|xid| house.send(&local(), xid, NFS_PROGRAM::NFSPROC3_GETATTR, &args))
+        .map(|xid| fixture.send(&local(), xid, NFS_PROGRAM::NFSPROC3_GETATTR, &args))
         .collect();
     assert!(sent.iter().all(|sent| !sent.is_answered()));
-    house.data.gate().open();
+    fixture.data.gate().open();
     for sent in &mut sent {
-        house.poll(sent);
+        fixture.poll(sent);
         sent.reply::<GETATTR3res>().unwrap();
     }
 }
@@ -67,32 +67,32 @@ fn calls_over_the_bound_wait_and_are_answered_in_the_end() {
 #[test]
 fn data_that_was_read_holds_memory_until_its_reply_is_gone() {
     let limits = Limits { reply_memory: 1 << 20, ..Limits::default() };
-    let mut house = House::with(Exports::default(), limits);
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
+    let mut fixture = Fixture::with(Exports::default(), limits);
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
     let args = READ3args { file, offset: 0, count: 1 << 20 };
-    let first = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
-    let mut second = house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let first = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let mut second = fixture.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(first.is_answered() && !second.is_answered());
     drop(first);
-    house.poll(&mut second);
+    fixture.poll(&mut second);
     second.reply::<READ3res<'_>>().unwrap();
 }
 
-/// A house in which replies may have a MiB, and a READ of all that one of the two volumes may have
-/// of it but a little, of a file that is empty.
-fn a_mebibyte_for_replies(rules: Exports) -> (House, READ3args) {
+/// A fixture in which replies may have a MiB, and a READ of all that one of the two volumes may
+/// have of it but a little, of a file that is empty.
+fn a_mebibyte_for_replies(rules: Exports) -> (Fixture, READ3args) {
     let limits = Limits { reply_memory: 1 << 20, ..Limits::default() };
-    let mut house = House::with(rules, limits);
-    let root = house.mount(&local(), "/data").expect("a mount");
-    let file = house.create(&local(), &root, "file");
-    (house, READ3args { file, offset: 0, count: (640 << 10) - 1024 })
+    let mut fixture = Fixture::with(rules, limits);
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let file = fixture.create(&local(), &root, "file");
+    (fixture, READ3args { file, offset: 0, count: (640 << 10) - 1024 })
 }
 
 fn what_is_not_used_comes_back() -> bool {
-    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
-    let first = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
-    let second = house.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let (mut fixture, args) = a_mebibyte_for_replies(Exports::default());
+    let first = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let second = fixture.send(&local(), 10, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(first.is_answered());
     second.is_answered()
 }
@@ -112,50 +112,50 @@ fn a_reply_that_holds_more_than_it_is_long_is_found() {
 
 #[test]
 fn a_short_reply_counts_until_it_is_gone_and_waits_for_nobody() {
-    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
+    let (mut fixture, args) = a_mebibyte_for_replies(Exports::default());
     let getattr = GETATTR3args { object: args.file.clone() };
     let short: Vec<_> = (0..100)
-        .map(|xid| house.send(&local(), xid, NFS_PROGRAM::NFSPROC3_GETATTR, &getattr))
+        .map(|xid| fixture.send(&local(), xid, NFS_PROGRAM::NFSPROC3_GETATTR, &getattr))
         .collect();
     assert!(short.iter().all(|sent| sent.is_answered()));
-    let mut read = house.send(&local(), 1_000, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let mut read = fixture.send(&local(), 1_000, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(!read.is_answered(), "they hold more than 1 KiB");
-    let more = house.send(&local(), 1_001, NFS_PROGRAM::NFSPROC3_GETATTR, &getattr);
+    let more = fixture.send(&local(), 1_001, NFS_PROGRAM::NFSPROC3_GETATTR, &getattr);
     assert!(more.is_answered(), "what is short is counted and not asked for");
     drop((short, more));
-    house.poll(&mut read);
+    fixture.poll(&mut read);
     read.reply::<READ3res<'_>>().unwrap();
 }
 
 #[test]
 fn who_is_not_admitted_waits_for_no_memory_and_reserves_none() {
     let stranger = Client::root("10.0.0.1"); // without rules this machine alone is admitted
-    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
-    house.data.gate().close();
-    let mut read = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let (mut fixture, args) = a_mebibyte_for_replies(Exports::default());
+    fixture.data.gate().close();
+    let mut read = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(!read.is_answered());
-    let refused = house.send(&stranger, 10, NFS_PROGRAM::NFSPROC3_READ, &args);
+    let refused = fixture.send(&stranger, 10, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert_eq!(refusal(refused.reply::<READ3res<'_>>()), nfsstat3::NFS3ERR_ACCES);
-    house.data.gate().open();
-    house.poll(&mut read);
+    fixture.data.gate().open();
+    fixture.poll(&mut read);
     read.reply::<READ3res<'_>>().unwrap();
 }
 
-/// A house in which the calls of one of the two volumes may have 1000 bytes, and that volume.
-fn a_thousand_for_a_volume() -> (House, usize) {
+/// A fixture in which the calls of one of the two volumes may have 1000 bytes, and that volume.
+fn a_thousand_for_a_volume() -> (Fixture, usize) {
     let limits = Limits { request_memory: 1_600, ..Limits::default() };
-    let mut house = House::with(Exports::default(), limits);
-    let object = house.mount(&local(), "/data").expect("a mount");
+    let mut fixture = Fixture::with(Exports::default(), limits);
+    let object = fixture.mount(&local(), "/data").expect("a mount");
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
     let record = local().record(1, target, &GETATTR3args { object });
-    let party = house.dispatcher.connect([127, 0, 0, 1].into()).party(&record);
-    (house, party)
+    let party = fixture.dispatcher.connect([127, 0, 0, 1].into()).party(&record);
+    (fixture, party)
 }
 
 #[test]
 fn a_call_that_is_there_never_waits_for_calls_that_arrive() {
-    let (house, data) = a_thousand_for_a_volume();
-    let [one, other] = [1, 2].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
+    let (fixture, data) = a_thousand_for_a_volume();
+    let [one, other] = [1, 2].map(|last| fixture.dispatcher.connect([127, 0, 0, last].into()));
     let arriving = one.arriving_memory(data, 750).now_or_never().expect("it is free");
     let mut next = one.arriving_memory(data, 1).boxed_local();
     assert!(next.as_mut().now_or_never().is_none(), "a quarter is not for those that arrive");
@@ -171,24 +171,24 @@ fn a_call_that_is_there_never_waits_for_calls_that_arrive() {
 
 #[test]
 fn what_is_under_way_is_told_to_the_byte_and_is_nothing_when_all_has_ended() {
-    let (mut house, args) = a_mebibyte_for_replies(Exports::default());
-    let session = house.dispatcher.connect([127, 0, 0, 1].into());
-    assert_eq!(house.dispatcher.under_way(), (0, 0));
+    let (mut fixture, args) = a_mebibyte_for_replies(Exports::default());
+    let session = fixture.dispatcher.connect([127, 0, 0, 1].into());
+    assert_eq!(fixture.dispatcher.under_way(), (0, 0));
     let request = session.request_memory(session.party(&[]), 900).now_or_never();
     let request = request.expect("it is free");
-    assert_eq!(house.dispatcher.under_way(), (900, 0));
-    let sent = house.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
+    assert_eq!(fixture.dispatcher.under_way(), (900, 0));
+    let sent = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(sent.is_answered());
-    let (calls, replies) = house.dispatcher.under_way();
+    let (calls, replies) = fixture.dispatcher.under_way();
     assert!(calls == 900 && replies > 1, "{calls} and {replies} bytes while a reply waits");
     drop((request, sent));
-    assert_eq!(house.dispatcher.under_way(), (0, 0));
+    assert_eq!(fixture.dispatcher.under_way(), (0, 0));
 }
 
 #[test]
 fn memory_for_requests_is_given_in_the_order_of_asking() {
-    let (house, data) = a_thousand_for_a_volume();
-    let [one, other] = [1, 2].map(|last| house.dispatcher.connect([127, 0, 0, last].into()));
+    let (fixture, data) = a_thousand_for_a_volume();
+    let [one, other] = [1, 2].map(|last| fixture.dispatcher.connect([127, 0, 0, last].into()));
     let first = one.request_memory(data, 900).now_or_never().expect("it is free");
     let mut large = other.request_memory(data, 500).boxed_local();
     assert!(large.as_mut().now_or_never().is_none());
@@ -201,31 +201,32 @@ fn memory_for_requests_is_given_in_the_order_of_asking() {
 
 /// Calls of one kind of a volume that does not answer, more than may be under way.
 fn stuck(
-    house: &mut House,
+    fixture: &mut Fixture,
     procedure: NFS_PROGRAM,
     args: &impl nfs3_types::xdr_codec::Pack,
-) -> Vec<crate::house::Sent> {
-    house.data.gate().close();
-    (0..100).map(|xid| house.send(&local(), xid, procedure, args)).collect()
+) -> Vec<crate::fixture::Sent> {
+    fixture.data.gate().close();
+    (0..100).map(|xid| fixture.send(&local(), xid, procedure, args)).collect()
 }
 
 #[test]
 fn a_volume_that_is_stuck_leaves_another_its_turns_and_its_memory() {
     let limits = Limits { calls: 64, request_memory: 8 << 10, reply_memory: 4 << 20 };
-    let mut house = House::with(Exports::default(), limits);
-    let [data, other] = ["/data", "/other"].map(|path| house.mount(&local(), path).expect("both"));
-    let file = house.create(&local(), &data, "file");
+    let mut fixture = Fixture::with(Exports::default(), limits);
+    let [data, other] =
+        ["/data", "/other"].map(|path| fixture.mount(&local(), path).expect("both"));
+    let file = fixture.create(&local(), &data, "file");
     let read = READ3args { file, offset: 0, count: 1 << 20 };
     let stuck = [
-        stuck(&mut house, NFS_PROGRAM::NFSPROC3_GETATTR, &GETATTR3args { object: data.clone() }),
-        stuck(&mut house, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&data, "made")),
-        stuck(&mut house, NFS_PROGRAM::NFSPROC3_READ, &read),
+        stuck(&mut fixture, NFS_PROGRAM::NFSPROC3_GETATTR, &GETATTR3args { object: data.clone() }),
+        stuck(&mut fixture, NFS_PROGRAM::NFSPROC3_MKDIR, &mkdir(&data, "made")),
+        stuck(&mut fixture, NFS_PROGRAM::NFSPROC3_READ, &read),
     ];
     assert!(stuck.iter().flatten().all(|sent| !sent.is_answered()));
     for number in 0..200 {
         let name = format!("made-{number}");
         let made = mkdir(&other, &name);
-        let sent = house.send(&local(), 1_000 + number, NFS_PROGRAM::NFSPROC3_MKDIR, &made);
+        let sent = fixture.send(&local(), 1_000 + number, NFS_PROGRAM::NFSPROC3_MKDIR, &made);
         sent.reply::<MKDIR3res>().unwrap();
     }
     let listing = nfs3::READDIR3args {
@@ -234,15 +235,15 @@ fn a_volume_that_is_stuck_leaves_another_its_turns_and_its_memory() {
         cookieverf: nfs3::cookieverf3::default(),
         count: 64 << 10,
     };
-    let listed = house.send(&local(), 2_000, NFS_PROGRAM::NFSPROC3_READDIR, &listing);
+    let listed = fixture.send(&local(), 2_000, NFS_PROGRAM::NFSPROC3_READDIR, &listing);
     listed.reply::<nfs3::READDIR3res<'_>>().unwrap();
 }
 
 #[test]
 fn strangers_have_their_share_and_no_more() {
-    let house = House::with(Exports::default(), Limits::default());
-    let stranger = house.dispatcher.connect([10, 0, 0, 1].into());
-    let known = house.dispatcher.connect([127, 0, 0, 1].into());
+    let fixture = Fixture::with(Exports::default(), Limits::default());
+    let stranger = fixture.dispatcher.connect([10, 0, 0, 1].into());
+    let known = fixture.dispatcher.connect([127, 0, 0, 1].into());
     let [theirs, ours] = [&stranger, &known].map(|session| session.party(&[]));
     let arriving = (0..100).map(|_| stranger.arriving_memory(theirs, 1 << 20).boxed_local());
     let mut arriving: Vec<_> = arriving.collect();

@@ -9,6 +9,7 @@
 //! directory never; a write in part of its sectors; UNSTABLE data or what was there before. Then
 //! the volume is used, emptied and stopped, and nothing may have leaked.
 
+use enginekit::told;
 use journal::format::SMALLEST;
 use sim::Honesty;
 use ufs2::mkfs::MkfsOptions;
@@ -40,6 +41,13 @@ fn a_tree_survives_in_fragments() {
 #[test]
 fn a_tree_survives_in_default_blocks() {
     survives(13, MkfsOptions::default(), 64);
+}
+
+#[test]
+fn what_a_listing_told_stays() {
+    for (seed, log) in [(15, 0), (16, SMALLEST)] {
+        assert_eq!(told::told_names_stay(&setting(sizes(4096, 512), 16, log), seed), Ok(()));
+    }
 }
 
 #[test]

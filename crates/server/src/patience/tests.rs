@@ -13,7 +13,7 @@ const BEAT: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 
 /// Peers whose memory comes from one pot.
-struct House {
+struct Fixture {
     executor: Executor,
     memory: Rc<Pool>,
 }
@@ -23,7 +23,7 @@ async fn take(memory: &Rc<Pool>, bytes: u64) -> Tokens {
     memory.acquire(0, bytes).await
 }
 
-impl House {
+impl Fixture {
     fn with(memory: u64) -> Self {
         let share = Share { least: 0, may_exceed: true };
         Self { executor: Executor::new(7), memory: Pool::new(memory, &[share]) }
@@ -75,50 +75,50 @@ const ONE_BYTE_A_SECOND: (u64, Duration) = (1, Duration::from_secs(1));
 
 #[test]
 fn a_peer_that_moves_nothing_is_given_up_after_a_minute() {
-    let house = House::with(MIB);
-    let given_up = house.executor.block_on(house.peer(MIB, NEVER));
-    assert_eq!((given_up, house.seconds()), (Some(GivenUp::Idle), PATIENCE.as_secs()));
+    let fixture = Fixture::with(MIB);
+    let given_up = fixture.executor.block_on(fixture.peer(MIB, NEVER));
+    assert_eq!((given_up, fixture.seconds()), (Some(GivenUp::Idle), PATIENCE.as_secs()));
 }
 
 #[test]
 fn a_slow_peer_is_left_alone_while_nobody_waits() {
-    let house = House::with(MIB);
-    assert_eq!(house.executor.block_on(house.peer(3_000, ONE_BYTE_A_SECOND)), None);
-    assert_eq!(house.seconds(), 3_000);
+    let fixture = Fixture::with(MIB);
+    assert_eq!(fixture.executor.block_on(fixture.peer(3_000, ONE_BYTE_A_SECOND)), None);
+    assert_eq!(fixture.seconds(), 3_000);
 }
 
 #[test]
 fn two_hundred_peers_that_stall_keep_another_for_a_few_beats() {
-    let house = House::with(48 * MIB);
+    let fixture = Fixture::with(48 * MIB);
     for _ in 0..200 {
-        let peer = house.peer(MIB, ONE_BYTE_A_SECOND);
-        house.spawn(async move { assert_eq!(peer.await, Some(GivenUp::Slow)) });
+        let peer = fixture.peer(MIB, ONE_BYTE_A_SECOND);
+        fixture.spawn(async move { assert_eq!(peer.await, Some(GivenUp::Slow)) });
     }
-    house.executor.run_for(Duration::from_millis(1));
-    house.executor.block_on(take(&house.memory, MIB));
+    fixture.executor.run_for(Duration::from_millis(1));
+    fixture.executor.block_on(take(&fixture.memory, MIB));
     // Two beats until it is clear that somebody waits, and one for each 48 in front.
-    assert!(house.seconds() <= 2 + 200 / 48, "{} s", house.seconds());
+    assert!(fixture.seconds() <= 2 + 200 / 48, "{} s", fixture.seconds());
 }
 
 #[test]
 fn a_peer_that_sends_as_much_as_must_be_is_waited_for() {
-    let house = House::with(MIB);
-    let peer = house.peer(MIB, (LEAST / 4, BEAT / 4));
-    house.spawn(async move { assert_eq!(peer.await, None) });
-    house.executor.run_for(Duration::from_millis(1));
-    house.executor.block_on(take(&house.memory, 1));
-    assert_eq!(house.seconds(), MIB / LEAST);
+    let fixture = Fixture::with(MIB);
+    let peer = fixture.peer(MIB, (LEAST / 4, BEAT / 4));
+    fixture.spawn(async move { assert_eq!(peer.await, None) });
+    fixture.executor.run_for(Duration::from_millis(1));
+    fixture.executor.block_on(take(&fixture.memory, 1));
+    assert_eq!(fixture.seconds(), MIB / LEAST);
 }
 
 #[test]
 fn a_line_that_moves_on_is_no_reason_to_hurry_anybody() {
-    let house = House::with(MIB);
-    let slow = house.peer(2_000, (1, Duration::from_millis(10)));
-    let memory = house.memory.clone();
+    let fixture = Fixture::with(MIB);
+    let slow = fixture.peer(2_000, (1, Duration::from_millis(10)));
+    let memory = fixture.memory.clone();
     // Always somebody in line, and nobody for as long as a beat.
     for number in 0..4 {
-        let (memory, clock) = (memory.clone(), house.executor.runtime().clock);
-        house.spawn(async move {
+        let (memory, clock) = (memory.clone(), fixture.executor.runtime().clock);
+        fixture.spawn(async move {
             clock.sleep(Duration::from_millis(number)).await;
             loop {
                 let _held = take(&memory, MIB / 2).await;
@@ -126,24 +126,24 @@ fn a_line_that_moves_on_is_no_reason_to_hurry_anybody() {
             }
         });
     }
-    assert_eq!(house.executor.block_on(slow), None);
-    assert!(house.seconds() >= 20);
+    assert_eq!(fixture.executor.block_on(slow), None);
+    assert!(fixture.seconds() >= 20);
 }
 
 #[test]
 fn a_debt_that_holds_nothing_is_not_hurried() {
-    let house = House::with(MIB);
-    let (clock, memory) = (house.executor.runtime().clock, house.memory.clone());
-    let _held = house.executor.block_on(take(&memory, MIB));
+    let fixture = Fixture::with(MIB);
+    let (clock, memory) = (fixture.executor.runtime().clock, fixture.memory.clone());
+    let _held = fixture.executor.block_on(take(&memory, MIB));
     let waiting = memory.clone();
-    house.spawn(async move { drop(take(&waiting, 1).await) });
+    fixture.spawn(async move { drop(take(&waiting, 1).await) });
     let mut patience = Patience::new(clock, BEAT);
-    let given_up = house.executor.block_on(poll_fn(|context| {
+    let given_up = fixture.executor.block_on(poll_fn(|context| {
         let debt = Debt { moved: 0, line: None };
         match patience.poll(context, Some(debt)) {
             Ok(()) => Poll::Pending,
             Err(given_up) => Poll::Ready(given_up),
         }
     }));
-    assert_eq!((given_up, house.seconds()), (GivenUp::Idle, PATIENCE.as_secs()));
+    assert_eq!((given_up, fixture.seconds()), (GivenUp::Idle, PATIENCE.as_secs()));
 }

@@ -13,7 +13,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::rpc::opaque_auth;
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::house::{Client, House, at, root_credential, with_default};
+use crate::fixture::{Client, Fixture, at, root_credential, with_default};
 
 async fn create(client: &mut Client, root: &nfs_fh3, name: &str) -> nfs_fh3 {
     let how = createhow3::GUARDED(sattr3::default());
@@ -23,8 +23,8 @@ async fn create(client: &mut Client, root: &nfs_fh3, name: &str) -> nfs_fh3 {
 
 #[test]
 fn the_mount_program() {
-    with_default(async |house: House| {
-        let io = TokioIo::new(house.connect().await);
+    with_default(async |fixture: Fixture| {
+        let io = TokioIo::new(fixture.connect().await);
         let none = opaque_auth::default();
         let mut mount = MountClient::new_with_auth(io, root_credential(), none);
         mount.null().await.expect("a reply");
@@ -41,8 +41,8 @@ fn the_mount_program() {
 
 #[test]
 fn files_and_their_data() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         client.null().await.expect("a reply");
         let file = create(&mut client, &root, "file").await;
         let write = WRITE3args {
@@ -79,8 +79,8 @@ fn files_and_their_data() {
 
 #[test]
 fn an_exclusive_create_is_answered_again_for_the_same_verifier_alone() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let mut made = Vec::new();
         for verifier in [*b"verifier", *b"verifier", *b"another!"] {
             let how = createhow3::EXCLUSIVE(createverf3(verifier));
@@ -96,8 +96,8 @@ fn an_exclusive_create_is_answered_again_for_the_same_verifier_alone() {
 
 #[test]
 fn names_and_links() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let file = create(&mut client, &root, "file").await;
         let mkdir = MKDIR3args { where_: at(&root, "dir"), attributes: sattr3::default() };
         let made = client.mkdir(&mkdir).await.expect("a reply").unwrap();
@@ -129,8 +129,8 @@ fn names_and_links() {
 
 #[test]
 fn devices_and_pipes() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let spec = specdata3 { specdata1: 4, specdata2: 65 };
         let device = devicedata3 { dev_attributes: sattr3::default(), spec: spec.clone() };
         let args = MKNOD3args { where_: at(&root, "tty"), what: mknoddata3::NF3CHR(device) };
@@ -147,8 +147,8 @@ fn devices_and_pipes() {
 
 #[test]
 fn listings() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         for name in ["a", "b", "c"] {
             create(&mut client, &root, name).await;
         }
@@ -168,8 +168,8 @@ fn listings() {
 
 #[test]
 fn the_volume_and_its_limits() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let stat = client.fsstat(&FSSTAT3args { fsroot: root.clone() }).await;
         assert_eq!(stat.expect("a reply").unwrap().tbytes, 1 << 30);
         let info = client.fsinfo(&FSINFO3args { fsroot: root.clone() }).await;

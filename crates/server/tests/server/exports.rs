@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nfs3_types::nfs3::{GETATTR3args, MKDIR3args, Nfs3Result, nfsstat3, sattr3};
 use server::{Config, ConfigError, Settings};
 
-use crate::house::{House, at, ephemeral, with_server};
+use crate::fixture::{Fixture, at, ephemeral, with_server};
 
 /// A file of this test alone, gone at its end.
 struct File(PathBuf);
@@ -48,24 +48,24 @@ fn rules(access: &str, network: &str) -> String {
 #[test]
 fn new_rules_hold_for_a_client_that_stays_connected() {
     let file = File::new("reload.toml", &rules("rw", "127.0.0.1"));
-    with_server(file.settings(), async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_server(file.settings(), async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let mkdir = |name| MKDIR3args { where_: at(&root, name), attributes: sattr3::default() };
         client.mkdir(&mkdir("one")).await.expect("a reply").unwrap();
 
         file.write(&rules("ro", "127.0.0.1"));
-        house.handle.reload_exports().expect("a good file");
+        fixture.handle.reload_exports().expect("a good file");
         let refused = client.mkdir(&mkdir("two")).await.expect("a reply");
         assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ROFS, _))), "{refused:?}");
 
         file.write(&rules("rw", "10.0.0.0/8"));
-        house.handle.reload_exports().expect("a good file");
+        fixture.handle.reload_exports().expect("a good file");
         let refused = client.getattr(&GETATTR3args { object: root.clone() }).await;
         let refused = refused.expect("a reply");
         assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))), "{refused:?}");
 
         file.write(&rules("rw", "127.0.0.0/8"));
-        house.handle.reload_exports().expect("a good file");
+        fixture.handle.reload_exports().expect("a good file");
         client.mkdir(&mkdir("two")).await.expect("a reply").unwrap();
     });
 }
@@ -73,13 +73,13 @@ fn new_rules_hold_for_a_client_that_stays_connected() {
 #[test]
 fn a_bad_file_leaves_the_old_rules_in_force() {
     let file = File::new("bad.toml", &rules("rw", "127.0.0.1"));
-    with_server(file.settings(), async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_server(file.settings(), async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         file.write("[exports.data]\nclients = 5\n");
-        let error = house.handle.reload_exports().expect_err("a bad file");
+        let error = fixture.handle.reload_exports().expect_err("a bad file");
         assert!(matches!(error, ConfigError::Parse { .. }), "{error}");
         file.write(&rules("rw", "127.0.0.1").replace("data", "dta"));
-        let error = house.handle.reload_exports().expect_err("no such volume");
+        let error = fixture.handle.reload_exports().expect_err("no such volume");
         assert!(error.to_string().contains("expected one of: data"), "{error}");
         client.getattr(&GETATTR3args { object: root }).await.expect("a reply").unwrap();
     });

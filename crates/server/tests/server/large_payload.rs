@@ -6,7 +6,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::house::{Client, House, at, call, fragments, record, with_default};
+use crate::fixture::{Client, Fixture, at, call, fragments, record, with_default};
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index / 251 + index) as u8).collect()
@@ -36,8 +36,8 @@ pub(crate) async fn make(client: &mut Client, root: &nfs_fh3, size: usize) -> nf
 
 #[test]
 fn what_is_written_is_read_back() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let file = make(&mut client, &root, 0).await;
         for (length, offset) in
             [(1, 0), (511, 3), (32_767, 1), (32_769, 5), (65_536, 8), (1_000_001, 77), (1 << 20, 0)]
@@ -54,10 +54,10 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn large_data_in_fragments_arrives_whole() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let file = make(&mut client, &root, 0).await;
-        let mut raw = house.raw().await;
+        let mut raw = fixture.raw().await;
         let data = pattern(300_003);
         let write = call(4, NFS_PROGRAM::NFSPROC3_WRITE, &write(&file, 0, &data));
         raw.send(&fragments(&write, 9_999)).await;
@@ -70,26 +70,26 @@ fn large_data_in_fragments_arrives_whole() {
 
 #[test]
 fn large_data_tells_calls_of_the_same_number_apart() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let file = make(&mut client, &root, 0).await;
-        let before = house.data.executed();
+        let before = fixture.data.executed();
         let mut data = pattern(100_000);
         for last in [1, 1, 2] {
             data[99_999] = last;
-            let mut raw = house.raw().await;
+            let mut raw = fixture.raw().await;
             raw.send(&record(4, NFS_PROGRAM::NFSPROC3_WRITE, &write(&file, 0, &data))).await;
             raw.results::<WRITE3res>(4).await.unwrap();
         }
-        assert_eq!(house.data.executed(), before + 2);
+        assert_eq!(fixture.data.executed(), before + 2);
     });
 }
 
 #[test]
 fn a_record_over_the_limit_costs_the_connection_and_nothing_else() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
-        let mut raw = house.raw().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
+        let mut raw = fixture.raw().await;
         raw.send(&(1u32 << 31 | 2 << 20).to_be_bytes()).await;
         assert!(raw.reply().await.is_none());
         make(&mut client, &root, 100).await;
@@ -98,8 +98,8 @@ fn a_record_over_the_limit_costs_the_connection_and_nothing_else() {
 
 #[test]
 fn a_write_whose_count_is_not_its_length_is_refused() {
-    with_default(async |house: House| {
-        let (mut client, root) = house.mounted().await;
+    with_default(async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
         let file = make(&mut client, &root, 0).await;
         for count in [0, 4, 6] {
             let args = WRITE3args { count, ..write(&file, 0, b"12345") };

@@ -1,7 +1,7 @@
 //! The server over real TCP on 127.0.0.1, in front of a file system in memory, with an independent
 //! client. One scenario a test, the scenarios of one theme a file; all in one program.
 
-mod house;
+mod fixture;
 #[path = "../../../dispatch/tests/dispatch/memory.rs"]
 #[allow(dead_code)]
 mod memory;

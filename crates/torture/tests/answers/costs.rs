@@ -13,7 +13,7 @@ use dispatch::Window;
 use sim::Executor;
 use torture::calls;
 
-use crate::house::{House, client};
+use crate::fixture::{Fixture, client};
 
 /// CREATEs of one round.
 const CREATES: u32 = if cfg!(debug_assertions) { 500 } else { 20_000 };
@@ -31,14 +31,14 @@ fn creates(survives: bool, count: u32) -> Cost {
     executor.block_on(async {
         let window = Window { survives, ..Window::default() };
         // As large a log as a volume has by default.
-        let house = House::new(&executor, 256 << 20, 257 << 20, window).await;
-        let written = || house.engine.engine().log_statistics().expect("there is a log").writes;
+        let fixture = Fixture::new(&executor, 256 << 20, 257 << 20, window).await;
+        let written = || fixture.engine.engine().log_statistics().expect("there is a log").writes;
         let before = written();
         #[expect(clippy::disallowed_methods, reason = "what is measured is the machine's time")]
         let start = Instant::now();
         for number in 0..count {
-            let create = calls::create(&house.root, &format!("file-{number}"));
-            house.call(client(1), number, &create).await.unwrap();
+            let create = calls::create(&fixture.root, &format!("file-{number}"));
+            fixture.call(client(1), number, &create).await.unwrap();
         }
         let time = start.elapsed();
         let after = written();

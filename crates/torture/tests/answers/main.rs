@@ -1,5 +1,5 @@
 //! What it costs to remember answers where they survive: bytes of log, instructions, memory.
 
 mod costs;
-mod house;
+mod fixture;
 mod memory;

@@ -8,7 +8,7 @@ use torture::calls;
 use torture::explore::server::record;
 use torture::protocol::Procedure;
 
-use crate::house::{House, client};
+use crate::fixture::{Fixture, client};
 
 /// How many calls are made.
 pub(crate) const COUNT: u32 = if cfg!(debug_assertions) { 100 } else { 1000 };
@@ -44,15 +44,15 @@ pub(crate) enum Kind {
 
 /// Calls that can be made, one after the other.
 pub(crate) struct Calls {
-    pub(crate) house: House,
+    pub(crate) fixture: Fixture,
     pub(crate) records: Vec<Bytes>,
 }
 
 impl Calls {
     pub(crate) async fn prepare(executor: &Executor, kind: Kind) -> Self {
         // As large a log as a volume has by default.
-        let house = House::new(executor, 256 << 20, 257 << 20, Window::default()).await;
-        let mut maker = Maker { house, next: 0 };
+        let fixture = Fixture::new(executor, 256 << 20, 257 << 20, Window::default()).await;
+        let mut maker = Maker { fixture, next: 0 };
         let file = maker.file("file").await;
         maker.fill(&file).await;
         if kind == Kind::Hole8k {
@@ -64,7 +64,7 @@ impl Calls {
             }
         }
         let records = (0..COUNT).flat_map(|number| maker.records(kind, &file, number)).collect();
-        Self { house: maker.house, records }
+        Self { fixture: maker.fixture, records }
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn is_good(reply: &Reply) -> bool {
 }
 
 struct Maker {
-    house: House,
+    fixture: Fixture,
     next: u32,
 }
 
@@ -88,8 +88,8 @@ impl Maker {
 
     /// Makes a file.
     async fn file(&mut self, name: &str) -> nfs_fh3 {
-        let (xid, call) = (self.xid(), calls::create(&self.house.root, name));
-        match self.house.call(client(1), xid, &call).await {
+        let (xid, call) = (self.xid(), calls::create(&self.fixture.root, name));
+        match self.fixture.call(client(1), xid, &call).await {
             Nfs3Result::Ok(made) => made.obj.unwrap(),
             Nfs3Result::Err((status, _)) => panic!("a new file: {status}"),
         }
@@ -102,7 +102,7 @@ impl Maker {
             for (half, data) in [(0, data.clone()), (data.len() as u64, data)] {
                 let call = calls::write(file, offset + half, data, stable_how::FILE_SYNC);
                 let xid = self.xid();
-                self.house.call(client(1), xid, &call).await.unwrap();
+                self.fixture.call(client(1), xid, &call).await.unwrap();
             }
         }
     }
@@ -110,11 +110,11 @@ impl Maker {
     /// Puts a hole behind what a file has.
     async fn lengthen(&mut self, file: &nfs_fh3, size: u64) {
         let (xid, call) = (self.xid(), calls::setattr(file, calls::size(size)));
-        self.house.call(client(1), xid, &call).await.unwrap();
+        self.fixture.call(client(1), xid, &call).await.unwrap();
     }
 
     fn records(&mut self, kind: Kind, file: &nfs_fh3, number: u32) -> Vec<Bytes> {
-        let root = self.house.root.clone();
+        let root = self.fixture.root.clone();
         let name = format!("file-{number}");
         let new = format!("new-{number}");
         let place = |step: u32| u64::from(number) * u64::from(step) % FILE;

@@ -8,8 +8,8 @@
 //!
 //! A bound that a change needs to raise is raised in the change, which then says why.
 
-#[path = "../answers/house.rs"]
-mod house;
+#[path = "../answers/fixture.rs"]
+mod fixture;
 mod kinds;
 
 use std::env;
@@ -20,7 +20,7 @@ use nfs::reader::{Limits, Progress, RecordReader};
 use nfs::rpc::Call;
 use sim::Executor;
 
-use house::client;
+use fixture::client;
 use kinds::{Calls, Kind};
 
 /// What a call of each kind may take.
@@ -78,7 +78,7 @@ fn run(kind: Kind, extent: Extent) {
 /// What is counted. A function of its own, so that it is one for whoever counts, too.
 #[inline(never)]
 fn make(executor: &Executor, calls: &Calls, planted: bool) {
-    let session = calls.house.dispatcher.connect(client(1));
+    let session = calls.fixture.dispatcher.connect(client(1));
     executor.block_on(for_all(&session, &calls.records, planted));
 }
 

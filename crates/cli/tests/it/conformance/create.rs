@@ -7,7 +7,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Pack;
 
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::{assert_same, at, mode, owner, size};
 
 fn exclusive(verifier: &[u8; 8]) -> createhow3 {
@@ -16,8 +16,8 @@ fn exclusive(verifier: &[u8; 8]) -> createhow3 {
 
 #[test]
 fn a_guarded_create_wants_a_new_name_an_unchecked_one_takes_what_is_there() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let file = root.file(&top, "file", 0o644).await.unwrap();
         root.put(&file, 0, b"content").await.unwrap();
@@ -34,8 +34,8 @@ fn a_guarded_create_wants_a_new_name_an_unchecked_one_takes_what_is_there() {
 
 #[test]
 fn an_unchecked_create_of_what_is_no_file_is_refused() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         root.mkdir(&top, "directory", 0o755).await.unwrap();
         root.symlink(&top, "link", b"target").await.unwrap();
@@ -50,19 +50,19 @@ fn an_unchecked_create_of_what_is_no_file_is_refused() {
 
 #[test]
 fn an_exclusive_create_is_known_again_by_its_verifier_even_after_a_restart() {
-    with_volume(async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let file = root.create(&top, "file", exclusive(b"verifier")).await.unwrap();
         let zero = root.create(&top, "zero", exclusive(&[0; 8])).await.unwrap();
         root.file(&top, "guarded", 0o644).await.unwrap();
         for round in 0..3 {
             match round {
-                1 => house.restart().await,
-                2 => house.cut().await,
+                1 => fixture.restart().await,
+                2 => fixture.cut().await,
                 _ => {}
             }
-            let mut root = house.superuser().await;
+            let mut root = fixture.superuser().await;
             let again = root.create(&top, "file", exclusive(b"verifier")).await;
             assert_eq!(again, Ok(file.clone()), "round {round}");
             assert_eq!(root.create(&top, "zero", exclusive(&[0; 8])).await, Ok(zero.clone()));
@@ -79,8 +79,8 @@ fn an_exclusive_create_is_known_again_by_its_verifier_even_after_a_restart() {
 /// The answers that are remembered are not meant here: each call has a number of its own.
 #[test]
 fn a_verifier_goes_with_the_first_write_or_change_of_attributes() {
-    with_volume(async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let names = ["unstable", "stable", "mode", "longer", "linked"];
         for name in names {
@@ -94,21 +94,21 @@ fn a_verifier_goes_with_the_first_write_or_change_of_attributes() {
             }
         }
         for round in 0..2 {
-            let mut root = house.superuser().await;
+            let mut root = fixture.superuser().await;
             for name in names {
                 let again = root.create(&top, name, exclusive(b"verifier")).await.map(drop);
                 let expected = if name == "linked" { Ok(()) } else { Err(NFS3ERR_EXIST) };
                 assert_eq!(again, expected, "{name}, round {round}");
             }
-            house.restart().await;
+            fixture.restart().await;
         }
     });
 }
 
 #[test]
 fn a_create_tells_of_the_file_and_of_its_directory_before_and_after() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let before = root.getattr(&top).await.unwrap();
         let args = MKDIR3args { where_: at(&top, &b"new"[..]), attributes: mode(0o750) };
@@ -136,8 +136,8 @@ fn a_create_tells_of_the_file_and_of_its_directory_before_and_after() {
 
 #[test]
 fn every_name_that_is_there_is_in_the_way() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let file = root.file(&top, "name", 0o644).await.unwrap();
         let fifo = mknoddata3::NF3FIFO(sattr3::default());
@@ -150,8 +150,8 @@ fn every_name_that_is_there_is_in_the_way() {
 
 #[test]
 fn devices_keep_their_numbers() {
-    with_volume(async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let numbers = |major, minor| specdata3 { specdata1: major, specdata2: minor };
         let device =
@@ -173,23 +173,23 @@ fn devices_keep_their_numbers() {
         ] {
             made.push((root.mknod(&top, name, what).await.unwrap(), kind, numbers(0, 0)));
         }
-        house.restart().await;
-        let mut root = house.superuser().await;
+        fixture.restart().await;
+        let mut root = fixture.superuser().await;
         for (file, kind, rdev) in made {
             let found = root.getattr(&file).await.unwrap();
             assert_eq!((found.type_, found.rdev, found.mode), (kind, rdev, 0o600));
         }
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn only_the_superuser_makes_devices() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         root.setattr(&top, mode(0o777)).await.unwrap();
-        let mut user = house.user(10, 20, &[]).await;
+        let mut user = fixture.user(10, 20, &[]).await;
         let device = || devicedata3 { dev_attributes: mode(0o600), spec: specdata3::default() };
         let refused = user.mknod(&top, "c", mknoddata3::NF3CHR(device())).await;
         assert_eq!(refused, Err(NFS3ERR_PERM));
@@ -214,11 +214,11 @@ impl Pack for MknodOf<'_> {
 
 #[test]
 fn files_directories_and_links_are_not_made_by_mknod() {
-    with_volume(async |house: House| {
-        let root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let root = fixture.superuser().await;
         for kind in [ftype3::NF3REG, ftype3::NF3DIR, ftype3::NF3LNK] {
             let args = MknodOf(at(&root.root, &b"name"[..]), kind);
-            let mut client = RpcClient::new(house.connect().await);
+            let mut client = RpcClient::new(fixture.connect().await);
             let answer = client.call::<_, MKNOD3res>(PROGRAM, VERSION, 11, &args).await;
             match answer.expect("a reply") {
                 Nfs3Result::Err((status, _)) => assert_eq!(status, NFS3ERR_BADTYPE),
@@ -230,12 +230,12 @@ fn files_directories_and_links_are_not_made_by_mknod() {
 
 #[test]
 fn who_may_not_write_a_directory_makes_nothing_in_it() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         root.setattr(&top, mode(0o755)).await.unwrap();
         let file = root.file(&top, "file", 0o644).await.unwrap();
-        let mut user = house.user(10, 20, &[]).await;
+        let mut user = fixture.user(10, 20, &[]).await;
         let fifo = mknoddata3::NF3FIFO(mode(0o600));
         assert_eq!(user.file(&top, "new", 0o644).await, Err(NFS3ERR_ACCES));
         assert_eq!(user.mkdir(&top, "new", 0o755).await, Err(NFS3ERR_ACCES));
@@ -257,12 +257,12 @@ fn who_may_not_write_a_directory_makes_nothing_in_it() {
 
 #[test]
 fn a_new_file_belongs_to_its_maker_and_to_the_group_of_its_directory() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         root.setattr(&top, owner(0, 77)).await.unwrap();
         root.setattr(&top, mode(0o777)).await.unwrap();
-        let mut user = house.user(10, 20, &[21]).await;
+        let mut user = fixture.user(10, 20, &[21]).await;
         let file = user.file(&top, "file", 0o7644).await.unwrap();
         let found = user.getattr(&file).await.unwrap();
         assert_eq!((found.uid, found.gid), (10, 77));
@@ -272,8 +272,8 @@ fn a_new_file_belongs_to_its_maker_and_to_the_group_of_its_directory() {
 
 #[test]
 fn a_create_that_is_refused_leaves_no_file() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let largest = root.fsinfo(&top).await.unwrap().maxfilesize;
         for how in [createhow3::GUARDED, createhow3::UNCHECKED] {

@@ -4,11 +4,11 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::{User, assert_same, size};
 
-async fn new_file(house: &House) -> (User, nfs_fh3) {
-    let mut user = house.superuser().await;
+async fn new_file(fixture: &Fixture) -> (User, nfs_fh3) {
+    let mut user = fixture.superuser().await;
     let top = user.root.clone();
     let file = user.file(&top, "file", 0o644).await.unwrap();
     (user, file)
@@ -16,8 +16,8 @@ async fn new_file(house: &House) -> (User, nfs_fh3) {
 
 #[test]
 fn a_read_ends_where_the_file_ends() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         assert_eq!(user.read(&file, 0, 10).await, Ok((vec![], true)));
         user.put(&file, 0, b"0123456789").await.unwrap();
         let ends = [(0, 9, false), (0, 10, true), (0, 11, true), (9, 1, true), (4, 2, false)];
@@ -35,8 +35,8 @@ fn a_read_ends_where_the_file_ends() {
 
 #[test]
 fn what_was_never_written_is_zero_and_takes_no_room() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         user.put(&file, 3 << 20, b"far").await.unwrap();
         let found = user.getattr(&file).await.unwrap();
         assert_eq!(found.size, (3 << 20) + 3);
@@ -50,8 +50,8 @@ fn what_was_never_written_is_zero_and_takes_no_room() {
 
 #[test]
 fn pieces_in_any_order_make_the_file() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         let content: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
         for (index, offset) in [250_000, 50_000, 0, 150_000, 100_000, 200_000].iter().enumerate() {
             let piece = &content[*offset..offset + 50_000];
@@ -61,14 +61,14 @@ fn pieces_in_any_order_make_the_file() {
         }
         let (found, eof) = user.read(&file, 0, 1 << 20).await.unwrap();
         assert!(found == content && eof);
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn a_write_tells_the_attributes_before_and_after() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         for how in [stable_how::UNSTABLE, stable_how::DATA_SYNC, stable_how::FILE_SYNC] {
             let before = user.getattr(&file).await.unwrap();
             let written = user.write(&file, before.size, b"more", how).await.unwrap();
@@ -87,8 +87,8 @@ fn a_write_tells_the_attributes_before_and_after() {
 
 #[test]
 fn a_write_is_at_least_as_durable_as_was_asked() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         let rank = |how: stable_how| how as u32;
         for how in [stable_how::UNSTABLE, stable_how::DATA_SYNC, stable_how::FILE_SYNC] {
             let written = user.write(&file, 0, b"data", how).await.unwrap();
@@ -100,8 +100,8 @@ fn a_write_is_at_least_as_durable_as_was_asked() {
 
 #[test]
 fn nothing_is_written_behind_the_largest_size() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         let largest = user.fsinfo(&file).await.unwrap().maxfilesize;
         user.put(&file, largest - 3, b"end").await.expect("the last bytes of all");
         assert_eq!(user.getattr(&file).await.unwrap().size, largest);
@@ -113,14 +113,14 @@ fn nothing_is_written_behind_the_largest_size() {
         user.setattr(&file, size(largest)).await.expect("no longer than allowed");
         user.setattr(&file, size(0)).await.expect("and back");
         assert_eq!(user.getattr(&file).await.unwrap().used, 0);
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn a_write_of_nothing_changes_nothing() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         let before = user.getattr(&file).await.unwrap();
         user.put(&file, 1 << 20, b"").await.unwrap();
         assert_same(&user.getattr(&file).await.unwrap(), &before);
@@ -129,8 +129,8 @@ fn a_write_of_nothing_changes_nothing() {
 
 #[test]
 fn a_write_that_contradicts_itself_is_refused() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         let data = Opaque::borrowed(b"four".as_slice());
         let stable = stable_how::FILE_SYNC;
         let args = WRITE3args { file: file.clone(), offset: 0, count: 3, stable, data };
@@ -144,8 +144,8 @@ fn a_write_that_contradicts_itself_is_refused() {
 
 #[test]
 fn what_is_neither_file_nor_directory_has_no_data() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let link = user.symlink(&top, "link", b"target").await.unwrap();
         let fifo = mknoddata3::NF3FIFO(sattr3::default());
@@ -160,8 +160,8 @@ fn what_is_neither_file_nor_directory_has_no_data() {
 
 #[test]
 fn the_largest_transfer_goes_in_one_piece() {
-    with_volume(async |house: House| {
-        let (mut user, file) = new_file(&house).await;
+    with_volume(async |fixture: Fixture| {
+        let (mut user, file) = new_file(&fixture).await;
         let most = user.fsinfo(&file).await.unwrap().wtmax;
         let content: Vec<u8> = (0..most).map(|i| (i % 253) as u8).collect();
         let written = user.write(&file, 1, &content, stable_how::UNSTABLE).await.unwrap();

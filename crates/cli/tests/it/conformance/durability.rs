@@ -4,7 +4,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
 use crate::conformance::disk::Request;
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::User;
 
 async fn unstable(user: &mut User, file: &nfs_fh3, data: &[u8]) -> writeverf3 {
@@ -19,10 +19,10 @@ fn holds(data: &[u8], marker: &[u8]) -> bool {
 
 #[test]
 fn the_verifier_is_one_within_a_boot_and_another_after_it() {
-    with_volume(async |mut house: House| {
+    with_volume(async |mut fixture: Fixture| {
         let mut seen = Vec::new();
         for round in 0..3 {
-            let mut user = house.superuser().await;
+            let mut user = fixture.superuser().await;
             let top = user.root.clone();
             let file = user.file(&top, &format!("file-{round}"), 0o644).await.unwrap();
             let first = unstable(&mut user, &file, b"data").await;
@@ -31,15 +31,15 @@ fn the_verifier_is_one_within_a_boot_and_another_after_it() {
             assert_eq!(user.commit(&top).await.err(), Some(NFS3ERR_ISDIR));
             assert!(!seen.contains(&first.0), "round {round}");
             seen.push(first.0);
-            if round == 0 { house.restart().await } else { house.cut().await }
+            if round == 0 { fixture.restart().await } else { fixture.cut().await }
         }
     });
 }
 
 #[test]
 fn what_was_acknowledged_survives_a_cut() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let directory = user.mkdir(&top, "directory", 0o755).await.unwrap();
         let sync = user.file(&directory, "sync", 0o644).await.unwrap();
@@ -51,26 +51,26 @@ fn what_was_acknowledged_survives_a_cut() {
         user.rename((&directory, "committed"), (&top, "renamed")).await.unwrap();
         user.file(&top, "removed", 0o644).await.unwrap();
         user.remove(&top, "removed").await.unwrap();
-        house.cut().await;
-        let mut user = house.superuser().await;
+        fixture.cut().await;
+        let mut user = fixture.superuser().await;
         assert_eq!(user.names(&top).await, ["directory", "link", "renamed"]);
         assert_eq!(user.names(&directory).await, ["sync"]);
         assert_eq!(user.read(&sync, 0, 100).await, Ok((b"written".to_vec(), true)));
         assert_eq!(user.read(&committed, 0, 100).await, Ok((b"committed".to_vec(), true)));
         assert_eq!(user.getattr(&sync).await.unwrap().nlink, 2);
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn unstable_data_is_lost_by_a_cut_only_with_its_verifier() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let file = user.file(&top, "file", 0o644).await.unwrap();
         let before = unstable(&mut user, &file, b"unstable").await;
-        house.cut().await;
-        let mut user = house.superuser().await;
+        fixture.cut().await;
+        let mut user = fixture.superuser().await;
         assert_eq!(user.getattr(&file).await.unwrap().size, 0);
         assert_ne!(user.commit(&file).await.unwrap().0, before.0);
     });
@@ -78,27 +78,27 @@ fn unstable_data_is_lost_by_a_cut_only_with_its_verifier() {
 
 #[test]
 fn a_clean_stop_lands_unstable_data() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let file = user.file(&top, "file", 0o644).await.unwrap();
         unstable(&mut user, &file, b"unstable").await;
-        house.restart().await;
-        let mut user = house.superuser().await;
+        fixture.restart().await;
+        let mut user = fixture.superuser().await;
         assert_eq!(user.read(&file, 0, 100).await, Ok((b"unstable".to_vec(), true)));
     });
 }
 
 #[test]
 fn unstable_data_that_the_disk_refuses_fails_its_commit_and_changes_the_verifier() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let lost = user.file(&top, "lost", 0o644).await.unwrap();
         let kept = user.file(&top, "kept", 0o644).await.unwrap();
         let before = unstable(&mut user, &lost, b"poison").await;
         unstable(&mut user, &kept, b"harmless").await;
-        house
+        fixture
             .disk
             .fail_when(|request| matches!(request, Request::Write(data) if holds(data, b"poison")));
         assert_eq!(user.commit(&lost).await, Err(NFS3ERR_IO));
@@ -109,18 +109,18 @@ fn unstable_data_that_the_disk_refuses_fails_its_commit_and_changes_the_verifier
         unstable(&mut user, &lost, b"medicine").await;
         assert_eq!(user.commit(&lost).await.unwrap().0, now.0);
         assert_eq!(user.read(&lost, 0, 100).await, Ok((b"medicine".to_vec(), true)));
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn a_synchronous_write_that_the_disk_refuses_leaves_the_file_as_it_was() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let file = user.file(&top, "file", 0o644).await.unwrap();
         user.put(&file, 0, b"old content").await.unwrap();
-        house
+        fixture
             .disk
             .fail_when(|request| matches!(request, Request::Write(data) if holds(data, b"poison")));
         assert_eq!(user.put(&file, 0, b"poison").await, Err(NFS3ERR_IO));
@@ -130,23 +130,23 @@ fn a_synchronous_write_that_the_disk_refuses_leaves_the_file_as_it_was() {
         for _ in 0..2 {
             assert_eq!(user.read(&file, 0, 100).await, Ok((b"old content".to_vec(), true)));
             assert_eq!(user.names(&top).await, ["file"]);
-            house.cut().await;
-            user = house.superuser().await;
+            fixture.cut().await;
+            user = fixture.superuser().await;
         }
     });
 }
 
 #[test]
 fn what_cannot_be_read_is_an_error_of_that_file_alone() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let bad = user.file(&top, "bad", 0o644).await.unwrap();
         let good = user.file(&top, "good", 0o644).await.unwrap();
         user.put(&bad, 0, b"scratched").await.unwrap();
         user.put(&good, 0, b"smooth").await.unwrap();
-        let place = house.disk.find(b"scratched");
-        house.disk.fail_when(move |request| match request {
+        let place = fixture.disk.find(b"scratched");
+        fixture.disk.fail_when(move |request| match request {
             Request::Read(offset, length) => (*offset..offset + *length as u64).contains(&place),
             _ => false,
         });
@@ -155,7 +155,7 @@ fn what_cannot_be_read_is_an_error_of_that_file_alone() {
         assert_eq!(user.getattr(&bad).await.unwrap().size, 9);
         assert_eq!(user.read(&good, 0, 100).await, Ok((b"smooth".to_vec(), true)));
         user.put(&good, 0, b"goes on").await.unwrap();
-        house.disk.heal();
+        fixture.disk.heal();
         assert_eq!(user.read(&bad, 0, 100).await, Ok((b"scratched".to_vec(), true)));
     });
 }

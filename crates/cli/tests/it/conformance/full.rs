@@ -3,7 +3,7 @@
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
-use crate::conformance::house::{House, with_volume, with_volume_of};
+use crate::conformance::fixture::{Fixture, with_volume, with_volume_of};
 use crate::conformance::user::{User, assert_same, owner};
 
 /// Four blocks, which are kept for files that become shorter.
@@ -27,8 +27,8 @@ async fn fill(user: &mut User, file: &nfs_fh3) -> u64 {
 
 #[test]
 fn a_full_volume_refuses_what_needs_room_and_nothing_else() {
-    with_volume_of(4 << 20, async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume_of(4 << 20, async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let empty = user.fsstat(&top).await.unwrap();
         let file = user.file(&top, "file", 0o644).await.unwrap();
@@ -78,7 +78,7 @@ fn a_full_volume_refuses_what_needs_room_and_nothing_else() {
         user.put(&again, 0, &room).await.expect("what was removed is free");
         user.remove(&top, "again").await.unwrap();
         assert_eq!(user.fsstat(&top).await.unwrap().tbytes, empty.tbytes);
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
@@ -112,8 +112,8 @@ async fn fill_files(user: &mut User, directory: &nfs_fh3, count: usize) {
 
 #[test]
 fn a_volume_is_filled_and_emptied_again_and_again() {
-    with_volume_of(3 << 20, async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume_of(3 << 20, async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let empty = root.fsstat(&top).await.unwrap();
         let used = root.getattr(&top).await.unwrap().used;
@@ -121,16 +121,16 @@ fn a_volume_is_filled_and_emptied_again_and_again() {
             let uid = [0, 10][round % 2];
             let home = root.mkdir(&top, "home", 0o755).await.unwrap();
             root.setattr(&home, owner(uid, uid)).await.unwrap();
-            let mut user = house.user(uid, uid, &[]).await;
+            let mut user = fixture.user(uid, uid, &[]).await;
             fill_files(&mut user, &home, 300).await;
             let full = user.fsstat(&top).await.unwrap();
             assert_eq!(full.abytes, 0, "round {round}: all that may be taken is taken");
             assert!(full.fbytes >= KEPT, "round {round}: nobody has what is kept");
             assert_eq!(full.fbytes > KEPT, uid != 0, "round {round}: the reserve is left");
             if round > 3 {
-                house.cut().await;
-                root = house.superuser().await;
-                user = house.user(uid, uid, &[]).await;
+                fixture.cut().await;
+                root = fixture.superuser().await;
+                user = fixture.user(uid, uid, &[]).await;
             }
             for index in (0..300).rev() {
                 let name = index.to_string();
@@ -142,14 +142,14 @@ fn a_volume_is_filled_and_emptied_again_and_again() {
             assert_eq!(now.fbytes + (grown.used - used), empty.fbytes, "round {round}");
             assert_eq!(now.ffiles, empty.ffiles, "round {round}");
         }
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn inodes_run_out_like_space() {
-    with_volume_of(1 << 20, async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume_of(1 << 20, async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let free = user.fsstat(&top).await.unwrap().ffiles;
         let mut made = 0;
@@ -165,14 +165,14 @@ fn inodes_run_out_like_space() {
         assert_eq!(user.mknod(&top, "pipe", fifo()).await, Err(NFS3ERR_NOSPC));
         user.remove(&top, "0").await.unwrap();
         user.mknod(&top, "pipe", fifo()).await.expect("one is free again");
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn fsstat_counts_what_is_used() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let before = user.fsstat(&top).await.unwrap();
         assert!(before.tbytes > 20 << 20 && before.tbytes < 24 << 20);
@@ -184,7 +184,7 @@ fn fsstat_counts_what_is_used() {
         let used = user.getattr(&file).await.unwrap().used;
         assert_eq!((before.fbytes - after.fbytes, before.ffiles - after.ffiles), (used, 1));
         assert_eq!((after.tbytes, after.tfiles), (before.tbytes, before.tfiles));
-        let of_user = house.user(10, 10, &[]).await.fsstat(&top).await.unwrap();
+        let of_user = fixture.user(10, 10, &[]).await.fsstat(&top).await.unwrap();
         assert_eq!(of_user.fbytes, after.fbytes);
         let reserve = after.abytes - of_user.abytes;
         assert!(reserve > after.tbytes / 20 && reserve < after.tbytes / 10, "{reserve}");
@@ -193,8 +193,8 @@ fn fsstat_counts_what_is_used() {
 
 #[test]
 fn fsinfo_and_pathconf_tell_the_limits() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let info = user.fsinfo(&top).await.unwrap();
         assert_eq!((info.rtmax, info.rtpref, info.rtmult), (1 << 20, 1 << 20, 8192));

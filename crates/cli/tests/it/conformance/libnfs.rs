@@ -5,7 +5,7 @@ use std::process::Output;
 
 use tokio::task::spawn_blocking;
 
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::mode;
 
 /// Runs a tool in a thread of its own, for the server lives in this one. `None`, loudly, where
@@ -28,15 +28,15 @@ fn good(output: &Output) -> String {
     text
 }
 
-fn url(house: &House, path: &str) -> String {
-    let port = house.port();
+fn url(fixture: &Fixture, path: &str) -> String {
+    let port = fixture.port();
     format!("nfs://127.0.0.1/data{path}?nfsport={port}&mountport={port}&uid=0&gid=0")
 }
 
 #[test]
 fn the_tools_of_libnfs_copy_list_and_show() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let directory = user.mkdir(&top, "directory", 0o755).await.unwrap();
         user.setattr(&directory, mode(0o755)).await.unwrap();
@@ -44,7 +44,7 @@ fn the_tools_of_libnfs_copy_list_and_show() {
         let local = std::env::temp_dir().join(format!("duramen-libnfs-{}", std::process::id()));
         std::fs::write(&local, &content).expect("there is room");
         let source = local.to_str().expect("a plain name").to_owned();
-        let copied = run("nfs-cp", vec![source, url(&house, "/directory/copy")]).await;
+        let copied = run("nfs-cp", vec![source, url(&fixture, "/directory/copy")]).await;
         std::fs::remove_file(Path::new(&local)).expect("it was made here");
         let Some(copied) = copied else { return };
         good(&copied);
@@ -52,11 +52,11 @@ fn the_tools_of_libnfs_copy_list_and_show() {
         let copy = user.lookup(&directory, "copy").await.expect("it was copied");
         let (found, eof) = user.read(&copy, 0, 1 << 20).await.unwrap();
         assert!(found == content && eof);
-        let Some(shown) = run("nfs-cat", vec![url(&house, "/directory/copy")]).await else {
+        let Some(shown) = run("nfs-cat", vec![url(&fixture, "/directory/copy")]).await else {
             return;
         };
         assert!(good(&shown).as_bytes() == content);
-        let Some(listed) = run("nfs-ls", vec![url(&house, "/directory")]).await else { return };
+        let Some(listed) = run("nfs-ls", vec![url(&fixture, "/directory")]).await else { return };
         let listed = good(&listed);
         assert!(listed.lines().any(|line| line.ends_with("copy") && line.contains("700000")));
     });

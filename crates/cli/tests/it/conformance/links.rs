@@ -3,13 +3,13 @@
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::{assert_same, owner};
 
 #[test]
 fn symbolic_links_of_all_lengths_are_read_back() {
-    with_volume(async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let mut made = Vec::new();
         for length in [1, 119, 120, 121, 1023, 1024, 4094, 4095] {
@@ -19,19 +19,19 @@ fn symbolic_links_of_all_lengths_are_read_back() {
             assert_eq!((found.type_, found.size), (ftype3::NF3LNK, length as u64));
             made.push((link, target));
         }
-        house.restart().await;
-        let mut root = house.superuser().await;
+        fixture.restart().await;
+        let mut root = fixture.superuser().await;
         for (link, target) in made {
             assert_eq!(root.readlink(&link).await, Ok(target));
         }
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn a_target_that_nobody_could_follow_is_refused() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         assert_eq!(root.symlink(&top, "link", &[b'x'; 4096]).await, Err(NFS3ERR_NAMETOOLONG));
         assert_eq!(root.symlink(&top, "link", b"").await, Err(NFS3ERR_INVAL));
@@ -42,8 +42,8 @@ fn a_target_that_nobody_could_follow_is_refused() {
 
 #[test]
 fn a_file_lives_as_long_as_it_has_a_name() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let file = root.file(&top, "one", 0o644).await.unwrap();
         root.put(&file, 0, b"data").await.unwrap();
@@ -65,8 +65,8 @@ fn a_file_lives_as_long_as_it_has_a_name() {
 
 #[test]
 fn symbolic_links_and_pipes_have_hard_links_directories_have_none() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let directory = root.mkdir(&top, "directory", 0o755).await.unwrap();
         assert_eq!(root.link(&directory, &top, "again").await.err(), Some(NFS3ERR_PERM));
@@ -79,8 +79,8 @@ fn symbolic_links_and_pipes_have_hard_links_directories_have_none() {
 
 #[test]
 fn a_directory_is_not_removed_as_a_file_nor_a_file_as_a_directory() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let directory = root.mkdir(&top, "directory", 0o755).await.unwrap();
         root.file(&directory, "file", 0o644).await.unwrap();
@@ -98,18 +98,18 @@ fn a_directory_is_not_removed_as_a_file_nor_a_file_as_a_directory() {
 /// 32 767 is what 16 bits with a sign hold. The first 32 765 names are only said to be there.
 #[test]
 fn a_file_has_at_most_32767_names() {
-    with_volume(async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let file = root.file(&top, "name", 0o644).await.unwrap();
         root.setattr(&file, owner(0xfeed_beef, 20)).await.unwrap();
-        house
+        fixture
             .restart_after(|disk| {
                 let uid = disk.find(&0xfeed_beef_u32.to_le_bytes());
                 disk.put(uid - 2, &32_765_u16.to_le_bytes()); // the count stands before the owner
             })
             .await;
-        let mut root = house.superuser().await;
+        let mut root = fixture.superuser().await;
         let limit = root.pathconf(&file).await.unwrap().linkmax;
         assert_eq!(limit, 32_767);
         root.link(&file, &top, "one").await.unwrap();
@@ -128,19 +128,19 @@ fn a_file_has_at_most_32767_names() {
 /// Every directory in a directory has a link to it: "..".
 #[test]
 fn a_directory_has_at_most_32765_directories() {
-    with_volume(async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let directory = root.mkdir(&top, "directory", 0o755).await.unwrap();
         root.mkdir(&top, "moving", 0o755).await.unwrap();
         root.setattr(&directory, owner(0xfeed_beef, 20)).await.unwrap();
-        house
+        fixture
             .restart_after(|disk| {
                 let uid = disk.find(&0xfeed_beef_u32.to_le_bytes());
                 disk.put(uid - 2, &32_766_u16.to_le_bytes());
             })
             .await;
-        let mut root = house.superuser().await;
+        let mut root = fixture.superuser().await;
         root.mkdir(&directory, "last", 0o755).await.unwrap();
         assert_eq!(root.mkdir(&directory, "more", 0o755).await, Err(NFS3ERR_MLINK));
         let moved = root.rename((&top, "moving"), (&directory, "more")).await;

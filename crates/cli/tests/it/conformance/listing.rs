@@ -6,7 +6,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
 use crate::conformance::disk::Request;
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::{User, assert_same, owner};
 
 const START: (u64, cookieverf3) = (0, cookieverf3([0; 8]));
@@ -51,8 +51,8 @@ fn text(name: &filename3<'_>) -> String {
 }
 
 /// What stays is listed once, what comes or goes meanwhile at most once.
-async fn churn(house: House, plus: bool) {
-    let mut user = house.superuser().await;
+async fn churn(fixture: Fixture, plus: bool) {
+    let mut user = fixture.superuser().await;
     let top = user.root.clone();
     let directory = user.mkdir(&top, "directory", 0o755).await.unwrap();
     for number in 0..3000 {
@@ -83,23 +83,23 @@ async fn churn(house: House, plus: bool) {
     let anew = list(&mut user, &directory, plus, async |_: &mut User| ()).await;
     let anew: Vec<String> = anew.into_keys().filter(|name| !name.starts_with('.')).collect();
     assert_eq!(anew, expected);
-    house.judge().await;
+    fixture.judge().await;
 }
 
 #[test]
 fn a_listing_in_pieces_survives_changes_between_them() {
-    with_volume(async |house: House| churn(house, false).await);
+    with_volume(async |fixture: Fixture| churn(fixture, false).await);
 }
 
 #[test]
 fn a_listing_with_attributes_survives_changes_between_its_pieces() {
-    with_volume(async |house: House| churn(house, true).await);
+    with_volume(async |fixture: Fixture| churn(fixture, true).await);
 }
 
 #[test]
 fn a_listing_tells_what_lookup_and_getattr_tell() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let directory = user.mkdir(&top, "directory", 0o755).await.unwrap();
         user.file(&directory, "file", 0o640).await.unwrap();
@@ -127,8 +127,8 @@ fn a_listing_tells_what_lookup_and_getattr_tell() {
 
 #[test]
 fn an_empty_directory_has_two_entries_and_nothing_behind_them() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let listed = user.readdir(&top, START, 4096).await.unwrap();
         assert!(listed.reply.eof);
@@ -140,8 +140,8 @@ fn an_empty_directory_has_two_entries_and_nothing_behind_them() {
 
 #[test]
 fn a_cookie_of_another_verifier_is_bad() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let wrong = (12, cookieverf3(*b"whatever"));
         assert_eq!(user.readdir(&top, wrong, 4096).await.err(), Some(NFS3ERR_BAD_COOKIE));
@@ -152,8 +152,8 @@ fn a_cookie_of_another_verifier_is_bad() {
 
 #[test]
 fn a_cookie_that_nobody_gave_does_no_harm() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         for name in ["one", "two", "three"] {
             user.file(&top, name, 0o644).await.unwrap();
@@ -167,8 +167,8 @@ fn a_cookie_that_nobody_gave_does_no_harm() {
 
 #[test]
 fn a_reply_that_could_not_hold_one_entry_is_too_small() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         for count in [0, 1, 50, 120] {
             let listed = user.readdir(&top, START, count).await;
@@ -181,8 +181,8 @@ fn a_reply_that_could_not_hold_one_entry_is_too_small() {
 
 #[test]
 fn cookies_hold_when_the_server_comes_back() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         for number in 0..100 {
             user.file(&top, &format!("file-{number:03}"), 0o644).await.unwrap();
@@ -192,8 +192,8 @@ fn cookies_hold_when_the_server_comes_back() {
             first.reply.entries.0.iter().map(|entry| text(&entry.name)).collect();
         let place = (first.reply.entries.0.last().unwrap().cookie, first.cookieverf);
         assert!(!first.reply.eof);
-        house.restart().await;
-        let mut user = house.superuser().await;
+        fixture.restart().await;
+        let mut user = fixture.superuser().await;
         let rest = user.readdir(&top, place, 100_000).await.unwrap();
         assert!(rest.reply.eof);
         names.extend(rest.reply.entries.0.iter().map(|entry| text(&entry.name)));
@@ -207,19 +207,19 @@ fn cookies_hold_when_the_server_comes_back() {
 /// A handle without a generation would be stale for ever, and clients keep what they are given.
 #[test]
 fn a_file_that_cannot_be_read_is_listed_by_its_name_alone() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         user.file(&top, "good", 0o644).await.unwrap();
         let directory = user.mkdir(&top, "scratched", 0o755).await.unwrap();
         user.setattr(&directory, owner(0xfeed_beef, 0)).await.unwrap();
-        house.restart().await; // so that nothing of it is in memory
-        let place = house.disk.find(&0xfeed_beef_u32.to_le_bytes());
-        house.disk.fail_when(move |request| match request {
+        fixture.restart().await; // so that nothing of it is in memory
+        let place = fixture.disk.find(&0xfeed_beef_u32.to_le_bytes());
+        fixture.disk.fail_when(move |request| match request {
             Request::Read(offset, length) => (*offset..offset + *length as u64).contains(&place),
             _ => false,
         });
-        let mut user = house.superuser().await;
+        let mut user = fixture.superuser().await;
         let listed = user.readdirplus(&top, START, (8192, 8192)).await.expect("it lists");
         for entry in &listed.reply.entries.0 {
             let known = text(&entry.name) != "scratched";
@@ -227,7 +227,7 @@ fn a_file_that_cannot_be_read_is_listed_by_its_name_alone() {
             assert_eq!(entry.name_handle.is_some(), known, "{entry:?}");
         }
         assert_eq!(listed.reply.entries.0.len(), 4);
-        house.disk.heal();
+        fixture.disk.heal();
         let listed = user.readdirplus(&top, START, (8192, 8192)).await.expect("it lists");
         assert!(listed.reply.entries.0.iter().all(|entry| entry.name_handle.is_some()));
     });

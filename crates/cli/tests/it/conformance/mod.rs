@@ -1,6 +1,6 @@
 //! What NFS version 3 promises, asked of the engine itself over TCP by an independent client.
 //!
-//! `house` starts the server over a disk in memory, stops it, cuts its power; `user` has the
+//! `fixture` starts the server over a disk in memory, stops it, cuts its power; `user` has the
 //! procedures as verbs. Which test shows which answer (`refusals` unless said otherwise; a file
 //! alone where several of its tests do):
 //!
@@ -47,8 +47,8 @@ mod create;
 mod data;
 mod disk;
 mod durability;
+mod fixture;
 mod full;
-mod house;
 mod libnfs;
 mod links;
 mod listing;

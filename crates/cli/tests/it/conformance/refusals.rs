@@ -4,7 +4,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
 use crate::conformance::disk::Request;
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::{Outcome, User, mode};
 
 fn status<T>(outcome: Outcome<T>) -> nfsstat3 {
@@ -59,8 +59,8 @@ fn assert_all(answers: &[(&str, nfsstat3)], expected: nfsstat3) {
 
 #[test]
 fn bytes_that_are_no_handle_are_a_bad_handle() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let mut damaged = user.root.data.to_vec();
         damaged[20] ^= 1;
         for bytes in [damaged, vec![], vec![7; 28], vec![7; 64]] {
@@ -72,8 +72,8 @@ fn bytes_that_are_no_handle_are_a_bad_handle() {
 
 #[test]
 fn a_handle_is_stale_when_its_file_is_gone_and_when_its_inode_is_used_again() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let file = user.file(&top, "file", 0o644).await.unwrap();
         let number = user.getattr(&file).await.unwrap().fileid;
@@ -91,16 +91,16 @@ fn a_handle_is_stale_when_its_file_is_gone_and_when_its_inode_is_used_again() {
             assert!(made < 1000, "the inode is free and the lowest");
         }
         assert_all(&ask_all(&mut user, &file, "name").await, NFS3ERR_STALE);
-        house.restart().await;
-        let mut user = house.superuser().await;
+        fixture.restart().await;
+        let mut user = fixture.superuser().await;
         assert_all(&ask_all(&mut user, &file, "name").await, NFS3ERR_STALE);
     });
 }
 
 #[test]
 fn a_removed_directory_is_stale() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let directory = user.mkdir(&top, "directory", 0o755).await.unwrap();
         user.rmdir(&top, "directory").await.unwrap();
@@ -110,11 +110,11 @@ fn a_removed_directory_is_stale() {
 
 #[test]
 fn a_volume_that_is_exported_to_be_read_is_not_changed() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         user.file(&top, "file", 0o644).await.unwrap();
-        let fixed = house.mount("/fixed").await;
+        let fixed = fixture.mount("/fixed").await;
         let answers = ask_all(&mut user, &fixed, "file").await;
         let changing = [
             "SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME",
@@ -129,8 +129,8 @@ fn a_volume_that_is_exported_to_be_read_is_not_changed() {
 
 #[test]
 fn a_client_that_is_not_admitted_gets_nothing() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let mut bytes = user.root.data.to_vec();
         // The handle of the same root in the volume that nobody may use.
         bytes[11] = 10;
@@ -155,8 +155,8 @@ fn crc32c(bytes: &[u8]) -> u32 {
 
 #[test]
 fn a_file_is_no_directory() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let file = user.file(&top, "file", 0o644).await.unwrap();
         let answers = ask_all(&mut user, &file, "name").await;
@@ -180,8 +180,8 @@ fn a_file_is_no_directory() {
 
 #[test]
 fn a_directory_is_no_file() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let answers = ask_all(&mut user, &top, "missing").await;
         assert_who(&answers, NFS3ERR_ISDIR, &["READ", "WRITE", "COMMIT"]);
@@ -191,8 +191,8 @@ fn a_directory_is_no_file() {
 
 #[test]
 fn what_is_not_there_is_not_found() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let missing = "missing";
         assert_eq!(user.lookup(&top, missing).await, Err(NFS3ERR_NOENT));
@@ -205,8 +205,8 @@ fn what_is_not_there_is_not_found() {
 
 #[test]
 fn names_are_refused_as_the_protocol_says() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let with_names =
             ["LOOKUP", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK"];
@@ -226,8 +226,8 @@ fn names_are_refused_as_the_protocol_says() {
 
 #[test]
 fn dot_and_dot_dot_are_neither_made_nor_removed() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let directory = user.mkdir(&top, "directory", 0o755).await.unwrap();
         assert_eq!(user.lookup(&directory, ".").await.as_ref(), Ok(&directory));
@@ -250,10 +250,10 @@ fn dot_and_dot_dot_are_neither_made_nor_removed() {
 
 #[test]
 fn volumes_are_not_linked_together() {
-    with_volume(async |house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
-        let other = house.mount("/other").await;
+        let other = fixture.mount("/other").await;
         let file = user.file(&top, "file", 0o644).await.unwrap();
         let linked = user.link(&file, &other, "link").await;
         assert_eq!(linked.err(), Some(NFS3ERR_XDEV));
@@ -266,19 +266,19 @@ fn volumes_are_not_linked_together() {
 /// any file, for what is in memory may never have been.
 #[test]
 fn a_volume_that_has_stopped_answers_with_an_error_until_it_is_opened_again() {
-    with_volume(async |mut house: House| {
-        let mut user = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut user = fixture.superuser().await;
         let top = user.root.clone();
         let file = user.file(&top, "kept", 0o644).await.unwrap();
         user.put(&file, 0, b"kept").await.unwrap();
-        house.disk.fail_when(|request| matches!(request, Request::Flush));
+        fixture.disk.fail_when(|request| matches!(request, Request::Flush));
         assert_eq!(user.file(&top, "lost", 0o644).await, Err(NFS3ERR_IO));
-        house.disk.heal();
+        fixture.disk.heal();
         assert_all(&ask_all(&mut user, &top, "kept").await, NFS3ERR_IO);
         assert_all(&ask_all(&mut user, &file, "kept").await, NFS3ERR_IO);
         user.client.null().await.expect("the server itself lives");
-        house.cut().await;
-        let mut user = house.superuser().await;
+        fixture.cut().await;
+        let mut user = fixture.superuser().await;
         assert_eq!(user.read(&file, 0, 10).await, Ok((b"kept".to_vec(), true)));
         user.file(&top, "new", 0o644).await.expect("it goes on");
     });

@@ -3,7 +3,7 @@
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::{User, assert_same, mode, owner};
 
 async fn links(user: &mut User, file: &nfs_fh3) -> u32 {
@@ -12,8 +12,8 @@ async fn links(user: &mut User, file: &nfs_fh3) -> u32 {
 
 #[test]
 fn a_file_moves_and_replaces_what_had_the_name() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let one = root.mkdir(&top, "one", 0o755).await.unwrap();
         let two = root.mkdir(&top, "two", 0o755).await.unwrap();
@@ -37,8 +37,8 @@ fn a_file_moves_and_replaces_what_had_the_name() {
 
 #[test]
 fn two_names_of_one_file_both_stay() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let file = root.file(&top, "one", 0o644).await.unwrap();
         root.link(&file, &top, "two").await.unwrap();
@@ -53,8 +53,8 @@ fn two_names_of_one_file_both_stay() {
 
 #[test]
 fn a_directory_takes_its_parent_along() {
-    with_volume(async |mut house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let one = root.mkdir(&top, "one", 0o755).await.unwrap();
         let two = root.mkdir(&top, "two", 0o755).await.unwrap();
@@ -66,8 +66,8 @@ fn a_directory_takes_its_parent_along() {
             assert_eq!(root.lookup(&two, "moved").await, Ok(child.clone()));
             assert_eq!(root.names(&child).await, ["file"]);
             assert_eq!((links(&mut root, &one).await, links(&mut root, &two).await), (2, 3));
-            house.cut().await;
-            root = house.superuser().await;
+            fixture.cut().await;
+            root = fixture.superuser().await;
         }
         root.rename((&two, "moved"), (&two, "again")).await.unwrap();
         assert_eq!((links(&mut root, &two).await, links(&mut root, &child).await), (3, 2));
@@ -76,8 +76,8 @@ fn a_directory_takes_its_parent_along() {
 
 #[test]
 fn a_directory_replaces_an_empty_directory_alone() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let one = root.mkdir(&top, "one", 0o755).await.unwrap();
         let two = root.mkdir(&top, "two", 0o755).await.unwrap();
@@ -97,14 +97,14 @@ fn a_directory_replaces_an_empty_directory_alone() {
         root.mkdir(&two, "empty", 0o755).await.unwrap();
         root.rename((&two, "full"), (&two, "empty")).await.unwrap();
         assert_eq!((links(&mut root, &one).await, links(&mut root, &two).await), (2, 3));
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn a_directory_does_not_move_into_itself() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let one = root.mkdir(&top, "one", 0o755).await.unwrap();
         let two = root.mkdir(&one, "two", 0o755).await.unwrap();
@@ -122,14 +122,14 @@ fn a_directory_does_not_move_into_itself() {
 
 #[test]
 fn in_a_sticky_directory_names_belong_to_their_owners() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         let shared = root.mkdir(&top, "shared", 0o755).await.unwrap();
         root.setattr(&shared, owner(30, 30)).await.unwrap();
         root.setattr(&shared, mode(0o1777)).await.unwrap();
-        let mut ten = house.user(10, 20, &[]).await;
-        let mut eleven = house.user(11, 20, &[]).await;
+        let mut ten = fixture.user(10, 20, &[]).await;
+        let mut eleven = fixture.user(11, 20, &[]).await;
         for name in ["a", "b", "c"] {
             ten.file(&shared, name, 0o666).await.unwrap();
         }
@@ -142,7 +142,7 @@ fn in_a_sticky_directory_names_belong_to_their_owners() {
         let replaced = eleven.rename((&shared, "mine"), (&shared, "a")).await;
         assert_eq!(replaced.err(), Some(NFS3ERR_PERM));
         ten.remove(&shared, "a").await.expect("it is his");
-        let mut thirty = house.user(30, 30, &[]).await;
+        let mut thirty = fixture.user(30, 30, &[]).await;
         thirty.remove(&shared, "b").await.expect("the directory is his");
         root.remove(&shared, "c").await.expect("the superuser may");
         assert_eq!(root.names(&shared).await, ["directory", "mine"]);
@@ -152,13 +152,13 @@ fn in_a_sticky_directory_names_belong_to_their_owners() {
 /// Its ".." changes, which is content of the directory itself.
 #[test]
 fn who_may_not_write_a_directory_does_not_move_it_elsewhere() {
-    with_volume(async |house: House| {
-        let mut root = house.superuser().await;
+    with_volume(async |fixture: Fixture| {
+        let mut root = fixture.superuser().await;
         let top = root.root.clone();
         root.setattr(&top, mode(0o777)).await.unwrap();
         root.mkdir(&top, "moving", 0o755).await.unwrap();
         let other = root.mkdir(&top, "other", 0o777).await.unwrap();
-        let mut user = house.user(10, 20, &[]).await;
+        let mut user = fixture.user(10, 20, &[]).await;
         let moved = user.rename((&top, "moving"), (&other, "moving")).await;
         assert_eq!(moved.err(), Some(NFS3ERR_ACCES));
         user.rename((&top, "moving"), (&top, "renamed")).await.expect("it stays where it is");

@@ -4,17 +4,17 @@ use futures::future::{join, join_all};
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
-use crate::conformance::house::{House, with_volume};
+use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::{User, size};
 
-async fn users(house: &House, count: usize) -> Vec<User> {
-    join_all((0..count).map(|_| house.superuser())).await
+async fn users(fixture: &Fixture, count: usize) -> Vec<User> {
+    join_all((0..count).map(|_| fixture.superuser())).await
 }
 
 #[test]
 fn one_of_many_makes_a_name_and_one_removes_it() {
-    with_volume(async |house: House| {
-        let mut all = users(&house, 8).await;
+    with_volume(async |fixture: Fixture| {
+        let mut all = users(&fixture, 8).await;
         let top = all[0].root.clone();
         for round in 0..10 {
             let name = format!("name-{round}");
@@ -32,8 +32,8 @@ fn one_of_many_makes_a_name_and_one_removes_it() {
 /// Whoever repeats an exclusive create with his own verifier finds his own file or none.
 #[test]
 fn one_of_many_wins_an_exclusive_create() {
-    with_volume(async |house: House| {
-        let mut all = users(&house, 8).await;
+    with_volume(async |fixture: Fixture| {
+        let mut all = users(&fixture, 8).await;
         let top = all[0].root.clone();
         let how = |number: usize| createhow3::EXCLUSIVE(createverf3([number as u8; 8]));
         for _ in 0..2 {
@@ -51,8 +51,8 @@ fn one_of_many_wins_an_exclusive_create() {
 /// Two directories that move into each other would leave a ring without a root.
 #[test]
 fn two_directories_never_move_into_each_other() {
-    with_volume(async |house: House| {
-        let mut all = users(&house, 2).await;
+    with_volume(async |fixture: Fixture| {
+        let mut all = users(&fixture, 2).await;
         let [one, two] = &mut all[..] else { unreachable!("two users") };
         let top = one.root.clone();
         for round in 0..20 {
@@ -77,8 +77,8 @@ fn two_directories_never_move_into_each_other() {
 /// once: nobody waits for ever, and the counts are right afterwards.
 #[test]
 fn renames_in_all_directions_end_and_lose_nothing() {
-    with_volume(async |mut house: House| {
-        let mut all = users(&house, 6).await;
+    with_volume(async |mut fixture: Fixture| {
+        let mut all = users(&fixture, 6).await;
         let top = all[0].root.clone();
         let mut directories = Vec::new();
         for number in 0..3 {
@@ -106,7 +106,7 @@ fn renames_in_all_directions_end_and_lose_nothing() {
         });
         join_all(walks).await;
         for _ in 0..2 {
-            let mut user = house.superuser().await;
+            let mut user = fixture.superuser().await;
             let mut inner = 0;
             for directory in &directories {
                 let names = user.names(directory).await;
@@ -121,16 +121,16 @@ fn renames_in_all_directions_end_and_lose_nothing() {
                 inner += below;
             }
             assert_eq!(inner, 3);
-            house.cut().await;
+            fixture.cut().await;
         }
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 #[test]
 fn who_writes_side_by_side_does_not_lose_the_others_bytes() {
-    with_volume(async |house: House| {
-        let mut all = users(&house, 6).await;
+    with_volume(async |fixture: Fixture| {
+        let mut all = users(&fixture, 6).await;
         let top = all[0].root.clone();
         let file = all[0].file(&top, "file", 0o644).await.unwrap();
         let how = [stable_how::UNSTABLE, stable_how::FILE_SYNC, stable_how::DATA_SYNC];
@@ -147,15 +147,15 @@ fn who_writes_side_by_side_does_not_lose_the_others_bytes() {
         let (found, eof) = all[0].read(file, 0, 1 << 20).await.unwrap();
         let expected: Vec<u8> = (0..180_000).map(|i| b'A' + (i / 1000 % 6) as u8).collect();
         assert!(found == expected && eof);
-        house.judge().await;
+        fixture.judge().await;
     });
 }
 
 /// Who opens a file with O_CREAT and O_TRUNC gets one, whatever others remove meanwhile.
 #[test]
 fn an_unchecked_create_and_a_remove_side_by_side_both_find_what_they_need() {
-    with_volume(async |house: House| {
-        let mut all = users(&house, 6).await;
+    with_volume(async |fixture: Fixture| {
+        let mut all = users(&fixture, 6).await;
         let top = all[0].root.clone();
         let (top, name) = (&top, "name");
         let walks = all.iter_mut().enumerate().map(async |(number, user)| {
@@ -172,6 +172,6 @@ fn an_unchecked_create_and_a_remove_side_by_side_both_find_what_they_need() {
             }
         });
         join_all(walks).await;
-        house.judge().await;
+        fixture.judge().await;
     });
 }

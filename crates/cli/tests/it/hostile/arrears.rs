@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use nfs3_types::nfs3::*;
 
-use crate::hostile::house::{Load, Neighbour, REPLY_MEMORY, Server, made_file, write_args};
+use crate::hostile::fixture::{Load, Neighbour, REPLY_MEMORY, Server, made_file, write_args};
 use crate::hostile::onlooker::Onlooker;
 use crate::hostile::wire::{Peer, credential, nfs};
 

@@ -5,7 +5,7 @@ use nfs3_types::nfs3::nfsstat3::NFS3_OK;
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::hostile::house::{at, write_args};
+use crate::hostile::fixture::{at, write_args};
 use crate::hostile::wire::{Peer, Raw, bytes_of};
 
 /// Good arguments of every procedure but NULL, in the order of their numbers, about `handle` and,

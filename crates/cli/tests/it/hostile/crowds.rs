@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Void;
 
-use crate::hostile::house::{Load, Server};
+use crate::hostile::fixture::{Load, Server};
 use crate::hostile::onlooker::Onlooker;
 use crate::hostile::wire::{Peer, nfs};
 

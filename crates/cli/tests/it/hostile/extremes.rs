@@ -5,7 +5,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::hostile::house::{Load, Server, made_file, write_args};
+use crate::hostile::fixture::{Load, Server, made_file, write_args};
 use crate::hostile::wire::Peer;
 
 const OFFSETS: [u64; 4] = [(1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX];

@@ -10,7 +10,7 @@ use sim::Prng;
 use vfs::{Ino, ObjectId};
 
 use crate::hostile::asking::{all_calls, assert_all, assert_either};
-use crate::hostile::house::{Load, Server, at, made_file};
+use crate::hostile::fixture::{Load, Server, at, made_file};
 use crate::hostile::names::listed;
 use crate::hostile::wire::Peer;
 

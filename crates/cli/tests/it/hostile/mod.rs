@@ -21,7 +21,7 @@
 //! + tokens, as far as the scenario takes them
 //! ```
 //!
-//! Each scenario names its connections, calls and tokens (`house::Load`) and prints what it has
+//! Each scenario names its connections, calls and tokens (`fixture::Load`) and prints what it has
 //! measured. Whether the measure is worth anything is shown by a server that is allowed to read on
 //! without being read: it exceeds the bound.
 //!
@@ -53,8 +53,8 @@ mod arrears;
 mod asking;
 mod crowds;
 mod extremes;
+mod fixture;
 mod handles;
-mod house;
 mod names;
 mod onlooker;
 mod outside;

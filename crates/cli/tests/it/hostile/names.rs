@@ -4,7 +4,7 @@ use nfs3_types::nfs3::NFS_PROGRAM::{self, *};
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
 
-use crate::hostile::house::{Load, Server, at, made_directory, made_file};
+use crate::hostile::fixture::{Load, Server, at, made_directory, made_file};
 use crate::hostile::wire::{Answer, Peer, Raw, bytes_of};
 
 /// All names of a directory but "." and "..", sorted.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nfs3_types::nfs3::*;
 
 use crate::common::pause;
-use crate::hostile::house::{Server, made_file, write_args};
+use crate::hostile::fixture::{Server, made_file, write_args};
 use crate::hostile::wire::{Peer, nfs};
 
 /// Between two questions.

@@ -7,7 +7,7 @@ use nfs3_types::nfs3::nfsstat3::NFS3ERR_ACCES;
 use nfs3_types::xdr_codec::Void;
 
 use crate::hostile::asking::{assert_all, assert_either};
-use crate::hostile::house::{Load, Server, made_file};
+use crate::hostile::fixture::{Load, Server, made_file};
 use crate::hostile::names::listed;
 use crate::hostile::wire::{Peer, mount, nfs};
 

@@ -4,7 +4,7 @@ use nfs3_types::nfs3::nfs_fh3;
 use nfs3_types::rpc::accept_stat_data;
 use nfs3_types::xdr_codec::Opaque;
 
-use crate::hostile::house::{Load, Server, made_directory};
+use crate::hostile::fixture::{Load, Server, made_directory};
 use crate::hostile::wire::mount;
 
 #[test]

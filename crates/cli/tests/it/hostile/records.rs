@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use nfs3_types::nfs3::*;
 
-use crate::hostile::house::{Load, Neighbour, Server, made_file, write_args};
+use crate::hostile::fixture::{Load, Neighbour, Server, made_file, write_args};
 use crate::hostile::wire::{Peer, nfs};
 
 const LAST: u32 = 1 << 31;

@@ -5,7 +5,7 @@ use nfs3_types::rpc::{accept_stat_data, auth_stat, rejected_reply};
 use nfs3_types::xdr_codec::Void;
 
 use crate::hostile::asking::all_calls;
-use crate::hostile::house::{Load, Server};
+use crate::hostile::fixture::{Load, Server};
 use crate::hostile::names::listed;
 use crate::hostile::wire::{Answer, Peer, Raw, credential, marked, mount, nfs};
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use nfs3_types::nfs3::*;
 
-use crate::hostile::house::{Load, Server, at, write_args};
+use crate::hostile::fixture::{Load, Server, at, write_args};
 use crate::hostile::onlooker::Onlooker;
 use crate::hostile::wire::Peer;
 

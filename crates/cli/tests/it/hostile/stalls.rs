@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use nfs3_types::nfs3::*;
 
-use crate::hostile::house::{Load, REQUEST_MEMORY, Server, made_file, write_args};
+use crate::hostile::fixture::{Load, REQUEST_MEMORY, Server, made_file, write_args};
 use crate::hostile::wire::{Peer, nfs};
 
 /// A WRITE as long as may be.

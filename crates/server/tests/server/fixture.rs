@@ -24,7 +24,7 @@ pub(crate) type Client = Nfs3Client<TokioIo<TcpStream>>;
 /// Longer than any test may take, on any machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-pub(crate) struct House {
+pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
     pub(crate) data: Rc<MemoryFileSystem>,
     pub(crate) handle: ServerHandle,
@@ -40,7 +40,7 @@ pub(crate) fn ephemeral() -> Config {
 /// Runs `test` with a server of the volume `data`.
 pub(crate) fn with_server<F: Future<Output = ()>>(
     settings: Settings,
-    test: impl FnOnce(House) -> F,
+    test: impl FnOnce(Fixture) -> F,
 ) {
     let outcome = reactor::block_on(|runtime| async move {
         let data = MemoryFileSystem::new();
@@ -49,13 +49,13 @@ pub(crate) fn with_server<F: Future<Output = ()>>(
         let address = server.ready().addresses[0];
         let handle = server.handle();
         let running = tokio::task::spawn_local(server.run());
-        tokio::time::timeout(DEADLINE, test(House { address, data, handle, running })).await
+        tokio::time::timeout(DEADLINE, test(Fixture { address, data, handle, running })).await
     });
     outcome.expect("a reactor").expect("the test ends before its deadline");
 }
 
 /// Runs `test` with a server as it is without a configuration.
-pub(crate) fn with_default<F: Future<Output = ()>>(test: impl FnOnce(House) -> F) {
+pub(crate) fn with_default<F: Future<Output = ()>>(test: impl FnOnce(Fixture) -> F) {
     with_server(Settings { config: ephemeral(), ..Settings::default() }, test);
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn root_credential() -> opaque_auth<'static> {
     opaque_auth::auth_unix(&auth_unix { machinename, ..auth_unix::default() })
 }
 
-impl House {
+impl Fixture {
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.expect("the server accepts")
     }

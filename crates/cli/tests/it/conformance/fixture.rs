@@ -37,7 +37,7 @@ const CONFIGURATION: &str = r#"
     exports.closed.clients = []
 "#;
 
-pub(crate) struct House {
+pub(crate) struct Fixture {
     runtime: Runtime,
     pub(crate) disk: Rc<MemoryDisk>,
     serving: Serving,
@@ -50,7 +50,7 @@ struct Serving {
 }
 
 /// Runs `test` with a server of a new volume of so many bytes.
-pub(crate) fn with_volume_of<F: Future<Output = ()>>(size: usize, test: impl FnOnce(House) -> F) {
+pub(crate) fn with_volume_of<F: Future<Output = ()>>(size: usize, test: impl FnOnce(Fixture) -> F) {
     let outcome = reactor::block_on(|runtime| async move {
         let disk = MemoryDisk::new(size);
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
@@ -63,13 +63,13 @@ pub(crate) fn with_volume_of<F: Future<Output = ()>>(size: usize, test: impl FnO
         };
         mkfs(&*disk, &options, &*runtime.random, now).await.expect("the disk holds it");
         let serving = serve(&runtime, &disk).await;
-        tokio::time::timeout(DEADLINE, test(House { runtime, disk, serving })).await
+        tokio::time::timeout(DEADLINE, test(Fixture { runtime, disk, serving })).await
     });
     outcome.expect("a reactor").expect("the test ends before its deadline");
 }
 
 /// Runs `test` with a server of a new volume that has room.
-pub(crate) fn with_volume<F: Future<Output = ()>>(test: impl FnOnce(House) -> F) {
+pub(crate) fn with_volume<F: Future<Output = ()>>(test: impl FnOnce(Fixture) -> F) {
     with_volume_of(24 << 20, test);
 }
 
@@ -93,7 +93,7 @@ async fn serve(runtime: &Runtime, disk: &Rc<MemoryDisk>) -> Serving {
     Serving { address, handle, running: tokio::task::spawn_local(server.run()) }
 }
 
-impl House {
+impl Fixture {
     /// Stops the server in good order and starts another.
     pub(crate) async fn restart(&mut self) {
         self.restart_after(|_| ()).await;

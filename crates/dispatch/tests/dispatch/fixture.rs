@@ -61,7 +61,7 @@ impl Spawn for Pool {
 }
 
 /// Everything. `data` is the volume under test; a second one is there as `other`.
-pub(crate) struct House {
+pub(crate) struct Fixture {
     pub(crate) pool: LocalPool,
     pub(crate) dispatcher: Rc<Dispatcher>,
     pub(crate) data: Rc<MemoryFileSystem>,
@@ -71,7 +71,7 @@ pub(crate) struct House {
 pub(crate) const DATA: Fsid = Fsid(0xda7a);
 pub(crate) const OTHER: Fsid = Fsid(0x07e4);
 
-impl House {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::with(Exports::default(), Limits::default())
     }
@@ -85,7 +85,7 @@ impl House {
         Self::build(exports, limits, window, data.clone(), [data, MemoryFileSystem::new()])
     }
 
-    /// A house in which something stands before the volume under test.
+    /// A fixture in which something stands before the volume under test.
     pub(crate) fn watched<F: FileSystem + 'static>(
         exports: Exports,
         front: impl FnOnce(Rc<MemoryFileSystem>) -> Rc<F>,
@@ -96,7 +96,7 @@ impl House {
         Self::build(exports, limits, window, data, volumes)
     }
 
-    /// A house over volumes that were there before it.
+    /// A fixture over volumes that were there before it.
     pub(crate) fn over([data, other]: &[Rc<Watched>; 2], window: Window) -> Self {
         let (exports, limits) = (Exports::default(), Limits::default());
         Self::build(exports, limits, window, data.files(), [data.clone(), other.clone()])

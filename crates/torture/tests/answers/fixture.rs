@@ -22,9 +22,9 @@ use vfs::FileSystem;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
 
-pub(crate) struct House {
+pub(crate) struct Fixture {
     pub(crate) dispatcher: Rc<Dispatcher>,
-    #[allow(dead_code, reason = "not every test that builds a house looks at its engine")]
+    #[allow(dead_code, reason = "not every test that builds a fixture looks at its engine")]
     pub(crate) engine: Rc<Files>,
     pub(crate) root: nfs_fh3,
 }
@@ -34,7 +34,7 @@ pub(crate) fn client(number: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(u32::from_be_bytes([10, 0, 0, 0]) + number))
 }
 
-impl House {
+impl Fixture {
     pub(crate) async fn new(executor: &Executor, size: u64, log: u64, window: Window) -> Self {
         let disk = |size| Rc::new(Ram::new(Image::zeroed(size)));
         let (home, log) = (disk(size), disk(log));

@@ -1,0 +1,84 @@
+//! What was told stays: a listing that was answered shows no name that a cut takes.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join;
+use runtime::Random;
+use sim::Executor;
+use vfs::{Author, CreateHow, DirectoryEntry, FileSystem, ObjectId, SetAttributes};
+use vnode::Engine;
+
+use crate::bench::Bench;
+use crate::random::Seeded;
+use crate::volume::{Volume, name};
+
+const FILES: u64 = 60;
+const LISTINGS: usize = 40;
+/// The longest wait between two files, or two listings, in microseconds.
+const PAUSE: u64 = 4_000;
+const CUTS: u64 = 60;
+
+/// Names are made, and no one waits for their answers; meanwhile another client lists them. Each
+/// name that it is told is there after a cut.
+///
+/// # Errors
+/// A name that was told and is gone.
+pub fn told_names_stay(bench: &impl Bench, seed: u64) -> Result<(), String> {
+    let executor = Executor::new(seed);
+    let told = RefCell::new(vec![BTreeSet::new()]);
+    let (recording, directory) = executor.block_on(async {
+        let disks = bench.make(&executor).await;
+        let volume = bench.open(executor.runtime(), &disks).await?;
+        let directory = volume.mkdir(volume.files.root(), "d").await.expect("new");
+        volume.settle().await;
+        bench.record(&disks);
+        let (clock, chance) = (executor.runtime().clock, Seeded::new(seed));
+        let pause = || clock.sleep(Duration::from_micros(chance.next_u64() % PAUSE));
+        let makes = async {
+            for number in 0..FILES {
+                make(&volume, directory, &format!("name-{number}")).await;
+                pause().await;
+            }
+        };
+        let lists = async {
+            for step in 1..=LISTINGS {
+                told.borrow_mut().push(names_of(&volume, directory).await);
+                bench.acknowledge(&disks, 0, step);
+                pause().await;
+            }
+        };
+        join(makes, lists).await;
+        Ok::<_, String>((bench.recording(&disks), directory))
+    })?;
+    for cut in bench.cuts(&recording, seed, CUTS) {
+        let told = &told.borrow()[bench.acknowledged(&recording, &cut, 0)];
+        let (executor, disks) = bench.left(&cut)?;
+        executor.block_on(async {
+            let volume = bench.open(executor.runtime(), &disks).await?;
+            let there = names_of(&volume, directory).await;
+            volume.files.shutdown().await.map_err(|error| error.to_string())?;
+            match told.difference(&there).next() {
+                Some(name) => Err(format!("{}: {name:?} was told, and is gone", bench.label(&cut))),
+                None => Ok(()),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// The names of a directory, without their files: of these each would be waited for by itself.
+async fn names_of(volume: &Volume<impl Engine>, directory: ObjectId) -> BTreeSet<Bytes> {
+    let (who, mut all) = (Author::root().who, |_: &DirectoryEntry| true);
+    let sealed = volume.files.readdir(&who, directory, 0, false, &mut all).await;
+    let listed = sealed.open().await.expect("it runs").into_inner().result;
+    listed.expect("it is there").entries.into_iter().map(|entry| entry.name).collect()
+}
+
+/// Makes a file. No one waits for the answer.
+async fn make(volume: &Volume<impl Engine>, directory: ObjectId, text: &str) {
+    let (who, how) = (Author::root(), CreateHow::Guarded(SetAttributes::default()));
+    drop(volume.files.create(&who, directory, &name(text), how).await);
+}
