@@ -233,7 +233,11 @@ fn as_json(runs: &[Run], design: Design) -> String {
     let policy = design.policy().map_or("null".to_owned(), |policy| format!("\"{policy}\""));
     let objects = runs.iter().map(|run| {
         let Counts { workloads, states, images, violations } = run.outcome.counts;
+        // Of disks each cut takes and keeps something: they are not counted.
         let Cuts { taking, keeping } = run.outcome.cuts;
+        let is_counted = !design.has_disks();
+        let told = |count: u64| if is_counted { count.to_string() } else { "null".to_owned() };
+        let [taking, keeping] = [taking, keeping].map(told);
         format!(
             "{{\"campaign\":\"{}\",\"engine\":\"{}\",\"policy\":{},\"device\":\"plain\",\
              \"workloads\":{workloads},\"states\":{states},\"images\":{images},\

@@ -58,7 +58,7 @@ pub(super) const AREAS: &[Area] = &[
     Area {
         name: "vnode",
         files: &["crates/vnode/src/**/*.rs"],
-        stages: &[tests("vnode", UNITS), MEMORY, LOG, CUTS],
+        stages: &[tests("vnode", UNITS), tests("ram", UNITS), MEMORY, LOG, CUTS],
     },
     Area {
         name: "cache",
