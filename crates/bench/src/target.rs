@@ -69,9 +69,10 @@ impl FromStr for Target {
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, export } = self;
-        match host.contains(':') {
-            true => write!(formatter, "nfs://[{host}]:{port}{export}"),
-            false => write!(formatter, "nfs://{host}:{port}{export}"),
+        if host.contains(':') {
+            write!(formatter, "nfs://[{host}]:{port}{export}")
+        } else {
+            write!(formatter, "nfs://{host}:{port}{export}")
         }
     }
 }

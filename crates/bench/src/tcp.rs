@@ -75,9 +75,10 @@ impl Dial for Tcp {
 /// Connects, and sends small records at once.
 pub(crate) async fn connect(address: SocketAddr, is_privileged: bool) -> io::Result<TcpStream> {
     let connecting = async {
-        match is_privileged {
-            true => connect_privileged(address).await,
-            false => TcpStream::connect(address).await,
+        if is_privileged {
+            connect_privileged(address).await
+        } else {
+            TcpStream::connect(address).await
         }
     };
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer within 10 s");

@@ -111,9 +111,10 @@ fn is_worth(length: usize, memory: usize) -> bool {
 /// A part of what is there: by reference if it is more than half of it, else copied. What is kept
 /// for long so keeps little memory beside its own.
 pub fn part_of(whole: &Bytes, range: Range<usize>) -> Bytes {
-    match is_worth(range.len(), whole.len()) {
-        true => whole.slice(range),
-        false => Buffer::copied(&whole[range]).freeze(),
+    if is_worth(range.len(), whole.len()) {
+        whole.slice(range)
+    } else {
+        Buffer::copied(&whole[range]).freeze()
     }
 }
 

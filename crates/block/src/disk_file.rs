@@ -227,12 +227,11 @@ impl DiskFile {
         self.geometry.check(Verb::Read, offset, length)?;
         let read =
             |bytes: &mut [u8]| self.file_for(offset, once(&*bytes)).read_exact_at(bytes, offset);
-        let result = match self.needs_copy(once(&*bytes)) {
-            false => read(bytes),
-            true => {
-                let mut aligned = Buffer::unfilled(bytes.len());
-                read(&mut aligned).map(|()| bytes.copy_from_slice(&aligned))
-            }
+        let result = if self.needs_copy(once(&*bytes)) {
+            let mut aligned = Buffer::unfilled(bytes.len());
+            read(&mut aligned).map(|()| bytes.copy_from_slice(&aligned))
+        } else {
+            read(bytes)
         };
         result.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
     }
@@ -272,9 +271,10 @@ impl DiskFile {
         if length == 0 {
             return Ok(());
         }
-        let result = match self.is_device {
-            true => system::discard_sectors(&self.file, offset, length),
-            false => system::punch_hole(&self.file, offset, length),
+        let result = if self.is_device {
+            system::discard_sectors(&self.file, offset, length)
+        } else {
+            system::punch_hole(&self.file, offset, length)
         };
         match result {
             Err(error) if error.kind() != ErrorKind::Unsupported => {
@@ -290,10 +290,7 @@ impl DiskFile {
     /// # Errors
     /// Those of the system, when there is not so much space among others.
     pub fn allocate(&self) -> io::Result<()> {
-        match self.is_device {
-            true => Ok(()),
-            false => system::allocate(&self.file, self.geometry.size),
-        }
+        if self.is_device { Ok(()) } else { system::allocate(&self.file, self.geometry.size) }
     }
 
     /// Continues after short writes and interrupted calls; both have done no harm.
@@ -348,9 +345,10 @@ fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
 
 fn measure(mut file: &File, is_device: bool, access: Access) -> io::Result<Geometry> {
     let size = file.seek(SeekFrom::End(0))?; // the one way that knows files and devices alike
-    let (logical_sector_size, physical_sector_size) = match is_device {
-        true => system::sector_sizes(file)?,
-        false => (FILE_LOGICAL_SECTOR_SIZE, FILE_PHYSICAL_SECTOR_SIZE),
+    let (logical_sector_size, physical_sector_size) = if is_device {
+        system::sector_sizes(file)?
+    } else {
+        (FILE_LOGICAL_SECTOR_SIZE, FILE_PHYSICAL_SECTOR_SIZE)
     };
     Ok(Geometry {
         size: size - size % u64::from(logical_sector_size),

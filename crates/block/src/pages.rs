@@ -94,10 +94,7 @@ impl Pages {
     pub(crate) fn into_parts(self) -> impl Iterator<Item = Self> {
         let whole = ManuallyDrop::new(self);
         let (start, length) = (whole.start, whole.length);
-        let part = match chunks::has(length) {
-            true => chunks::UNIT,
-            false => length.max(1),
-        };
+        let part = if chunks::has(length) { chunks::UNIT } else { length.max(1) };
         (0..length).step_by(part).map(move |at| {
             // SAFETY: `at` is less than `length`, which is what is there from `start` on.
             let start = unsafe { start.add(at) };

@@ -148,9 +148,10 @@ impl DataPath {
         let buffer = Buffer::unfilled((range.end - range.start) as usize);
         let delayed = self.delayed.over(&range);
         let is_all = matches!(&delayed[..], [(_, only)] if only.len() == buffer.len());
-        let read = match is_all {
-            true => std::future::ready(Ok(buffer)).boxed_local(),
-            false => self.device.read(range.start, buffer),
+        let read = if is_all {
+            std::future::ready(Ok(buffer)).boxed_local()
+        } else {
+            self.device.read(range.start, buffer)
         };
         async move {
             let mut buffer = read.await?;

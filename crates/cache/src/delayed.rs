@@ -157,9 +157,10 @@ impl DelayedWrites {
             });
             if let Err(failure) = all_written(join_all(writes).await) {
                 refusals.note(&failure);
-                match failure.is_full() {
-                    true => self.wait_again(),
-                    false => *self.failure.borrow_mut() = Some(failure.clone()),
+                if failure.is_full() {
+                    self.wait_again()
+                } else {
+                    *self.failure.borrow_mut() = Some(failure.clone())
                 }
                 self.landed.notify();
                 return Err(failure);

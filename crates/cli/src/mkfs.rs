@@ -329,10 +329,7 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
             None => return Ok(()),
         },
     };
-    match force {
-        true => Ok(()),
-        false => Err(Failure::Occupied { path: path.to_owned(), what }),
-    }
+    if force { Ok(()) } else { Err(Failure::Occupied { path: path.to_owned(), what }) }
 }
 
 /// The log of the volume that was there means nothing for the one that is made.

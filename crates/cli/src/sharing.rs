@@ -38,10 +38,7 @@ impl SavedAnew {
 
     /// Removes what a volume came back with, unless something else is there by now.
     fn remove_old(&self, path: PathBuf) -> Result<(), Failure> {
-        match self.0.borrow().contains(&path) {
-            true => Ok(()),
-            false => remove(path),
-        }
+        if self.0.borrow().contains(&path) { Ok(()) } else { remove(path) }
     }
 }
 

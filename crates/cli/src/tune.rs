@@ -103,9 +103,10 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
             words: volume.words(),
             source: error.into(),
         })?;
-        match label.is_empty() {
-            true => writeln!(output, "{path} has no label")?,
-            false => writeln!(output, "{path} has label {label}")?,
+        if label.is_empty() {
+            writeln!(output, "{path} has no label")?
+        } else {
+            writeln!(output, "{path} has label {label}")?
         }
     }
     match (design, &volume.folder) {

@@ -66,9 +66,12 @@ impl Volume {
         if metadata.is_dir() {
             let settings = read_settings(&path.join(SETTINGS_NAME))?.ok_or_else(|| {
                 let disk = path.join(DISK_NAME);
-                let advice = advice(&disk).unwrap_or_else(|| match disk.exists() {
-                    true => format!("see 'duramen fsck {}' for what is there", quoted(&disk)),
-                    false => "'duramen mkfs' makes a volume".to_owned(),
+                let advice = advice(&disk).unwrap_or_else(|| {
+                    if disk.exists() {
+                        format!("see 'duramen fsck {}' for what is there", quoted(&disk))
+                    } else {
+                        "'duramen mkfs' makes a volume".to_owned()
+                    }
                 });
                 let why = format!("the folder has no {SETTINGS_NAME}; {advice}");
                 Failure::NotAVolume { path: path.to_owned(), why }

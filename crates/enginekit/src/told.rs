@@ -45,7 +45,8 @@ pub fn told_names_stay(bench: &impl Bench, seed: u64) -> Result<(), String> {
         };
         let lists = async {
             for step in 1..=LISTINGS {
-                told.borrow_mut().push(names_of(&volume, directory).await);
+                let names = names_of(&volume, directory).await;
+                told.borrow_mut().push(names);
                 bench.acknowledge(&disks, 0, step);
                 pause().await;
             }

@@ -115,9 +115,10 @@ impl Found {
         let mut superblock = OpenSuperblock::new(block);
         let geometry = Rc::new(Geometry::parse_any_order(&mut superblock.block)?);
         let (needed, size) = (geometry.byte_address(geometry.size), device.geometry().size);
-        match needed > size {
-            true => Err(BadSuperblock::Short { needed, size }.into()),
-            false => Ok(Self { geometry, superblock }),
+        if needed > size {
+            Err(BadSuperblock::Short { needed, size }.into())
+        } else {
+            Ok(Self { geometry, superblock })
         }
     }
 

@@ -154,9 +154,10 @@ impl Ffs {
         let fragments = |bytes: usize| bytes as u64 / geometry.fragment_size;
         let (have, need) = (fragments(old.size()), fragments(length));
         let chunk = Box::from(chunk::empty_chunk().as_slice());
-        let more = match have < need {
-            true => self.allocator.extend(update.space, old.address(), have, need).await?,
-            false => None,
+        let more = if have < need {
+            self.allocator.extend(update.space, old.address(), have, need).await?
+        } else {
+            None
         };
         if have < need && more.is_none() {
             if let Some(pending) = old.pending_sequence() {

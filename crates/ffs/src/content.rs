@@ -215,9 +215,10 @@ impl Ffs {
         // A page of the tail would do as well, but would be written back before its time.
         let from = if grows { 0 } else { used - used % geometry.fragment_size };
         let byte = geometry.byte_address(address);
-        let data = match from == used {
-            true => Vec::new(),
-            false => self.home.read_data(byte + from..byte + used).await?,
+        let data = if from == used {
+            Vec::new()
+        } else {
+            self.home.read_data(byte + from..byte + used).await?
         };
         let data = gather(&data, 0, (used - from) as usize);
         let from = from as usize;

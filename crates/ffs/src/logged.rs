@@ -479,10 +479,8 @@ async fn live_in(
     let Some(newest) = epochs.first() else { return Ok(Vec::new()) };
     let is_borne = |slot: &Slot| members.iter().any(|member| member.was == slot.epoch.get());
     let open = epochs.iter().filter(|slot| slot.state() == State::Open);
-    let slot = match newest.is_shared() {
-        true => Some(newest),
-        false => open.clone().find(|slot| is_borne(slot)),
-    };
+    let slot =
+        if newest.is_shared() { Some(newest) } else { open.clone().find(|slot| is_borne(slot)) };
     if let Some(slot) = slot {
         let live = match slot.state() {
             State::Open => journal::find(log, slot.epoch.get()).await,

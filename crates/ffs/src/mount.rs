@@ -73,14 +73,13 @@ pub async fn open(
     let reason = found.read_only_reason(&*device, options);
     let read_only = options.read_only || reason.is_some();
     let log = log.filter(|_| !read_only);
-    let back = match read_only {
-        true => found.look()?,
-        false => {
-            found.refuse_misfit(policy, log.is_some())?;
-            let once = log.clone().map(journal::ReadOnce::new);
-            let once = once.as_ref().map(|once| once as &dyn BlockDevice);
-            found.bring_back(&*device, once, &runtime, progress).await?
-        }
+    let back = if read_only {
+        found.look()?
+    } else {
+        found.refuse_misfit(policy, log.is_some())?;
+        let once = log.clone().map(journal::ReadOnce::new);
+        let once = once.as_ref().map(|once| once as &dyn BlockDevice);
+        found.bring_back(&*device, once, &runtime, progress).await?
     };
     let mut candidate = Candidate::prepare(device, found, back, &runtime, options).await?;
     let opened = match policy {

@@ -492,9 +492,10 @@ impl GroupChange {
                     Map::Fragments => geometry.maps.fragments_in_mut(image),
                     Map::Inodes => geometry.maps.inodes_in_mut(image),
                 };
-                match value {
-                    true => bits::set_range(map, *first..first + count),
-                    false => bits::clear_range(map, *first..first + count),
+                if *value {
+                    bits::set_range(map, *first..first + count)
+                } else {
+                    bits::clear_range(map, *first..first + count)
                 }
             }
             GroupChange::Bytes { offset, data } => {

@@ -29,9 +29,10 @@ impl Revoked {
         }
         let before = self.runs.range(..start).next_back().map(|(&first, &run)| (first, run));
         if let Some((first, (until, older))) = before.filter(|&(_, (until, _))| until >= start) {
-            match older == recno {
-                true => start = first,
-                false => drop(self.runs.insert(first, (start, older))),
+            if older == recno {
+                start = first;
+            } else {
+                self.runs.insert(first, (start, older));
             }
             if until > end {
                 self.runs.insert(end, (until, older));
@@ -44,9 +45,10 @@ impl Revoked {
             }
             self.runs.remove(&first);
             if until > end {
-                match joins {
-                    true => end = until,
-                    false => drop(self.runs.insert(end, (until, older))),
+                if joins {
+                    end = until;
+                } else {
+                    self.runs.insert(end, (until, older));
                 }
             }
         }

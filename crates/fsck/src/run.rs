@@ -173,10 +173,7 @@ impl<'a> Checker<'a> {
         let place = Place::field("fs_fsmnt");
         let found = format!(
             "the epoch {epoch:016x} of a log that is {}",
-            match is_missing {
-                true => "not at hand",
-                false => "left out",
-            }
+            if is_missing { "not at hand" } else { "left out" }
         );
         let expected = "what that log holds: acknowledged changes may stand in it alone";
         let (invariant, severity) = (Invariant::LogHome, Severity::Loss);

@@ -124,9 +124,8 @@ pub async fn find_with(
 ) -> Result<Option<Live>, JournalError> {
     let found = slots(device).await?;
     let of_epoch = found.into_iter().flatten().filter(|slot| slot.epoch.get() == epoch);
-    let of_epoch = of_epoch.max_by_key(|slot| match is_planted(Bug::OlderSlot) {
-        true => u64::MAX - slot.number.get(),
-        false => slot.number.get(),
+    let of_epoch = of_epoch.max_by_key(|slot| {
+        if is_planted(Bug::OlderSlot) { u64::MAX - slot.number.get() } else { slot.number.get() }
     });
     let Some(slot) = of_epoch else { return Ok(None) };
     let (curhead, needed) = (slot.curhead.get(), slot.capacity.get() + AREA);
@@ -268,9 +267,10 @@ impl Search<'_> {
         while end - last > 2 {
             let middle = last + (end - last) / 2;
             let found = self.first_of(middle).await?;
-            match found.map(|found| found.recno.get()) == expected(middle) {
-                true => last = middle,
-                false => end = middle,
+            if found.map(|found| found.recno.get()) == expected(middle) {
+                last = middle
+            } else {
+                end = middle
             }
         }
         // What is left are two segments at most, and one of them is read whole anyway.

@@ -465,9 +465,10 @@ impl Journal {
         let (durable_head, writing) = (self.durable_head.clone(), self.writing.clone());
         let (durable_batch, flight) = (self.durable_batch.clone(), self.flight.clone());
         let write = self.write(start, image);
-        let write = match is_planted(Bug::EarlyAnswers) {
-            true => std::future::ready(Ok(())).boxed_local(),
-            false => write,
+        let write = if is_planted(Bug::EarlyAnswers) {
+            std::future::ready(Ok(())).boxed_local()
+        } else {
+            write
         };
         let written = write.map(move |result| {
             writing.set(false);

@@ -72,15 +72,13 @@ fn run(
     print!("{}", said(&results.figures, json)?);
     let others = results.figures.iter().filter(|figure| !figure.is_accounted_for());
     let others: Vec<&str> = others.map(|figure| figure.figure.as_str()).collect();
-    match others.is_empty() || !check {
-        true => Ok(()),
-        false => Err(format!("not as published: {}", others.join("; ")).into()),
+    if others.is_empty() || !check {
+        Ok(())
+    } else {
+        Err(format!("not as published: {}", others.join("; ")).into())
     }
 }
 
 fn said(figures: &[Figure], json: bool) -> serde_json::Result<String> {
-    match json {
-        true => Ok(serde_json::to_string_pretty(figures)? + "\n"),
-        false => Ok(table(figures)),
-    }
+    if json { Ok(serde_json::to_string_pretty(figures)? + "\n") } else { Ok(table(figures)) }
 }

@@ -75,8 +75,9 @@ pub async fn mount(
     let exports: Vec<_> = exports.iter().map(name).collect();
     // Some say that they deny what is not there.
     let is_unknown = !exports.is_empty() && !exports.contains(&path);
-    match status == Status::NoEntry || (status == Status::Access && is_unknown) {
-        true => Err(MountError::NoSuchExport { path, exports }),
-        false => Err(MountError::Refused { path, status }),
+    if status == Status::NoEntry || (status == Status::Access && is_unknown) {
+        Err(MountError::NoSuchExport { path, exports })
+    } else {
+        Err(MountError::Refused { path, status })
     }
 }

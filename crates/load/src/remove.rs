@@ -122,9 +122,10 @@ async fn remove_one(
     object: DirectoryName<'_>,
     is_directory: bool,
 ) -> Result<(), CallError> {
-    let removed = match is_directory {
-        true => client.call(&RmdirArgs { object }).await,
-        false => client.call(&RemoveArgs { object }).await,
+    let removed = if is_directory {
+        client.call(&RmdirArgs { object }).await
+    } else {
+        client.call(&RemoveArgs { object }).await
     };
     match removed {
         // What is gone already is as good.

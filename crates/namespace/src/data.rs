@@ -74,9 +74,10 @@ impl<S: Store> Namespace<S> {
         node.protection().check_write(offset, now.size)?;
         access::check_data(who, &now, WRITE)?;
         let end = offset.checked_add(length).ok_or(FsError::FileTooLarge)?;
-        match end <= self.store.fsinfo().max_file_size {
-            true => Ok(self.store.verifier()),
-            false => Err(FsError::FileTooLarge),
+        if end <= self.store.fsinfo().max_file_size {
+            Ok(self.store.verifier())
+        } else {
+            Err(FsError::FileTooLarge)
         }
     }
 

@@ -77,9 +77,10 @@ impl Platter {
         }
         let is_directory = |file: &&Stored| file.inode.kind == FileKind::Directory;
         let directories = self.files.values().filter(is_directory).count();
-        match found.len() == directories {
-            true => Ok(()),
-            false => Err(format!("{} of {directories} directories are found", found.len())),
+        if found.len() == directories {
+            Ok(())
+        } else {
+            Err(format!("{} of {directories} directories are found", found.len()))
         }
     }
 }

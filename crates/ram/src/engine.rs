@@ -112,9 +112,10 @@ pub async fn open(
     let interval = options.housekeeping_interval;
     let options_of_files = FilesOptions {
         dirty_limit: options.cache_bytes as u64 / 2,
-        remembered: match is_planted(Bug::ForgottenAnswers) {
-            true => Vec::new(),
-            false => platter.answers.clone(),
+        remembered: if is_planted(Bug::ForgottenAnswers) {
+            Vec::new()
+        } else {
+            platter.answers.clone()
         },
     };
     let bodies: BTreeMap<u64, Body> =
@@ -368,9 +369,10 @@ impl Engine for Ram {
 
     async fn free_step(&self, update: &mut Update, file: &File) -> Result<bool, FsError> {
         let is_last = self.files.borrow()[&file.ino].blocks.len() <= BLOCKS_PER_UPDATE;
-        match is_last {
-            true => self.end(update, file),
-            false => _ = self.cut_part(update, file, 0),
+        if is_last {
+            self.end(update, file)
+        } else {
+            _ = self.cut_part(update, file, 0)
         }
         Ok(is_last)
     }

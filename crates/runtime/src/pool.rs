@@ -75,9 +75,8 @@ impl Pool {
     pub fn new(capacity: u64, shares: &[Share]) -> Rc<Self> {
         let least: u64 = shares.iter().map(|share| share.least).sum();
         assert!(least <= capacity, "shares of {least} in a pool of {capacity}");
-        let most = |share: Share| match share.may_exceed {
-            true => capacity - (least - share.least),
-            false => share.least,
+        let most = |share: Share| {
+            if share.may_exceed { capacity - (least - share.least) } else { share.least }
         };
         let parties = shares.iter().map(|&share| Party {
             share,
@@ -109,14 +108,13 @@ impl Pool {
     /// Takes `amount` tokens for a party, at most all that it can have.
     pub async fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
         let amount = amount.min(self.parties[party].most);
-        match self.waiting.get() == 0 && self.is_there(Some(party), amount, false) {
-            true => {
-                let before = self.beside_shares();
-                let taken = self.take_now(party, amount);
-                self.check_shares(before);
-                taken
-            }
-            false => self.line_up(Some(party), amount).await,
+        if self.waiting.get() == 0 && self.is_there(Some(party), amount, false) {
+            let before = self.beside_shares();
+            let taken = self.take_now(party, amount);
+            self.check_shares(before);
+            taken
+        } else {
+            self.line_up(Some(party), amount).await
         }
     }
 

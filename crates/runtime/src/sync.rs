@@ -155,14 +155,13 @@ impl Semaphore {
             gone: Cell::new(false),
             waker: RefCell::default(),
         });
-        match is_first {
-            true => self.queue.borrow_mut().push_front(turn.clone()),
-            false => {
-                let mut queue = self.queue.borrow_mut();
-                let is_last = queue.back().is_none_or(|last| last.number < turn.number);
-                assert!(is_last, "invariant 2: who comes later stands behind");
-                queue.push_back(turn.clone());
-            }
+        if is_first {
+            self.queue.borrow_mut().push_front(turn.clone())
+        } else {
+            let mut queue = self.queue.borrow_mut();
+            let is_last = queue.back().is_none_or(|last| last.number < turn.number);
+            assert!(is_last, "invariant 2: who comes later stands behind");
+            queue.push_back(turn.clone());
         }
         self.grant();
         AcquireWait { semaphore: self.clone(), turn: Some(turn) }.await

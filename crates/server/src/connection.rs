@@ -214,9 +214,10 @@ impl Connection {
                     let (session, is_complete) = (self.session.clone(), self.reader.is_complete());
                     let party = session.party(self.reader.front());
                     let wanted = async move {
-                        match is_complete {
-                            true => Granted::Arrived(session.request_memory(party, bytes).await),
-                            false => Granted::Arriving(session.arriving_memory(party, bytes).await),
+                        if is_complete {
+                            Granted::Arrived(session.request_memory(party, bytes).await)
+                        } else {
+                            Granted::Arriving(session.arriving_memory(party, bytes).await)
                         }
                     };
                     self.memory = Memory::Wanted(wanted.boxed_local());

@@ -117,9 +117,10 @@ fn shapes(sectors: usize, prng: &mut Prng) -> Vec<Sectors> {
     if sectors < 2 {
         return Vec::new();
     }
-    let cuts = match sectors <= TORN_EVERYWHERE_MAX {
-        true => (1..sectors).collect(),
-        false => vec![1, sectors / 2, sectors - 1],
+    let cuts = if sectors <= TORN_EVERYWHERE_MAX {
+        (1..sectors).collect()
+    } else {
+        vec![1, sectors / 2, sectors - 1]
     };
     let first = cuts.iter().map(|&cut| Sectors::first(cut, sectors));
     let last = cuts.iter().map(|&cut| Sectors::but_first(cut, sectors));

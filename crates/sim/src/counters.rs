@@ -134,9 +134,10 @@ impl Meter {
     }
 
     fn settle(&mut self, writes: u64) {
-        match self.waited_for {
-            true => self.counters.synchronous_writes += writes,
-            false => self.counters.asynchronous_writes += writes,
+        if self.waited_for {
+            self.counters.synchronous_writes += writes
+        } else {
+            self.counters.asynchronous_writes += writes
         }
     }
 }

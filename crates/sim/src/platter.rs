@@ -190,9 +190,10 @@ impl Platter {
     fn complete(&mut self, write: u64) {
         let mut written = self.take_in_flight(write);
         let through = written.durability == Durability::Through;
-        written.stage = match through && self.honesty != Honesty::IgnoresThrough {
-            true => Stage::Durable,
-            false => Stage::Completed,
+        written.stage = if through && self.honesty != Honesty::IgnoresThrough {
+            Stage::Durable
+        } else {
+            Stage::Completed
         };
         self.settle(written);
         self.absorb();

@@ -158,10 +158,7 @@ impl Entry {
 fn kept_results(target: Target, reply: &[Bytes]) -> Bytes {
     let first = reply.first().cloned().unwrap_or_default();
     // What is needed stands in the first piece, unless results are kept whole.
-    let head = match target.gives() {
-        true => Bytes::from(reply.concat()),
-        false => first,
-    };
+    let head = if target.gives() { Bytes::from(reply.concat()) } else { first };
     let Some(head) = head.get(UNIT..) else { return Bytes::new() };
     let decoded: Result<rpc::Reply<'_>, _> = Reply::decode(Decoder::new(head));
     let Ok(Ok(results)) = decoded.map(|reply| reply.results) else { return Bytes::new() };

@@ -122,9 +122,10 @@ impl<E: Engine> Files<E> {
     pub fn new(engine: Rc<E>, runtime: Runtime, options: FilesOptions) -> Rc<Self> {
         // What clients see must not tell how names are hashed, and one number by chance is enough.
         let secret = runtime.random.next_u64();
-        let verifier = match is_planted(Bug::ConstantVerifier) {
-            true => Verifier([7; 8]),
-            false => Verifier(one_way(secret).to_be_bytes()),
+        let verifier = if is_planted(Bug::ConstantVerifier) {
+            Verifier([7; 8])
+        } else {
+            Verifier(one_way(secret).to_be_bytes())
         };
         let is_blind = is_planted(Bug::OneHash) || is_planted(Bug::UncomparedNames);
         let name_hash = if is_blind { NameHash::blind() } else { NameHash::new(secret) };
@@ -382,10 +383,7 @@ impl<E: Engine> Files<E> {
     pub(crate) async fn reserve(&self, change: Change<E>) -> Result<Ready<E>, FsError> {
         let Change { mut update, follows } = change;
         let manner = *update.manner();
-        let ready = match update.is_empty() {
-            true => None,
-            false => Some(self.engine.reserve(update).await?),
-        };
+        let ready = if update.is_empty() { None } else { Some(self.engine.reserve(update).await?) };
         Ok(Ready { ready, follows, is_unasked: manner.is_unasked, chain: manner.chain })
     }
 
@@ -399,9 +397,12 @@ impl<E: Engine> Files<E> {
         };
         assert!(!self.is_read_only(), "nothing is changed on a read-only volume");
         let horizon = self.engine.horizon();
-        let (sequence, applied) = self.engine.apply(ready, |node, sequence| match is_unasked {
-            true => node.written_back_by(&horizon.up_to(sequence)),
-            false => self.note_change(node, sequence),
+        let (sequence, applied) = self.engine.apply(ready, |node, sequence| {
+            if is_unasked {
+                node.written_back_by(&horizon.up_to(sequence))
+            } else {
+                self.note_change(node, sequence)
+            }
         });
         for (directory, change) in follows.index_changes.drain(..) {
             self.note_change(&directory, sequence);

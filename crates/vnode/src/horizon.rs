@@ -53,10 +53,7 @@ impl Horizon {
 
     /// What an answer depends on that shows this change.
     pub fn up_to(&self, sequence: Sequence) -> Depends {
-        match self.is_in_order() {
-            true => Depends::through(sequence),
-            false => Depends::on(sequence),
-        }
+        if self.is_in_order() { Depends::through(sequence) } else { Depends::on(sequence) }
     }
 
     /// Whether this Update is durable.

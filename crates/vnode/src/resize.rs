@@ -102,10 +102,7 @@ impl<E: Engine> Files<E> {
                     continue;
                 }
                 // What the step before it gave back is on its way, and kept for this first.
-                match self.more_space().await {
-                    true => continue,
-                    false => return Err(FsError::NoSpace),
-                }
+                if self.more_space().await { continue } else { return Err(FsError::NoSpace) }
             }
             let done = step? == size;
             change.update.manner().goes_on = is_begun;

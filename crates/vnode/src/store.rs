@@ -300,8 +300,5 @@ impl<E: Engine> Store for Files<E> {
 
 /// The block behind a range that ends at this byte.
 fn end_of_commit(block_size: u64, end: u64) -> u64 {
-    match is_planted(Bug::ShortCommits) {
-        true => end / block_size,
-        false => end.div_ceil(block_size),
-    }
+    if is_planted(Bug::ShortCommits) { end / block_size } else { end.div_ceil(block_size) }
 }

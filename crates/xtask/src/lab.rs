@@ -44,13 +44,14 @@ pub(crate) fn test(repository: &Repository) -> Result<Totals> {
             stale.push(format!("{PICTURES}/{}", name.display()));
         }
     }
-    match stale.is_empty() {
-        true => Ok(Totals { passed: 1, failed: 0 }),
-        false => Err(Failure::new(format!(
+    if stale.is_empty() {
+        Ok(Totals { passed: 1, failed: 0 })
+    } else {
+        Err(Failure::new(format!(
             "{} no longer shows what the lab gives: look at the difference that 'cargo xtask lab' \
              makes",
             stale.join(", ")
-        ))),
+        )))
     }
 }
 

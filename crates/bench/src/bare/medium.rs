@@ -87,9 +87,7 @@ impl Device {
 
     /// Fails when anything has failed.
     pub(super) fn check(&self) -> io::Result<()> {
-        match self.has_failed.load(Ordering::SeqCst) {
-            true => Err(ErrorKind::BrokenPipe.into()), // invariant 1
-            false => Ok(()),
-        }
+        let has_failed = self.has_failed.load(Ordering::SeqCst); // invariant 1
+        if has_failed { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 }

@@ -134,9 +134,10 @@ impl Range {
     fn new(offset: u64, length: usize) -> io::Result<Range> {
         let (number, within) = ((offset / PIECE as u64) as usize, offset as usize % PIECE);
         let are_blocks = within.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK);
-        match are_blocks && length > 0 && within + length <= PIECE {
-            true => Ok(Range { number, first: within / BLOCK, count: length / BLOCK }),
-            false => Err(ErrorKind::Unsupported.into()),
+        if are_blocks && length > 0 && within + length <= PIECE {
+            Ok(Range { number, first: within / BLOCK, count: length / BLOCK })
+        } else {
+            Err(ErrorKind::Unsupported.into())
         }
     }
 
@@ -273,10 +274,9 @@ impl Store {
             let run = first..first + (piece.gathered >> first).trailing_ones() as usize;
             run.clone().for_each(|block| piece.gathered &= !(1 << block));
             let run = &mut piece.blocks[run];
-            let blocks = run.iter_mut().filter_map(|block| match self.keeps {
-                true => block.clone(),
-                false => block.take(),
-            });
+            let blocks = run
+                .iter_mut()
+                .filter_map(|block| if self.keeps { block.clone() } else { block.take() });
             let what = Cargo::Write(blocks.collect());
             let offset = piece.offset + (first * BLOCK) as u64;
             on_the_way.writing += 1;

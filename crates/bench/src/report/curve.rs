@@ -79,9 +79,10 @@ impl Curve {
             self.files,
             mib(self.bytes)
         );
-        let _ = match self.bytes_wanted > self.bytes {
-            true => writeln!(text, " (SPEC wants {} MiB at that rate)", mib(self.bytes_wanted)),
-            false => writeln!(text),
+        let _ = if self.bytes_wanted > self.bytes {
+            writeln!(text, " (SPEC wants {} MiB at that rate)", mib(self.bytes_wanted))
+        } else {
+            writeln!(text)
         };
         text
     }

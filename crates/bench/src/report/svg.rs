@@ -26,9 +26,10 @@ pub struct PlotError {
 /// # Errors
 /// [`PlotError`].
 pub fn plot(report: &Report, path: &Path) -> Result<(), PlotError> {
-    let drawn = match report.curves.is_empty() {
-        true => draw_latencies(report, path),
-        false => draw_curves(report, path),
+    let drawn = if report.curves.is_empty() {
+        draw_latencies(report, path)
+    } else {
+        draw_curves(report, path)
     };
     drawn.map_err(|error| PlotError { path: path.display().to_string(), why: error.to_string() })
 }

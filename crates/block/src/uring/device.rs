@@ -39,9 +39,10 @@ impl UringDevice {
         };
         let (sender, receiver) = oneshot::channel();
         let operation = Operation::new(file, offset, length, work(sender));
-        match length == 0 && verb != Verb::Flush {
-            true => operation.answer(Ok(())),
-            false => self.ring.start(operation),
+        if length == 0 && verb != Verb::Flush {
+            operation.answer(Ok(()))
+        } else {
+            self.ring.start(operation)
         }
         receiver.map(|answer| answer.expect("the ring answers before it ends")).boxed_local()
     }

@@ -65,10 +65,7 @@ impl Queues {
         let first = |line: &Line| line.turns.first_key_value().map(|(_, &start)| start);
         let short = first(&self.short).map(|start| (Queue::Short, start));
         let long = first(&self.long).map(|start| (Queue::Long, start));
-        match self.short.bytes > most / SHORT_PART {
-            true => short.or(long),
-            false => long.or(short),
-        }
+        if self.short.bytes > most / SHORT_PART { short.or(long) } else { long.or(short) }
     }
 
     /// Remembers what has left the short queue without having been used again.

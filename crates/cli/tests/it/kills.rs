@@ -151,9 +151,10 @@ fn written(folder: &Folder, cut: bool) -> std::path::PathBuf {
     let (volume, kept) = (folder.path("data"), folder.path("kept"));
     let serving = Serving::start(&[&volume], &["--create", SIZE]);
     put(&serving, "data", "letter", b"dear friend");
-    match cut {
-        true => serving.kill(),
-        false => assert!(serving.stop().success()),
+    if cut {
+        serving.kill()
+    } else {
+        assert!(serving.stop().success())
     }
     fs::rename(&volume, &kept).expect("nobody has it");
     kept

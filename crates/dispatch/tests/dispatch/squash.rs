@@ -79,9 +79,10 @@ impl Scene {
         let sent = self.fixture.send(&self.client, xid, procedure, arguments);
         let seen = self.watched.take_seen();
         self.called.insert(name);
-        let is_right = match ACTING.contains(&name) {
-            true => !seen.is_empty() && seen.iter().all(|who| *who == self.expected),
-            false => seen.is_empty(),
+        let is_right = if ACTING.contains(&name) {
+            !seen.is_empty() && seen.iter().all(|who| *who == self.expected)
+        } else {
+            seen.is_empty()
         };
         if !is_right {
             self.wrong.insert(name);

@@ -32,9 +32,6 @@ impl Allocator {
 
     /// The right to take blocks for the new end of a file, as soon as they are there.
     pub(crate) async fn room_for_end(&self) -> Option<EndRoom> {
-        match is_planted(Bug::UnkeptBlocks) {
-            true => None,
-            false => Some(EndRoom(self.ends.acquire(1).await)),
-        }
+        if is_planted(Bug::UnkeptBlocks) { None } else { Some(EndRoom(self.ends.acquire(1).await)) }
     }
 }

@@ -11,10 +11,10 @@ const WORD: usize = u64::BITS as usize;
 
 impl Held {
     fn word(&self, bit: usize) -> u64 {
-        match self.0.is_empty() {
-            true => 0, // the usual case
-            false => self.0.get(&((bit / WORD) as u32)).copied().unwrap_or(0),
+        if self.0.is_empty() {
+            return 0; // the usual case
         }
+        self.0.get(&((bit / WORD) as u32)).copied().unwrap_or(0)
     }
 
     /// Whether a bit is held.

@@ -415,10 +415,8 @@ impl Policy for Sync {
             let last = Sequence(this.next.get() - 1);
             let round = this.ask(); // invariant 7
             this.kick();
-            let awaited = || match is_planted(Bug::EndlessSettling) {
-                true => this.wanted.get(),
-                false => round,
-            };
+            let awaited =
+                || if is_planted(Bug::EndlessSettling) { this.wanted.get() } else { round };
             while this.ended.get() < awaited() && !this.horizon.has_failed() {
                 this.horizon.moved().await;
             }

@@ -173,10 +173,7 @@ fn list<'a>(
 fn runs(data: &[u8]) -> String {
     let stretches = data.chunk_by(|one, next| one == next);
     let words = stretches.map(|run| format!("{}*{:02x}", run.len(), run[0]));
-    match data.is_empty() {
-        true => "empty".to_owned(),
-        false => words.collect::<Vec<_>>().join(" "),
-    }
+    if data.is_empty() { "empty".to_owned() } else { words.collect::<Vec<_>>().join(" ") }
 }
 
 /// How many records of each kind the log has.

@@ -224,9 +224,10 @@ fn overwritten_in_vain(heals: bool) -> Result<(), String> {
     back.executor.block_on(async {
         let volume = back.open().await;
         let old = volume.lookup(volume.files.root(), "old").await.expect("it is there");
-        match volume.read(old).await.expect("it can be read") == shown {
-            true => Ok(()),
-            false => Err("what a COMMIT covered is other after the cut".to_owned()),
+        if volume.read(old).await.expect("it can be read") == shown {
+            Ok(())
+        } else {
+            Err("what a COMMIT covered is other after the cut".to_owned())
         }
     })
 }

@@ -142,10 +142,8 @@ fn replaced(gathered: &Gathered, copy: &Copy, log: &mut Log) -> Result<Vec<u8>, 
     let repair = "replaced by the copy";
     let severity = Severity::Repairable;
     let fields = Invariant::SuperblockFields;
-    let found = match gathered.torn {
-        true => "one that cannot be read".to_owned(),
-        false => reason.to_string(),
-    };
+    let found =
+        if gathered.torn { "one that cannot be read".to_owned() } else { reason.to_string() };
     if !log.find(fields, severity, place, found, expected, repair) {
         return Err(reason.into());
     }

@@ -174,9 +174,10 @@ impl Files {
         let arguments = CommitArgs { file: handle.as_bytes(), offset: 0, count: 0 };
         let committed = worker.call(&arguments).await?;
         let written = file.verifier.get();
-        match written.is_none_or(|written| written == committed.verifier) {
-            true => Ok(()),
-            false => Err(worker.wrong(Procedure::Commit, "the verifier changed: data was lost")),
+        if written.is_none_or(|written| written == committed.verifier) {
+            Ok(())
+        } else {
+            Err(worker.wrong(Procedure::Commit, "the verifier changed: data was lost"))
         }
     }
 }

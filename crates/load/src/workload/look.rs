@@ -88,9 +88,10 @@ impl Play for Looking<'_> {
         let name = Name::new('n', number);
         let what = at(in_turn(&self.0.directories, number), name.as_bytes());
         let found = worker.call(&LookupArgs { what }).await?;
-        match found.object == handle {
-            true => Ok(()),
-            false => Err(worker.wrong(Procedure::Lookup, "a name leads to another file")),
+        if found.object == handle {
+            Ok(())
+        } else {
+            Err(worker.wrong(Procedure::Lookup, "a name leads to another file"))
         }
     }
 }

@@ -182,10 +182,7 @@ impl Connection {
             state.ends[end].closed = true;
             !state.flows[1 - end].arrived.is_empty()
         };
-        match unread {
-            true => self.reset(1 - end),
-            false => self.end(end),
-        }
+        if unread { self.reset(1 - end) } else { self.end(end) }
     }
 
     fn send(self: &Rc<Self>, flow: &mut Flow, end: usize, bytes: Bytes) {
@@ -230,9 +227,10 @@ impl Connection {
                 assert!(!flow.finished, "invariant 1: nothing arrives behind the end");
                 let (connection, length) = (self.id, bytes.len());
                 self.network.happen(NetworkEvent::Arrived { connection, end, length });
-                match bytes.is_empty() {
-                    true => flow.finished = true,
-                    false => flow.arrived.push_back(bytes),
+                if bytes.is_empty() {
+                    flow.finished = true
+                } else {
+                    flow.arrived.push_back(bytes)
                 }
                 wake(&mut receiver.reader);
                 self.await_arrival(flow, end);
@@ -271,10 +269,12 @@ impl Connection {
             return if sender_lives { Arrival::Nobody } else { Arrival::Gone };
         }
         let is_open = world.has_kernel(&receiver.power) && !closed;
-        match is_open {
-            true => Arrival::Fits,
-            false if segment.bytes.is_empty() => Arrival::Gone,
-            false => Arrival::Refused,
+        if is_open {
+            Arrival::Fits
+        } else if segment.bytes.is_empty() {
+            Arrival::Gone
+        } else {
+            Arrival::Refused
         }
     }
 

@@ -127,9 +127,12 @@ impl Mishaps {
             roll if roll < self.dropped_per_mille + self.doubled_per_mille => 2,
             _ => 1,
         };
-        let mut wait = || match prng.chance(self.late_per_mille, 1000) {
-            true => Duration::from_nanos(prng.between(self.late_ns.0, self.late_ns.1)),
-            false => Duration::ZERO,
+        let mut wait = || {
+            if prng.chance(self.late_per_mille, 1000) {
+                Duration::from_nanos(prng.between(self.late_ns.0, self.late_ns.1))
+            } else {
+                Duration::ZERO
+            }
         };
         (0..copies).map(|_| wait()).collect()
     }

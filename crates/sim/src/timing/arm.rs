@@ -69,10 +69,7 @@ impl Arm {
     }
 
     fn move_ns(&self, place: &Place) -> u64 {
-        let switch_ns = match place.track == self.track {
-            true => 0,
-            false => self.platters.head_switch_ns,
-        };
+        let switch_ns = if place.track == self.track { 0 } else { self.platters.head_switch_ns };
         switch_ns.max(self.curve.time_ns(place.cylinder.abs_diff(self.cylinder)))
     }
 }

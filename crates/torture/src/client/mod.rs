@@ -290,9 +290,10 @@ impl Inner {
                     let _ = waiting.send((boot, answer)); // who waits may be gone by now
                 }
             };
-            match wait.is_zero() {
-                true => deliver.now_or_never().expect("it waits for nothing"),
-                false => self.runtime.tasks.spawn(deliver.boxed_local()),
+            if wait.is_zero() {
+                deliver.now_or_never().expect("it waits for nothing")
+            } else {
+                self.runtime.tasks.spawn(deliver.boxed_local())
             }
         }
     }

@@ -24,9 +24,10 @@ impl Client {
             let (first, second) = ((call.read)(reply)?.result, (call.read)(&again)?.result);
             return Err(format!("a call was answered with {first:?}, and repeated {second:?}"));
         }
-        match self.server.witness.done() == before {
-            true => Ok(()),
-            false => Err("a call was carried out twice".to_owned()),
+        if self.server.witness.done() == before {
+            Ok(())
+        } else {
+            Err("a call was carried out twice".to_owned())
         }
     }
 
@@ -61,9 +62,10 @@ impl Client {
             let record = server::record(u32::MAX, &calls::rmdir(root, name));
             replies.push(self.server.connect().call(&record).await?);
         }
-        match replies[0] == replies[1] {
-            true => Err("a call was taken for another of the same number".to_owned()),
-            false => Ok(()),
+        if replies[0] == replies[1] {
+            Err("a call was taken for another of the same number".to_owned())
+        } else {
+            Ok(())
         }
     }
 
@@ -83,9 +85,10 @@ impl Client {
         let Some(seen) = view.values().find(|seen| seen.file == node) else { return Ok(()) };
         let (size, links) = found.map_err(|error| format!("a file that is there: {error}"))?;
         let wrong_size = matches!(&seen.what, What::Regular(bytes) if bytes.len() as u64 != size);
-        match wrong_size || seen.links != links {
-            true => Err("the handle of a file names another one".to_owned()),
-            false => Ok(()),
+        if wrong_size || seen.links != links {
+            Err("the handle of a file names another one".to_owned())
+        } else {
+            Ok(())
         }
     }
 

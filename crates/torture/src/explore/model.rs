@@ -102,12 +102,11 @@ impl Model {
         for &(path, size) in BEFORE {
             let (parent, name) =
                 model.parent(path.trim_end_matches('/')).expect("the list is in order");
-            let made = match path.ends_with('/') {
-                true => model.make_directory(parent, name),
-                false => {
-                    let bytes = Rc::new(original(path, size));
-                    model.make(parent, name, Body::Regular(bytes), 0o644)
-                }
+            let made = if path.ends_with('/') {
+                model.make_directory(parent, name)
+            } else {
+                let bytes = Rc::new(original(path, size));
+                model.make(parent, name, Body::Regular(bytes), 0o644)
             };
             made.expect("the list makes sense");
         }

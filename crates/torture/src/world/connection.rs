@@ -168,9 +168,10 @@ impl Connection {
                     let (session, is_complete) = (self.session.clone(), self.reader.is_complete());
                     let party = session.party(self.reader.front());
                     let wanted = async move {
-                        match is_complete {
-                            true => session.request_memory(party, bytes).await,
-                            false => session.arriving_memory(party, bytes).await.arrived(),
+                        if is_complete {
+                            session.request_memory(party, bytes).await
+                        } else {
+                            session.arriving_memory(party, bytes).await.arrived()
                         }
                     };
                     self.memory = Memory::Wanted(wanted.boxed_local());

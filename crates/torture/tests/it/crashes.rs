@@ -97,9 +97,10 @@ fn run(seed: u64, crashes: u64, network: NetworkOptions) -> Run {
             world.history().len() >= target || ended.get() == CLIENTS
         });
         pass(&world, Duration::from_micros(prng.below(3_000)));
-        match prng.chance(1, 4) {
-            true => world.kill(),
-            false => world.crash(),
+        if prng.chance(1, 4) {
+            world.kill()
+        } else {
+            world.crash()
         }
         pass(&world, Duration::from_micros(prng.below(2_000_000)));
         world.start();

@@ -145,10 +145,10 @@ impl<E: Engine> Files<E> {
         }
         for (&lbn, content) in set {
             let is_new = !node.pages.borrow().is_still(lbn, content);
-            match is_new && !is_planted(Bug::ForgottenRewrites) {
-                false => self.drop_page(node, lbn),
-                true if written.is_ok() => self.release_page(node, lbn),
-                true => {}
+            if !is_new || is_planted(Bug::ForgottenRewrites) {
+                self.drop_page(node, lbn);
+            } else if written.is_ok() {
+                self.release_page(node, lbn);
             }
         }
         self.settle_volatile(node);

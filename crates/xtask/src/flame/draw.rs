@@ -86,9 +86,10 @@ fn label(name: &str, width: f64) -> String {
 fn color(name: &str, is_kernel: bool) -> String {
     let sum = name.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let shade = sum % 40;
-    match is_kernel {
-        true => format!("#{:02x}{:02x}{:02x}", 130 + shade, 175 + shade, 225),
-        false => format!("#{:02x}{:02x}{:02x}", 225, 165 + shade, 105 + shade),
+    if is_kernel {
+        format!("#{:02x}{:02x}{:02x}", 130 + shade, 175 + shade, 225)
+    } else {
+        format!("#{:02x}{:02x}{:02x}", 225, 165 + shade, 105 + shade)
     }
 }
 

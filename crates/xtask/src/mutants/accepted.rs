@@ -61,9 +61,10 @@ impl Accepted {
     }
 
     fn must_be_whole(&self) -> Result<()> {
-        match self.source.is_empty() || self.reason.is_empty() {
-            false => Ok(()),
-            true => Err(Failure::new(format!("{LIST}: {self}: it needs a source and a reason"))),
+        if self.source.is_empty() || self.reason.is_empty() {
+            Err(Failure::new(format!("{LIST}: {self}: it needs a source and a reason")))
+        } else {
+            Ok(())
         }
     }
 

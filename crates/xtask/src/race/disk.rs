@@ -39,9 +39,10 @@ impl Disk {
         janitor.promise(&format!("losetup -d {}", quoted(&path)))?;
         let disk = Disk { path };
         let found = disk.read("loop/dio")?;
-        match (found.trim() == "1") == is_direct {
-            true => Ok(disk),
-            false => Err(Failure::new(format!("{}: direct is {found}", disk.path.display()))),
+        if (found.trim() == "1") == is_direct {
+            Ok(disk)
+        } else {
+            Err(Failure::new(format!("{}: direct is {found}", disk.path.display())))
         }
     }
 

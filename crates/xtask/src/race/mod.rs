@@ -67,9 +67,10 @@ pub struct Plan {
 
 impl Plan {
     fn amount(&self) -> Amount {
-        match self.quick {
-            true => Amount { seconds: self.seconds, removed: [100, 1000], file_mib: 64 },
-            false => Amount { seconds: self.seconds, removed: [500, 8000], file_mib: 512 },
+        if self.quick {
+            Amount { seconds: self.seconds, removed: [100, 1000], file_mib: 64 }
+        } else {
+            Amount { seconds: self.seconds, removed: [500, 8000], file_mib: 512 }
         }
     }
 
@@ -185,9 +186,10 @@ fn kind(is_direct: bool) -> &'static str {
 
 /// The page for people.
 fn page(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
-    let direct = match is_direct {
-        true => "The devices go past its cache (direct I/O).",
-        false => "The devices go through its cache: it has no direct I/O for them.",
+    let direct = if is_direct {
+        "The devices go past its cache (direct I/O)."
+    } else {
+        "The devices go through its cache: it has no direct I/O for them."
     };
     format!(
         "# Benchmarks

@@ -444,9 +444,10 @@ impl Policy for Log {
         let after_flush = has_payload && !rides;
         let waiting = Waiting { draft, room: update.room, after_flush };
         self.shared.waiting.borrow_mut().push_back(waiting);
-        match update.manner.may_wait_for_batch {
-            true => self.batch_later(sequence),
-            false => self.commit_soon(),
+        if update.manner.may_wait_for_batch {
+            self.batch_later(sequence)
+        } else {
+            self.commit_soon()
         }
     }
 

@@ -253,9 +253,10 @@ impl<'a> Redo<'a> {
 
     fn add_bytes(&mut self, offset: u64, data: Bytes) {
         let length = data.len() as u64;
-        self.records.push(match is_zero(&data) {
-            true => Record::Zeros { offset, length },
-            false => Record::Bytes { offset, data },
+        self.records.push(if is_zero(&data) {
+            Record::Zeros { offset, length }
+        } else {
+            Record::Bytes { offset, data }
         });
     }
 

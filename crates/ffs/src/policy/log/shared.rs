@@ -139,9 +139,10 @@ impl SharedLog {
     pub(super) async fn rest(&self, number: u16) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
         let head = self.head().filter(|_| !is_planted(Bug::RestlessAnswers));
-        match self.journal.rest(number) {
-            true => self.journal.close(head).await,
-            false => self.journal.note_head(head).await,
+        if self.journal.rest(number) {
+            self.journal.close(head).await
+        } else {
+            self.journal.note_head(head).await
         }
     }
 
@@ -223,9 +224,10 @@ impl SharedLog {
     pub(super) async fn note_head(&self) -> Result<(), IoError> {
         let _alone = self.slots.acquire(1).await;
         let head = self.head();
-        match self.journal.nameable(head) > self.journal.durable_head() {
-            true => self.journal.note_head(head).await,
-            false => Ok(()),
+        if self.journal.nameable(head) > self.journal.durable_head() {
+            self.journal.note_head(head).await
+        } else {
+            Ok(())
         }
     }
 

@@ -49,19 +49,15 @@ impl SharedLog {
         let batch = self.next_batch();
         let meant: Vec<(u16, u64)> =
             batch.iter().map(|draft| (draft.volume, draft.sequence)).collect();
-        let head = match is_planted(Bug::EagerHead) {
-            true => None,
-            false => self.head(),
-        };
+        let head = if is_planted(Bug::EagerHead) { None } else { self.head() };
         let (recnos, written) = self.journal.place(batch, head);
         for (&(volume, sequence), &recno) in meant.iter().zip(&recnos) {
             let volume = self.volume(volume);
             volume.inspect(|volume| volume.note_place(sequence, recno));
         }
-        written.await.or_else(|error| match is_planted(Bug::IgnoredLogErrors) {
-            true => Ok(()),
-            false => Err(error),
-        })?;
+        written
+            .await
+            .or_else(|error| if is_planted(Bug::IgnoredLogErrors) { Ok(()) } else { Err(error) })?;
         for volume in self.volumes() {
             let own = meant.iter().filter(|(number, _)| *number == volume.number);
             volume.commit(own.map(|(_, sequence)| *sequence).max().unwrap_or(0));

@@ -197,9 +197,10 @@ impl Run {
             let opened = try_open_pair(executor.runtime(), &disks).await;
             let volume = opened.map_err(|error| format!("once more: {error}"))?.0;
             let again = taken(&volume).await?;
-            match summary(&again) == summary(&held) {
-                true => volume.files.shutdown().await.map_err(|error| error.to_string()),
-                false => Err("what was remembered is not remembered once more".into()),
+            if summary(&again) == summary(&held) {
+                volume.files.shutdown().await.map_err(|error| error.to_string())
+            } else {
+                Err("what was remembered is not remembered once more".into())
             }
         })
     }

@@ -118,8 +118,9 @@ pub(crate) fn repair_without_a_log(seed: u64) -> Result<(), String> {
     let report = executor.block_on(check(&*home, &runtime, &look, &mut |_| ()));
     let report = report.map_err(|error| error.to_string())?;
     let is_told = report.findings.count(Invariant::LogHome) == 1;
-    match is_told && report.findings.unrepairable && home.contents().fingerprint() == before {
-        true => Ok(()),
-        false => Err(format!("{:?}", report.findings)),
+    if is_told && report.findings.unrepairable && home.contents().fingerprint() == before {
+        Ok(())
+    } else {
+        Err(format!("{:?}", report.findings))
     }
 }

@@ -63,9 +63,8 @@ fn torn_before_chains(traces: &Pair<Trace>) -> Vec<Pair<Image>> {
             continue;
         };
         let fate = Fate::Torn(Sectors::first(before, data.len() / 512));
-        let log = log.image_after(index + 1, |written| match written.id == *write {
-            true => fate.clone(),
-            false => Fate::Lost,
+        let log = log.image_after(index + 1, |written| {
+            if written.id == *write { fate.clone() } else { Fate::Lost }
         });
         let home = traces.home.position_of(traced.serial);
         let home = traces.home.platter_at(home).durable_image();

@@ -377,9 +377,10 @@ pub(crate) fn answers_at_the_end_of_the_circle(cuts: u64) -> Result<usize, Strin
         executor.block_on(async {
             let (volume, _) = open_pair(&executor, &disks).await?;
             let told = told(&volume).await?;
-            match told == expected {
-                true => Ok(()),
-                false => Err(format!("{label}: {} answers of {}", told.len(), expected.len())),
+            if told == expected {
+                Ok(())
+            } else {
+                Err(format!("{label}: {} answers of {}", told.len(), expected.len()))
             }
         })?;
         Ok(disks.map(|disk| disk.trace()))

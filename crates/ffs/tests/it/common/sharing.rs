@@ -246,11 +246,9 @@ pub(crate) fn life(seed: u64) -> Result<(), String> {
         let disks = estate.disks(&executor);
         let models = std::mem::take(&mut estate.models);
         let run = boot(&executor, &disks, &present, &models, stops);
-        let time = match last {
-            true => Duration::from_secs(3600),
-            // The first of them is cut while it opens.
-            false => Duration::from_micros(prng.between(100, 100_000)),
-        };
+        // The first of them is cut while it opens.
+        let short = |prng: &mut Prng| Duration::from_micros(prng.between(100, 100_000));
+        let time = if last { Duration::from_secs(3600) } else { short(&mut prng) };
         let ended = executor.block_on_for(time, run);
         let told = format!("seed {seed}, boot {number} of {present:?}");
         match ended {

@@ -94,9 +94,10 @@ pub(crate) fn large_file_repaired_alone(seed: u64) -> Result<(), String> {
         }
         let volume = all(&executor, &disks, &[0, 1, 2]).await?.swap_remove(1);
         let after = volume.space().await;
-        match (after.free_bytes, after.free_files) == (before.free_bytes, before.free_files) {
-            true => Ok(()),
-            false => Err(format!("{after:?} is not {before:?}")),
+        if (after.free_bytes, after.free_files) == (before.free_bytes, before.free_files) {
+            Ok(())
+        } else {
+            Err(format!("{after:?} is not {before:?}"))
         }
     })
 }

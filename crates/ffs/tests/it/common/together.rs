@@ -100,9 +100,10 @@ pub(crate) fn large_write_over_a_small_one(seed: u64) -> Result<(), String> {
         let id =
             volume.lookup(volume.files.root(), "file").await.map_err(|error| error.to_string());
         let data = volume.read(id?).await.map_err(|error| error.to_string())?;
-        match data == vec![0xbb; LARGE] {
-            true => Ok(()),
-            false => Err("the file holds what was overwritten".to_owned()),
+        if data == vec![0xbb; LARGE] {
+            Ok(())
+        } else {
+            Err("the file holds what was overwritten".to_owned())
         }
     })
 }
@@ -139,9 +140,10 @@ pub(crate) fn large_write_over_a_delayed_one(seed: u64) -> Result<(), String> {
     executor.block_on(async {
         let opened = try_open_pair(executor.runtime(), &disks).await;
         let volume = opened.map_err(|error| error.to_string())?.0;
-        match volume.read(id).await.map_err(|error| error.to_string())? == long {
-            true => Ok(()),
-            false => Err("what was written first came last".to_owned()),
+        if volume.read(id).await.map_err(|error| error.to_string())? == long {
+            Ok(())
+        } else {
+            Err("what was written first came last".to_owned())
         }
     })
 }
@@ -166,9 +168,10 @@ pub(crate) fn large_file_that_goes(seed: u64) -> Result<(), String> {
         let volume = opened.map_err(|error| error.to_string())?.0;
         volume.settle().await;
         let after = volume.space().await;
-        match (after.free_bytes, after.free_files) == (before.free_bytes, before.free_files) {
-            true => Ok(()),
-            false => Err(format!("{after:?} is not {before:?}")),
+        if (after.free_bytes, after.free_files) == (before.free_bytes, before.free_files) {
+            Ok(())
+        } else {
+            Err(format!("{after:?} is not {before:?}"))
         }
     })
 }

@@ -153,9 +153,10 @@ pub(crate) fn lost_head() -> Result<(), String> {
         let head = all[all.len() - 1].recno;
         world.run(journal.note_head(head)).map_err(|error| error.to_string())?;
         let mut image = world.disk.contents();
-        match whole {
-            true => image.write(AREA, &vec![0; (SMALLEST - AREA) as usize]),
-            false => image.write(AREA + head * UNIT, &[0; SEGMENT as usize]),
+        if whole {
+            image.write(AREA, &vec![0; (SMALLEST - AREA) as usize])
+        } else {
+            image.write(AREA + head * UNIT, &[0; SEGMENT as usize])
         }
         match World::of(image).read(EPOCH) {
             Err(JournalError::Headless { head: named }) if named == head => {}

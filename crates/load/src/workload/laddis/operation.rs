@@ -52,11 +52,10 @@ impl<'a> Mix<'a> {
         // The group's files among those from the first on: every so manyth.
         let groups = self.popularity.len();
         let own = first + (group + groups - first % groups) % groups;
-        let index = match own < used {
-            true => {
-                own + worker.chance.below((used - own).div_ceil(groups) as u64) as usize * groups
-            }
-            false => first + worker.chance.below((used - first) as u64) as usize,
+        let index = if own < used {
+            own + worker.chance.below((used - own).div_ceil(groups) as u64) as usize * groups
+        } else {
+            first + worker.chance.below((used - first) as u64) as usize
         };
         &self.files.data[index * self.stride]
     }
@@ -102,9 +101,10 @@ impl<'a> Mix<'a> {
         let name = Name::new('f', file.number);
         let what = at(self.files.directory(file.number), name.as_bytes());
         let (found, wanted) = (worker.call(&LookupArgs { what }).await?.object, file.handle);
-        match found == wanted {
-            true => Ok(()),
-            false => Err(worker.wrong(Procedure::Lookup, "a name leads to another file")),
+        if found == wanted {
+            Ok(())
+        } else {
+            Err(worker.wrong(Procedure::Lookup, "a name leads to another file"))
         }
     }
 
@@ -142,9 +142,10 @@ impl<'a> Mix<'a> {
                 worker.moved(length as u64);
                 // Files never shrink (invariant 2 of the file set).
                 let there = file.size.saturating_sub(offset).min(count.into());
-                match length as u64 >= there {
-                    true => Ok(()),
-                    false => Err(worker.wrong(Procedure::Read, "it read less than there is")),
+                if length as u64 >= there {
+                    Ok(())
+                } else {
+                    Err(worker.wrong(Procedure::Read, "it read less than there is"))
                 }
             },
             worker,
@@ -158,14 +159,10 @@ impl<'a> Mix<'a> {
         let file = self.file(worker, size);
         let may_grow = file.length.get() + size <= file.size + file.size / 2;
         let appends = may_grow && worker.chance.below(100) < APPENDS_PER_CENT;
-        let first = match appends {
-            true => file.grow(size),
-            false => place(worker, file.size.saturating_sub(size)),
-        };
-        let stable = match self.rules.writes_are_stable {
-            true => Stability::FileSync,
-            false => Stability::Unstable,
-        };
+        let first =
+            if appends { file.grow(size) } else { place(worker, file.size.saturating_sub(size)) };
+        let stable =
+            if self.rules.writes_are_stable { Stability::FileSync } else { Stability::Unstable };
         self.transfer(
             first,
             &pieces,
@@ -180,11 +177,10 @@ impl<'a> Mix<'a> {
                 };
                 let written = worker.call(&arguments).await?;
                 worker.moved(written.count.into());
-                match written.count == count && written.committed >= stable {
-                    true => Ok(()),
-                    false => {
-                        Err(worker.wrong(Procedure::Write, "less, or less stable, than asked"))
-                    }
+                if written.count == count && written.committed >= stable {
+                    Ok(())
+                } else {
+                    Err(worker.wrong(Procedure::Write, "less, or less stable, than asked"))
                 }
             },
             worker,

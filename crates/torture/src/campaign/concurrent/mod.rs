@@ -72,10 +72,7 @@ pub fn concurrent(options: &Options) -> Outcome {
         let seeds = (first..first + count).skip(part as usize).step_by(threads as usize);
         seeds.map(|seed| outcome(seed, options.design)).fold(Outcome::default(), Outcome::plus)
     });
-    match options.design.has_disks() {
-        true => outcome,
-        false => outcome.with_cuts(LEAST_CUTS.min(count / 5)),
-    }
+    if options.design.has_disks() { outcome } else { outcome.with_cuts(LEAST_CUTS.min(count / 5)) }
 }
 
 fn outcome(seed: u64, design: Design) -> Outcome {

@@ -305,9 +305,10 @@ impl Hand {
             Step::Create(spot, how) => self.create(spot, how).await,
             Step::List { below, plus } => {
                 let (directory, start) = (self.directory(below), cookieverf3::default());
-                match plus {
-                    true => self.tell(&calls::readdirplus(&directory, 0, start)).await,
-                    false => self.tell(&calls::readdir(&directory, 0, start)).await,
+                if plus {
+                    self.tell(&calls::readdirplus(&directory, 0, start)).await
+                } else {
+                    self.tell(&calls::readdir(&directory, 0, start)).await
                 }
             }
             Step::Mkdir(spot) => {

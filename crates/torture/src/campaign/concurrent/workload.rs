@@ -193,12 +193,11 @@ fn pause(prng: &mut Prng) -> u64 {
 
 fn cut(prng: &mut Prng) -> Cut {
     let calls = prng.between(2, 30) as usize;
-    let when = match prng.chance(1, 3) {
-        true => When::Answered(calls),
-        false => {
-            let longest_us = if prng.chance(1, 2) { 2_000 } else { 20_000 };
-            When::Made(calls, prng.below(longest_us))
-        }
+    let when = if prng.chance(1, 3) {
+        When::Answered(calls)
+    } else {
+        let longest_us = if prng.chance(1, 2) { 2_000 } else { 20_000 };
+        When::Made(calls, prng.below(longest_us))
     };
     let loss = match prng.below(8) {
         0 => Loss::Process,

@@ -262,9 +262,10 @@ impl Generator<'_> {
     fn take_away(&mut self) -> Act {
         let directory = self.object(Wish::Directory);
         let name = self.name(directory, 90);
-        match self.prng.chance(2, 5) {
-            true => Act::Rmdir(directory, name),
-            false => Act::Remove(directory, name),
+        if self.prng.chance(2, 5) {
+            Act::Rmdir(directory, name)
+        } else {
+            Act::Remove(directory, name)
         }
     }
 
@@ -292,12 +293,11 @@ impl Generator<'_> {
         let same = scan.as_ref().map(|scan| Object::Of(self.reference.at(scan.directory).slot));
         let directory = same.filter(|_| from == From::Last).unwrap_or(directory);
         let count = self.pick(&[0, 50, 103, 104, 150, 300, 512, 700, 1024, 8192, 1 << 20]);
-        match self.prng.chance(1, 2) {
-            true => Act::Readdir(directory, from, count),
-            false => {
-                let names = self.pick(&[0, 100, 512, 8192, 1 << 20]);
-                Act::Readdirplus(directory, from, names, count)
-            }
+        if self.prng.chance(1, 2) {
+            Act::Readdir(directory, from, count)
+        } else {
+            let names = self.pick(&[0, 100, 512, 8192, 1 << 20]);
+            Act::Readdirplus(directory, from, names, count)
         }
     }
 }

@@ -68,8 +68,9 @@ pub(crate) fn access(who: &User, node: &Node) -> u32 {
     let grant = |bit, what| if bits & bit != 0 { what } else { 0 };
     let change = ACCESS3_MODIFY | ACCESS3_EXTEND;
     grant(READ, ACCESS3_READ)
-        | match node.is_directory() {
-            true => grant(WRITE, change | ACCESS3_DELETE) | grant(SEARCH, ACCESS3_LOOKUP),
-            false => grant(WRITE, change) | grant(SEARCH, ACCESS3_EXECUTE),
+        | if node.is_directory() {
+            grant(WRITE, change | ACCESS3_DELETE) | grant(SEARCH, ACCESS3_LOOKUP)
+        } else {
+            grant(WRITE, change) | grant(SEARCH, ACCESS3_EXECUTE)
         }
 }

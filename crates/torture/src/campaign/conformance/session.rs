@@ -183,9 +183,10 @@ impl Session {
         self.reference.restarted();
         let held = self.look()?;
         let before = *self.bytes.get_or_insert(held);
-        match before == held {
-            true => Ok(()),
-            false => Err(format!("{held} bytes are free or held, and there were {before}")),
+        if before == held {
+            Ok(())
+        } else {
+            Err(format!("{held} bytes are free or held, and there were {before}"))
         }
     }
 

@@ -37,9 +37,10 @@ mod tests {
         let step = |number| Step { number, user: 0, act: Act::Null };
         let fails = |steps: &[Step]| {
             let has = |wanted| steps.iter().any(|step| step.number == wanted);
-            match has(3) && has(77) {
-                true => Err(Mismatch { steps: steps.to_vec(), reason: String::new() }),
-                false => Ok(()),
+            if has(3) && has(77) {
+                Err(Mismatch { steps: steps.to_vec(), reason: String::new() })
+            } else {
+                Ok(())
             }
         };
         let all: Vec<Step> = (1..=100).map(step).collect();

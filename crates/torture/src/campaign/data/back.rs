@@ -48,10 +48,7 @@ pub(super) fn bring_back(
     let again = fingerprint.is_multiple_of(AGAIN);
     let afterwards = use_and_stop(&executor, shape, (server, &seen)).and_then(|grown| {
         is_well(&executor, &rams[0])?;
-        match again {
-            true => once_more(&executor, (design, shape), &rams, &grown),
-            false => Ok(()),
-        }
+        if again { once_more(&executor, (design, shape), &rams, &grown) } else { Ok(()) }
     });
     Ok(Back { seen, afterwards })
 }

@@ -227,9 +227,10 @@ impl Stage {
 
     /// Nothing fails here, so a boot has one verifier.
     fn verify(&self, verifier: [u8; 8]) -> Result<(), String> {
-        match *self.verifier.borrow_mut().get_or_insert(verifier) == verifier {
-            true => Ok(()),
-            false => Err("another verifier, and nothing was lost".to_owned()),
+        if *self.verifier.borrow_mut().get_or_insert(verifier) == verifier {
+            Ok(())
+        } else {
+            Err("another verifier, and nothing was lost".to_owned())
         }
     }
 }

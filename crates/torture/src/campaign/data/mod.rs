@@ -91,9 +91,12 @@ fn tell(options: &Options, number: u64, small: bool, bases: &mut Bases) -> Outco
     let story = generate(options.seed.wrapping_mul(1_000_000).wrapping_add(number));
     let effort = if options.full { FULL } else { SHORT };
     let (counts, found) = search(options.design, &story, effort, bases);
-    let violations = found.map(|found| match small {
-        true => shrunk(options.design, &story, found, bases),
-        false => describe(options.design, &story, None, &found, options.full),
+    let violations = found.map(|found| {
+        if small {
+            shrunk(options.design, &story, found, bases)
+        } else {
+            describe(options.design, &story, None, &found, options.full)
+        }
     });
     Outcome { counts, violations: violations.into_iter().collect(), ..Outcome::default() }
 }
@@ -121,9 +124,10 @@ fn shrunk(design: Design, story: &Story, found: Found, bases: &mut Bases) -> Str
             let mut fewer = kept.clone();
             fewer.drain(start..(start + size).min(kept.len()));
             attempts += 1;
-            match !fewer.is_empty() && try_with(&fewer, &mut least) {
-                true => kept = fewer,
-                false => start += size,
+            if !fewer.is_empty() && try_with(&fewer, &mut least) {
+                kept = fewer
+            } else {
+                start += size
             }
         }
         size = if size == 1 { 0 } else { size.div_ceil(2) };

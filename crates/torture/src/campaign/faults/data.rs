@@ -69,10 +69,11 @@ impl Data {
 
     /// A write succeeded on a file that was `before`.
     pub(super) fn write(&mut self, before: Content, change: &Change, is_durable: bool) {
-        match is_durable {
+        if is_durable {
             // As far as it goes, whatever becomes of the rest.
-            true => change.apply(&mut self.versions),
-            false => self.versions.extend(self.now.clone().unwrap_or_else(|| vec![before])),
+            change.apply(&mut self.versions);
+        } else {
+            self.versions.extend(self.now.clone().unwrap_or_else(|| vec![before]));
         }
         change.apply(self.now.as_deref_mut().unwrap_or_default()); // rule 1
         self.pending.push((change.clone(), true));
@@ -84,9 +85,10 @@ impl Data {
         for (change, is_sure) in std::mem::take(&mut self.pending) {
             let mut done = self.versions.clone();
             change.apply(&mut done);
-            match is_sure {
-                true => self.versions = done, // rule 3
-                false => self.versions.extend(done),
+            if is_sure {
+                self.versions = done; // rule 3
+            } else {
+                self.versions.extend(done);
             }
         }
         !self.failed && !self.is_unsure()

@@ -402,13 +402,14 @@ impl Trial {
         let (step, reply) = self.commit_bystander()?;
         self.witness.hear(&step, &reply, Fault::Write)?;
         self.look_at_unsure()?;
-        match self.witness.rotated {
-            true => Ok(()),
-            false if self.lost_data => Err("data was lost, and the verifier stays".into()),
-            false if self.witness.told || self.may_be_tried_again() => Ok(()),
-            false if self.struck_behind_end => Ok(()),
-            false => Err("a write failed, and nobody was told".into()),
+        if self.witness.rotated {
+            return Ok(());
         }
+        if self.lost_data {
+            return Err("data was lost, and the verifier stays".into());
+        }
+        let is_told = self.witness.told || self.may_be_tried_again() || self.struck_behind_end;
+        if is_told { Ok(()) } else { Err("a write failed, and nobody was told".into()) }
     }
 
     /// Whether what struck is a write that found no room below, and that is tried again.

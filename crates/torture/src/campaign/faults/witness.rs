@@ -219,10 +219,7 @@ impl Witness {
                 None => self.states.push(state), // rule 3
             }
         }
-        match self.states.len() > STATES {
-            true => Err("too many states may be true".into()),
-            false => Ok(()),
-        }
+        if self.states.len() > STATES { Err("too many states may be true".into()) } else { Ok(()) }
     }
 
     /// A call was never answered: it may have been carried out.
@@ -291,9 +288,8 @@ impl State {
         let before = subject(&step.act).map(|slot| (slot, self.content(slot)));
         let verdict = self.reference.judge(step, &reply.response, reply.window);
         self.reference.tree.settle(reply.window.0, reply.window.1);
-        match self.shows_unsure(&step.act) {
-            true => {} // it shows what nobody could know
-            false => verdict?,
+        if !self.shows_unsure(&step.act) {
+            verdict?; // else it shows what could not be known
         }
         if let Some((slot, before)) = before {
             self.note_data(step, slot, before, &reply.response);

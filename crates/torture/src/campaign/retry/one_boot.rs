@@ -111,8 +111,9 @@ fn after_undo(stage: &Stage, case: &Case, record: &Bytes, reply: &Bytes) -> Resu
     if stage.world.run(on_another(stage, record))? != *reply {
         return Err("a late repetition is answered otherwise".into());
     }
-    match same(&stage.view()?, &undone) {
-        true => Ok(()),
-        false => Err("a late repetition destroys what somebody else has done".into()),
+    if same(&stage.view()?, &undone) {
+        Ok(())
+    } else {
+        Err("a late repetition destroys what somebody else has done".into())
     }
 }

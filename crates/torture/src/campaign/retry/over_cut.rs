@@ -437,9 +437,10 @@ fn after_undo(
         if !same(&undone, &now) {
             return Err("it is carried out again, over what somebody else has done".into());
         }
-        return match reply == first.reply {
-            true => Ok(()),
-            false => Err("it is answered otherwise than the first time".into()),
+        return if reply == first.reply {
+            Ok(())
+        } else {
+            Err("it is answered otherwise than the first time".into())
         };
     }
     let (_, like, other) = run(XID + 1)?;

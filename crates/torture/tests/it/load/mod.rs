@@ -145,16 +145,13 @@ impl Load {
 
     async fn create(&mut self) {
         let name = self.new_name("f");
-        let made = match self.prng.chance(1, 2) {
-            true => {
-                let verifier = self.prng.next_u64().to_be_bytes();
-                let args = calls::create_exclusive(&self.home, &name, verifier);
-                self.call(&args, None).await
-            }
-            false => {
-                let args = calls::create(&self.home, &name);
-                self.call(&args, Some(nfsstat3::NFS3ERR_EXIST)).await
-            }
+        let made = if self.prng.chance(1, 2) {
+            let verifier = self.prng.next_u64().to_be_bytes();
+            let args = calls::create_exclusive(&self.home, &name, verifier);
+            self.call(&args, None).await
+        } else {
+            let args = calls::create(&self.home, &name);
+            self.call(&args, Some(nfsstat3::NFS3ERR_EXIST)).await
         };
         let handle = self.made(made.map(|ok| ok.obj), &self.home, &name).await;
         self.files.insert(name, File { handle, data: Vec::new(), unstable: None });

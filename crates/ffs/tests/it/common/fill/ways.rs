@@ -206,9 +206,10 @@ impl Filler<'_> {
             let (mut end, mut piece) = (0, LONGEST);
             while piece >= self.block() {
                 let stability = self.stability();
-                match self.write(index, (end, piece), stability).await {
-                    true => end += piece,
-                    false => piece /= 2,
+                if self.write(index, (end, piece), stability).await {
+                    end += piece
+                } else {
+                    piece /= 2
                 }
             }
         }
