@@ -42,7 +42,7 @@ use vfs::FsError;
 use crate::candidate::{Back, Candidate, Found, OpenOptions, Opened, read_rows};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
-use crate::policy::log::{Log, Save, SharedLog, Survived};
+use crate::policy::log::{RedoLog, Save, SharedLog, Survived};
 use crate::replay::{Answers, ReplayError, Replayed, replay};
 
 /// What is to become of a log, for a check.
@@ -237,7 +237,7 @@ pub(crate) async fn open_alone(
         runtime.clone(),
         &options.log,
     );
-    let log = Log::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log);
+    let log = RedoLog::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log);
     let back = &candidate.back;
     let is_left = is_planted(Bug::LateInheritance) || is_planted(Bug::UninheritedAnswers);
     let nothing = Survived::default();
@@ -397,7 +397,7 @@ pub async fn open_sharing(
     let mut logs = Vec::new();
     for member in members.iter().flatten() {
         let Candidate { home, rows, back, .. } = &member.candidate;
-        let log = Log::new(home.clone(), shared.clone(), rows.clone(), options.log);
+        let log = RedoLog::new(home.clone(), shared.clone(), rows.clone(), options.log);
         log.adopt(&back.chains, &back.survived).await.map_err(|_| FsError::Io)?;
         logs.push(log);
     }
@@ -563,7 +563,7 @@ async fn begin_together(
 
 async fn mark_and_open(
     mut candidate: Candidate,
-    log: Rc<Log>,
+    log: Rc<RedoLog>,
     runtime: &Runtime,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {

@@ -32,7 +32,7 @@ use crate::candidate::{Back, Candidate, Found, OpenOptions, Opened};
 use crate::logged;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
-use crate::policy::sync::Sync;
+use crate::policy::sync::OrderedWrites;
 
 /// The disks of a volume.
 #[derive(Clone)]
@@ -93,7 +93,7 @@ pub async fn open(
             if !read_only {
                 candidate.mark(PolicyKind::Sync, nonce, &runtime).await?;
             }
-            let policy = Sync::new(candidate.home.clone(), runtime.clone());
+            let policy = OrderedWrites::new(candidate.home.clone(), runtime.clone());
             candidate.open(policy, &runtime, options, read_only).await?
         }
     };

@@ -15,7 +15,7 @@
 //! low.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last rank completes
-//! (`Sync::advance`). Before that, a crash may show any rank-ordered part of it.
+//! (`OrderedWrites::advance`). Before that, a crash may show any rank-ordered part of it.
 //!
 //! Invariants:
 //! 1. A delta lands only when all items of its Update with lower ranks are durable.
@@ -94,7 +94,7 @@ impl Flight {
 }
 
 /// See the module's prose.
-pub struct Sync {
+pub struct OrderedWrites {
     home: Rc<Home>,
     next: Cell<u64>,
     horizon: Horizon,
@@ -112,10 +112,10 @@ pub struct Sync {
     /// A round has ended, well or not.
     tried: Signal,
     runtime: Runtime,
-    this: std::rc::Weak<Sync>,
+    this: std::rc::Weak<OrderedWrites>,
 }
 
-impl Sync {
+impl OrderedWrites {
     /// A policy that writes to `home`.
     pub fn new(home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
@@ -135,7 +135,7 @@ impl Sync {
         })
     }
 
-    fn this(&self) -> Rc<Sync> {
+    fn this(&self) -> Rc<OrderedWrites> {
         self.this.upgrade().expect("a policy lives in an Rc")
     }
 
@@ -343,7 +343,7 @@ fn planted_rank(intent: Intent) -> Option<u32> {
     wrong.iter().find(planted).map(|&(_, _, rank)| rank)
 }
 
-impl Policy for Sync {
+impl Policy for OrderedWrites {
     fn horizon(&self) -> &Horizon {
         &self.horizon
     }
@@ -440,18 +440,18 @@ mod tests {
     use crate::item::Carried;
     use crate::policy::Staged;
 
-    async fn policy_on(executor: &Executor) -> Rc<Sync> {
+    async fn policy_on(executor: &Executor) -> Rc<OrderedWrites> {
         let disk: Rc<dyn BlockDevice> = Disk::new(executor, Image::zeroed(16 << 20));
         let (runtime, options) = (executor.runtime(), OpenOptions::default());
         let now = runtime.clock.wall();
         mkfs(&*disk, &MkfsOptions::default(), &*runtime.random, now).await.expect("it fits");
         let found = Found::read(&*disk).await.expect("just made");
         let prepared = Candidate::prepare(disk, found, Back::default(), &runtime, &options).await;
-        Sync::new(prepared.expect("just made").home.clone(), runtime)
+        OrderedWrites::new(prepared.expect("just made").home.clone(), runtime)
     }
 
     /// Stages an Update of one byte of a block of its own, which rests on others.
-    fn stage(policy: &Sync, address: u64, rests_on: Depends) -> Rc<Buffer> {
+    fn stage(policy: &OrderedWrites, address: u64, rests_on: Depends) -> Rc<Buffer> {
         let buffer = Buffer::new(address, Role::Directory, block::Buffer::zeroed(4096));
         policy.home.install(&buffer);
         let sequence = policy.next_sequence();

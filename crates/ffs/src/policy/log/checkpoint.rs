@@ -20,7 +20,7 @@ use ufs2::layout::{GroupHeader, Summary};
 use vfs::{Depends, Ledger, Lost, Sequence};
 use zerocopy::IntoBytes;
 
-use super::Log;
+use super::RedoLog;
 use crate::buffer::{Buffer, Delta, Role, WriteImage};
 use crate::home::REFUSED_PAUSE;
 use crate::planted::{Bug, is_planted};
@@ -28,7 +28,7 @@ use crate::planted::{Bug, is_planted};
 /// Buffers that are copied and written at a time, so that copies do not fill the memory.
 const WRITES_AT_ONCE: usize = 64;
 
-impl Log {
+impl RedoLog {
     /// Starts the sync unless it runs or has nothing to do, and wakes it if it must not rest.
     pub(super) fn kick_sync(&self) {
         if self.is_urgent() {

@@ -26,8 +26,8 @@
 //! * [`crate::replay`]: the return after a crash.
 //!
 //! **Commit point**: an Update has happened when the write of the batch that holds its entry
-//! completes (`Log::write_batch`). Before that, a crash leaves nothing of it, but for bytes of a
-//! file that were overwritten in place.
+//! completes (`RedoLog::write_batch`). Before that, a crash leaves nothing of it, but for bytes of
+//! a file that were overwritten in place.
 //!
 //! Invariants:
 //! 1. A delta lands only when its entry is durable.
@@ -147,7 +147,7 @@ impl ActiveChain {
 }
 
 /// See the module's prose.
-pub struct Log {
+pub struct RedoLog {
     home: Rc<Home>,
     shared: Rc<SharedLog>,
     /// Its number among the volumes of the log.
@@ -185,7 +185,7 @@ pub struct Log {
     landed: Signal,
     /// The sync is to begin.
     urge: Signal,
-    this: Weak<Log>,
+    this: Weak<RedoLog>,
 }
 
 /// What the log is doing, for people.
@@ -207,7 +207,7 @@ pub struct LogStatistics {
     pub long_waits: u64,
 }
 
-impl Log {
+impl RedoLog {
     /// A volume that writes to this log. `rows` are its summary rows.
     pub fn new(
         home: Rc<Home>,
@@ -312,7 +312,7 @@ impl Log {
         }
     }
 
-    fn this(&self) -> Rc<Log> {
+    fn this(&self) -> Rc<RedoLog> {
         self.this.upgrade().expect("a policy lives in an Rc")
     }
 
@@ -378,7 +378,7 @@ impl Log {
     }
 }
 
-impl Policy for Log {
+impl Policy for RedoLog {
     fn horizon(&self) -> &Horizon {
         &self.horizon
     }
@@ -466,7 +466,7 @@ impl Policy for Log {
     }
 }
 
-impl Beside for Log {
+impl Beside for RedoLog {
     fn carries(&self, payload: &[(u64, Vec<Bytes>)]) -> Carried {
         let bytes: u64 = payload.iter().map(|(_, pieces)| block::length_of(pieces)).sum();
         // As much again may come while what has made the sync begin is on its way.

@@ -17,13 +17,13 @@ use futures::future::{Either, pending, select};
 use journal::format::{SEGMENT, UNIT};
 use vfs::{FsError, Lost};
 
-use super::{Log, SharedLog};
+use super::{RedoLog, SharedLog};
 use crate::planted::{Bug, is_planted};
 
-/// Kept back for entries that nobody has set room aside for, in bytes: see `Log::repeat`. Answers
-/// that are told again take one segment of it at most, and chains, of all volumes, another one. The
-/// rest is for the return, if all is cut then: the next epoch begins with a segment, and needs one
-/// for the chains that it takes over.
+/// Kept back for entries that nobody has set room aside for, in bytes: see `RedoLog::repeat`.
+/// Answers that are told again take one segment of it at most, and chains, of all volumes, another
+/// one. The rest is for the return, if all is cut then: the next epoch begins with a segment, and
+/// needs one for the chains that it takes over.
 const KEPT_BACK: u64 = 5 * SEGMENT;
 /// After so long somebody is told that there is no room.
 const LONG_WAIT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ fn kept_back() -> u64 {
     if is_planted(Bug::NothingKeptBack) { 0 } else { KEPT_BACK }
 }
 
-impl Log {
+impl RedoLog {
     /// Waits for `room` bytes, which a log that is empty has. Unless it `goes_on` with something,
     /// it does not wait for room below.
     ///
@@ -140,8 +140,8 @@ impl SharedLog {
 
     /// Whether somebody waits for room, and this volume can help: by bringing home what holds the
     /// head, or, if no volume has anything to bring home, by naming a later one.
-    pub(super) fn wants_help_of(&self, volume: &Log) -> bool {
-        let holds = |volume: &Log| !volume.flights.borrow().is_empty();
+    pub(super) fn wants_help_of(&self, volume: &RedoLog) -> bool {
+        let holds = |volume: &RedoLog| !volume.flights.borrow().is_empty();
         self.wanting.get() && (holds(volume) || !self.running().any(|other| holds(&other)))
     }
 
@@ -150,7 +150,7 @@ impl SharedLog {
     fn is_refused(&self) -> bool {
         self.running().any(|volume| volume.home.data().refusals().is_waiting()) && {
             let head = self.head();
-            let brings = |volume: &Log| {
+            let brings = |volume: &RedoLog| {
                 !volume.home.data().refusals().is_waiting()
                     && volume.flights.borrow().oldest().is_some()
             };

@@ -9,7 +9,7 @@
 //! Entries of all volumes stand in one circle, in the order in which they were staged, each with
 //! the number of its volume. There is one head: the oldest entry that any of them needs. So the
 //! writer's batches and the room belong to all; flights, chains, answers and the sync belong to
-//! each ([`Log`]).
+//! each ([`RedoLog`]).
 //!
 //! Invariants:
 //! 1. The writer writes one batch at a time, and nobody else gives entries places.
@@ -30,7 +30,7 @@ use journal::{Draft, Journal, JournalError};
 use runtime::Runtime;
 use runtime::sync::{Semaphore, Signal};
 
-use super::{Log, LogOptions};
+use super::{LogOptions, RedoLog};
 use crate::planted::{Bug, is_planted};
 
 /// Makes a device of so many bytes, with nothing in it, on which what a log holds of one volume is
@@ -57,7 +57,7 @@ pub struct SharedLog {
     /// Where to save what is here of one that has stopped.
     save: Option<Save>,
     pub(super) batch_bytes: usize,
-    volumes: RefCell<Vec<Weak<Log>>>,
+    volumes: RefCell<Vec<Weak<RedoLog>>>,
     pub(super) waiting: RefCell<VecDeque<Waiting>>,
     /// Whose turn it is to tell again what the head is to pass.
     pub(super) turn: Cell<u16>,
@@ -70,7 +70,7 @@ pub struct SharedLog {
     pub(super) writing: Cell<bool>,
     slots: Rc<Semaphore>,
     /// Volumes that were abandoned, and hold what they held.
-    abandoned: RefCell<Vec<Rc<Log>>>,
+    abandoned: RefCell<Vec<Rc<RedoLog>>>,
     /// Room may have become free, or a volume has stopped.
     pub(super) freed: Signal,
     this: Weak<SharedLog>,
@@ -147,7 +147,7 @@ impl SharedLog {
     }
 
     /// Takes the next volume; gives back its number.
-    pub(super) fn join(&self, volume: Weak<Log>) -> u16 {
+    pub(super) fn join(&self, volume: Weak<RedoLog>) -> u16 {
         let mut volumes = self.volumes.borrow_mut();
         volumes.push(volume);
         volumes.len() as u16 - 1
@@ -163,22 +163,22 @@ impl SharedLog {
     }
 
     /// The volume of that number, if it is still there.
-    pub(super) fn volume(&self, number: u16) -> Option<Rc<Log>> {
+    pub(super) fn volume(&self, number: u16) -> Option<Rc<RedoLog>> {
         self.volumes.borrow().get(usize::from(number)).and_then(Weak::upgrade)
     }
 
     /// All volumes that are there.
-    pub(super) fn volumes(&self) -> impl Iterator<Item = Rc<Log>> {
+    pub(super) fn volumes(&self) -> impl Iterator<Item = Rc<RedoLog>> {
         (0..self.shares()).filter_map(|number| self.volume(number))
     }
 
     /// Those that have not stopped.
-    pub(super) fn running(&self) -> impl Iterator<Item = Rc<Log>> {
+    pub(super) fn running(&self) -> impl Iterator<Item = Rc<RedoLog>> {
         self.volumes().filter(|volume| !volume.horizon.has_failed())
     }
 
     /// Those that have.
-    fn stopped(&self) -> impl Iterator<Item = Rc<Log>> {
+    fn stopped(&self) -> impl Iterator<Item = Rc<RedoLog>> {
         self.volumes().filter(|volume| volume.horizon.has_failed())
     }
 
@@ -232,7 +232,7 @@ impl SharedLog {
     }
 
     /// Nobody will use a volume that has stopped, which holds what it holds all the same.
-    pub(super) fn keep(&self, volume: Rc<Log>) {
+    pub(super) fn keep(&self, volume: Rc<RedoLog>) {
         self.abandoned.borrow_mut().push(volume);
     }
 

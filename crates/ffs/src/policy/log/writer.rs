@@ -12,7 +12,7 @@ use vfs::Sequence;
 
 use super::record::{Record, write_records};
 use super::shared::Waiting;
-use super::{Log, MAX_BATCH_DELAY, SharedLog};
+use super::{MAX_BATCH_DELAY, RedoLog, SharedLog};
 use crate::planted::{Bug, is_planted};
 
 impl SharedLog {
@@ -68,7 +68,7 @@ impl SharedLog {
 
     /// If the first entry waits for a flush of its volume: that volume, and all others of which
     /// an entry waits for one, so that those do not cut the batch short.
-    fn to_flush_first(&self) -> Vec<Rc<Log>> {
+    fn to_flush_first(&self) -> Vec<Rc<RedoLog>> {
         let waiting = self.waiting.borrow();
         let wants = |entry: &Waiting| {
             let volume = self.volume(entry.draft.volume);
@@ -122,7 +122,7 @@ impl SharedLog {
     }
 }
 
-impl Log {
+impl RedoLog {
     /// What is staged goes out now.
     pub(super) fn commit_soon(&self) {
         self.due.set(self.next.get() - 1);
@@ -267,7 +267,7 @@ mod tests {
     /// Memory that sets no limit.
     const PLENTY: usize = 256 << 20;
 
-    async fn log_on(executor: &Executor, cache_bytes: usize) -> Rc<Log> {
+    async fn log_on(executor: &Executor, cache_bytes: usize) -> Rc<RedoLog> {
         let disk = |size| Disk::new(executor, Image::zeroed(size)) as Rc<dyn BlockDevice>;
         let (home, log, runtime) = (disk(16 << 20), disk(2 << 20), executor.runtime());
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
@@ -278,7 +278,7 @@ mod tests {
         let candidate = prepared.expect("just made");
         let journal = Journal::begin(log, 7, None).await.expect("it is large enough");
         let shared = SharedLog::new(journal, vec![candidate.id], None, runtime, &options.log);
-        Log::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log)
+        RedoLog::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log)
     }
 
     /// What somebody is told who waits for the writer when nothing is staged.
@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// How many bytes of data are delayed when the log carries no 4 KiB more.
-    fn carried(cache_bytes: usize) -> (u64, Rc<Log>) {
+    fn carried(cache_bytes: usize) -> (u64, Rc<RedoLog>) {
         let executor = Executor::new(1);
         let log = executor.block_on(log_on(&executor, cache_bytes));
         let payload = |address| vec![(address, vec![Bytes::from(vec![7; 4096])])];
@@ -323,7 +323,7 @@ mod tests {
     }
 
     /// Writes 4 KiB of log that nobody needs.
-    async fn fill(log: &Log) {
+    async fn fill(log: &RedoLog) {
         let (records, body) = (1, write_records(&[Record::Answer(vec![7; 4000 - LINE].into())]));
         let draft = Draft { volume: 0, records, body, sequence: 0 };
         let (_, written) = log.shared.journal.place(vec![draft], log.shared.head());
