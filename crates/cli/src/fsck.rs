@@ -253,7 +253,7 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     }
     if prepared.has_given_up {
         let volume = volume.path.display();
-        words::say(format_args!("{volume}: the changes that its log held are given up"));
+        words::say(format_args!("{volume}: the changes that the log held are given up"));
     }
     let is_over = arguments.without_log || prepared.replayed.is_some();
     let saved = saved.filter(|_| arguments.repair && is_over);

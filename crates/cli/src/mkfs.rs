@@ -318,7 +318,7 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let what = match log::holds_changes(path, Access::ReadWrite)? {
-        Ok(true) => "changes that a volume needs which is not there".to_owned(),
+        Ok(true) => "changes that a volume needs, the one that is here or another one".to_owned(),
         Ok(false) => return Ok(()),
         Err(error) => match other_version(&error) {
             Some(version) => format!(

@@ -67,8 +67,8 @@ pub enum OpenError {
     /// The log holds something, and the volume was used without it since.
     #[error(
         "the log holds changes that were not brought to the volume, and the volume was used \
-         without it since, or is another one; put the log away, or give them up with 'duramen fsck \
-         --repair --without-log'"
+         without it since, or is another one; put the log away, for another volume may need it. If \
+         none does, 'duramen fsck --repair --without-log' gives the changes up"
     )]
     LogLeft,
     /// Several volumes have it together, and only a server can finish what it holds.
