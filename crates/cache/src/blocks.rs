@@ -1,11 +1,11 @@
 //! Blocks of metadata in memory, by the number at which each begins.
 //!
-//! Everybody who wants a block asks for it here; an `Rc` of it pins it. What a block holds, and
-//! where it is read and written, is its engine's: the cache knows when it may go, and lends the
-//! memory of those that went to those that come.
+//! A task that wants a block asks for it here; an `Rc` of it pins it. What a block holds, and where
+//! it is read and written, is its engine's: the cache knows when it may go, and lends the memory of
+//! those that went to those that come.
 //!
 //! ```text
-//!  nobody has it --begin--> being read --insert--> here --evict, remove--> nobody has it
+//!  not here --begin--> being read --insert--> here --evict, remove--> not here
 //! ```
 //!
 //! Invariants:

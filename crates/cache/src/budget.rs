@@ -1,17 +1,17 @@
 //! The budget: bytes of memory for everything that is kept of one volume.
 //!
 //! Blocks of metadata, what is kept beside them (files, names, data on its way) and what undoes
-//! their changes come first; data that may be read again has what they leave. Nobody is refused
-//! memory: whoever takes some asks afterwards whether others should let go of theirs, and the
+//! their changes come first; data that may be read again has what they leave. No task is refused
+//! memory: one that takes some asks afterwards whether others should let go of theirs, and the
 //! budget is exceeded by what cannot go.
 //!
 //! Invariants:
-//! 1. Whoever keeps something counts it here for as long as it is kept, under one heading.
+//! 1. The keeper of something counts it here for as long as it is kept, under one heading.
 //! 2. Being short is told once until more is in use: looking for what may go costs a pass over all
 //!    there is.
 //!
-//! Not asserted: 1, which is about whoever keeps something: a [`Meter`] sees to it that no more is
-//! taken away than was counted.
+//! Not asserted: 1, which is about the keepers: a [`Meter`] sees to it that no more is taken away
+//! than was counted.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::memory::Meter;
 /// What is kept beside the blocks is mostly small pieces of memory, and such a part of them is
 /// counted for the gaps between them. The allocator had 145 MiB of the kernel where 97 were in use,
 /// among 2,000,000 files: the rest of that is in what the owner of the budget leaves of the memory,
-/// with pieces that nobody counts.
+/// with pieces that are not counted.
 const PART_OF_GAPS: usize = 4;
 
 /// See the module's prose.

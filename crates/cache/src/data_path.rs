@@ -1,4 +1,4 @@
-//! The way of file data between the device and those who read and write it.
+//! The way of file data between the device and the tasks that read and write it.
 //!
 //! ```text
 //!  read <--- kept (data) <--- delayed, over the device
@@ -11,7 +11,7 @@
 //!    and what was delayed, of which the cache has been told.
 //! 2. A read that has begun waits for the device alone, and for no other read.
 //!
-//! Not asserted: 1, which is about all who have the device; 2, which is about what is not awaited.
+//! Not asserted: 1, which is about all that have the device; 2, which is about what is not awaited.
 
 use std::future::Future;
 use std::ops::Range;
@@ -113,7 +113,7 @@ impl DataPath {
         Ok(parts)
     }
 
-    /// Begins to read, at once, what somebody waits for.
+    /// Begins to read, at once, what a task waits for.
     fn load(&self, range: Range<u64>) -> impl Future<Output = Result<Vec<Bytes>, IoError>> + use<> {
         let skip = (range.start % self.unit) as usize;
         let (from, to) = (range.start - skip as u64, range.end.next_multiple_of(self.unit));
@@ -127,7 +127,7 @@ impl DataPath {
         }
     }
 
-    /// Begins to read, at once, what somebody will want, whole units.
+    /// Begins to read, at once, what a task will want, whole units.
     /// It is on its way, and arrives, whether the future is dropped or not; kept it is only if that
     /// is run.
     pub fn load_ahead(&self, range: Range<u64>) -> impl Future<Output = ()> + use<> {
@@ -199,7 +199,7 @@ impl DataPath {
     }
 
     /// Takes pieces of data, one after the other from byte `start` on, that a log has or is about
-    /// to have; everybody sees them from now on.
+    /// to have; every reader sees them from now on.
     pub fn delay(&self, mut start: u64, pieces: &[Bytes]) {
         let length = block::length_of(pieces);
         self.cache().spoil(&(start..start + length));

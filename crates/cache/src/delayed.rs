@@ -1,12 +1,12 @@
 //! Delayed writes: data of files that the log has already, and that waits to go to its place.
 //!
-//! Small data rides in the entry of its Update and is durable with that. So nobody has to wait for
+//! Small data rides in the entry of its Update and is durable with that. So no task has to wait for
 //! its place: it stays here until the sync comes by, goes out with its neighbours, and what was
 //! written over meanwhile is written once. Readers see it over what the device has.
 //!
 //! ```text
 //!  staged --> waiting --> landing --> on the device, not yet flushed
-//!                 `--> written over, or given back: nobody needs it any more
+//!                 `--> written over, or given back: it is not needed any more
 //! ```
 //!
 //! Invariants:
@@ -14,7 +14,7 @@
 //! 2. One landing at a time, of all that waits. So when one has ended, everything is on the device
 //!    that was delayed before it was asked for.
 //! 3. What lands shows until that has ended: the device may have anything there meanwhile.
-//! 4. Nobody else writes where something is delayed: who would, has it land first
+//! 4. No other task writes where something is delayed: one that would has it land first
 //!    ([`crate::DataPath::write_over`]), and a block is used again only after
 //!    [`DelayedWrites::forget`].
 //! 5. After one that failed no landing succeeds. What it was to bring home stays, here and in the

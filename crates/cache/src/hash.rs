@@ -1,9 +1,9 @@
 //! Maps by numbers of the disk: of inodes, and of fragments where blocks begin.
 //!
 //! A volume has millions of each, and most calls look for several. A tree would be a chain of
-//! misses of the processor's cache; here it is one or two. Nobody chooses these numbers from
-//! outside, so the hash need not be secret; and it is always the same, so that a simulation is.
-//! Nothing may follow from the order in which such a map is gone through.
+//! misses of the processor's cache; here it is one or two. No client chooses these numbers, so the
+//! hash need not be secret; and it is always the same, so that a simulation is. Nothing may follow
+//! from the order in which such a map is gone through.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

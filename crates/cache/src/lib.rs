@@ -8,7 +8,7 @@
 //! * [`data`]: data of files that may be read again. `delayed`: data that a log has already.
 //! * [`budget`]: what all of it together may take.
 //! * [`blocks`]: blocks of metadata. [`data_path`]: data of files between the device, what is kept
-//!   of it, and those who read and write.
+//!   of it, and the tasks that read and write.
 //!
 //! Architecture invariant: it knows devices by their bytes alone: no format, no file and no engine.
 //! **Absent:** when a changed block may be written, and what is in one.

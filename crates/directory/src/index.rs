@@ -2,9 +2,9 @@
 //!
 //! Built by one scan when a directory is first used, then kept true by every Update that changes
 //! the directory, at the moment at which it is applied. The names themselves stay in their chunks:
-//! here is a hash of each, from which follow the slots that may have it, nearly always one. Who
-//! looks for a name compares it with what stands there. So a name takes about 20 bytes, and a
-//! directory of a million names is read without a million pieces of memory.
+//! here is a hash of each, from which follow the slots that may have it, nearly always one. A
+//! lookup compares the name with what stands there. So a name takes about 20 bytes, and a directory
+//! of a million names is read without a million pieces of memory.
 //!
 //! Invariants:
 //! 1. `slots` holds every live entry but "." and "..", which have their fixed places.
@@ -118,8 +118,8 @@ const PLACE_BITS: u32 = 29;
 const PLACES: u64 = (1 << PLACE_BITS) - 1;
 
 /// How names are hashed: the same for all directories of a volume for as long as it is open, and
-/// hard to tell for others, so that nobody chooses names that collide. If somebody does, each
-/// lookup compares them one by one, and is slow and right.
+/// hard to tell for others, so that no client chooses names that collide. If one does, each lookup
+/// compares them one by one, and is slow and right.
 #[derive(Clone, Copy, Debug)]
 pub struct NameHash {
     secret: u64,
@@ -128,7 +128,7 @@ pub struct NameHash {
 }
 
 impl NameHash {
-    /// Hashes that nobody can tell who does not know this number.
+    /// Hashes that cannot be told without this number.
     pub fn new(secret: u64) -> Self {
         Self { secret, mask: !PLACES }
     }
@@ -333,7 +333,7 @@ impl DirIndex {
         }
     }
 
-    /// Forgets the ghosts that nobody needs any more (invariant 2).
+    /// Forgets the ghosts that are not needed any more (invariant 2).
     fn forget_ghosts(&mut self, durable: Sequence) {
         while let Some(&(sequence, offset)) = self.dropped.front()
             && sequence <= durable

@@ -1,7 +1,7 @@
 //! What every engine has to pass.
 //!
 //! An engine shows itself to the kit as a [`Bench`]: how a volume is made and opened, how the power
-//! is cut, and who judges what is left. The kit brings actors that work on a volume and know what
+//! is cut, and what judges what is left. The kit brings actors that work on a volume and know what
 //! has to be there afterwards, whatever the engine.
 //!
 //! Layers, from the bottom:

@@ -1,4 +1,4 @@
-//! Names that lead to their files, and what is told of files that no one keeps in memory.
+//! Names that lead to their files, and what is told of files that are not kept in memory.
 
 use runtime::Random;
 use sim::Executor;

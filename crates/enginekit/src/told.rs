@@ -21,7 +21,7 @@ const LISTINGS: usize = 40;
 const PAUSE: u64 = 4_000;
 const CUTS: u64 = 60;
 
-/// Names are made, and no one waits for their answers; meanwhile another client lists them. Each
+/// Names are made, and no task waits for their answers; meanwhile another client lists them. Each
 /// name that it is told is there after a cut.
 ///
 /// # Errors
@@ -78,7 +78,7 @@ async fn names_of(volume: &Volume<impl Engine>, directory: ObjectId) -> BTreeSet
     listed.expect("it is there").entries.into_iter().map(|entry| entry.name).collect()
 }
 
-/// Makes a file. No one waits for the answer.
+/// Makes a file. No task waits for the answer.
 async fn make(volume: &Volume<impl Engine>, directory: ObjectId, text: &str) {
     let (who, how) = (Author::root(), CreateHow::Guarded(SetAttributes::default()));
     drop(volume.files.create(&who, directory, &name(text), how).await);

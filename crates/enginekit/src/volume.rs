@@ -107,7 +107,7 @@ impl<E: Engine> Volume<E> {
         sealed.open().await.expect("running").into_inner().expect("it is there")
     }
 
-    /// How full it is, for whoever asks.
+    /// How full it is, for a caller that asks.
     pub async fn space(&self) -> FsStat {
         let sealed = self.files.fsstat(&self.root, self.files.root()).await;
         sealed.open().await.expect("running").into_inner().result.expect("of the root")

@@ -143,7 +143,7 @@ impl Buffer {
         look(&self.image.borrow())
     }
 
-    /// Changes the image of a block that nobody else can see, or a field that needs no order.
+    /// Changes the image of a block that no other task can see, or a field that needs no order.
     pub fn write_unordered(&self, offset: usize, bytes: &[u8]) {
         self.dirty.set(true);
         self.note_stale(Span::from(offset..offset + bytes.len()));
@@ -344,7 +344,7 @@ mod tests {
         buffer.landed();
         buffer.apply(Sequence(3), 0, bytes(5 * PAGE - 1, &[3, 3]));
         assert_eq!(pages(&[2]), Some((4, 3)));
-        // That write failed, or nobody knows what became of it.
+        // That write failed, or it is not known what became of it.
         buffer.write_unordered(0, &[4]);
         assert_eq!(pages(&[2, 3]), Some((0, 7)));
         buffer.landed();

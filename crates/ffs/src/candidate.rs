@@ -38,7 +38,8 @@ pub struct OpenOptions {
     /// for data that is kept because it may be read again.
     pub cache_bytes: usize,
     /// Whether data is kept that may be read again. Without it each READ asks the device, which
-    /// gives others more occasions to come between: for whoever looks for what they could break.
+    /// gives others more occasions to come between: for a test that looks for what they could
+    /// break.
     pub keeps_data: bool,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,

@@ -5,8 +5,8 @@
 //! log: what it writes beside an open log would be replayed over.
 //!
 //! Invariants:
-//! 1. No log is given up unless somebody says so: a volume that bears the epoch of a log that is
-//!    not at hand is not repaired.
+//! 1. No log is given up unless the administrator says so: a volume that bears the epoch of a log
+//!    that is not at hand is not repaired.
 //! 2. Nothing is written, to the volume or the log, before it is known that all of what the log
 //!    holds can be brought home: everything is done in memory first.
 //! 3. A log is closed when no chain in it is open. Chains are finished as the server does it: the

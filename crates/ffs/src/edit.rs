@@ -47,7 +47,7 @@ pub enum Edit {
         /// By how much.
         change: i32,
     },
-    /// The whole block is new; nobody points at it yet, so undoing means not writing.
+    /// The whole block is new; nothing points at it yet, so undoing means not writing.
     Whole,
 }
 

@@ -1,6 +1,6 @@
 //! The place where metadata lives: the device, and the buffers of the blocks in use.
 //!
-//! Everybody who wants a metadata block asks [`Home::load`] for its buffer; an `Rc` of it pins it.
+//! A task that wants a metadata block asks [`Home::load`] for its buffer; an `Rc` of it pins it.
 //! What buffers may take, and which of them go, is for [`cache::BlockCache`] to say; file data goes
 //! by way of [`cache::DataPath`].
 //!
@@ -8,9 +8,10 @@
 //! 1. For one address there is at most one buffer, and at most one read on its way.
 //! 2. What is pinned, pending or dirty is not evicted.
 //! 3. Metadata is written by the policy alone, one write of a block at a time.
-//! 4. While a block is read past the buffers nobody makes one of it ([`Home::read_uncached`]).
+//! 4. While a block is read past the buffers no task makes a buffer of it
+//!    ([`Home::read_uncached`]).
 //!
-//! Not asserted: 1 and 2, which the block cache asserts; 3, which is about who writes; 4, since
+//! Not asserted: 1 and 2, which the block cache asserts; 3, which is about what writes; 4, since
 //! what a block that was made meanwhile holds is not told.
 
 use std::ops::Range;
@@ -42,7 +43,7 @@ pub struct Home {
 /// Between two attempts to bring something home of which the first found no room below.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a writer is told whose data did not get to its place.
+/// What a caller is told whose data did not get to its place.
 fn refused_or_lost(error: IoError) -> FsError {
     if error.is_full() { FsError::NoSpace } else { FsError::Io }
 }
@@ -113,8 +114,8 @@ impl Home {
     }
 
     /// `size` bytes of the block of inodes at fragment `address`, from byte `offset` of it on, past
-    /// the buffers; nothing if the block has a buffer. Nobody can load the block meanwhile: so,
-    /// until its caller waits again, this is what everybody would see.
+    /// the buffers; nothing if the block has a buffer. No task can load the block meanwhile: so,
+    /// until its caller waits again, this is what every reader would see.
     ///
     /// # Errors
     /// [`FsError::Io`] when it cannot be read.
@@ -135,7 +136,7 @@ impl Home {
         Ok(Some(piece).filter(|_| !self.has_buffer(address)))
     }
 
-    /// Whether the block at `address` is in memory, for whoever would look past it.
+    /// Whether the block at `address` is in memory, for a reader that would look past it.
     pub(crate) fn has_buffer(&self, address: u64) -> bool {
         self.buffers.has(address) && !is_planted(Bug::PassedBuffers)
     }
@@ -151,8 +152,8 @@ impl Home {
         buffer.count_deltas(self.budget().deltas());
     }
 
-    /// Lets go of a run of fragments that is nobody's any more: of a block of metadata, and of what
-    /// is kept of data, which nobody will read again.
+    /// Lets go of a run of fragments that is not in use any more: of a block of metadata, and of
+    /// what is kept of data, which no caller will read again.
     pub fn forget(&self, address: u64, count: u64) {
         self.data.cache().spoil(&self.bytes_of(address, count));
         if let Some(buffer) = self.buffers.remove(address) {
@@ -170,7 +171,7 @@ impl Home {
         self.buffers.resize(buffer, || buffer.grow(size));
     }
 
-    /// Drops buffers that nobody needs until enough memory is free, or none is left.
+    /// Drops buffers that no task needs until enough memory is free, or none is left.
     pub(crate) fn evict(&self) {
         self.buffers.evict();
     }
@@ -260,7 +261,7 @@ pub(crate) fn seal_group(geometry: &Geometry, group: u64, block: &mut [u8], now_
     let header = GroupHeader::of_mut(block);
     header.time.set(now_seconds);
     if header.old_time.get() != 0 {
-        header.old_time.set(now_seconds as i32); // whoever fills it keeps the low half there
+        header.old_time.set(now_seconds as i32); // a system that fills it keeps the low half there
     }
     geometry.seal_group(block);
 }

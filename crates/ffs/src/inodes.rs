@@ -49,7 +49,7 @@ impl Ffs {
         buffer.read(|image| self.attributes_at(ino, Dinode::at(image, offset)))
     }
 
-    /// The same, if the block of inodes has no buffer and nobody has looked into it lately.
+    /// The same, if the block of inodes has no buffer and no task has looked into it lately.
     async fn look_past_buffers(&self, ino: u64) -> Result<Option<Attributes>, FsError> {
         self.check_initialised(ino).await?;
         let geometry = self.geometry();
@@ -166,7 +166,7 @@ impl Ffs {
         let header = self.allocator.group_buffer(group).await?;
         let initialised = header.read(|image| GroupHeader::of(image).initialized_inodes.get());
         if !self.allocator.needs_inodes(group, initialised.into()) {
-            return Ok(()); // somebody else was faster
+            return Ok(()); // another task was faster
         }
         let ino = group * geometry.inodes_per_group + u64::from(initialised);
         let mut image = block::Buffer::zeroed(geometry.block_size as usize);

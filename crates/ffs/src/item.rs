@@ -60,6 +60,6 @@ pub struct Item {
 pub struct Carried {
     /// Bytes that it takes in an entry of the log, if it rides in one.
     pub rides: Option<usize>,
-    /// Whether the log brings it to its place, and nobody else does.
+    /// Whether the log alone brings it to its place.
     pub is_delayed: bool,
 }

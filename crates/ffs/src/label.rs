@@ -1,4 +1,4 @@
-//! The label of a file system that nobody has open: a name for people, in its superblock.
+//! The label of a file system that no system has open: a name for people, in its superblock.
 //!
 //! **Commit point**: the write of the superblock, in place. It changes the label, in the second
 //! sector, and the hash, in the third: a cut between them leaves a hash that does not fit. So the
@@ -23,7 +23,7 @@ const _: () = {
     assert!(offset_of!(Superblock, flags) / SECTOR == 2);
 };
 
-/// Gives a file system another label. It was stopped cleanly, and nobody has it.
+/// Gives a file system another label. It was stopped cleanly, and no system has it open.
 ///
 /// # Errors
 /// [`OpenError`] when there is no file system that we can use, or its device fails.

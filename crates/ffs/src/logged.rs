@@ -6,7 +6,8 @@
 //!
 //! Several superblocks cannot be written at once. So of a log that is shared the log decides: a
 //! slot with a line for every volume is written when all of them have been brought back and the new
-//! epoch has taken over what they need. Whoever bears the epoch before belongs to it from then on.
+//! epoch has taken over what they need. A volume that bears the epoch before belongs to the new one
+//! from then on.
 //!
 //! ```text
 //!  bring back each -> save what absent ones need -> take over -> slot -> mark each -> serve
@@ -15,9 +16,9 @@
 //!
 //! **Commit point** of a shared log's beginning: its slot (`SharedLog::found`).
 //!
-//! A volume that is not there, or that is refused, holds nobody up: what the log has of it is saved
-//! as a log of its own before the slot is written, and with that it comes back another day. So does
-//! one that has stopped while the others go on.
+//! A volume that is not there, or that is refused, holds no other up: what the log has of it is
+//! saved as a log of its own before the slot is written, and with that it comes back another day.
+//! So does one that has stopped while the others go on.
 //!
 //! Invariants:
 //! 1. Nothing of an epoch is overwritten before everything in it is home and flushed on every
@@ -59,7 +60,7 @@ pub enum LogUse {
 }
 
 /// Brings home what the log of a volume holds that was not stopped cleanly, without opening it: for
-/// whoever wants to check it. Nothing happens if there is nothing.
+/// a caller that wants to check it. Nothing happens if there is nothing.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -70,7 +71,7 @@ pub async fn replay_log(
     log_use: LogUse,
 ) -> Result<Option<Replayed>, OpenError> {
     let Ok(mut found) = Found::read(device).await else {
-        return Ok(None); // without a superblock nobody knows whose log it is
+        return Ok(None); // no superblock tells whose log it is
     };
     match Mark::of(found.superblock.superblock()) {
         Mark::Policy(PolicyKind::Log) => {}
@@ -206,7 +207,7 @@ async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back
     let is_damaged =
         matches!(rest, Err(JournalError::Damaged { .. } | JournalError::Headless { .. }));
     if slot.is_shared() && is_damaged {
-        return Ok(Back::default()); // nothing that anybody needs
+        return Ok(Back::default()); // nothing that any volume needs
     }
     let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
     let survived = answers.survived(live.head);
@@ -348,7 +349,7 @@ struct Member {
 }
 
 /// Opens volumes that write to one log, each or none of them as [`crate::open`] does under policy
-/// `log`. Those that are refused hold nobody up: what the log has of them, and of others that are
+/// `log`. Those that are refused hold no other up: what the log has of them, and of others that are
 /// not there, goes where `save` says.
 ///
 /// # Errors
@@ -387,7 +388,7 @@ pub async fn open_sharing(
     for live in &live {
         save_absent(&once, live, &here, &save).await?;
     }
-    drop(once); // what it keeps is for nobody any more
+    drop(once); // what it keeps is not needed any more
     let journal = begin_together(&here, &epochs, live.first(), log, runtime).await?;
     let ids = here.iter().map(|member| member.candidate.id).collect();
     let shared = SharedLog::new(journal, ids, Some(save), runtime.clone(), &options.log);
@@ -420,8 +421,8 @@ pub async fn open_sharing(
     Ok(opened)
 }
 
-/// Which of them have the number of another one. Nobody can tell a volume from its copy: what the
-/// log has of them is brought to neither, and stays for whichever is named alone.
+/// Which of them have the number of another one. Nothing tells a volume from its copy: what the log
+/// has of them is brought to neither, and stays for whichever is named alone.
 async fn twins(sharers: &[Sharer]) -> Vec<bool> {
     let ids = sharers.iter().map(async |sharer| {
         let found = Found::read(&*sharer.device).await;
@@ -452,7 +453,7 @@ async fn bring_back(
             if let Some(saved) = saved {
                 refuse_left(saved, found.id()).await?;
             }
-            // Who had a log alone, and was stopped cleanly, nobody knows.
+            // Which volume had a log alone, and was stopped cleanly, is not known.
             Some(log).filter(|_| is_shared)
         }
         (_, Some(saved)) => {
@@ -469,8 +470,8 @@ async fn bring_back(
 
 /// What the log holds that is needed until the next epoch is there: of the epoch of a shared log,
 /// or of the one volume that had it alone, whether or not that is here; newest first. Where that
-/// volume is not here, and has changed nothing since it began its last epoch, nobody knows whether
-/// it came to bear it: then what the one before holds is needed as well.
+/// volume is not here, and has changed nothing since it began its last epoch, it is not known
+/// whether it came to bear it: then what the one before holds is needed as well.
 async fn live_in(
     log: &dyn BlockDevice,
     epochs: &[Slot],
@@ -512,7 +513,7 @@ async fn live_in(
     Ok(needed)
 }
 
-/// Invariant 1, for those who are not here.
+/// Invariant 1, for volumes that are not here.
 async fn save_absent(
     log: &dyn BlockDevice,
     live: &Live,

@@ -3,10 +3,10 @@
 //! # The mark
 //! A volume that we write bears our mark in the superblock's last-mount field:
 //! `duramen:POLICY:NONCE`, with *clean* 0 and NEEDSFSCK set, all in one write that is flushed
-//! before anything else is written. Whoever finds the mark knows that nobody else wrote the disk
-//! since: any other system's mount overwrites the field. A clean stop takes all of it back, in this
-//! order: everything home, group summaries and totals, a flush; then, again in one write, *clean*
-//! 1, NEEDSFSCK off and the old last-mount field.
+//! before anything else is written. Where the mark stands, no other system wrote the disk since:
+//! any other system's mount overwrites the field. A clean stop takes all of it back, in this order:
+//! everything home, group summaries and totals, a flush; then, again in one write, *clean* 1,
+//! NEEDSFSCK off and the old last-mount field.
 //!
 //! # What tears
 //! Both writes change only bytes of the first and of the third sector of the superblock. If one

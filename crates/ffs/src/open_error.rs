@@ -93,7 +93,7 @@ pub enum OpenError {
     /// It is to share a log, and cannot be written to.
     #[error("the volume can only be read, so it cannot share a log: serve it by itself")]
     LogReadOnly,
-    /// It holds what somebody else needs, and there is no place to save that.
+    /// It holds what another volume needs, and there is no place to save that.
     #[error(
         "the log holds what a volume needs that is not named here, and that cannot be saved beside \
          the log: {0}; name all volumes of the log"

@@ -66,7 +66,7 @@ impl OpenSuperblock {
     }
 
     pub(crate) fn unmark(&mut self) {
-        let old = self.last_mount.clone(); // whoever could not write it does this again
+        let old = self.last_mount.clone(); // a caller that could not write it does this again
         let superblock = self.superblock();
         superblock.clean = 1;
         superblock.flags.set(superblock.flags.get() & !flags::NEEDS_FSCK);

@@ -1,13 +1,13 @@
-//! Blocks into which somebody has looked not long ago.
+//! Blocks into which a task has looked not long ago.
 
 use std::cell::RefCell;
 
 use cache::hash::SPREAD;
 
-/// How many blocks are remembered that somebody has looked into.
+/// How many blocks are remembered that a task has looked into.
 const REMEMBERED: usize = 512;
 
-/// Blocks into which somebody has looked not long ago, each in the one place where it can be.
+/// Blocks into which a task has looked not long ago, each in the one place where it can be.
 pub(crate) struct RecentBlocks(RefCell<Vec<u64>>);
 
 impl Default for RecentBlocks {

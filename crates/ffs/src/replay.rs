@@ -174,8 +174,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Takes what an entry says of them. What else it says is nobody's concern here, nor what it
-    /// says badly.
+    /// Takes what an entry says of them. What else it says is no concern here, nor what it says
+    /// badly.
     pub fn see(&mut self, entry: &Entry) {
         let records = read_records(entry.header.records.get(), &entry.body);
         for record in records.unwrap_or_default() {

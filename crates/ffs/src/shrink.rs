@@ -62,7 +62,7 @@ impl Ffs {
 
     /// Zeroes what stands behind the end in the last block, for other systems take it for zeros:
     /// with an Update of its own, by the same rules as all payload. It begins when the shorter size
-    /// is durable, so that a cut never shows zeros where data was; and nobody waits for it.
+    /// is durable, so that a cut never shows zeros where data was; and no caller waits for it.
     ///
     /// # Errors
     /// [`FsError::Io`]. What stands there does not show: see [`Ffs::plan_blocks`].

@@ -28,7 +28,7 @@
 //! 4. `working` is in the order of its inodes. Of each, the last item has no change before
 //!    [`Update::finish`]: the inode may still change.
 //!
-//! Not asserted: 2, which is what `finish` does; 3, which is about whoever plans.
+//! Not asserted: 2, which is what `finish` does; 3, which is about the caller that plans.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -151,7 +151,7 @@ impl Update {
         }
     }
 
-    /// Adds a buffer that did not exist, filled already, whose block nobody points at yet.
+    /// Adds a buffer that did not exist, filled already, whose block nothing points at yet.
     pub fn push_fresh(&mut self, intent: Intent, buffer: Rc<Buffer>) {
         self.push(intent, &buffer, Edit::Whole);
         self.fresh.push(buffer);

@@ -1,4 +1,4 @@
-//! FFS in the words of [`vnode::Engine`]: each verb, and who does it.
+//! FFS in the words of [`vnode::Engine`]: each verb, and where it is done.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl Engine for Ffs {
         let geometry = self.geometry();
         let bytes = |fragments: i64| fragments.max(0) as u64 * geometry.fragment_size;
         // What an answered removal gave back counts as free, though it may take a moment until it
-        // can be used: whoever asks just after it expects that.
+        // can be used: a client that asks just after it expects that.
         let (fragments, inodes) = self.allocator.leaving();
         let orphaned = (used / geometry.fragment_size) as i64;
         let free = self.allocator.free_space() + fragments + orphaned;

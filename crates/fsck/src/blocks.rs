@@ -6,12 +6,12 @@
 //!
 //! An indirect block of which half of the pointers and more are none is no indirect block: it is
 //! dropped with all that it says. A single bad pointer is cleared. What that changes in an indirect
-//! block is done when all files were walked, and only where nobody else claims a block on the way:
-//! a file whose own pointer is wrong is led into blocks of others.
+//! block is done when all files were walked, and only where no block on the way is claimed twice: a
+//! file whose own pointer is wrong is led into blocks of others.
 //!
 //! What keeps a walk finite: a block that is claimed a second time is not entered, so that every
-//! block of the disk is entered once. Where contests are gathered, it is entered for those who came
-//! second too, once for each level of a tree, but only to note what they lead to.
+//! block of the disk is entered once. Where contests are gathered, it is entered for the files that
+//! came second too, once for each level of a tree, but only to note what they lead to.
 
 use futures::stream::{self, StreamExt};
 use ufs2::derive::bits;
@@ -65,8 +65,8 @@ pub(super) struct Walk {
     pub(super) data_blocks: u64,
     /// Of a directory: where its blocks lie, by number.
     pub(super) blocks: Vec<(u64, u64)>,
-    /// All indirect blocks were entered: none belongs to somebody else as well, as far as is known.
-    /// Else nothing follows for the inode from what was found, before that is settled.
+    /// All indirect blocks were entered: none is claimed twice, as far as is known. Else nothing
+    /// follows for the inode from what was found, before that is settled.
     pub(super) complete: bool,
 }
 
@@ -369,7 +369,7 @@ impl Checker<'_> {
         bits::clear_range(&mut self.held, range);
     }
 
-    /// Clears the bad pointers that were met, but for those in blocks that somebody else claims, or
+    /// Clears the bad pointers that were met, but for those in blocks that are claimed twice, or
     /// that were come by through such: they are met again, unless the file loses the block.
     ///
     /// # Errors
@@ -403,7 +403,7 @@ impl Checker<'_> {
         }
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
         if behind {
-            // A cut leaves blocks that nobody was told of; else the size may be what is wrong.
+            // A cut leaves blocks that no client was told of; else the size may be what is wrong.
             let severity = if self.was_cut { Repairable } else { Loss };
             let repair = "the pointer cleared";
             let invariant = Invariant::PointersBehindEnd;
@@ -445,7 +445,7 @@ impl Checker<'_> {
                 if self.claim(range) { Entry::Own } else { Entry::No }
             }
             Purpose::Contest => {
-                // What those lead to who came second was not walked before: no copy may lie there.
+                // What a second claim leads to was not walked before: no copy may lie there.
                 bits::set_range(&mut self.claimed, range.clone());
                 if !shared && self.is_contested(range) {
                     self.claims.push(Claim::new(*pointer, &walk.dinode, &self.geometry));
@@ -479,7 +479,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Claims fragments; whether nobody else had.
+    /// Claims fragments; whether no other pointer had.
     fn claim(&mut self, range: std::ops::Range<u64>) -> bool {
         let alone = bits::none_set(&self.held, range.clone());
         if !alone {

@@ -1,4 +1,4 @@
-//! Fragments that are claimed twice: who keeps them.
+//! Fragments that are claimed twice: which file keeps them.
 //!
 //! All claims on them are gathered and weighed. What speaks for a claim: nothing else was wrong
 //! with the inode; the inode map has it used, or, where the group's header is gone and inodes of an
@@ -7,14 +7,15 @@
 //! records); its neighbours in the file are its neighbours on the disk; the file's inode is in the
 //! same group. The heavier claim keeps the block, the other file gets a hole.
 //!
-//! Where two weigh the same, one of them is right and nobody can say which. Then the one keeps the
-//! block and the other gets a copy, so that the file that was right is as it was; both are listed.
-//! Of an indirect block, too: what hangs from it is contested in the next round. A block that is
-//! pointers for one and data for the other stays with the first. Copies wait in memory until they
-//! are written and take free blocks, so there is a limit: behind it, the other gets holes.
+//! Where two weigh the same, one of them is right and it cannot be said which. Then the one keeps
+//! the block and the other gets a copy, so that the file that was right is as it was; both are
+//! listed. Of an indirect block, too: what hangs from it is contested in the next round. A block
+//! that is pointers for one and data for the other stays with the first. Copies wait in memory
+//! until they are written and take free blocks, so there is a limit: behind it, the other gets
+//! holes.
 //!
-//! A copy must not lie where somebody's block may be. So the claims are gathered along every way,
-//! those too that lead through a block that belongs to somebody else.
+//! A copy must not lie where the block of another file may be. So the claims are gathered along
+//! every way, those too that lead through a block that belongs to another file.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +40,7 @@ const STALE: i32 = 100;
 /// So many bytes are copied at most.
 const COPIES: u64 = 256 << 20;
 
-/// A claim on fragments that somebody else claims as well.
+/// A claim on fragments that another pointer claims as well.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pointer: Pointer,
@@ -97,8 +98,8 @@ impl Checker<'_> {
             };
             settled |= self.lose(&claim, &winner).await?;
         }
-        // A claim may be gone with what was found of its inode. Then nobody loses anything, and the
-        // next round enters the blocks of which it kept the others out.
+        // A claim may be gone with what was found of its inode. Then no file loses anything, and
+        // the next round enters the blocks of which it kept the others out.
         Ok(settled || self.log.in_round > 0)
     }
 
@@ -225,7 +226,7 @@ impl Checker<'_> {
         self.put_inode(pointer.ino, &mut dinode).await
     }
 
-    /// Blocks that nobody ever claimed.
+    /// Blocks that no file ever claimed.
     fn fresh_left(&self) -> u64 {
         let run = self.geometry.fragments_per_block;
         let firsts = (self.next_fresh..self.geometry.size).step_by(run as usize);
@@ -237,7 +238,7 @@ impl Checker<'_> {
         free.count() as u64
     }
 
-    /// Finds a run of fragments that nobody ever claimed, for a block of the repair's own.
+    /// Finds a run of fragments that no file ever claimed, for a block of the repair's own.
     pub(super) fn fresh(&mut self, run: u64) -> Option<u64> {
         let block = self.geometry.fragments_per_block;
         while self.next_fresh + run <= self.geometry.size {

@@ -324,7 +324,7 @@ fn mend_symlink(ino: u64, dinode: &mut Dinode, log: &mut Log) {
 /// The number of no device.
 const NO_DEVICE: u32 = u32::MAX;
 
-/// A device has a number, and -1 is none. Which it was nobody knows any more.
+/// A device has a number, and -1 is none. Which it was is not known any more.
 fn mend_device_number(ino: u64, dinode: &mut Dinode, log: &mut Log) {
     if dinode.direct[0].get() as u32 != NO_DEVICE {
         return;

@@ -6,11 +6,11 @@ use std::fmt;
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Legal, or harmless: nobody loses anything, and no other system minds.
+    /// Legal, or harmless: nothing is lost, and no other system minds.
     Note,
     /// Wrong, and what is right follows from the rest of the disk.
     Repairable,
-    /// Something is gone, or belongs to nobody who can be found: a repair discards it, and lists
+    /// Something is gone, or belongs to nothing that can be found: a repair discards it, and lists
     /// it.
     Loss,
 }

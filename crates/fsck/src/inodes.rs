@@ -33,7 +33,7 @@ impl Checker<'_> {
         self.clear_bad_slots().await
     }
 
-    /// Walks all files again, to gather who claims what several claim.
+    /// Walks all files again, to gather the claims on contested fragments.
     pub(super) async fn gather_claims(&mut self) -> Result<(), CheckError> {
         self.take_inodes(Purpose::Contest, Phase::Inodes).await
     }

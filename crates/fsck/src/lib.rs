@@ -7,8 +7,8 @@
 //! 1. `superblock`: which file system this is, from the primary superblock or from a copy of it.
 //! 2. `groups`: how many inodes of every group mean anything.
 //! 3. `inodes`, with `fields`, `blocks`, `attributes`: every inode, in the order of the disk, and
-//!    every pointer that hangs from it; who holds which fragment. `contest` decides for fragments
-//!    that two files claim.
+//!    every pointer that hangs from it; which file holds which fragment. `contest` decides for
+//!    fragments that two files claim.
 //! 4. `directories`, with `chunk`: every chunk of every directory, in the order of the disk.
 //! 5. `tree`, with `lost_found`: what hangs from the root, and what becomes of the rest.
 //! 6. `links`: link counts.
@@ -26,8 +26,8 @@
 //!
 //! # Cuts
 //! A repair writes, in this order and with a flush between:
-//! 1. the mark `duramen:fsck:NONCE` in the superblock, with *clean* 0: from here on nobody but a
-//!    checker touches the disk;
+//! 1. the mark `duramen:fsck:NONCE` in the superblock, with *clean* 0: from here on only a checker
+//!    touches the disk;
 //! 2. blocks that nothing on the disk points at (a new `lost+found`);
 //! 3. all sectors in place, in any order: each says the truth by itself;
 //! 4. the superblock, with *clean* 1. **That is the commit point.**
@@ -113,7 +113,7 @@ pub enum LogState {
     Missing,
     /// What it held has come home.
     Home,
-    /// Somebody has said that it is to be left out, and with a repair given up.
+    /// The administrator has said that it is to be left out, and with a repair given up.
     GivenUp,
 }
 
@@ -342,7 +342,7 @@ struct Checker<'a> {
     /// What is to be cleared in indirect blocks.
     bad_slots: Vec<BadSlot>,
     /// Indirect blocks that were entered when claims were gathered, with the level at which they
-    /// stand in a tree of somebody who came second; 0 for the first.
+    /// stand in a tree that came second; 0 for the first.
     entered: BTreeSet<(u64, u64)>,
     directories: BTreeMap<u64, Directory>,
     /// Directories without a first block.

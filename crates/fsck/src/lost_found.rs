@@ -1,7 +1,7 @@
 //! Names for files that have lost theirs: `#INODE` in the directory `lost+found` of the root.
 //!
 //! The directory is made when it is needed and grows by whole blocks. New blocks are fragments that
-//! nobody ever claimed, and are written before anything points at them. Where there is no room for
+//! no file ever claimed, and are written before anything points at them. Where there is no room for
 //! the directory, the names go into the root; where there is none there either, the files stay as
 //! they are, and are listed.
 
@@ -277,7 +277,7 @@ impl Checker<'_> {
 }
 
 impl Filling {
-    /// A name that nobody has here: this one, or the same with a number behind. Short, whatever
+    /// A name that no file has here: this one, or the same with a number behind. Short, whatever
     /// names there are.
     fn new_name(&self, wanted: &str) -> Vec<u8> {
         let mut name = wanted.to_owned().into_bytes();

@@ -69,7 +69,7 @@ impl<'a> Overlay<'a> {
         Self { device, sectors: BTreeMap::new(), unreadable: RefCell::default(), strict: false }
     }
 
-    /// For somebody who has no use for a disk of which a sector is missing.
+    /// For a caller that has no use for a disk of which a sector is missing.
     pub(super) fn strict(device: &'a dyn BlockDevice) -> Self {
         Self { strict: true, ..Self::new(device) }
     }

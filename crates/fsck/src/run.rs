@@ -157,8 +157,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The volume bears the epoch of a log: what that holds has come home, is left out because
-    /// somebody says so, or is missed.
+    /// The volume bears the epoch of a log: what that holds has come home, is left out because the
+    /// administrator says so, or is missed.
     async fn settle_log(&mut self, options: &CheckOptions) -> Result<(), CheckError> {
         if options.log == LogState::Home {
             return Ok(());

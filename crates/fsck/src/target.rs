@@ -13,7 +13,7 @@ use super::{CheckError, Checker, Invariant, Place};
 
 impl Checker<'_> {
     /// Looks at the target of a link in its block. A text that fits the inode moves there, over the
-    /// pointer: then nobody claims the block in the next round.
+    /// pointer: then no file claims the block in the next round.
     ///
     /// # Errors
     /// [`CheckError::Device`].

@@ -7,8 +7,8 @@
 //!
 //! What is not reached has lost its name, or never had one that was acknowledged. The second is so
 //! on a disk of policy `sync` that was cut and is otherwise well: there it is freed. In all other
-//! cases it gets a name in `lost+found`, unless its own link count says that it was removed while
-//! somebody had it open.
+//! cases it gets a name in `lost+found`, unless its own link count says that it was removed while a
+//! process had it open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

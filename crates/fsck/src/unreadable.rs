@@ -7,9 +7,9 @@
 //!
 //! 1. A sector is tried twice before it is given up, with others and alone, and then no more: each
 //!    try can take a failing disk seconds.
-//! 2. Sectors of which nobody knows whether they belong to the file system's own structures are
+//! 2. Sectors of which it is not known whether they belong to the file system's own structures are
 //!    taken for zeros where something is searched for, but never written.
-//! 3. Data of files is never taken for zeros: who reads it gets the error.
+//! 3. Data of files is never taken for zeros: a reader gets the error.
 //! 4. Other failures end the check, and so do more of these than `sectors` keeps: such a disk has
 //!    to be copied first.
 

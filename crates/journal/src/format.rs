@@ -219,9 +219,9 @@ impl Slot {
         (whole && possible).then_some(slot)
     }
 
-    /// The version of these bytes if they are a whole slot of a later one. What such a slot says
-    /// nobody knows here, but for the place of its version and of its checksum, which covers both
-    /// it and the rest: so damage to the version of another slot is not taken for one.
+    /// The version of these bytes if they are a whole slot of a later one. What such a slot says is
+    /// not known here, but for the place of its version and of its checksum, which covers both it
+    /// and the rest: so damage to the version of another slot is not taken for one.
     pub fn later_version(bytes: &[u8]) -> Option<u32> {
         let slot = Self::read_from_prefix(bytes).ok()?.0;
         let later = slot.magic == SLOT_MAGIC && slot.version.get() > VERSION;

@@ -3,7 +3,7 @@
 //!
 //! An *entry* is what one Update of the file system logs: a header, a table of contents, and data.
 //! To this crate the last two are bytes. Entries are written in batches, one write each, which is
-//! durable by itself; whoever waits for an entry waits for that write alone.
+//! durable by itself; a task that waits for an entry waits for that write alone.
 //!
 //! ```text
 //! byte 0        32 KiB       64 KiB                                                    capacity

@@ -1,8 +1,8 @@
 //! A log's device while volumes come back from it: what one walk has read, the next one has.
 //!
 //! A replay walks the live log twice, and each of the volumes that share a log does. What was read
-//! is kept as it was read, up to a budget; who asks while it is being read waits for the same read.
-//! Beyond the budget the device is asked again. Whoever writes through it makes it forget.
+//! is kept as it was read, up to a budget; a task that asks while it is being read waits for the
+//! same read. Beyond the budget the device is asked again. A write through it makes it forget.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

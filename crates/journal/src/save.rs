@@ -24,7 +24,7 @@ pub fn saved_size(live: &Live) -> u64 {
     AREA + circle(live) * SEGMENT
 }
 
-/// Writes what is live to another device, which nobody has written to before, durably: there it is
+/// Writes what is live to another device, to which nothing was written before, durably: there it is
 /// a log of the same epoch, and of one volume alone: that with this number, unless it had the log
 /// alone before.
 ///

@@ -41,7 +41,7 @@ fn units_of(body: usize) -> u64 {
     ((HEADER_SIZE + body) as u64).div_ceil(UNIT)
 }
 
-/// What a batch would take of the circle, for whoever collects it (invariant 8).
+/// What a batch would take of the circle, for the writer that collects it (invariant 8).
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
     /// Where the next entry goes.
@@ -112,8 +112,8 @@ pub struct Journal {
     counters: RefCell<Counters>,
 }
 
-/// Says of an epoch that no change in the log is needed any more: for whoever has brought all of
-/// them home without beginning another.
+/// Says of an epoch that no change in the log is needed any more: for a caller that has brought all
+/// of them home without beginning another.
 ///
 /// # Errors
 /// [`JournalError`].
@@ -232,7 +232,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Begins an epoch of a log that these volumes share. It is not there, for whoever looks, until
+    /// Begins an epoch of a log that these volumes share. It is not there, for a reader, until
     /// [`Journal::found`]; till then all that is `kept` stays.
     ///
     /// # Errors
@@ -560,7 +560,7 @@ impl Journal {
         try_join(first, rest).map_ok(|_| ()).boxed_local()
     }
 
-    /// Names a later head without an entry: for whoever needs room and has nothing to log.
+    /// Names a later head without an entry: for a caller that needs room and has nothing to log.
     ///
     /// # Errors
     /// As the device.

@@ -1,7 +1,7 @@
-//! Who may do what: the rules of UFS, with the one exception that a stateless server needs.
+//! What a caller may do: the rules of UFS, with the one exception that a stateless server needs.
 //!
-//! A process that has a file open may go on using it after a chmod. The server does not know who
-//! has what open, so the owner may always read and write the data of his file.
+//! A process that has a file open may go on using it after a chmod. The server does not know which
+//! process has what open, so the owner may always read and write the data of its file.
 
 use vfs::{Access, Attributes, Credentials, FileKind, FsError};
 
@@ -35,7 +35,7 @@ pub(crate) fn check(who: &Credentials, file: &Attributes, wanted: u16) -> Result
     if granted(who, file) & wanted == wanted { Ok(()) } else { Err(FsError::Access) }
 }
 
-/// As [`check`], for data: the owner always may, and who may run a file may read it.
+/// As [`check`], for data: the owner always may, and a caller that may run a file may read it.
 pub(crate) fn check_data(who: &Credentials, file: &Attributes, wanted: u16) -> Result<(), FsError> {
     let runs = wanted == READ && granted(who, file) & EXECUTE != 0;
     if who.uid == file.uid || runs { Ok(()) } else { check(who, file, wanted) }

@@ -83,7 +83,7 @@ impl<S: Store> Namespace<S> {
     ) -> Result<(), FsError> {
         call.goes_on_apart();
         match self.change_attributes(call, who, node, later, None).await {
-            Err(FsError::Stale) => Ok(()), // it was made, even if somebody removed it since
+            Err(FsError::Stale) => Ok(()), // it was made, even if it was removed since
             Err(FsError::NoSpace) => {
                 call.take_back();
                 self.unmake(call, who, parent, name, node).await?;
@@ -93,7 +93,8 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// Takes back a new file that cannot be as long as was asked for, unless somebody did already.
+    /// Takes back a new file that cannot be as long as was asked for, unless another call did
+    /// already.
     async fn unmake(
         &self,
         call: &mut Call<S::Node>,

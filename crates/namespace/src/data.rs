@@ -153,8 +153,8 @@ impl<S: Store> Namespace<S> {
     }
 }
 
-/// The mode without the bits that a write takes away, if there are any: who rewrites a program must
-/// not run it as somebody else.
+/// The mode without the bits that a write takes away, if there are any: a caller that rewrites a
+/// program must not run it as another user.
 fn loses_bits<N: Object>(who: &Credentials, node: &N) -> Option<u16> {
     let mode = node.attributes().mode;
     let left = mode & !(SET_UID | SET_GID);

@@ -1,7 +1,7 @@
 //! Directories, links and renames: the rules of a file system, written once for every engine.
 //!
-//! Layers, from the top: [`Namespace`] is a [`vfs::FileSystem`]; its verbs check who may do what
-//! (`access`) and what a file's flags allow anybody (`protection`), take locks (`locks`), and say
+//! Layers, from the top: [`Namespace`] is a [`vfs::FileSystem`]; its verbs check what a caller may
+//! do (`access`) and what a file's flags allow at all (`protection`), take locks (`locks`), and say
 //! in the words of a [`Store`] what has to change, inside one Update. The Store is an engine: it
 //! knows where names, inodes and data lie, and how a change becomes durable. The words carry intent
 //! (*a link was added*, *a name was dropped*), because an engine that orders or undoes changes has

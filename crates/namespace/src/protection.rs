@@ -1,4 +1,4 @@
-//! What flags protect a file from, whoever asks: the rules that FreeBSD's kernel keeps for its
+//! What flags protect a file from, for any caller: the rules that FreeBSD's kernel keeps for its
 //! inodes, over NFS as at home.
 //!
 //! An *immutable* file (`schg`, `uchg`) keeps content, attributes and names; an immutable directory
@@ -23,7 +23,7 @@ pub struct Protection {
     pub no_unlink: bool,
 }
 
-/// What is refused is refused to everybody.
+/// What is refused is refused to every caller.
 fn unless(refused: bool) -> Result<(), FsError> {
     if refused { Err(FsError::NotOwner) } else { Ok(()) }
 }

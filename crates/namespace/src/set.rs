@@ -116,7 +116,7 @@ fn check_chown(
     if who.uid == now.uid && keeps_owner && own_group { Ok(()) } else { Err(FsError::NotOwner) }
 }
 
-/// The owner sets any time; who may write sets the time to now.
+/// The owner sets any time; a caller that may write sets the time to now.
 fn set_time(
     who: &Credentials,
     now: &Attributes,

@@ -115,7 +115,7 @@ pub struct Listed {
     pub cookie: u64,
 }
 
-/// What is told of a file by whoever names it, without the file itself.
+/// What a call tells of a file that it names, without the file itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
     /// Its name for ever.
@@ -141,7 +141,7 @@ pub trait Witness {
     fn after(&mut self, depends: Depends) -> Option<(Answered, Depends)>;
 }
 
-/// Nobody.
+/// No witness.
 impl Witness for () {
     fn before(&mut self) {}
 
@@ -152,7 +152,7 @@ impl Witness for () {
 
 /// An engine.
 ///
-/// The verbs that take an Update only plan: nothing that anybody else can see changes before
+/// The verbs that take an Update only plan: nothing that another task can see changes before
 /// [`Store::apply`], and an Update that is dropped leaves no trace. They may wait and may fail, as
 /// may [`Store::reserve`], the last of them; `apply` does neither. Callers hold the locks of the
 /// objects that they name.

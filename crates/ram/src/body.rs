@@ -1,4 +1,4 @@
-//! Files as everybody sees them, whatever of them is durable.
+//! Files as every reader sees them, whatever of them is durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use vnode::{Chunk, EntryChange};
 use crate::inode::Inode;
 use crate::record::{Entry, Stored};
 
-/// The bytes of a chunk, which all who have it share.
+/// The bytes of a chunk, which all that have it share.
 pub(crate) type Bytes512 = Rc<RefCell<[u8; CHUNK_SIZE]>>;
 
 /// A chunk of a directory.

@@ -9,7 +9,7 @@
 //! Invariants:
 //! 1. The platter is closed: what an Update on it rests on is on it.
 //! 2. An Update reaches the platter once, as a whole.
-//! 3. After a cut, what was on its way belongs to nobody: an engine of before stages in vain.
+//! 3. After a cut, what was on its way belongs to no engine: one of before stages in vain.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,9 +65,9 @@ struct Touched {
 /// What a cut did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Updates that it took: nobody had been told of them.
+    /// Updates that it took: no caller had been told of them.
     pub taken: u64,
-    /// Updates that it left, though nobody had been told of them.
+    /// Updates that it left, though no caller had been told of them.
     pub kept: u64,
 }
 
@@ -209,7 +209,7 @@ impl Disk {
     }
 
     /// An Update becomes durable, or will as soon as what it rests on is: it waited its time, or
-    /// whoever holds the disk says so.
+    /// the holder of the disk says so.
     pub fn make_durable(&self, sequence: u64) {
         self.due(self.epoch.get(), sequence);
     }

@@ -1,7 +1,7 @@
 //! The verbs of the engine.
 //!
 //! Invariants:
-//! 1. What is in `files` is what everybody sees; a [`Vnode`] has a copy of the inode in it.
+//! 1. What is in `files` is what every reader sees; a [`Vnode`] has a copy of the inode in it.
 //! 2. Room that an Update freed is given out again when that is durable.
 //! 3. A place in a directory is given to another name when what stood there cannot come back.
 //!
@@ -84,7 +84,7 @@ pub struct Ram {
     touched: RefCell<BTreeMap<(u64, u32), Timestamp>>,
 }
 
-/// An Update that everybody sees.
+/// An Update that every reader sees.
 pub struct Applied {
     sequence: u64,
     records: Vec<Record>,
@@ -161,7 +161,7 @@ pub async fn open(
 }
 
 impl Ram {
-    /// What one Update changes, to be seen by everybody and noted for the platter.
+    /// What one Update changes, to be seen by readers and noted for the platter.
     fn records_of(&self, update: &mut Update, sequence: u64) -> Vec<Record> {
         let mut files = self.files.borrow_mut();
         let mut records = Vec::new();

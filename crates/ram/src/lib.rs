@@ -2,14 +2,14 @@
 //!
 //! It has no format. What a cut leaves is a [`Platter`]: files as the Updates that are durable made
 //! them. An Update becomes durable after a while of its own, and not before those that it rests on:
-//! out of order, where nothing depends. So it is the harshest judge of who waits for what, and the
-//! model that the next engine starts from.
+//! out of order, where nothing depends. So it is the harshest judge of which reply waits for what,
+//! and the model that the next engine starts from.
 //!
 //! Layers, from the bottom:
 //!
 //! * `inode`: what is known of a file. `record`: what an Update leaves of one.
 //! * [`disk`]: the platter, the Updates that are on their way to it, and what rests on what.
-//! * `body`: files as everybody sees them. `update`: what one operation changes.
+//! * `body`: files as every reader sees them. `update`: what one operation changes.
 //! * `engine`: the verbs.
 //!
 //! Commit point: `Disk::pass`, where the records of an Update reach the platter and the horizon

@@ -10,7 +10,7 @@ use vnode::{EntryChange, Manner, Plan, Space, Vnode};
 use crate::body::RamChunk;
 use crate::inode::Inode;
 
-/// Blocks of data, and numbers of files, that are nobody's.
+/// Blocks of data, and numbers of files, that are free.
 #[derive(Default)]
 pub(crate) struct Room {
     pub(crate) free_blocks: Cell<i64>,
@@ -18,7 +18,7 @@ pub(crate) struct Room {
     pub(crate) free_inos: RefCell<BTreeSet<u64>>,
 }
 
-/// Room that is an Update's if it is applied, and nobody's again if it is dropped.
+/// Room that is an Update's if it is applied, and free again if it is dropped.
 pub(crate) struct Taken {
     room: Rc<Room>,
     blocks: i64,

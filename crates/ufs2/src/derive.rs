@@ -2,10 +2,10 @@
 //!
 //! The inode map and the fragment map of a group are the truth. Its counts, its table of free runs,
 //! its cluster map and its cluster sums follow from them, and so do most fields of its header. All
-//! of that is computed here, from nothing but the maps and the [`Geometry`]: by whoever makes a
-//! group, by the checker, and by whoever writes a group whose maps are not quite what memory says
-//! they are. Only the number of directories must be told. [`check_group`] judges a group block that
-//! was read, before anything in it is believed.
+//! of that is computed here, from nothing but the maps and the [`Geometry`]: by mkfs, by the
+//! checker, and by the engine that writes a group whose maps are not quite what memory says they
+//! are. Only the number of directories must be told. [`check_group`] judges a group block that was
+//! read, before anything in it is believed.
 //!
 //! Maps are read 64 bits at a time and without a branch a bit, so that a map of the largest group
 //! takes some tens of microseconds whatever it holds.

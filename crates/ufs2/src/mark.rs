@@ -2,8 +2,8 @@
 //!
 //! It stands in the superblock's last-mount field: `duramen:OWNER:NONCE`, with *clean* 0 and
 //! NEEDSFSCK set. The owner is a policy, or the checker. Any other system's mount overwrites the
-//! field, so whoever finds the mark knows that nobody else wrote the disk since. When it is set and
-//! when it is taken back is told where volumes are opened, and where they are checked.
+//! field, so where the mark stands no other system wrote the disk since. When it is set and when it
+//! is taken back is told where volumes are opened, and where they are checked.
 
 use crate::layout::{Superblock, flags};
 
@@ -39,10 +39,10 @@ impl PolicyKind {
     }
 }
 
-/// Who had a volume last, as its superblock says.
+/// Which system had a volume last, as its superblock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Nobody has it: it was stopped cleanly.
+    /// No system has it: it was stopped cleanly.
     Clean,
     /// We, under this policy.
     Policy(PolicyKind),
@@ -53,7 +53,7 @@ pub enum Mark {
     /// We: a write that sets the mark or takes it back was cut. No other system leaves *clean* 1
     /// together with NEEDSFSCK behind.
     Torn,
-    /// Somebody else, who did not stop it cleanly.
+    /// Another system, which did not stop it cleanly.
     Foreign,
 }
 

@@ -183,7 +183,7 @@ impl Maker<'_> {
         self.superblock.mount_time.set(now);
     }
 
-    /// The sector that ends with the recovery record; the rest of it may be somebody's boot code.
+    /// The sector that ends with the recovery record; the rest of it may be boot code.
     async fn read_boot_sector(&self, sector: u64) -> Result<Buffer, IoError> {
         self.device.read(SUPERBLOCK_ADDRESS - sector, Buffer::zeroed(sector as usize)).await
     }

@@ -56,7 +56,7 @@ impl<I> Doubts<I> {
     /// Some of these blocks that are in doubt, `most` at most; none if none is.
     ///
     /// # Errors
-    /// [`FsError::Io`] if nobody knows any more which are.
+    /// [`FsError::Io`] if it is not known any more which are.
     pub(crate) fn some(
         &self,
         node: &Vnode<I>,

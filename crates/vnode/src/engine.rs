@@ -1,17 +1,17 @@
 //! What tells one engine from another.
 //!
-//! [`Files`](crate::Files) keeps files in memory: their pages, their names, who waits for what. It
-//! asks an engine for what differs: where an inode and a block are, how a change of them is noted,
-//! and when that is durable. Verbs that take an Update only plan. They may wait and may fail, and
-//! an Update that is dropped leaves no trace. [`Engine::reserve`] is the last of them; from
-//! [`Engine::apply`] to [`Engine::stage`] nothing waits and nothing fails.
+//! [`Files`](crate::Files) keeps files in memory: their pages, their names, which caller waits for
+//! what. It asks an engine for what differs: where an inode and a block are, how a change of them
+//! is noted, and when that is durable. Verbs that take an Update only plan. They may wait and may
+//! fail, and an Update that is dropped leaves no trace. [`Engine::reserve`] is the last of them;
+//! from [`Engine::apply`] to [`Engine::stage`] nothing waits and nothing fails.
 //!
 //! The verb of 4.4BSD's `ufs/ufs` stands beside ours.
 //!
 //! What an engine promises:
 //! 1. What an Update changes becomes durable as a whole or not at all, as far as its policy goes,
 //!    and the [`Horizon`] passes its sequence when it is, and not before.
-//! 2. What an Update freed is used by nobody before [`Engine::give_back`].
+//! 2. What an Update freed is used by no other Update before [`Engine::give_back`].
 //! 3. Readers see what was applied at once, from memory, whatever the disk has.
 //! 4. A claim for blocks holds: writing back that many never meets a full disk.
 //! 5. Updates that change the same field of an inode, the same block of a file or what stands at
@@ -144,7 +144,7 @@ pub trait Engine: Sized + 'static {
     type Ready;
     /// It is in memory, and not handed over yet.
     type Applied;
-    /// What it freed. Dropped, it is used by nobody as long as the volume is open.
+    /// What it freed. Dropped, it is used by no Update as long as the volume is open.
     type Freed: 'static;
     /// A chunk of a directory.
     type Chunk: Chunk;
@@ -155,7 +155,7 @@ pub trait Engine: Sized + 'static {
     fn limits(&self) -> &Limits;
     /// What all that is kept in memory may take.
     fn budget(&self) -> &Budget;
-    /// Drops blocks that nobody needs until enough memory is free, or none is left.
+    /// Drops blocks that no task needs until enough memory is free, or none is left.
     fn evict(&self);
     /// The way to [`Place::Disk`]; without it there is no such place.
     fn data(&self) -> Option<&DataPath>;
@@ -207,7 +207,7 @@ pub trait Engine: Sized + 'static {
         change: &AttributeChange,
     );
 
-    /// Sets the access time without an Update: nobody waits for it, and a crash may lose it.
+    /// Sets the access time without an Update: no caller waits for it, and a crash may lose it.
     fn touch_access_time(&self, file: &Vnode<Self::Inode>, time: Timestamp);
 
     /// A file loses its last link (a directory: both), and all that it has goes back with this
@@ -240,7 +240,7 @@ pub trait Engine: Sized + 'static {
     ) -> Result<u64, FsError>;
 
     /// A file is `size` bytes long with the Update of this sequence, and what stood behind that may
-    /// be cleared. Nobody waits for it.
+    /// be cleared. No caller waits for it.
     async fn shortened(&self, _file: &File<Self>, _size: u64, _sequence: Sequence) {}
 
     /// The chunk of a directory that begins at byte `start` of it, as `update` leaves it: BLKATOFF.

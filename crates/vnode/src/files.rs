@@ -102,7 +102,7 @@ struct Leaving<E: Engine> {
     inodes: Vec<u64>,
 }
 
-/// A number from which nobody finds the one that it was made of.
+/// A number from which no client finds the one that it was made of.
 fn one_way(secret: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write_u64(secret);
@@ -213,7 +213,7 @@ impl<E: Engine> Files<E> {
         self.verifier.get()
     }
 
-    /// Data that was promised to no reply is lost: whoever compares verifiers must know.
+    /// Data that was promised to no reply is lost: a client that compares verifiers must know.
     pub(crate) fn rotate_verifier(&self) {
         if is_planted(Bug::KeptVerifier) {
             return;
@@ -283,8 +283,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Waits for one of the places for changes in steps, unless those who have them wait for room
-    /// below.
+    /// Waits for one of the places for changes in steps, unless the tasks that have them wait for
+    /// room below.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] then.
@@ -346,7 +346,7 @@ impl<E: Engine> Files<E> {
     ///
     /// While a file has a vnode, that tells: it alone knows of UNSTABLE writes, and what a reply
     /// must wait for. It is looked for last, after everything that waits. Without one, the inode is
-    /// the file as everybody sees it, and durable: a vnode goes only when that is so.
+    /// the file as every reader sees it, and durable: a vnode goes only when that is so.
     ///
     /// # Errors
     /// As [`Files::node_of`].
@@ -444,7 +444,7 @@ impl<E: Engine> Files<E> {
         self.relieve_memory();
     }
 
-    /// Forgets vnodes that nobody needs, if there are many or memory is short.
+    /// Forgets vnodes that no task needs, if there are many or memory is short.
     pub(crate) fn relieve_memory(&self) {
         let budget = self.engine.budget();
         let short = budget.is_short();
@@ -486,8 +486,8 @@ impl<E: Engine> Files<E> {
         ended
     }
 
-    /// A file has lost its last name: whoever has a handle of it is told so, even if it takes a
-    /// while until everything of it is free.
+    /// A file has lost its last name: a client that has a handle of it is told so, even if it takes
+    /// a while until everything of it is free.
     pub(crate) fn retire(&self, node: &Vnode<E::Inode>, sequence: Sequence) {
         node.die();
         self.table.remove(node.ino);
@@ -523,7 +523,7 @@ impl<E: Engine> Files<E> {
                 self.leaving.borrow_mut().iter_mut().for_each(|left| left.freed = None);
                 return;
             }
-            // It stays in the queue until it has gone: whoever waits for space looks there.
+            // It stays in the queue until it has gone: a task that waits for space looks there.
             let freed = self.leaving.borrow_mut().front_mut().and_then(|first| first.freed.take());
             if let Some(freed) = freed {
                 self.engine.give_back(freed).await;

@@ -1,15 +1,16 @@
-//! What of a volume is durable, and who waits for it to be more: the same for every engine.
+//! What of a volume is durable, and which tasks wait for more: the same for every engine.
 //!
 //! Most engines make Updates durable in their order, so that one sequence says all. One that does
 //! not says so, and then some are durable beyond the first that is not.
 //!
 //! Invariants:
 //! 1. What is durable stays so.
-//! 2. After a failure it goes no further, and nobody who waits is left waiting.
-//! 3. While it *stands*, because what is to become durable finds no room below, who waits for an
-//!    answer hears that it is lost. What was answered before can be read, and it may move again.
+//! 2. After a failure it goes no further, and no task is left waiting.
+//! 3. While it *stands*, because what is to become durable finds no room below, a caller that waits
+//!    for an answer hears that it is lost. What was answered before can be read, and it may move
+//!    again.
 //!
-//! Not asserted: 3, which is about what one is told who asks.
+//! Not asserted: 3, which is about what a caller is told.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ struct State {
     failed: Cell<bool>,
     stands: Cell<bool>,
     moved: Signal,
-    /// The latest that somebody has waited for.
+    /// The latest that a task has waited for.
     asked: Cell<u64>,
     was_asked: Signal,
 }
@@ -84,7 +85,7 @@ impl Horizon {
         self.0.failed.get()
     }
 
-    /// The same, for whoever asks the volume for something.
+    /// The same, for a caller that asks the volume for something.
     pub fn has_stopped(&self) -> bool {
         self.has_failed() && !is_planted(Bug::ServingOn)
     }
@@ -113,7 +114,7 @@ impl Horizon {
     }
 
     /// Waits until everything up to `sequence` is durable, however long that takes. For work that
-    /// nobody waits for.
+    /// no caller waits for.
     ///
     /// # Errors
     /// [`Lost`] after a failure.
@@ -125,19 +126,19 @@ impl Horizon {
         if self.has_stopped() { Err(Lost) } else { Ok(()) }
     }
 
-    /// Wakes everybody who waits here, to look again.
+    /// Wakes every task that waits here, to look again.
     pub fn wake(&self) {
         self.0.moved.notify();
     }
 
-    /// Waits until somebody waits for `sequence`, or nothing becomes durable any more.
+    /// Waits until a task waits for `sequence`, or nothing becomes durable any more.
     pub async fn asked(&self, sequence: Sequence) {
         while self.0.asked.get() < sequence.0 && !self.has_failed() {
             self.0.was_asked.wait().await;
         }
     }
 
-    /// Somebody waits for `sequence`.
+    /// A task waits for `sequence`.
     fn ask(&self, sequence: Sequence) {
         if sequence.0 > self.0.asked.get() {
             self.0.asked.set(sequence.0);
@@ -183,8 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// What somebody hears who waits for the first Update, and when, if something happens after a
-    /// second: nothing within a minute if that does not wake him.
+    /// What a task hears that waits for the first Update, and when, if something happens after a
+    /// second: nothing within a minute if that does not wake it.
     fn heard(happens: impl FnOnce(&Horizon)) -> Option<Result<(), Lost>> {
         let executor = Executor::new(1);
         let clock = executor.runtime().clock;

@@ -61,7 +61,7 @@ impl<E: Engine> Files<E> {
         };
         match select(pin!(all_home), pin!(self.refused_for_long())).await {
             Either::Left((settled, _)) => settled?,
-            // The next start brings it home, or gives it up if nobody was told of it.
+            // The next start brings it home, or gives it up if no caller was told of it.
             Either::Right(_) => return Err(FsError::NoSpace),
         }
         while self.more_space().await {}

@@ -8,7 +8,7 @@
 //! 1. A name is looked up in the index alone, and believed when the chunk has it.
 //! 2. A chunk has room for a name only where nothing has to be restored
 //!    ([`Engine::may_reuse`]); the index learns of a change when that is applied.
-//! 3. Nobody goes through more chunks of a directory than the volume has room for, whatever a
+//! 3. No task goes through more chunks of a directory than the volume has room for, whatever a
 //!    damaged inode says.
 //!
 //! Not asserted: 1, which says where a name is looked for; 3, which is about damage, and refused.
@@ -30,7 +30,7 @@ use crate::pages::Place;
 use crate::planted::{Bug, is_planted};
 use crate::vnode::Vnode;
 
-/// Bytes of a directory that are read while nobody else has a turn.
+/// Bytes of a directory that are read while no other task has a turn.
 const SCANNED_AT_ONCE: u64 = 1 << 20;
 /// The largest directory, in bytes: what its cookies and FreeBSD can address.
 const MAX_DIRECTORY_SIZE: u64 = 0x7fff_ffff;

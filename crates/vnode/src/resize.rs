@@ -24,8 +24,8 @@ use crate::planted::{Bug, is_planted};
 /// Between two attempts to bring something home of which the first found no room below.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Who sees the first of several steps: what is asked for is certain to happen from then on, but
-/// the attributes of the file are not yet those that it is to have. The answer can do without.
+/// The witness of the first of several steps: what is asked for is certain to happen from then on,
+/// but the attributes of the file are not yet those that it is to have. The answer can do without.
 struct Beginning<'a>(&'a mut dyn Witness);
 
 impl Witness for Beginning<'_> {
@@ -165,7 +165,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Goes on with what was cut off, in the background. Nobody sees the files before it is done.
+    /// Goes on with what was cut off, in the background. No caller sees the files before it is
+    /// done.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
@@ -189,7 +190,7 @@ impl<E: Engine> Files<E> {
             let this = self.handle();
             let task = async move {
                 let _held = (alone, permit);
-                // Of a failure everybody is told who wants the file.
+                // Every caller that wants the file is told of a failure.
                 let _ = this.shorten(&node, size, &AttributeChange::default(), &mut ()).await;
             };
             self.runtime.tasks.spawn(task.boxed_local());

@@ -13,7 +13,7 @@ pub(crate) struct Scans {
 }
 
 impl Scans {
-    /// The right to read the names of a directory, unless somebody does.
+    /// The right to read the names of a directory, unless another task reads them.
     pub(crate) fn begin(&self, ino: u64) -> Option<Scanning<'_>> {
         let first = self.under_way.borrow_mut().insert(ino);
         // Made only by the first: dropped, it would end the scan of another.

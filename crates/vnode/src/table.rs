@@ -11,8 +11,8 @@
 //!
 //! Invariants:
 //! 1. There is one vnode for an inode number.
-//! 2. A vnode is forgotten only when nobody holds it, everything that changed it is durable, and no
-//!    UNSTABLE change is kept in it alone: reading it anew gives the same.
+//! 2. A vnode is forgotten only when nothing else holds it, everything that changed it is durable,
+//!    and no UNSTABLE change is kept in it alone: reading it anew gives the same.
 //! 3. Looking for vnodes to forget costs a pass over all of them; it happens again only when there
 //!    are an eighth more of them, or a 64th of the budget more is in use.
 
@@ -26,7 +26,7 @@ use vfs::Sequence;
 
 use crate::vnode::{Facts, Vnode};
 
-/// Inodes kept in memory when nobody uses them.
+/// Inodes kept in memory when no task uses them.
 const IDLE_VNODES: usize = 65_536;
 
 /// See the module's prose.

@@ -1,12 +1,12 @@
-//! A file in memory: the file as everybody sees it now.
+//! A file in memory: the file as every caller sees it now.
 //!
 //! A [`Vnode`] has the engine's inode, as the last Update left it. UNSTABLE writes stand beside it
 //! until their data is written back, because what the disk says about a file must never be ahead
 //! of its data.
 //!
 //! States: *live* while it has a name; *dead* from the moment at which an Update that takes the
-//! last one was applied, though it may take further Updates until everything of it is free. Whoever
-//! waited for its lock must look again.
+//! last one was applied, though it may take further Updates until everything of it is free. A task
+//! that waited for its lock must look again.
 //!
 //! Invariants:
 //! 1. One vnode for an inode number at a time.
@@ -15,7 +15,8 @@
 //! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
 //!    inode's.
 //! 4. `written_back` has the Updates that brought UNSTABLE data home. No reply waits for them: what
-//!    they show, replies showed before, from memory. Who promises that the data stays, waits.
+//!    they show, replies showed before, from memory. Only a reply that promises that the data stays
+//!    waits.
 //!
 //! Not asserted: 1, which the table asserts.
 
@@ -91,7 +92,7 @@ pub struct Vnode<I> {
     inode: RefCell<I>,
     depends: Cell<Depends>,
     written_back: Cell<Depends>,
-    /// Whether UNSTABLE data is gone for which there was no room below, and nobody knows yet.
+    /// Whether UNSTABLE data is gone for which there was no room below, and no caller knows yet.
     is_refused: Cell<bool>,
     /// The tick at which its pages began to wait for their turn to be written back.
     pub(crate) waits_since: Cell<u64>,
@@ -209,8 +210,8 @@ impl<I: Facts> Vnode<I> {
         self.volatile.set(Some(Volatile { size: end, ..volatile }));
     }
 
-    /// Notes that UNSTABLE data found no room below when nobody had asked for it: the next COMMIT
-    /// tells it.
+    /// Notes that UNSTABLE data found no room below when no caller had asked for it: the next
+    /// COMMIT tells it.
     pub(crate) fn note_refusal(&self) {
         self.is_refused.set(true);
     }
@@ -294,7 +295,7 @@ impl<I: Facts> Object for Vnode<I> {
     }
 
     fn has_verifier(&self, verifier: [u8; 8]) -> bool {
-        // Who has written since knows that the file is there.
+        // A client that has written since knows that the file is there.
         let is_as_made = self.volatile.get().is_none();
         is_as_made && self.look(|inode| inode.has_verifier(verifier))
     }

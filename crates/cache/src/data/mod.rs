@@ -1,7 +1,7 @@
 //! Data of files in memory, as it is on the disk: what was read or written and may be read again.
 //!
 //! What is kept are stretches of the disk, a block of a file each, or its tail. A reader takes what
-//! is here by reference and reads what is not; somebody who reads ahead leaves it here. Below it is
+//! is here by reference and reads what is not; a task that reads ahead leaves it here. Below it is
 //! the page cache of the system that we run on, for small reads and writes alone: it knows nothing
 //! of large ones, which go past it (`block::file::DiskFile::large_past_cache`).
 //!
@@ -16,9 +16,9 @@
 //!    way: what they bring is not kept.
 //! 2. Stretches do not overlap, and begin and end with a fragment.
 //! 3. The memory of a stretch is its own, or it is a part of a piece in the short queue: that goes
-//!    with its last part, and the queue is in the order of coming. Who takes a part away out of
-//!    turn leaves none behind that keeps memory beside its own.
-//! 4. No borrow is held while somebody waits.
+//!    with its last part, and the queue is in the order of coming. A caller that takes a part away
+//!    out of turn leaves none behind that keeps memory beside its own.
+//! 4. No borrow is held while a task waits.
 //! 5. What is kept and what is on its way have the budget together, as far as what is kept can
 //!    yield. So a read that begins takes the memory of what goes for it, and neither is memory
 //!    beyond the budget taken, nor given back when the read ends.
@@ -225,7 +225,7 @@ impl DataCache {
     /// Keeps what the device has just taken at `start`, whole fragments.
     pub fn keep_written(&self, start: u64, data: &Bytes) {
         let range = start..start + data.len() as u64;
-        // Whoever reads there meanwhile has as good.
+        // A task that reads there meanwhile has as good.
         if !self.is_loading(&range) {
             self.keep(start, std::slice::from_ref(data), 0, false);
         }
@@ -264,14 +264,14 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// A read that is under way; dropped, it is over, and whoever waits looks again.
+/// A read that is under way; dropped, it is over, and a task that waits looks again.
 pub struct Loading {
     cache: Rc<DataCache>,
     number: u64,
 }
 
 impl Loading {
-    /// Keeps what was read, unless it was spoiled meanwhile. Nobody has used more than the first
+    /// Keeps what was read, unless it was spoiled meanwhile. No reader has used more than the first
     /// `used` bytes of it.
     pub fn keep(self, data: &[Bytes], used: usize, is_ahead: bool) {
         let load = self.cache.state.borrow_mut().end(self.number);

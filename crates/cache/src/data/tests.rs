@@ -28,7 +28,7 @@ fn in_pieces(data: &Bytes) -> Vec<Bytes> {
     data.chunks(block::PART).map(|piece| data.slice_ref(piece)).collect()
 }
 
-/// Uses a block as a reader does who takes it in calls of `call` bytes; whether it was kept.
+/// Uses a block as a reader does that takes it in calls of `call` bytes; whether it was kept.
 fn read(cache: &Rc<DataCache>, block: usize, call: usize) -> bool {
     let whole = range(block, 1);
     let mut was_here = true;
@@ -126,7 +126,7 @@ fn a_read_that_was_overtaken_by_a_write_is_not_kept() {
     assert!(!cache.is_loading(&range(0, 4)), "and nobody waits for it");
 }
 
-/// Bytes of which it is known whether somebody has them.
+/// Bytes of which it is known whether a reader has them.
 struct Shared(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Shared {
@@ -151,7 +151,7 @@ fn what_is_left_of_a_piece_does_not_keep_all_of_it() {
     assert_eq!(cache.find(third.clone()), Found::Nothing(third.end));
 }
 
-/// What somebody does with a disk of sixteen blocks of eight fragments.
+/// What a task does with a disk of sixteen blocks of eight fragments.
 #[derive(Clone, Debug)]
 enum Step {
     /// Reads fragments.

@@ -81,7 +81,7 @@ pub fn record<B: Bench>(bench: &B, seed: u64, steps: usize) -> Run<'_, B> {
     })
 }
 
-/// The directories that are there before, and who works in them.
+/// The directories that are there before, and the actors that work in them.
 async fn plan<E: Engine>(volume: &Volume<E>, seed: u64, block_size: u64) -> Vec<TreeActor<'_, E>> {
     let root = volume.files.root();
     let yard = volume.mkdir(root, "yard").await.expect("new");

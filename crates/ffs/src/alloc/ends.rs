@@ -2,10 +2,10 @@
 //!
 //! A file of more than 12 blocks may not end in a hole: so one that is cut off within a hole takes
 //! a block there, and those that lead to it. Becoming shorter is never refused for that. A few
-//! blocks of the volume are nobody else's, not even the superuser's, and one file at a time takes
-//! of them. With the same Update it gives back at least as many: the block behind the hole, and
-//! those that led to that alone; the next one waits until these may be taken. On a volume that had
-//! fewer free when it was opened, what becomes free is first kept for this.
+//! blocks of the volume are for nothing else, not even for the superuser, and one file at a time
+//! takes of them. With the same Update it gives back at least as many: the block behind the hole,
+//! and those that led to that alone; the next one waits until these may be taken. On a volume that
+//! had fewer free when it was opened, what becomes free is first kept for this.
 
 use runtime::sync::Permit;
 use ufs2::layout::INDIRECT_POINTERS;
@@ -25,7 +25,7 @@ impl Allocator {
         if is_planted(Bug::UnkeptBlocks) { 0 } else { KEPT_BLOCKS }
     }
 
-    /// Fragments that are kept from everybody.
+    /// Fragments that are kept from all other uses.
     pub(crate) fn kept(&self) -> i64 {
         self.kept_blocks() * self.geometry().fragments_per_block as i64
     }

@@ -13,8 +13,8 @@
 //! 4. A group with anything held has its buffer in memory.
 //! 5. A fragment or inode is given back by one Update at a time: a second one finds it held, and
 //!    the file that it belongs to corrupt.
-//! 6. Whoever takes a block that is free as a whole leaves those that are set aside for UNSTABLE
-//!    data, and those that are kept for files that become shorter (`ends`).
+//! 6. An Update that takes a block that is free as a whole leaves those that are set aside for
+//!    UNSTABLE data, and those that are kept for files that become shorter (`ends`).
 //!
 //! Not asserted: 3, which takes a pass over all maps; 5, which is about damage, and refused; 6,
 //! since a group may have to be read between asking and taking.
@@ -82,7 +82,7 @@ impl Promise {
 }
 
 impl Promise {
-    /// What was promised turned out to be no good: nobody gets it for as long as the volume is
+    /// What was promised turned out to be no good: no Update gets it for as long as the volume is
     /// open.
     pub(crate) fn withhold(self) {
         self.kept.set(true);
@@ -94,8 +94,8 @@ impl Drop for Promise {
         if !self.kept.get()
             && let Some(allocator) = self.allocator.upgrade()
         {
-            // Nobody is told: who waits for space waits for others to give it back, and would only
-            // try again, fail again, and tell the next.
+            // No task is told: one that waits for space waits for others to give it back, and would
+            // only try again, fail again, and tell the next.
             allocator.change_held(self.run, false);
         }
     }
@@ -184,21 +184,22 @@ impl Allocator {
         self.home.geometry()
     }
 
-    /// Fragments that may be allocated, by whoever may use the reserve, and those of kept blocks.
+    /// Fragments that may be allocated, by a caller that may use the reserve, and those of kept
+    /// blocks.
     pub(crate) fn free_space(&self) -> i64 {
         let per_block = self.geometry().fragments_per_block as i64;
         (self.free_blocks.get() - self.reserved_blocks.get()) * per_block
             + self.free_fragments.get()
     }
 
-    /// Fragments that are kept for the superuser, those that are kept from him included.
+    /// Fragments that are kept for the superuser, those that are kept from all callers included.
     pub(crate) fn reserve(&self) -> i64 {
         let kept = (self.geometry().data_size * self.geometry().reserve_percent / 100) as i64;
         kept.max(self.kept()) + i64::from(is_planted(Bug::EarlyRefusals))
             - i64::from(is_planted(Bug::SmallReserve))
     }
 
-    /// Fragments and inodes that are free for whoever asks how full the volume is, and may be
+    /// Fragments and inodes that are free for a caller that asks how full the volume is, and may be
     /// allocated in a moment.
     pub(crate) fn leaving(&self) -> (i64, i64) {
         (self.leaving_fragments.get(), self.leaving_inodes.get())

@@ -28,19 +28,20 @@
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
 //! 5. After the first failed write or flush nothing is ever reported durable again. A write that
-//!    finds no room below has failed nobody: nothing has changed its rank, and the round is tried
-//!    again. Until it succeeds there are no changes, and who waits for one hears that it is lost.
+//!    finds no room below has failed no caller: nothing has changed its rank, and the round is
+//!    tried again. Until it succeeds there are no changes, and a caller that waits for one hears
+//!    that it is lost.
 //! 6. Of an Update that adds a link to something that was there before, or is about to be, nothing
 //!    of rank 2 and up lands before the ranks 0 and 1 of every earlier Update: the name must not
 //!    lead to a new directory whose parent does not count it yet.
-//! 7. Who settles waits for what was changed when it asked, and for nothing that changes later:
-//!    each read dirties an access time, so while somebody reads there is always more.
+//! 7. A caller that settles waits for what was changed when it asked, and for nothing that changes
+//!    later: each read dirties an access time, so while a client reads there is always more.
 //! 8. Nothing of an Update lands before those on which it rests are durable.
 //!
 //! Not asserted: 2 and 6, which are the condition itself; 3, which the buffer keeps; 7, which is
 //! about what is not waited for.
 //!
-//! What waits for whom always has a lower sequence or, in the same Update, a lower rank; so some
+//! What a delta waits for always has a lower sequence or, in the same Update, a lower rank; so some
 //! delta can land in every round until none is left.
 
 use std::cell::{Cell, RefCell};
@@ -68,7 +69,7 @@ const REVEALING: usize = 2;
 const REPLACING: usize = 4;
 /// The first rank that takes something away.
 const DESTRUCTIVE: usize = 6;
-/// The last rank that somebody may see: what follows is behind the end of files, or free.
+/// The last rank that a reader may see: what follows is behind the end of files, or free.
 const LAST_SEEN: u32 = 7;
 
 /// An Update of which something is not durable yet: how many items of each rank.
@@ -103,9 +104,9 @@ pub struct OrderedWrites {
     /// Buffers with deltas, by address.
     pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
     running: Cell<bool>,
-    /// Blocks that were changed without a delta and that somebody wants written, by address.
+    /// Blocks that were changed without a delta and that a caller wants written, by address.
     asked: RefCell<BTreeSet<u64>>,
-    /// Rounds that have begun, the last that ended well, and the last that somebody waits for.
+    /// Rounds that have begun, the last that ended well, and the last that a caller waits for.
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
@@ -155,7 +156,7 @@ impl OrderedWrites {
                 && !is_planted(Bug::StoppedByRefusals);
             self.home.data().refusals().set_waiting(is_refused);
             self.horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
-            self.tried.notify(); // after each, so that nobody is noted for ever
+            self.tried.notify(); // after each, so that no waiter is noted for ever
             if is_refused {
                 self.runtime.clock.sleep(REFUSED_PAUSE).await;
             } else if round.is_err() {
@@ -223,7 +224,7 @@ impl OrderedWrites {
         next
     }
 
-    /// The buffers that somebody has asked for and that nobody has written since. A block that
+    /// The buffers that a caller has asked for and that no round has written since. A block that
     /// begins with an Update does not land before that: then what was asked for lands with it.
     fn asked_buffers(&self) -> Vec<(u64, Rc<Buffer>)> {
         let asked = self.asked.take();
@@ -357,7 +358,7 @@ impl Policy for OrderedWrites {
             return vec![0; items.len()];
         }
         // Attributes need no order: they go with the last flush that is needed anyway, but not
-        // with what nobody waits to see.
+        // with what no caller waits to see.
         let rank_of = |intent| planted_rank(intent).or_else(|| Self::rank_of(intent));
         let last = items.iter().filter_map(|item| rank_of(item.intent)).max().unwrap_or(0);
         let free = last.min(LAST_SEEN);

@@ -22,7 +22,7 @@ use crate::overlay::Overlay;
 const HEAD: u64 = 256 << 10;
 /// The whole disk is read in pieces of this size.
 const PIECE: u64 = 1 << 20;
-/// Whoever reads an aligned piece of this size reads whole sectors.
+/// A read of an aligned piece of this size reads whole sectors.
 const ALIGNMENT: u64 = 4096;
 /// A copy with more derived fields wrong is garbage, not a damaged copy.
 pub(super) const WRONG_FIELDS: usize = 4;

@@ -80,7 +80,7 @@ pub(super) async fn weigh(disk: &Overlay<'_>, geometry: &Geometry) -> Result<Evi
         }
     }
     let score = points * SCALE / groups.len() as u64;
-    // Whoever makes a file system puts the summary area there; only a grown one has it elsewhere.
+    // Any mkfs puts the summary area there; only a grown volume has it elsewhere.
     let first = u64::from(geometry.summary_address == geometry.first_data_fragment(0));
     Ok(Evidence { score: score + first, fits })
 }
@@ -135,8 +135,8 @@ impl Tally {
         }
     }
 
-    /// A few damaged ones do not count against many that fit; but who stopped keeping hashes left
-    /// the old ones where nothing was written since.
+    /// A few damaged ones do not count against many that fit; but a system that stopped keeping
+    /// hashes left the old ones where nothing was written since.
     fn verdict(&self) -> Option<bool> {
         if self.fitting > 0 && self.fitting >= 8 * self.other {
             Some(true)

@@ -20,7 +20,7 @@ pub(super) struct Mender<'a, 'd> {
     pub(super) disk: &'a Overlay<'d>,
     pub(super) log: &'a mut Log,
     pub(super) chosen: &'a Chosen<'a>,
-    /// Who had the volume last.
+    /// Which system had the volume last.
     pub(super) mark: &'a Mark,
     /// Little-endian.
     pub(super) block: Vec<u8>,
@@ -197,7 +197,7 @@ impl Mender<'_, '_> {
 
     /// The volume was stopped cleanly, and nothing waits to be freed.
     pub(super) fn state(&mut self) {
-        // What our own server left, it brings back by itself; all else nobody may write to.
+        // What our own server left, it brings back by itself; nothing else may be written to.
         let severity = match self.mark {
             Mark::Clean | Mark::Policy(_) | Mark::UnknownPolicy(_) | Mark::Torn => Severity::Note,
             Mark::Check | Mark::Foreign => Severity::Repairable,

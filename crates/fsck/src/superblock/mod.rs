@@ -45,7 +45,7 @@ pub(super) struct Found {
     pub(super) geometry: Geometry,
     /// All bytes of its room, little-endian, mended, and not sealed yet.
     pub(super) block: Vec<u8>,
-    /// Who had the volume last, as the superblock on the disk said before this check.
+    /// Which system had the volume last, as the superblock on the disk said before this check.
     pub(super) mark: Mark,
 }
 
@@ -111,7 +111,7 @@ fn base(
     if torn || wrong.count() > WRONG_FIELDS {
         let block = replaced(gathered, best, log)?;
         let base = Base { block, fits_hash: best.fits_hash, explained: true };
-        return Ok((base, Mark::Foreign)); // nobody can say who had it
+        return Ok((base, Mark::Foreign)); // it cannot be said which system had it
     }
     let kept = chosen.copies.iter().any(|copy| copy.geometry.superblock_hashes);
     let (mut fits_hash, mut explained) = (fits_hash(&gathered.primary, &best.geometry), !kept);

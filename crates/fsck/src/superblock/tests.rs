@@ -98,7 +98,7 @@ fn read(image: &Image, address: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Gives the superblock a check hash that fits, as whoever wrote it on purpose would.
+/// Gives the superblock a check hash that fits, as a program that wrote it on purpose would.
 fn seal(image: &mut Image, size: usize) {
     let mut block = read(image, PRIMARY, size);
     let hash = check_hash(&block, std::mem::offset_of!(Superblock, check_hash));
@@ -120,7 +120,7 @@ fn changed(image: &Image, sealed: bool, change: impl FnOnce(&mut Superblock)) ->
 }
 
 /// What of a superblock says how things are, without what any legal value is as good for: settings,
-/// labels, times, hints, what later passes sum up, and bytes that mean nothing to anybody.
+/// labels, times, hints, what later passes sum up, and bytes that mean nothing to any system.
 fn essence(found: &Found, groups: u64) -> (Geometry, Vec<u8>) {
     let mut block = found.block[..found.geometry.superblock_size as usize].to_vec();
     for field in FIELDS {

@@ -118,7 +118,7 @@ struct Groups {
 }
 
 impl BadSuperblock {
-    /// What it means for who wants the file system: that there is none, or no end of one.
+    /// What it means for a caller that wants the file system: that there is none, or no end of one.
     pub fn sentence(&self) -> String {
         match self {
             Self::Short { .. } => self.to_string(),

@@ -55,7 +55,7 @@ pub mod hashes {
     pub const GROUP: u32 = 2;
     /// Each inode that is in use.
     pub const INODE: u32 = 4;
-    /// All that anybody keeps.
+    /// All that any system keeps.
     pub const ALL: u32 = SUPERBLOCK | GROUP | INODE;
 }
 
@@ -152,7 +152,7 @@ pub struct Superblock {
     pub inodes_per_group: U32,
     /// Fragments in a group; the last group may have fewer (`fs_fpg`).
     pub fragments_per_group: I32,
-    /// 32-bit totals of UFS1. Some tools fill them in UFS2; nobody reads them.
+    /// 32-bit totals of UFS1. Some tools fill them in UFS2; no system reads them.
     pub old_totals: [u8; 16],
     /// In-core mark "changed". Zero on disk (`fs_fmod`).
     pub modified: i8,
@@ -166,7 +166,7 @@ pub struct Superblock {
     pub last_mount: [u8; 468],
     /// Label of the volume, NUL-padded (`fs_volname`).
     pub volume_name: [u8; 32],
-    /// System-wide identifier; nobody uses it (`fs_swuid`).
+    /// System-wide identifier; no system uses it (`fs_swuid`).
     pub system_id: U64,
     /// Zero.
     pub reserved_720: [u8; 4],

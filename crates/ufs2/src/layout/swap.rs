@@ -8,8 +8,8 @@
 //!
 //! A check hash covers the bytes as they lie on the disk, and stands there in the disk's order. So
 //! it is compared before the numbers are turned; if it fits, the turned structure is sealed anew,
-//! and if not, the hash that it keeps does not fit there either. Whoever verifies a structure later
-//! finds out what the disk said.
+//! and if not, the hash that it keeps does not fit there either. A caller that verifies a structure
+//! later finds out what the disk said.
 //!
 //! Bytes are not numbers: maps, names, labels, and the target of a short symbolic link stay.
 
@@ -203,7 +203,7 @@ impl Geometry {
     }
 
     /// Makes directory chunks that were just read little-endian. In a broken chunk the entry that
-    /// breaks it is the last that is turned, and whoever walks the chunk stops there too.
+    /// breaks it is the last that is turned, and a walk of the chunk stops there too.
     pub fn turn_directory(&self, chunks: &mut [u8]) {
         if self.byte_order == ByteOrder::Big {
             chunks.chunks_exact_mut(CHUNK_SIZE).for_each(turn_chunk);

@@ -17,7 +17,7 @@ const PIECE: u64 = 512 << 10;
 impl<E: Engine> Files<E> {
     /// Lets what a reader of these bytes will want next be on its way. Under the shared lock.
     ///
-    /// It ends where it cannot be said where data is: whoever comes there is told.
+    /// It ends where it cannot be said where data is: a READ that comes there is told.
     pub(crate) async fn read_ahead(&self, node: &File<E>, offset: u64, count: u64) {
         let Some(path) = self.engine.data() else { return };
         let has_room = path.cache().has_room_ahead();

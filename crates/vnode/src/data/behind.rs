@@ -4,9 +4,9 @@
 //! back in the background, some of one file and then some of the next, the file first that has
 //! waited longest; its lock they lend meanwhile. A WRITE that finds the limit exceeded writes pages
 //! back of its own file until it is not, or until there are none: it has that lock, and waits for
-//! nobody else's. So memory is bounded by the limit and by what the calls under way bring along.
-//! Nobody waits until anything is durable: an UNSTABLE reply says nothing of that, and a COMMIT
-//! finds in [`Vnode`] what it has to wait for.
+//! no other. So memory is bounded by the limit and by what the calls under way bring along. No task
+//! waits until anything is durable: an UNSTABLE reply says nothing of that, and a COMMIT finds in
+//! [`Vnode`] what it has to wait for.
 
 use std::rc::Rc;
 
@@ -19,16 +19,16 @@ use crate::files::Files;
 use crate::vnode::Vnode;
 
 /// They begin when more than one part in so many of the limit is dirty, and before that for a file
-/// that has [`WORTHWHILE`] pages: whoever writes so much will soon ask that it be durable, and most
-/// of it is then.
+/// that has [`WORTHWHILE`] pages: a client that writes so much will soon ask that it be durable,
+/// and most of it is then.
 const PARTS_OF_LIMIT: u64 = 4;
 /// Less of each of many files would take an Update for a few pages.
 const WORTHWHILE: usize = PAGES_PER_UPDATE / 4;
 /// Tasks at once. With many connections a task is not polled for long, but the device is not to
 /// wait meanwhile.
 const TASKS: u64 = 16;
-/// Updates' worth of pages that they have under way together, about: whoever needs the device
-/// besides waits behind these.
+/// Updates' worth of pages that they have under way together, about: another task that needs the
+/// device waits behind these.
 const WRITE_BACKS: usize = 8;
 
 impl<E: Engine> Files<E> {
@@ -68,8 +68,8 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
-    /// Writes all pages of a file back that nobody asked for. What cannot be written back is lost,
-    /// and the verifier says so. Under the exclusive lock.
+    /// Writes all pages of a file back that no caller asked for. What cannot be written back is
+    /// lost, and the verifier says so. Under the exclusive lock.
     pub(crate) async fn write_back_unasked(&self, node: &File<E>) {
         while let Ok(true) = self.write_back_some(node, 0..u64::MAX, Asked::ByNobody).await {}
     }
@@ -97,7 +97,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// The file that has waited longest of those whose turn it is, and of which no task writes
-    /// pages back: to wait for its lock would make those wait behind us to whom it is lent.
+    /// pages back: to wait for its lock would make the tasks to which it is lent wait behind us.
     fn next_behind(&self) -> Option<File<E>> {
         if self.has_stopped() {
             return None;

@@ -2,9 +2,9 @@
 //!
 //! A write that fails leaves its place old, new or torn. What is new there readers see, though no
 //! flush covers it; and an older entry of a log may hold something else of that place, and bring
-//! that back. Whoever wrote was told so, and the verifier is another. But a COMMIT says of all that
-//! a READ before it has shown that it is durable. So it writes such blocks anew, as readers see
-//! them, by the same rules as all payload, or says that it cannot.
+//! that back. The caller that wrote was told so, and the verifier is another. But a COMMIT says of
+//! all that a READ before it has shown that it is durable. So it writes such blocks anew, as
+//! readers see them, by the same rules as all payload, or says that it cannot.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

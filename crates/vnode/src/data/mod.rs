@@ -5,10 +5,10 @@
 //! points at it; the policy flushes before any pointer goes out. An overwrite goes to where the old
 //! data is, in parallel with nothing: its Update follows it.
 //!
-//! A write that somebody waits for never becomes a page. Pages of its blocks are written back
+//! A write that a caller waits for never becomes a page. Pages of its blocks are written back
 //! first, and then its own data, which shows with the Update that brings it, and not before.
 //!
-//! Pages are written back when somebody asks for it, every few seconds, and when they are many
+//! Pages are written back when a caller asks for it, every few seconds, and when they are many
 //! (`behind`). Then the file's lock is lent while the device writes: UNSTABLE writes and reads go
 //! on, and whatever would change the file on the disk waits.
 //!

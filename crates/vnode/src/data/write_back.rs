@@ -17,12 +17,12 @@ use crate::vnode::Vnode;
 /// Pages that are written back with one Update, so that Updates stay bounded.
 pub(super) const PAGES_PER_UPDATE: usize = 128;
 
-/// Who wants pages to be written back.
+/// On whose behalf pages are written back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A caller, who is told when it is durable.
+    /// A caller, which is told when it is durable.
     ByCaller,
-    /// Nobody: memory is to become free, and no reply waits.
+    /// No caller: memory is to become free, and no reply waits.
     ByNobody,
     /// The same, but a WRITE waits for the memory.
     ForMemory,
@@ -72,9 +72,9 @@ impl<E: Engine> Files<E> {
         self.end_pages(node, &set, asked, written).map(|_| true)
     }
 
-    /// Writes some pages back that nobody asked for, and lends the lock while the device writes
-    /// them: who brings more need not wait for that. Takes only blocks that are full: how the file
-    /// ends is settled by whoever holds the lock alone.
+    /// Writes some pages back that no caller asked for, and lends the lock while the device writes
+    /// them: a WRITE that brings more need not wait for that. Takes only blocks that are full: the
+    /// task that holds the lock alone settles how the file ends.
     ///
     /// # Errors
     /// As [`Files::write_back`].
@@ -103,7 +103,7 @@ impl<E: Engine> Files<E> {
         assert!(is_same, "invariant 4: the file on the disk stays while its lock is lent");
         let written = match written {
             Ok((change, written)) => {
-                let now = node.attributes(); // of those to whom the lock was lent
+                let now = node.attributes(); // of the tasks to which the lock was lent
                 let also = AttributeChange {
                     atime: Some(now.atime),
                     mtime: Some(now.mtime),
@@ -162,7 +162,7 @@ impl<E: Engine> Files<E> {
         written.map(|_| ())
     }
 
-    /// Writes the UNSTABLE data of all files back that nobody works on: what was set aside for it
+    /// Writes the UNSTABLE data of all files back that no task works on: what was set aside for it
     /// beyond its need is free then. Returns whether there was any.
     pub(crate) async fn write_back_idle(&self) -> bool {
         let nodes: Vec<File<E>> = self.dirty_files.borrow().values().cloned().collect();
@@ -278,7 +278,8 @@ struct Written {
     is_written: bool,
 }
 
-/// See [`Files::begin_write_back`]. Whoever has one waits for the device alone, never for space.
+/// See [`Files::begin_write_back`]. A task that has one waits for the device alone, never for
+/// space.
 pub(crate) struct WritingBack<'a, E: Engine>(&'a Files<E>);
 
 impl<E: Engine> Drop for WritingBack<'_, E> {

@@ -3,11 +3,11 @@
 //! A round writes every buffer that has deltas, in the order of the disk, with everything undone
 //! that is not durable in the log; then the summary rows of the groups among them, and data that
 //! was delayed; then it flushes.
-//! It rests for a while unless the log has become long, somebody wants room, or all is to be home.
+//! It rests for a while unless the log has become long, a task wants room, or all is to be home.
 //!
 //! A round that finds no room below, because the disk is a file that grows and what holds it is
-//! full, has failed nobody: what it was to write stays pending, its entries stay needed, and it is
-//! tried again.
+//! full, has failed no caller: what it was to write stays pending, its entries stay needed, and it
+//! is tried again.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl RedoLog {
         }
     }
 
-    /// Whether somebody waits for the sync.
+    /// Whether a task waits for the sync.
     fn is_asked(&self) -> bool {
         self.wanted.get() > self.ended.get() || self.shared.wants_help_of(self)
     }

@@ -1,7 +1,7 @@
 //! What entries that may be replayed hold of data: of each fragment, the newest that does.
 //!
-//! Whoever writes past the log asks here what he has to revoke (rule 5 of docs/durability.md). A
-//! run may be of any length: zeros ride in an entry however many they are.
+//! A task that writes past the log asks here what it has to revoke (rule 5 of docs/durability.md).
+//! A run may be of any length: zeros ride in an entry however many they are.
 //!
 //! Invariants:
 //! 1. Runs do not overlap, and each has the newest entry that holds any of it.

@@ -3,8 +3,8 @@
 //! An answer is written with its change, and so it comes to lie ever further behind the tail while
 //! its caller may still ask for it. It holds the head like a change that is not home, up to an
 //! eighth of the circle; then it is written again, with others of its age, at the head of a batch
-//! that goes out anyway. So recovery never reads much more for the sake of answers, and nobody
-//! waits for one. Whoever forgets an answer drops its key, and the log forgets it too.
+//! that goes out anyway. So recovery never reads much more for the sake of answers, and no task
+//! waits for one. The server that forgets an answer drops its key, and the log forgets it too.
 //!
 //! Invariants:
 //! 1. `placed` is in the order of recnos. An answer that is being written again stands in it with
@@ -70,7 +70,7 @@ pub(super) struct Memory {
     telling: Option<Repetitions>,
     /// Calls of which there was an answer when another one came: a long one has a first and a last.
     doubles: Vec<Weak<CallKey>>,
-    /// At how many to look next for those that nobody wants.
+    /// At how many to look next for those that no caller wants.
     sweep_at: usize,
     counters: Counters,
 }
@@ -165,7 +165,7 @@ impl Memory {
         self.placed.front().map(|first| first.at).into_iter().chain(told).min()
     }
 
-    /// The oldest go that nobody wants.
+    /// The oldest go that no caller wants.
     fn forget_unwanted(&mut self) {
         while self.moving == 0 && self.placed.front().is_some_and(|first| !first.is_wanted()) {
             self.forget_first();
@@ -284,7 +284,8 @@ impl Memory {
         assert!(is_bounded, "invariant 3: answers take no more of the circle than that");
     }
 
-    /// Looks for those that nobody wants, whenever there are twice as many as after the last time.
+    /// Looks for those that no caller wants, whenever there are twice as many as after the last
+    /// time.
     fn sweep(&mut self) {
         if self.placed.len() < self.sweep_at || self.moving > 0 || self.inherited > 0 {
             return;

@@ -11,17 +11,17 @@
 //! When an Update is staged, the entry that redoes it is made at once from the buffers as they are
 //! then; so no lock is held while it is written. The writer is never idle while an entry waits, and
 //! never makes one wait while it is idle: what arrives during a write goes out with the next one.
-//! Only an Update that brings UNSTABLE data home is *patient*: it waits for one that is not, for
-//! somebody who wants it durable, or for [`MAX_BATCH_DELAY`], so that one flush does for many.
+//! Only an Update that brings UNSTABLE data home is *patient*: it waits for one that is not, for a
+//! task that wants it durable, or for [`MAX_BATCH_DELAY`], so that one flush does for many.
 //! In the background the *sync* writes what is durable in the log to its place. Each delta *holds*
 //! its entry until a flush of the volume covers it; the oldest entry that is held is the head.
 //!
 //! * `record` and `redo`: what an entry says, and how it comes from an Update.
 //! * `shared` and `writer`: what volumes that write to one log have in common; batches, payload
 //!   before entries, receipts.
-//! * `logged`: what data the log holds, for whoever writes past it.
+//! * `logged`: what data the log holds, for a task that writes past it.
 //! * `checkpoint`: the sync, the holds, the summary rows.
-//! * `answer` and `memory`: what callers were told, kept for those who ask again.
+//! * `answer` and `memory`: what callers were told, kept for those that ask again.
 //! * `room`: bytes of log, set aside before an Update is applied.
 //! * [`crate::replay`]: the return after a crash.
 //!
@@ -39,10 +39,10 @@
 //!    that has not ended, or than an answer that is to be remembered. What is told again, or begins
 //!    anew, is held at its old place until the new one is durable: see invariant 7 of [`journal`].
 //! 5. Room is set aside before an Update is applied, and nothing else is awaited after it; the sync
-//!    needs none. So nobody who holds room waits for somebody who wants some.
+//!    needs none. So no task that holds room waits for one that wants some.
 //! 6. A block that was given back is used again only when nothing is on its way to it.
-//! 7. What may be replayed never lies over newer data that is not in the log: whoever writes past
-//!    the log revokes what the log holds of that place, in the entry that waits for the write.
+//! 7. What may be replayed never lies over newer data that is not in the log: a task that writes
+//!    past the log revokes what the log holds of that place, in the entry that waits for the write.
 //! 8. A group and its row in the summary area go home together, before one flush.
 //! 9. After the first failed write or flush nothing is ever reported durable again. What is held
 //!    stays held: the next opening replays it.
@@ -95,7 +95,7 @@ pub use memory::Counters as AnswerCounters;
 pub use shared::{Save, SharedLog};
 pub use survived::Survived;
 
-/// How long an entry that nobody wants durable waits for others.
+/// How long an entry that no task wants durable waits for others.
 const MAX_BATCH_DELAY: Duration = Duration::from_millis(30);
 /// No more payload rides in an entry: the rest of a segment is for what else an Update changes.
 const MOST_PAYLOAD: usize = SEGMENT as usize / 4;
@@ -157,7 +157,7 @@ pub struct RedoLog {
     horizon: Horizon,
     /// Entries up to this one are not to wait for others.
     due: Cell<u64>,
-    /// Somebody sees to it that what waits for others is due before long.
+    /// A task sees to it that what waits for others is due before long.
     waits: Cell<bool>,
     flights: RefCell<Flights>,
     /// Payload of Updates before this one is on stable storage.
@@ -203,7 +203,7 @@ pub struct LogStatistics {
     pub capacity: u64,
     /// Rounds of the sync.
     pub syncs: u64,
-    /// Times that somebody has waited for room in it for 10 s.
+    /// Times that a task has waited for room in it for 10 s.
     pub long_waits: u64,
 }
 

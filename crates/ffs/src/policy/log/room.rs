@@ -1,12 +1,12 @@
 //! Room in the log: set aside before an Update is applied, so that staging never waits.
 //!
-//! The circle has room while the tail is not a circle ahead of the *durable* head. Whoever finds
-//! none wakes the sync, which moves the head, and has the head named in a slot if no entry is about
-//! to do that. A little is kept back for the entries that the writer makes itself. What is asked
-//! for is never more than an empty log has: so it comes, if the volume's disk answers.
+//! The circle has room while the tail is not a circle ahead of the *durable* head. A task that
+//! finds none wakes the sync, which moves the head, and has the head named in a slot if no entry is
+//! about to do that. A little is kept back for the entries that the writer makes itself. What is
+//! asked for is never more than an empty log has: so it comes, if the volume's disk answers.
 //!
 //! While that disk refuses what holds the head, because what holds the disk is full, no room comes:
-//! whoever wants some is told so, and gives back the locks that it has. Only what goes on with
+//! a task that wants some is told so, and gives back the locks that it has. Only what goes on with
 //! something that has begun waits: a file is not left in the middle of its truncation.
 
 use std::pin::pin;
@@ -20,12 +20,12 @@ use vfs::{FsError, Lost};
 use super::{RedoLog, SharedLog};
 use crate::planted::{Bug, is_planted};
 
-/// Kept back for entries that nobody has set room aside for, in bytes: see `RedoLog::repeat`.
+/// Kept back for entries that no task has set room aside for, in bytes: see `RedoLog::repeat`.
 /// Answers that are told again take one segment of it at most, and chains, of all volumes, another
 /// one. The rest is for the return, if all is cut then: the next epoch begins with a segment, and
 /// needs one for the chains that it takes over.
 const KEPT_BACK: u64 = 5 * SEGMENT;
-/// After so long somebody is told that there is no room.
+/// After so long the administrator is told that there is no room.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 /// Between two attempts to get room that a volume holds which has stopped.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ impl RedoLog {
         }
         match select(pin!(self.await_room(room)), pin!(self.no_room_comes())).await {
             Either::Left((taken, _)) => Ok(taken?),
-            // Who goes before may want more than is there.
+            // The task ahead may want more than is there.
             Either::Right(_) => self.take_room(room)?.ok_or(FsError::NoSpace),
         }
     }
@@ -138,7 +138,7 @@ impl SharedLog {
         self.running().for_each(|volume| volume.kick_sync());
     }
 
-    /// Whether somebody waits for room, and this volume can help: by bringing home what holds the
+    /// Whether a task waits for room, and this volume can help: by bringing home what holds the
     /// head, or, if no volume has anything to bring home, by naming a later one.
     pub(super) fn wants_help_of(&self, volume: &RedoLog) -> bool {
         let holds = |volume: &RedoLog| !volume.flights.borrow().is_empty();
@@ -166,7 +166,7 @@ impl SharedLog {
         self.note_head().await
     }
 
-    /// Somebody waits for room: makes durable that what is obsolete may be overwritten.
+    /// A task waits for room: makes durable that what is obsolete may be overwritten.
     pub(super) async fn give_room(&self) -> Result<(), IoError> {
         if !self.wanting.replace(false) {
             return Ok(());

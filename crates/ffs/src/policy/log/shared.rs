@@ -12,10 +12,10 @@
 //! each ([`RedoLog`]).
 //!
 //! Invariants:
-//! 1. The writer writes one batch at a time, and nobody else gives entries places.
+//! 1. The writer writes one batch at a time, and nothing else gives entries places.
 //! 2. One slot is written at a time.
-//! 3. A volume that has stopped writes no entry any more, and keeps nobody else from writing. What
-//!    it holds is held until it has been saved elsewhere.
+//! 3. A volume that has stopped writes no entry any more, and keeps no other from writing. What it
+//!    holds is held until it has been saved elsewhere.
 //! 4. When the log cannot be written, every volume stops.
 //!
 //! Not asserted: 1 and 3, of which the writer asserts what it can; 2, which `slots` keeps.
@@ -231,7 +231,7 @@ impl SharedLog {
         }
     }
 
-    /// Nobody will use a volume that has stopped, which holds what it holds all the same.
+    /// No caller will use a volume that has stopped, which holds what it holds all the same.
     pub(super) fn keep(&self, volume: Rc<RedoLog>) {
         self.abandoned.borrow_mut().push(volume);
     }

@@ -34,7 +34,7 @@ impl SharedLog {
         assert!(self.writing.replace(false), "there is one writer");
         let waiting = self.waiting.borrow().iter().map(|entry| entry.room).sum::<u64>();
         assert_eq!(self.reserved.get(), waiting, "what is set aside is for what waits");
-        // Who waits for the writer need not have been waiting for a batch.
+        // A task that waits for the writer need not have been waiting for a batch.
         if !is_planted(Bug::SilentWriter) {
             self.volumes().for_each(|volume| volume.horizon.wake());
         }
@@ -129,7 +129,7 @@ impl RedoLog {
         self.shared.kick_writer();
     }
 
-    /// The same when somebody asks for it, which is `sequence` or what comes after it, and before
+    /// The same when a task asks for it, which is `sequence` or what comes after it, and before
     /// long in any case.
     pub(super) fn batch_later(&self, sequence: Sequence) {
         if self.waits.replace(true) {
@@ -281,7 +281,7 @@ mod tests {
         RedoLog::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log)
     }
 
-    /// What somebody is told who waits for the writer when nothing is staged.
+    /// What a task is told that waits for the writer when nothing is staged.
     fn wait() -> Option<Result<(), vfs::Lost>> {
         let executor = Executor::new(1);
         let log = executor.block_on(log_on(&executor, PLENTY));
@@ -322,7 +322,7 @@ mod tests {
         assert!((1..most / 2).contains(&less), "{less} bytes");
     }
 
-    /// Writes 4 KiB of log that nobody needs.
+    /// Writes 4 KiB of log that no volume needs.
     async fn fill(log: &RedoLog) {
         let (records, body) = (1, write_records(&[Record::Answer(vec![7; 4000 - LINE].into())]));
         let draft = Draft { volume: 0, records, body, sequence: 0 };
