@@ -311,7 +311,7 @@ fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String
     let is_cut = position < went.events();
     let mut images = if is_cut { cut.random(prng) } else { cut.whole() };
     if is_cut && way == Way::Repair {
-        // Whoever is told to repeat it does.
+        // A user that is told to repeat a repair does.
         images = repaired(&Place::new(first.served.design, &images))?.contents();
     }
     Ok((more, images))
