@@ -2,7 +2,7 @@
 //!
 //! Timers of the reactor come in milliseconds. A load of ten thousand calls a second, begun by
 //! those, would be ten bursts in a hundred; so a thread of its own waits for the earliest time and
-//! wakes whoever is due.
+//! wakes the sleepers that are due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,7 +35,8 @@ struct Entries {
     is_over: bool,
 }
 
-/// Who is to be woken, when. Entries of one time are in the order in which they were made.
+/// A sleeper that is to be woken, and when. Entries of one time are in the order in which they were
+/// made.
 struct Entry {
     when: std::time::Instant,
     number: u64,
@@ -96,7 +97,7 @@ impl Drop for FineClock {
 }
 
 impl Agenda {
-    /// Wakes whoever is due, until the clock is gone.
+    /// Wakes the sleepers that are due, until the clock is gone.
     fn keep(&self) {
         let mut entries = locked(&self.entries);
         while !entries.is_over {

@@ -1,5 +1,6 @@
-//! What whoever waits for a measurement sees: a bar of the phase that runs, on standard error and
-//! only if that is a terminal. An interrupt from the keyboard ends the phase, not the cleaning up.
+//! What a user that waits for a measurement sees: a bar of the phase that runs, on standard error
+//! and only if that is a terminal. An interrupt from the keyboard ends the phase, not the cleaning
+//! up.
 
 use std::cell::Cell;
 use std::process::{Command, Stdio};

@@ -29,7 +29,7 @@ pub struct Order {
     pub mount_port: Option<u16>,
     /// Whether to call from a port below 1024.
     pub is_privileged: bool,
-    /// Who calls: user and group.
+    /// The caller: user and group.
     pub user: (u32, u32),
     /// What a shell is to run when what a workload of a procedure or two needs is made, and it is
     /// about to be measured.
@@ -79,7 +79,7 @@ pub enum BenchError {
         /// Why not.
         source: std::io::Error,
     },
-    /// Nobody answers there.
+    /// No server answers there.
     #[error("no NFS server answers at {address}: {source}")]
     Unreachable {
         /// Where.
@@ -104,7 +104,7 @@ pub enum BenchError {
 /// troubles.
 ///
 /// # Errors
-/// [`BenchError`], when there is nobody to measure.
+/// [`BenchError`], when there is no server to measure.
 pub async fn run(order: &Order, runtime: Runtime) -> Result<Report, BenchError> {
     let clock = Rc::new(FineClock::over(runtime.clock));
     Session::begin(order, Runtime { clock, ..runtime }).await?.play().await

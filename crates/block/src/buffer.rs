@@ -12,7 +12,7 @@ pub const PART: usize = crate::chunks::UNIT;
 /// A longer buffer is given back as a whole.
 pub const PARTED_MOST: usize = crate::chunks::MOST;
 
-/// What a buffer that is to be filled shows to whoever looks before, where tests can see it.
+/// What a buffer that is to be filled shows to code that looks before, where tests can see it.
 const UNFILLED: u8 = 0xb5;
 
 /// Owned memory at a page boundary. Freeze it to share it by reference.

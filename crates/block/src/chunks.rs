@@ -8,21 +8,20 @@
 //! A piece that is given back stays in memory and is taken again, alone, as part of a larger one
 //! with its neighbours, or cut into smaller ones (a buddy system: Knowlton, CACM 1965). Memory that
 //! is new is made zeros by the kernel, which takes longer than to fill it; and the host of a
-//! virtual machine may have to find it first, which takes ten times as long. So that what nobody
-//! has is bounded, it goes back to the kernel beyond [`FREE_MOST`] and what caches say they do
+//! virtual machine may have to find it first, which takes ten times as long. So that what is free
+//! is bounded, it goes back to the kernel beyond [`FREE_MOST`] and what caches say they do
 //! without for now ([`Retention`]): first what is of no use but for small pieces. That leaves holes
 //! in its chunk. A hole stays until the rest of its chunk can go, too: it would be filled by small
 //! pages, which takes longer than a new chunk does (2.7 us for each 4 KiB and 0.2 ms for 2 MiB),
 //! and addresses cost nothing.
 //!
 //! Invariants:
-//! 1. A unit of a chunk belongs to nobody, or to whoever took the piece that it is of; `free` and
-//!    `holes` tell what is whose.
+//! 1. A unit of a chunk is free, or belongs to the caller that took the piece that it is of; `free`
+//!    and `holes` tell which.
 //! 2. Every byte of a piece is initialised: the kernel gives zeros.
-//! 3. What is given back stays memory while what belongs to nobody is [`FREE_MOST`] bytes and what
-//!    is retained at most, and is a hole beyond. (Beside that there is the rest of what was cut
-//!    last.)
-//! 4. A chunk of which nobody has a piece has no hole.
+//! 3. What is given back stays memory while what is free is [`FREE_MOST`] bytes and what is
+//!    retained at most, and is a hole beyond. (Beside that there is the rest of what was cut last.)
+//! 4. A chunk of which no piece is taken has no hole.
 //!
 //! Not asserted: 2, which the kernel keeps.
 
@@ -43,7 +42,7 @@ const CHUNK: usize = 2 << 20;
 pub(crate) const UNIT: usize = CHUNK / units::COUNT;
 /// The largest piece, the payload of a READ or WRITE.
 pub(crate) const MOST: usize = 1 << 20;
-/// Bytes that are kept for whoever comes next in any case: some READs and WRITEs of the largest.
+/// Bytes that are kept for the next caller in any case: some READs and WRITEs of the largest.
 const FREE_MOST: usize = 16 << 20;
 /// Bytes of addresses that are asked for at once, and give one chunk less, to begin at a multiple.
 const REGION: usize = 16 * CHUNK;
@@ -51,9 +50,9 @@ const REGION: usize = 16 * CHUNK;
 /// A chunk that has memory.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
-    /// Units that belong to nobody and are memory.
+    /// Free units that are memory.
     free: Units,
-    /// Those that belong to nobody and are none.
+    /// Free units that are none.
     holes: Units,
 }
 
@@ -64,7 +63,7 @@ struct Chunks {
     with_free: [BTreeSet<usize>; ORDERS],
     /// Addresses of chunks without memory.
     unused: Vec<usize>,
-    /// Bytes that belong to nobody and are memory.
+    /// Free bytes that are memory.
     free_bytes: usize,
     /// The sum of all [`Retention`].
     retained: usize,
@@ -105,7 +104,7 @@ pub(crate) unsafe fn give_back(piece: NonNull<u8>, length: usize) {
     chunks().give_back(piece, order_of(length).expect("a length of which there are pieces"));
 }
 
-/// How much memory of large buffers that nobody has stays memory, for whoever comes next.
+/// How much free memory of large buffers stays memory, for the next caller.
 ///
 /// A cache with a budget sets it to what it does without for now: then server and kernel do not
 /// pass the same memory to and fro, and all of it together is still within the budget. It ends with
@@ -191,7 +190,7 @@ impl Chunks {
         self.keep_within_bounds();
     }
 
-    /// Gives all memory of a chunk back that nobody has a piece of; its addresses stay.
+    /// Gives all memory of a chunk back of which no piece is taken; its addresses stay.
     fn part_with(&mut self, start: usize) {
         release(start, CHUNK);
         self.put(start, None);
@@ -220,7 +219,7 @@ impl Chunks {
         }
     }
 
-    /// One who retained `before` bytes retains `now`.
+    /// A [`Retention`] of `before` bytes is one of `now` from here on.
     fn retain(&mut self, before: usize, now: usize) {
         self.retained = self.retained - before + now;
         self.keep_within_bounds();

@@ -1,24 +1,24 @@
 //! The same file once more, past the page cache.
 //!
 //! Why: a buffered write of a file goes to a kernel thread, since it may have to wait, and back;
-//! of a device it goes out in pages. One past the page cache is begun by whoever asks for it, as
+//! of a device it goes out in pages. One past the page cache is begun by the caller itself, as
 //! large as it is, and is not copied.
 //!
 //! Everything may go there ([`Takes::All`]), which suits a log: it is written often and waited for,
 //! and not read meanwhile. Or only what is large may ([`Takes::Large`]), which suits a volume: what
 //! is small gains by being gathered in the page cache and found there, and what is large is kept,
-//! if it is, by whoever reads it.
+//! if it is, by the caller that reads it.
 //!
 //! Invariants:
 //! 1. A page is never written in both ways at once: the kernel would take the collision for a
 //!    failed write. What goes past the cache among writes that do not is therefore whole pages, and
-//!    nobody writes the same bytes twice at once. One after the other is no collision: the kernel
-//!    sees to it that every read gives what was written last.
+//!    no two writes of the same bytes go on at once. One after the other is no collision: the
+//!    kernel sees to it that every read gives what was written last.
 //! 2. Everything that the crate's contract allows must be possible: where everything goes past the
 //!    cache, sectors of the disk are aligned enough, and what lies in memory as it happens to is
 //!    copied to where it is aligned. Where only what is large does, what is not aligned does not.
 //!
-//! Not asserted: 1, which is about all who write to the disk; 2, which the kernel may break with a
+//! Not asserted: 1, which is about all writers of the disk; 2, which the kernel may break with a
 //! short transfer, and refuses.
 
 use std::fs::{File, OpenOptions};

@@ -1,13 +1,13 @@
 //! An image file or a raw block device: opened, measured, locked, and driven by blocking calls.
 //!
-//! Every device of this crate stands on a [`DiskFile`]; they differ in who makes the calls.
+//! Every device of this crate stands on a [`DiskFile`]; they differ in what makes the calls.
 //! I/O is buffered: reads and writes go through the kernel's page cache, unless they are to go past
 //! it ([`crate::direct`]); `flush` is fdatasync and a through write is RWF_DSYNC.
 //!
 //! Invariants:
-//! 1. While a writer has the disk open nobody else has (among all who ask for the lock, as every
-//!    DiskFile does): two servers on one disk would destroy it. A raw device is also claimed from
-//!    the kernel, so that a mounted one is refused.
+//! 1. While a writer has the disk open no other caller has (among all that ask for the lock, as
+//!    every DiskFile does): two servers on one disk would destroy it. A raw device is also claimed
+//!    from the kernel, so that a mounted one is refused.
 //! 2. A failed call is not repeated. In particular a flush that failed once may succeed the second
 //!    time without having written anything, so the failure must reach the engine.
 //!
@@ -33,8 +33,8 @@ const FILE_PHYSICAL_SECTOR_SIZE: u32 = 4096;
 /// What a disk is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading what somebody else may be writing meanwhile: without a lock, so that what is read
-    /// may be torn. For whoever only looks.
+    /// Reading what another program may be writing meanwhile: without a lock, so that what is
+    /// read may be torn. For a caller that only looks.
     Glance,
     /// Reading, beside other readers.
     ReadOnly,
@@ -56,11 +56,11 @@ pub enum OpenError {
     #[error("no permission to open {} for {}; it may belong to another user or be write-protected",
         .0.display(), purpose(.1))]
     PermissionDenied(PathBuf, Access),
-    /// Somebody else who takes the lock has it.
+    /// Another program that asks for the lock has it.
     #[error("{} is in use by another program, perhaps a second server; two at once would destroy \
         it, so stop the other one first", .0.display())]
     Locked(PathBuf),
-    /// Somebody claimed the device from the kernel.
+    /// A mount, RAID, swap or another server has claimed the device from the kernel.
     #[error("{} is mounted, or claimed by RAID, swap or another server; unmount or release it \
         first", .0.display())]
     Busy(PathBuf),
@@ -98,7 +98,7 @@ impl DiskFile {
     ///
     /// A disk that is in use is asked for a little while before it is refused: what a killed
     /// server had under way in the kernel keeps its lock for some milliseconds after its death, and
-    /// who starts it again at once should not be turned away.
+    /// a server that is started again at once should not be turned away.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         for _ in 0..PATIENCE {
             match Self::open_now(path, access) {
@@ -171,7 +171,7 @@ impl DiskFile {
     /// The same disk, of which large transfers go past the page cache from now on, where the
     /// system can do that. For a volume: see [`crate::direct`].
     ///
-    /// Nobody may write the same bytes twice at once.
+    /// Callers must not write the same bytes twice at once.
     pub fn large_past_cache(self) -> Self {
         self.past_cache_for(Takes::Large)
     }
@@ -237,7 +237,7 @@ impl DiskFile {
     }
 
     /// Fills `bytes` from `offset`, a range of the disk, if the page cache has them all, and says
-    /// whether it had: then it is done sooner here than by asking somebody else to do it.
+    /// whether it had: then it is done sooner here than when it is handed over.
     pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> bool {
         let length = bytes.len();
         self.past_cache_at(offset, once(&*bytes)).is_none()

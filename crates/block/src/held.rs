@@ -1,7 +1,7 @@
 //! An opened disk that its device and the calls in flight hold together.
 //!
 //! Closing lets go of the device's share and waits for the last one: only then is the file closed
-//! and its lock gone, so that who has waited for the close can open the disk again.
+//! and its lock gone, so that a caller that has waited for the close can open the disk again.
 
 use std::cell::RefCell;
 use std::sync::Arc;

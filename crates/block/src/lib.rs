@@ -21,17 +21,17 @@
 //!
 //! # Layers
 //! [`file::DiskFile`] opens, locks and measures an image file or a raw device. Three devices stand
-//! on it, and differ in who makes the calls: [`uring::UringDevice`] the kernel, by io_uring;
+//! on it, and differ in what makes the calls: [`uring::UringDevice`] the kernel, by io_uring;
 //! [`threads::ThreadsDevice`] a few threads, where io_uring is forbidden, as it is in many
 //! containers; [`file::FileDevice`] the caller itself. [`scratch::ScratchDevice`] stands on any of
 //! them and writes nothing.
 //!
 //! I/O is buffered: what is read and written goes through the kernel's page cache as well. There
 //! are two exceptions. A log goes past it, since nothing of it is read while it is written, and
-//! every write is one aligned piece that somebody waits for: [`file::DiskFile::past_cache`]. So do
+//! every write is one aligned piece that a caller waits for: [`file::DiskFile::past_cache`]. So do
 //! large transfers of a volume, for which the copy costs more than it saves:
 //! [`file::DiskFile::large_past_cache`]. A read that the page cache can answer is answered at once
-//! by whoever asks, on any device: handing it over would cost several times as much.
+//! by the caller's own thread, on any device: handing it over would cost several times as much.
 //!
 //! Verbs for tests (cutting the power, injecting faults, recording) live in wrappers, not in the
 //! trait. Architecture invariant: this crate knows bytes and devices, nothing of file systems.

@@ -9,8 +9,8 @@
 //! buffer is about to be filled.
 //!
 //! Invariants:
-//! 1. Every byte of pages is initialised: whoever gave them gave zeros.
-//! 2. What is kept belongs to nobody; what is taken is kept no more.
+//! 1. Every byte of pages is initialised: the kernel or the allocator gave zeros.
+//! 2. What is kept belongs to no caller; what is taken is kept no more.
 //! 3. A thread keeps [`KEPT_MOST`] bytes at most.
 //! 4. Where memory came from follows from its length alone.
 //!
@@ -104,7 +104,7 @@ impl Pages {
         })
     }
 
-    /// Gives it back, for whoever takes as much next.
+    /// Gives it back, for the next caller that takes as much.
     pub(crate) fn give_back(self) {
         let Some(place) = place_of(self.length) else { return };
         // At the end of a thread nothing is kept: then `self` is freed with the closure.
@@ -131,7 +131,7 @@ impl Pages {
         Self { start: start.unwrap_or_else(|| handle_alloc_error(layout)), length }
     }
 
-    /// Pages of zeros of the kernel, not shared with anybody; null if it has none.
+    /// Pages of zeros of the kernel, private to this process; null if it has none.
     fn map(length: usize) -> *mut u8 {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // All of it will be filled, and a fault a page would cost more than the filling.

@@ -1,7 +1,7 @@
 //! A device on which nothing is written: what is, stays in memory.
 //!
-//! For whoever wants to see what a change would come to. Reads show what was written over what is
-//! on the device below; a flush has nothing to do.
+//! For a caller that wants to see what a change would come to. Reads show what was written over
+//! what is on the device below; a flush has nothing to do.
 //!
 //! Invariant: a page in memory is whole; it was read from below before a part of it was written.
 

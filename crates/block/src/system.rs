@@ -64,7 +64,7 @@ pub(crate) fn allocate(file: &File, length: u64) -> Result<()> {
     check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, to_off(length)?) })
 }
 
-/// Bytes that whoever is not privileged may still take of the file system that a file lies in.
+/// Bytes that a process without privileges may still take of the file system that a file lies in.
 pub(crate) fn free_bytes(file: &File) -> Result<u64> {
     // SAFETY: statvfs is a C struct of numbers, for which zeros are a value.
     let mut told: libc::statvfs = unsafe { std::mem::zeroed() };

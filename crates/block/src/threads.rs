@@ -1,9 +1,9 @@
 //! The device for where the kernel forbids io_uring: a few threads make the blocking calls.
 //!
 //! Invariants:
-//! 1. A job owns its memory and its share of the disk, so it needs nobody who waits for it.
-//! 2. A job lets go of the disk before it answers: who has the answer and drops the device can
-//!    open the disk again.
+//! 1. A job owns its memory and its share of the disk, so it needs no caller that waits for it.
+//! 2. A job lets go of the disk before it answers: a caller that has the answer and drops the
+//!    device can open the disk again.
 //! 3. Dropping the pool waits for every job that was given to it.
 //!
 //! Not asserted: 1, which the type of a job keeps; 2 and 3, which are about the order of two
@@ -104,7 +104,7 @@ impl ThreadsDevice {
         self.pool.give(Box::new(move || {
             let result = action(&file);
             drop(file); // invariant 2
-            let _ = sender.send(result); // invariant 1: nobody may be waiting
+            let _ = sender.send(result); // invariant 1: the caller may be gone
         }));
         receiver.map(|answer| answer.expect("a job answers")).boxed_local()
     }

@@ -228,7 +228,8 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
     names.rev().map(<[u8]>::to_vec).collect()
 }
 
-/// A name as a terminal can show it and nobody is misled by it: what is no plain text is escaped.
+/// A name as a terminal can show it and no reader is misled by it: what is no plain text is
+/// escaped.
 fn show_name(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {

@@ -36,7 +36,7 @@ pub(crate) struct OpenVolume {
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
-/// a progress bar for whoever watches.
+/// a progress bar for the user.
 ///
 /// # Errors
 /// [`Failure`] when it cannot be opened that way.
@@ -166,8 +166,8 @@ fn repair_bar(path: &Path) -> ProgressBar {
     ProgressBar::no_length().with_style(style).with_message(path.display().to_string())
 }
 
-/// Says when somebody waits long for room in the log of a volume: he should know that the disk does
-/// not keep up, or does not answer. And when what holds the disk is full, as long as it is.
+/// Says when a call waits long for room in the log of a volume: the user should know that the disk
+/// does not keep up, or does not answer. And when what holds the disk is full, as long as it is.
 fn watch(path: &Path, opened: &Opened, runtime: &Runtime) {
     let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.files));
     let clock = runtime.clock.clone();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Whether there is something of this name. Who may not look does not know.
+/// Whether there is something of this name. A process that may not look does not know.
 ///
 /// # Errors
 /// [`Failure::File`].

@@ -2,16 +2,16 @@
 //!
 //! # Layers
 //! - `outcome`: what a check came to, and the code that the process ends with;
-//! - `text`: what people read; `json`: what programs read; `progress`: what whoever waits watches.
+//! - `text`: what people read; `json`: what programs read; `progress`: what a waiting user watches.
 //!
 //! # Contract
 //! 1. Without `--repair` the disk is opened for reading and nothing on it changes. What is checked
 //!    is the volume with its log replayed, in memory.
-//! 2. Nobody else writes the disk meanwhile: with `--repair` the lock is exclusive, without it
+//! 2. No other program writes the disk meanwhile: with `--repair` the lock is exclusive, without it
 //!    keeps writers out, and a volume that is served is refused.
 //! 3. A superblock need not be readable: the checker looks for copies by itself. So nothing here
 //!    asks for one before.
-//! 4. The exit code is that of the check, even if nobody reads the output to its end.
+//! 4. The exit code is that of the check, even if no program reads the output to its end.
 //! 5. What acknowledged changes a log holds is given up for `--without-log` alone.
 
 mod json;
@@ -89,7 +89,7 @@ pub(crate) struct FsckArguments {
     pub(crate) without_log: bool,
 }
 
-/// What was done, for whoever tells it.
+/// What was done, for the texts that tell it.
 struct Done {
     report: Report,
     took: Duration,

@@ -60,7 +60,7 @@ struct Info {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// Somebody has it now.
+    /// Another program has it now.
     InUse,
     /// It was stopped cleanly.
     Clean,

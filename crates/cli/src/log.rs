@@ -41,7 +41,7 @@ const NEW: u64 = 32 << 20;
 const STEP: usize = 1 << 20;
 /// A log grows by one part in so many of what is free beside it, at most.
 const GROWN_SHARE: u64 = 4;
-/// Between two steps, so that who is served does not feel it.
+/// Between two steps, so that clients do not feel it.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How long the log of a volume of this size is to become: a large log for a small disk would be
@@ -91,8 +91,8 @@ fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
 }
 
 /// Whether a file has the name of a log and nothing else: it is too short for one, and no byte in
-/// it means anything, or it is what is left of one that was cut short. Whoever needs nothing of it
-/// can have a new one in its place.
+/// it means anything, or it is what is left of one that was cut short. A volume that needs nothing
+/// of it can have a new one in its place.
 ///
 /// # Errors
 /// [`Failure`] when it cannot be looked at.
@@ -111,7 +111,7 @@ pub(crate) fn is_void(path: &Path) -> Result<bool, Failure> {
 /// there: there is none, or a void one, of which this says that it is made anew.
 ///
 /// # Errors
-/// [`Failure`] when nobody knows what is there.
+/// [`Failure`] when it is not known what is there.
 pub(crate) fn is_lacking(path: &Path) -> Result<bool, Failure> {
     if !is_there(path)? {
         return Ok(true);

@@ -125,7 +125,7 @@ fn main() -> ExitCode {
 
 /// Says what is wrong with the command line, or gives the help that it asks for.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // Nobody is there to be told that nothing could be told.
+    // No reader is there to be told that nothing could be told.
     let _ = error.print();
     // No option of ours stands before the command, so the first word is one, or none is.
     let is_fsck = std::env::args_os().nth(1).is_some_and(|word| word == "fsck");

@@ -1,4 +1,4 @@
-//! How much memory there is, and how much of it volumes take when nobody says.
+//! How much memory there is, and how much of it volumes take when the user does not say.
 
 use std::fs::read_to_string;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 const PART: u64 = 4;
 /// Bounds for a single volume, in bytes.
 const BOUNDS: RangeInclusive<u64> = 64 << 20..=16 << 30;
-/// Where nobody can tell how much there is, in bytes.
+/// Where the system does not tell how much there is, in bytes.
 const UNKNOWN: u64 = 1 << 30;
 
 /// Bytes for the cache of each of so many volumes.

@@ -147,7 +147,7 @@ pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
 }
 
 /// Ends what a run has begun that was to make a volume and was cut off: the folder has no settings,
-/// and nothing in it is anybody else's. A file system that is there already stays as it is.
+/// and nothing in it is of another origin. A file system that is there already stays as it is.
 ///
 /// # Errors
 /// [`Failure`].
@@ -325,7 +325,7 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
                 "a log of version {version} of its format, which this program does not know: it \
                  may hold changes that a volume needs"
             ),
-            // What cannot be read as a log holds nothing that anybody could bring home.
+            // What cannot be read as a log holds nothing that could be brought home.
             None => return Ok(()),
         },
     };
@@ -350,14 +350,15 @@ fn remove_volume(folder: &Path) {
     }
 }
 
-/// Removes a volume that [`create`] has made, unless somebody has it by now.
+/// Removes a volume that [`create`] has made, unless another program has it by now.
 pub(crate) fn undo_create(volume: &Path) {
     let Ok(_disk) = DiskFile::open(&volume.join(DISK_NAME), Access::ReadWrite) else { return };
     remove_volume(volume);
     let _ = fs::remove_dir(volume); // not if there is anything else in it
 }
 
-/// A volume does not mix with other files: they would be served by nobody and removed by mistake.
+/// A volume does not mix with other files: no server would serve them, and they would be removed by
+/// mistake.
 fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -422,7 +423,7 @@ fn remake_disk(
         let verb = "remove";
         let removed = fs::remove_file(path);
         removed.map_err(|source| Failure::File { verb, path: path.to_owned(), source })?;
-        drop(disk); // nobody else had it meanwhile
+        drop(disk); // no other program had it meanwhile
         return make_image(arguments, path);
     }
     if is_other {
@@ -436,7 +437,7 @@ fn remake_disk(
 }
 
 /// What is on a disk that begins so, if there is something. A file system whose making was cut off
-/// is nothing: whoever began it wanted what was there to go.
+/// is nothing: the user that began it wanted what was there to go.
 fn on_it(head: &[u8]) -> Option<&'static str> {
     if is_begun(head) { None } else { recognise(head) }
 }
@@ -464,7 +465,8 @@ fn is_left(disk: &DiskFile, path: &Path, head: &[u8]) -> bool {
     is_empty_file(path, head) || is_own_file(path) && is_fresh(disk, path)
 }
 
-/// Whether a file system has nothing in it and never had: nobody has served it since it was made.
+/// Whether a file system has nothing in it and never had: no server has served it since it was
+/// made.
 fn is_fresh(disk: &DiskFile, path: &Path) -> bool {
     let Ok(FileSystem { superblock, geometry, hash }) = read_superblock(disk, path) else {
         return false;

@@ -112,7 +112,7 @@ async fn holds(
     path: &Path,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<bool, Failure> {
-    // Only its slots are looked at, and somebody may be writing the rest.
+    // Only its slots are looked at, and a server may be writing the rest.
     let device = device(DiskFile::open(path, Access::Glance)?);
     Ok(is_needed(disk, &*device).await.unwrap_or(false))
 }

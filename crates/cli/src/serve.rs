@@ -257,7 +257,7 @@ fn export_name(path: &Path) -> Result<String, Failure> {
     Ok(name.strip_suffix(".img").unwrap_or(&name).to_owned())
 }
 
-/// Tells whoever started the server that it serves, and how to mount it. The first word of the
+/// Tells the starter of the server that it serves, and how to mount it. The first word of the
 /// first line is `ready`, for programs that wait for it.
 fn announce(ready: &ReadyInfo) {
     let mut text = String::from("ready:");
@@ -272,7 +272,7 @@ fn announce(ready: &ReadyInfo) {
         text.push('\n');
     }
     let mut output = io::stdout().lock();
-    // Nobody needs to read it: a server whose output is closed serves as well.
+    // It need not be read: a server whose output is closed serves as well.
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
 }
 

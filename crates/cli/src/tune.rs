@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
         return Err(Failure::Usage(sentence));
     }
-    // Held to the end: nobody begins to serve it meanwhile.
+    // Held to the end: no server begins to serve it meanwhile.
     let disk = volume.open(Access::ReadWrite)?;
     let found = read_superblock(&disk, &volume.disk_path)?;
     let words = volume.words();
@@ -150,8 +150,8 @@ fn change_policy(
     Ok(())
 }
 
-/// A log that goes holds nothing: no changes of this volume that somebody put away and brought
-/// back, and none of others that were served with it.
+/// A log that goes holds nothing: no changes of this volume that were put away and brought back,
+/// and none of others that were served with it.
 fn refuse_needed(volume: &Volume, log: &Path) -> Result<(), Failure> {
     let (path, words) = (volume.path.clone(), volume.words());
     match log::holds_changes(log, Access::ReadOnly)? {

@@ -231,7 +231,7 @@ fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
         fs::rename(new, path)
     };
     write().map_err(|source| {
-        let _ = fs::remove_file(new); // it is nobody's
+        let _ = fs::remove_file(new); // no program uses it
         Failure::File { verb: "write", path: path.to_owned(), source }
     })?;
     sync_folder(parent(path))

@@ -21,12 +21,12 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that wait to be written at most.
 const QUEUE: usize = 1024;
-/// How long whoever ends the process waits for the last lines.
+/// How long the end of the process waits for the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The queue of the thread, once it was started.
 static QUEUED: OnceLock<SyncSender<Message>> = OnceLock::new();
-/// Lines that could not be written, and that nobody has been told of.
+/// Lines that could not be written, and that the user has not been told of.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 enum Message {
@@ -54,7 +54,7 @@ pub(crate) fn quoted(path: &Path) -> String {
     word
 }
 
-/// Says a sentence to whoever runs the program.
+/// Says a sentence to the user of the program.
 pub(crate) fn say(sentence: impl fmt::Display) {
     put(format!("duramen: {sentence}\n").into_bytes());
 }
@@ -94,7 +94,7 @@ fn write_on(messages: &Receiver<Message>, output: &mut dyn Write) {
     for message in messages {
         match message {
             Message::Line(line) => write(&line, output),
-            // Who has asked may have stopped waiting.
+            // The caller may have stopped waiting.
             Message::Mark(answer) => drop(answer.try_send(())),
         }
     }

@@ -1,4 +1,4 @@
-//! Who calls, and what he may reach.
+//! The caller, and what it may reach.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -10,18 +10,18 @@ use crate::refused::Refused;
 use crate::volume::Served;
 use crate::{Exports, Handle, Volumes};
 
-/// A caller, with the rules that hold for his call.
+/// A caller, with the rules that hold for its call.
 pub(crate) struct Caller {
     pub(crate) client: IpAddr,
-    /// Who he says he is; `None` without credentials.
+    /// The user that it claims to be; `None` without credentials.
     pub(crate) claim: Option<Credentials>,
-    /// His call, if it is to be remembered with what it changes.
+    /// Its call, if that is to be remembered with what it changes.
     pub(crate) call: Option<Rc<CallKey>>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) exports: Rc<Exports>,
 }
 
-/// A file, and as whom the caller reaches it.
+/// A file, and the user that the caller reaches it as.
 pub(crate) struct Target {
     pub(crate) volume: Rc<Served>,
     pub(crate) id: ObjectId,

@@ -1,7 +1,7 @@
 //! The way of one call: header, credentials, reply cache, procedure, reply.
 //!
 //! Invariants:
-//! 1. A call holds its turn and its memory until it has ended, not until somebody stops waiting.
+//! 1. A call holds its turn and its memory until it has ended, not until its caller stops waiting.
 //! 2. A call of the set in [`is_remembered`] is executed only while it holds its slot in the reply
 //!    cache.
 //! 3. Calls that have not arrived in full hold at most three quarters of the memory for requests.
@@ -10,13 +10,13 @@
 //!    another one slowly.
 //!
 //! Not asserted: 1, which ownership keeps (`Execution`); 2, of which the reply cache asserts that
-//! who answers was running; 3, which the bound of its pool keeps.
+//! a call that is answered was running; 3, which the bound of its pool keeps.
 //!
 //! Bounds make callers wait and never fail. Each party has a share of them ([`parties`]), so that
 //! no volume and no stranger can have all. They cannot wait for each other in a circle: memory for
 //! requests is taken first (the share of those that arrive before all), then memory for replies,
-//! then the turn; who has a turn waits for the
-//! disk alone, and memory for replies comes back from a socket that takes bytes or is given up.
+//! then the turn. A call that has a turn waits for the disk alone, and memory for replies comes
+//! back from a socket that takes bytes or is given up.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -68,12 +68,12 @@ pub struct Dispatcher {
 /// Looks on: hears of every call that was answered and is of a kind that is traced.
 pub trait Tap {
     /// A call was answered: when it had arrived and when its answer was there, the number of its
-    /// connection, and the answer. What is done here, everybody waits for.
+    /// connection, and the answer. All calls wait for what is done here.
     fn answered(&self, call: Begun, times: (Instant, Instant), connection: u64, reply: &[Bytes]);
 }
 
 impl Dispatcher {
-    /// A dispatcher that serves `volumes` to whom `exports` admits.
+    /// A dispatcher that serves `volumes` to the clients that `exports` admits.
     pub fn new(
         runtime: Runtime,
         volumes: Volumes,
@@ -140,7 +140,7 @@ impl Dispatcher {
         self.exports_version.get()
     }
 
-    /// Lets somebody look on from now on.
+    /// Lets `tap` look on from now on.
     pub fn set_tap(&self, tap: Rc<dyn Tap>) {
         self.tap.replace(Some(tap));
     }
@@ -350,13 +350,14 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     }
 }
 
-/// Who calls, as he says. A client that used a short-hand is asked to say it in full; a flavor
-/// that proves more than AUTH_SYS is one that we cannot check. NULL asks nothing of anybody.
+/// The user that a caller claims to be. A client that used a short-hand is asked to say it in full;
+/// a flavor that proves more than AUTH_SYS is one that we cannot check. NULL asks nothing of any
+/// caller.
 fn claim(credential: Credential<'_>, anybody: bool) -> Result<Option<Credentials>, Refusal> {
     match credential {
         Credential::Sys(user) => Ok(Some(convert::claim(&user))),
         Credential::None => Ok(None),
-        // Who wants to begin a context with a NULL must hear that there are none.
+        // A client that wants to begin a context with a NULL must hear that there are none.
         Credential::Other { flavor } if anybody && flavor != RPCSEC_GSS => Ok(None),
         Credential::Other { flavor: AUTH_SHORT } => {
             Err(Refusal::Authentication(AuthStatus::RejectedCredential))

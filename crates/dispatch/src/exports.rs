@@ -1,4 +1,4 @@
-//! Who may use which volume, and as whom.
+//! Which clients may use which volume, and as which users.
 //!
 //! Rules are looked up for every call by the client's address, so that new rules hold for the next
 //! call of a client that has been connected for days, and none is dropped. Of the rules of a
@@ -6,11 +6,11 @@
 //!
 //! # Without a configuration
 //! A volume that no rule was written for is exported read-write to this machine alone (127.0.0.0/8
-//! and ::1), and nobody is squashed. It is the rule of somebody who tries the server on the machine
-//! he sits at, as root, and it stays safe when the server listens on every address, because it
-//! follows the client's address and not ours. Mind that AUTH_SYS believes what a client says: a
-//! local user who can open a socket can claim to be root of such a volume. Where local users are
-//! not trusted, write a rule that squashes.
+//! and ::1), and no user is squashed. It is the rule for trying the server on one's own machine,
+//! as root, and it stays safe when the server listens on every address, because it follows the
+//! client's address and not ours. Mind that AUTH_SYS believes what a client says: a local user who
+//! can open a socket can claim to be root of such a volume. Where local users are not trusted,
+//! write a rule that squashes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,15 +34,15 @@ impl Default for Anonymous {
     }
 }
 
-/// Whose claim of identity is not believed.
+/// The users whose claim of identity is not believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Squash {
-    /// Everybody is who he says he is.
+    /// Every user is believed.
     None,
     /// User 0 and group 0 become the anonymous ones.
     #[default]
     Root,
-    /// Everybody becomes anonymous.
+    /// Every user becomes anonymous.
     All,
 }
 
@@ -53,14 +53,14 @@ pub struct Rule {
     pub network: IpNet,
     /// Whether they may change anything.
     pub writable: bool,
-    /// Whose claim is not believed.
+    /// The users whose claim is not believed.
     pub squash: Squash,
-    /// Whom the squashed, and callers without credentials, act as.
+    /// The user that the squashed, and callers without credentials, act as.
     pub anonymous: Anonymous,
 }
 
 impl Rule {
-    /// As whom a caller acts who claims `claim`; `None` for a caller without credentials.
+    /// The user that a caller with this claim acts as; `None` for a caller without credentials.
     pub fn credentials(&self, claim: Option<Credentials>) -> Credentials {
         let Anonymous { uid, gid } = self.anonymous;
         let nobody = Credentials { uid, gid, groups: Vec::new() };
@@ -93,7 +93,7 @@ pub struct AmbiguousRules {
 }
 
 impl Export {
-    /// An export with these rules; without any, nobody may use the volume.
+    /// An export with these rules; without any, no client may use the volume.
     ///
     /// # Errors
     /// [`AmbiguousRules`] when two rules have the same network.
@@ -107,7 +107,7 @@ impl Export {
         }
     }
 
-    /// Read-write for this machine, for everybody as himself. See the module's text.
+    /// Read-write for this machine, for every user without squashing. See the module's text.
     pub fn loopback() -> Self {
         let loopback = |network| Rule {
             network,
@@ -163,7 +163,7 @@ impl Exports {
         self.volumes.keys().map(String::as_str)
     }
 
-    /// The rule of `volume` that counts for `client`; none: he may not use it.
+    /// The rule of `volume` that counts for `client`; none: it may not use the volume.
     pub fn rule(&self, volume: &str, client: IpAddr) -> Option<Rule> {
         self.of(volume).rule(client).copied()
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It holds nothing that a restart changes, so a client never notices one. The check is against
-//! accidents (a handle of another server, a damaged packet), not against forgery: whoever may
+//! accidents (a handle of another server, a damaged packet), not against forgery: a client that may
 //! speak AUTH_SYS to us can claim any user anyway, and every verb checks permissions by itself.
 
 use crc_fast::{CrcAlgorithm, checksum};
@@ -64,7 +64,7 @@ impl Handle {
     }
 }
 
-/// The volume that a handle names, if it is one: for whoever only wants to know where it belongs.
+/// The volume that a handle names, if it is one: for a caller that only asks where it belongs.
 pub(crate) fn fsid_of(handle: &[u8]) -> Option<Fsid> {
     let bytes: &[u8; HANDLE_SIZE] = handle.try_into().ok()?;
     Some(Fsid(u64::from_be_bytes(field(bytes, 4))))

@@ -14,7 +14,7 @@ use crate::planted::{Bug, is_planted};
 pub struct Key {
     /// The client's address.
     pub client: IpAddr,
-    /// CRC-64/NVME of who calls, as he says himself: machine, user and groups, but not the stamp,
+    /// CRC-64/NVME of what the caller claims to be: machine, user and groups, but not the stamp,
     /// which a client may renew. 0 without credentials.
     pub caller: u64,
     /// The client's number of the call.

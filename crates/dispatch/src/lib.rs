@@ -1,9 +1,9 @@
-//! From calls to verbs: who may do what, exactly once, and never answered too early.
+//! From calls to verbs: which caller may do what, exactly once, and never answered too early.
 //!
 //! # Layers
 //! - [`Session`]: the calls of one connection;
 //! - [`Dispatcher`]: the way of one call, from its record to its reply;
-//! - [`Exports`]: which client may use which volume, and as whom;
+//! - [`Exports`]: which client may use which volume, and as which user;
 //! - [`ReplyCache`]: a repeated call is answered again, not executed again, even if the server was
 //!   started anew in between ([`Dispatcher::restore`]);
 //! - `nfs3`, `mount`: one function for each procedure of the two programs;

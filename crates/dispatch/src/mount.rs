@@ -1,7 +1,7 @@
 //! MOUNT version 3: from a path to the first handle.
 //!
 //! A path is `/NAME`, the root of a volume, or a directory below it. It is walked name by name as
-//! the caller himself, so that it leads nowhere where his LOOKUPs would not. Symbolic links are not
+//! the caller itself, so that it leads nowhere where its LOOKUPs would not. Symbolic links are not
 //! followed, empty names are skipped, and the parent of a root is the root: a walk never leaves its
 //! volume.
 //!
@@ -26,7 +26,7 @@ const MAX_REMEMBERED: usize = 1024;
 /// The flavors that a volume may be used with: AUTH_SYS, and AUTH_NONE as nobody.
 const FLAVORS: [u32; 2] = [1, 0];
 
-/// Who has mounted what, as far as clients say.
+/// Which clients have mounted what, as far as they say.
 #[derive(Default)]
 pub(crate) struct Mounts(RefCell<VecDeque<(IpAddr, Bytes)>>);
 
@@ -127,7 +127,7 @@ fn status(error: FsError) -> Status {
     }
 }
 
-/// A volume that nobody may use is not listed: an empty list of groups would mean everybody.
+/// A volume that no client may use is not listed: an empty list of groups would mean every client.
 fn exports(caller: &Caller) -> ExportList {
     let groups = |volume: &str| -> Vec<Bytes> {
         let rules = caller.exports.of(volume).rules().iter();

@@ -1,4 +1,4 @@
-//! Who shares the bounds: the volumes, and those whose calls are about none.
+//! What shares the bounds: the volumes, and the clients whose calls are about none.
 //!
 //! A volume whose disk gives no answer keeps its calls, their turns and their memory. Strangers can
 //! begin as many calls as they like. Neither may keep others from being served: so each is a party
@@ -8,7 +8,7 @@ use runtime::pool::Share;
 
 use crate::Fsid;
 
-/// Clients who may use no volume at all.
+/// Clients that may use no volume at all.
 pub(crate) const STRANGERS: usize = 0;
 /// Calls of all others that are about no volume, or about one that is not theirs.
 const NO_VOLUME: usize = 1;
@@ -28,7 +28,7 @@ pub(crate) fn shares(bound: u64, volumes: usize) -> Vec<Share> {
     // What there is too little of to be divided is for all.
     let strangers = Share { least: small, may_exceed: small == 0 };
     let others = Share { least: small, may_exceed: true };
-    // One volume has nobody to share with.
+    // One volume has no other to share with.
     let least = if volumes > 1 { bound / 2 / volumes as u64 } else { 0 };
     let volume = Share { least, may_exceed: true };
     [strangers, others].into_iter().chain(std::iter::repeat_n(volume, volumes)).collect()
@@ -42,8 +42,8 @@ pub(crate) struct Known {
     pub(crate) party: usize,
 }
 
-/// The party of a client who may use this volume, by its place among all of them, or none that his
-/// call names; `is_guest` says whether he may use any.
+/// The party of a client that may use this volume, by its place among all of them, or none that
+/// the call names; `is_guest` says whether the client may use any.
 pub(crate) fn party_of(volume: Option<usize>, is_guest: impl FnOnce() -> bool) -> usize {
     match volume {
         Some(volume) => VOLUMES + volume,

@@ -30,7 +30,7 @@ impl ReplyMemory {
         self.of_all.resize(bytes);
     }
 
-    /// Those who may wait until it is given back.
+    /// The requests that may wait until it is given back.
     pub fn line(&self) -> Option<Line> {
         self.of_all.line()
     }

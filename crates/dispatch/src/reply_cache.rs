@@ -9,18 +9,18 @@
 //! # The window
 //! An answer is remembered until it is older than [`Window::age`], or there are more answers or
 //! more bytes of them than the window allows, of this client or of all. A client that exceeds its
-//! own bounds loses its oldest. When all exceed theirs together, whoever has most loses its oldest:
-//! so nobody can push out the answers of a client that has few. Who has most is told by powers of
-//! two, and a 1,024th of all is little: of clients that have about as much as each other, the
-//! oldest answer goes, as it does where a file system keeps it.
+//! own bounds loses its oldest. When all exceed theirs together, the client that has most loses its
+//! oldest: so no client can push out the answers of one that has few. Which has most is told by
+//! powers of two, and a 1,024th of all is little: of clients that have about as much as each other,
+//! the oldest answer goes, as it does where a file system keeps it.
 //!
-//! In the bounds an IPv6 network of 64 bits is one client, since whoever has one address of it has
-//! them all. What makes two calls the same call is always the whole address ([`Key`]).
+//! In the bounds an IPv6 network of 64 bits is one client, since a client that has one address of
+//! it has them all. What makes two calls the same call is always the whole address ([`Key`]).
 //!
 //! Only an answer of a file system takes a place. A call that is not admitted is not taken note of
-//! ([`Begin::Refuse`]), and what was refused before a file system was asked is passed to those who
+//! ([`Begin::Refuse`]), and what was refused before a file system was asked is passed to those that
 //! wait for it and forgotten ([`Slot::pass`]). A call that runs or is remembered gets its one
-//! answer, whoever is admitted by now.
+//! answer, whichever clients are admitted by now.
 //!
 //! The cache itself is volatile. But a call that must not be executed twice has a *name*
 //! ([`vfs::CallKey`]) under which the file system keeps its answer with what it changed, where it
@@ -155,8 +155,8 @@ struct Answered<R> {
     _name: Option<Rc<CallKey>>,
 }
 
-/// How much a client has, by powers of two; the number of its oldest answer; who it is. The last of
-/// all has most, and of those the oldest.
+/// How much a client has, by powers of two; the number of its oldest answer; its address. The last
+/// of all has most, and of those the oldest.
 type Standing = (u32, Reverse<u64>, IpAddr);
 
 #[derive(Default)]
@@ -359,13 +359,13 @@ pub fn in_bounds(client: IpAddr) -> IpAddr {
 }
 
 impl<R> State<R> {
-    /// Whose answer is the oldest of all.
+    /// The client whose answer is the oldest of all.
     fn client_of_oldest(&self) -> Option<IpAddr> {
         self.oldest.first_key_value().map(|(_, &client)| client)
     }
 
-    /// Whose answer is to go when there are more of all clients than `window` allows: who has most
-    /// of what there is too much of.
+    /// The client whose answer is to go when there are more of all clients than `window` allows:
+    /// the one that has most of what there is too much of.
     fn client_over(&self, window: &Window) -> Option<IpAddr> {
         let most = match (self.calls > window.calls, self.bytes > window.bytes) {
             (true, _) => self.by_calls.last(),
@@ -458,7 +458,7 @@ impl<R: Clone> Slot<R> {
         self.name.clone()
     }
 
-    /// Remembers the answer, of `bytes` bytes, and gives it to all who wait.
+    /// Remembers the answer, of `bytes` bytes, and gives it to all that wait.
     pub fn answer(mut self, reply: R, bytes: usize) {
         self.answered = true;
         *self.pending.outcome.borrow_mut() = Outcome::Answered(reply.clone());
@@ -466,7 +466,7 @@ impl<R: Clone> Slot<R> {
         self.pending.ended.notify();
     }
 
-    /// Gives the answer to all who wait, and forgets it: no file system has given it.
+    /// Gives the answer to all that wait, and forgets it: no file system has given it.
     pub fn pass(mut self, reply: R) {
         self.answered = true;
         self.cache.state.borrow_mut().entries.remove(&self.key);

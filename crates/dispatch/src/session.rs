@@ -29,7 +29,7 @@ pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
     reply_memory: Rc<Pool>,
-    /// Tells connections apart, for whoever looks on.
+    /// Tells connections apart, for a tap that looks on.
     number: u64,
     known: Cell<Option<Known>>,
     /// See [`crate::planted::connection_key`].
@@ -48,7 +48,7 @@ impl Arriving {
         self.memory
     }
 
-    /// Those who may wait for memory until the rest of the call is there.
+    /// The requests that may wait for memory until the rest of the call is there.
     pub fn line(&self) -> Option<Line> {
         self.arriving.line()
     }
@@ -83,7 +83,7 @@ impl Session {
         Rc::new(Self { dispatcher, client, reply_memory, number, known, planted_key })
     }
 
-    /// Who is to have memory for a call whose record begins so: what
+    /// The party that is to have memory for a call whose record begins so: what
     /// [`Session::request_memory`] and [`Session::arriving_memory`] take first.
     pub fn party(&self, start: &[u8]) -> usize {
         self.dispatcher.party(self.client, start, &self.known)
@@ -97,7 +97,7 @@ impl Session {
 
     /// Memory for a call of `bytes` that is still arriving, to be taken before the rest is read.
     /// Others wait for it as long as the peer likes, so the owner of the connection must have an
-    /// end to his patience: see [`Arriving::line`].
+    /// end to its patience: see [`Arriving::line`].
     pub async fn arriving_memory(&self, party: usize, bytes: usize) -> Arriving {
         let arriving = self.dispatcher.arriving_memory.acquire(party, bytes as u64).await;
         Arriving { memory: self.request_memory(party, bytes).await, arriving }
@@ -105,8 +105,8 @@ impl Session {
 
     /// Answers a call: `None` where there is nothing to answer.
     ///
-    /// A call that may change something, once it has its turn, runs in a task of its own: whoever
-    /// waits for its reply may go away, and it still runs to its end. A call that waits for its
+    /// A call that may change something, once it has its turn, runs in a task of its own: the
+    /// connection may go away, and the call still runs to its end. A call that waits for its
     /// turn, or only reads, ends when the future is dropped.
     pub async fn call(&self, record: Record, memory: Tokens) -> Option<Reply> {
         let Some(tap) = self.dispatcher.tap() else { return self.answer(record, memory).await };
@@ -122,7 +122,7 @@ impl Session {
     async fn answer(&self, record: Record, memory: Tokens) -> Option<Reply> {
         let party = memory.party().unwrap_or(STRANGERS);
         let plan = Plan::of(&record, parties::is_volume(party));
-        // The order matters: who waits for memory that a slow peer holds must not hold a turn.
+        // The order matters: a call that waits for memory of a slow peer must not hold a turn.
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
         let mut reply_memory = match plan.reply_bytes {
             0 => ReplyMemory::new(of_session.take_now(party, 0), of_all.take_now(party, 0)),
@@ -138,7 +138,7 @@ impl Session {
         let reply = if plan.may_change {
             let (to_waiter, reply) = oneshot::channel();
             self.dispatcher.runtime.tasks.spawn(Box::pin(async move {
-                // Nobody waits any more when this fails; the call was carried out all the same.
+                // The caller waits no more when this fails; the call was carried out all the same.
                 let _ = to_waiter.send(execution.run().await);
             }));
             reply.await.ok().flatten()
@@ -199,7 +199,7 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// A call with these arguments, by nobody in particular.
+    /// A call with these arguments, by no user in particular.
     fn record(program: u32, procedure: u32, arguments: &[u32]) -> Record {
         const XID: u32 = 7;
         let mut words = vec![XID, 0, 2, program, 3, procedure, 0, 0, 0, 0];

@@ -1,12 +1,12 @@
-//! The logging locks of Calaveras: whoever changes a file or a directory keeps everybody else from
+//! The logging locks of Calaveras: a call that changes a file or a directory keeps all others from
 //! changing it until the log has the change (paper, section 3.1).
 //!
 //! Our own engine lets go of its locks when a change is staged, and lets the order of the log see
 //! to the rest ("early release"). This file system stands before ours and takes that away: for
 //! models of the paper's server.
 //!
-//! What a name names is not known here, so a REMOVE locks the directory alone. Whoever only reads
-//! takes no lock, as in the paper.
+//! What a name names is not known here, so a REMOVE locks the directory alone. A call that only
+//! reads takes no lock, as in the paper.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use vfs::{FileSystem, InFront, ObjectId, Sealed};
 /// A file system whose changes of one object are durable one after the other.
 pub struct LoggingLocks {
     inner: Rc<dyn FileSystem>,
-    /// Those that somebody holds or waits for.
+    /// Those that a call holds or waits for.
     locks: RefCell<HashMap<ObjectId, Rc<Semaphore>>>,
 }
 

@@ -26,7 +26,7 @@ use crate::wire::Simulated;
 /// The most calls of one connection that are unanswered.
 const CONNECTION_CALLS: usize = 128;
 
-/// How often a UNIX of the time writes what nobody waits for.
+/// How often a UNIX of the time writes what no client waits for.
 const UPDATE: Duration = Duration::from_secs(30);
 
 /// What a server is made of.

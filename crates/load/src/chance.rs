@@ -5,7 +5,7 @@
 pub struct Chance(u64);
 
 impl Chance {
-    /// The sequence of this seed, for the `stream`th of those who share it.
+    /// The sequence of this seed, for the `stream`th of those that share it.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut chance = Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         chance.next_u64();

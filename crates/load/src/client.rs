@@ -29,7 +29,7 @@ pub enum CallError {
     Broken(#[from] Broken),
 }
 
-/// Who makes calls, over which connection. Cheap to clone.
+/// A caller, and its connection. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     connection: Connection,

@@ -98,7 +98,7 @@ struct Slot {
     since: Instant,
     waker: Option<Waker>,
     reply: Option<Bytes>,
-    /// Nobody waits for it any more.
+    /// No caller waits for it any more.
     is_abandoned: bool,
 }
 
@@ -221,7 +221,7 @@ impl State {
         self.wake_task();
     }
 
-    /// Hands a reply to who waits for it.
+    /// Hands a reply to the caller that waits for it.
     fn heard(&mut self, record: Bytes) -> Result<(), Broken> {
         let reply = Reply::decode(Decoder::new(&record));
         let xid = reply.map_err(|error| Broken::NoReply(error.to_string()))?.xid;

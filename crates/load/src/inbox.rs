@@ -20,7 +20,7 @@ const LONGEST: usize = 16 << 20;
 /// The bit of a mark that says that the fragment is the last of its record.
 const LAST: u32 = 1 << 31;
 
-/// A record that nobody should send.
+/// A record that no server should send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record of more than {LONGEST} bytes")]
 pub(crate) struct TooLong;

@@ -10,13 +10,13 @@
 //! * `inbox`, [`connection`]: records; a connection with many calls in flight.
 //! * [`client`], [`mount`]: typed calls; from an export to its root.
 //! * [`tally`]: latencies in histograms, errors by what they said.
-//! * [`worker`], [`run`]: who makes calls, and when: as fast as they are answered, or at a rate.
+//! * [`worker`], [`run`]: what makes calls, and when: as fast as they are answered, or at a rate.
 //! * [`stage`], `remove`: the connections and the directory in which a workload plays; and that
 //!   nothing is left of it.
 //! * [`workload`]: what is played.
 //!
 //! # Contract
-//! A workload touches nothing outside of its stage's directory, whose name nobody else has. A call
+//! A workload touches nothing outside of its stage's directory, whose name no other has. A call
 //! that fails is counted, with what was said, and shown; a result that can be read and cannot be
 //! right is an error, too. What is measured is what is said: a step of several calls is measured
 //! as a step and call by call.

@@ -14,7 +14,7 @@ use crate::stream::{Dial, Service};
 /// Why there is no root.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// Nobody is there.
+    /// No server is there.
     #[error("cannot connect to the server's MOUNT service: {0}")]
     Unreachable(#[from] std::io::Error),
     /// The server has no such export.
@@ -68,7 +68,7 @@ pub async fn mount(
     };
     let path = path.to_owned();
     let record = client.ask_with(target(Procedure::Export), &()).await?;
-    // Not every server tells everybody.
+    // Not every server tells every client.
     let list = results(&record).ok().and_then(|mut from| from.value().ok());
     let ExportList(exports) = list.unwrap_or_default();
     let name = |export: &mount::Export| String::from_utf8_lossy(&export.path).into_owned();

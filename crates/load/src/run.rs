@@ -18,7 +18,7 @@ use crate::stage::{ProcessorTime, Stage, Trouble, Watch};
 use crate::tally::Tally;
 use crate::worker::{Step, Worker};
 
-/// How often whoever watches is told, and connections are looked at.
+/// How often the watcher is told, and connections are looked at.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How long a call may go unanswered before its connection is given up.
@@ -160,7 +160,7 @@ impl Turns {
     }
 }
 
-/// Measures a phase of the stage's own pace. What it needs is there, and whoever watches is asked
+/// Measures a phase of the stage's own pace. What it needs is there, and the watcher is asked
 /// first.
 ///
 /// # Errors

@@ -72,7 +72,7 @@ impl Default for Plan {
 /// Why a workload could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// Nobody is there.
+    /// No server is there.
     #[error("cannot connect: {0}")]
     Unreachable(#[from] std::io::Error),
     /// There is no such export, or not for us.
@@ -96,10 +96,10 @@ pub enum Trouble {
         /// Why.
         why: String,
     },
-    /// Whoever watches has had enough.
+    /// The watcher has had enough.
     #[error("interrupted")]
     Interrupted,
-    /// Whoever watches does not let it be measured.
+    /// The watcher does not let it be measured.
     #[error("{0}")]
     Refused(String),
     /// The plan makes no sense.
@@ -118,7 +118,7 @@ impl Trouble {
 /// Time on processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// Of whoever makes the calls.
+    /// Of the client.
     pub client: Option<Duration>,
     /// Of the server.
     pub server: Option<Duration>,
@@ -154,13 +154,13 @@ pub trait Watch {
     fn processor_time(&self) -> ProcessorTime {
         ProcessorTime::default()
     }
-    /// Whether whoever watches has had enough: no further step is begun then.
+    /// Whether the watcher has had enough: no further step is begun then.
     fn is_over(&self) -> bool {
         false
     }
 }
 
-/// Nobody watches.
+/// A watcher that does nothing.
 pub struct Unwatched;
 
 impl Watch for Unwatched {

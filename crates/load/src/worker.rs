@@ -1,4 +1,4 @@
-//! One of those who make the calls of a workload: it has at most one call under way.
+//! A worker, one of those that make the calls of a workload: it has at most one call under way.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -73,7 +73,7 @@ pub trait Random {
 
 /// Starts tasks on the thread that calls it.
 pub trait Spawn {
-    /// Runs `task` until it ends, detached: nobody can cancel it but the end of the reactor.
+    /// Runs `task` until it ends, detached: nothing can cancel it but the end of the reactor.
     fn spawn(&self, task: LocalBoxFuture<'static, ()>);
 }
 

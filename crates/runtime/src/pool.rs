@@ -1,14 +1,14 @@
 //! Tokens that several parties share, so that none of them can keep the others from theirs.
 //!
-//! Each party has a share: so many tokens that nobody else gets. What is left beside all shares is
+//! Each party has a share: so many tokens that no other one gets. What is left beside all shares is
 //! common. A party takes of its own share first and then of what is common, if it may; so one that
 //! gives nothing back, however much it asks for, leaves the others what is theirs.
 //!
 //! Invariants:
 //! 1. A waiter that was granted its tokens and then dropped gives them back.
 //! 2. Of one party, a later request never overtakes an earlier one. Of several, it does so only
-//!    with tokens of its own share: nobody waits for ever for what is common.
-//! 3. Nobody is granted what a share of another party lacks, but who takes all or takes at once.
+//!    with tokens of its own share: no request waits for ever for what is common.
+//! 3. No request is granted what a share of another party lacks, but one for all or one at once.
 //! 4. A party that holds nothing and wants more than its share is granted its share, if it cannot
 //!    have what it wants: others may keep what is common for ever. What it does with less tokens
 //!    than it asked for is one request, and that is bounded.
@@ -25,7 +25,7 @@ use crate::sync::tokens;
 /// What one party may have of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Tokens that nobody else gets.
+    /// Tokens that no other party gets.
     pub least: u64,
     /// Whether it may have more, of what is common.
     pub may_exceed: bool,
@@ -34,7 +34,7 @@ pub struct Share {
 /// See the module's prose.
 pub struct Pool {
     parties: Vec<Party>,
-    /// Who wants all of it.
+    /// The requests for all of it.
     all: RefCell<VecDeque<Rc<Turn>>>,
     capacity: u64,
     /// Below 0 for as long as more was taken at once than was free.
@@ -56,7 +56,7 @@ struct Party {
 }
 
 struct Turn {
-    /// None for who wants all.
+    /// None for a request for all.
     party: Option<usize>,
     /// Requests that had to wait before this one.
     number: u64,
@@ -95,12 +95,12 @@ impl Pool {
         })
     }
 
-    /// Tokens that nobody holds.
+    /// Tokens that no caller holds.
     pub fn available(&self) -> u64 {
         u64::try_from(self.available.get()).unwrap_or(0)
     }
 
-    /// Tokens that somebody holds.
+    /// Tokens that callers hold.
     pub fn held(&self) -> u64 {
         u64::try_from(tokens(self.capacity) - self.available.get()).unwrap_or(0)
     }
@@ -123,14 +123,14 @@ impl Pool {
         self.line_up(None, self.capacity).await
     }
 
-    /// Takes `amount` tokens for a party at once, before all who wait and whether they are free or
+    /// Takes `amount` tokens for a party at once, before all that wait and whether they are free or
     /// not: for what is there already and only has to be counted.
     pub fn take_now(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
         self.take(Some(party), amount);
         Tokens { pool: self.clone(), party: Some(party), amount }
     }
 
-    /// Those who may wait for tokens that this party holds.
+    /// The requests that may wait for tokens that this party holds.
     pub fn line(self: &Rc<Self>, party: usize) -> Line {
         Line { pool: self.clone(), party }
     }
@@ -185,7 +185,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of those who have gone, when they are many: nobody else may ever come to the front.
+    /// Lets go of turns that are gone, when they are many: no other may ever come to the front.
     fn forget_gone(&self, party: Option<usize>) {
         let mut queue = self.queue(party).borrow_mut();
         if queue.len() > 2 * self.waiting.get() + 16 {
@@ -193,7 +193,7 @@ impl Pool {
         }
     }
 
-    /// Grants whoever can be granted something.
+    /// Grants every request that can be granted something.
     fn grant(&self) {
         while self.waiting.get() > 0
             && let Some((turn, amount)) = self.next()
@@ -230,7 +230,7 @@ impl Pool {
         debug_assert!(after >= 0.min(before), "invariant 3: the shares of the others are left");
     }
 
-    /// The first in line who can be granted something, and how much.
+    /// The first in line that can be granted something, and how much.
     fn next(&self) -> Option<(Rc<Turn>, u64)> {
         let queues = self.parties.iter().map(|party| &party.queue).chain([&self.all]);
         let mut fronts: Vec<Rc<Turn>> = queues.filter_map(front).collect();
@@ -241,7 +241,7 @@ impl Pool {
             if self.is_there(turn.party, amount, is_common_wanted) {
                 return Some((turn, amount));
             }
-            let party = &self.parties[turn.party?]; // nobody overtakes who wants all
+            let party = &self.parties[turn.party?]; // no turn overtakes one for all
             let least = party.share.least;
             let has_share = least > 0 && tokens(least) <= self.available.get();
             if party.held.get() == 0 && has_share {
@@ -252,7 +252,7 @@ impl Pool {
         None
     }
 
-    /// Whether so much is there for a party, where somebody before it may want what is common.
+    /// Whether so much is there for a party, where a request before it may want what is common.
     fn is_there(&self, party: Option<usize>, amount: u64, is_common_wanted: bool) -> bool {
         let is_free = tokens(amount) <= self.available.get();
         let Some(number) = party else { return is_free };
@@ -272,8 +272,8 @@ impl Party {
     }
 }
 
-/// Those who may wait for tokens that a party of a pool holds: others of that party, and whoever
-/// waits for what is common, if it can hold of that.
+/// The requests that may wait for tokens that a party of a pool holds: others of that party, and
+/// those that wait for what is common, if it can hold of that.
 #[derive(Clone)]
 pub struct Line {
     pool: Rc<Pool>,
@@ -286,13 +286,13 @@ impl Line {
         self.pool.queued.get()
     }
 
-    /// Whether somebody in it who waited at the time of `mark` still does. Whoever holds tokens and
-    /// has a clock sees from it how long he has kept others waiting.
+    /// Whether a request in it that waited at the time of `mark` still does. A holder of tokens
+    /// that has a clock sees from it how long it has kept others waiting.
     pub fn keeps_waiting_since(&self, mark: u64) -> bool {
         let parties = &self.pool.parties;
         let may_exceed = |party: &Party| party.share.may_exceed;
         parties.iter().enumerate().any(|(number, other)| {
-            // Who has no more than its share holds nothing that another party could have.
+            // A party with no more than its share holds nothing that another one could have.
             let own = &parties[self.party];
             let is_common = own.held.get() > own.share.least && may_exceed(own);
             let is_in_line = number == self.party || is_common && may_exceed(other);
@@ -301,7 +301,7 @@ impl Line {
     }
 }
 
-/// The first of a queue who has not gone.
+/// The first turn of a queue that is not gone.
 fn front(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
     let mut queue = queue.borrow_mut();
     while queue.front().is_some_and(|turn| turn.gone.get()) {
@@ -357,12 +357,12 @@ impl Tokens {
         self.amount
     }
 
-    /// Whose they are; nobody's, if they are all tokens of a pool.
+    /// The party that has them; none, if they are all tokens of a pool.
     pub fn party(&self) -> Option<usize> {
         self.party
     }
 
-    /// Those who may wait for them; nobody, if they are all tokens of a pool.
+    /// The requests that may wait for them; none, if they are all tokens of a pool.
     pub fn line(&self) -> Option<Line> {
         self.party.map(|party| self.pool.line(party))
     }

@@ -5,8 +5,8 @@
 //!
 //! Invariants:
 //! 1. A waiter that was granted its turn and then dropped gives the turn back.
-//! 2. A later request never overtakes an earlier one that still waits, but for that of who takes
-//!    back a lock that he has lent.
+//! 2. A later request never overtakes an earlier one that still waits, but for that of a holder
+//!    that takes back a lock that it has lent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Wakes everybody who waits. There is no memory: look at the condition, then wait.
+/// Wakes every waiter. There is no memory: look at the condition, then wait.
 #[derive(Default)]
 pub struct Signal {
     round: Cell<u64>,
@@ -23,7 +23,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// A signal that nobody waits for.
+    /// A signal that no task waits for.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,7 +33,7 @@ impl Signal {
         SignalWait { signal: self, round: self.round.get(), noted: None }
     }
 
-    /// Wakes all who wait now.
+    /// Wakes all that wait now.
     pub fn notify(&self) {
         self.round.set(self.round.get() + 1);
         for waker in self.waiters.take() {
@@ -46,7 +46,7 @@ impl Signal {
 pub struct SignalWait<'a> {
     signal: &'a Signal,
     round: u64,
-    /// Whom the signal will wake for this wait: whoever looks often is noted once.
+    /// What the signal will wake for this wait: a task that looks often is noted once.
     noted: Option<Waker>,
 }
 
@@ -66,7 +66,7 @@ impl Future for SignalWait<'_> {
     }
 }
 
-/// Lets everybody else have a turn: for who has much to do and waits for nothing meanwhile.
+/// Lets all other tasks have a turn: for one that has much to do and waits for nothing meanwhile.
 pub async fn yield_now() {
     let mut has_yielded = false;
     std::future::poll_fn(|context| {
@@ -109,7 +109,7 @@ impl Semaphore {
         })
     }
 
-    /// Tokens that nobody holds.
+    /// Tokens that no caller holds.
     pub fn available(&self) -> u64 {
         u64::try_from(self.available.get()).unwrap_or(0)
     }
@@ -119,10 +119,10 @@ impl Semaphore {
         self.queued.get()
     }
 
-    /// Whether somebody who waited at the time of `mark` still does. Whoever holds tokens and has
-    /// a clock sees from it how long he has kept others waiting.
+    /// Whether a request that waited at the time of `mark` still does. A holder of tokens that has
+    /// a clock sees from it how long it has kept others waiting.
     pub fn keeps_waiting_since(&self, mark: u64) -> bool {
-        // Turns are granted in order, so the first is who has waited longest.
+        // Turns are granted in order, so the first has waited longest.
         self.queue.borrow().front().is_some_and(|first| first.number < mark)
     }
 
@@ -131,14 +131,15 @@ impl Semaphore {
         self.take(amount.min(self.capacity), false).await
     }
 
-    /// Takes `amount` tokens at once, before all who wait and whether they are free or not: for
-    /// what is there already and only has to be counted. Nobody is granted any until they are back.
+    /// Takes `amount` tokens at once, before all that wait and whether they are free or not: for
+    /// what is there already and only has to be counted. No request is granted any until they are
+    /// back.
     pub fn take_now(self: &Rc<Self>, amount: u64) -> Permit {
         self.available.set(self.available.get() - tokens(amount));
         Permit { semaphore: self.clone(), amount }
     }
 
-    /// [`Semaphore::acquire`], before all who wait.
+    /// [`Semaphore::acquire`], before all that wait.
     async fn acquire_first(self: &Rc<Self>, amount: u64) -> Permit {
         self.take(amount, true).await
     }
@@ -226,7 +227,7 @@ impl Drop for AcquireWait {
         if turn.granted.get() {
             self.semaphore.release(turn.amount); // invariant 1
         } else {
-            // Nobody else may ever come to the front.
+            // No other turn may ever come to the front.
             self.semaphore.queue.borrow_mut().retain(|other| !other.gone.get());
             self.semaphore.grant();
         }
@@ -264,7 +265,7 @@ impl Drop for Permit {
     }
 }
 
-/// What a reader takes of a [`Lock`], and who has lent it keeps: less, so that the two are told
+/// What a reader takes of a [`Lock`], and what a lender keeps: less, so that the two are told
 /// apart.
 const READER: u64 = 2;
 const LENT: u64 = 1;
@@ -273,8 +274,9 @@ const ALL: u64 = READER << 32;
 
 /// A fair reader-writer lock without data: it guards what its owner says it guards.
 ///
-/// Who holds it alone may lend it for a while ([`Lock::lend`]): to readers, and to others, one at a
-/// time, who ask for no more than that ([`Lock::borrowed`]). Who wants it alone waits meanwhile.
+/// A task that holds it alone may lend it for a while ([`Lock::lend`]): to readers, and to others,
+/// one at a time, that ask for no more than that ([`Lock::borrowed`]). A task that wants it alone
+/// waits meanwhile.
 #[derive(Clone)]
 pub struct Lock(Rc<Semaphore>);
 
@@ -295,7 +297,7 @@ impl Lock {
         self.0.acquire(ALL).await
     }
 
-    /// Waits until we are alone, or alone but for who has lent the lock.
+    /// Waits until we are alone, or alone but for the task that has lent the lock.
     pub async fn borrowed(&self) -> Permit {
         self.0.acquire(ALL - LENT).await
     }
@@ -308,7 +310,7 @@ impl Lock {
         Lent(alone)
     }
 
-    /// Whether nobody holds the lock now.
+    /// Whether no task holds the lock now.
     pub fn is_free(&self) -> bool {
         self.0.available() == ALL
     }
@@ -318,8 +320,8 @@ impl Lock {
 pub struct Lent(Permit);
 
 impl Lent {
-    /// Waits until they have left to whom the lock was lent, before all who wait: those who want it
-    /// alone could not have it anyway.
+    /// Waits until all that the lock was lent to have left, before all that wait: those that want
+    /// it alone could not have it anyway.
     pub async fn reclaim(self) -> Permit {
         let Self(mut alone) = self;
         let mut rest = alone.semaphore.acquire_first(ALL - LENT).await;

@@ -56,7 +56,7 @@ pub struct Config {
     pub cache: Option<ByteSize>,
     /// Whether to announce the ports to rpcbind.
     pub rpcbind: bool,
-    /// Who may use which volume.
+    /// Which clients may use which volume.
     pub exports: BTreeMap<String, ExportSection>,
     /// Bounds of what is under way.
     pub limits: LimitsSection,
@@ -84,7 +84,7 @@ impl Default for Config {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ExportSection {
-    /// Who may use the volume. An empty list shuts everybody out.
+    /// The clients that may use the volume. An empty list shuts all out.
     pub clients: Vec<ClientEntry>,
 }
 
@@ -96,7 +96,7 @@ pub struct ClientEntry {
     pub network: Network,
     /// What they may do.
     pub access: AccessWord,
-    /// Whose claim of identity is not believed.
+    /// The users whose claim of identity is not believed.
     #[serde(default)]
     pub squash: SquashWord,
     /// The user that the squashed become.
@@ -130,12 +130,12 @@ pub enum AccessWord {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum SquashWord {
-    /// Nobody is squashed.
+    /// No user is squashed.
     None,
     /// User and group 0 are.
     #[default]
     Root,
-    /// Everybody is.
+    /// Every user is.
     All,
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct Connection {
     /// Bytes that the peer has taken, and patience with it while it should take more.
     sent: u64,
     reply_patience: Patience,
-    /// Whoever wants to know whether the peer is quiet.
+    /// The guest that is told whether the peer is quiet.
     guest: Option<Rc<Guest>>,
     /// Whether a file system has answered the peer since the guest was told.
     has_worked: bool,
@@ -300,7 +300,7 @@ impl Connection {
 
     /// Invariant 3.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), GivenUp> {
-        // Who may not send more for now owes nothing.
+        // A peer that may not send more for now owes nothing.
         let debt = match &self.memory {
             Memory::Held(Granted::Arriving(arriving)) if self.may_read() => {
                 Some(Debt { moved: self.received, line: arriving.line() })

@@ -1,7 +1,7 @@
 //! File descriptors: how many the process may have, and how many of them connections may take.
 //!
 //! Most systems let a process have 1,024 unless it asks for more, and allow hundreds of thousands
-//! to whoever asks. The server asks once, when it begins to listen. What connections cannot have
+//! to one that asks. The server asks once, when it begins to listen. What connections cannot have
 //! is said then, and not when a client is turned away.
 
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! # Layers
 //! - [`serve`]: a server from its start to its end, with signals;
-//! - [`Server`]: listeners and connections, without signals, for whoever brings his own;
+//! - [`Server`]: listeners and connections, without signals, for a caller that brings its own;
 //! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
 //! - `patience`: how long a client may keep us, and through us others, waiting;
 //! - `places`: how many connections there are, and which one goes when another is wanted;

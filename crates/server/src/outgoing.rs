@@ -48,7 +48,7 @@ impl Outgoing {
         self.replies
     }
 
-    /// Others who may wait for the memory of the first reply, if it holds some.
+    /// Other requests that may wait for the memory of the first reply, if it holds some.
     pub(crate) fn line(&self) -> Option<Line> {
         let last = self.pieces.iter().find_map(|piece| piece.last.as_ref())?;
         last.memory.as_ref()?.line()

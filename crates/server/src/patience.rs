@@ -4,13 +4,13 @@
 //! hold memory that all connections share, and then others wait. There are two rules:
 //!
 //! 1. A peer that moves nothing for [`PATIENCE`] is given up.
-//! 2. While somebody waits for the memory that the debt holds, and has waited for a whole beat, a
+//! 2. While a request waits for the memory that the debt holds, and has waited for a whole beat, a
 //!    peer that moves less than [`LEAST`] in a beat is given up.
 //!
 //! Rule 1 alone would let a peer hold memory for ever with one byte a minute, and a few dozen of
-//! them hold all of it. Rule 2 costs nobody anything for as long as there is memory: a slow line is
-//! no crime. A full house alone does not set it off either: calls that are answered give their
-//! memory back, the line moves on, and nobody stays in it for a beat.
+//! them hold all of it. Rule 2 costs no peer anything for as long as there is memory: a slow line
+//! is no crime. A full house alone does not set it off either: calls that are answered give their
+//! memory back, the line moves on, and no request stays in it for a beat.
 //!
 //! A client that was given up connects anew, repeats its calls, and waits in line like all others.
 
@@ -33,7 +33,7 @@ pub(crate) const LEAST: u64 = 64 << 10;
 pub(crate) struct Debt {
     /// Bytes that it has moved towards this kind of debt, since the connection began.
     pub(crate) moved: u64,
-    /// Others who may wait for memory that it holds, if it holds some.
+    /// Other requests that may wait for memory that it holds, if it holds some.
     pub(crate) line: Option<Line>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Patience {
 struct Watch {
     /// What had been moved at its start,
     moved: u64,
-    /// who was in line then,
+    /// which requests were in line then,
     mark: u64,
     /// and for how long nothing had been moved.
     idle: Duration,

@@ -1,4 +1,4 @@
-//! The places for connections, and who gives his up when all are taken.
+//! The places for connections, and which guest gives its own up when all are taken.
 //!
 //! A connection costs memory, so there are only so many. A client may keep its own for as long as
 //! it likes, with calls or without, but not at the price of others: when a client is at the door
@@ -8,17 +8,17 @@
 //!
 //! # Who leaves
 //! The first of these that there is:
-//! 1. a *stranger*, a guest whom no export admits: the one that has been quiet for longest;
+//! 1. a *stranger*, a guest that no export admits: the one that has been quiet for longest;
 //! 2. if the newcomer's address has fewer places than its share, a guest of the address that has
 //!    most, if that is more than its share: the one that has been quiet for longest, or does most
 //!    to be it. The share is what all addresses would have if they had the same;
 //! 3. the guest that has been quiet for longest, if that is at least [`QUIET`].
 //!
 //! A stranger at the door is sent away while no place is free. An IPv6 network of 64 bits counts as
-//! one address: whoever has one address of it has them all.
+//! one address: a client that has one address of it has them all.
 //!
 //! Invariants:
-//! 1. `guests` are those who have a place.
+//! 1. `guests` are those that have a place.
 //! 2. A guest is quiet when no call of it is being carried out or waits for memory. A call that
 //!    it has not sent to its end, replies that it does not take, and calls that no file system had
 //!    to answer (NULL, or whatever is refused at the door) are no work of ours.
@@ -116,7 +116,7 @@ impl Places {
         Some(Place { places: self.clone(), guest, _permit: permit })
     }
 
-    /// Completes when everybody has left, and nobody else has come.
+    /// Completes when all guests have left, and no other has come.
     pub(crate) async fn all_free(&self) -> Permit {
         self.free.acquire(self.max).await
     }
@@ -156,7 +156,7 @@ impl Places {
     fn beyond_share<'a>(&self, guests: &'a [Rc<Guest>], newcomer: IpAddr) -> Option<&'a Rc<Guest>> {
         let mut held: BTreeMap<IpAddr, u64> = BTreeMap::from([(in_bounds(newcomer), 0)]);
         for guest in guests {
-            // Who has been asked to leave has no place any more.
+            // A guest that has been asked to leave has no place any more.
             *held.entry(in_bounds(guest.address)).or_default() += u64::from(!guest.asked.get());
         }
         let share = self.max / held.len() as u64;

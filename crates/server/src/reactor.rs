@@ -21,7 +21,7 @@ thread_local! {
     static MOVED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Bytes through sockets that take so long that nobody should wait for more: about 0.1 ms.
+/// Bytes through sockets that take so long that no task should wait for more: about 0.1 ms.
 const STRETCH: usize = 256 << 10;
 
 /// Runs `main` on this thread until it ends, with all tasks that it starts. What still runs then

@@ -69,7 +69,7 @@ fn protocol(address: SocketAddr) -> &'static str {
     if address.is_ipv6() { "tcp6" } else { "tcp" }
 }
 
-/// What stands before the colon. Who listens on every address is called by his own name.
+/// What stands before the colon. A server that listens everywhere is called by its own name.
 fn host(address: IpAddr) -> String {
     match address {
         any if any.is_unspecified() => own_name().unwrap_or_else(|| "HOST".to_owned()),

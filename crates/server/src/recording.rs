@@ -1,8 +1,8 @@
 //! A trace of what clients ask, written while they are served: see docs/bench.md.
 //!
-//! It is a tool for whoever wants to measure another server, or this one, with a load of his own.
-//! The file is written by the reactor itself, through a buffer: whoever records a load slows it a
-//! little. A file that can be written no more ends the recording, not the server.
+//! It is a tool for measuring another server, or this one, with a load of one's own. The reactor
+//! itself writes the file, through a buffer: the recording of a load slows it a little. A file that
+//! can be written no more ends the recording, not the server.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;

@@ -38,7 +38,7 @@ pub(crate) enum RpcbindError {
     Silent,
 }
 
-/// Registers both programs at `port`, in place of whoever had them before. Where one is refused,
+/// Registers both programs at `port`, in place of the server that had them. Where one is refused,
 /// the other is taken out again.
 pub(crate) async fn register(
     runtime: &Runtime,

@@ -1,9 +1,9 @@
 //! The server: listeners, connections, and an end in good order.
 //!
 //! # The end
-//! When it is told to stop, the server accepts nobody any more, and its connections read no more
-//! calls. What was read is answered, [`GRACE`] is given to peers to take their replies, calls that
-//! still run (a disk may be slow) run to their end, and every volume is shut down.
+//! When it is told to stop, the server accepts no client any more, and its connections read no
+//! more calls. What was read is answered, [`GRACE`] is given to peers to take their replies, calls
+//! that still run (a disk may be slow) run to their end, and every volume is shut down.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -129,7 +129,7 @@ impl Switch {
     fn wait(&self) -> impl Future<Output = ()> + 'static {
         let mut thrown = self.0.subscribe();
         async move {
-            // A switch that is gone was not thrown, and nobody is left to throw it.
+            // A switch that is gone was not thrown, and no caller is left to throw it.
             if thrown.wait_for(|&thrown| thrown).await.is_err() {
                 std::future::pending().await
             }
@@ -138,7 +138,7 @@ impl Switch {
 }
 
 impl Server {
-    /// Checks everything and listens. Nobody is served before [`Server::run`].
+    /// Checks everything and listens. No client is served before [`Server::run`].
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -227,7 +227,7 @@ impl Server {
 
     fn registered_port(&self) -> Option<u16> {
         let mut addresses = self.ready.addresses.iter();
-        // Who listens on all addresses of IPv6 is reached by those of IPv4, too.
+        // A listener on all addresses of IPv6 is reached by those of IPv4, too.
         let serves = |address: &&SocketAddr| address.is_ipv4() || address.ip().is_unspecified();
         addresses.find(serves).map(SocketAddr::port)
     }
@@ -391,7 +391,7 @@ impl Connections {
         let abandon = reactor::seldom(self.abandon.wait()).boxed_local();
         let max_calls = self.max_calls;
         async move {
-            // Replies are gathered already; one that waits for an acknowledgement helps nobody.
+            // Replies are gathered already; one that waits for an acknowledgement helps no peer.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%peer, %error, "gone before it was served");
                 return;

@@ -1,8 +1,8 @@
 //! A server under the signals of a daemon, from its start to its end.
 //!
-//! [`Signals`] come first, before volumes are opened: a signal that nobody waits for yet would kill
-//! the process. A signal to end that comes while they are opened is heeded when they are, so that
-//! they are left clean; a second one ends the start at once.
+//! [`Signals`] come first, before volumes are opened: a signal that no task waits for yet would
+//! kill the process. A signal to end that comes while they are opened is heeded when they are, so
+//! that they are left clean; a second one ends the start at once.
 
 use dispatch::Volume;
 use futures::future::{Either, select};

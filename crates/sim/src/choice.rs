@@ -17,7 +17,7 @@ impl Choice {
     /// All subsets of the pending writes, each write lost or whole.
     ///
     /// # Panics
-    /// With more than 20 pending writes, for nobody waits for the end of that.
+    /// With more than 20 pending writes, for no caller waits for the end of that.
     pub fn subsets(platter: &Platter) -> impl Iterator<Item = Self> + use<> {
         let count = platter.pending().count();
         assert!(count <= 20, "{count} pending writes have too many subsets");

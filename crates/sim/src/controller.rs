@@ -4,8 +4,8 @@
 //! same for all disks, and stands in [`crate::verbs`].
 //!
 //! Invariants:
-//! 1. A call that was accepted takes effect and is answered once, at a time of its own, whether
-//!    or not anybody waits for the answer. Only a crash prevents that, or a fault that says so.
+//! 1. A call that was accepted takes effect and is answered once, at a time of its own, whether or
+//!    not a caller waits for the answer. Only a crash prevents that, or a fault that says so.
 //! 2. `visible` is what every read sees: all completed writes in the order of completion.
 //! 3. The platter, the trace and the digest are fed by [`Controller::happen`] and by nothing
 //!    else, so that a trace that is played back gives the platters that there were.
@@ -13,7 +13,7 @@
 //!    of all tests depend on it (`tests/it/pinned.rs`).
 //!
 //! Not asserted: 1, which the type of what ends a call keeps; 2, since comparing it with the
-//! platter reads a whole disk; 3, which is about who else feeds them; 4, which tests pin.
+//! platter reads a whole disk; 3, which is about what else feeds them; 4, which tests pin.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -51,7 +51,7 @@ pub(crate) struct State {
     pub(crate) next: u64,
     engine: Option<Engine<End>>,
     closed: bool,
-    /// Those who wait for the last call in flight.
+    /// The callers that wait for the last call in flight.
     closing: Vec<oneshot::Sender<()>>,
 }
 
@@ -125,7 +125,7 @@ impl Controller {
         let end = move |controller: &Rc<Self>| {
             let value = finish(controller);
             controller.finished();
-            // Nobody may be waiting any more, which is their business.
+            // The caller may have gone, which is its business.
             let _ = sender.send(struck.error(verb, offset, length).map_or(Ok(value), Err));
         };
         if struck.is(Effect::Silent) {
@@ -221,7 +221,7 @@ impl Controller {
             let closing = std::mem::take(&mut state.closing);
             drop(state);
             for waiting in closing {
-                let _ = waiting.send(()); // the one who closed may have gone
+                let _ = waiting.send(()); // the caller that closed may have gone
             }
         }
     }

@@ -1,16 +1,16 @@
 //! What a disk was asked for and how it spent its time: exact, and readable at any moment.
 //!
 //! # Synchronous and asynchronous writes
-//! The literature calls a write synchronous when somebody slept until it was on the disk. A block
+//! The literature calls a write synchronous when a process slept until it was on the disk. A block
 //! device sees no sleepers; it sees requests for durability. So this is counted: a write is settled
 //! when durability is first asked for on its behalf, by being written through or by the first
-//! flush that is issued after its completion. If somebody was waiting then, it is *synchronous*,
-//! if nobody was, it is *asynchronous*. Until then it is neither.
+//! flush that is issued after its completion. If a caller was waiting then, it is *synchronous*; if
+//! none was, it is *asynchronous*. Until then it is neither.
 //!
-//! Whoever asks for durability is taken to wait for it. A writer in the background, who flushes
-//! for nobody's sake, is the exception, and only the experiment knows when that is the case: it
-//! says so with [`crate::Disk::set_waited_for`]. What this cannot see: two writers, one that
-//! waits and one that does not, whose writes the same flush covers. Both count as synchronous
+//! A caller that asks for durability is taken to wait for it. A writer in the background, which
+//! flushes for no caller's sake, is the exception, and only the experiment knows when that is the
+//! case: it says so with [`crate::Disk::set_waited_for`]. What this cannot see: two writers, one
+//! that waits and one that does not, whose writes the same flush covers. Both count as synchronous
 //! then, for the flush had to wait for both.
 
 /// How often a disk was asked for what. Calls that were refused do not count, failed ones do.
@@ -22,9 +22,9 @@ pub struct Counters {
     pub writes: u64,
     /// Those of the writes that were through.
     pub through_writes: u64,
-    /// Writes that somebody waited for: see above.
+    /// Writes that a caller waited for: see above.
     pub synchronous_writes: u64,
-    /// Writes that became durable for nobody's sake: see above.
+    /// Writes that became durable for no caller's sake: see above.
     pub asynchronous_writes: u64,
     /// Flushes.
     pub flushes: u64,
@@ -64,7 +64,7 @@ impl Counters {
 pub(crate) struct Meter {
     counters: Counters,
     waited_for: bool,
-    /// Plain writes that have completed and for which nobody has asked for durability.
+    /// Plain writes that have completed and for which no caller has asked for durability.
     unsettled: u64,
     in_flight: u64,
     busy_since_ns: u64,

@@ -44,7 +44,7 @@ impl Disk {
     }
 
     /// A disk that goes on with what is on a platter, pending writes and all: reads see those, and
-    /// the power may still take them. For whoever kills a process at a moment of a trace
+    /// the power may still take them. For a test that kills a process at a moment of a trace
     /// ([`Platter::killed`]) and starts another one.
     pub fn resumed(executor: &Executor, platter: Platter) -> Rc<Self> {
         let disk = Self::new(executor, platter.image_with(|_| Fate::Whole));
@@ -55,7 +55,7 @@ impl Disk {
     /// Goes on in a machine whose processes were killed ([`Machine::kill`]), for the next one. What
     /// they had under way takes effect first, as a process is not gone before its calls have
     /// returned. What no flush covers may still be lost with the power; nor is a through write
-    /// durable that was under way, for whoever would have waited for that is gone.
+    /// durable that was under way, for the process that would have waited for that is gone.
     pub async fn reopen(&self, machine: &Machine) {
         self.close().await.expect("to close is to wait");
         self.0.reopen(machine.power());
@@ -102,7 +102,7 @@ impl Disk {
         self.0.counters()
     }
 
-    /// Says whether somebody waits for what becomes durable from now on, as at first: whether
+    /// Says whether a caller waits for what becomes durable from now on, as at first: whether
     /// writes that are settled count as synchronous or as asynchronous. See [`Counters`].
     pub fn set_waited_for(&self, waited_for: bool) {
         self.0.state.borrow_mut().meter.set_waited_for(waited_for);

@@ -24,8 +24,8 @@ pub enum Event {
         /// The number of the write.
         write: u64,
     },
-    /// It took effect, and its process had been killed meanwhile: nobody was there any more who
-    /// would have seen to it that it is durable, whatever had been asked for.
+    /// It took effect, and its process had been killed meanwhile: no process was there any more
+    /// that would have seen to it that it is durable, whatever had been asked for.
     WriteLeft {
         /// The number of the write.
         write: u64,

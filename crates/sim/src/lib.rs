@@ -14,7 +14,7 @@
 //!   it, and which may be lost when the power goes. [`Choice`]: one way for them to be lost.
 //! * [`Disk`]: a block device with a volatile cache. [`Timing`]: how long it takes, by chance or as
 //!   its making has it; [`presets`] has particular disks. [`Fault`]: what goes wrong with which
-//!   call. [`Counters`]: what it was asked for, and which writes somebody waited for.
+//!   call. [`Counters`]: what it was asked for, and which writes a caller waited for.
 //!   [`Trace`]: all that happened to it, so that the power can be cut afterwards at every event.
 //! * [`Network`]: connections between hosts, with delay, loss and death, and what was sent on
 //!   them.

@@ -1,4 +1,4 @@
-//! A part of the world that loses its power alone: its tasks and disks, and nobody else's.
+//! A part of the world that loses its power alone: its tasks and disks, and no others.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -128,7 +128,7 @@ impl Platter {
 
     /// The medium when the process that uses it is killed now, and the power stays on: what is in
     /// flight takes effect, and nothing but a later flush makes it durable. A flush that is under
-    /// way promises nobody anything.
+    /// way promises nothing.
     pub fn killed(&self) -> Self {
         let mut killed = self.clone();
         killed.flushes.clear();

@@ -1,5 +1,5 @@
 //! Chance from a seed: xoshiro256++ (Blackman and Vigna, 2019), its state filled by splitmix64,
-//! as its authors advise. Fast and well spread; anybody who sees enough of it can foretell it,
+//! as its authors advise. Fast and well spread; a reader that sees enough of it can foretell it,
 //! which is the point here.
 
 /// A stream of pseudo-random numbers. The same seed gives the same stream, everywhere and always.

@@ -1,4 +1,4 @@
-//! What a cut may leave of a platter, for whoever tries thousands of choices at one moment.
+//! What a cut may leave of a platter, for a caller that tries thousands of choices at one moment.
 //!
 //! A page of the image depends on the fates of the few writes that touch it, and on nothing else.
 //! So each page is made and hashed once for every combination of those, and the fingerprint of a

@@ -11,7 +11,7 @@ use crate::controller::Controller;
 use crate::faults::{Effect, Struck};
 use crate::{Event, Fate, SECTOR_SIZE};
 
-/// Longer discards change nothing, so that nobody has to hold a terabyte of rubbish.
+/// Longer discards change nothing, so that no disk has to hold a terabyte of rubbish.
 const DISCARD_MAX: u64 = 1 << 20;
 
 impl Controller {

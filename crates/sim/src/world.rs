@@ -54,7 +54,7 @@ pub(crate) struct World {
 }
 
 /// What keeps tasks and devices running: that of the whole world, or of one machine in it. Once it
-/// has gone it never comes back; who starts again does so with another one.
+/// has gone it never comes back; a machine that starts again does so with another one.
 #[derive(Clone)]
 pub(crate) struct Power {
     epoch: u64,
@@ -88,7 +88,7 @@ struct Scheduled {
 enum Event {
     /// A timer; one that is no longer waited for does not move the clock.
     Timer(Weak<Timer>),
-    /// A device's doing, which nobody can cancel but a crash.
+    /// A device's doing, which nothing can cancel but a crash.
     Call(Box<dyn FnOnce()>),
 }
 
@@ -184,7 +184,7 @@ impl World {
         self.events.borrow_mut().push(Reverse(Scheduled { at, tie, serial, event }));
     }
 
-    /// Counts as a task, ready at once, what somebody outside polls when [`World::next`] names it.
+    /// Counts as a task, ready at once, what a caller outside polls when [`World::next`] names it.
     pub(crate) fn enter(&self) -> Arc<TaskWaker> {
         let waker = self.new_waker();
         waker.wake_by_ref();
@@ -345,7 +345,7 @@ impl Random for World {
 impl World {
     pub(crate) fn spawn_with(&self, power: Power, future: LocalBoxFuture<'static, ()>) {
         if !self.has_power(&power) {
-            return; // a destructor during a crash: there is nobody left to run it
+            return; // a destructor during a crash: nothing is left to run it
         }
         let waker = self.new_waker();
         self.tasks.borrow_mut().insert(waker.id, Task { future, waker: waker.clone(), power });

@@ -1,5 +1,6 @@
 //! The whole server in a world that is out to break it: clients that repeat themselves, a network
-//! that loses and delays, power that goes at any moment, and an account of who was told what.
+//! that loses and delays, power that goes at any moment, and an account of what each client was
+//! told.
 //!
 //! Everything happens in one thread and in virtual time, and everything follows from a seed. What
 //! is between the bytes of a connection and the bytes of the platter is what runs in production:

@@ -1,4 +1,4 @@
-//! `duramen-torture`: for whoever changes an engine.
+//! `duramen-torture`: for developers of an engine.
 //!
 //! Each word is a campaign, see `torture::campaign`. What is printed of a violation repeats it.
 
@@ -106,7 +106,7 @@ fn policies() -> String {
     format!("How an engine keeps its promises: {}", told.collect::<Vec<_>>().join("; "))
 }
 
-/// The campaigns, for whoever asks for help.
+/// The campaigns, for a user that asks for help.
 fn campaigns() -> String {
     let lines = CAMPAIGNS.iter().map(|(word, about, _)| format!("  {word:<12} {about}\n"));
     format!(

@@ -1,8 +1,8 @@
 //! Calls and replies as a client sees them, with the types of an independent implementation of the
-//! protocol: what `nfs` encodes is read by somebody else's code, and the other way round.
+//! protocol: what `nfs` encodes is read by other authors' code, and the other way round.
 //!
 //! [`Procedure`] ties the arguments of each procedure to its results. [`Request`] and [`Response`]
-//! are any of them, for whoever reads a history.
+//! are any of them, for the reader of a history.
 
 use std::io::Write;
 
@@ -217,10 +217,10 @@ pub(crate) fn packed(value: &impl Pack) -> Bytes {
     bytes.into()
 }
 
-/// Who calls, as he says himself.
+/// The user that a caller claims to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The name of his machine.
+    /// The name of its machine.
     pub machine: String,
     /// User.
     pub uid: u32,

@@ -1,4 +1,4 @@
-//! The one volume of every server here, and who may use it.
+//! The one volume of every server here, and the clients that may use it.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ pub(crate) fn volumes(file_system: Rc<dyn FileSystem>) -> Volumes {
     Volumes::new(vec![volume]).expect("one volume has a name of its own")
 }
 
-/// Every client may write, as whoever it says.
+/// Every client may write, as whichever user it says.
 pub(crate) fn exports() -> Exports {
     let mut exports = Exports::default();
     exports.insert(NAME, open_to_all());

@@ -1,4 +1,4 @@
-//! Attributes of a file, who asks, and what may be set.
+//! Attributes of a file, the caller, and what may be set.
 
 use crate::{Ino, Timestamp};
 
@@ -116,7 +116,7 @@ pub struct SetAttributes {
     pub mtime: Option<SetTime>,
 }
 
-/// Who asks, after the export's squashing.
+/// The user that asks, after the export's squashing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// User; 0 is the superuser.

@@ -111,7 +111,7 @@ impl Depends {
 #[error("a change does not become durable: a write to the volume's disk failed or was refused")]
 pub struct Lost;
 
-/// Who knows what is durable: the policy of an engine.
+/// Knows what is durable: the policy of an engine.
 pub trait Ledger {
     /// Completes when each of these changes is on stable storage, or one never will be.
     fn durable(&self, on: Depends) -> LocalBoxFuture<'static, Result<(), Lost>>;
@@ -162,7 +162,7 @@ impl<T> Sealed<T> {
 
     /// Waits until the receipt comes through, or never will. What is inside stays sealed.
     pub async fn settled(&self) {
-        let _ = self.receipt.clone().wait().await; // who opens it hears how it went
+        let _ = self.receipt.clone().wait().await; // `open` tells how it went
     }
 
     /// Waits for the receipt.

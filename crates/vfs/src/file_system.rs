@@ -113,7 +113,7 @@ pub struct Entries {
     pub eof: bool,
 }
 
-/// How full the volume is, for the one who asks (RFC 1813, section 3.3.18).
+/// How full the volume is, for the caller (RFC 1813, section 3.3.18).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsStat {
     /// Bytes in all.
@@ -155,11 +155,11 @@ pub struct PathConf {
 /// A volume as a protocol sees it.
 ///
 /// Every verb is atomic towards other verbs. Permission checks are those of UFS for `who`; the
-/// owner may always read and write his file's data, since a stateless server cannot know that he
-/// opened it before a chmod. A verb runs to its end once it is called: a future that is dropped
+/// owner may always read and write the file's data, since a stateless server cannot know that it
+/// was open before a chmod. A verb runs to its end once it is called: a future that is dropped
 /// between *apply* and the receipt leaves the operation done and unanswered.
 ///
-/// Verbs that must not be executed twice take an [`Author`]: if he names the call, its answer is
+/// Verbs that must not be executed twice take an [`Author`]: if it names the call, the answer is
 /// remembered with what it changes (see [`crate::CallKey`]).
 #[async_trait(?Send)]
 pub trait FileSystem {
@@ -323,9 +323,9 @@ pub trait FileSystem {
         count: u32,
     ) -> Sealed<Answer<Verifier, Wcc>>;
 
-    /// The answers that survived the last crash or stop, oldest first, for whoever recognises
-    /// repetitions. Only the first who asks gets them: from then on they are kept for as long as he
-    /// holds their keys. None where answers have no place on stable storage.
+    /// The answers that survived the last crash or stop, oldest first, for the caller that
+    /// recognises repetitions. Only the first caller gets them: from then on they are kept for as
+    /// long as it holds their keys. None where answers have no place on stable storage.
     fn take_remembered(&self) -> Sealed<Vec<Remembered>>;
 
     /// A call of this volume was repeated and answered from memory; `over_a_start` if it was

@@ -5,7 +5,7 @@
 //! to stand before a file system, and hand its verbs on, is [`InFront`].
 //!
 //! # No answer before its time
-//! Every verb answers with a [`Sealed`] value: the answer is fixed, but nobody may look at it
+//! Every verb answers with a [`Sealed`] value: the answer is fixed, but no caller may look at it
 //! until everything that it depends on is on stable storage. [`Sealed::open`] waits for exactly
 //! that and yields a [`Durable`] value, which cannot be made in any other way. The encoders of
 //! replies take nothing else.

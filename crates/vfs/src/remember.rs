@@ -1,10 +1,10 @@
 //! Calls that are remembered together with what they change, so that a call which is repeated after
 //! a crash is answered once more and not executed once more.
 //!
-//! Whoever recognises repetitions gives a call a [`CallKey`]. An engine that has a place for it
-//! puts the key and the answer on stable storage in the same step as the change itself; so after a
-//! crash either both are there or neither is. It keeps them there for as long as somebody holds the
-//! key: to forget an answer is to drop its key.
+//! A caller that recognises repetitions gives a call a [`CallKey`]. An engine that has a place for
+//! it puts the key and the answer on stable storage in the same step as the change itself; so after
+//! a crash either both are there or neither is. It keeps them there for as long as a caller holds
+//! the key: to forget an answer is to drop its key.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use crate::{Credentials, ObjectId, PostOp, Timestamp, Wcc};
 /// The most bytes of a key.
 pub const MAX_KEY: usize = 64;
 
-/// Names a call among all that are remembered. What its bytes mean, whoever made it knows.
+/// Names a call among all that are remembered. Its maker knows what its bytes mean.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
     /// Zeros behind the end.
@@ -43,17 +43,17 @@ impl fmt::Debug for CallKey {
     }
 }
 
-/// In whose name something is changed, and by which call.
+/// The user in whose name something is changed, and the call that does it.
 #[derive(Clone, Debug)]
 pub struct Author {
-    /// Who.
+    /// The user.
     pub who: Credentials,
     /// The call to be remembered with what it changes; `None` for none.
     pub call: Option<Rc<CallKey>>,
 }
 
 impl Author {
-    /// The superuser, with a call that nobody remembers.
+    /// The superuser, with a call that is not remembered.
     pub fn root() -> Self {
         Credentials::root().into()
     }

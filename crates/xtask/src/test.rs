@@ -1,8 +1,9 @@
 //! Everything that a change must pass, in the order in which a fault is cheapest to find.
 //!
-//! A step that fails does not keep the later ones from running: whoever waits for a slow run wants
-//! to know all that is wrong. The last line is the sum over all runners, `N passed, M failed`; a
-//! step that is no runner of tests (the formatter, the linter) adds to it only when it fails.
+//! A step that fails does not keep the later ones from running: a user that waits for a slow run
+//! wants to know all that is wrong. The last line is the sum over all runners,
+//! `N passed, M failed`; a step that is no runner of tests (the formatter, the linter) adds to it
+//! only when it fails.
 
 use std::ffi::OsString;
 use std::process::Command;

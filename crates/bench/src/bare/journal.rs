@@ -3,7 +3,7 @@
 //! A call that changes something durably brings a record, and the payload that it may have. All
 //! that wait are a *group*: one write of whole blocks and one flush make them durable. What arrives
 //! meanwhile is the next group. The first call of a group writes it, as soon as the group before
-//! has ended, so that a call that is alone meets nobody.
+//! has ended, so that a call that is alone meets no other.
 //!
 //! Nothing is ever read again, and groups go round and round in the last part of the device. A
 //! server that has to keep what it overwrites there must write it once more, elsewhere; no server
@@ -57,7 +57,7 @@ pub(super) struct Journal {
     region: Range<u64>,
     /// The group that calls join, if any waits.
     open: Mutex<Option<Group>>,
-    /// Who holds it writes a group.
+    /// The call that holds it writes a group.
     log: Mutex<Log>,
 }
 
@@ -77,7 +77,7 @@ struct Log {
     records: u64,
 }
 
-/// A change that is not durable yet. Whoever has it must wait for it: others may wait for him.
+/// A change that is not durable yet. Its holder must wait for it: others may wait for the holder.
 #[must_use]
 pub(super) struct Change {
     journal: Arc<Journal>,

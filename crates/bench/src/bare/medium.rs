@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. When a [`Device`] has failed once, it fails: a flush that is repeated may succeed without
-//!    what an earlier one has lost, whoever asked for it.
+//!    what an earlier one has lost, whichever call asked for it.
 //!
 //! Not asserted: 1, which is what every call is told.
 
@@ -82,7 +82,7 @@ impl Device {
     fn attempt(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.check()?;
         work().inspect_err(|_| self.has_failed.store(true, Ordering::SeqCst))?;
-        self.check() // who was told of a failure is not the only one whom it concerns
+        self.check() // a failure concerns more calls than the one that was told
     }
 
     /// Fails when anything has failed.

@@ -87,9 +87,9 @@ const IO_ERROR: Failure<Wcc> =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// A thread for each connection, which sleeps in the socket: a call on its own costs a read and
-    /// a write, and no look around for who else has something.
+    /// a write, and no look around for other sockets that have something.
     Apart,
-    /// One thread for all connections: of many, nobody has to be woken. Who reads what is not in
+    /// One thread for all connections: of many, none has to be woken. A READ of what is not in
     /// memory has all wait.
     Together,
 }
@@ -104,7 +104,7 @@ pub fn start(listener: TcpListener, manner: Manner, store: Option<Store>) -> io:
         Manner::Apart => Box::new(move || {
             for stream in listener.incoming().flatten() {
                 let store = store.clone();
-                // Whoever leaves, or sends what is no call, ends his thread.
+                // A client that leaves, or sends what is no call, ends its thread.
                 thread::spawn(move || answer_one(stream, store.as_deref()));
             }
         }),

@@ -6,8 +6,8 @@
 //! sockets are read, and is given pieces of the size that it likes. A READ of what is not in memory
 //! has the whole piece read, and those that follow.
 //!
-//! Nobody pays for new pages where it can be helped. Memory of a WRITE goes back to the thread that
-//! it came from, that of the connection, where `block` gives it out again; memory for READs is
+//! No call pays for new pages where it can be helped. Memory of a WRITE goes back to the thread
+//! that it came from, that of the connection, where `block` gives it out again; memory for READs is
 //! there from the start, and comes back.
 //!
 //! # Invariants
@@ -49,14 +49,14 @@ const AHEAD: usize = 3;
 /// How many pieces may wait until they are written.
 const ROOM: usize = 256;
 
-/// Memory for so many pieces is there before anybody reads: what 32 connections read ahead.
+/// Memory for so many pieces is there before any client reads: what 32 connections read ahead.
 const SPARE: usize = 128;
 
 /// The store.
 pub struct Store {
     device: Arc<Device>,
     journal: Arc<Journal>,
-    /// Whether what was written stays in memory, for who reads it.
+    /// Whether what was written stays in memory, for its readers.
     keeps: bool,
     state: Mutex<State>,
     /// Memory for what is read.
@@ -67,7 +67,7 @@ pub struct Store {
     freed: Condvar,
 }
 
-/// Memory for whole pieces, which nobody uses.
+/// Unused memory for whole pieces.
 type Spare = Arc<Mutex<Vec<Buffer>>>;
 
 #[derive(Default)]
@@ -147,7 +147,7 @@ impl Range {
 }
 
 impl Store {
-    /// A store on a medium that is nobody else's, and a journal in the last part of it.
+    /// A store on a medium of its own, and a journal in the last part of it.
     pub fn new(medium: Box<dyn Medium>, keeps: bool) -> Store {
         let device = Arc::new(Device::new(medium));
         let journal = Arc::new(Journal::new(device.clone()));
@@ -204,7 +204,7 @@ impl Store {
                 None if self.keeps => return Err(ErrorKind::NotFound.into()),
                 Some(blocks) => {
                     if range.blocks().end == BLOCKS && piece.gathered == 0 {
-                        piece.blocks = Default::default(); // whoever reads on does not come back
+                        piece.blocks = Default::default(); // a client reading on does not come back
                     }
                     self.read_ahead(&mut state, file, range.number + 1);
                     return Ok(blocks);
@@ -311,7 +311,7 @@ impl Store {
             match moved {
                 Ok(moved) => state.note(&file, number, moved),
                 Err(_) => {
-                    // Who sleeps looks at the device when he wakes.
+                    // A sleeper looks at the device when it wakes.
                     state.files.values().for_each(|file| file.moved.notify_all());
                     self.freed.notify_all();
                 }

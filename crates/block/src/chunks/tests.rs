@@ -20,7 +20,7 @@ impl Own {
         self.check();
     }
 
-    /// How many chunks have memory, and how many of them nobody has a piece of.
+    /// How many chunks have memory, and of how many of them no piece is taken.
     fn counts(&self) -> (usize, usize) {
         let chunks = &self.0.chunks;
         (chunks.len(), chunks.values().filter(|chunk| chunk.free == Units::ALL).count())

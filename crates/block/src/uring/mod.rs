@@ -42,14 +42,14 @@ use operation::{Operation, Progress};
 /// Room for submissions; the kernel makes twice as much for completions.
 const ENTRIES: u32 = 256;
 
-/// Whether this kernel, and whoever confines this process, let us use io_uring.
+/// Whether this kernel, and what confines this process, let us use io_uring.
 pub fn is_available() -> bool {
     Ring::new().is_ok()
 }
 
 /// The queues that one reactor shares with the kernel. See the module.
 pub struct Ring {
-    /// Counts completions. Nobody reads it: the edges tell.
+    /// Counts completions. No code reads it: the edges tell.
     event: File,
     state: RefCell<State>,
 }

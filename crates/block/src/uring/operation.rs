@@ -143,8 +143,8 @@ impl Operation {
         if self.done as u64 == self.length { Progress::Done(Ok(())) } else { Progress::Again }
     }
 
-    /// Tells whoever still waits. The disk is let go of before, so that who has the answer and
-    /// drops the device can open the disk again.
+    /// Tells the caller, if it still waits. The disk is let go of before, so that a caller that has
+    /// the answer and drops the device can open the disk again.
     pub(super) fn answer(self, result: Result<()>) {
         let Self { file, offset, length, work, .. } = self;
         drop(file);

@@ -14,7 +14,7 @@ pub(super) enum Outcome {
     Repaired,
     /// Something is wrong.
     Left,
-    /// Nobody knows.
+    /// It is not known.
     Failed,
 }
 

@@ -1,5 +1,5 @@
-//! What whoever waits for a check sees: one bar, of the phase that runs. It is drawn on standard
-//! error, and only if that is a terminal.
+//! What a user that waits for a check sees: one bar, of the phase that runs. It is drawn on
+//! standard error, and only if that is a terminal.
 
 use std::fmt;
 

@@ -138,7 +138,7 @@ fn result(run: &Run<'_>, done: &Done) -> String {
     let repair = format!("'duramen fsck --repair {without}{words}'");
     match Outcome::of(report) {
         Outcome::Clean if findings.count(Invariant::State) == 0 => "nothing is wrong".to_owned(),
-        // No damage; but without the mark of a clean stop, not everybody would use it.
+        // No damage; but without the mark of a clean stop, not every server would use it.
         Outcome::Clean if report.repaired => {
             "nothing is wrong, and the volume is marked as stopped cleanly".to_owned()
         }
@@ -202,7 +202,7 @@ fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Text as a terminal can show it and nobody is misled by it: names on a damaged disk may hold
+/// Text as a terminal can show it and no reader is misled by it: names on a damaged disk may hold
 /// anything. Bytes that are no UTF-8 have been escaped before they came to be text.
 fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -127,7 +127,7 @@ pub(super) fn name(from: &[u8]) -> Result<Name, Refused> {
     Ok(Name::parse(from)?)
 }
 
-/// Who a client says he is.
+/// The user that a client claims to be.
 pub(crate) fn claim(from: &nfs::rpc::AuthSys<'_>) -> Credentials {
     Credentials { uid: from.uid, gid: from.gid, groups: from.gids.as_slice().to_vec() }
 }

@@ -1,9 +1,9 @@
 //! The procedures of NFS version 3, one function each.
 //!
-//! Every function has the same shape. It finds what its handles name and as whom the caller acts
-//! ([`Caller`]), asks the file system, and opens the sealed answer. What it gives back can be made
-//! in two ways only: from a [`Durable`] answer, or as a [`Refused`] status without anything of a
-//! file system in it. [`reply`] accepts nothing else, so no reply can overtake the disk.
+//! Every function has the same shape. It finds what its handles name and the user that the caller
+//! acts as ([`Caller`]), asks the file system, and opens the sealed answer. What it gives back can
+//! be made in two ways only: from a [`Durable`] answer, or as a [`Refused`] status without anything
+//! of a file system in it. [`reply`] accepts nothing else, so no reply can overtake the disk.
 
 pub(crate) mod convert;
 

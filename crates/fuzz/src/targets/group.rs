@@ -1,7 +1,7 @@
 //! Group blocks: one that passes its check can be counted, and counts what its maps say.
 //!
-//! The first byte chooses the disk, the byte order and whether the damage is sealed, as somebody
-//! who means it would; the second the group. The rest are patches of a valid block.
+//! The first byte chooses the disk, the byte order and whether the damage is sealed, as an attacker
+//! would; the second the group. The rest are patches of a valid block.
 
 use sim::Prng;
 use ufs2::derive::{self, BadGroup, bits};

@@ -1,6 +1,6 @@
 //! Creates in one directory by many at once, which the paper does not measure: where logging locks
-//! cost most. Whoever creates holds the directory until the log has the entry, so that there is one
-//! create for each write to the log, and no batch has two. Early release lifts that.
+//! cost most. A call that creates holds the directory until the log has the entry, so that there is
+//! one create for each write to the log, and no batch has two. Early release lifts that.
 
 use std::time::Duration;
 

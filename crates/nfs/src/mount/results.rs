@@ -61,12 +61,12 @@ pub struct Mount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportList(pub Vec<Export>);
 
-/// `exportnode`: a path, and who may mount it.
+/// `exportnode`: a path, and the clients that may mount it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The path, at most [`MAX_PATH`](super::MAX_PATH) bytes.
     pub path: Bytes,
-    /// Names of clients or groups of them, at most [`MAX_NAME`] bytes each; none means everybody.
+    /// Names of clients or groups of them, at most [`MAX_NAME`] bytes each; none means all.
     pub groups: Vec<Bytes>,
 }
 

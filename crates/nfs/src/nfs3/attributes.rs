@@ -35,7 +35,7 @@ pub struct Device {
 pub struct Time {
     /// Whole seconds.
     pub seconds: u32,
-    /// The rest. A client may send more than a second here; whoever uses it checks.
+    /// The rest. A client may send more than a second here; the caller checks.
     pub nanoseconds: u32,
 }
 

@@ -1,4 +1,4 @@
-//! File handles, which mean nothing to anybody but the server that made them.
+//! File handles, which mean something to the server that made them alone.
 
 use crate::xdr::{DecodeError, Decoder, Encode, Encoder};
 

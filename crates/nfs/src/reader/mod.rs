@@ -186,7 +186,7 @@ impl RecordReader {
         }
     }
 
-    /// The same for who will ask for the [checksum](crate::rpc::Call::checksum) of every call: of
+    /// The same for a caller of the [checksum](crate::rpc::Call::checksum) of every call: of
     /// payload that is placed, it is taken as it arrives.
     pub fn with_checksums(self) -> Self {
         Self { with_checksums: true, ..self }
@@ -362,7 +362,7 @@ impl RecordReader {
     }
 
     /// Whether the payload is large, and the record is as long as it must be, so far. A record that
-    /// is not is staged, and found out by whoever decodes it.
+    /// is not is staged, and found out when it is decoded.
     fn is_placed(&self, shape: WriteShape) -> bool {
         let Fragment { last, announced, .. } = self.fragment;
         let fits = if last { announced == shape.record() } else { announced <= shape.record() };

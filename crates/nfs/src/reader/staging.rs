@@ -1,4 +1,4 @@
-//! The memory that a connection's bytes arrive in before anybody knows what they are.
+//! The memory that a connection's bytes arrive in before the reader knows what they are.
 //!
 //! ```text
 //!   0      record      kept       raw        end       capacity
@@ -43,7 +43,7 @@ impl Staging {
         &self.memory[self.record..self.kept]
     }
 
-    /// The bytes that nobody has looked at yet.
+    /// The bytes that the reader has not looked at yet.
     pub(super) fn raw(&self) -> &[u8] {
         &self.memory[self.raw..self.end]
     }

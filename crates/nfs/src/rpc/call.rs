@@ -17,7 +17,7 @@ pub struct Call<'a> {
     pub version: u32,
     /// Which procedure of the program.
     pub procedure: u32,
-    /// Who asks.
+    /// The user that asks.
     pub credential: Credential<'a>,
     /// The arguments, not looked at yet.
     pub arguments: Decoder<'a>,

@@ -12,12 +12,12 @@ use crate::xdr::{DecodeError, Decoder, Encoder, UNIT};
 /// of a few groups, two handles and two names.
 const USUAL_CALL: usize = 320;
 
-/// Who calls, encoded once for all calls: credential and verifier.
+/// The caller, encoded once for all calls: credential and verifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller(Vec<u8>);
 
 impl Caller {
-    /// Nobody in particular.
+    /// No user in particular.
     pub fn none() -> Self {
         Self(words(&[AUTH_NONE, 0, AUTH_NONE, 0]))
     }

@@ -1,4 +1,4 @@
-//! Who asks: AUTH_NONE and AUTH_SYS (RFC 5531, section 8.2 and appendix A).
+//! The user that asks: AUTH_NONE and AUTH_SYS (RFC 5531, section 8.2 and appendix A).
 
 use crate::xdr::{DecodeError, Decoder};
 
@@ -20,7 +20,7 @@ pub const AUTH_SYS: u32 = 1;
 /// A caller's credential. What to think of it is the server's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential<'a> {
-    /// Nobody in particular.
+    /// No user in particular.
     None,
     /// A user of a UNIX machine, in that machine's own word.
     Sys(AuthSys<'a>),

@@ -7,7 +7,7 @@
 //! 3. Padding may hold anything (RFC 4506 wants zeros, but some clients leave old bytes there);
 //!    it must be there.
 //!
-//! Not asserted: 3, which is about bytes that nobody looks at.
+//! Not asserted: 3, which is about bytes that no code looks at.
 
 use bytes::Bytes;
 

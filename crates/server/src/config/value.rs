@@ -129,8 +129,8 @@ impl Visitor<'_> for NetworkVisitor {
 }
 
 /// Clients of IPv4 are known by their addresses of IPv4, even if they come by IPv6: so a network of
-/// such mapped addresses, `::ffff:a.b.c.d/n`, is that of IPv4. One that is wider is refused: who
-/// wrote it meant something else.
+/// such mapped addresses, `::ffff:a.b.c.d/n`, is that of IPv4. One that is wider is refused: its
+/// author meant something else.
 fn plain(network: IpNet) -> Option<IpNet> {
     let IpNet::V6(mapped) = network else { return Some(network) };
     match mapped.addr().to_ipv4_mapped() {

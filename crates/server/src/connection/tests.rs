@@ -128,7 +128,7 @@ fn a_peer_that_stops_within_a_large_record_does_not_keep_others_waiting_for_so_l
 #[test]
 fn a_peer_that_takes_no_replies_is_not_read_from_and_in_the_end_disconnected() {
     with_connection(async |mut connection, peer, alarm| {
-        // NULL calls whose replies nobody reads, until the connection reads no more of them.
+        // NULL calls whose replies the peer leaves, until the connection reads no more of them.
         let null = [1 << 31 | 40u32, 1, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
         let calls = null.map(u32::to_be_bytes).concat().repeat(1_000);
         let sent = Cell::new(0);

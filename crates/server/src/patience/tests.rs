@@ -96,7 +96,7 @@ fn two_hundred_peers_that_stall_keep_another_for_a_few_beats() {
     }
     fixture.executor.run_for(Duration::from_millis(1));
     fixture.executor.block_on(take(&fixture.memory, MIB));
-    // Two beats until it is clear that somebody waits, and one for each 48 in front.
+    // Two beats until it is clear that a request waits, and one for each 48 in front.
     assert!(fixture.seconds() <= 2 + 200 / 48, "{} s", fixture.seconds());
 }
 
@@ -115,7 +115,7 @@ fn a_line_that_moves_on_is_no_reason_to_hurry_anybody() {
     let fixture = Fixture::with(MIB);
     let slow = fixture.peer(2_000, (1, Duration::from_millis(10)));
     let memory = fixture.memory.clone();
-    // Always somebody in line, and nobody for as long as a beat.
+    // Always a request in line, and none for as long as a beat.
     for number in 0..4 {
         let (memory, clock) = (memory.clone(), fixture.executor.runtime().clock);
         fixture.spawn(async move {

@@ -4,7 +4,7 @@ use super::*;
 use sim::Executor;
 
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
-/// Whom no export admits.
+/// An address that no export admits.
 const STRANGER: [u8; 4] = [10, 0, 0, 1];
 
 fn places(executor: &Executor, count: u64) -> Rc<Places> {
@@ -16,7 +16,7 @@ fn enter(executor: &Executor, places: &Rc<Places>, address: [u8; 4]) -> Place {
     executor.block_on(places.enter(address.into())).expect("it is admitted")
 }
 
-/// Places with a guest in each, who leaves when it is asked. They came a second after each other.
+/// Places with a guest in each, which leaves when it is asked. They came a second after each other.
 fn full(executor: &Executor, count: u64) -> (Rc<Places>, Vec<Rc<Guest>>) {
     let places = places(executor, count);
     let guests = seated(executor, &places, &vec![LOCAL; count as usize]);
@@ -46,10 +46,10 @@ fn asked(guests: &[Rc<Guest>]) -> Vec<usize> {
 fn who_has_been_quiet_for_longest_makes_room_when_that_is_long() {
     let executor = Executor::new(1);
     let (places, guests) = full(&executor, 3);
-    guests[0].note(true, false); // he has just called
+    guests[0].note(true, false); // it has just called
     let place = enter(&executor, &places, LOCAL);
     assert_eq!(asked(&guests), [1]);
-    // He came after one second.
+    // It came after one second.
     assert_eq!(executor.now().0, 6_000_000_000);
     drop(place);
 }
@@ -120,7 +120,7 @@ fn an_address_that_has_more_than_its_share_makes_room_for_one_that_has_less() {
     let places = places(&executor, 4);
     let greedy = [127, 0, 0, 2];
     let guests = seated(&executor, &places, &[LOCAL, greedy, greedy, greedy]);
-    guests.iter().for_each(|guest| guest.note(true, false)); // nobody is quiet for long
+    guests.iter().for_each(|guest| guest.note(true, false)); // no guest is quiet for long
     guests[1].note(false, false);
     executor.run_for(Duration::from_millis(1));
     guests[2].note(true, false);

@@ -172,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Nobody holds the end any more.
+    /// No task holds the end any more.
     pub(super) fn close(self: &Rc<Self>, end: usize) {
         if !self.network.world.has_kernel(&self.ends[end].power) {
             return; // invariant 4

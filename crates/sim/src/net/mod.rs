@@ -2,8 +2,8 @@
 //!
 //! # Layers
 //! * [`NetworkOptions`]: delay, speed, loss, and how connections die. [`Mishaps`]: what becomes of
-//!   messages, for whoever cuts the bytes of connections into some.
-//! * `Connection`: two flows of bytes, and who hears what of them when.
+//!   messages, for a caller that cuts the bytes of connections into some.
+//! * `Connection`: two flows of bytes, and which end hears what of them when.
 //! * [`Stream`], [`Listener`]: what tasks hold. [`Host`]: where they get them.
 //! * [`Network`]: all hosts, and the hand of fate: splits, deaths, what was counted and traced.
 //!
@@ -41,9 +41,9 @@ const EPHEMERAL: u16 = 49_152;
 /// It is what TCP makes of an IP network. Bytes arrive in order, each once. Loss shows as delay,
 /// and holds up what is behind. An end that sends to a host that cannot be reached tries again at
 /// doubling intervals, and gives up at last. A host that came back after a loss of power knows
-/// nothing of its old connections, and says so to who sends on them; who sends nothing never hears
-/// of it. What a host had sent before its power went may still arrive. A process that is killed
-/// closes its connections through its kernel.
+/// nothing of its old connections, and says so to an end that sends on them; one that sends nothing
+/// never hears of it. What a host had sent before its power went may still arrive. A process that
+/// is killed closes its connections through its kernel.
 ///
 /// A connection may also die between its ends, as when something on the way forgets it: nothing
 /// passes any more, and each end hears of it at a time of its own, or never.
@@ -101,7 +101,7 @@ impl Network {
         Host { network: self.0.clone(), address, power, incarnation }
     }
 
-    /// Nothing passes between two hosts from now on. Nobody is told.
+    /// Nothing passes between two hosts from now on. Neither is told.
     pub fn split(&self, one: IpAddr, other: IpAddr) {
         let hosts = pair(one, other);
         self.0.state.borrow_mut().splits.insert(hosts);
@@ -179,7 +179,7 @@ impl Host {
     /// Accepts connections to a port.
     ///
     /// # Errors
-    /// When somebody does so already.
+    /// When another listener does so already.
     pub fn listen(&self, port: u16) -> io::Result<Listener> {
         let address = SocketAddr::new(self.address, port);
         let state = &mut *self.network.state.borrow_mut();
@@ -194,8 +194,8 @@ impl Host {
     /// Connects from a port, or from any that is free if it is 0.
     ///
     /// # Errors
-    /// `AddrInUse` when the port has a connection to that address, `ConnectionRefused` when nobody
-    /// accepts it, `TimedOut` when the host cannot be reached.
+    /// `AddrInUse` when the port has a connection to that address, `ConnectionRefused` when no
+    /// listener accepts it, `TimedOut` when the host cannot be reached.
     pub async fn connect(&self, port: u16, to: SocketAddr) -> io::Result<Stream> {
         let port = match port {
             0 => self.network.free_port(self.address),
@@ -217,7 +217,7 @@ impl Host {
     }
 }
 
-/// Somebody asks for a connection.
+/// A host asks for a connection.
 struct Attempt {
     network: Rc<Inner>,
     from: Place,
@@ -278,7 +278,7 @@ impl Attempt {
         };
         waker.inspect(|waker| waker.wake_by_ref());
         network.world.after(network.draw_delay(), move || {
-            let _ = sender.send(Ok(asking)); // who has gone closes it
+            let _ = sender.send(Ok(asking)); // a caller that has gone closes it
         });
     }
 
@@ -286,7 +286,7 @@ impl Attempt {
         let network = self.network;
         network.happen(NetworkEvent::Refused { from: self.from.address, to: self.to });
         network.world.clone().after(network.draw_delay(), move || {
-            let _ = self.sender.send(answer); // nobody may be waiting any more
+            let _ = self.sender.send(answer); // the caller may have gone
         });
     }
 }
@@ -332,7 +332,7 @@ impl Inner {
         *port
     }
 
-    /// Whether that pair of addresses has a connection, in the eyes of who asked for it.
+    /// Whether that pair of addresses has a connection, in the eyes of the end that asked for it.
     fn is_connected(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let state = self.state.borrow();
         let mut live = state.connections.values().filter_map(Weak::upgrade);

@@ -23,7 +23,7 @@ impl Delay {
     }
 }
 
-/// How connections die, when nobody closes them.
+/// How connections die, when neither end closes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Death {
     /// How long one lives, in nanoseconds.
@@ -95,8 +95,8 @@ impl NetworkOptions {
     }
 }
 
-/// What becomes of messages that somebody sends again when he hears nothing. The connections lose
-/// nothing; this is for whoever cuts their bytes into messages, at either end.
+/// What becomes of messages that a sender sends again when it hears nothing. The connections lose
+/// nothing; this is for a caller that cuts their bytes into messages, at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mishaps {
     /// So many of a thousand are never sent.
@@ -149,7 +149,7 @@ pub struct NetworkCounters {
     pub segments: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Segments that were lost or found nobody, and were sent again.
+    /// Segments that were lost or found no host, and were sent again.
     pub retransmissions: u64,
     /// Connections that died.
     pub deaths: u64,

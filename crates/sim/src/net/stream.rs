@@ -1,4 +1,4 @@
-//! What tasks hold of a network: the ends of connections, and those who wait for new ones.
+//! What tasks hold of a network: the ends of connections, and the tasks that wait for new ones.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -84,7 +84,7 @@ impl Drop for Stream {
     }
 }
 
-/// Connections that wait to be accepted, and who waits for them.
+/// Connections that wait to be accepted, and the task that waits for them.
 #[derive(Default)]
 pub(super) struct Backlog {
     pub(super) waiting: VecDeque<Stream>,

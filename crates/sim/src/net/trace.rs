@@ -15,16 +15,16 @@ pub enum NetworkEvent {
     Connected {
         /// Its number.
         connection: u64,
-        /// Who asked.
+        /// The end that asked.
         from: SocketAddr,
-        /// Who was asked.
+        /// The end that was asked.
         to: SocketAddr,
     },
-    /// There was nobody who would have accepted it.
+    /// No listener would have accepted it.
     Refused {
-        /// Who asked.
+        /// The end that asked.
         from: SocketAddr,
-        /// Who was asked.
+        /// The end that was asked.
         to: SocketAddr,
     },
     /// An end sent a segment; an empty one is the end of what it sends.
@@ -45,7 +45,7 @@ pub enum NetworkEvent {
         /// Bytes.
         length: usize,
     },
-    /// It found nobody, and will be sent again.
+    /// It found no host, and will be sent again.
     Unreachable {
         /// The number of the connection.
         connection: u64,

@@ -1,4 +1,4 @@
-//! A mechanical disk at work: who waits for the arm, who for the bus, who for the cache.
+//! A mechanical disk at work: what waits for the arm, what for the bus, what for the cache.
 //!
 //! Invariants:
 //! 1. The arm does one job at a time. While calls wait for it that it can begin, it does not rest.
@@ -201,8 +201,8 @@ impl Drive {
         let answer_ns = match (job.is_read, self.spec.pipelined) {
             (false, _) => passed_ns.max(job.data_ns),
             (true, false) => self.bus(passed_ns, sectors),
-            // The bus runs beside the heads. It is taken from the start on: whoever comes while the
-            // arm is on its way would else wait for a bus that is idle.
+            // The bus runs beside the heads. It is taken from the start on: a call that comes while
+            // the arm is on its way would else wait for a bus that is idle.
             (true, true) => self.bus(job.ready_ns, sectors).max(passed_ns),
         };
         let until_ns = if self.spec.pipelined { passed_ns } else { answer_ns };

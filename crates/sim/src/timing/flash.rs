@@ -82,7 +82,7 @@ impl Chips {
             last_ns = last_ns.max(channel.reads_ns);
         }
         // The bus runs beside the chips. It is taken from the start on, not from when the chips are
-        // done: whoever comes meanwhile would else wait for a bus that is idle.
+        // done: a call that comes meanwhile would else wait for a bus that is idle.
         let page_bytes = request.length.min(u64::from(self.spec.page_bytes));
         let last_page_ns = duration_ns(page_bytes, self.spec.bus_bytes_per_second);
         self.bus(from_ns, request.length).max(last_ns + last_page_ns)

@@ -1,4 +1,4 @@
-//! How long a disk takes: what is inside of it, and who has to wait for whom.
+//! How long a disk takes: what is inside of it, and which call has to wait for which.
 //!
 //! A [`Timing`] is a description, and a [`Machine`] is one at work. A machine knows when calls
 //! were accepted and says when each is answered; it never sees a byte of theirs. What a call does
@@ -116,7 +116,7 @@ pub(crate) trait Machine {
     /// Does what is due, and says which calls are answered by it, the first one first.
     fn advance(&mut self, now_ns: u64) -> Vec<u64>;
 
-    /// When something happens next, if nobody asks for anything more.
+    /// When something happens next, if no caller asks for anything more.
     fn next_at(&self) -> Option<u64>;
 
     /// How often an arm has set out for another cylinder.

@@ -22,7 +22,7 @@ const PATIENCE_NS: u64 = 500_000_000;
 /// Sectors that an arm is to pass over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// Whose call it is; a destage is nobody's.
+    /// The call that it is of; a destage is of none.
     pub(super) ticket: Option<u64>,
     pub(super) is_read: bool,
     pub(super) first: u64,

@@ -1,4 +1,4 @@
-//! The buffer into which a drive reads on after a read, while nobody wants anything else.
+//! The buffer into which a drive reads on after a read, while no call wants anything else.
 
 use super::arm::Arm;
 use crate::SECTOR_SIZE;

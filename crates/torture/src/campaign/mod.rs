@@ -50,7 +50,7 @@ pub struct Outcome {
     /// What else people like to know, a line each.
     pub remarks: Vec<String>,
     /// Of an engine over memory: cuts that took something, and those that left something of which
-    /// nobody had been told.
+    /// no client had been told.
     pub cuts: Cuts,
 }
 

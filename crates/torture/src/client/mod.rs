@@ -39,7 +39,7 @@ use link::Link;
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Who calls.
+    /// The user that calls.
     pub user: User,
     /// The time after which a call is sent again. It doubles each time,
     pub timeout: Duration,
@@ -100,7 +100,7 @@ struct Inner {
     link: RefCell<Option<Rc<Link>>>,
     last_port: Cell<u16>,
     connecting: Lock,
-    /// Who waits for which number.
+    /// The calls that wait, by number.
     waiting: RefCell<BTreeMap<u32, oneshot::Sender<(u64, Answer)>>>,
 }
 
@@ -287,7 +287,7 @@ impl Inner {
                 }
                 let waiting = client.waiting.borrow_mut().remove(&xid); // invariant 2
                 if let Some(waiting) = waiting {
-                    let _ = waiting.send((boot, answer)); // who waits may be gone by now
+                    let _ = waiting.send((boot, answer)); // the waiter may be gone by now
                 }
             };
             if wait.is_zero() {

@@ -29,7 +29,7 @@ pub struct Call {
     pub read: fn(&[u8]) -> Result<Answer, String>,
 }
 
-/// What a reply says, as far as anybody here asks.
+/// What a reply says, as far as the explorer asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Whether it was done.

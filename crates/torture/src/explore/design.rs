@@ -293,7 +293,7 @@ impl Shape {
     fn to_open(self) -> OpenOptions {
         let (cache_bytes, sync_interval, sync_bytes) =
             (self.cache_bytes, self.sync_interval, self.sync_bytes);
-        // Whoever waits for the device lets others come between.
+        // A call that waits for the device lets others come between.
         let keeps_data = false;
         let log = LogOptions { sync_interval, sync_bytes, ..LogOptions::default() };
         OpenOptions { cache_bytes, keeps_data, log, ..OpenOptions::default() }

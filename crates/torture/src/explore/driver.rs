@@ -18,7 +18,7 @@ const LONGEST: u32 = 1 << 20;
 const GAP: usize = 3000;
 const MORE: usize = 1000;
 
-/// A file system, and who asks it.
+/// A file system, and the user that asks it.
 pub struct Driver {
     files: Rc<dyn FileSystem>,
     who: Author,

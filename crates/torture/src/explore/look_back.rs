@@ -1,4 +1,4 @@
-//! What is asked when the operations have been answered: again, late, and of those who hold
+//! What is asked when the operations have been answered: again, late, and of those that hold
 //! handles; and what is asked of a disk that fails.
 
 use block::Verb;

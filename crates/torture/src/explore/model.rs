@@ -312,14 +312,14 @@ impl Model {
     fn names(&mut self, directory: usize) -> Result<&mut BTreeMap<String, usize>, FsError> {
         let node = &mut self.nodes[directory];
         match &mut node.body {
-            // One that was removed is gone for whoever still has a handle.
+            // One that was removed is gone for a client that still has a handle.
             Body::Directory(_) if node.links == 0 => Err(FsError::Stale),
             Body::Directory(names) => Ok(names),
             _ => Err(FsError::NotDirectory),
         }
     }
 
-    /// What is gone is stale for whoever still has a handle.
+    /// What is gone is stale for a client that still has a handle.
     fn check_alive(&self, node: usize) -> Result<(), FsError> {
         if self.is_gone(node) { Err(FsError::Stale) } else { Ok(()) }
     }

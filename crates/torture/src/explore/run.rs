@@ -179,7 +179,7 @@ impl Client {
     async fn together(&mut self, ops: &[Op]) -> Result<bool, String> {
         let mut under_way = Vec::new();
         for (number, op) in ops.iter().enumerate() {
-            // A COMMIT is a second call, after which of the others nobody could say.
+            // A COMMIT is a second call: it cannot be said after which of the others it comes.
             if matches!(op, Op::Write(_, _, Stable::Commit)) {
                 return Ok(false);
             }
@@ -282,7 +282,7 @@ impl Client {
             if let Some(mark) = mark {
                 disks.volume().mark(mark);
             }
-            let _ = sender.send(reply); // who waits may have found something wrong by now
+            let _ = sender.send(reply); // the waiter may have found something wrong by now
         };
         self.runtime.tasks.spawn(task.boxed_local());
         let reply = async move { reply.await.map_err(|_| "there was no reply".to_owned())? };

@@ -21,7 +21,7 @@ use super::witness::Witness;
 use crate::protocol::{self, Answer, Procedure, User};
 use crate::volume::{FSID, exports, volumes};
 
-/// Who calls.
+/// The client that calls.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 
 /// A server with one volume.
@@ -36,7 +36,7 @@ pub struct Server {
 pub struct Connection(Rc<Session>);
 
 impl Server {
-    /// Serves a file system to everybody.
+    /// Serves a file system to every client.
     pub fn new(runtime: Runtime, files: Rc<dyn FileSystem>) -> Self {
         let witness = Witness::new(files);
         let (window, limits) = (Window::default(), Limits::default());
@@ -75,7 +75,7 @@ pub fn record<P: Procedure>(xid: u32, arguments: &P) -> Bytes {
     record_of(&user, xid, arguments)
 }
 
-/// A call of somebody.
+/// A call of a user.
 pub fn record_of<P: Procedure>(user: &User, xid: u32, arguments: &P) -> Bytes {
     protocol::call_record(xid, user, P::TARGET, &protocol::packed(arguments))
 }

@@ -1,7 +1,7 @@
-//! A file system that counts what has been done, for whoever sees its answers only when they are
-//! durable.
+//! A file system that counts what has been done, for a test that sees its answers only when they
+//! are durable.
 //!
-//! A verb has been *done* when its answer is sealed: from then on everybody sees its effect. The
+//! A verb has been *done* when its answer is sealed: from then on every caller sees its effect. The
 //! client at the other end of the protocol hears of it much later, and a test of what may happen in
 //! between has to know both moments.
 

@@ -48,8 +48,8 @@ pub trait Processor {
     fn give(&self, reply: &Reply) -> LocalBoxFuture<'static, ()>;
 }
 
-/// Answers whoever connects, in tasks of their own, for as long as this is polled. A connection
-/// that breaks is the client's business: it comes back and repeats its calls.
+/// Answers the clients that connect, in tasks of their own, for as long as this is polled. A
+/// connection that breaks is the client's business: it comes back and repeats its calls.
 pub async fn answer(
     listener: Listener,
     dispatcher: Rc<Dispatcher>,

@@ -5,7 +5,7 @@
 pub struct Cuts {
     /// That took something.
     pub taking: u64,
-    /// That left something of which nobody had been told.
+    /// That left something of which no client had been told.
     pub keeping: u64,
 }
 

@@ -5,7 +5,8 @@
 //! is the platter. Clients live outside of the machine, and go on.
 //!
 //! A *boot* is one start of the server, counted from 1. Its number is that of the host's
-//! incarnation on the network, so whoever has a connection knows which boot is at its other end.
+//! incarnation on the network, so a client that has a connection knows which boot is at its other
+//! end.
 
 mod connection;
 mod cuts;
@@ -65,7 +66,7 @@ pub struct WorldOptions {
     pub limits: Limits,
     /// How much of the replies is remembered.
     pub window: Window,
-    /// Who may use the volume, which is called `data`.
+    /// The clients that may use the volume, which is called `data`.
     pub exports: Exports,
     /// The most calls of one connection that are unanswered.
     pub connection_calls: usize,
@@ -291,7 +292,7 @@ impl World {
         self.executor.digest()
     }
 
-    /// Chance for whoever drives the world.
+    /// Chance for the caller that drives the world.
     pub fn fork_prng(&self) -> Prng {
         self.prng.borrow_mut().fork()
     }

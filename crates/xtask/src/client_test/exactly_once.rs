@@ -139,7 +139,7 @@ impl<How: Fn(usize) -> Death, Enough: Fn(&Server, usize) -> bool> Play<'_, How, 
         let mut running = guest::start(&self.guest(server, &relay, &share))?;
         let (mut deaths, mut next) = (0, None);
         loop {
-            // Before the work and after it nobody dies: there is nothing to wait for but lines.
+            // Before the work and after it no server dies: there is nothing to wait for but lines.
             let heard = match next {
                 None => running.next_line()?.map_or(Heard::End, Heard::Line),
                 Some(moment) => running.next_line_before(moment)?,

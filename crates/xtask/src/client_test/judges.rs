@@ -1,4 +1,4 @@
-//! Who reads the disk afterwards, and what each must find there.
+//! The judges that read the disk afterwards, and what each must find there.
 
 use std::fs;
 use std::path::Path;

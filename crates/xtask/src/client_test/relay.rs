@@ -1,9 +1,9 @@
 //! A way to the server that stays open while the server is away.
 //!
-//! A Linux client that has lost its connection makes another at once. Where nobody listens it tries
-//! again after three seconds, then after six, and so on: a server that dies every second would
-//! mostly meet nobody. Here somebody always listens, and holds what the client sends until there is
-//! a server again.
+//! A Linux client that has lost its connection makes another at once. Where no server listens it
+//! tries again after three seconds, then after six, and so on: a server that dies every second
+//! would mostly meet no client. Here the relay always listens, and holds what the client sends
+//! until there is a server again.
 //!
 //! 1. Bytes pass as they are. What has come from a server is handed on, also when that server has
 //!    died since.
@@ -65,7 +65,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        // Wakes who listens. If he has gone already there is nobody to wake.
+        // Wakes the listener. If it has gone already there is none to wake.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }

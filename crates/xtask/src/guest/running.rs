@@ -1,8 +1,8 @@
 //! A guest that has been booted.
 //!
 //! 1. The script's output is read from the moment of boot, so the guest never waits for us.
-//! 2. The guest's processes share a process group of their own, and whoever drops a [`Running`]
-//!    ends that group: no guest outlives the chore that started it.
+//! 2. The guest's processes share a process group of their own, and dropping a [`Running`] ends
+//!    that group: no guest outlives the chore that started it.
 //! 3. The script's status is a file that the guest's first process writes last. A guest without
 //!    that file did not finish, whatever it printed.
 
@@ -73,7 +73,7 @@ impl Running {
         }
     }
 
-    /// The same for somebody who has something else to do at `moment`.
+    /// The same for a caller that has something else to do at `moment`.
     pub(crate) fn next_line_before(&mut self, moment: Instant) -> Result<Heard> {
         let left = self.deadline.min(moment).saturating_duration_since(clock::now());
         match self.lines.recv_timeout(left) {
@@ -117,7 +117,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !matches!(self.kernel.try_wait(), Ok(Some(_))) {
             // The kernel's own helpers (its processes, slirp) are in its process group. If it has
-            // just ended by itself there is nobody to signal, which is as good.
+            // just ended by itself there is nothing to signal, which is as good.
             let group = format!("-{}", self.kernel.id());
             let _ = command::capture(Command::new("kill").args(["-KILL", "--", &group]));
             let _ = self.kernel.wait();

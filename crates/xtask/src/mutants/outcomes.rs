@@ -15,7 +15,7 @@ pub(super) enum Fate {
     Missed,
     /// It does not compile.
     Unviable,
-    /// The tests did not come to an end in time, which whoever runs them notices.
+    /// The tests did not come to an end in time, which their runner notices.
     Timeout,
 }
 

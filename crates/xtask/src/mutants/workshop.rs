@@ -3,7 +3,7 @@
 //! 1. The work tree is never changed: the copy is `target/mutants/tree`. Only files that differ are
 //!    written to it, so that what was built from it stays good from one run to the next. Building
 //!    from nothing, or a copy for each run, would cost more than most tests.
-//! 2. One mutant at a time, and everything is nice to whoever else uses the machine.
+//! 2. One mutant at a time, and everything is nice to all else that uses the machine.
 //! 3. There is one at a time in a work tree: two would break each other's sources.
 //! 4. No test lives longer than five times what all of them take without a mutant, and none has
 //!    more memory than [`MEMORY`]: a mutant may ask for ever more of both. That time is taken here:
@@ -143,7 +143,7 @@ impl Workshop {
         let mut nice = Command::new("nice");
         nice.args(["-n", "10", "cargo"]).current_dir(self.tree());
         nice.env("CARGO_TARGET_DIR", self.folder.join("build"));
-        // Nobody looks at a trace, and little changes from one mutant to the next.
+        // No reader looks at a trace, and little changes from one mutant to the next.
         nice.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
         nice
     }

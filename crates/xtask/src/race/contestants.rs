@@ -1,4 +1,4 @@
-//! Who races: two servers that keep their promises, side by side on devices of one kind, and
+//! The contestants: two servers that keep their promises, side by side on devices of one kind, and
 //! beside them the other as most people run it, and ours as most people will.
 
 use std::fs;

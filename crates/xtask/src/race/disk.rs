@@ -1,4 +1,4 @@
-//! Loop devices over files, the same kind for everybody.
+//! Loop devices over files, the same kind for every contestant.
 
 use std::fs::{self, File};
 use std::io::Write;

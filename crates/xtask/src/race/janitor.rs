@@ -1,4 +1,4 @@
-//! Who tidies up, whatever becomes of us.
+//! What tidies up, whatever becomes of us.
 //!
 //! A shell of its own process group holds a list of commands and waits for the end of its input,
 //! which comes when this value goes and as well when this process is interrupted or killed. Then
@@ -29,7 +29,7 @@ eval \"$list\"
 pub(super) struct Janitor(Child);
 
 impl Janitor {
-    /// Starts one, who has nothing to do yet.
+    /// Starts one that has nothing to do yet.
     pub(super) fn start() -> Result<Janitor> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", SHELL]).stdin(Stdio::piped()).process_group(0);

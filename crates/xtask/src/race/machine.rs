@@ -1,4 +1,4 @@
-//! Where a race was run, for whoever reads its figures.
+//! Where a race was run, for readers of its figures.
 
 use std::fs;
 use std::path::Path;

@@ -6,7 +6,7 @@
 //!    log. One more XFS is mounted as it is, for a nfs-ganesha as people run it; and a plain folder
 //!    holds a volume of ours as people have it.
 //! 2. Each round begins with files that are written to each contestant and removed, so that none
-//!    measures how long it takes to get memory that nobody had before: the host of a virtual
+//!    measures how long it takes to get memory that no process had before: the host of a virtual
 //!    machine may have to find it first. Then, for each of the [`rows`], `duramen bench` measures
 //!    the contestants one after the other; the next round begins with the other of the two. The
 //!    device by itself is measured in each round, too. What stands beside is measured in every

@@ -1,4 +1,4 @@
-//! What the device gives whoever asks it without a file system in between, past the kernel's cache.
+//! What the device gives a program without a file system in between, past the kernel's cache.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,7 +32,7 @@ pub(super) struct Raw {
 const DEPTH: usize = 4;
 
 impl Raw {
-    /// Measures each for so long, on a device of so many MiB that nobody uses.
+    /// Measures each for so long, on a device of so many MiB that no program uses.
     pub(super) fn measure(&mut self, device: &Path, mib: u64, seconds: f64) -> Result<()> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_DIRECT);

@@ -14,7 +14,7 @@ type Place = (usize, usize);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Results {
     pub(super) raw: Raw,
-    /// By row and load, by who, by round.
+    /// By row and load, by contestant, by round.
     samples: BTreeMap<(Place, Who), BTreeMap<u32, Sample>>,
     /// What could not be measured, and why.
     pub(super) troubles: Vec<String>,

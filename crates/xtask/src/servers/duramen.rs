@@ -165,7 +165,7 @@ impl Server {
         Ok(())
     }
 
-    /// `duramen fsck --repair` of the volume, about to be started. Nobody may serve it.
+    /// `duramen fsck --repair` of the volume, about to be started. No server may serve it.
     pub(crate) fn repair(&self) -> Command {
         let mut fsck = Command::new(&self.told.binary);
         fsck.arg("fsck").arg(&self.told.volume).arg("--repair").stdin(Stdio::null());
@@ -220,7 +220,7 @@ impl Server {
         }
     }
 
-    /// Checks the volume with the program's own checker. Nobody may serve it.
+    /// Checks the volume with the program's own checker. No server may serve it.
     pub(crate) fn check(&self) -> Result<String> {
         let report =
             command::capture(Command::new(&self.told.binary).arg("fsck").arg(&self.told.volume))?;
@@ -316,8 +316,8 @@ fn wait_until_ready(lines: &Receiver<String>) -> Result<()> {
     }
 }
 
-/// Sends each line that the server prints, and reads on when nobody listens any more, so that the
-/// server never waits for us.
+/// Sends each line that the server prints, and reads on when no receiver listens any more, so that
+/// the server never waits for us.
 fn announce(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -335,9 +335,9 @@ pub(crate) fn last_words(folder: &Path) -> String {
     lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
 }
 
-/// A port that nobody uses. It is one below those that the system gives to outgoing connections:
-/// while the server is down its clients try to connect, and a port of that range could meet
-/// itself.
+/// A port that no program uses. It is one below those that the system gives to outgoing
+/// connections: while the server is down its clients try to connect, and a port of that range could
+/// meet itself.
 pub(crate) fn free_port() -> Result<u16> {
     free_ports().map(|[port]| port)
 }

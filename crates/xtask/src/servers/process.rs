@@ -28,7 +28,7 @@ impl Process {
         self.0.id()
     }
 
-    /// Waits until somebody listens on the port.
+    /// Waits until the server listens on the port.
     pub(super) fn listens(&mut self, name: &str, port: u16) -> Result<()> {
         let deadline = clock::now() + READY;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {

@@ -171,7 +171,7 @@ fn imports_of(code: &str) -> Vec<Import<'_>> {
                     at += 3;
                     path.push(tokens[at].1);
                 }
-                imports.push(Import { line, path, name: "" }); // it is handed on to nobody
+                imports.push(Import { line, path, name: "" }); // it is handed on to no module
                 at = at.max(start + 1);
             }
             _ => at += 1,

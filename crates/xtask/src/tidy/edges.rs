@@ -33,7 +33,7 @@ const PURE: &[&str] = &[
     "vnode",
 ];
 
-/// Who must not depend on whom, and why.
+/// Which crates must not depend on which, and why.
 const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
     (&["nfs"], &["designs", "ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
@@ -65,7 +65,7 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
 const RESERVED: &[(&str, &[&str], &str)] =
     &[("tokio", &["server", "bench"], "sockets and the reactor are theirs alone")];
 
-/// Who may depend, among our own crates, on these alone.
+/// Which crates may depend, among our own, on these alone.
 const ONLY: &[(&str, &[&str])] = &[
     ("planted", &[]),
     ("runtime", &[]),

@@ -1,7 +1,7 @@
 //! Checks of the repository itself, cheap enough to run at every test.
 //!
-//! A rule that a machine can check is a rule that nobody has to remember, explain, or defend in a
-//! review. Each check is one file here and one function `(tree, findings)`; each finding says
+//! A rule that a machine can check is a rule that no author has to remember, explain, or defend in
+//! a review. Each check is one file here and one function `(tree, findings)`; each finding says
 //! where it is, what is wrong, and what to do about it:
 //!
 //! | check | what it forbids |

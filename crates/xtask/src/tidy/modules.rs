@@ -1,4 +1,4 @@
-//! Source files that nothing builds. They rot unseen, and mislead whoever finds them.
+//! Source files that nothing builds. They rot unseen, and mislead their readers.
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //!
 //! The first byte says how it is opened, and whether it is repaired before; the rest are patches of
 //! a small disk with files of every kind, each of a structure that is chosen, and sealed if the
-//! patch says so, as somebody who means it would. What must hold: every verb ends, with an answer
+//! patch says so, as an attacker would. What must hold: every verb ends, with an answer
 //! or an error, and none takes more memory than the disk can justify. A disk that the checker has
 //! repaired is one on which it finds nothing.
 

@@ -1,6 +1,6 @@
 //! A damaged log beside a volume that was cut: it is refused, or replayed and then used.
 //!
-//! The first byte says whether the damage is sealed, as somebody who means it would, and how far
+//! The first byte says whether the damage is sealed, as an attacker would, and how far
 //! the volume is used; the rest are patches of slots, of headers, records and data of entries, of
 //! any byte of the log, and of the volume's groups. What must hold: no panic, no walk without an
 //! end, nothing that takes more memory than the log can justify; what cannot be is an error.

@@ -109,7 +109,7 @@ struct Draw {
 pub(super) struct Hostile<'a> {
     server: &'a Server,
     connection: Connection,
-    /// Handles of earlier replies. The first is the directory in which everybody may write.
+    /// Handles of earlier replies. The first is the directory in which every user may write.
     handles: Vec<Vec<u8>>,
 }
 
@@ -184,7 +184,8 @@ impl<'a> Hostile<'a> {
         self.take(&draws, answers);
     }
 
-    /// Sends what may be no whole record. Whoever is stuck within one hangs up, as clients do.
+    /// Sends what may be no whole record. A client that is stuck within one hangs up, as clients
+    /// do.
     async fn send_broken(&mut self, bytes: &[u8]) {
         let answers = self.connection.send(bytes).await;
         if answers.is_none() || self.connection.is_within() {
@@ -311,7 +312,7 @@ impl Draw {
         }
     }
 
-    /// As when a file is made: everybody may use it, as a rule.
+    /// As when a file is made: every user may use it, as a rule.
     fn new_attributes(&self) -> SetAttributes {
         if self.y.is_multiple_of(8) {
             return self.attributes();
@@ -407,7 +408,7 @@ impl Draw {
     }
 }
 
-/// Adds a step to a script: mostly in the directory where everybody may write.
+/// Adds a step to a script: mostly in the directory where every user may write.
 pub(super) fn generate(prng: &mut Prng, script: &mut Vec<u8>) {
     let start = script.len();
     let how = if prng.chance(3, 4) { prng.below(150) } else { prng.below(256) };

@@ -17,7 +17,7 @@ use crate::targets::volume;
 
 /// User and group of the superuser.
 pub(super) const ROOT: (u32, u32) = (0, 0);
-/// User and group that everybody abroad becomes.
+/// User and group that every user abroad becomes.
 pub(super) const NOBODY: (u32, u32) = (65_534, 65_534);
 
 /// Size of the disk, of a block and of a fragment, in bytes: one that is full soon, and a larger.
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-/// The client abroad is nobody, whoever it says it is.
+/// The client abroad is nobody, whichever user it claims to be.
 fn exports() -> Exports {
     let (uid, gid) = NOBODY;
     let rule = |network: &str, squash| Rule {

@@ -1,7 +1,7 @@
 //! The whole server, from the bytes of connections down to a simulated disk.
 //!
-//! The input is a script of what a client does who means no good, or whose machine is broken: calls
-//! of every kind with handles from earlier replies, some of them damaged on their way, some
+//! The input is a script of what a client does that means no good, or whose machine is broken:
+//! calls of every kind with handles from earlier replies, some of them damaged on their way, some
 //! repeated, several at a time, some left by a client that hangs up. What must hold:
 //!
 //! 1. Every whole record is answered by a reply that fits it, or the connection is of no further

@@ -16,7 +16,7 @@ use crate::wire;
 /// The machine of the client that behaves.
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// The client that behaves: it has a file that nobody else may touch.
+/// The client that behaves: it has a file that no other client may touch.
 pub(super) struct Neighbour {
     connection: Connection,
     folder: Vec<u8>,
@@ -28,7 +28,7 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    /// Mounts the volume, makes a directory for itself and one for everybody.
+    /// Mounts the volume, makes a directory for itself and one for every user.
     pub(super) async fn settle(server: &Server) -> Self {
         let mut connection = Connection::new(server, HOME);
         let path = wire::bytes_of(|to| to.opaque(b"/data"));

@@ -14,7 +14,7 @@ const ENOUGH: f64 = 0.9;
 /// or its mean response time is above this: SPEC takes no results beyond.
 const TOO_SLOW: Duration = Duration::from_millis(50);
 
-/// How much more each rate asks for, if nobody says where the ramp ends.
+/// How much more each rate asks for, if the plan does not say where the ramp ends.
 const GROWTH: f64 = 1.5;
 
 /// The most rates.

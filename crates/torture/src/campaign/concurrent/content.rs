@@ -2,13 +2,13 @@
 //!
 //! A file is a row of cells. Of each cell the model knows what it holds now, and what may be on the
 //! disk: after an UNSTABLE write the old value or the new one, after a COMMIT the new one alone. A
-//! cut leaves one of them; which one shows when somebody reads it. So it is with the length, which
+//! cut leaves one of them; which one shows when a client reads it. So it is with the length, which
 //! only grows by UNSTABLE writes.
 //!
 //! Invariants:
 //! 1. What a cell holds is among what it may hold.
 //! 2. The number of cells is the largest of the possible lengths; the only one, once it is known.
-//! 3. A cell below the least possible length may hold zeros only if somebody wrote them, or if it
+//! 3. A cell below the least possible length may hold zeros only if a client wrote them, or if it
 //!    was a hole: a length covers no data that is not there. One above it may, once another write
 //!    has moved the end: then the end may be on the disk without the data.
 //!
@@ -59,7 +59,7 @@ impl Content {
         (!self.is_open).then_some(self.cells.len() as u64 * CELL)
     }
 
-    /// What it may be, with each possible length. Whoever looks at it picks one.
+    /// What it may be, with each possible length. A caller that looks at it picks one.
     pub fn settled(&self) -> Vec<Self> {
         if !self.is_open {
             return vec![self.clone()];

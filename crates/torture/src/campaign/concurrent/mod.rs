@@ -2,7 +2,7 @@
 //! order in which the server can have done what it said.
 //!
 //! * [`workload`]: what the clients do, drawn from a seed;
-//! * [`play`](mod@play): the whole server in a world, and what everybody was told;
+//! * [`play`](mod@play): the whole server in a world, and what every client was told;
 //! * [`words`] and [`wire`]: calls and answers as the model understands them;
 //! * [`model`] and [`content`]: the server as it should be, what a cut may take included;
 //! * [`search`]: the checker, for durable linearizability;
@@ -120,7 +120,7 @@ fn executions(played: &Played, workload: &Workload) -> Result<History, String> {
             let answered = answered.filter(|answered| answered.boot == boot);
             let end = answered.map(|answered| answered.when.order);
             if end.is_none() && !op.changes() {
-                continue; // nobody will ever know
+                continue; // no client will ever know
             }
             let may_be_told = end.is_some() || survives && before;
             let told = may_be_told.then(|| told.clone()).flatten();

@@ -84,7 +84,7 @@ fn behaviour(is_bad: bool) -> ClientOptions {
 /// Plays a workload to its end: a client prepares, four work, one looks at what is left.
 ///
 /// # Errors
-/// When the server does not come back, or somebody never gets an answer.
+/// When the server does not come back, or a client never gets an answer.
 pub fn play(workload: &Workload) -> Result<Played, String> {
     let world = World::new(workload.world, options(workload));
     world.start();

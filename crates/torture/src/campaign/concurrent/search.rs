@@ -11,10 +11,10 @@
 //! * that in the boot which answered it. It stands in the row for ever, whether or not the client
 //!   heard the answer before the cut: nothing takes back what was answered. That is *durable
 //!   linearizability*.
-//! * one for every other boot to which it was sent. Nobody heard its answer, and it may have been
-//!   carried out or not: wholly, and then others may have seen it before the cut, or in the parts
-//!   that `docs/durability.md` tells, and then nobody has. The memory of replies is gone after a
-//!   cut, so a repetition is carried out again, and may fail because of the first.
+//! * one for every other boot to which it was sent. No client heard its answer, and it may have
+//!   been carried out or not: wholly, and then others may have seen it before the cut, or in the
+//!   parts that `docs/durability.md` tells, and then none has. The memory of replies is gone
+//!   after a cut, so a repetition is carried out again, and may fail because of the first.
 //!
 //! In one boot a call is carried out once, however often it comes.
 //!
@@ -30,7 +30,7 @@
 //! * A call that was not answered may be carried out in one of the boots to which it was sent.
 //!
 //! So what a repetition is told of its own first execution, *exists* or *no such file*, is
-//! explained by nothing but somebody else's call.
+//! explained by nothing but another client's call.
 //!
 //! UNSTABLE data is the model's business: after a cut it is old or new, piece by piece.
 
@@ -46,7 +46,7 @@ use super::words::{Op, Told};
 pub struct Execution {
     /// The number of the call, for the report.
     pub call: usize,
-    /// Who made it, for the report.
+    /// The client that made it, for the report.
     pub client: u32,
     /// The boot, counted from 1.
     pub boot: u64,
@@ -103,7 +103,7 @@ pub struct Refusal {
 /// There is none.
 ///
 /// # Panics
-/// With more than 128 executions: nobody waits for the end of that.
+/// With more than 128 executions: no caller waits for the end of that.
 pub fn check(history: &History, start: &State) -> (u64, Result<(), Refusal>) {
     assert!(history.executions.len() <= 128, "short histories");
     let mut search = Search {
@@ -158,7 +158,7 @@ impl Search<'_> {
             if one.told.is_none() {
                 after.retain(|after| after != state); // not carried out: that is tried anyhow
                 if end_of_boot && boot < last_boot && self.may_be_cut(&one.op) {
-                    // What a cut left in parts was seen by nobody before the cut.
+                    // What a cut left in parts was seen by no client before the cut.
                     after.extend(state.cut(index, &one.op));
                 }
             }

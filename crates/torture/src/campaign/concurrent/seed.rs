@@ -1,4 +1,4 @@
-//! One workload, told in full: for whoever looks at a violation.
+//! One workload, told in full: for the reader of a violation.
 
 use super::workload::{Part, Workload};
 use super::{Outcome, judge};

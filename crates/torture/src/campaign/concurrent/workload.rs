@@ -1,8 +1,8 @@
 //! What the clients do, and when the power goes: drawn from a seed, and then fixed, so that any
 //! part of it can be left out.
 //!
-//! A few names in two directories, on which everybody works at once: whatever can collide does. A
-//! step names a file by its place; the client uses the handle that it last knew for this place,
+//! A few names in two directories, on which every client works at once: whatever can collide does.
+//! A step names a file by its place; the client uses the handle that it last knew for this place,
 //! which may be stale by then, and asks for one (LOOKUP) where it knows none.
 
 use crate::explore::design::Design;

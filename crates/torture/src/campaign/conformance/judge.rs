@@ -16,13 +16,13 @@ use super::tree::{Reasons, Tree, Why};
 use super::verbs::check_listing;
 use crate::protocol::{Response, User};
 
-/// Bytes that nobody may take, at most: four blocks, for files that become shorter.
+/// Bytes that no user may take, at most: four blocks, for files that become shorter.
 const MOST_KEPT: u64 = 4 * (64 << 10);
 
 /// Whether a reply is right, or what is wrong with it.
 pub(crate) type Verdict = Result<(), String>;
 
-/// A call that was answered: who made it, its number, and when it was under way.
+/// A call that was answered: its user, its number, and when it was under way.
 pub(crate) struct Context<'a> {
     pub who: &'a User,
     pub number: usize,
@@ -286,7 +286,7 @@ impl Reference {
         }
     }
 
-    /// Whether a listing may be, and where it begins: a scan that is known, or one of nobody's.
+    /// Whether a listing may be, and where it begins: a scan that is known, or none of them.
     fn begin_listing(
         &self,
         context: &Context<'_>,

@@ -3,7 +3,7 @@
 //!
 //! [`Reference::request`] says what a step sends, or that there is nothing to send it to.
 //! [`Reference::judge`] does the step to the tree and compares the reply with that, all of it. A
-//! reference can be cloned, for whoever does not know whether a step was done.
+//! reference can be cloned, for a caller that does not know whether a step was done.
 
 use nfs3_types::nfs3 as wire;
 use nfs3_types::nfs3::{

@@ -1,5 +1,5 @@
-//! Who may do what: the permission bits of a UNIX file system, with the freedoms that section 4.4
-//! of RFC 1813 gives to a server that does not know who has a file open.
+//! What each user may do: the permission bits of a UNIX file system, with the freedoms that section
+//! 4.4 of RFC 1813 gives to a server that does not know which client has a file open.
 
 use crate::protocol::User;
 
@@ -21,7 +21,7 @@ pub(crate) fn is_member(who: &User, group: u32) -> bool {
     who.gid == group || who.groups.contains(&group)
 }
 
-/// The three bits that are for `who`. The superuser has all, but runs nothing that nobody may run.
+/// The three bits that are for `who`. The superuser has all, but runs nothing that no user may run.
 pub(crate) fn bits(who: &User, node: &Node) -> u32 {
     if is_root(who) {
         let runs = node.is_directory() || node.mode & 0o111 != 0;
@@ -43,7 +43,7 @@ pub(crate) fn owns(who: &User, node: &Node) -> bool {
     is_root(who) || who.uid == node.uid
 }
 
-/// The owner may, whatever the bits say, and so may whoever runs the file.
+/// The owner may, whatever the bits say, and so may a user that runs the file.
 pub(crate) fn may_read_data(who: &User, node: &Node) -> bool {
     owns(who, node) || bits(who, node) & (READ | SEARCH) != 0
 }

@@ -96,7 +96,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Everybody may use the root directory.
+    /// Every user may use the root directory.
     fn open_root(&mut self) -> Verdict {
         let root = self.reference.tree.nodes[0].told.handle.clone().expect("it was mounted");
         let root = nfs_fh3 { data: root.into() };
@@ -107,7 +107,7 @@ impl Session {
         set.map_err(|error| error.to_string())?.unwrap();
         let to = self.now();
         let node = &mut self.reference.tree.nodes[0];
-        // Its other times are those of mkfs, which nobody saw.
+        // Its other times are those of mkfs, which no client saw.
         for stamp in [&mut node.atime, &mut node.mtime] {
             *stamp = Stamp::Within((0, 0), to);
         }
@@ -130,7 +130,7 @@ impl Session {
         self.ask_for(step, request)
     }
 
-    /// The same, of a step of which somebody else knows what it sends.
+    /// The same, of a step of which the caller knows what it sends.
     ///
     /// # Errors
     /// As [`Session::ask`].

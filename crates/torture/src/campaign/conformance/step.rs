@@ -84,9 +84,9 @@ pub(crate) enum From {
     Start,
     /// Where the last one of this directory and kind ended.
     Last,
-    /// At a cookie of nobody's.
+    /// At a cookie of no scan.
     Anywhere(u64),
-    /// With a verifier of nobody's.
+    /// With a verifier of no scan.
     OtherVerifier,
 }
 

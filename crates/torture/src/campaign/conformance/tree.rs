@@ -144,7 +144,7 @@ impl Node {
 }
 
 impl Tree {
-    /// A tree of one directory that everybody may use.
+    /// A tree of one directory that every user may use.
     pub(crate) fn new(max_file_size: u64) -> Self {
         let root = Node::new(Body::Directory(BTreeMap::new()), 0o777, (0, 0), ROOT);
         Self { nodes: vec![root], max_file_size }

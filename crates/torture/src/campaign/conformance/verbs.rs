@@ -94,7 +94,7 @@ impl Tree {
         }
         let chowns = changes.uid.is_some() || changes.gid.is_some();
         if !root && (chowns && !directory || changes.size.is_some()) {
-            mode &= !(SET_UID | SET_GID); // nobody runs as somebody else what a third one changed
+            mode &= !(SET_UID | SET_GID); // no user runs as another what a third one changed
         }
         node.mode = mode;
         node.uid = changes.uid.unwrap_or(node.uid);
@@ -296,8 +296,8 @@ impl Tree {
         reasons.when(exists, &[NFS3ERR_EXIST]).when(!writes, &[NFS3ERR_ACCES]).judge()
     }
 
-    /// Makes a file under a name that is free. It belongs to its maker, or to whom the superuser
-    /// says, and to the group of the directory, or to a group of the maker's.
+    /// Makes a file under a name that is free. It belongs to its maker, or to the user that the
+    /// superuser names, and to the group of the directory, or to a group of the maker's.
     fn make(
         &mut self,
         who: &User,
@@ -327,7 +327,7 @@ impl Tree {
     }
 }
 
-/// The mode that somebody other than the superuser gets.
+/// The mode that a user other than the superuser gets.
 fn tame(who: &User, mode: u32, gid: u32) -> u32 {
     let group = if rights::is_member(who, gid) { 0 } else { SET_GID };
     mode & !group

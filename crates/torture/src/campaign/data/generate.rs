@@ -14,7 +14,7 @@ const DIRECT: u64 = 12;
 const POINTER: u64 = 8;
 /// The most bytes that are written twice, to a log and to their place, by default.
 const RIDES: u64 = 16 << 10;
-/// What a disk writes at once: of two writes into one of these nobody knows which is the later.
+/// What a disk writes at once: of two writes into one of these it is not known which is the later.
 const SECTOR: u64 = 512;
 /// How many of the last writes are remembered, to write over them.
 const RECENT: usize = 6;
@@ -288,7 +288,7 @@ fn in_calls(act: Act) -> Vec<Act> {
     calls
 }
 
-/// Whether nobody could say what comes of two calls that are made at once.
+/// Whether the model could not say what comes of two calls that are made at once.
 fn meet(one: &Act, other: &Act) -> bool {
     if one.file().is_none() || one.file() != other.file() {
         return matches!((one, other), (Act::Wait(_), _) | (_, Act::Wait(_)));

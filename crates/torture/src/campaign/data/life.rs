@@ -33,7 +33,7 @@ pub(super) struct Lived {
     pub images: Images,
     /// At the end.
     pub model: Model,
-    /// The verifier of this boot, if anybody heard of it.
+    /// The verifier of this boot, if a client heard of it.
     pub verifier: Option<[u8; 8]>,
 }
 
@@ -115,7 +115,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The model hears of it, and whoever walks over the recording finds a mark.
+    /// The model hears of it, and a walk over the recording finds a mark.
     fn note(&self, told: Told) {
         self.model.borrow_mut().hear(&told);
         let mut all = self.told.borrow_mut();

@@ -14,11 +14,11 @@
 //!
 //! # What is asked
 //! * Bytes that an answer covers are there: of a stable WRITE, and of the range of a COMMIT.
-//! * Of what was under way each sector is old or new; of UNSTABLE data that nobody committed it is
-//!   what it was at any of the writes since.
+//! * Of what was under way each sector is old or new; of UNSTABLE data that no client committed it
+//!   is what it was at any of the writes since.
 //! * A length that was answered is there, and one that was under way, old or new; where the policy
 //!   cuts large files short in steps that a return does not go on with, any in between.
-//! * Where nobody wrote there are zeros, never what other files had there, or this one before it
+//! * Where no client wrote there are zeros, never what other files had there, or this one before it
 //!   was cut short.
 //! * Before the cut, a READ shows the newest of all.
 //!

@@ -44,8 +44,8 @@ struct File {
     sizes: Vec<(u64, u64)>,
     /// As it is seen.
     size: u64,
-    /// What was written since the length was set. A COMMIT of a hole says nothing of that: nobody
-    /// wrote there.
+    /// What was written since the length was set. A COMMIT of a hole says nothing of that: no
+    /// client wrote there.
     written: Vec<(u64, u64)>,
 }
 
@@ -62,7 +62,7 @@ enum Slot {
 struct Covered {
     range: Range<u64>,
     sectors: Vec<(usize, Sector)>,
-    /// Behind the last byte of it that somebody wrote.
+    /// Behind the last byte of it that a client wrote.
     reach: u64,
 }
 

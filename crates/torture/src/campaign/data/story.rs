@@ -130,7 +130,7 @@ impl Act {
     }
 }
 
-/// The bytes of a WRITE, which follow from who makes it.
+/// The bytes of a WRITE, which follow from the step and act that make it.
 pub(super) fn payload(seed: u64, (step, act): (usize, usize), fill: Fill, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
     match fill {

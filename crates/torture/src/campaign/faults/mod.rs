@@ -10,7 +10,7 @@
 //! which [`witness`] judges. When a flush or a write of the log has failed the volume stops:
 //! NFS3ERR_IO to everything. When another write has failed, the volume stops, or the write verifier
 //! changes, or, where no data was lost, the caller is told; but of ENOSPC on the way from a log to
-//! its place nobody need hear, since it is tried again. The fault ends, the power goes, and the
+//! its place no client need hear, since it is tried again. The fault ends, the power goes, and the
 //! server comes back by itself: what was acknowledged is there, what was not is there or not, and
 //! the checker finds nothing.
 //!
@@ -23,7 +23,7 @@
 //!
 //! *Of faults that the server is not told of* (writes and flushes that do nothing, calls that go
 //! astray, bits that rot): no panic, every call answered, the return ends, the disk can be
-//! repaired, and files that nobody touched are as they were.
+//! repaired, and files that no call touched are as they were.
 //!
 //! # A failure
 //! is printed with the line that repeats it.

@@ -192,11 +192,11 @@ struct Trial {
     before: [Counters; 2],
     /// The fault of the trace, if there is one.
     strike: Option<Strike>,
-    /// Data that nobody may lose in silence was being written when the fault struck, and the
+    /// Data that may not be lost in silence was being written when the fault struck, and the
     /// caller was told of an error.
     lost_data: bool,
     /// The fault struck during a truncation that was answered as done. It may have struck what
-    /// writes zeros behind the new end, which no reader sees, so that nobody is told.
+    /// writes zeros behind the new end, which no reader sees, so that no client is told.
     struck_behind_end: bool,
 }
 
@@ -365,7 +365,7 @@ impl Trial {
                 _ => continue, // it cannot be read now
             };
             if self.learn_verifier(self.fault())? {
-                continue; // nobody knows before which loss it was seen
+                continue; // it is not known before which loss it was seen
             }
             self.witness.look(&Looked { slot, seen })?;
             for state in &mut self.witness.states {
@@ -377,8 +377,9 @@ impl Trial {
         Ok(())
     }
 
-    /// What was lost was said to all whom it concerns: by stopping, by another write verifier, or,
-    /// where no data was lost, by an error. A flush that failed leaves only the first.
+    /// What was lost was said to all clients that it concerns: by stopping, by another write
+    /// verifier, or, where no data was lost, by an error. A flush that failed leaves only the
+    /// first.
     fn check_signal(&mut self) -> Verdict {
         if self.fault() != Fault::Write {
             return Ok(());
@@ -454,8 +455,8 @@ impl Trial {
         self.come_back()
     }
 
-    /// A fault that nobody is told of: whatever is said, the server lives, the disk can be
-    /// repaired, and files that nobody touched are as they were.
+    /// A fault that the server is not told of: whatever is said, the server lives, the disk can be
+    /// repaired, and files that no call touched are as they were.
     fn unjudged(&mut self) -> Verdict {
         for step in workload::operations() {
             let Some(reply) = self.ask(&step)? else { continue };

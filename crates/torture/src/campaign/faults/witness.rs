@@ -30,7 +30,7 @@ use super::super::conformance::tree::{Body, Node};
 use super::data::{Change, Data};
 use crate::protocol::Response;
 
-/// More states than this nobody can tell apart.
+/// More states than this the witness cannot tell apart.
 const STATES: usize = 64;
 const ALWAYS: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
 
@@ -49,7 +49,7 @@ pub(super) struct Witness {
     pub(super) stopped: bool,
     /// Rule 4.
     pub(super) rotated: bool,
-    /// Somebody was told of an error.
+    /// A client was told of an error.
     pub(super) told: bool,
     /// The fault is that writes find no room below: data may be refused for that.
     pub(super) may_refuse: bool,
@@ -225,12 +225,12 @@ impl Witness {
     /// A call was never answered: it may have been carried out.
     ///
     /// # Errors
-    /// When nobody can follow any more.
+    /// When the witness can follow no more.
     pub(super) fn fail_unanswered(&mut self, step: &Step, window: (Time, Time)) -> Verdict {
         self.fail(step, window, Fault::Write)
     }
 
-    /// The files at which somebody has to look.
+    /// The files at which the trial has to look.
     pub(super) fn unsure(&self) -> BTreeSet<usize> {
         self.states.iter().flat_map(State::unsure).collect()
     }
@@ -336,7 +336,7 @@ impl State {
         }
     }
 
-    /// Does a step of which nobody knows more than that.
+    /// Does a step of which no more is known than that.
     fn carry_out(&mut self, step: &Step, window: (Time, Time)) {
         self.reference.carry_out(step);
         self.reference.tree.settle(window.0, window.1);
@@ -369,7 +369,7 @@ impl State {
     }
 }
 
-/// Nobody knows when a step that may not have been done was done.
+/// It is not known when a step that may not have been done was done.
 fn relax(undone: &mut State, done: &mut State) {
     let old = undone.reference.tree.nodes.len();
     let [one, two] = [&mut undone.reference.tree.nodes, &mut done.reference.tree.nodes];

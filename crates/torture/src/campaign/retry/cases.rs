@@ -49,7 +49,7 @@ pub struct Case {
     pub parts: Parts,
     /// What it makes, and tells the handle of.
     pub makes: Option<&'static str>,
-    /// What somebody else may do in between, so that the call has something to do again.
+    /// What another client may do in between, so that the call has something to do again.
     pub undo: Undo,
 }
 
@@ -66,7 +66,7 @@ pub enum Parts {
     Sectors(&'static str),
 }
 
-/// What somebody else does.
+/// What another client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// Nothing of interest.

@@ -101,7 +101,7 @@ async fn on_another(stage: &Stage, record: &Bytes) -> Result<Bytes, String> {
     exchange(&stream, record).await
 }
 
-/// A late repetition changes nothing of what somebody else has done since.
+/// A late repetition changes nothing of what another client has done since.
 fn after_undo(stage: &Stage, case: &Case, record: &Bytes, reply: &Bytes) -> Result<(), String> {
     if case.undo == Undo::Nothing {
         return Ok(());

@@ -44,7 +44,7 @@ pub enum Repetition {
     Doubled,
     /// Twice, on two connections.
     Twice,
-    /// After somebody else has undone it.
+    /// After another client has undone it.
     AfterUndo,
 }
 
@@ -110,8 +110,8 @@ impl First {
         Ok(Self { before, after: stage.view()?, reply, served, root, events, happened, cuts })
     }
 
-    /// Of an engine over memory, cuts that take something and that leave something of which nobody
-    /// had been told.
+    /// Of an engine over memory, cuts that take something and that leave something of which no
+    /// client had been told.
     pub fn cuts(&self) -> Cuts {
         self.cuts
     }
@@ -311,7 +311,7 @@ fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String
     let is_cut = position < went.events();
     let mut images = if is_cut { cut.random(prng) } else { cut.whole() };
     if is_cut && way == Way::Repair {
-        // Whoever is told to repeat it does.
+        // A user that is told to repeat a repair does.
         images = repaired(&Place::new(first.served.design, &images))?.contents();
     }
     Ok((more, images))
@@ -412,7 +412,7 @@ async fn send_again(stage: &Stage, record: &Bytes, way: Repetition) -> Result<Ve
     }
 }
 
-/// Somebody else has undone it, and nothing remembers that it was carried out: then the repetition
+/// Another client has undone it, and nothing remembers that it was carried out: then the repetition
 /// is like any other call. Where it is remembered, it changes nothing.
 fn after_undo(
     judge: &Judge<'_>,

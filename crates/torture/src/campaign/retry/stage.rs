@@ -24,7 +24,7 @@ use crate::explore::model::View;
 use crate::protocol::{self, Answer, Procedure, User};
 use crate::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
 
-/// The client whose call is repeated, and somebody else.
+/// The client whose call is repeated, and another one.
 const CALLER: u32 = 1;
 const OTHER: u32 = 2;
 /// The port of the call.
@@ -190,7 +190,7 @@ impl Stage {
         }
     }
 
-    /// Somebody else does something, if there is anything to do it to.
+    /// Another client does something, if there is anything to do it to.
     pub async fn undo(&self, undo: Undo) {
         let client = self.world.client(OTHER, ClientOptions::default());
         let root = client.mount(VOLUME).await.expect("the volume is exported");

@@ -69,7 +69,7 @@ pub fn key(name: &str) -> Rc<CallKey> {
     Rc::new(CallKey::new(name.as_bytes()).expect("names are short"))
 }
 
-/// What whoever comes back finds.
+/// What a client that comes back finds.
 pub struct Found {
     /// All names.
     pub view: View,

@@ -23,7 +23,7 @@ pub struct Served {
     pub engine: Rc<Files>,
     /// Everything above it that matters here.
     pub files: Rc<dyn FileSystem>,
-    /// For who asks.
+    /// For the caller that asks.
     pub driver: Driver,
     /// What is remembered.
     pub remembered: Vec<Remembered>,
@@ -41,7 +41,7 @@ impl Served {
         Ok(Self { engine, files, driver, remembered: told.into_inner() })
     }
 
-    /// Waits until a chain that was cut has come to its end, before which nobody reads the file.
+    /// Waits until a chain that was cut has come to its end, before which no client reads the file.
     pub async fn long(&self) -> Option<u64> {
         let id = self.driver.find(LONG).await.ok()?;
         self.driver.read(id).await.ok()?;

@@ -9,7 +9,7 @@
 //!
 //! A cut takes what is pending, in some combination. A *kill* takes nothing: the next process sees
 //! what was pending, and believes it, and the power may still take it from under that one. A way
-//! that comes to its end is left in the same way: nobody flushes for it.
+//! that comes to its end is left in the same way: nothing flushes for it.
 //!
 //! # Layers
 //! * [`place`]: the disks between two steps, and what the settings say.

@@ -86,11 +86,11 @@ struct Maker {
     design: Design,
     executor: Executor,
     disks: Disks,
-    /// Whose calls are remembered.
+    /// The users whose calls are remembered.
     callers: Vec<Author>,
 }
 
-/// A log that nobody brings home.
+/// A log that is not brought home.
 fn without_sync() -> LogOptions {
     let sync_interval = Duration::from_secs(3_600);
     LogOptions { sync_interval, sync_bytes: LARGE_LOG, ..LogOptions::default() }

@@ -20,7 +20,7 @@ use super::repair::repair;
 /// What is done with a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It is served, and nobody comes.
+    /// It is served, and no client comes.
     Serve,
     /// It is served, and several come at once; then one overwrites a little, and more.
     Work,
@@ -208,7 +208,7 @@ fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Optio
     Ok(acts.map(|acts| Went::OnDisks(way, disks.recording(), acts)))
 }
 
-/// Who does something with a volume that is served.
+/// A hand that does something with a volume that is served.
 struct Hand {
     disks: Rc<Disks>,
     served: Rc<Served>,
@@ -217,7 +217,7 @@ struct Hand {
     callers: Vec<Author>,
 }
 
-/// Somebody whose call is remembered.
+/// A user whose call is remembered.
 pub fn caller(name: &str) -> Author {
     Author { who: Credentials::root(), call: Some(key(name)) }
 }

@@ -2,7 +2,7 @@
 //!
 //! A state is carried from one call to the next by [`State::apply`], which gives the states in
 //! which the call has been carried out *and* was answered like this: none if it cannot have been,
-//! several where a cut has left something open that nobody has seen yet. [`State::cut`] is what
+//! several where a cut has left something open that no client has seen yet. [`State::cut`] is what
 //! becomes of a call of which a cut has left a part; [`State::crash`] is the cut.
 //!
 //! Files are known by the execution that made them. What handle they have shows in the answers, and
@@ -10,8 +10,8 @@
 //! In the same way the write verifier is known from the first answer of a boot that tells it, is
 //! the same until the cut, and another one after it.
 //!
-//! Modes and link counts are as UFS has them. Everybody is the superuser. Times are not modelled,
-//! nor is the size of a directory.
+//! Modes and link counts are as UFS has them. Every client is the superuser. Times are not
+//! modelled, nor is the size of a directory.
 
 mod answers;
 mod procedures;
