@@ -23,6 +23,8 @@ planted::bugs! {
     EmptyCommit,
     /// A COMMIT of a range leaves out its last block if it covers that in part.
     ShortCommits,
+    /// What is set aside for an old last block is given back with the first page of a write.
+    EarlyTails,
     /// UNSTABLE data of a file that was removed is kept.
     LandsAfterRemoval,
     /// UNSTABLE data of a file that is cut short is kept.

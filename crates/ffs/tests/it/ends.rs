@@ -58,6 +58,65 @@ async fn fillers(volume: &Volume) -> Vec<ObjectId> {
     names
 }
 
+/// Takes all that root can get, by files that leave one fragment of their last block, and is never
+/// refused: a refusal would bring UNSTABLE data home.
+async fn fill_unrefused(volume: &Volume) {
+    let loose = 16 * (BLOCK - FRAGMENT);
+    for number in 0..260 {
+        let left = volume.space().await.available_bytes;
+        if left < BLOCK {
+            return;
+        }
+        let take = match left {
+            _ if left > 60 * BLOCK => 12 * BLOCK,
+            _ if left >= loose + 2 * BLOCK => BLOCK,
+            _ => BLOCK - FRAGMENT,
+        };
+        let id = create(volume, &format!("loose-{number}")).await;
+        volume.write(id, 0, vec![3; take as usize], Stability::FileSync).await.expect("room");
+    }
+    panic!("there is room left");
+}
+
+/// UNSTABLE data lies over an old last block and before it, and what lies before goes home first:
+/// what was set aside for the old last block stays, however full the volume is by then.
+fn written_back_in_parts(has_log: bool) -> Result<(), String> {
+    let quiet = Quiet::new(4 << 20, has_log.then_some(4 << 20));
+    quiet.executor.block_on(async {
+        let volume = quiet.make((BLOCK, FRAGMENT)).await;
+        let mut files = Vec::new();
+        for number in 0..16 {
+            let id = create(&volume, &format!("ragged-{number}")).await;
+            let data = vec![1; BLOCK as usize + 100];
+            volume.write(id, 0, data, Stability::FileSync).await.expect("an empty disk");
+            files.push(id);
+        }
+        for &id in &files {
+            let data = vec![2; 2 * BLOCK as usize];
+            volume.write(id, 0, data, Stability::Unstable).await.expect("there is room");
+            let sealed = volume.files.commit(&volume.root, id, 0, BLOCK as u32).await;
+            let first = sealed.open().await.expect("running").into_inner().result;
+            first.expect("a block that is there");
+        }
+        fill_unrefused(&volume).await;
+        for (number, &id) in files.iter().enumerate() {
+            volume.commit(id).await.map_err(|error| format!("file {number}: {error}"))?;
+            let data = volume.read(id).await.map_err(|error| error.to_string())?;
+            if data != vec![2; 2 * BLOCK as usize] {
+                return Err(format!("file {number} has {} bytes, or others", data.len()));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_set_aside_for_an_old_last_block_stays_until_that_has_grown() {
+    for has_log in [false, true] {
+        assert_eq!(written_back_in_parts(has_log), Ok(()), "with a log: {has_log}");
+    }
+}
+
 /// A file with these stretches of blocks, first and how many, is cut to so many bytes.
 type Cut<'a> = (&'a [(u64, u64)], u64);
 
@@ -202,4 +261,6 @@ fn room_that_is_not_there_for_ends_and_ways_is_found() {
     assert!(finds(Bug::UnkeptBlocks, || in_holes(false)));
     assert!(finds(Bug::UnkeptBlocks, || in_holes(true)));
     assert!(finds(Bug::UnpaidWays, blocks_in_holes));
+    assert!(finds(vnode::planted::Bug::EarlyTails, || written_back_in_parts(false)));
+    assert!(finds(vnode::planted::Bug::EarlyTails, || written_back_in_parts(true)));
 }

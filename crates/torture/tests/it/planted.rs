@@ -163,6 +163,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "LateBefore",
     "FragmentTails",
     "UnpaidWays",
+    "EarlyTails",
     "UnkeptBlocks",
     "ForgottenDoubts",
     "LaterRuns",
