@@ -2,10 +2,7 @@
 
 use runtime::Random;
 use sim::Executor;
-use vfs::{
-    Attributes, Credentials, DirectoryEntry, FileSystem, FsError, ObjectId, SetAttributes,
-    Stability,
-};
+use vfs::{Attributes, Credentials, FileSystem, FsError, ObjectId, SetAttributes, Stability};
 use vnode::Engine;
 
 use crate::bench::Bench;
@@ -22,14 +19,6 @@ async fn told(
     let sealed = volume.files.lookup(&Credentials::root(), parent, &name(text)).await;
     let answer = sealed.open().await.expect("running").into_inner();
     answer.result.map(|found| found.attributes)
-}
-
-async fn listed(volume: &Volume<impl Engine>, directory: ObjectId) -> Vec<DirectoryEntry> {
-    let mut accept = |_: &DirectoryEntry| true;
-    let who = Credentials::root();
-    let sealed = volume.files.readdir(&who, directory, 0, true, &mut accept).await;
-    let answer = sealed.open().await.expect("running").into_inner();
-    answer.result.expect("a directory").entries
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, right: T) -> Result<(), String> {
@@ -121,7 +110,7 @@ async fn are_right(
         same(text, volume.lookup(parent, text).await, expected)?;
     }
     let there = right.iter().filter(|(_, file)| file.is_ok()).count();
-    same("names", listed(volume, parent).await.len(), there + 2)
+    same("names", volume.entries(parent, true).await.len(), there + 2)
 }
 
 /// What LOOKUP and READDIRPLUS tell of files is what was answered before. Worth most in a memory
@@ -171,7 +160,7 @@ pub async fn what_is_told_is_never_stale(
         same(&format!("step {step}: LOOKUP {text}"), Known::of(&found), known)?;
     }
     for &parent in &parents {
-        for entry in listed(volume, parent).await {
+        for entry in volume.entries(parent, true).await {
             let text = String::from_utf8_lossy(&entry.name).into_owned();
             let Some(number) = text.strip_prefix('n') else { continue };
             let known = files[number.parse::<usize>().expect("a number")].1;

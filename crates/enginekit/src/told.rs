@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::future::join;
 use runtime::Random;
 use sim::Executor;
-use vfs::{Author, CreateHow, DirectoryEntry, FileSystem, ObjectId, SetAttributes};
+use vfs::{Author, CreateHow, FileSystem, ObjectId, SetAttributes};
 use vnode::Engine;
 
 use crate::bench::Bench;
@@ -72,10 +72,8 @@ pub fn told_names_stay(bench: &impl Bench, seed: u64) -> Result<(), String> {
 
 /// The names of a directory, without their files: of these each would be waited for by itself.
 async fn names_of(volume: &Volume<impl Engine>, directory: ObjectId) -> BTreeSet<Bytes> {
-    let (who, mut all) = (Author::root().who, |_: &DirectoryEntry| true);
-    let sealed = volume.files.readdir(&who, directory, 0, false, &mut all).await;
-    let listed = sealed.open().await.expect("it runs").into_inner().result;
-    listed.expect("it is there").entries.into_iter().map(|entry| entry.name).collect()
+    let entries = volume.entries(directory, false).await;
+    entries.into_iter().map(|entry| entry.name).collect()
 }
 
 /// Makes a file. No task waits for the answer.

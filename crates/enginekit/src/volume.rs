@@ -8,8 +8,8 @@ use bytes::Bytes;
 use namespace::Namespace;
 use runtime::Random;
 use vfs::{
-    Attributes, Author, CreateHow, FileSystem, FsError, FsStat, Lost, Name, ObjectId,
-    SetAttributes, Stability, Verifier,
+    Attributes, Author, CreateHow, DirectoryEntry, FileSystem, FsError, FsStat, Lost, Name,
+    ObjectId, SetAttributes, Stability, Verifier,
 };
 use vnode::{Engine, Files};
 
@@ -156,13 +156,23 @@ impl<E: Engine> Volume<E> {
         sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
+    /// The entries of a directory, with their files if those are wanted too.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub async fn entries(&self, directory: ObjectId, with_files: bool) -> Vec<DirectoryEntry> {
+        let mut all = |_: &DirectoryEntry| true;
+        let sealed = self.files.readdir(&self.root, directory, 0, with_files, &mut all).await;
+        sealed.open().await.expect("running").into_inner().result.expect("a directory").entries
+    }
+
     /// All names of a directory, some at a time.
     pub async fn list(&self, directory: ObjectId) -> Result<Vec<String>, FsError> {
         let mut names = Vec::new();
         let mut cookie = 0;
         loop {
             let mut left = 7;
-            let mut accept = |_: &vfs::DirectoryEntry| {
+            let mut accept = |_: &DirectoryEntry| {
                 left -= 1;
                 left > 0
             };

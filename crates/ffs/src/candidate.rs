@@ -270,3 +270,17 @@ async fn root(home: &Home) -> Result<ObjectId, OpenError> {
     }
     Ok(ObjectId { ino: Ino(ROOT_INODE), generation: dinode.generation.get() })
 }
+
+#[cfg(test)]
+impl Candidate {
+    /// A volume that was just made on a disk of 16 MiB, for tests of the policies.
+    pub(crate) async fn just_made(executor: &sim::Executor, options: &OpenOptions) -> Self {
+        let disk: Rc<dyn BlockDevice> = sim::Disk::new(executor, sim::Image::zeroed(16 << 20));
+        let (runtime, make) = (executor.runtime(), ufs2::mkfs::MkfsOptions::default());
+        let made = ufs2::mkfs::mkfs(&*disk, &make, &*runtime.random, runtime.clock.wall()).await;
+        made.expect("it fits");
+        let found = Found::read(&*disk).await.expect("just made");
+        let prepared = Self::prepare(disk, found, Back::default(), &runtime, options).await;
+        prepared.expect("just made")
+    }
+}

@@ -102,7 +102,10 @@ impl<E: Engine> Files<E> {
                     continue;
                 }
                 // What the step before it gave back is on its way, and kept for this first.
-                if self.more_space().await { continue } else { return Err(FsError::NoSpace) }
+                if !self.more_space().await {
+                    return Err(FsError::NoSpace);
+                }
+                continue;
             }
             let done = step? == size;
             change.update.manner().goes_on = is_begun;

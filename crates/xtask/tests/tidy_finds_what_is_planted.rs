@@ -100,7 +100,8 @@ fn a_width_of_a_format_outside_of_its_layout() {
     planted.write("crates/fsck/src/lib.rs", &format!("{PROSE}\n{code}"));
     assert_eq!(planted.findings(), "", "it has a name");
     let code = code.replace("WIDTH", "4");
-    planted.write("crates/fsck/src/lib.rs", &format!("{PROSE}\n#[cfg(test)]\n{code}"));
+    let tests = format!("{PROSE}\n#[cfg(test)]\nmod tests {{\n{code}}}\n");
+    planted.write("crates/fsck/src/lib.rs", &tests);
     assert_eq!(planted.findings(), "", "tests may say it");
     planted.write("crates/fsck/src/lib.rs", &format!("{PROSE}\n{code}"));
     planted.has_one("crates/fsck/src/lib.rs:11", "name the field");

@@ -269,12 +269,15 @@ impl OrderedWrites {
         let mut flights = self.flights.borrow_mut();
         for buffer in written {
             for (sequence, rank) in buffer.landed() {
-                let flight = &flights[&sequence.0];
-                let is_its_turn = flight.current() >= rank as usize;
-                let is_early = is_planted(Bug::RankTooEarly);
-                debug_assert!(is_its_turn || is_early, "invariant 1: lower ranks are durable");
-                let may_land = !rests(&flights, flight) || is_planted(Bug::LooseUpdates);
-                debug_assert!(may_land, "invariant 8: what it rests on is durable");
+                debug_assert!(
+                    flights[&sequence.0].current() >= rank as usize
+                        || is_planted(Bug::RankTooEarly),
+                    "invariant 1: lower ranks are durable"
+                );
+                debug_assert!(
+                    !rests(&flights, &flights[&sequence.0]) || is_planted(Bug::LooseUpdates),
+                    "invariant 8: what it rests on is durable"
+                );
                 let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
                 flight.remaining[rank as usize] -= 1;
             }
@@ -429,26 +432,19 @@ impl Policy for OrderedWrites {
 
 #[cfg(test)]
 mod tests {
-    use block::BlockDevice;
-    use sim::{Disk, Executor, Image};
-    use ufs2::mkfs::{MkfsOptions, mkfs};
+    use sim::Executor;
     use vnode::Manner;
 
     use super::*;
     use crate::buffer::Role;
-    use crate::candidate::{Back, Candidate, Found, OpenOptions};
+    use crate::candidate::{Candidate, OpenOptions};
     use crate::edit::Edit;
     use crate::item::Carried;
     use crate::policy::Staged;
 
     async fn policy_on(executor: &Executor) -> Rc<OrderedWrites> {
-        let disk: Rc<dyn BlockDevice> = Disk::new(executor, Image::zeroed(16 << 20));
-        let (runtime, options) = (executor.runtime(), OpenOptions::default());
-        let now = runtime.clock.wall();
-        mkfs(&*disk, &MkfsOptions::default(), &*runtime.random, now).await.expect("it fits");
-        let found = Found::read(&*disk).await.expect("just made");
-        let prepared = Candidate::prepare(disk, found, Back::default(), &runtime, &options).await;
-        OrderedWrites::new(prepared.expect("just made").home.clone(), runtime)
+        let candidate = Candidate::just_made(executor, &OpenOptions::default()).await;
+        OrderedWrites::new(candidate.home.clone(), executor.runtime())
     }
 
     /// Stages an Update of one byte of a block of its own, which rests on others.

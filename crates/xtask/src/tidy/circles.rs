@@ -45,7 +45,10 @@ impl<'a> Modules<'a> {
         for (path, code) in tree.codes() {
             let Some(module) = path.strip_prefix(&folder).and_then(module_of) else { continue };
             files.insert(module.clone(), path);
-            imports.entry(module).or_insert_with(Vec::new).extend(imports_of(without_tests(code)));
+            imports
+                .entry(module)
+                .or_insert_with(Vec::new)
+                .extend(imports_of(rust::without_tests(code)));
         }
         Self { files, imports }
     }
@@ -146,11 +149,6 @@ fn module_of(path: &str) -> Option<Module<'_>> {
         names.pop();
     }
     (names.last() != Some(&"tests") && names.first() != Some(&"bin")).then_some(names)
-}
-
-/// The code in front of the tests that a file ends with.
-fn without_tests(code: &str) -> &str {
-    code.find("\n#[cfg(test)]\nmod tests {").map_or(code, |at| &code[..at])
 }
 
 /// The paths that code names: what it imports, and those that begin at the root of the crate or at

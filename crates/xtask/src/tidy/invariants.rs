@@ -66,7 +66,7 @@ fn check_but(tree: &Tree, unfinished: &[&str], findings: &mut Findings) {
         }
     }
     let mut asserted: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
-    for &(path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+    for &(path, text) in sources.iter().filter(|(path, _)| !rust::is_test(path)) {
         let owner = lists_above(path).into_iter().find_map(|above| lists.get_key_value(&*above));
         for (line, number) in cited(text) {
             match owner {
@@ -117,11 +117,6 @@ impl List {
         }
         wrongs
     }
-}
-
-/// Whether a source file holds the tests of another.
-fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
 /// The files whose lists a file may cite, the nearest first: it, and those of the folders above.
@@ -210,8 +205,7 @@ fn excused(paragraph: &str) -> Option<Vec<u64>> {
 fn cited(text: &str) -> Vec<(usize, u64)> {
     let code: Vec<char> = rust::code(text).chars().collect();
     let mut cited = Vec::new();
-    let text = text.find("\n#[cfg(test)]\nmod tests {").map_or(text, |at| &text[..at]);
-    for (at, literal) in rust::literals(text) {
+    for (at, literal) in rust::literals(rust::without_tests(text)) {
         for (_, rest) in literal
             .match_indices("invariant ")
             .map(|(at, found)| literal.split_at(at + found.len()))

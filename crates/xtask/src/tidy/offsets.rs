@@ -26,11 +26,10 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
         let Some((_, layout)) = format.filter(|(_, layout)| !path.starts_with(layout)) else {
             continue;
         };
-        if path.ends_with("/tests.rs") {
+        if rust::is_test(path) {
             continue;
         }
-        let product = code.split("#[cfg(test)]").next().unwrap_or_default();
-        for line in numbers(product) {
+        for line in numbers(rust::without_tests(code)) {
             let what = format!("a place or a width of a format: name the field, as {layout} does");
             findings.add(path, line, what);
         }

@@ -90,6 +90,16 @@ fn raw_string(rest: &[char], prefix: usize) -> usize {
     (opened..rest.len()).find(closes).map_or(rest.len(), |at| at + 1 + hashes)
 }
 
+/// Whether a source file holds the tests of another.
+pub(super) fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+/// What stands in front of the tests that a file ends with.
+pub(super) fn without_tests(code: &str) -> &str {
+    code.find("\n#[cfg(test)]\nmod tests {").map_or(code, |at| &code[..at])
+}
+
 fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }

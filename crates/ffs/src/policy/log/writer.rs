@@ -248,16 +248,14 @@ impl RedoLog {
 mod tests {
     use std::time::Duration;
 
-    use block::BlockDevice;
     use bytes::Bytes;
     use journal::Journal;
     use sim::{Disk, Executor, Image};
-    use ufs2::mkfs::{MkfsOptions, mkfs};
 
     use super::super::Survived;
     use super::super::record::LINE;
     use super::*;
-    use crate::candidate::{Back, Candidate, Found, OpenOptions};
+    use crate::candidate::{Candidate, OpenOptions};
     use crate::item::Intent;
     use crate::policy::{Beside, Policy, Staged, StagedUpdate};
     use crate::update::Update;
@@ -268,16 +266,12 @@ mod tests {
     const PLENTY: usize = 256 << 20;
 
     async fn log_on(executor: &Executor, cache_bytes: usize) -> Rc<RedoLog> {
-        let disk = |size| Disk::new(executor, Image::zeroed(size)) as Rc<dyn BlockDevice>;
-        let (home, log, runtime) = (disk(16 << 20), disk(2 << 20), executor.runtime());
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-        let now = runtime.clock.wall();
-        mkfs(&*home, &MkfsOptions::default(), &*runtime.random, now).await.expect("it fits");
-        let found = Found::read(&*home).await.expect("just made");
-        let prepared = Candidate::prepare(home, found, Back::default(), &runtime, &options).await;
-        let candidate = prepared.expect("just made");
+        let candidate = Candidate::just_made(executor, &options).await;
+        let log = Disk::new(executor, Image::zeroed(2 << 20));
         let journal = Journal::begin(log, 7, None).await.expect("it is large enough");
-        let shared = SharedLog::new(journal, vec![candidate.id], None, runtime, &options.log);
+        let (ids, runtime) = (vec![candidate.id], executor.runtime());
+        let shared = SharedLog::new(journal, ids, None, runtime, &options.log);
         RedoLog::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log)
     }
 
