@@ -4,7 +4,8 @@
 //! 2. The guest's processes share a process group of their own, and dropping a [`Running`] ends
 //!    that group: no guest outlives the chore that started it.
 //! 3. The script's status is a file that the guest's first process writes last. A guest without
-//!    that file did not finish, whatever it printed.
+//!    that file did not finish, whatever it printed. One that has left it has a little time to
+//!    power off, and is ended then: a kernel that hangs on its way down keeps the output open.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -19,8 +20,11 @@ use crate::{Failure, Result, clock, command};
 
 /// How much of the kernel's console to show when a guest fails.
 const CONSOLE_LINES: usize = 12;
-/// How long a guest may take to power off after its script has closed its output.
-const POWER_OFF: Duration = Duration::from_secs(20);
+/// How long a guest may take to power off after its script has closed its output, or left its
+/// status.
+const POWER_OFF: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
+/// How long to wait for a line before looking for the script's status.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a guest ended.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub struct Running {
     lines: Receiver<String>,
     folder: TemporaryFolder,
     deadline: Instant,
+    /// When to end the kernel, once the script is known to have ended.
+    power_off: Option<Instant>,
 }
 
 impl Running {
@@ -61,7 +67,7 @@ impl Running {
         let mut kernel = kernel.process_group(0).spawn().while_doing("the guest's kernel")?;
         let output = kernel.stdout.take().expect("the kernel's standard output is a pipe");
         let deadline = clock::now() + time_limit;
-        Ok(Running { kernel, lines: read_lines(output), folder, deadline })
+        Ok(Running { kernel, lines: read_lines(output), folder, deadline, power_off: None })
     }
 
     /// The next line that the script printed, or nothing when it will print no more. Fails when
@@ -75,13 +81,21 @@ impl Running {
 
     /// The same for a caller that has something else to do at `moment`.
     pub(crate) fn next_line_before(&mut self, moment: Instant) -> Result<Heard> {
-        let left = self.deadline.min(moment).saturating_duration_since(clock::now());
-        match self.lines.recv_timeout(left) {
-            Ok(line) => Ok(Heard::Line(line)),
-            Err(RecvTimeoutError::Disconnected) => Ok(Heard::End),
-            Err(RecvTimeoutError::Timeout) if moment < self.deadline => Ok(Heard::Silence),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(Failure::new(format!("the guest ran out of time{}", self.console())))
+        loop {
+            let left = self.deadline.min(moment).saturating_duration_since(clock::now());
+            match self.lines.recv_timeout(left.min(LOOK_INTERVAL)) {
+                Ok(line) => return Ok(Heard::Line(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(Heard::End),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.status().is_ok() && self.is_overdue() {
+                return Ok(Heard::End);
+            }
+            if clock::now() >= self.deadline {
+                return Err(Failure::new(format!("the guest ran out of time{}", self.console())));
+            }
+            if clock::now() >= moment {
+                return Ok(Heard::Silence);
             }
         }
     }
@@ -89,18 +103,27 @@ impl Running {
     /// Waits until the guest is off, and gives the script's exit status.
     pub fn finish(mut self) -> Result<i32> {
         while self.next_line()?.is_some() {}
-        let power_off = clock::now() + POWER_OFF;
         while self.kernel.try_wait().while_doing("the guest's kernel")?.is_none() {
-            if clock::now() > power_off {
-                return Err(Failure::new(format!("the guest hangs{}", self.console())));
+            if self.is_overdue() {
+                break;
             }
             clock::sleep(Duration::from_millis(10));
         }
-        let status = fs::read_to_string(self.folder.path().join("status")).unwrap_or_default();
-        status.trim().parse().map_err(|_| {
+        self.status().map_err(|status| {
             let reason = if status.is_empty() { "it gave no result" } else { status.trim() };
             Failure::new(format!("the guest failed: {reason}{}", self.console()))
         })
+    }
+
+    /// Whether the script has ended, and the guest has had its time to power off since then.
+    fn is_overdue(&mut self) -> bool {
+        clock::now() > *self.power_off.get_or_insert_with(|| clock::now() + POWER_OFF)
+    }
+
+    /// The script's status, or what else its file says.
+    fn status(&self) -> std::result::Result<i32, String> {
+        let status = fs::read_to_string(self.folder.path().join("status")).unwrap_or_default();
+        status.trim().parse().map_err(|_| status)
     }
 
     /// The last lines of the kernel's console, as the end of a sentence.
@@ -135,4 +158,36 @@ fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    fn started(script: &str, time_limit: Duration) -> Running {
+        let folder = TemporaryFolder::new("guest").expect("a temporary folder");
+        let mut kernel = Command::new("sh");
+        kernel.args(["-c", script]).current_dir(folder.path()).stdout(Stdio::piped());
+        Running::new(&mut kernel, folder, time_limit).expect("the shell is there")
+    }
+
+    #[test]
+    fn a_kernel_that_hangs_on_its_way_down_does_not_take_the_status_along() {
+        let hour = Duration::from_secs(3600);
+        let mut guest = started("echo line; echo 3 > status; exec sleep 3600", hour);
+        assert_eq!(guest.next_line().expect("there is time"), Some("line".to_owned()));
+        assert_eq!(guest.finish().expect("the script has ended"), 3);
+    }
+
+    #[test]
+    fn a_guest_without_a_status_has_failed() {
+        let of_time = started("exec sleep 3600", Duration::from_millis(10)).finish();
+        let of_status = started("echo line", Duration::from_secs(3600)).finish();
+        for (outcome, reason) in [(of_time, "ran out of time"), (of_status, "gave no result")] {
+            let failure = outcome.expect_err("it left no status").to_string();
+            assert!(failure.contains(reason), "{failure}");
+        }
+    }
 }
