@@ -13,7 +13,7 @@ use sim::{Disk, Executor, Image};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use ufs2::mark::Mark;
 use ufs2::mkfs::MkfsOptions;
-use vfs::{Author, CreateHow, FileSystem, Name, SetAttributes};
+use vfs::{CreateHow, FileSystem, Name, Requester, SetAttributes};
 use zerocopy::FromBytes;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
@@ -64,7 +64,8 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             make(design, &before, &executor).await;
             let files = Namespace::new(open(design, &before, &executor).await.files);
             let how = CreateHow::Guarded(SetAttributes::default());
-            let made = files.create(&Author::root(), files.root(), &name, how).await.open().await;
+            let made =
+                files.create(&Requester::root(), files.root(), &name, how).await.open().await;
             made.expect("running").into_inner().result.expect("there is room");
             let bears = design.mark.map_or(Mark::Clean, Mark::Policy);
             assert_eq!(mark(&before[0]).await, bears, "{design:?}: it is in use");
@@ -88,7 +89,7 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             (work.set_label)(&*volume, "archive").await.expect("it is not open");
             assert!(superblock(&after[0]).await.volume_name.starts_with(b"archive\0"));
             let files = Namespace::new(open(design, &after, &executor).await.files);
-            let found = files.lookup(&Author::root(), files.root(), &name).await.open().await;
+            let found = files.lookup(&Requester::root(), files.root(), &name).await.open().await;
             found.expect("running").into_inner().result.expect("what was answered is there");
             files.shutdown().await.expect("it stops");
         });

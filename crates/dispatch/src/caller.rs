@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use vfs::{Author, CallKey, Credentials, FsError, ObjectId};
+use vfs::{CallKey, Credentials, FsError, ObjectId, Requester};
 
 use crate::planted::{Bug, is_planted};
 use crate::refused::Refused;
@@ -25,7 +25,7 @@ pub(crate) struct Caller {
 pub(crate) struct Target {
     pub(crate) volume: Rc<Served>,
     pub(crate) id: ObjectId,
-    pub(crate) who: Author,
+    pub(crate) who: Requester,
     pub(crate) writable: bool,
 }
 
@@ -78,7 +78,7 @@ impl Caller {
         Some(Target {
             volume: volume.clone(),
             id,
-            who: Author { who: rule.credentials(self.claim.clone()), call: self.call.clone() },
+            who: Requester { who: rule.credentials(self.claim.clone()), call: self.call.clone() },
             writable: rule.writable,
         })
     }

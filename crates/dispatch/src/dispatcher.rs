@@ -115,7 +115,7 @@ impl Dispatcher {
             let (age, name) = (now.since(remembered.at), Rc::clone(&remembered.answered.key));
             let Some(key) = Key::named(&name) else { continue };
             let Some(procedure) = Procedure::from_number(key.procedure) else { continue };
-            let done = remembered.map(|remembered| remembered.answered.done);
+            let done = remembered.map(|remembered| remembered.answered.outcome);
             let Some(reply) = crate::nfs3::again(key.xid, volume, procedure, done) else {
                 continue;
             };

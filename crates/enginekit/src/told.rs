@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::future::join;
 use runtime::Random;
 use sim::Executor;
-use vfs::{Author, CreateHow, FileSystem, ObjectId, SetAttributes};
+use vfs::{CreateHow, FileSystem, ObjectId, Requester, SetAttributes};
 use vnode::Engine;
 
 use crate::bench::Bench;
@@ -78,6 +78,6 @@ async fn names_of(volume: &Volume<impl Engine>, directory: ObjectId) -> BTreeSet
 
 /// Makes a file. No task waits for the answer.
 async fn make(volume: &Volume<impl Engine>, directory: ObjectId, text: &str) {
-    let (who, how) = (Author::root(), CreateHow::Guarded(SetAttributes::default()));
+    let (who, how) = (Requester::root(), CreateHow::Guarded(SetAttributes::default()));
     drop(volume.files.create(&who, directory, &name(text), how).await);
 }

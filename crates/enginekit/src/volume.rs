@@ -8,8 +8,8 @@ use bytes::Bytes;
 use namespace::Namespace;
 use runtime::Random;
 use vfs::{
-    Attributes, Author, CreateHow, DirectoryEntry, FileSystem, FsError, FsStat, Lost, Name,
-    ObjectId, SetAttributes, Stability, Verifier,
+    Attributes, CreateHow, DirectoryEntry, FileSystem, FsError, FsStat, Lost, Name, ObjectId,
+    Requester, SetAttributes, Stability, Verifier,
 };
 use vnode::{Engine, Files};
 
@@ -20,7 +20,7 @@ pub struct Volume<E: Engine> {
     /// Its verbs.
     pub files: Namespace<Files<E>>,
     /// The superuser, who may do everything.
-    pub root: Author,
+    pub root: Requester,
 }
 
 /// A name.
@@ -35,7 +35,7 @@ pub fn name(text: &str) -> Name {
 impl<E: Engine> Volume<E> {
     /// A volume of these files.
     pub fn new(files: Rc<Files<E>>) -> Self {
-        Self { files: Namespace::new(files), root: Author::root() }
+        Self { files: Namespace::new(files), root: Requester::root() }
     }
 
     /// Waits until what was removed is free again.

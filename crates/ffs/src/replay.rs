@@ -29,7 +29,7 @@ use journal::{Entry, JournalError, Live, Walker, find_with};
 use runtime::Timestamp;
 use ufs2::derive::bits;
 use ufs2::layout::{Dinode, GROUP_MAGIC, Geometry, GroupHeader, Summary};
-use vfs::{CallKey, Remembered, Repetitions};
+use vfs::{CallKey, LoggedReply, Repetitions};
 
 use crate::home::seal_group;
 use crate::planted::{Bug, is_planted};
@@ -169,7 +169,7 @@ pub struct Outcome {
 /// written again are in their old order.
 #[derive(Default)]
 pub struct Answers {
-    found: HashMap<Rc<CallKey>, (u64, Remembered)>,
+    found: HashMap<Rc<CallKey>, (u64, LoggedReply)>,
     repetitions: Repetitions,
 }
 
@@ -190,7 +190,7 @@ impl Answers {
         }
     }
 
-    fn add(&mut self, recno: u64, remembered: Remembered) {
+    fn add(&mut self, recno: u64, remembered: LoggedReply) {
         let key = remembered.answered.key.clone();
         if !(is_planted(Bug::FirstAnswers) && self.found.contains_key(&key)) {
             self.found.insert(key, (recno, remembered));
@@ -200,7 +200,7 @@ impl Answers {
     /// What entries from the head on have said.
     pub fn survived(self, head: u64) -> Survived {
         let live = self.found.into_values().filter(|(recno, _)| *recno >= head);
-        let mut all: Vec<Remembered> = live.map(|(_, remembered)| remembered).collect();
+        let mut all: Vec<LoggedReply> = live.map(|(_, remembered)| remembered).collect();
         all.sort_by(|one, other| (one.at, &one.answered.key).cmp(&(other.at, &other.answered.key)));
         Survived { remembered: all, repetitions: self.repetitions }
     }

@@ -9,7 +9,9 @@ use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
 use ufs2::layout::{MAX_LINKS, ROOT_INODE};
-use vfs::{Answered, Attributes, Credentials, Depends, FsError, FsStat, Lost, Sequence, Timestamp};
+use vfs::{
+    Attributes, CallReply, Credentials, Depends, FsError, FsStat, Lost, Sequence, Timestamp,
+};
 use vnode::horizon::Horizon;
 use vnode::{Content, Engine, EntryChange, Limits, Place, Space};
 use zerocopy::little_endian::I16;
@@ -233,7 +235,7 @@ impl Engine for Ffs {
         Ffs::apply(self, ready, see)
     }
 
-    fn stage(&self, applied: Applied, answered: Option<(Answered, Depends)>) -> Option<GivenUp> {
+    fn stage(&self, applied: Applied, answered: Option<(CallReply, Depends)>) -> Option<GivenUp> {
         let Applied { sequence, mut staged, freed, end_room } = applied;
         staged.answered = answered.map(|(answered, _)| answered); // what it shows comes before
         self.policy.stage(sequence, staged);

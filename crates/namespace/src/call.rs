@@ -7,8 +7,8 @@
 use std::rc::Rc;
 
 use vfs::{
-    Answer, Answered, Author, CallKey, Depends, Done, Found, FsError, PostOp, Receipt, Sealed, Wcc,
-    WccBefore,
+    Answer, CallKey, CallOutcome, CallReply, Depends, Found, FsError, PostOp, Receipt, Requester,
+    Sealed, Wcc, WccBefore,
 };
 
 use crate::planted::{Bug, is_planted};
@@ -50,8 +50,8 @@ impl<N: Object + Clone> Call<N> {
         }
     }
 
-    pub(crate) fn of(author: &Author) -> Self {
-        Self { key: author.call.clone(), ..Self::new() }
+    pub(crate) fn of(requester: &Requester) -> Self {
+        Self { key: requester.call.clone(), ..Self::new() }
     }
 
     /// The answer depends on this file.
@@ -140,9 +140,9 @@ impl<N: Object + Clone> Call<N> {
         Wcc { before: Some(WccBefore::from(&now)), after: Some(now) }
     }
 
-    fn done(&mut self) -> Done {
+    fn done(&mut self) -> CallOutcome {
         let found = self.found();
-        Done {
+        CallOutcome {
             found: found.map(|found| found.id),
             attributes: found.map(|found| found.attributes),
             about: [self.wcc(FIRST), self.wcc(SECOND)],
@@ -159,7 +159,7 @@ impl<N: Object + Clone> Witness for Call<N> {
         }
     }
 
-    fn after(&mut self, depends: Depends) -> Option<(Answered, Depends)> {
+    fn after(&mut self, depends: Depends) -> Option<(CallReply, Depends)> {
         self.saw_changes(&depends);
         for subject in self.subjects.iter_mut().flatten() {
             if self.is_apart && subject.after.is_some() {
@@ -175,7 +175,7 @@ impl<N: Object + Clone> Witness for Call<N> {
         }
         let key = self.key.clone().filter(|_| !self.has_more)?;
         let done = self.done();
-        Some((Answered { key, done }, self.depends))
+        Some((CallReply { key, outcome: done }, self.depends))
     }
 }
 

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, Attributes, Author, CreateHow, Credentials, Device, DirectoryEntry, Entries,
-    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, PostOp,
-    ReadData, Remembered, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
+    Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
+    FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf, PostOp,
+    ReadData, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
 };
 
 use crate::call::{Call, FIRST};
@@ -30,7 +30,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn setattr(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
@@ -100,7 +100,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn create(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
@@ -112,7 +112,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn mkdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
@@ -125,7 +125,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn symlink(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
@@ -139,7 +139,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn mknod(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
@@ -159,7 +159,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn remove(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -170,7 +170,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn rmdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -181,7 +181,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn rename(
         &self,
-        who: &Author,
+        who: &Requester,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
@@ -194,7 +194,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn link(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
@@ -251,7 +251,7 @@ impl<S: Store> FileSystem for Namespace<S> {
         self.seal_wcc(call, result)
     }
 
-    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+    fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {
         self.store.take_remembered()
     }
 

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use runtime::sync::Lock;
 use vfs::{
-    Answered, Attributes, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat, Name,
-    ObjectId, PathConf, Receipt, Remembered, Sealed, Stability, Timestamp, Verifier,
+    Attributes, CallReply, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat,
+    LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Stability, Timestamp, Verifier,
 };
 
 use crate::Protection;
@@ -138,14 +138,14 @@ pub trait Witness {
     fn before(&mut self);
     /// It was applied, with these changes. Gives the call that has been answered with it, if that
     /// is to be remembered, and all changes that the answer shows.
-    fn after(&mut self, depends: Depends) -> Option<(Answered, Depends)>;
+    fn after(&mut self, depends: Depends) -> Option<(CallReply, Depends)>;
 }
 
 /// No witness.
 impl Witness for () {
     fn before(&mut self) {}
 
-    fn after(&mut self, _depends: Depends) -> Option<(Answered, Depends)> {
+    fn after(&mut self, _depends: Depends) -> Option<(CallReply, Depends)> {
         None
     }
 }
@@ -312,7 +312,7 @@ pub trait Store: 'static {
     /// Limits of names.
     fn pathconf(&self) -> PathConf;
     /// The answers that survived the last crash or stop: see [`vfs::FileSystem::take_remembered`].
-    fn take_remembered(&self) -> Sealed<Vec<Remembered>>;
+    fn take_remembered(&self) -> Sealed<Vec<LoggedReply>>;
     /// A call was answered from memory: see [`vfs::FileSystem::count_repetition`].
     fn count_repetition(&self, over_a_start: bool);
     /// Writes everything home and leaves the disk clean.

@@ -22,8 +22,8 @@ use namespace::{AttributeChange, NewFile};
 use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::{
-    Answered, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Ino, Lost, MAX_NAME,
-    ObjectId, PathConf, Remembered, Sequence, Timestamp,
+    CallReply, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Ino, LoggedReply, Lost,
+    MAX_NAME, ObjectId, PathConf, Sequence, Timestamp,
 };
 use vnode::horizon::Horizon;
 use vnode::{Content, Engine, EntryChange, Files, FilesOptions, Limits, Place, Space, Vnode};
@@ -548,14 +548,14 @@ impl Engine for Ram {
         (Sequence(sequence), Applied { sequence, records, rests_on, freed })
     }
 
-    fn stage(&self, applied: Applied, answered: Option<(Answered, Depends)>) -> Option<Freed> {
+    fn stage(&self, applied: Applied, answered: Option<(CallReply, Depends)>) -> Option<Freed> {
         let Applied { sequence, mut records, mut rests_on, freed } = applied;
         if let Some((answered, shows)) = answered {
             if !is_planted(Bug::LoneAnswers) {
                 rests_on.join(&shows);
             }
             let at = self.runtime.clock.wall();
-            records.push(Record::Answer(Box::new(Remembered { at, answered })));
+            records.push(Record::Answer(Box::new(LoggedReply { at, answered })));
         }
         if self.disk.stage(self.epoch, sequence, (records, &rests_on), &self.horizon) {
             let Range { start, end } = self.options.delay;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use vfs::{FileKind, Remembered, Timestamp};
+use vfs::{FileKind, LoggedReply, Timestamp};
 use vnode::chain::{Chain, ChainLink};
 
 use crate::inode::Inode;
@@ -44,7 +44,7 @@ pub(crate) enum Record {
     /// A chain begins or ends.
     Chain(ChainLink),
     /// An answer.
-    Answer(Box<Remembered>),
+    Answer(Box<LoggedReply>),
 }
 
 /// Everything that is durable.
@@ -52,7 +52,7 @@ pub(crate) enum Record {
 pub struct Platter {
     pub(crate) files: BTreeMap<u64, Stored>,
     pub(crate) chains: BTreeMap<u64, Chain>,
-    pub(crate) answers: Vec<Remembered>,
+    pub(crate) answers: Vec<LoggedReply>,
 }
 
 impl Platter {

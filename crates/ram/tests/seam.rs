@@ -8,7 +8,9 @@ use namespace::Namespace;
 use ram::{Cut, Disk, Ram, RamOptions, open};
 use runtime::Timestamp;
 use sim::Executor;
-use vfs::{Author, CallKey, CreateHow, DirectoryEntry, FileSystem, Name, ObjectId, SetAttributes};
+use vfs::{
+    CallKey, CreateHow, DirectoryEntry, FileSystem, Name, ObjectId, Requester, SetAttributes,
+};
 use vnode::Files;
 
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
@@ -40,19 +42,19 @@ impl Fixture {
 
     /// Makes a file. Nobody waits for the answer.
     fn create(&self, text: &str) {
-        let (who, how) = (Author::root(), CreateHow::Guarded(SetAttributes::default()));
+        let (who, how) = (Requester::root(), CreateHow::Guarded(SetAttributes::default()));
         let root = self.files.root();
         drop(self.executor.block_on(self.files.create(&who, root, &name(text), how)));
     }
 
     fn remove(&self, text: &str) {
-        let (who, root) = (Author::root(), self.files.root());
+        let (who, root) = (Requester::root(), self.files.root());
         drop(self.executor.block_on(self.files.remove(&who, root, &name(text))));
     }
 
     /// Makes a directory, and tells its name for ever before it is durable.
     fn make_directory(&self, parent: ObjectId, text: &str) -> ObjectId {
-        let (who, none) = (Author::root(), SetAttributes::default());
+        let (who, none) = (Requester::root(), SetAttributes::default());
         drop(self.executor.block_on(self.files.mkdir(&who, parent, &name(text), none)));
         let found = self.executor.block_on(self.files.lookup(&who.who, parent, &name(text)));
         self.make_all_durable();
@@ -66,13 +68,13 @@ impl Fixture {
 
     /// Moves a name. Nobody waits for the answer.
     fn rename(&self, from: (ObjectId, &str), to: (ObjectId, &str)) {
-        let (who, old, new) = (Author::root(), name(from.1), name(to.1));
+        let (who, old, new) = (Requester::root(), name(from.1), name(to.1));
         drop(self.executor.block_on(self.files.rename(&who, from.0, &old, to.0, &new)));
     }
 
     /// The names in the root, if they may be told now.
     fn told(&self) -> Option<Vec<String>> {
-        let (who, mut all) = (Author::root().who, |_: &DirectoryEntry| true);
+        let (who, mut all) = (Requester::root().who, |_: &DirectoryEntry| true);
         let listed = self.files.readdir(&who, self.files.root(), 0, false, &mut all);
         let sealed = self.executor.block_on(listed);
         let answer = sealed.open().now_or_never()?.expect("it runs").into_inner();
@@ -144,7 +146,8 @@ fn an_answer_is_not_remembered_without_what_it_shows() -> Result<(), String> {
     let fixture = Fixture::new();
     fixture.create("one");
     let call = Some(Rc::new(CallKey::new(b"a client, and its number").expect("a key")));
-    let (who, how) = (Author { call, ..Author::root() }, CreateHow::Guarded(Default::default()));
+    let (who, how) =
+        (Requester { call, ..Requester::root() }, CreateHow::Guarded(Default::default()));
     let (root, other) = (fixture.files.root(), name("other"));
     drop(fixture.executor.block_on(fixture.files.create(&who, root, &other, how)));
     fixture.disk.make_durable(2);

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Attributes, Author, Credentials, Device, FileKind, FsError, Name, ObjectId, PostOp, Remembered,
-    Sealed, SetAttributes, Timestamp, Wcc,
+    Attributes, Credentials, Device, FileKind, FsError, LoggedReply, Name, ObjectId, PostOp,
+    Requester, Sealed, SetAttributes, Timestamp, Wcc,
 };
 
 /// An answer with the attributes that go along with it, in success and in refusal.
@@ -159,7 +159,7 @@ pub struct PathConf {
 /// was open before a chmod. A verb runs to its end once it is called: a future that is dropped
 /// between *apply* and the receipt leaves the operation done and unanswered.
 ///
-/// Verbs that must not be executed twice take an [`Author`]: if it names the call, the answer is
+/// Verbs that must not be executed twice take a [`Requester`]: if it names the call, the answer is
 /// remembered with what it changes (see [`crate::CallKey`]).
 #[async_trait(?Send)]
 pub trait FileSystem {
@@ -175,7 +175,7 @@ pub trait FileSystem {
     /// Sets attributes; with `guard`, only if the change time is still that.
     async fn setattr(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
@@ -222,7 +222,7 @@ pub trait FileSystem {
     /// Makes a regular file.
     async fn create(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
@@ -231,7 +231,7 @@ pub trait FileSystem {
     /// Makes a directory.
     async fn mkdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
@@ -240,7 +240,7 @@ pub trait FileSystem {
     /// Makes a symbolic link.
     async fn symlink(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
@@ -250,7 +250,7 @@ pub trait FileSystem {
     /// Makes a device, fifo or socket. [`FsError::BadType`] for any other kind.
     async fn mknod(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
@@ -261,7 +261,7 @@ pub trait FileSystem {
     /// Removes a name of something that is not a directory.
     async fn remove(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>>;
@@ -269,7 +269,7 @@ pub trait FileSystem {
     /// Removes an empty directory.
     async fn rmdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>>;
@@ -277,7 +277,7 @@ pub trait FileSystem {
     /// Moves a name, replacing what the new name named. `about`: both directories, in order.
     async fn rename(
         &self,
-        who: &Author,
+        who: &Requester,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
@@ -287,7 +287,7 @@ pub trait FileSystem {
     /// Gives a file another name. `about`: the file, then the directory.
     async fn link(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
@@ -326,7 +326,7 @@ pub trait FileSystem {
     /// The answers that survived the last crash or stop, oldest first, for the caller that
     /// recognises repetitions. Only the first caller gets them: from then on they are kept for as
     /// long as it holds their keys. None where answers have no place on stable storage.
-    fn take_remembered(&self) -> Sealed<Vec<Remembered>>;
+    fn take_remembered(&self) -> Sealed<Vec<LoggedReply>>;
 
     /// A call of this volume was repeated and answered from memory; `over_a_start` if it was
     /// carried out before the last start. Kept for people, where answers are.

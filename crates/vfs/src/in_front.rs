@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Access, Answer, Attributes, Author, CreateHow, Credentials, Device, DirectoryEntry, Entries,
-    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, PostOp,
-    ReadData, Remembered, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
+    Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
+    FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf, PostOp,
+    ReadData, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
 };
 
 /// A file system in front of another one, whose answers it gives.
@@ -43,7 +43,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn setattr(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
@@ -96,7 +96,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn create(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
@@ -106,7 +106,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn mkdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
@@ -116,7 +116,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn symlink(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
@@ -128,7 +128,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn mknod(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
@@ -144,7 +144,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn remove(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -153,7 +153,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn rmdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -162,7 +162,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn rename(
         &self,
-        who: &Author,
+        who: &Requester,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
@@ -173,7 +173,7 @@ impl<F: InFront> FileSystem for F {
 
     async fn link(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
@@ -214,7 +214,7 @@ impl<F: InFront> FileSystem for F {
         self.hand_on(&[id], self.behind().commit(who, id, offset, count)).await
     }
 
-    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+    fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {
         self.behind().take_remembered()
     }
 

@@ -31,7 +31,7 @@ pub use file_system::{
 };
 pub use in_front::InFront;
 pub use name::{MAX_NAME, Name};
-pub use remember::{Answered, Author, CallKey, Done, MAX_KEY, Remembered, Repetitions};
+pub use remember::{CallKey, CallOutcome, CallReply, LoggedReply, MAX_KEY, Repetitions, Requester};
 pub use runtime::Timestamp;
 
 /// The number of a file within its volume.

@@ -45,27 +45,27 @@ impl fmt::Debug for CallKey {
 
 /// The user in whose name something is changed, and the call that does it.
 #[derive(Clone, Debug)]
-pub struct Author {
+pub struct Requester {
     /// The user.
     pub who: Credentials,
     /// The call to be remembered with what it changes; `None` for none.
     pub call: Option<Rc<CallKey>>,
 }
 
-impl Author {
+impl Requester {
     /// The superuser, with a call that is not remembered.
     pub fn root() -> Self {
         Credentials::root().into()
     }
 }
 
-impl From<Credentials> for Author {
+impl From<Credentials> for Requester {
     fn from(who: Credentials) -> Self {
         Self { who, call: None }
     }
 }
 
-impl Deref for Author {
+impl Deref for Requester {
     type Target = Credentials;
 
     fn deref(&self) -> &Credentials {
@@ -76,7 +76,7 @@ impl Deref for Author {
 /// What a call that changed something is answered. A refusal changes nothing, and is not
 /// remembered here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct CallOutcome {
     /// The file that was made, or found in place of making one.
     pub found: Option<ObjectId>,
     /// Its attributes, where they are known.
@@ -87,11 +87,11 @@ pub struct Done {
 
 /// A call that was answered, or is about to be.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct CallReply {
     /// Which.
     pub key: Rc<CallKey>,
     /// How.
-    pub done: Done,
+    pub outcome: CallOutcome,
 }
 
 /// How often a call was a repetition that was answered from memory.
@@ -105,9 +105,9 @@ pub struct Repetitions {
 
 /// An answer that has survived: its change has, too.
 #[derive(Clone, Debug)]
-pub struct Remembered {
+pub struct LoggedReply {
     /// When the call was carried out.
     pub at: Timestamp,
     /// What was answered.
-    pub answered: Answered,
+    pub answered: CallReply,
 }

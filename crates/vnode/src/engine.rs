@@ -31,7 +31,7 @@ use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
 use vfs::{
-    Answered, Attributes, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Lost, ObjectId,
+    Attributes, CallReply, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Lost, ObjectId,
     PathConf, Sequence, Timestamp,
 };
 
@@ -373,7 +373,7 @@ pub trait Engine: Sized + 'static {
     fn stage(
         &self,
         applied: Self::Applied,
-        answered: Option<(Answered, Depends)>,
+        answered: Option<(CallReply, Depends)>,
     ) -> Option<Self::Freed>;
 
     /// What was freed by an Update that is durable may be used again.

@@ -31,7 +31,7 @@ use namespace::{Stat, Witness};
 use runtime::Runtime;
 use runtime::sync::{Permit, Semaphore};
 use vfs::{
-    Depends, FileKind, FsError, Ledger, ObjectId, Receipt, Remembered, Sequence, Timestamp,
+    Depends, FileKind, FsError, Ledger, LoggedReply, ObjectId, Receipt, Sequence, Timestamp,
     Verifier,
 };
 
@@ -73,7 +73,7 @@ pub struct Files<E: Engine> {
     /// Sequences of freed inodes (invariant 3).
     gone: RefCell<BTreeMap<u64, Sequence>>,
     /// Answers that survived, until they are taken.
-    pub(crate) remembered: Cell<Vec<Remembered>>,
+    pub(crate) remembered: Cell<Vec<LoggedReply>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, File<E>>>,
     /// Files with a chain that has not ended.
@@ -114,7 +114,7 @@ pub struct FilesOptions {
     /// Bytes of UNSTABLE data that may wait in memory.
     pub dirty_limit: u64,
     /// Answers that survived the last crash or stop.
-    pub remembered: Vec<Remembered>,
+    pub remembered: Vec<LoggedReply>,
 }
 
 impl<E: Engine> Files<E> {

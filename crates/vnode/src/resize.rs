@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use namespace::{AttributeChange, Witness};
 use runtime::sync::Permit;
-use vfs::{Answered, Depends, FsError, Sequence};
+use vfs::{CallReply, Depends, FsError, Sequence};
 
 use crate::chain::{Chain, ChainLink};
 use crate::change::Change;
@@ -33,10 +33,10 @@ impl Witness for Beginning<'_> {
         self.0.before();
     }
 
-    fn after(&mut self, depends: Depends) -> Option<(Answered, Depends)> {
+    fn after(&mut self, depends: Depends) -> Option<(CallReply, Depends)> {
         let mut answered = self.0.after(depends)?;
-        answered.0.done.attributes = None;
-        answered.0.done.about = Default::default();
+        answered.0.outcome.attributes = None;
+        answered.0.outcome.about = Default::default();
         Some(answered)
     }
 }

@@ -7,8 +7,8 @@ use futures::FutureExt;
 use futures::future::{Either, join, select};
 use namespace::{AttributeChange, Listed, NewFile, Stat, Store, Witness};
 use vfs::{
-    Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Name, ObjectId, PathConf, Receipt,
-    Remembered, Sealed, Stability, Timestamp, Verifier,
+    Credentials, Depends, FileKind, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
+    Receipt, Sealed, Stability, Timestamp, Verifier,
 };
 
 use crate::change::{Change, Ready};
@@ -285,7 +285,7 @@ impl<E: Engine> Store for Files<E> {
         self.engine.limits().pathconf
     }
 
-    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+    fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {
         Sealed::new(self.remembered.take(), Files::receipt(self, Depends::NOTHING))
     }
 

@@ -17,7 +17,7 @@ mod volume;
 use nfs::nfs3::results::{LinkWcc, RenameWcc};
 use nfs::nfs3::{Arguments, Failure, Outcome, Procedure, Wcc};
 use nfs::xdr::Encode;
-use vfs::{Answer, Done, Durable, FsError, Sealed};
+use vfs::{Answer, CallOutcome, Durable, FsError, Sealed};
 
 use crate::Reply;
 use crate::caller::Caller;
@@ -63,7 +63,7 @@ pub(crate) fn again(
     xid: u32,
     volume: &Volume,
     procedure: Procedure,
-    done: Durable<Done>,
+    done: Durable<CallOutcome>,
 ) -> Option<Reply> {
     let [first, second] = done.about;
     Some(match procedure {

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use runtime::sync::Signal;
 use vfs::{
-    Access, Answer, Attributes, Author, CreateHow, Credentials, Depends, Device, DirectoryEntry,
-    Entries, FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Ino, Ledger, Lost, Name,
-    ObjectId, PathConf, PostOp, ReadData, Receipt, Remembered, Sealed, Sequence, SetAttributes,
+    Access, Answer, Attributes, CreateHow, Credentials, Depends, Device, DirectoryEntry, Entries,
+    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Ino, Ledger, LoggedReply, Lost, Name,
+    ObjectId, PathConf, PostOp, ReadData, Receipt, Requester, Sealed, Sequence, SetAttributes,
     SetTime, Stability, Timestamp, Verifier, Wcc, WccBefore, Written,
 };
 
@@ -495,7 +495,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn setattr(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         changes: SetAttributes,
         guard: Option<Timestamp>,
@@ -599,7 +599,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn create(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         how: CreateHow,
@@ -609,7 +609,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn mkdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         attributes: SetAttributes,
@@ -621,7 +621,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn symlink(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         target: &[u8],
@@ -633,7 +633,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn mknod(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
         kind: FileKind,
@@ -651,7 +651,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn remove(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -660,7 +660,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn rmdir(
         &self,
-        who: &Author,
+        who: &Requester,
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<(), Wcc>> {
@@ -669,7 +669,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn rename(
         &self,
-        who: &Author,
+        who: &Requester,
         from: ObjectId,
         from_name: &Name,
         to: ObjectId,
@@ -687,7 +687,7 @@ impl FileSystem for MemoryFileSystem {
 
     async fn link(
         &self,
-        who: &Author,
+        who: &Requester,
         id: ObjectId,
         directory: ObjectId,
         name: &Name,
@@ -772,7 +772,7 @@ impl FileSystem for MemoryFileSystem {
         self.with_wcc(id, |state| state.file(id).map(|_| verifier))
     }
 
-    fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+    fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {
         self.seal(Vec::new())
     }
 

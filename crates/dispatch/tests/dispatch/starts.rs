@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dispatch::Window;
 use nfs3_types::nfs3::{NFS_PROGRAM, REMOVE3args, REMOVE3res, nfs_fh3, nfsstat3};
-use vfs::{CallKey, Done};
+use vfs::{CallKey, CallOutcome};
 
 use crate::changes::{Raw, Scene};
 use crate::fixture::{Client, Fixture, at, local, refusal};
@@ -114,7 +114,7 @@ fn of_the_answers_of_all_volumes_the_oldest_go_where_there_are_too_many() {
         [(data, 20, &second), (data, 40, &fourth), (other, 10, &first), (other, 30, &third)]
     {
         volume.time.set(seconds);
-        volume.keep(key, Done::default());
+        volume.keep(key, CallOutcome::default());
     }
     let window = Window { calls: 2, age: Duration::from_secs(100), ..Window::default() };
     let mut fixture = started(&volumes, window, 40);
@@ -149,7 +149,7 @@ fn what_was_kept_and_cannot_be_told_again_is_passed_over() {
     let [read, unknown, create, remove] = [6, 99, 8, 12].map(|procedure| name(1, procedure));
     // A CREATE has a file to tell of, and this one has none.
     for key in [&foreign, &read, &unknown, &create, &remove] {
-        volumes[1].keep(key, Done::default());
+        volumes[1].keep(key, CallOutcome::default());
     }
     let fixture = started(&volumes, Window::default(), 0);
     assert_eq!(fixture.dispatcher.reply_cache_counters().restored, 1);

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, Answered, Attributes, Author, CallKey, CreateHow, Credentials, Device,
-    DirectoryEntry, Done, Entries, FileKind, FileSystem, Found, FsError, FsInfo, FsStat, Name,
-    ObjectId, PathConf, PostOp, ReadData, Remembered, Sealed, SetAttributes, Stability, Timestamp,
-    Verifier, Wcc, Written,
+    Access, Answer, Attributes, CallKey, CallOutcome, CallReply, CreateHow, Credentials, Device,
+    DirectoryEntry, Entries, FileKind, FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply,
+    Name, ObjectId, PathConf, PostOp, ReadData, Requester, Sealed, SetAttributes, Stability,
+    Timestamp, Verifier, Wcc, Written,
 };
 
 use crate::memory::MemoryFileSystem;
@@ -19,7 +19,7 @@ use crate::memory::MemoryFileSystem;
 pub(crate) struct Watched {
     files: Rc<MemoryFileSystem>,
     seen: RefCell<Vec<Credentials>>,
-    kept: RefCell<Vec<Remembered>>,
+    kept: RefCell<Vec<LoggedReply>>,
     repetitions: RefCell<Vec<bool>>,
     /// When calls are carried out, in seconds since 1970.
     pub(crate) time: Cell<i64>,
@@ -49,10 +49,10 @@ impl Watched {
     }
 
     /// Keeps an answer.
-    pub(crate) fn keep(&self, key: &CallKey, done: Done) {
+    pub(crate) fn keep(&self, key: &CallKey, done: CallOutcome) {
         let at = Timestamp { seconds: self.time.get(), nanoseconds: 0 };
-        let answered = Answered { key: Rc::new(key.clone()), done };
-        self.kept.borrow_mut().push(Remembered { at, answered });
+        let answered = CallReply { key: Rc::new(key.clone()), outcome: done };
+        self.kept.borrow_mut().push(LoggedReply { at, answered });
     }
 
     fn see(&self, who: &Credentials) {
@@ -61,9 +61,9 @@ impl Watched {
 }
 
 /// What is kept of the results of a call that succeeded.
-fn done<T: Made, W: Told>(answer: &Answer<T, W>) -> Option<Done> {
+fn done<T: Made, W: Told>(answer: &Answer<T, W>) -> Option<CallOutcome> {
     let (found, attributes) = answer.result.as_ref().ok()?.made();
-    Some(Done { found, attributes, about: answer.about.told() })
+    Some(CallOutcome { found, attributes, about: answer.about.told() })
 }
 
 trait Made {
@@ -119,7 +119,7 @@ macro_rules! watched {
                 self.files.$verb(who $(, $argument)*).await
             })+
 
-            $(async fn $change(&self, who: &Author $(, $given: $of)*) -> Sealed<$changed> {
+            $(async fn $change(&self, who: &Requester $(, $given: $of)*) -> Sealed<$changed> {
                 self.see(who);
                 self.files.$change(who $(, $given)*).await.map(|answer| {
                     if let (Some(key), Some(done)) = (&who.call, done(&answer)) {
@@ -162,7 +162,7 @@ macro_rules! watched {
                 self.files.readdir(who, directory, cookie, attributes, accept).await
             }
 
-            fn take_remembered(&self) -> Sealed<Vec<Remembered>> {
+            fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {
                 self.files.take_remembered().map(|_| self.kept.take())
             }
 

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use vfs::{Answered, FsError, Lost, Sequence};
+use vfs::{CallReply, FsError, Lost, Sequence};
 use vnode::Manner;
 use vnode::horizon::Horizon;
 
@@ -55,7 +55,7 @@ pub struct StagedUpdate {
     /// How it is to be carried out.
     pub manner: Manner,
     /// The call that is answered with it, to be remembered where there is a place for that.
-    pub answered: Option<Answered>,
+    pub answered: Option<CallReply>,
     /// What [`Policy::plan`] set aside for it, in bytes.
     pub room: u64,
 }

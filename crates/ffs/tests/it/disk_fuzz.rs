@@ -23,7 +23,7 @@ use ffs::OpenOptions;
 use fsck::{CheckError, CheckOptions, Severity, check};
 use namespace::Namespace;
 use sim::Prng;
-use vfs::{Author, FileKind, FileSystem, ObjectId, Stability};
+use vfs::{FileKind, FileSystem, ObjectId, Requester, Stability};
 
 use crate::common::volume::{Volume, name, open_with_log};
 use crate::common::{Event, MemoryDisk, World};
@@ -176,7 +176,7 @@ async fn write(world: &World, disk: Rc<MemoryDisk>) {
     if opened.read_only.is_some() {
         return;
     }
-    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Requester::root() };
     let root = volume.files.root();
     if let Ok(directory) = volume.mkdir(root, "fresh").await
         && let Ok(file) = volume.create(directory, "file").await

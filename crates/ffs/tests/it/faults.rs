@@ -14,7 +14,7 @@ use namespace::Namespace;
 use sim::Persistence;
 use ufs2::mkfs::MkfsOptions;
 use vfs::{
-    Answer, Author, CreateHow, FileSystem, FsError, Lost, ObjectId, Sealed, SetAttributes,
+    Answer, CreateHow, FileSystem, FsError, Lost, ObjectId, Requester, Sealed, SetAttributes,
     Stability,
 };
 
@@ -120,7 +120,7 @@ async fn open_on(world: &World, device: Rc<dyn BlockDevice>) -> Volume {
     let opened =
         open_with_log(device, None, world.runtime(), &OpenOptions::default(), &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
-    Volume { files: Namespace::new(engine), root: Author::root() }
+    Volume { files: Namespace::new(engine), root: Requester::root() }
 }
 
 async fn lookup(volume: &Volume, text: &str) -> Result<Result<ObjectId, FsError>, Lost> {

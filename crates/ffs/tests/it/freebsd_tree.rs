@@ -8,7 +8,7 @@ use ffs::{OpenOptions, ReadOnlyReason};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use namespace::Namespace;
-use vfs::{Attributes, Author, FileKind, FileSystem, FsError, FsStat, ObjectId, Stability};
+use vfs::{Attributes, FileKind, FileSystem, FsError, FsStat, ObjectId, Requester, Stability};
 
 use crate::common::edit::{geometry_of, inode_byte};
 use crate::common::volume::{Volume, open_with_log, reopen};
@@ -100,7 +100,7 @@ async fn open_to_write(world: &World, disk: &Rc<MemoryDisk>) -> (Volume, Option<
     let options = OpenOptions::default();
     let opened = open_with_log(disk.clone(), None, world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Requester::root() };
     (volume, opened.read_only)
 }
 

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use ufs2::mkfs::{MkfsOptions, mkfs};
-use vfs::{Author, CreateHow, FileSystem, FsError, ObjectId, SetAttributes, Stability};
+use vfs::{CreateHow, FileSystem, FsError, ObjectId, Requester, SetAttributes, Stability};
 
 use crate::common::volume::{Volume, fresh, name, try_open};
 use crate::common::{World, findings};
@@ -94,12 +94,12 @@ fn users_leave_the_reserve_to_the_superuser() {
         let owner = vfs::SetAttributes { uid: Some(10), gid: Some(10), ..Default::default() };
         let sealed = volume.files.setattr(&volume.root, id, owner, None).await;
         sealed.open().await.expect("running").into_inner().result.expect("root may");
-        volume.root = Author::from(vfs::Credentials { uid: 10, gid: 10, groups: Vec::new() });
+        volume.root = Requester::from(vfs::Credentials { uid: 10, gid: 10, groups: Vec::new() });
         let mut at = 0;
         while volume.write(id, at, vec![7; 65_536], Stability::FileSync).await.is_ok() {
             at += 65_536;
         }
-        volume.root = Author::root();
+        volume.root = Requester::root();
         let (free, _) = space(&volume).await;
         assert!(free > 6 * (6 << 20) / 100, "{free} bytes are kept of 8 percent");
         let id = volume.create(root, "roots").await.expect("room for root");

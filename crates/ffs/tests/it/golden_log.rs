@@ -28,7 +28,7 @@ use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng, Trace};
 use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use ufs2::mkfs::{MkfsOptions, mkfs};
-use vfs::{Author, CallKey, FileSystem, ObjectId, SetAttributes, Stability};
+use vfs::{CallKey, FileSystem, ObjectId, Requester, SetAttributes, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
 use crate::common::volume::{Volume, name, open_with_log};
@@ -51,7 +51,7 @@ async fn open(
     let options = OpenOptions { log: reuse::without_sync(), ..OpenOptions::default() };
     let opened = open_with_log(home, log, executor.runtime(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| error.to_string())?;
-    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Requester::root() };
     Ok((volume, opened.replayed))
 }
 
@@ -85,11 +85,11 @@ async fn work(volume: &Volume) {
     assert_ne!(gone, directory);
     // A call that is to be remembered, and repetitions of others.
     let key = CallKey::new(b"the key of a call").expect("it is short");
-    let author = Author { call: Some(Rc::new(key)), ..Author::root() };
+    let requester = Requester { call: Some(Rc::new(key)), ..Requester::root() };
     let mode = SetAttributes { mode: Some(0o750), ..SetAttributes::default() };
-    let made = volume.files.mkdir(&author, root, &name("remembered"), mode).await;
+    let made = volume.files.mkdir(&requester, root, &name("remembered"), mode).await;
     made.open().await.expect("running").into_inner().result.expect("new");
-    std::mem::forget(author); // who made it holds the key for ever
+    std::mem::forget(requester); // who made it holds the key for ever
     volume.files.count_repetition(false);
     volume.files.count_repetition(true);
     // A chain that has its end.

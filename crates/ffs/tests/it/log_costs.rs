@@ -16,7 +16,7 @@ use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
 use ufs2::mkfs::{MkfsOptions, mkfs};
-use vfs::{Author, FileSystem, Stability};
+use vfs::{FileSystem, Requester, Stability};
 
 use crate::common::volume::{Volume, open_with_log};
 use crate::common::{Seeded, World, temporary};
@@ -101,7 +101,7 @@ fn with_disk(name: &str, cache_bytes: usize, test: impl AsyncFnOnce(&Volume, &Co
         let opened =
             open_with_log(disk.clone(), Some(log), world.runtime(), &options, &mut |_| ()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
-        let volume = Volume { files: Namespace::new(engine), root: Author::root() };
+        let volume = Volume { files: Namespace::new(engine), root: Requester::root() };
         volume.create(volume.files.root(), "first").await.expect("new");
         test(&volume, &disk).await;
         volume.files.shutdown().await.expect("a clean stop");

@@ -15,7 +15,7 @@ use namespace::Namespace;
 use runtime::{Clock, Timestamp};
 use sim::{Disk, Effect, Executor, Fault, Image, Options, presets};
 use ufs2::mkfs::{MkfsOptions, mkfs};
-use vfs::{Author, FileSystem, Stability};
+use vfs::{FileSystem, Requester, Stability};
 
 use crate::common::cutting::{Pair, judge};
 use crate::common::volume::{Volume, open_with_log};
@@ -34,7 +34,7 @@ async fn opened(executor: &Executor, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<File
     let opened = open_with_log(home, Some(log), runtime, &options, &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
     let files = Namespace::new(engine.clone());
-    (Volume { files, root: Author::root() }, engine)
+    (Volume { files, root: Requester::root() }, engine)
 }
 
 /// The longest that an operation took.

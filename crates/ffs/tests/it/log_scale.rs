@@ -18,7 +18,7 @@ use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Timestamp;
 use ufs2::mkfs::{MkfsOptions, mkfs};
-use vfs::{Author, CallKey, CreateHow, FileSystem};
+use vfs::{CallKey, CreateHow, FileSystem, Requester};
 
 use crate::common::volume::{Volume, name, open_with_log};
 use crate::common::{Seeded, World, temporary};
@@ -54,7 +54,7 @@ struct Callers(RefCell<VecDeque<Rc<CallKey>>>);
 impl Callers {
     const HELD: usize = 8192;
 
-    fn next(&self) -> Author {
+    fn next(&self) -> Requester {
         let mut held = self.0.borrow_mut();
         let serial = held.back().map_or(0, |last| {
             1 + u64::from_be_bytes(last.as_bytes()[..8].try_into().expect("eight bytes"))
@@ -65,7 +65,7 @@ impl Callers {
         if held.len() > Self::HELD {
             held.pop_front();
         }
-        Author { call: Some(key), ..Author::root() }
+        Requester { call: Some(key), ..Requester::root() }
     }
 }
 
@@ -78,7 +78,7 @@ async fn opened(world: &World, files: &[Scratch; 2]) -> (Volume, Option<Replayed
     }
     let opened = open_with_log(home, Some(log), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
-    (Volume { files: Namespace::new(opened.files), root: Author::root() }, opened.replayed)
+    (Volume { files: Namespace::new(opened.files), root: Requester::root() }, opened.replayed)
 }
 
 /// Makes files under load and leaves without a word; then comes back, in so many milliseconds.
@@ -101,9 +101,9 @@ fn come_back(label: &str, size: u64, count: u64) -> (f64, Replayed) {
             for first in (0..1000).step_by(AT_ONCE as usize) {
                 let (volume, callers) = (&volume, &callers);
                 let made = (first..(first + AT_ONCE).min(1000)).map(|index| async move {
-                    let (author, how) = (callers.next(), CreateHow::Guarded(Default::default()));
+                    let (requester, how) = (callers.next(), CreateHow::Guarded(Default::default()));
                     let name = name(&format!("f{index}"));
-                    let made = volume.files.create(&author, own, &name, how).await.open().await;
+                    let made = volume.files.create(&requester, own, &name, how).await.open().await;
                     made.expect("running").into_inner().result.expect("there is room");
                 });
                 join_all(made).await;

@@ -12,7 +12,7 @@ use futures::future::join_all;
 use namespace::Namespace;
 use runtime::Random;
 use ufs2::mkfs::MkfsOptions;
-use vfs::{Author, FileSystem, ObjectId, Stability};
+use vfs::{FileSystem, ObjectId, Requester, Stability};
 
 use crate::common::volume::{Volume, fresh, open_with_log};
 use crate::common::{MemoryDisk, Seeded, World};
@@ -74,7 +74,7 @@ async fn open_with(world: &World, disk: Rc<dyn BlockDevice>, cache_bytes: usize)
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     let opened = open_with_log(disk, None, world.runtime(), &options, &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
-    Volume { files: Namespace::new(engine), root: Author::root() }
+    Volume { files: Namespace::new(engine), root: Requester::root() }
 }
 
 struct Tree {

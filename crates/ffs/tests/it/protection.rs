@@ -1,6 +1,6 @@
 //! Files that a FreeBSD kernel has flagged: what their flags protect, from the superuser too.
 
-use vfs::{Access, Author, CreateHow, FileSystem, FsError, ObjectId, SetAttributes, Stability};
+use vfs::{Access, CreateHow, FileSystem, FsError, ObjectId, Requester, SetAttributes, Stability};
 
 use crate::common::World;
 use crate::common::cutting::sizes;
@@ -50,7 +50,7 @@ async fn create_over(volume: &Volume, directory: ObjectId, text: &str) -> Result
 
 async fn may_change(volume: &Volume, id: ObjectId) -> bool {
     let asked = Access(Access::MODIFY | Access::EXTEND | Access::DELETE);
-    let sealed = volume.files.access(&Author::root().who, id, asked).await;
+    let sealed = volume.files.access(&Requester::root().who, id, asked).await;
     let granted = sealed.open().await.expect("running").into_inner().result.expect("it is there");
     granted.0 & Access::MODIFY != 0
 }

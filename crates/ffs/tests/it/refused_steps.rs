@@ -7,7 +7,7 @@ use std::time::Duration;
 use block::Verb;
 use futures::future::{Either, join_all, select};
 use sim::{Effect, Executor, Fault};
-use vfs::{Author, FileSystem, FsError, ObjectId, Stability};
+use vfs::{FileSystem, FsError, ObjectId, Requester, Stability};
 
 use crate::common::quiet::Quiet;
 use crate::common::sharing::{Estate, open};
@@ -244,7 +244,7 @@ fn volumes_with_one_log_are_refused_and_not_held_up() {
             let opened = open(&executor, &disks, &[0, 1, 2]).await.expect("it opens");
             let volume = |opened: Result<ffs::Opened, ffs::OpenError>| {
                 let engine = opened.expect("it opens").files;
-                Volume { files: namespace::Namespace::new(engine), root: Author::root() }
+                Volume { files: namespace::Namespace::new(engine), root: Requester::root() }
             };
             let volumes: Vec<Volume> = opened.into_iter().map(volume).collect();
             for volume in &volumes {

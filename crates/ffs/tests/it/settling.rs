@@ -10,7 +10,7 @@ use namespace::Namespace;
 use runtime::{Instant, Timestamp};
 use sim::{Disk, Executor, Image};
 use ufs2::mkfs::mkfs;
-use vfs::{Author, FileSystem, ObjectId, Stability};
+use vfs::{FileSystem, ObjectId, Requester, Stability};
 
 use crate::common::Seeded;
 use crate::common::behind::POLICIES;
@@ -47,7 +47,7 @@ impl House {
         let runtime = self.executor.runtime();
         let opened = open_with_log(home, log, runtime, &options, &mut |_| ()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
-        Volume { files: Namespace::new(engine), root: Author::root() }
+        Volume { files: Namespace::new(engine), root: Requester::root() }
     }
 
     fn now(&self) -> Instant {

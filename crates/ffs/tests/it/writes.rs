@@ -5,8 +5,8 @@ use block::Verb;
 use futures::future::join_all;
 use sim::{Effect, Executor, Fault};
 use vfs::{
-    Answer, Author, Credentials, FileSystem, FsError, ObjectId, Sequence, SetAttributes, Stability,
-    Wcc, Written,
+    Answer, Credentials, FileSystem, FsError, ObjectId, Requester, Sequence, SetAttributes,
+    Stability, Wcc, Written,
 };
 
 use crate::common::behind::{CALL, LIMIT, POLICIES, new_disks, new_volume};
@@ -20,7 +20,7 @@ const BLOCK: u64 = 4096;
 /// The answer to a write, once it is durable.
 async fn written(
     volume: &Volume,
-    who: &Author,
+    who: &Requester,
     id: ObjectId,
     (offset, data): (u64, Vec<u8>),
     stability: Stability,
@@ -110,7 +110,8 @@ fn a_write_of_several_updates_tells_how_the_file_was_before_it_and_is_behind_it(
         volume.write(file, 0, vec![1; 5000], Stability::FileSync).await.expect("room");
         let before = newest(&volume, file).await;
         let data = vec![2; 600 * BLOCK as usize];
-        let answer = written(&volume, &Author::root(), file, (1, data), Stability::FileSync).await;
+        let answer =
+            written(&volume, &Requester::root(), file, (1, data), Stability::FileSync).await;
         assert_eq!(answer.result.expect("room").count as u64, 600 * BLOCK);
         assert!(newest(&volume, file).await.0 > before.0 + 1, "it took several Updates");
         let (before, after) = (answer.about.before, answer.about.after);
@@ -126,7 +127,7 @@ fn the_rights_that_a_write_takes_go_in_its_own_update() {
     world.run(async {
         let (_disk, volume) = fresh(&world, 6 << 20, &sizes(4096, 512)).await;
         let file = volume.create(volume.files.root(), "file").await.expect("room");
-        let stranger = Author::from(Credentials { uid: 9, gid: 9, groups: Vec::new() });
+        let stranger = Requester::from(Credentials { uid: 9, gid: 9, groups: Vec::new() });
         for stability in [Stability::Unstable, Stability::DataSync, Stability::FileSync] {
             let mode = SetAttributes { mode: Some(0o6777), ..SetAttributes::default() };
             let sealed = volume.files.setattr(&volume.root, file, mode, None).await;
@@ -201,7 +202,7 @@ fn a_write_that_loses_its_own_pages_tells_how_the_file_is_without_them() {
             }
             disks.home.inject(Fault::on(Verb::Write, Effect::Eio).forever());
             // More at once than memory may hold: some write back themselves, and fail.
-            let who = Author::root();
+            let who = Requester::root();
             let data = || (0, vec![1; CALL]);
             let writes = files.iter().map(async |&file| {
                 let answer = written(&volume, &who, file, data(), Stability::Unstable).await;

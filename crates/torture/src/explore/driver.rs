@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use vfs::{
-    Author, CreateHow, FileKind, FileSystem, FsError, Name, ObjectId, Sealed, SetAttributes,
+    CreateHow, FileKind, FileSystem, FsError, Name, ObjectId, Requester, Sealed, SetAttributes,
     Stability,
 };
 
@@ -21,7 +21,7 @@ const MORE: usize = 1000;
 /// A file system, and the user that asks it.
 pub struct Driver {
     files: Rc<dyn FileSystem>,
-    who: Author,
+    who: Requester,
 }
 
 /// An answer, once it is durable.
@@ -40,7 +40,7 @@ fn with_mode(mode: u16) -> SetAttributes {
 impl Driver {
     /// As the superuser.
     pub fn new(files: Rc<dyn FileSystem>) -> Self {
-        Self { files, who: Author::root() }
+        Self { files, who: Requester::root() }
     }
 
     /// The root directory.

@@ -7,8 +7,8 @@
 use std::rc::Rc;
 
 use vfs::{
-    Answered, Attributes, CallKey, Device, Done, FileKind, Ino, ObjectId, Remembered, Timestamp,
-    Wcc, WccBefore,
+    Attributes, CallKey, CallOutcome, CallReply, Device, FileKind, Ino, LoggedReply, ObjectId,
+    Timestamp, Wcc, WccBefore,
 };
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -147,8 +147,8 @@ impl After {
 }
 
 /// The bytes of an answer.
-pub(super) fn write(at: Timestamp, answered: &Answered) -> Rc<[u8]> {
-    let Answered { key, done } = answered;
+pub(super) fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
+    let CallReply { key, outcome: done } = answered;
     let mut head = Head {
         at: at.seconds.into(),
         ino: done.found.map_or(0, |found| found.ino.0).into(),
@@ -183,7 +183,7 @@ pub(super) fn write(at: Timestamp, answered: &Answered) -> Rc<[u8]> {
 }
 
 /// The answer in the data of a record, if it is one.
-pub(crate) fn read(data: &[u8]) -> Option<Remembered> {
+pub(crate) fn read(data: &[u8]) -> Option<LoggedReply> {
     let (head, rest) = Head::read_from_prefix(data).ok()?;
     let (key, rest) = rest.split_at_checked(head.key.get().into())?;
     let mut parts = Parts { bits: head.parts.get(), rest };
@@ -198,8 +198,11 @@ pub(crate) fn read(data: &[u8]) -> Option<Remembered> {
     let (ino, generation) = (Ino(head.ino.get()), head.generation.get());
     let found = (ino.0 != 0).then_some(ObjectId { ino, generation });
     let at = Timestamp { seconds: head.at.get(), nanoseconds: head.nanoseconds.get() };
-    let done = Done { found, attributes, about };
-    Some(Remembered { at, answered: Answered { key: Rc::new(CallKey::new(key)?), done } })
+    let done = CallOutcome { found, attributes, about };
+    Some(LoggedReply {
+        at,
+        answered: CallReply { key: Rc::new(CallKey::new(key)?), outcome: done },
+    })
 }
 
 /// What follows the key.
@@ -256,23 +259,26 @@ mod tests {
         }
     }
 
-    fn examples() -> Vec<Done> {
+    fn examples() -> Vec<CallOutcome> {
         let (one, other) = (attributes(77), attributes(78));
         let whole = |of: Attributes| Wcc { before: Some(WccBefore::from(&of)), after: Some(of) };
         let found = Some(ObjectId { ino: Ino(77), generation: 10 });
         vec![
-            Done::default(),
-            Done { found, attributes: Some(one), about: [whole(other), Wcc::default()] },
-            Done { found, ..Done::default() },
-            Done { about: [whole(one), whole(other)], ..Done::default() },
-            Done { about: [Wcc { before: None, ..whole(one) }, whole(one)], ..Done::default() },
-            Done { found, attributes: Some(one), about: [whole(one), whole(other)] },
+            CallOutcome::default(),
+            CallOutcome { found, attributes: Some(one), about: [whole(other), Wcc::default()] },
+            CallOutcome { found, ..CallOutcome::default() },
+            CallOutcome { about: [whole(one), whole(other)], ..CallOutcome::default() },
+            CallOutcome {
+                about: [Wcc { before: None, ..whole(one) }, whole(one)],
+                ..CallOutcome::default()
+            },
+            CallOutcome { found, attributes: Some(one), about: [whole(one), whole(other)] },
         ]
     }
 
-    fn written(done: Done) -> (Answered, Rc<[u8]>) {
+    fn written(done: CallOutcome) -> (CallReply, Rc<[u8]>) {
         let key = Rc::new(CallKey::new(&[5; vfs::MAX_KEY]).expect("not too long"));
-        let answered = Answered { key, done };
+        let answered = CallReply { key, outcome: done };
         let at = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
         let data = write(at, &answered);
         (answered, data)
@@ -285,7 +291,7 @@ mod tests {
         for done in examples() {
             let (answered, data) = written(done);
             let read = read(&data).expect("an answer");
-            assert_eq!((read.answered.key, read.answered.done), (answered.key, done));
+            assert_eq!((read.answered.key, read.answered.outcome), (answered.key, done));
             assert_eq!(read.at, Timestamp { seconds: 1_700_000_000, nanoseconds: 5 });
         }
     }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use journal::format::{SEGMENT, UNIT};
-use vfs::{CallKey, Remembered, Repetitions};
+use vfs::{CallKey, LoggedReply, Repetitions};
 
 use super::Survived;
 use super::answer;
@@ -143,7 +143,7 @@ impl Memory {
     /// from `tail` on, for which there is so much room.
     pub(super) fn take_over(&mut self, survived: &Survived, tail: u64, room: u64) {
         self.repetitions = survived.repetitions;
-        for Remembered { at, answered } in &survived.remembered {
+        for LoggedReply { at, answered } in &survived.remembered {
             let data = answer::write(*at, answered);
             let kept = Kept { key: Rc::downgrade(&answered.key), data, at: tail };
             self.bytes += kept.size();
@@ -299,7 +299,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use vfs::{Answered, Done, Timestamp};
+    use vfs::{CallOutcome, CallReply, Timestamp};
 
     use super::*;
 
@@ -434,8 +434,9 @@ mod tests {
     /// Answers of an earlier epoch; and their keys.
     fn survived(count: u64) -> (Survived, Vec<Rc<CallKey>>) {
         let keys: Vec<_> = (0..count).map(key).collect();
-        let answered = |key: &Rc<CallKey>| Answered { key: key.clone(), done: Done::default() };
-        let remembered = keys.iter().map(|key| Remembered {
+        let answered =
+            |key: &Rc<CallKey>| CallReply { key: key.clone(), outcome: CallOutcome::default() };
+        let remembered = keys.iter().map(|key| LoggedReply {
             at: Timestamp { seconds: 1_700_000_000, nanoseconds: 5 },
             answered: answered(key),
         });

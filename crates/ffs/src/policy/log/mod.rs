@@ -74,7 +74,7 @@ use futures::future::LocalBoxFuture;
 use journal::format::{LARGEST_BODY, SEGMENT};
 use runtime::sync::Signal;
 use ufs2::layout::Summary;
-use vfs::{Answered, Depends, FsError, Ledger, Lost, Sequence};
+use vfs::{CallReply, Depends, FsError, Ledger, Lost, Sequence};
 
 use super::{Beside, Policy, StagedUpdate};
 use crate::buffer::Buffer;
@@ -362,7 +362,7 @@ impl RedoLog {
     }
 
     /// The record of an answer, which is kept from now on.
-    fn keep_answer(&self, sequence: Sequence, answered: &Answered) -> Record {
+    fn keep_answer(&self, sequence: Sequence, answered: &CallReply) -> Record {
         let data = answer::write(self.shared.runtime.clock.wall(), answered);
         self.memory.borrow_mut().keep(sequence.0, &answered.key, data.clone());
         Record::Answer(data)

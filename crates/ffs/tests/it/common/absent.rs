@@ -6,7 +6,7 @@ use std::time::Duration;
 use block::Verb;
 use futures::future::join_all;
 use sim::{Executor, Persistence, Prng};
-use vfs::{Author, CallKey, FileSystem, SetAttributes};
+use vfs::{CallKey, FileSystem, Requester, SetAttributes};
 
 use super::sharing::{Estate, all, make};
 use super::volume::{Volume, name};
@@ -14,10 +14,10 @@ use super::volume::{Volume, name};
 /// A call that is to be remembered for as long as the key is held.
 async fn remembered(volume: &Volume, number: u8) -> Rc<CallKey> {
     let key = Rc::new(CallKey::new(&[1, number]).expect("two bytes"));
-    let author = Author { call: Some(key.clone()), ..Author::root() };
+    let requester = Requester { call: Some(key.clone()), ..Requester::root() };
     let mode = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     let (root, name) = (volume.files.root(), name(&format!("directory-{number}")));
-    let _ = volume.files.mkdir(&author, root, &name, mode).await.open().await;
+    let _ = volume.files.mkdir(&requester, root, &name, mode).await.open().await;
     key
 }
 

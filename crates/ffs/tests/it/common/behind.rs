@@ -8,7 +8,7 @@ use namespace::{Namespace, Store};
 use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Image, Prng};
 use ufs2::mkfs::mkfs;
-use vfs::{Author, FileSystem, ObjectId, Stability};
+use vfs::{FileSystem, ObjectId, Requester, Stability};
 
 use super::cutting::{Pair, after_cut, sizes};
 use super::volume::{Volume, open_with_log};
@@ -35,7 +35,7 @@ async fn opened(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Files>)
     let log = disks.log.clone().map(|log| log as Rc<dyn block::BlockDevice>);
     let opened = open_with_log(disks.home.clone(), log, runtime, &options, &mut |_| ()).await;
     let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
-    (Volume { files: Namespace::new(engine.clone()), root: Author::root() }, engine)
+    (Volume { files: Namespace::new(engine.clone()), root: Requester::root() }, engine)
 }
 
 pub(crate) async fn new_volume(runtime: Runtime, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Files>) {

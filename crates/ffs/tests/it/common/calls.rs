@@ -14,8 +14,8 @@ use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Trace};
 use ufs2::mkfs::mkfs;
 use vfs::{
-    Answer, Author, CallKey, CreateHow, Credentials, Done, FileSystem, Found, ObjectId, Remembered,
-    Repetitions, Sealed, SetAttributes, Stability, Wcc,
+    Answer, CallKey, CallOutcome, CreateHow, Credentials, FileSystem, Found, LoggedReply, ObjectId,
+    Repetitions, Requester, Sealed, SetAttributes, Stability, Wcc,
 };
 
 use super::Seeded;
@@ -33,7 +33,7 @@ const HELD: usize = 12;
 const FILLING: usize = 12 << 10;
 
 /// The answers of all calls, by worker and number.
-type Answers = BTreeMap<(usize, usize), Done>;
+type Answers = BTreeMap<(usize, usize), CallOutcome>;
 
 /// A run with all of its answers.
 pub(crate) struct Run {
@@ -46,8 +46,8 @@ fn key(worker: usize, call: usize) -> CallKey {
     CallKey::new(&[worker as u8, call as u8]).expect("two bytes")
 }
 
-fn caller(worker: usize, call: usize) -> Author {
-    Author { who: Credentials::root(), call: Some(Rc::new(key(worker, call))) }
+fn caller(worker: usize, call: usize) -> Requester {
+    Requester { who: Credentials::root(), call: Some(Rc::new(key(worker, call))) }
 }
 
 /// The names that are there, and the mode of each, after so many calls.
@@ -71,21 +71,21 @@ fn after(calls: usize) -> BTreeMap<String, u16> {
     names
 }
 
-async fn made(sealed: Sealed<Answer<Found, Wcc>>) -> Done {
+async fn made(sealed: Sealed<Answer<Found, Wcc>>) -> CallOutcome {
     let answer = sealed.open().await.expect("running").into_inner();
     let found = answer.result.expect("it is new");
     let attributes = Some(found.attributes);
-    Done { found: Some(found.id), attributes, about: [answer.about, Wcc::default()] }
+    CallOutcome { found: Some(found.id), attributes, about: [answer.about, Wcc::default()] }
 }
 
-async fn changed<W>(sealed: Sealed<Answer<(), W>>, about: impl Fn(W) -> [Wcc; 2]) -> Done {
+async fn changed<W>(sealed: Sealed<Answer<(), W>>, about: impl Fn(W) -> [Wcc; 2]) -> CallOutcome {
     let answer = sealed.open().await.expect("running").into_inner();
     answer.result.expect("it is there");
-    Done { about: about(answer.about), ..Done::default() }
+    CallOutcome { about: about(answer.about), ..CallOutcome::default() }
 }
 
 /// Makes the call of this number.
-async fn make(volume: &Volume, at: ObjectId, who: &Author, call: usize) -> Done {
+async fn make(volume: &Volume, at: ObjectId, who: &Requester, call: usize) -> CallOutcome {
     let first = call - call % 7;
     let of = |letter: char| name(&format!("{letter}-{first}"));
     let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
@@ -115,7 +115,7 @@ async fn make(volume: &Volume, at: ObjectId, who: &Author, call: usize) -> Done 
 }
 
 /// An answer as it is compared: of the file of a LINK, nobody is told what it was before.
-fn without_first_before(mut done: Done) -> Done {
+fn without_first_before(mut done: CallOutcome) -> CallOutcome {
     done.about[0].before = None;
     done
 }
@@ -209,7 +209,7 @@ impl Run {
     async fn compare(
         &self,
         volume: &Volume,
-        held: &[Remembered],
+        held: &[LoggedReply],
         worker: usize,
         least: usize,
     ) -> Result<(), String> {
@@ -222,11 +222,11 @@ impl Run {
         let of_worker =
             held.iter().filter_map(|remembered| match remembered.answered.key.as_bytes() {
                 &[by, call] if usize::from(by) == worker => {
-                    Some((usize::from(call), remembered.answered.done))
+                    Some((usize::from(call), remembered.answered.outcome))
                 }
                 _ => None,
             });
-        let remembered: BTreeMap<usize, Done> = of_worker.collect();
+        let remembered: BTreeMap<usize, CallOutcome> = of_worker.collect();
         let needed: BTreeSet<usize> = ((least + 1).saturating_sub(HELD)..done).collect();
         for call in needed {
             let Some(&answer) = remembered.get(&call) else {
@@ -258,13 +258,13 @@ async fn seen(volume: &Volume, directory: ObjectId) -> Result<BTreeMap<String, u
     Ok(seen)
 }
 
-async fn taken(volume: &Volume) -> Result<Vec<Remembered>, String> {
+async fn taken(volume: &Volume) -> Result<Vec<LoggedReply>, String> {
     let sealed = volume.files.take_remembered();
     Ok(sealed.open().await.map_err(|error| error.to_string())?.into_inner())
 }
 
-fn summary(remembered: &[Remembered]) -> Vec<(Vec<u8>, Done)> {
-    let one = |one: &Remembered| (one.answered.key.as_bytes().to_vec(), one.answered.done);
+fn summary(remembered: &[LoggedReply]) -> Vec<(Vec<u8>, CallOutcome)> {
+    let one = |one: &LoggedReply| (one.answered.key.as_bytes().to_vec(), one.answered.outcome);
     let mut all: Vec<_> = remembered.iter().map(one).collect();
     all.sort_by(|one, other| one.0.cmp(&other.0));
     all
@@ -276,7 +276,7 @@ pub(crate) const SHORT: u64 = 1_000;
 
 /// A long file is cut short in steps, by a call that is to be remembered: what happens to the
 /// disks, and what the call is answered.
-pub(crate) fn cut_short(seed: u64) -> (Pair<Trace>, Done) {
+pub(crate) fn cut_short(seed: u64) -> (Pair<Trace>, CallOutcome) {
     let executor = Executor::new(seed);
     let images = Pair { home: Image::zeroed(48 << 20), log: Some(Image::zeroed(4 << 20)) };
     let disks = images.map(|image| Disk::new(&executor, image.clone()));
@@ -303,7 +303,7 @@ pub(crate) fn cut_short(seed: u64) -> (Pair<Trace>, Done) {
 
 /// The size of the file that was cut short, when it has that which it is to have, and what is
 /// remembered, of the call that did it alone: for as long as somebody holds that.
-pub(crate) async fn size_and_answer(volume: &Volume) -> Result<(u64, Vec<Remembered>), String> {
+pub(crate) async fn size_and_answer(volume: &Volume) -> Result<(u64, Vec<LoggedReply>), String> {
     let held = taken(volume).await?;
     let file = volume.lookup(volume.files.root(), "file").await;
     // Whoever reads it waits until then.
@@ -323,11 +323,11 @@ pub(crate) fn long_file_cut_short(seed: u64) -> Result<(), String> {
             let opened = try_open_pair(executor.runtime(), &disks).await;
             size_and_answer(&opened.map_err(|error| error.to_string())?.0).await
         })?;
-        let answer = held.first().map(|remembered| remembered.answered.done);
+        let answer = held.first().map(|remembered| remembered.answered.outcome);
         match (size, answer) {
             (LONG, None) if !is_answered => {}
             (SHORT, Some(done)) if done == expected => {}
-            (SHORT, Some(done)) if done == Done::default() && !is_answered => {}
+            (SHORT, Some(done)) if done == CallOutcome::default() && !is_answered => {}
             _ => return Err(format!("{}: {size} bytes, answered {answer:?}", cut.label())),
         }
     }

@@ -9,7 +9,7 @@ use ffs::check_log::{LogUse, prepare};
 use fsck::{CheckError, CheckOptions, Invariant, Report, check};
 use runtime::Runtime;
 use sim::{Disk, Image};
-use vfs::{Done, FileSystem};
+use vfs::{CallOutcome, FileSystem};
 
 use super::calls::{SHORT, cut_short, size_and_answer};
 use super::cutting::{Pair, after_cut, every_cut, random_cuts};
@@ -21,7 +21,7 @@ fn devices(disks: &Pair<Rc<Disk>>) -> (Rc<dyn BlockDevice>, Rc<dyn BlockDevice>)
 }
 
 /// The disks of a volume whose log holds a truncation that was cut in its middle.
-pub(crate) fn with_a_chain(seed: u64) -> (Pair<Image>, Done) {
+pub(crate) fn with_a_chain(seed: u64) -> (Pair<Image>, CallOutcome) {
     let (traces, answer) = cut_short(seed);
     let is_open = |images: &Pair<Image>| {
         let (executor, disks) = after_cut(seed, images.clone());
@@ -47,7 +47,7 @@ async fn fsck(disks: &Pair<Rc<Disk>>, runtime: &Runtime) -> Result<Report, Strin
 }
 
 /// Whether the file and what its caller is told agree, after a start and after the next one.
-fn agreeing(images: Pair<Image>, answer: &Done, seed: u64) -> Result<(), String> {
+fn agreeing(images: Pair<Image>, answer: &CallOutcome, seed: u64) -> Result<(), String> {
     let mut images = images;
     for boot in 1..=2 {
         let (executor, disks) = after_cut(seed, images);
@@ -56,10 +56,10 @@ fn agreeing(images: Pair<Image>, answer: &Done, seed: u64) -> Result<(), String>
             let volume = opened.map_err(|error| error.to_string())?.0;
             let (size, held) = size_and_answer(&volume).await?;
             volume.files.shutdown().await.map_err(|error| error.to_string())?;
-            Ok::<_, String>((size, held.first().map(|remembered| remembered.answered.done)))
+            Ok::<_, String>((size, held.first().map(|remembered| remembered.answered.outcome)))
         });
         match seen.map_err(|error| format!("boot {boot}: {error}"))? {
-            (SHORT, Some(done)) if done == *answer || done == Done::default() => {}
+            (SHORT, Some(done)) if done == *answer || done == CallOutcome::default() => {}
             seen => return Err(format!("boot {boot}: {seen:?}")),
         }
         let (executor, stopped) = after_cut(seed, disks.home.contents());

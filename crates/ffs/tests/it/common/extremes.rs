@@ -12,7 +12,7 @@ use ffs::replay::Replayed;
 use futures::future::join_all;
 use journal::format::{AREA, HEADER_SIZE, Header, SMALLEST};
 use sim::{Disk, Effect, Event, Executor, Fate, Fault, Image, Sectors, Trace};
-use vfs::{Author, FileSystem, ObjectId, SetAttributes, Stability};
+use vfs::{FileSystem, ObjectId, Requester, SetAttributes, Stability};
 
 use super::cutting::{Pair, after_cut, judge, random_cuts};
 use super::returns::{caller, fresh, open_pair};
@@ -141,7 +141,7 @@ async fn fill(executor: &Executor, disks: &Pair<Rc<Disk>>, round: usize, filled:
     };
     let slow = Effect::Slow(Duration::from_secs(3600));
     disks.home.inject(Fault::on(Verb::Write, slow).forever());
-    let callers: Vec<Author> = (0..100_000).map(caller).collect();
+    let callers: Vec<Requester> = (0..100_000).map(caller).collect();
     let (volume, callers) = (&volume, &callers);
     let work = (0..6).map(|actor| async move {
         if actor == 0 {

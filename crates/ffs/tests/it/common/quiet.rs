@@ -8,7 +8,7 @@ use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use ufs2::mkfs::mkfs;
-use vfs::Author;
+use vfs::Requester;
 
 use super::Seeded;
 use super::cutting::{Pair, after_cut, sizes};
@@ -46,7 +46,7 @@ impl Quiet {
         let runtime = self.executor.runtime();
         let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await;
         let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
-        Volume { files: Namespace::new(engine), root: Author::root() }
+        Volume { files: Namespace::new(engine), root: Requester::root() }
     }
 
     /// The power goes, and with it all that nobody has flushed.

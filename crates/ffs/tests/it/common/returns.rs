@@ -16,7 +16,8 @@ use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Image, Machine, Trace};
 use ufs2::mkfs::mkfs;
 use vfs::{
-    Author, CallKey, CreateHow, Credentials, Done, FileSystem, ObjectId, SetAttributes, Stability,
+    CallKey, CallOutcome, CreateHow, Credentials, FileSystem, ObjectId, Requester, SetAttributes,
+    Stability,
 };
 
 use super::Seeded;
@@ -36,7 +37,7 @@ pub(crate) async fn open_devices(
     let options = OpenOptions { log: log_options, ..OpenOptions::default() };
     let opened = open_with_log(home, Some(log), runtime, &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| error.to_string())?;
-    let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
+    let volume = Volume { files: Namespace::new(opened.files), root: Requester::root() };
     Ok((volume, opened.replayed))
 }
 
@@ -60,16 +61,16 @@ pub(crate) fn fresh(home: u64, log: u64) -> (Executor, Pair<Rc<Disk>>) {
 }
 
 /// A caller whose call is to be remembered.
-pub(crate) fn caller(number: u32) -> Author {
+pub(crate) fn caller(number: u32) -> Requester {
     let key = CallKey::new(&number.to_le_bytes()).expect("short");
-    Author { who: Credentials::root(), call: Some(Rc::new(key)) }
+    Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
 }
 
 /// What is remembered: the keys and the answers, in an order of their own.
-pub(crate) async fn told(volume: &Volume) -> Result<Vec<(Vec<u8>, Done)>, String> {
+pub(crate) async fn told(volume: &Volume) -> Result<Vec<(Vec<u8>, CallOutcome)>, String> {
     let told = volume.files.take_remembered().open().await;
     let told = told.map_err(|error| error.to_string())?.into_inner();
-    let one = |one: &vfs::Remembered| (one.answered.key.as_bytes().to_vec(), one.answered.done);
+    let one = |one: &vfs::LoggedReply| (one.answered.key.as_bytes().to_vec(), one.answered.outcome);
     let mut all: Vec<_> = told.iter().map(one).collect();
     all.sort_by(|one, other| one.0.cmp(&other.0));
     Ok(all)
@@ -86,8 +87,8 @@ struct Overwritten {
     disks: Pair<Rc<Disk>>,
     volume: Volume,
     expected: Vec<u8>,
-    answers: Vec<(Vec<u8>, Done)>,
-    who: Author,
+    answers: Vec<(Vec<u8>, CallOutcome)>,
+    who: Requester,
 }
 
 impl Overwritten {
@@ -105,7 +106,7 @@ impl Overwritten {
             let made = volume.files.create(&who, volume.files.root(), &name("told"), how).await;
             let made = made.open().await.expect("running").into_inner();
             let found = made.result.expect("new");
-            let done = Done {
+            let done = CallOutcome {
                 found: Some(found.id),
                 attributes: Some(found.attributes),
                 about: [made.about, Default::default()],
@@ -333,7 +334,7 @@ fn many_answers(log: u64) -> Pair<Image> {
         let file = volume.create(volume.files.root(), "file").await.expect("new");
         let written =
             || volume.files.store().engine().log_statistics().expect("a log").writes.bytes;
-        let mut callers: Vec<Author> = Vec::new();
+        let mut callers: Vec<Requester> = Vec::new();
         for round in 0.. {
             if written() > log - (3 << 16) {
                 break;

@@ -11,7 +11,7 @@ use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Effect, Executor, Fault, Image};
 use ufs2::mkfs::mkfs;
-use vfs::{Author, FileSystem, FsError, ObjectId, Stability};
+use vfs::{FileSystem, FsError, ObjectId, Requester, Stability};
 
 use super::Seeded;
 use super::cutting::{Pair, sizes};
@@ -58,7 +58,7 @@ impl Setup {
         let runtime = self.executor.runtime();
         let opened = open_with_log(disks.home, log, runtime, &options, &mut |_| ()).await;
         let engine = opened.map_err(|error| error.to_string())?.files;
-        Ok(Volume { files: Namespace::new(engine), root: Author::root() })
+        Ok(Volume { files: Namespace::new(engine), root: Requester::root() })
     }
 
     async fn sleep(&self, duration: Duration) {

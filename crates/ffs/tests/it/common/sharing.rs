@@ -16,7 +16,7 @@ use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Persistence, Prng};
 use ufs2::mkfs::mkfs;
-use vfs::{Author, FileSystem, FsStat, Stability};
+use vfs::{FileSystem, FsStat, Requester, Stability};
 
 use super::Seeded;
 use super::cutting::{judge, sizes};
@@ -342,7 +342,7 @@ pub(crate) async fn all(
     let opened = open(executor, disks, present).await.map_err(|error| error.to_string())?;
     let volumes = opened.into_iter().map(|opened| {
         let engine = opened.map_err(|error| error.to_string())?.files;
-        Ok(Volume { files: Namespace::new(engine), root: Author::root() })
+        Ok(Volume { files: Namespace::new(engine), root: Requester::root() })
     });
     volumes.collect()
 }
@@ -461,7 +461,7 @@ pub(crate) fn replayed(images: &[Image]) -> String {
         for (number, opened) in opened.into_iter().enumerate() {
             let opened = opened.unwrap_or_else(|error| panic!("volume {number}: {error}"));
             let entries = opened.replayed.expect("it was cut").entries;
-            let volume = Volume { files: Namespace::new(opened.files), root: Author::root() };
+            let volume = Volume { files: Namespace::new(opened.files), root: Requester::root() };
             let root = volume.files.root();
             let mut names = volume.list(root).await.expect("it can be listed");
             names.retain(|name| name != "." && name != "..");

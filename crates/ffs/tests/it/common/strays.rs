@@ -10,7 +10,7 @@ use ffs::check_log::{LogUse, Prepared, prepare};
 use ffs::{OpenError, OpenOptions};
 use namespace::Namespace;
 use sim::{Executor, Prng};
-use vfs::{Author, FileSystem};
+use vfs::{FileSystem, Requester};
 
 use super::sharing::{Disks, Estate, all, make, open, with_a_chain};
 use super::volume::{Volume, open_with_log};
@@ -152,7 +152,7 @@ async fn alone(executor: &Executor, disks: &Disks) -> Result<Volume, String> {
     let options = OpenOptions::default();
     let opened = open_with_log(device, log, executor.runtime(), &options, &mut |_| ()).await;
     let engine = opened.map_err(|error| error.to_string())?.files;
-    Ok(Volume { files: Namespace::new(engine), root: Author::root() })
+    Ok(Volume { files: Namespace::new(engine), root: Requester::root() })
 }
 
 /// The first is served without the second, and then with it, which has its file.

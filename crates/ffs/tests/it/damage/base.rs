@@ -9,7 +9,8 @@ use namespace::Namespace;
 use ufs2::layout::Geometry;
 use ufs2::mkfs::MkfsOptions;
 use vfs::{
-    Attributes, Author, Device, FileKind, FileSystem, FsError, ObjectId, SetAttributes, Stability,
+    Attributes, Device, FileKind, FileSystem, FsError, ObjectId, Requester, SetAttributes,
+    Stability,
 };
 
 use super::map::{Map, Owner};
@@ -108,7 +109,7 @@ pub(crate) async fn open_to_read(world: &World, disk: &MemoryDisk) -> Result<Vol
     let opened =
         open_with_log(Rc::new(disk.fork()), None, world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
-    Ok(Volume { files: Namespace::new(opened.files), root: Author::root() })
+    Ok(Volume { files: Namespace::new(opened.files), root: Requester::root() })
 }
 
 /// Reads all files of a disk: what `map` knows to have blocks, there.

@@ -9,7 +9,7 @@ use namespace::Namespace;
 use sim::{Disk, Executor, Image};
 use ufs2::layout::{Dinode, Geometry, INODE_SIZE, ROOT_INODE};
 use vfs::{
-    Author, CreateHow, Device, FileKind, FileSystem, Name, ObjectId, SetAttributes, Stability,
+    CreateHow, Device, FileKind, FileSystem, Name, ObjectId, Requester, SetAttributes, Stability,
 };
 
 use crate::targets::volume::{self, name};
@@ -44,7 +44,7 @@ async fn grow(executor: &Executor, disk: Rc<Disk>) {
     let runtime = executor.runtime();
     let opened = ffs::open(PolicyKind::Sync, disks, runtime, &options, &mut |_| ()).await;
     let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).files);
-    let who = Author::root();
+    let who = Requester::root();
     let root = files.root();
     let mode = || SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     let mut directories = vec![root];
@@ -74,7 +74,7 @@ async fn grow(executor: &Executor, disk: Rc<Disk>) {
 }
 
 async fn write(files: &impl FileSystem, directory: ObjectId, name: &Name, size: usize) -> ObjectId {
-    let who = Author::root();
+    let who = Requester::root();
     let how = CreateHow::Guarded(SetAttributes::default());
     let made = files.create(&who, directory, name, how).await.open().await.expect("running");
     let id = made.into_inner().result.expect("room").id;

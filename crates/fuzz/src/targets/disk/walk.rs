@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, Author, CreateHow, DirectoryEntry, Entries, FileSystem, Name, ObjectId, Sealed,
-    SetAttributes, Stability,
+    Access, Answer, CreateHow, DirectoryEntry, Entries, FileSystem, Name, ObjectId, Requester,
+    Sealed, SetAttributes, Stability,
 };
 
 use crate::targets::volume::name;
@@ -51,7 +51,7 @@ pub(in crate::targets) async fn all(files: &impl FileSystem) {
 
 /// Renames and links what may be in one directory to another, and back.
 async fn move_about(files: &impl FileSystem, from: ObjectId, to: ObjectId) {
-    let who = Author::root();
+    let who = Requester::root();
     for text in ["one", "two", "three", "file-1", "file-3"] {
         let (old, new) = (name(text), name("moved-here"));
         let _ = answer(files.rename(&who, from, &old, to, &new).await).await;
@@ -62,7 +62,7 @@ async fn move_about(files: &impl FileSystem, from: ObjectId, to: ObjectId) {
 }
 
 async fn look(files: &impl FileSystem, id: ObjectId) {
-    let who = Author::root();
+    let who = Requester::root();
     let _ = files.getattr(id).await.open().await;
     let _ = answer(files.access(&who, id, Access::default()).await).await;
     if let Some(target) = answer(files.readlink(&who, id).await).await {
@@ -79,7 +79,7 @@ async fn look(files: &impl FileSystem, id: ObjectId) {
 
 /// All that a directory names, piece by piece.
 async fn list(files: &impl FileSystem, id: ObjectId) -> Vec<ObjectId> {
-    let who = Author::root();
+    let who = Requester::root();
     let mut found = Vec::new();
     let mut cookie = 0;
     for _ in 0..MOST_LISTINGS {
@@ -106,7 +106,7 @@ async fn list(files: &impl FileSystem, id: ObjectId) -> Vec<ObjectId> {
 }
 
 async fn change(files: &impl FileSystem, id: ObjectId) {
-    let who = Author::root();
+    let who = Requester::root();
     let how = CreateHow::Unchecked(SetAttributes::default());
     let made = answer(files.create(&who, id, &name("new"), how).await).await;
     let mode = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };

@@ -12,7 +12,7 @@ use journal::{Walker, find, peek};
 use namespace::Namespace;
 use sim::{Disk, Executor, Image};
 use ufs2::layout::Geometry;
-use vfs::{Author, CreateHow, FileSystem, SetAttributes, Stability};
+use vfs::{CreateHow, FileSystem, Requester, SetAttributes, Stability};
 
 use crate::targets::volume::{self, name};
 
@@ -51,7 +51,7 @@ async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
     let (disks, runtime) = (Disks::with_log(home, log), executor.runtime());
     let opened = open(PolicyKind::Log, disks, runtime, &options, &mut |_| ()).await;
     let files = Namespace::new(opened.unwrap_or_else(|error| panic!("{error}")).files);
-    let (who, root) = (Author::root(), files.root());
+    let (who, root) = (Requester::root(), files.root());
     let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     let made = files.mkdir(&who, root, &name("one"), attributes).await.open().await;
     let one = made.expect("running").into_inner().result.expect("room").id;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use vfs::{CallKey, Done, Remembered};
+use vfs::{CallKey, CallOutcome, LoggedReply};
 
 use super::super::model::{View, What};
 
@@ -57,7 +57,7 @@ pub struct Known {
     /// Whether its call is to be remembered.
     pub long_is_told: bool,
     /// Answers from before.
-    pub told: Rc<Vec<(Rc<CallKey>, Done)>>,
+    pub told: Rc<Vec<(Rc<CallKey>, CallOutcome)>>,
     /// Whether files that have lost their names may be in `lost+found`: a repair was cut.
     pub reconnects: bool,
     /// Whether the volume had a log all the time, which keeps answers.
@@ -76,7 +76,7 @@ pub struct Found {
     /// The length of the long file.
     pub long: Option<u64>,
     /// All answers.
-    pub remembered: Vec<Remembered>,
+    pub remembered: Vec<LoggedReply>,
 }
 
 impl Known {
@@ -113,8 +113,11 @@ impl Known {
     pub fn fits(&self, found: &Found) -> Result<(), String> {
         self.fits_names(&found.view)?;
         self.fits_work(&found.view)?;
-        let answers: BTreeMap<&CallKey, &Done> =
-            found.remembered.iter().map(|one| (&*one.answered.key, &one.answered.done)).collect();
+        let answers: BTreeMap<&CallKey, &CallOutcome> = found
+            .remembered
+            .iter()
+            .map(|one| (&*one.answered.key, &one.answered.outcome))
+            .collect();
         self.fits_long(found.long, answers.get(&*key(LONG)).copied())?;
         if !self.remembers {
             return Ok(());
@@ -187,7 +190,7 @@ impl Known {
     }
 
     /// Shorter files are so at once: with the first step all of it has happened.
-    fn fits_long(&self, size: Option<u64>, answer: Option<&Done>) -> Result<(), String> {
+    fn fits_long(&self, size: Option<u64>, answer: Option<&CallOutcome>) -> Result<(), String> {
         let Some(Progress { begun, acknowledged }) = self.long else { return Ok(()) };
         let size = size.ok_or_else(|| format!("{LONG} is missing"))?;
         let told = answer.is_some() && self.remembers;

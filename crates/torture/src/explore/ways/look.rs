@@ -8,7 +8,7 @@ use fsck::{CheckOptions, check};
 use namespace::Namespace;
 use runtime::Runtime;
 use sim::Executor;
-use vfs::{FileSystem, Remembered};
+use vfs::{FileSystem, LoggedReply};
 
 use super::super::driver::Driver;
 use super::super::ram::Ram;
@@ -26,7 +26,7 @@ pub struct Served {
     /// For the caller that asks.
     pub driver: Driver,
     /// What is remembered.
-    pub remembered: Vec<Remembered>,
+    pub remembered: Vec<LoggedReply>,
 }
 
 impl Served {

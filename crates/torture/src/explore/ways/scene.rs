@@ -10,7 +10,7 @@ use ffs::policy::log::LogOptions;
 use futures::future::join_all;
 use journal::format::SMALLEST;
 use sim::Executor;
-use vfs::{Author, SetAttributes, Stability};
+use vfs::{Requester, SetAttributes, Stability};
 
 use super::super::design::Design;
 use super::super::disks::{Disks, Images};
@@ -87,7 +87,7 @@ struct Maker {
     executor: Executor,
     disks: Disks,
     /// The users whose calls are remembered.
-    callers: Vec<Author>,
+    callers: Vec<Requester>,
 }
 
 /// A log that is not brought home.
@@ -186,7 +186,7 @@ impl Maker {
                 sectors,
                 long: long.map(|_| progress),
                 long_is_told: name != QUIET_CHAIN,
-                told: Rc::new(told.map(|one| (one.key.clone(), one.done)).collect()),
+                told: Rc::new(told.map(|one| (one.key.clone(), one.outcome)).collect()),
                 remembers: self.design.remembers(),
                 base: Rc::new(view),
                 ..Known::default()
@@ -240,13 +240,13 @@ async fn write(
     stability: Stability,
 ) -> Result<(), String> {
     let data = vec![Bytes::from(data)];
-    let written = served.files.write(&Author::root(), file, at, data, stability).await;
+    let written = served.files.write(&Requester::root(), file, at, data, stability).await;
     let written = written.open().await.map_err(|_| "it has stopped")?.into_inner().result;
     written.map(drop).map_err(|error| error.to_string())
 }
 
 /// Calls that are remembered, some at once.
-async fn answer(served: &Served, count: usize, callers: &mut Vec<Author>) -> Result<(), String> {
+async fn answer(served: &Served, count: usize, callers: &mut Vec<Requester>) -> Result<(), String> {
     let file = served.driver.find(KEPT).await.map_err(|error| error.to_string())?;
     // As long as those of a client.
     callers.extend((0..count).map(|number| caller(&format!("call-{number:043}"))));
@@ -278,7 +278,7 @@ async fn lengthen(served: &Served) -> Result<(), String> {
 /// A file becomes shorter in steps, and the power goes between the first and the second.
 async fn cut_between(disks: &Disks, served: &Served, is_told: bool) -> Result<Images, String> {
     let steps = || served.engine.engine().log_statistics().map_or(0, |log| log.writes.batches);
-    let who = if is_told { caller(LONG) } else { Author::root() };
+    let who = if is_told { caller(LONG) } else { Requester::root() };
     disks.start_recording();
     let before = steps();
     shorten(served, &who).await?;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures::future::{join, join_all};
 use sim::{Executor, Fate, Image};
-use vfs::{Author, Credentials, FsError, Name, ObjectId, SetAttributes, Stability};
+use vfs::{Credentials, FsError, Name, ObjectId, Requester, SetAttributes, Stability};
 
 use super::super::design::Design;
 use super::super::disks::{Cut, Disks, Recording};
@@ -214,12 +214,12 @@ struct Hand {
     served: Rc<Served>,
     acts: Vec<Act>,
     boot: usize,
-    callers: Vec<Author>,
+    callers: Vec<Requester>,
 }
 
 /// A user whose call is remembered.
-pub fn caller(name: &str) -> Author {
-    Author { who: Credentials::root(), call: Some(key(name)) }
+pub fn caller(name: &str) -> Requester {
+    Requester { who: Credentials::root(), call: Some(key(name)) }
 }
 
 impl Hand {
@@ -259,7 +259,7 @@ impl Hand {
         let name = |maker, number| format!("d{boot}-{maker}-{number}");
         let mine = |maker| (0..each).map(move |number| name(maker, number));
         let names: Vec<Vec<String>> = (0..makers).map(|maker| mine(maker).collect()).collect();
-        let callers: Vec<Vec<Author>> =
+        let callers: Vec<Vec<Requester>> =
             names.iter().map(|mine| mine.iter().map(|name| caller(name)).collect()).collect();
         let acts = RefCell::new(std::mem::take(&mut self.acts));
         let calls = names.iter().zip(&callers).map(async |(names, callers)| {
@@ -315,7 +315,7 @@ fn begin(disks: &Disks, acts: &mut Vec<Act>, act: Act) -> u64 {
     mark
 }
 
-async fn make(served: &Served, who: &Author, name: &str) -> Result<(), String> {
+async fn make(served: &Served, who: &Requester, name: &str) -> Result<(), String> {
     let parsed = Name::parse(name.as_bytes()).expect("a legal name");
     let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
     let made = served.files.mkdir(who, served.files.root(), &parsed, attributes).await;
@@ -325,13 +325,13 @@ async fn make(served: &Served, who: &Author, name: &str) -> Result<(), String> {
 
 async fn remove(served: &Served, name: &str) -> Result<(), String> {
     let parsed = Name::parse(name.as_bytes()).expect("a legal name");
-    let gone = served.files.rmdir(&Author::root(), served.files.root(), &parsed).await;
+    let gone = served.files.rmdir(&Requester::root(), served.files.root(), &parsed).await;
     let gone = gone.open().await.map_err(|_| "it has stopped")?.into_inner().result;
     gone.map_err(|error| format!("{name} is not removed: {error}"))
 }
 
 async fn put(served: &Served, file: ObjectId, at: u64, data: Vec<u8>) -> Result<(), String> {
-    let (who, data) = (Author::root(), vec![Bytes::from(data)]);
+    let (who, data) = (Requester::root(), vec![Bytes::from(data)]);
     let written = served.files.write(&who, file, at, data, Stability::FileSync).await;
     let written = written.open().await.map_err(|_| "it has stopped")?.into_inner().result;
     written.map(drop).map_err(|error: FsError| format!("{WORK} is not written: {error}"))
@@ -341,7 +341,7 @@ async fn put(served: &Served, file: ObjectId, at: u64, data: Vec<u8>) -> Result<
 ///
 /// # Errors
 /// When that fails.
-pub async fn shorten(served: &Served, who: &Author) -> Result<(), String> {
+pub async fn shorten(served: &Served, who: &Requester) -> Result<(), String> {
     let file = served.driver.find(LONG).await.map_err(|error| error.to_string())?;
     let size = SetAttributes { size: Some(AFTER), ..SetAttributes::default() };
     let done = served.files.setattr(who, file, size, None).await;

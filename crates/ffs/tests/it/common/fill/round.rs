@@ -7,7 +7,7 @@ use directory::entry::CHUNK_SIZE;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Prng};
 use ufs2::mkfs::{MkfsOptions, mkfs};
-use vfs::{Author, FileSystem, FsStat, ObjectId, SetAttributes, Stability};
+use vfs::{FileSystem, FsStat, ObjectId, Requester, SetAttributes, Stability};
 
 use super::emptier::empty;
 use super::filler::{File, Filler, Tally};
@@ -148,13 +148,13 @@ async fn home(volume: &mut Volume, uid: u32) -> ObjectId {
     let owner = SetAttributes { uid: Some(uid), gid: Some(uid), ..SetAttributes::default() };
     let sealed = volume.files.setattr(&volume.root, home, owner, None).await;
     sealed.open().await.expect("running").into_inner().result.expect("root may");
-    volume.root = Author::from(vfs::Credentials { uid, gid: uid, groups: Vec::new() });
+    volume.root = Requester::from(vfs::Credentials { uid, gid: uid, groups: Vec::new() });
     home
 }
 
 /// Where users have no room, root still has.
 async fn use_the_reserve(volume: &mut Volume, uid: u32, home: ObjectId) {
-    volume.root = Author::root();
+    volume.root = Requester::root();
     let space = volume.space().await;
     if uid != 0 && space.free_files > 0 {
         let id = volume.create(home, "of-root").await.expect("room for root");
