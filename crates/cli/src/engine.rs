@@ -85,7 +85,7 @@ pub(crate) struct Opening {
     /// Whether it was stopped cleanly.
     pub(crate) is_clean: bool,
     /// Whether it may need what a log holds.
-    needs_log: bool,
+    pub(crate) needs_log: bool,
     /// Bytes of its file system.
     pub(crate) size: u64,
     start: Instant,

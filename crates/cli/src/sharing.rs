@@ -145,8 +145,8 @@ pub(crate) async fn open_together(
     Ok(all)
 }
 
-/// Makes the log if it can belong to some volume. Those that were cut off had another one, or what
-/// they need of it was saved.
+/// Makes the log if it can belong to some volume. Those that need one had another one, or what they
+/// need of it was saved.
 async fn make_log(
     volumes: &[Volume],
     log: &Path,
@@ -154,8 +154,8 @@ async fn make_log(
     runtime: &Runtime,
 ) -> Result<(), Failure> {
     for volume in volumes {
-        let is_clean = Opening::begin(volume, runtime).is_ok_and(|opening| opening.is_clean);
-        let needs_none = is_clean || saved_of(volume, log, device).await?.is_some();
+        let has_none = Opening::begin(volume, runtime).is_ok_and(|opening| !opening.needs_log);
+        let needs_none = has_none || saved_of(volume, log, device).await?.is_some();
         if needs_none && log::is_lacking(log)? {
             return log::make(log, LOG_SIZE);
         }

@@ -145,7 +145,7 @@ pub(crate) async fn give_up(
 /// cleanly, and gives up what is left under its id.
 pub(crate) fn given_up(newest: &Slot, found: &mut Found) -> Option<u16> {
     match found.nonce() {
-        0 => newest.number_of(found.id(), newest.epoch.get()),
+        0 => newest.number_at_rest(found.id()),
         nonce => newest.number_of(found.id(), nonce),
     }
 }
@@ -186,7 +186,7 @@ pub(crate) async fn look_at_rest(log: &dyn BlockDevice, volume: u64) -> Result<B
     let Some(newest) = journal::peek(log).await.map_err(ReplayError::from)? else {
         return Ok(Back::default());
     };
-    let Some(number) = newest.number_of(volume, newest.epoch.get()) else {
+    let Some(number) = newest.number_at_rest(volume) else {
         return Ok(Back::default()); // it was never in this log
     };
     at_rest(log, &newest, number).await
@@ -230,7 +230,7 @@ pub(crate) async fn open_alone(
     if candidate.back.live.is_none() {
         refuse_left(&*log, candidate.id).await?;
     }
-    let journal = Journal::begin(log, nonce, candidate.back.live.as_ref()).await;
+    let journal = Journal::begin(log, nonce, candidate.id, candidate.back.live.as_ref()).await;
     let shared = SharedLog::new(
         journal.map_err(ReplayError::from)?,
         vec![candidate.id],
@@ -263,7 +263,11 @@ pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<()
         return Ok(());
     }
     let changes = changes_of(log, &slot, |other| other == number).await?;
-    if changes.is_some() { Err(OpenError::LogLeft) } else { Ok(()) }
+    match changes {
+        Some(_) if slot.owner().is_some_and(|owner| owner != volume) => Err(OpenError::LogAnothers),
+        Some(_) => Err(OpenError::LogLeft),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a log in which an epoch that began behind that of `slot` holds changes. Another volume

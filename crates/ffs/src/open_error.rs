@@ -71,6 +71,12 @@ pub enum OpenError {
          none does, 'duramen fsck --repair --without-log' gives the changes up"
     )]
     LogLeft,
+    /// The log holds something, and is another volume's, while this one needs none.
+    #[error(
+        "the log is another volume's, which needs the changes that it holds: put it back there; \
+         this volume needs nothing of it, and gets a new log where there is none"
+    )]
+    LogAnothers,
     /// Several volumes have it together, and only a server can finish what it holds.
     #[error(
         "the log, which other volumes share, holds a change of a large file that was cut off in \

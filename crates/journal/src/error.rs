@@ -16,6 +16,12 @@ pub enum JournalError {
         /// Bytes that there must be.
         smallest: u64,
     },
+    /// What is written at once to its device is too large for its format.
+    #[error("a log cannot lie on a device with sectors of {size} bytes")]
+    Sector {
+        /// Bytes of a sector.
+        size: u64,
+    },
     /// What is saved of it cannot be written.
     #[error("what the log holds cannot be saved elsewhere: {0}")]
     Save(IoError),

@@ -23,8 +23,8 @@ pub const SLOTS: [u64; 2] = [0, 32 << 10];
 pub const SMALLEST: u64 = AREA + 16 * SEGMENT;
 /// No recno is as large: places in bytes, and sums of a few of them, are still numbers.
 const RECNO_END: u64 = 1 << 52;
-/// The newest version. The first, which is read alone, knew no epoch at rest; the second, which is
-/// that of a log of one volume, knows no lines.
+/// The newest version. The first, which is read alone, knew no epoch at rest; the second is that of
+/// a log of one volume, which has no line but that of its owner.
 pub const VERSION: u32 = 3;
 /// The most volumes that may share a log.
 pub const LINES: usize = 16;
@@ -54,7 +54,7 @@ pub enum State {
     GivenUp = 2,
 }
 
-/// A volume that shares the log.
+/// A volume that shares the log, or the one that has it alone.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -77,6 +77,11 @@ impl Line {
         Self { volume: volume.into(), was: was.into(), state: state.into(), reserved: 0.into() }
     }
 
+    /// The volume that has the log alone: nothing but its number is said of it.
+    pub fn owner(volume: u64) -> Self {
+        Self { volume: volume.into(), ..Self::new_zeroed() }
+    }
+
     /// Whether changes of the volume may be needed.
     pub fn is_open(&self) -> bool {
         self.state.get() == State::Open as u32 + 1
@@ -89,12 +94,19 @@ impl Line {
 
     /// What the log had of the volume has been saved elsewhere, and is there no more.
     pub fn part(&mut self) {
-        self.state.set(State::GivenUp as u32 + 1);
+        self.become_of_sharer(State::GivenUp);
     }
 
     /// No change of the volume is needed any more.
     pub fn rest(&mut self) {
-        self.state.set(State::AtRest as u32 + 1);
+        self.become_of_sharer(State::AtRest);
+    }
+
+    /// Of the owner of a log the slot itself says it.
+    fn become_of_sharer(&mut self, state: State) {
+        if self.state.get() != 0 {
+            self.state.set(state as u32 + 1);
+        }
     }
 }
 
@@ -121,7 +133,7 @@ pub struct Slot {
     pub curhead: U64,
     /// See [`State`].
     state: U32,
-    /// Over the lines, from version 3 on.
+    /// Over the lines; zero without.
     lines_checksum: U32,
     lines: [Line; LINES],
 }
@@ -131,7 +143,8 @@ const BASE: usize = offset_of!(Slot, lines);
 const _: () = assert!(BASE == 72 && size_of::<Slot>() <= UNIT as usize);
 
 impl Slot {
-    /// A slot, sealed: of a log of one volume, or of that of these.
+    /// A slot, sealed: of the log that these volumes share, or of the one that has it alone
+    /// ([`Line::owner`]), if that is known.
     ///
     /// # Panics
     /// When there are too many.
@@ -145,9 +158,9 @@ impl Slot {
     ) -> Self {
         let mut slot = Self::new_zeroed();
         slot.magic = SLOT_MAGIC;
-        slot.version.set(if lines.is_empty() { 2 } else { VERSION });
         slot.lines[..lines.len()].copy_from_slice(lines);
         slot.lines_checksum.set(if lines.is_empty() { 0 } else { crc(slot.lines.as_bytes()) });
+        slot.version.set(if slot.is_shared() { VERSION } else { 2 });
         slot.epoch.set(epoch);
         slot.number.set(number);
         slot.capacity.set(circle.capacity);
@@ -162,6 +175,20 @@ impl Slot {
     pub fn lines(&self) -> &[Line] {
         let count = self.lines.iter().rposition(|line| line.state.get() != 0);
         &self.lines[..count.map_or(0, |last| last + 1)]
+    }
+
+    /// The volume that has the log alone, if it is known: earlier writers did not say.
+    pub fn owner(&self) -> Option<u64> {
+        let volume = self.lines[0].volume.get();
+        (volume != 0 && !self.is_shared()).then_some(volume)
+    }
+
+    /// Every line that another slot of the epoch has to have, that of the owner included.
+    pub(crate) fn kept_lines(&self) -> Vec<Line> {
+        match self.owner() {
+            Some(volume) => vec![Line::owner(volume)],
+            None => self.lines().to_vec(),
+        }
     }
 
     /// Whether volumes share the log.
@@ -181,6 +208,16 @@ impl Slot {
         let line = &self.lines[number];
         let bears = epoch != 0 && [self.epoch.get(), line.was.get()].contains(&epoch);
         bears.then_some(number as u16)
+    }
+
+    /// The number in the log of the volume that is known as `volume` and bears no epoch, since it
+    /// was stopped cleanly; none if it never was in it. Of a log whose owner is not known it may be
+    /// any volume's.
+    pub fn number_at_rest(&self, volume: u64) -> Option<u16> {
+        match self.owner() {
+            Some(owner) => (owner == volume).then_some(0),
+            None => self.number_of(volume, self.epoch.get()),
+        }
     }
 
     /// What has become of the epoch.
@@ -205,11 +242,12 @@ impl Slot {
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut slot = Self::read_from_prefix(bytes).ok()?.0;
         let known = slot.magic == SLOT_MAGIC && (1..=VERSION).contains(&slot.version.get());
-        if slot.version.get() < 3 {
+        let has_lines = slot.version.get() == 3 || slot.lines_checksum.get() != 0;
+        if !has_lines {
             slot.lines.zero();
         }
-        let shared = slot.version.get() == 3;
-        let lines_whole = !shared || slot.lines_checksum.get() == crc(slot.lines.as_bytes());
+        let lines_whole = !has_lines || slot.lines_checksum.get() == crc(slot.lines.as_bytes());
+        let lines_whole = lines_whole && slot.is_shared() == (slot.version.get() == 3);
         let whole = known && slot.checksum.get() == slot.sum() && lines_whole;
         let (capacity, start) = (slot.capacity.get(), slot.start.get());
         let possible = (SEGMENT..RECNO_END).contains(&capacity)

@@ -51,7 +51,7 @@ pub async fn save(
     };
     let (slot, circle) = (&live.slot, Circle { capacity, start });
     let (epoch, serial) = (slot.epoch.get(), slot.number.get());
-    let mut lines = slot.lines().to_vec();
+    let mut lines = slot.kept_lines();
     for (_, other) in lines.iter_mut().enumerate().filter(|(line, _)| *line != usize::from(number))
     {
         other.part();

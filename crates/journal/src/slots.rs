@@ -28,6 +28,9 @@ pub(crate) async fn slots(device: &dyn BlockDevice) -> Result<[Option<Slot>; 2],
         }
         *slot = Slot::read(&bytes);
     }
+    if found[0] == found[1] {
+        found[1] = None; // a slot that stands twice is one: the next one goes beside it
+    }
     Ok(found)
 }
 

@@ -9,13 +9,13 @@ use futures::{FutureExt, TryFutureExt};
 
 use crate::error::JournalError;
 use crate::format::{
-    AREA, Circle, Fields, HEADER_SIZE, Header, LARGEST_BATCH, LARGEST_BODY, Line, SEGMENT_UNITS,
-    SLOTS, Slot, State, UNIT, write_entry,
+    AREA, Circle, Fields, HEADER_SIZE, Header, LARGEST_BATCH, LARGEST_BODY, Line, SEGMENT,
+    SEGMENT_UNITS, SLOTS, Slot, State, UNIT, write_entry,
 };
 use crate::planted::{Bug, is_planted};
 use crate::reader::Live;
 use crate::save::{save, saved_size};
-use crate::slots::{capacity_of, slot_image, slots};
+use crate::slots::{capacity_of, sector, slot_image, slots};
 
 /// An entry that has no place yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub struct Journal {
     slot_number: Cell<u64>,
     /// Whether a batch is being written.
     writing: Rc<Cell<bool>>,
-    /// The volumes that share the log; none if one has it alone.
+    /// The volumes that share the log, or the one that has it alone.
     lines: RefCell<Vec<Line>>,
     counters: RefCell<Counters>,
 }
@@ -118,7 +118,7 @@ pub struct Journal {
 /// # Errors
 /// [`JournalError`].
 pub async fn close(device: &dyn BlockDevice, live: &Live) -> Result<(), JournalError> {
-    let mut lines = live.slot.lines().to_vec();
+    let mut lines = live.slot.kept_lines();
     lines.iter_mut().for_each(Line::rest);
     put_after(device, live.slot, live.head, State::AtRest, &lines).await
 }
@@ -153,7 +153,10 @@ pub async fn forget(device: &dyn BlockDevice) -> Result<(), JournalError> {
     let found = slots(device).await?;
     let newest = found.into_iter().flatten().max_by_key(|slot| slot.number.get());
     match newest {
-        Some(slot) => put_after(device, slot, slot.curhead.get(), State::GivenUp, &[]).await,
+        Some(slot) => {
+            let owner = slot.owner().map(Line::owner);
+            put_after(device, slot, slot.curhead.get(), State::GivenUp, owner.as_slice()).await
+        }
         None => Ok(()),
     }
 }
@@ -216,7 +219,7 @@ fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>)
 }
 
 impl Journal {
-    /// Begins an epoch, with nothing in the log. What is live of the epoch that the volume still
+    /// Begins an epoch of `volume`, with nothing in the log. What is live of the epoch that the volume still
     /// bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first entry goes
     /// behind its tail.
     ///
@@ -225,9 +228,10 @@ impl Journal {
     pub async fn begin(
         device: Rc<dyn BlockDevice>,
         epoch: u64,
+        volume: u64,
         kept: Option<&Live>,
     ) -> Result<Self, JournalError> {
-        let journal = Self::prepare(device, epoch, kept, Vec::new()).await?;
+        let journal = Self::prepare(device, epoch, kept, vec![Line::owner(volume)]).await?;
         journal.write_slot(journal.start, State::Open).await?;
         Ok(journal)
     }
@@ -313,6 +317,10 @@ impl Journal {
         lines: Vec<Line>,
     ) -> Result<Self, JournalError> {
         let (Circle { capacity, start }, kept_head) = circle_behind(device.geometry().size, kept)?;
+        let physical = u64::from(device.geometry().physical_sector_size);
+        if physical > SEGMENT || sector(&*device) > SLOTS[1] - SLOTS[0] {
+            return Err(JournalError::Sector { size: physical.max(sector(&*device)) });
+        }
         let old = slots(&*device).await?;
         let number = |slot: &Option<Slot>| slot.map_or(0, |slot| slot.number.get());
         let holds = |slot: &Option<Slot>| {
@@ -330,7 +338,6 @@ impl Journal {
         };
         let keeps = kept.is_none_or(|live| old[next] != Some(live.slot));
         assert!(keeps || is_planted(Bug::OneSlot), "invariant 5: the slot that is kept stays");
-        let physical = u64::from(device.geometry().physical_sector_size);
         Ok(Self {
             device,
             epoch,

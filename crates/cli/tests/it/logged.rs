@@ -98,7 +98,15 @@ fn a_log_with_something_in_it_is_not_forgotten() {
     put(&serving, "data3", "letter", b"dear friend");
     serving.kill();
     fs::copy(again.join("log.img"), second.join("log.img")).expect("both are there");
-    on("serve", &second, &["--listen", "127.0.0.1:0"]).failed(1, "--without-log");
+    let its = fs::read(again.join("log.img")).expect("it is there");
+    on("serve", &second, &["--listen", "127.0.0.1:0"]).failed(1, "another volume's");
+    let repair = on("fsck", &second, &["--repair", "--without-log"]);
+    assert!(repair.code == 0 && !repair.errors.contains("given up"), "{}", repair.errors);
+    assert!(fs::read(second.join("log.img")).expect("it stays") == its, "it was written");
+    fs::remove_file(second.join("log.img")).expect("it is there");
+    assert!(Serving::start(&[&second], &[]).stop().success(), "it gets a new one");
+    assert!(Serving::start(&[&again], &[]).stop().success());
+    assert_eq!(on("cat", &again, &["letter"]).good(), "dear friend");
 }
 
 #[test]
@@ -145,6 +153,21 @@ fn two_images() -> (Folder, [PathBuf; 3]) {
         on("mkfs", image, &["--bare", "--size", "64M"]).good();
     }
     (folder, paths)
+}
+
+#[test]
+fn images_that_were_cut_off_without_a_log_get_the_one_that_they_are_to_share() {
+    let (_folder, [one, other, log]) = two_images();
+    for (image, name) in [(&one, "one"), (&other, "other")] {
+        let serving = Serving::start(&[image], &[]);
+        put(&serving, name, "letter", b"dear friend");
+        serving.kill();
+    }
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    assert!(Serving::start(&[&one, &other], &with_log).stop().success());
+    for image in [&one, &other] {
+        assert_eq!(on("ls", image, &[]).good(), "letter\n");
+    }
 }
 
 /// What was saved of the log for disks that were not there.

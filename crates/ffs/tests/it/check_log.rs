@@ -1,14 +1,21 @@
 //! Logs of volumes that are checked and repaired: what they hold comes home, or nothing is done.
 
-use ffs::OpenError;
+use std::rc::Rc;
+
+use block::BlockDevice;
 use ffs::check_log::{LogUse, prepare};
+use ffs::{OpenError, OpenOptions};
 use fsck::{CheckOptions, Invariant, LogState, Severity, check};
+use runtime::Timestamp;
 use sim::Image;
+use ufs2::mkfs::{MkfsOptions, mkfs};
 
 use crate::common::chains::{
     repair_without_a_log, repairs_that_are_cut, stop_in_the_middle, with_a_chain,
 };
 use crate::common::cutting::{Pair, after_cut};
+use crate::common::volume::open_with_log;
+use crate::common::{MemoryDisk, Seeded};
 
 #[test]
 fn a_repair_finishes_what_was_cut_and_may_be_cut_at_every_event() {
@@ -77,4 +84,25 @@ fn what_is_given_up_is_listed_as_lost_and_never_comes_back() {
         let again = prepare(&home, log.as_ref(), &runtime, LogUse::Replay).await;
         assert_eq!(again.expect("it is put away").replayed, None);
     });
+}
+
+/// What a volume, which needs no log, is told of one with which another volume was cut off.
+#[test]
+fn a_log_that_another_volume_needs_is_left_alone() {
+    let (images, _) = with_a_chain(1);
+    let (executor, disks) = after_cut(1, images);
+    let disk = disks.log.expect("it has a log");
+    let (before, log) = (disk.contents().fingerprint(), disk.clone() as Rc<dyn BlockDevice>);
+    let runtime = executor.runtime();
+    executor.block_on(async {
+        let clean: Rc<dyn BlockDevice> = Rc::new(MemoryDisk::new(8 << 20));
+        let (options, now) = (MkfsOptions::default(), Timestamp { seconds: 1, nanoseconds: 0 });
+        mkfs(&*clean, &options, &Seeded::new(99), now).await.expect("the disk holds it");
+        let prepared = prepare(&clean, Some(&log), &runtime, LogUse::GiveUp).await;
+        assert!(!prepared.expect("it needs no log").has_given_up);
+        let options = OpenOptions::default();
+        let refused = open_with_log(clean, Some(log), runtime.clone(), &options, &mut |_| ()).await;
+        assert!(matches!(refused, Err(OpenError::LogAnothers)), "{:?}", refused.err());
+    });
+    assert_eq!(disk.contents().fingerprint(), before, "something was written");
 }

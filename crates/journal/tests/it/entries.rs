@@ -1,5 +1,6 @@
 //! What is written is found, in order, wherever the circle is; and where everything stands.
 
+use block::{BlockDevice, Durability};
 use crc_fast::CrcAlgorithm;
 use journal::format::{
     AREA, LARGEST_BATCH, LARGEST_BODY, SEGMENT, SEGMENT_UNITS, SLOTS, SMALLEST, State, UNIT,
@@ -9,7 +10,7 @@ use journal::{Draft, Journal, JournalError, at_rest, close, find, forget, peek};
 use sim::{Image, Options, Prng};
 
 use crate::common::bounds::{grown_log, long_batches};
-use crate::common::{EPOCH, Placed, World, batches_are_aligned, draft};
+use crate::common::{EPOCH, Placed, VOLUME, World, batches_are_aligned, draft};
 
 #[test]
 fn entries_are_found_in_the_order_in_which_they_were_placed() {
@@ -115,7 +116,7 @@ fn finding_the_tail_among_512_segments_takes_9_reads() {
         world.run(journal.close(0)).expect("a healthy disk");
         world.reopen();
         let kept = world.run(at_rest(&*world.disk, |_| ())).expect("not damaged");
-        let next = Journal::begin(world.device(), epoch + 1, kept.as_ref());
+        let next = Journal::begin(world.device(), epoch + 1, VOLUME, kept.as_ref());
         journal = world.run(next).expect("the device is large enough");
         journal.bear();
     }
@@ -167,6 +168,43 @@ fn a_disk_with_large_sectors_holds_a_log() {
     let needed = fill(&world, &journal, 9, 2, 10);
     assert_eq!(world.entries(EPOCH).1, needed);
     world.run(journal.close(journal.tail())).expect("healthy");
+}
+
+#[test]
+fn a_device_with_sectors_that_are_larger_than_a_segment_is_refused() {
+    let (at_most, more) = (SEGMENT as u32, 2 * SEGMENT as u32);
+    for (logical_sector_size, physical_sector_size, refused) in
+        [(512, at_most, None), (512, more, Some(more)), (at_most, at_most, Some(at_most))]
+    {
+        let options = Options { logical_sector_size, physical_sector_size, ..Options::default() };
+        let world = World::with(Image::zeroed(2 << 20), options);
+        let begun = world.run(Journal::begin(world.device(), EPOCH, VOLUME, None));
+        let refused = refused.map(|size| JournalError::Sector { size: size.into() });
+        assert_eq!(begun.err(), refused);
+    }
+}
+
+/// As a copy by hand leaves it: what goes on beside it is found after a cut anywhere.
+#[test]
+fn a_slot_that_stands_twice_counts_once() {
+    let world = World::smallest();
+    let journal = world.begin(EPOCH);
+    let placed = world.place(&journal, vec![draft(1, 10_000)], None);
+    let slot = world.bytes(0, AREA / 2);
+    world.run(world.disk.write(AREA / 2, vec![slot.into()], Durability::Through)).expect("fine");
+    let world = world.again();
+    let (live, found) = world.entries(EPOCH);
+    assert_eq!(found, placed);
+    let next = Journal::begin(world.device(), EPOCH + 1, VOLUME, Some(&live));
+    world.run(next).expect("there is room");
+    for epoch in [EPOCH, EPOCH + 1] {
+        assert!(world.run(find(&*world.disk, epoch)).expect("fine").is_some());
+    }
+    let closed = world.again();
+    closed.run(close(&*closed.disk, &live)).expect("healthy");
+    let newest = closed.run(peek(&*closed.disk)).expect("fine").expect("one");
+    assert_eq!((newest.epoch.get(), newest.state()), (EPOCH, State::AtRest));
+    assert_eq!(newest.owner(), Some(VOLUME));
 }
 
 #[test]
@@ -255,7 +293,7 @@ fn what_is_closed_keeps_what_is_at_rest_and_what_is_given_up_nothing() {
 fn a_device_that_is_too_small_is_refused() {
     let world = World::of(Image::zeroed(SMALLEST - 512));
     let refused = JournalError::TooSmall { size: SMALLEST - 512, smallest: SMALLEST };
-    let begun = world.run(Journal::begin(world.device(), EPOCH, None));
+    let begun = world.run(Journal::begin(world.device(), EPOCH, VOLUME, None));
     assert_eq!(begun.err(), Some(refused.clone()));
     assert_eq!(world.run(peek(&*world.disk)), Err(refused.clone()));
     assert_eq!(world.run(forget(&*world.disk)), Err(refused));
@@ -271,7 +309,7 @@ fn a_log_that_was_cut_off_is_refused() {
     let refused = JournalError::TooSmall { size: SMALLEST, smallest: AREA + 32 * SEGMENT };
     assert_eq!(short.read(EPOCH), Err(refused.clone()));
     // Nor is anything begun behind what was live in it: that might stand elsewhere now.
-    let begun = short.run(Journal::begin(short.device(), EPOCH + 1, Some(&live)));
+    let begun = short.run(Journal::begin(short.device(), EPOCH + 1, VOLUME, Some(&live)));
     assert_eq!(begun.err(), Some(refused));
 }
 
@@ -297,7 +335,7 @@ fn a_later_version_is_refused_and_left_alone() {
         let world = World::of(image.clone());
         assert_eq!(world.run(find(&*world.disk, EPOCH)), Err(JournalError::Version(VERSION + 1)));
         assert_eq!(world.run(peek(&*world.disk)), Err(JournalError::Version(VERSION + 1)));
-        let begun = world.run(Journal::begin(world.device(), EPOCH, None));
+        let begun = world.run(Journal::begin(world.device(), EPOCH, VOLUME, None));
         assert_eq!(begun.err(), Some(JournalError::Version(VERSION + 1)));
         assert_eq!(world.disk.contents(), image);
     }
@@ -318,7 +356,7 @@ fn of_two_slots_one_may_be_damaged() {
             let damaged = World::of(image.clone());
             assert_eq!(damaged.entries(EPOCH).1, placed, "byte {at} xor {mask}");
             let (live, _) = damaged.entries(EPOCH);
-            let begun = Journal::begin(damaged.device(), EPOCH + 1, Some(&live));
+            let begun = Journal::begin(damaged.device(), EPOCH + 1, VOLUME, Some(&live));
             damaged.run(begun).expect("the damaged slot is written");
             assert_eq!(damaged.entries(EPOCH).1, placed, "byte {at} xor {mask}");
         }
@@ -345,7 +383,7 @@ fn a_log_that_is_too_full_for_another_epoch_says_so() {
     world.place(&journal, vec![draft(1, 100)], Some(0));
     let world = world.again();
     let live = world.entries(EPOCH).0;
-    let begun = world.run(Journal::begin(world.device(), EPOCH + 1, Some(&live)));
+    let begun = world.run(Journal::begin(world.device(), EPOCH + 1, VOLUME, Some(&live)));
     assert_eq!(begun.err(), Some(JournalError::Full));
     assert_eq!(world.entries(EPOCH).0, live, "nothing was written");
 }

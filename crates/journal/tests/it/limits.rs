@@ -9,7 +9,7 @@ use journal::{Journal, JournalError, at_rest, find_with};
 use sim::Image;
 use zerocopy::IntoBytes;
 
-use crate::common::{EPOCH, World, draft};
+use crate::common::{EPOCH, VOLUME, World, draft};
 
 const RECNO_END: u64 = 1 << 52;
 const CIRCLE: Circle = Circle { capacity: 16 * SEGMENT, start: SEGMENT_UNITS };
@@ -179,7 +179,7 @@ fn an_epoch_that_began_in_the_middle_is_found_after_any_number_of_entries() {
     }
     let kept = world.entries(EPOCH).0;
     assert_eq!((kept.head, kept.tail), (6 * SEGMENT_UNITS, 7 * SEGMENT_UNITS));
-    let begun = Journal::begin(world.device(), EPOCH + 1, Some(&kept));
+    let begun = Journal::begin(world.device(), EPOCH + 1, VOLUME, Some(&kept));
     let journal = world.run(begun).expect("there is room");
     journal.bear();
     for sequence in 1..50 {
@@ -219,7 +219,7 @@ fn the_slot_of_the_epoch_before_stays_until_the_next_is_borne_whichever_it_is() 
         }
         let placed = world.place(&journal, vec![draft(epoch, 100)], None);
         let kept = world.entries(epoch - 1).0;
-        let begun = Journal::begin(world.device(), epoch, Some(&kept));
+        let begun = Journal::begin(world.device(), epoch, VOLUME, Some(&kept));
         journal = world.run(begun).expect("there is room");
         for _ in 0..3 {
             world.run(journal.note_head(journal.tail())).expect("healthy");

@@ -18,7 +18,35 @@ fn lines_are_read_as_they_were_written() {
         let read = Slot::read(written.as_bytes()).expect("it is whole");
         assert_eq!((read, read.lines()), (written, lines));
         assert_eq!(read.version.get(), if lines.is_empty() { 2 } else { 3 });
+        assert_eq!(read.owner(), None);
     }
+}
+
+#[test]
+fn a_log_of_one_volume_says_whose_it_is() {
+    let written = slot(&[Line::owner(9)]);
+    assert_eq!((written.version.get(), written.owner(), written.lines()), (2, Some(9), &[][..]));
+    assert_eq!(Slot::read(written.as_bytes()), Some(written));
+    // The epoch decides who has something in it; who bears none has what is under its number.
+    assert_eq!([9, 8].map(|volume| written.number_of(volume, 77)), [Some(0); 2]);
+    assert_eq!([9, 8].map(|volume| written.number_at_rest(volume)), [Some(0), None]);
+    // Where it is not known, it may be anyone's.
+    assert_eq!(slot(&[]).number_at_rest(8), Some(0));
+    let shared = slot(&[Line::new(9, 0, State::Open)]);
+    assert_eq!([9, 8].map(|volume| shared.number_at_rest(volume)), [Some(0), None]);
+    for at in 0..size_of::<Slot>() {
+        let mut bytes = written.as_bytes().to_vec();
+        bytes[at] ^= 4;
+        assert_eq!(Slot::read(&bytes), None, "byte {at}");
+    }
+}
+
+#[test]
+fn an_owner_has_no_state_that_could_change() {
+    let mut owner = Line::owner(9);
+    owner.rest();
+    owner.part();
+    assert_eq!(owner, Line::owner(9));
 }
 
 #[test]

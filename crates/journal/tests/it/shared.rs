@@ -5,7 +5,7 @@ use journal::format::{Line, SLOTS, SMALLEST, Slot, State, UNIT};
 use journal::{Journal, ReadOnce, belongs, close, close_one, epochs, find, forget, peek};
 use sim::Image;
 
-use crate::common::{EPOCH, World, draft};
+use crate::common::{EPOCH, VOLUME, World, draft};
 
 /// What the two slots say.
 fn slots(world: &World) -> [Option<Slot>; 2] {
@@ -68,7 +68,7 @@ fn a_volume_belongs_to_the_epoch_that_it_bears_until_that_is_given_up() {
     assert_eq!(belonging(&world, 9, EPOCH), Some((EPOCH, 0)));
     assert_eq!(belonging(&world, 9, EPOCH + 1), None);
     let kept = world.entries(EPOCH).0;
-    let begun = Journal::begin(world.device(), EPOCH + 1, Some(&kept));
+    let begun = Journal::begin(world.device(), EPOCH + 1, VOLUME, Some(&kept));
     world.run(begun).expect("there is room");
     assert_eq!(belonging(&world, 9, EPOCH), Some((EPOCH, 0)), "both are there");
     assert_eq!(belonging(&world, 9, EPOCH + 1), Some((EPOCH + 1, 0)));

@@ -269,7 +269,7 @@ mod tests {
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         let candidate = Candidate::just_made(executor, &options).await;
         let log = Disk::new(executor, Image::zeroed(2 << 20));
-        let journal = Journal::begin(log, 7, None).await.expect("it is large enough");
+        let journal = Journal::begin(log, 7, candidate.id, None).await.expect("it is large enough");
         let (ids, runtime) = (vec![candidate.id], executor.runtime());
         let shared = SharedLog::new(journal, ids, None, runtime, &options.log);
         RedoLog::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log)

@@ -4,7 +4,7 @@ use journal::format::{AREA, LARGEST_BATCH, SEGMENT, SMALLEST};
 use journal::{Draft, Journal, at_rest};
 use sim::{Image, Prng};
 
-use super::{EPOCH, World, batch_of, draft};
+use super::{EPOCH, VOLUME, World, batch_of, draft};
 
 /// Batches of as many entries as go out together, of any size: how long each write is.
 pub(crate) fn long_batches() -> Result<(), String> {
@@ -42,7 +42,7 @@ pub(crate) fn grown_log() -> Result<(), String> {
         let rest = async |world: &World| at_rest(&*world.disk, |_| ()).await.ok().flatten();
         let kept = grown.run(rest(&grown)).ok_or("nothing is at rest")?;
         let entries = grown.walk(&kept);
-        let begun = grown.run(Journal::begin(grown.device(), EPOCH + 1, Some(&kept)));
+        let begun = grown.run(Journal::begin(grown.device(), EPOCH + 1, VOLUME, Some(&kept)));
         let journal = begun.map_err(|error| error.to_string())?;
         // What is added has room for what was at rest and is told again, and for two batches.
         let grows = size == 4 * SMALLEST;

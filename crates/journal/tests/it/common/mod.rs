@@ -14,6 +14,9 @@ use sim::{Disk, Executor, Image, Machine, Options, Prng};
 /// The number of the first epoch of every test.
 pub(crate) const EPOCH: u64 = 0x1234_5678_9abc_def0;
 
+/// The volume that has the log alone.
+pub(crate) const VOLUME: u64 = 9;
+
 /// An entry that was placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
@@ -78,7 +81,8 @@ impl World {
     }
 
     pub(crate) fn begin(&self, epoch: u64) -> Journal {
-        self.run(Journal::begin(self.device(), epoch, None)).expect("the device is large enough")
+        self.run(Journal::begin(self.device(), epoch, VOLUME, None))
+            .expect("the device is large enough")
     }
 
     /// Places a batch, or as many as it takes, and waits for each.

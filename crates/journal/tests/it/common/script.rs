@@ -14,7 +14,7 @@ use journal::format::{SEGMENT, SMALLEST, UNIT};
 use journal::{Draft, Journal, Live};
 use sim::{Choice, Image, Mark, Options, Prng};
 
-use super::{EPOCH, Placed, World, batch_of, draft};
+use super::{EPOCH, Placed, VOLUME, World, batch_of, draft};
 
 /// How things stand at a mark of the trace.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ impl Script {
     }
 
     fn begin(&mut self, epoch: u64, kept: Option<&Live>) {
-        let begun = Journal::begin(self.world.device(), epoch, kept);
+        let begun = Journal::begin(self.world.device(), epoch, VOLUME, kept);
         self.journal = self.world.run(begun).expect("it was begun before");
         self.start = self.journal.tail();
     }
