@@ -17,6 +17,7 @@ use std::time::Duration;
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use block::{BlockDevice, Buffer};
 use designs::OpenError;
+use duramen_settings::SMALLEST_LOG;
 use journal::JournalError;
 use journal::format::{SLOT_MAGIC, SMALLEST};
 use server::reactor;
@@ -33,8 +34,6 @@ pub(crate) const LOG_NAME: &str = "log.img";
 pub(crate) const NEW_SUFFIX: &str = ".new";
 /// The length to which a log grows unless it is told otherwise, in bytes.
 pub(crate) const LOG_SIZE: u64 = 256 << 20;
-/// The shortest that may be asked for.
-pub(crate) const SMALLEST_LOG: u64 = 2 << 20;
 /// The length of a new log, at most.
 const NEW: u64 = 32 << 20;
 /// What is written at a time.

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use clap::Args;
 use designs::{Design, DiskRole};
-use duramen_settings::Settings;
+use duramen_settings::{SMALLEST_LOG, Settings};
 use ufs2::layout::{Geometry, ROOT_INODE};
 use ufs2::mkfs::{MkfsOptions, is_begun_mark};
 
 use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
 use crate::folder::{parent, sync_folder};
-use crate::log::{self, LOG_NAME, NEW_SUFFIX, SMALLEST_LOG, log_size_for};
+use crate::log::{self, LOG_NAME, NEW_SUFFIX, log_size_for};
 use crate::redo_log::other_version;
 use crate::signature::{HEAD_SIZE, known, recognise};
 use crate::size::{parse_size, show_size};
@@ -278,6 +278,11 @@ fn make_in_folder(
 ) -> Result<(Geometry, Option<&'static Design>), Failure> {
     let folder = &arguments.volume;
     let disk = folder.join(DISK_NAME);
+    let design = arguments.design()?;
+    if arguments.log_size.is_some() && !design.has(DiskRole::Log) {
+        let name = design.name();
+        return Err(Failure::Usage(format!("{name} has no log: --log-size says nothing of it")));
+    }
     if arguments.log_size.is_some_and(|size| size < SMALLEST_LOG) {
         let least = show_size(SMALLEST_LOG);
         return Err(Failure::Usage(format!("a log has at least {least}")));

@@ -244,14 +244,18 @@ fn refuse_twins(volumes: &[Volume]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The last part of a path, without the `.img` of an image.
+/// The last part of a path, without the `.img` of an image. A link has its own name, not that of
+/// what it leads to.
 fn export_name(path: &Path) -> Result<String, Failure> {
-    // A path such as '.' has its name elsewhere.
-    let whole = fs::canonicalize(path).map_err(|source| Failure::File {
-        verb: "find",
-        path: path.to_owned(),
-        source,
-    })?;
+    let whole = match path.file_name() {
+        Some(_) => path.to_owned(),
+        // A path such as '.' has its name elsewhere.
+        None => fs::canonicalize(path).map_err(|source| Failure::File {
+            verb: "find",
+            path: path.to_owned(),
+            source,
+        })?,
+    };
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_default();
     Ok(name.strip_suffix(".img").unwrap_or(&name).to_owned())

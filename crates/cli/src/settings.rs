@@ -13,6 +13,8 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+/// The shortest log that may be asked for, in bytes.
+pub const SMALLEST_LOG: u64 = 2 << 20;
 /// The engine of a file that names none.
 const FIRST_ENGINE: &str = "ffs";
 
@@ -63,6 +65,11 @@ impl Settings {
             let place = place.map(|place| format!("at line {}", line_of(text, place.start)));
             Error::custom(format!("{}: {unknown}", place.unwrap_or_default()))
         })?;
+        if log_size.is_some_and(|size| size < SMALLEST_LOG) {
+            return Err(Error::custom(format!(
+                "log_size is in bytes, and a log has at least {SMALLEST_LOG}"
+            )));
+        }
         Ok(Self { design, log_size })
     }
 
@@ -123,6 +130,17 @@ mod tests {
             let told = refused(text);
             assert!(told.contains("there is no policy; it is one of these: log, sync"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_log_that_is_too_short_is_refused() {
+        let with = |size: u64| format!("policy = \"log\"\nlog_size = {size}\n");
+        for size in [0, 256, SMALLEST_LOG - 1] {
+            let told = refused(&with(size));
+            assert!(told.contains("log_size is in bytes, and a log has at least"), "{told}");
+        }
+        let settings = Settings { design: &FFS_LOG, log_size: Some(SMALLEST_LOG) };
+        assert_eq!(Settings::parse(&with(SMALLEST_LOG)), Ok(settings));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! volume that was never finished.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
@@ -170,6 +170,11 @@ fn folder_of(disk: &Path) -> Option<PathBuf> {
 
 /// The settings of a volume; nothing when the file is not there.
 fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        // Who opens a FIFO waits for a writer.
+        let source = Error::other("it is no regular file");
+        return Err(Failure::File { verb: "read", path: path.to_owned(), source });
+    }
     match fs::read_to_string(path) {
         Ok(text) => {
             let parsed = Settings::parse(&text);

@@ -219,9 +219,9 @@ fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>)
 }
 
 impl Journal {
-    /// Begins an epoch of `volume`, with nothing in the log. What is live of the epoch that the volume still
-    /// bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first entry goes
-    /// behind its tail.
+    /// Begins an epoch of `volume`, with nothing in the log. What is live of the epoch that the
+    /// volume still bears, `kept`, stays, and so does its slot, until [`Journal::bear`]: the first
+    /// entry goes behind its tail.
     ///
     /// # Errors
     /// [`JournalError`].

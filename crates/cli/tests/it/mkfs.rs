@@ -56,6 +56,27 @@ fn a_name_that_no_design_has_is_answered_with_those_that_there_are() {
 }
 
 #[test]
+fn the_size_of_a_log_that_there_will_not_be_is_a_slip_of_the_pen() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    let words = ["--size", "16M", "--policy", "sync", "--log-size", "8M"];
+    on("mkfs", &volume, &words).failed(2, "sync has no log");
+    assert!(!volume.exists(), "nothing is made");
+}
+
+#[test]
+fn settings_that_are_no_file_are_refused_and_not_waited_for() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    let settings = volume.join("volume.toml");
+    fs::remove_file(&settings).expect("it is there");
+    let made = Command::new("mkfifo").arg(&settings).status().expect("it is installed");
+    assert!(made.success());
+    on("info", &volume, &[]).failed(1, "it is no regular file");
+}
+
+#[test]
 fn an_empty_folder_becomes_a_volume() {
     let folder = Folder::new();
     let volume = folder.path("data");

@@ -77,6 +77,18 @@ fn folders_and_images_are_served_under_their_names() {
 }
 
 #[test]
+fn a_link_to_a_volume_is_served_under_its_own_name() {
+    let folder = Folder::new();
+    on("mkfs", &folder.path("of-today"), &["--size", "16M"]).good();
+    let link = folder.path("data");
+    std::os::unix::fs::symlink("of-today", &link).expect("there is none");
+    let serving = Serving::start(&[&link], &[]);
+    put(&serving, "data", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    assert_eq!(on("cat", &folder.path("of-today"), &["letter"]).good(), "dear friend");
+}
+
+#[test]
 fn handles_hold_when_the_server_comes_back() {
     let folder = Folder::new();
     let volume = folder.path("data");
