@@ -27,6 +27,7 @@ use futures::FutureExt;
 use journal::JournalError;
 use journal::format::{Line, Slot, State};
 use runtime::Runtime;
+use ufs2::layout::BadSuperblock;
 use ufs2::mark::{Mark, PolicyKind};
 
 use crate::candidate::{Found, OpenOptions};
@@ -85,16 +86,20 @@ pub async fn prepare(
         }
         LogUse::Look | LogUse::Replay => {}
     }
-    let Ok(mut found) = Found::read(&**device).await else {
-        let holds = match log {
-            Some(log) => holds_changes(&**log).await?,
-            None => false,
-        };
-        let refused = holds.then_some(OpenError::LogUnknown);
-        return match (refused, log_use) {
-            (Some(error), LogUse::Replay) => Err(error),
-            (refused, _) => Ok(Prepared { refused, ..Prepared::in_state(LogState::Home) }),
-        };
+    let mut found = match Found::read(&**device).await {
+        Ok(found) => found,
+        Err(short @ OpenError::Superblock(BadSuperblock::Short { .. })) => return Err(short),
+        Err(_) => {
+            let holds = match log {
+                Some(log) => holds_changes(&**log).await?,
+                None => false,
+            };
+            let refused = holds.then_some(OpenError::LogUnknown);
+            return match (refused, log_use) {
+                (Some(error), LogUse::Replay) => Err(error),
+                (refused, _) => Ok(Prepared { refused, ..Prepared::in_state(LogState::Home) }),
+            };
+        }
     };
     if Mark::of(found.superblock.superblock()) != Mark::Policy(PolicyKind::Log) {
         if let Some(log) = log {

@@ -1,5 +1,6 @@
 //! Why a volume cannot be opened, or is opened only to be read.
 
+use journal::JournalError;
 use ufs2::layout::BadSuperblock;
 use vfs::FsError;
 
@@ -115,7 +116,7 @@ pub enum OpenError {
     #[error("at most {0} volumes can share a log")]
     LogCrowded(usize),
     /// The log cannot be replayed.
-    #[error("the log cannot be replayed: {0}")]
+    #[error("the log cannot be replayed: {}{}", .0, advice(.0))]
     Replay(#[from] ReplayError),
     /// Something on the disk is not as it can be.
     #[error("the volume is damaged: {0}; repair it with 'duramen fsck --repair'")]
@@ -167,6 +168,24 @@ impl std::fmt::Display for ReadOnlyReason {
                  switch them off with tunefs to serve the volume for writing"
             }
         })
+    }
+}
+
+/// What can be done where a log cannot be replayed, as the end of a sentence.
+fn advice(error: &ReplayError) -> &'static str {
+    match error {
+        ReplayError::Journal(
+            JournalError::TooSmall { .. }
+            | JournalError::Short { .. }
+            | JournalError::Damaged { .. }
+            | JournalError::Headless { .. },
+        )
+        | ReplayError::Impossible { .. } => {
+            "; if there is no whole copy of it, 'duramen fsck --repair --without-log' brings the \
+             volume back with what it has itself"
+        }
+        // The log has its own advice, or is not what is wrong.
+        ReplayError::Journal(_) | ReplayError::Device(_) | ReplayError::Group { .. } => "",
     }
 }
 

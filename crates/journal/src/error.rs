@@ -16,6 +16,16 @@ pub enum JournalError {
         /// Bytes that there must be.
         smallest: u64,
     },
+    /// Its end is gone.
+    #[error(
+        "the log has {size} of its {needed} bytes: it was cut off, or not all of it was copied"
+    )]
+    Short {
+        /// Bytes that there are.
+        size: u64,
+        /// Bytes that its slot says there are.
+        needed: u64,
+    },
     /// What is written at once to its device is too large for its format.
     #[error("a log cannot lie on a device with sectors of {size} bytes")]
     Sector {

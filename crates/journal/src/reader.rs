@@ -130,7 +130,7 @@ pub async fn find_with(
     let Some(slot) = of_epoch else { return Ok(None) };
     let (curhead, needed) = (slot.curhead.get(), slot.capacity.get() + AREA);
     if needed > device.geometry().size {
-        return Err(JournalError::TooSmall { size: device.geometry().size, smallest: needed });
+        return Err(JournalError::Short { size: device.geometry().size, needed });
     }
     if slot.state() != State::Open {
         let live = Live { slot, head: curhead, tail: curhead, search_reads: 0 };
@@ -185,7 +185,7 @@ pub async fn at_rest(
     let Some(slot) = newest.filter(|slot| slot.state() == State::AtRest) else { return Ok(None) };
     let needed = slot.capacity.get() + AREA;
     if needed > device.geometry().size {
-        return Err(JournalError::TooSmall { size: device.geometry().size, smallest: needed });
+        return Err(JournalError::Short { size: device.geometry().size, needed });
     }
     let head = slot.curhead.get();
     let mut walker = Walker::new(device, slot, head);

@@ -194,7 +194,7 @@ fn circle_behind(size: u64, kept: Option<&Live>) -> Result<(Circle, Option<u64>)
     let Some(live) = kept else { return Ok((Circle { capacity: largest, start: 0 }, None)) };
     let (capacity, head) = (live.slot.capacity.get(), Some(live.head));
     if AREA + capacity > size {
-        return Err(JournalError::TooSmall { size, smallest: AREA + capacity });
+        return Err(JournalError::Short { size, needed: AREA + capacity });
     }
     // What is at rest is no reason to leave a circle smaller than it could be. The larger one
     // begins behind all of the old one, and has only what was added until that is not kept any

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::executor::block_on;
@@ -223,6 +223,36 @@ fn a_disk_that_was_cut_off_is_told_so_by_every_command() {
         [("serve", &LISTEN[..], 1), ("fsck", &[], 8), ("fsck", &["--repair"], 8)]
     {
         on(command, &disk, more).failed(code, "it was cut off, or not all of it was copied");
+    }
+}
+
+#[test]
+fn a_log_or_a_disk_that_was_cut_off_beside_the_other_is_told_so() {
+    let folder = Folder::new();
+    let (volume, again) = (folder.path("data"), folder.path("again"));
+    on("mkfs", &volume, &["--size", "64M"]).good();
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "letter", b"dear friend");
+    serving.kill();
+    let cut = |path: PathBuf, size| {
+        let file = fs::OpenOptions::new().write(true).open(path).expect("it is there");
+        file.set_len(size).expect("shorter");
+    };
+    fs::create_dir(&again).expect("new");
+    for name in ["disk.img", "log.img", "volume.toml"] {
+        fs::copy(volume.join(name), again.join(name)).expect("both are there");
+    }
+    cut(volume.join("log.img"), 4 << 20);
+    let look = on("serve", &volume, &LISTEN).failed(1, "the log has 4194304 of its 8388608 bytes");
+    assert!(look.contains("it was cut off, or not all of it was copied"), "{look}");
+    let repair = follow(&look, "duramen fsck --repair");
+    assert!(repair.errors.contains("given up"), "{}{}", repair.output, repair.errors);
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    cut(again.join("disk.img"), 30 << 20);
+    for (command, more, code) in
+        [("serve", &LISTEN[..], 1), ("fsck", &[], 8), ("fsck", &["--repair"], 8)]
+    {
+        on(command, &again, more).failed(code, "it was cut off, or not all of it was copied");
     }
 }
 

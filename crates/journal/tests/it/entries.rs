@@ -306,7 +306,7 @@ fn a_log_that_was_cut_off_is_refused() {
     whole.place(&journal, vec![draft(1, 100)], None);
     let live = whole.entries(EPOCH).0;
     let short = World::of(Image::from_bytes(&whole.bytes(0, SMALLEST)));
-    let refused = JournalError::TooSmall { size: SMALLEST, smallest: AREA + 32 * SEGMENT };
+    let refused = JournalError::Short { size: SMALLEST, needed: AREA + 32 * SEGMENT };
     assert_eq!(short.read(EPOCH), Err(refused.clone()));
     // Nor is anything begun behind what was live in it: that might stand elsewhere now.
     let begun = short.run(Journal::begin(short.device(), EPOCH + 1, VOLUME, Some(&live)));

@@ -166,7 +166,7 @@ fn a_log_at_rest_may_stand_on_a_larger_device_and_not_on_a_smaller_one() {
     let journal = world.begin(EPOCH);
     world.run(journal.close(0)).expect("healthy");
     let smaller = World::of(Image::from_bytes(&world.again().bytes(0, SMALLEST)));
-    let refused = JournalError::TooSmall { size: SMALLEST, smallest: AREA + 32 * SEGMENT };
+    let refused = JournalError::Short { size: SMALLEST, needed: AREA + 32 * SEGMENT };
     assert_eq!(smaller.run(at_rest(&*smaller.disk, |_| ())), Err(refused));
 }
 

@@ -116,6 +116,18 @@ mod tests {
         assert!(!logged.holds(10, 5) && logged.holds(15, 5) && !logged.holds(20, 10));
     }
 
+    #[test]
+    fn runs_that_overlap_on_either_side_are_told_from_runs_that_meet() {
+        let with = |runs: [(u64, u64); 2]| {
+            let runs = runs.map(|(first, end)| (first, Run { end, sequence: 1 }));
+            Logged { runs: runs.into(), ..Logged::default() }
+        };
+        let meeting = with([(10, 20), (20, 30)]);
+        assert!(meeting.is_apart(10) && meeting.is_apart(20));
+        let overlapping = with([(10, 21), (20, 30)]);
+        assert!(!overlapping.is_apart(10) && !overlapping.is_apart(20));
+    }
+
     proptest! {
         /// Each step logs a run, or moves the head past some of the oldest entries.
         #[test]

@@ -147,7 +147,7 @@ impl SharedLog {
 
     /// Whether the disk of some volume finds no room below, and no other volume brings home what
     /// holds the head.
-    fn is_refused(&self) -> bool {
+    pub(super) fn is_refused(&self) -> bool {
         self.running().any(|volume| volume.home.data().refusals().is_waiting()) && {
             let head = self.head();
             let brings = |volume: &RedoLog| {

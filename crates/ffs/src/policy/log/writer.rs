@@ -266,13 +266,24 @@ mod tests {
     const PLENTY: usize = 256 << 20;
 
     async fn log_on(executor: &Executor, cache_bytes: usize) -> Rc<RedoLog> {
+        let [log] = logs_on(executor, cache_bytes).await;
+        log
+    }
+
+    /// Volumes with one log.
+    async fn logs_on<const N: usize>(executor: &Executor, cache_bytes: usize) -> [Rc<RedoLog>; N] {
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-        let candidate = Candidate::just_made(executor, &options).await;
         let log = Disk::new(executor, Image::zeroed(2 << 20));
-        let journal = Journal::begin(log, 7, candidate.id, None).await.expect("it is large enough");
-        let (ids, runtime) = (vec![candidate.id], executor.runtime());
+        let journal = Journal::begin(log, 7, 0, None).await.expect("it is large enough");
+        let (ids, runtime) = ((1..=N as u64).collect(), executor.runtime());
         let shared = SharedLog::new(journal, ids, None, runtime, &options.log);
-        RedoLog::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log)
+        let mut logs = Vec::new();
+        for _ in 0..N {
+            let candidate = Candidate::just_made(executor, &options).await;
+            let (home, rows) = (candidate.home.clone(), candidate.rows.clone());
+            logs.push(RedoLog::new(home, shared.clone(), rows, options.log));
+        }
+        logs.try_into().ok().expect("so many were made")
     }
 
     /// What a task is told that waits for the writer when nothing is staged.
@@ -349,28 +360,72 @@ mod tests {
         });
     }
 
+    /// Stages an Update with 4 KiB of payload that the log carries.
+    async fn stage_payload(log: &RedoLog) -> vfs::Sequence {
+        let payload = vec![(2000, vec![Bytes::from(vec![7; 4096])])];
+        let mut update = Update::new(vnode::Space::Superuser);
+        update.carried = log.carries(&payload);
+        assert!(update.carried.is_delayed, "the log brings it home");
+        update.push_payload(2000, payload[0].1.clone());
+        let room = log.plan(&mut update).await.expect("an empty log has room");
+        let (intent, sequence) = (Intent::PayloadWritten, log.next_sequence());
+        let staged = StagedUpdate {
+            items: vec![Staged { intent, change: None, tag: 0 }],
+            payload: update.payload,
+            carried: update.carried,
+            freed: Vec::new(),
+            manner: update.manner,
+            answered: None,
+            room,
+        };
+        log.stage(sequence, staged);
+        sequence
+    }
+
+    #[test]
+    fn a_volume_that_stops_takes_its_entries_back_and_the_room_for_them() {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let [log, other] = logs_on(&executor, PLENTY).await;
+            let shared = log.shared.clone();
+            stage_payload(&log).await;
+            let of_one = shared.reserved.get();
+            stage_payload(&other).await;
+            assert!(of_one > 4096 && shared.reserved.get() == 2 * of_one);
+            log.stop();
+            assert_eq!(shared.reserved.get(), of_one, "the other one's");
+            let waiting: Vec<u16> =
+                shared.waiting.borrow().iter().map(|entry| entry.draft.volume).collect();
+            assert_eq!(waiting, [other.number]);
+        });
+    }
+
+    #[test]
+    fn a_disk_without_room_below_refuses_unless_another_volume_brings_home_what_holds_the_head() {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let [first, second] = logs_on(&executor, PLENTY).await;
+            let shared = first.shared.clone();
+            for log in [&first, &second] {
+                let sequence = stage_payload(log).await;
+                log.horizon.durable(Depends::through(sequence)).await.expect("the disk is good");
+            }
+            assert!(first.head() < second.head() && first.head().is_some());
+            assert!(!shared.is_refused(), "there is room below");
+            second.home.data().refusals().set_waiting(true);
+            assert!(!shared.is_refused(), "the first one goes on, and holds the head");
+            first.home.data().refusals().set_waiting(true);
+            second.home.data().refusals().set_waiting(false);
+            assert!(shared.is_refused(), "what the second one brings home is not at the head");
+        });
+    }
+
     #[test]
     fn an_entry_is_needed_until_the_payload_in_it_is_home() {
         let executor = Executor::new(1);
         executor.block_on(async {
             let log = log_on(&executor, PLENTY).await;
-            let payload = vec![(2000, vec![Bytes::from(vec![7; 4096])])];
-            let mut update = Update::new(vnode::Space::Superuser);
-            update.carried = log.carries(&payload);
-            assert!(update.carried.is_delayed, "the log brings it home");
-            update.push_payload(2000, payload[0].1.clone());
-            let room = log.plan(&mut update).await.expect("an empty log has room");
-            let (intent, sequence) = (Intent::PayloadWritten, log.next_sequence());
-            let staged = StagedUpdate {
-                items: vec![Staged { intent, change: None, tag: 0 }],
-                payload: update.payload,
-                carried: update.carried,
-                freed: Vec::new(),
-                manner: update.manner,
-                answered: None,
-                room,
-            };
-            log.stage(sequence, staged);
+            let sequence = stage_payload(&log).await;
             log.horizon.durable(Depends::through(sequence)).await.expect("the disk is good");
             let statistics = log.statistics();
             assert!(log.head_of_changes().is_some(), "nothing else has the data");
