@@ -47,7 +47,7 @@ pub(super) const AREAS: &[Area] = &[
     Area { name: "ffs/policy", files: &["crates/ffs/src/policy/**/*.rs"], stages: ENGINE },
     Area {
         name: "ffs/replay",
-        files: &["crates/ffs/src/replay.rs", "crates/ffs/src/logged.rs"],
+        files: &["crates/ffs/src/replay.rs", "crates/ffs/src/logged/**/*.rs"],
         stages: &[tests("ffs", &["--lib"]), LOG, CUTS, LOST],
     },
     Area {
