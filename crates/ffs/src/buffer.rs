@@ -35,7 +35,7 @@ use vfs::Sequence;
 
 use crate::edit::{Edit, Undo};
 use crate::planted::{Bug, is_planted};
-use crate::span::Span;
+use crate::span::{Span, Union};
 
 /// What a buffer holds, which decides what has to be derived when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,18 +225,18 @@ impl Buffer {
         derive: impl FnOnce(u64, &mut [u8]),
     ) -> Option<WriteImage> {
         let mut deltas = self.deltas.borrow_mut();
-        let mut blocked: Vec<Range<usize>> = Vec::new();
+        let mut blocked = Union::default();
         let mut undone = Vec::new();
         for (index, delta) in deltas.iter_mut().enumerate() {
             let field = delta.undo.field();
-            let free = !blocked.iter().any(|other| overlaps(other, &field));
+            let free = !blocked.meets(&field);
             let free = free || is_planted(Bug::UnorderedFields);
             delta.in_flight = free && holds(delta); // invariant 2
             if !delta.in_flight {
                 if matches!(delta.undo, Undo::Whole) {
                     return None; // every other delta is on a block that is not there yet
                 }
-                blocked.push(field);
+                blocked.add(field);
                 undone.push(index);
             }
         }

@@ -1,5 +1,6 @@
-//! A stretch of bytes within a block.
+//! A stretch of bytes within a block, and sets of what such stretches hold.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// From one byte to before another; empty where there is nothing between them.
@@ -37,9 +38,65 @@ impl From<Range<usize>> for Span {
     }
 }
 
+/// A set of numbers, made of ranges that may overlap. What it costs to ask, and to add one more,
+/// grows with the logarithm of what it holds.
+#[derive(Debug, Default)]
+pub(crate) struct Union {
+    /// The end of each range by its start; they are apart.
+    ranges: BTreeMap<usize, usize>,
+}
+
+impl Union {
+    /// Whether it holds some number of this range.
+    pub(crate) fn meets(&self, range: &Range<usize>) -> bool {
+        let last = self.ranges.range(..range.end).next_back();
+        !range.is_empty() && last.is_some_and(|(_, &end)| end > range.start)
+    }
+
+    /// Adds the numbers of a range.
+    pub(crate) fn add(&mut self, range: Range<usize>) {
+        let Range { mut start, mut end } = range;
+        if start >= end {
+            return;
+        }
+        while let Some((&other, &its_end)) = self.ranges.range(..=end).next_back()
+            && its_end >= start
+        {
+            self.ranges.remove(&other);
+            (start, end) = (start.min(other), end.max(its_end));
+        }
+        self.ranges.insert(start, end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_union_meets_what_any_of_its_ranges_overlaps(
+            ranges in prop::collection::vec((0..60_usize, 0..12_usize), 0..30),
+        ) {
+            let mut union = Union::default();
+            let mut held = [false; 80];
+            for (start, count) in ranges {
+                union.add(start..start + count);
+                held[start..start + count].fill(true);
+                let ends: Vec<_> = union.ranges.iter().collect();
+                prop_assert!(ends.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", ends);
+                for start in 0..70 {
+                    for count in 0..5 {
+                        let range = start..start + count;
+                        let expected = held[range.clone()].contains(&true);
+                        prop_assert_eq!(union.meets(&range), expected, "{:?}", range);
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_join_holds_both_and_nothing_adds_nothing() {
