@@ -89,6 +89,8 @@ planted::bugs! {
     PatientAnswers,
     /// Of the verifier of an exclusive creation only the first half is kept.
     HalfVerifier,
+    /// What undoes changes may take any amount of memory.
+    EndlessDeltas,
     /// A new file has the generation of the one that had its inode before.
     SameGeneration,
     /// The log does not say that fragments are taken.

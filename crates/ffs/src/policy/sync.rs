@@ -37,9 +37,12 @@
 //! 7. A caller that settles waits for what was changed when it asked, and for nothing that changes
 //!    later: each read dirties an access time, so while a client reads there is always more.
 //! 8. Nothing of an Update lands before those on which it rests are durable.
+//! 9. What undoes changes takes a share of the memory: where callers do not wait until theirs are
+//!    durable, they wait before the next one. UNSTABLE data, which goes to the disk to leave room
+//!    in memory, does not.
 //!
 //! Not asserted: 2 and 6, which are the condition itself; 3, which the buffer keeps; 7, which is
-//! about what is not waited for.
+//! about what is not waited for; 9, which the last Update before the wait may exceed.
 //!
 //! What a delta waits for always has a lower sequence or, in the same Update, a lower rank; so some
 //! delta can land in every round until none is left.
@@ -67,6 +70,8 @@ const RANKS: usize = 10;
 const REVEALING: usize = 2;
 /// The first rank that replaces something: from it on, earlier Updates are waited for.
 const REPLACING: usize = 4;
+/// One part in so many of the memory is for what undoes changes.
+const DELTAS_SHARE: usize = 4;
 /// The first rank that takes something away.
 const DESTRUCTIVE: usize = 6;
 /// The last rank that a reader may see: what follows is behind the end of files, or free.
@@ -164,6 +169,25 @@ impl OrderedWrites {
             }
         }
         self.running.set(false);
+    }
+
+    /// Whether what undoes changes takes its share of the memory (invariant 9).
+    fn holds_much(&self) -> bool {
+        let budget = self.home.budget();
+        let is_much = budget.deltas().bytes() > budget.bytes() / DELTAS_SHARE;
+        is_much && !is_planted(Bug::EndlessDeltas)
+    }
+
+    /// Whether an Update may come, 0 bytes of room for it: not when the disk finds no room below,
+    /// unless it goes on with something, nor when nothing becomes durable any more.
+    fn has_room(&self, goes_on: bool) -> Result<u64, FsError> {
+        if self.horizon.has_stopped() {
+            Err(FsError::Io)
+        } else if self.home.data().refusals().is_waiting() && !goes_on {
+            Err(FsError::NoSpace)
+        } else {
+            Ok(0)
+        }
     }
 
     fn has_work(&self) -> bool {
@@ -377,8 +401,17 @@ impl Policy for OrderedWrites {
 
     fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
         // There is nothing beside the volume to fill.
-        let is_refused = self.home.data().refusals().is_waiting() && !update.manner.goes_on;
-        std::future::ready(if is_refused { Err(FsError::NoSpace) } else { Ok(0) }).boxed_local()
+        let goes_on = update.manner.goes_on;
+        if !self.holds_much() || update.manner.is_unasked {
+            return std::future::ready(self.has_room(goes_on)).boxed_local();
+        }
+        async move {
+            while self.holds_much() && self.has_room(goes_on).is_ok() {
+                self.tried.wait().await; // invariant 9: the rounds under way make room
+            }
+            self.has_room(goes_on)
+        }
+        .boxed_local()
     }
 
     fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
@@ -451,17 +484,96 @@ mod tests {
     fn stage(policy: &OrderedWrites, address: u64, rests_on: Depends) -> Rc<Buffer> {
         let buffer = Buffer::new(address, Role::Directory, block::Buffer::zeroed(4096));
         policy.home.install(&buffer);
+        change(policy, &buffer, 0, rests_on);
+        buffer
+    }
+
+    /// Stages an Update of one byte of a block, which rests on others.
+    fn change(policy: &OrderedWrites, buffer: &Rc<Buffer>, offset: usize, rests_on: Depends) {
+        change_ranks(policy, buffer, offset, &[0], rests_on);
+    }
+
+    /// Stages an Update of a byte of a block for each of these ranks.
+    fn change_ranks(
+        policy: &OrderedWrites,
+        buffer: &Rc<Buffer>,
+        offset: usize,
+        ranks: &[u32],
+        rests_on: Depends,
+    ) {
         let sequence = policy.next_sequence();
-        let edit = Edit::Bytes { offset: 0, new: [1].into() };
-        let change = Some((buffer.clone(), edit.extent()));
-        buffer.apply(sequence, 0, edit);
-        let manner = Manner { rests_on, ..Manner::default() };
-        let items = vec![Staged { intent: Intent::BlockInitialised, change, tag: 0 }];
-        let (payload, freed, carried) = (Vec::new(), Vec::new(), Carried::default());
+        let items = ranks.iter().enumerate().map(|(index, &tag)| {
+            let edit = Edit::Bytes { offset: offset + index, new: [1].into() };
+            let change = Some((buffer.clone(), edit.extent()));
+            buffer.apply(sequence, tag, edit);
+            Staged { intent: Intent::BlockInitialised, change, tag }
+        });
+        let (items, payload, freed) = (items.collect(), Vec::new(), Vec::new());
+        let (carried, manner) = (Carried::default(), Manner { rests_on, ..Manner::default() });
         let update =
             StagedUpdate { items, payload, carried, freed, manner, answered: None, room: 0 };
         policy.stage(sequence, update);
-        buffer
+    }
+
+    #[test]
+    fn what_takes_away_waits_until_earlier_updates_are_revealed_and_no_longer() {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let policy = policy_on(&executor).await;
+            policy.running.set(true); // rounds come when the test says so
+            let buffer = stage(&policy, 2000, Depends::NOTHING);
+            policy.round().await.expect("the disk is good");
+            change_ranks(&policy, &buffer, 10, &[2, 7, 9], Depends::NOTHING);
+            change_ranks(&policy, &buffer, 20, &[6], Depends::NOTHING);
+            let mut left = Vec::new();
+            for _ in 0..3 {
+                policy.round().await.expect("the disk is good");
+                left.push(policy.flights.borrow().len());
+            }
+            assert_eq!(left, [2, 1, 0], "the second one lands with what the first takes away");
+        });
+    }
+
+    /// Updates that are staged, and planned for before, while no round ends; whether a task that
+    /// then waits to be next goes on after one.
+    fn staged_without_a_round() -> (usize, bool) {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
+            let candidate = Candidate::just_made(&executor, &options).await;
+            let policy = OrderedWrites::new(candidate.home.clone(), executor.runtime());
+            policy.running.set(true); // rounds come when the test says so
+            let buffer = stage(&policy, 2000, Depends::NOTHING);
+            let mut staged = 1;
+            let mut next = Update::new(vnode::Space::Superuser);
+            while staged < 20_000 {
+                let mut update = Update::new(vnode::Space::Superuser);
+                if policy.plan(&mut update).now_or_never().is_none() {
+                    break;
+                }
+                change(&policy, &buffer, staged % 4096, Depends::NOTHING);
+                staged += 1;
+            }
+            let waiting = policy.plan(&mut next);
+            policy.round().await.expect("the disk is good");
+            policy.tried.notify();
+            (staged, waiting.now_or_never() == Some(Ok(0)))
+        })
+    }
+
+    #[test]
+    fn an_update_waits_while_what_undoes_the_others_takes_much_of_the_memory() {
+        let (staged, goes_on) = staged_without_a_round();
+        assert!((500..10_000).contains(&staged) && goes_on, "{staged}, {goes_on}");
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn changes_that_may_take_any_amount_of_memory_are_seen() {
+        crate::planted::plant(Some(Bug::EndlessDeltas));
+        let (staged, _) = staged_without_a_round();
+        crate::planted::plant(None);
+        assert_eq!(staged, 20_000);
     }
 
     /// The round with which each of four Updates lands, of which the last rests on these.
