@@ -187,7 +187,18 @@ impl Ffs {
         Ok(())
     }
 
-    /// A node for a promised inode: its generation raised, its times now.
+    /// A generation for a file, in place of the one before it in its inode. It is drawn: a file
+    /// that was told of, and that a crash took, has had one of which the disk knows nothing, so the
+    /// next number may have been told.
+    fn new_generation(&self, before: u32) -> u32 {
+        match self.runtime.random.next_u64() as u32 {
+            _ if is_planted(Bug::SameGeneration) => before.max(1),
+            drawn if drawn == before || drawn == 0 => before.wrapping_add(1).max(1),
+            drawn => drawn,
+        }
+    }
+
+    /// A node for a promised inode: with a generation of its own, its times now.
     async fn new_node(&self, ino: u64, new: &NewFile<'_>) -> Result<Rc<Node>, FsError> {
         let geometry = self.geometry();
         let position = geometry.inode_position(ino);
@@ -196,8 +207,7 @@ impl Ffs {
         let old = buffer.read(|image| *Dinode::at(image, position.offset));
         let now = self.runtime.clock.wall();
         let mut dinode = Dinode::zeroed();
-        let step = u32::from(!is_planted(Bug::SameGeneration));
-        dinode.generation.set(old.generation.get().wrapping_add(step).max(1));
+        dinode.generation.set(self.new_generation(old.generation.get()));
         dinode.mode.set(mode_of(new.kind, new.mode));
         dinode.links.set(if new.kind == FileKind::Directory { 2 } else { 1 });
         dinode.uid.set(new.uid);
