@@ -38,8 +38,9 @@ use crate::mount::Mounts;
 use crate::nfs3::convert;
 use crate::parties::{self, Known};
 use crate::planted::{Bug, is_planted};
+use crate::volume::Served;
 use crate::{
-    Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Volume, Volumes, Window,
+    Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Volumes, Window,
 };
 
 /// AUTH_SHORT: a short-hand that we never gave out.
@@ -81,6 +82,7 @@ impl Dispatcher {
         window: Window,
         limits: Limits,
     ) -> Rc<Self> {
+        volumes.declare(&exports);
         let pool = |bound| Pool::new(bound, &parties::shares(bound, volumes.iter().count()));
         Rc::new(Self {
             turns: pool(limits.calls.into()),
@@ -129,8 +131,10 @@ impl Dispatcher {
         &self.volumes
     }
 
-    /// Replaces the rules. They hold for every call that begins from now on.
+    /// Replaces the rules. They hold for every call that begins from now on, and what they say of
+    /// durability for every reply.
     pub fn set_exports(&self, exports: Exports) {
+        self.volumes.declare(&exports);
         self.exports.replace(Rc::new(exports));
         self.exports_version.set(self.exports_version.get() + 1);
     }
@@ -176,12 +180,12 @@ impl Dispatcher {
     }
 
     /// The volume of the handle with which the arguments of a call begin.
-    fn volume_of(&self, call: &Call<'_>) -> Option<&Volume> {
+    fn volume_of(&self, call: &Call<'_>) -> Option<&Served> {
         let (head, _) = call.arguments.remaining();
         let (length, rest) = head.split_first_chunk()?;
         let handle = rest.get(..u32::from_be_bytes(*length) as usize)?;
         let fsid = Handle::decode(handle).ok()?.fsid;
-        self.volumes.iter().find(|volume| volume.fsid == fsid)
+        self.volumes.served().find(|volume| volume.fsid == fsid)
     }
 
     /// A volume, by its number, if `client` may use it in any way.
@@ -304,6 +308,9 @@ impl Execution {
             Begin::Repeat(segments, over_a_start) => {
                 if let Some(volume) = self.dispatcher.volume_of(call) {
                     volume.file_system.count_repetition(over_a_start);
+                    if volume.settle().await.is_err() {
+                        return Some(crate::nfs3::lost(call.xid, procedure));
+                    }
                 }
                 Some(Reply::new(segments))
             }

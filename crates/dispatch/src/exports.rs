@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use vfs::Credentials;
+use vfs::{Credentials, Delayed};
 
 /// The user and group that a squashed caller becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,7 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     rules: Vec<Rule>,
+    delayed: Option<Delayed>,
 }
 
 /// Two rules of a volume speak of the same network.
@@ -103,7 +104,7 @@ impl Export {
         rules.sort_by_key(|rule| rule.network);
         match rules.windows(2).find(|pair| pair[0].network == pair[1].network) {
             Some(pair) => Err(AmbiguousRules { network: pair[0].network }),
-            None => Ok(Self { rules }),
+            None => Ok(Self { rules, delayed: None }),
         }
     }
 
@@ -117,7 +118,19 @@ impl Export {
         };
         let version_4 = Ipv4Net::new(Ipv4Addr::new(127, 0, 0, 0), 8).expect("8 is at most 32");
         let version_6 = Ipv6Net::from(Ipv6Addr::LOCALHOST);
-        Self { rules: vec![loopback(version_4.into()), loopback(version_6.into())] }
+        let rules = vec![loopback(version_4.into()), loopback(version_6.into())];
+        Self { rules, delayed: None }
+    }
+
+    /// The same, with answers that do not wait for the disk, but for COMMIT and WRITEs that ask for
+    /// it.
+    pub fn declared_delayed(self) -> Self {
+        Self { delayed: Some(Delayed::declared()), ..self }
+    }
+
+    /// Whether answers do not wait for the disk.
+    pub fn delayed(&self) -> Option<Delayed> {
+        self.delayed
     }
 
     /// The rules, by network.

@@ -7,6 +7,7 @@
 //! - [`ReplyCache`]: a repeated call is answered again, not executed again, even if the server was
 //!   started anew in between ([`Dispatcher::restore`]);
 //! - `nfs3`, `mount`: one function for each procedure of the two programs;
+//! - `told`: when an answer may be told;
 //! - [`Handle`], [`Volumes`]: what a file handle names.
 //!
 //! # Contract
@@ -19,8 +20,8 @@
 //!
 //! No reply is encoded before what it says is on stable storage: verbs answer with a
 //! [`vfs::Sealed`] value, and the encoder takes a [`vfs::Durable`] one, which only the receipt of
-//! the disk can make. When the receipt says that the volume was lost, the reply is a bare
-//! NFS3ERR_IO.
+//! the disk can make. The exception is a volume that an administrator has declared delayed: see
+//! `told`. When the receipt says that the volume was lost, the reply is a bare NFS3ERR_IO.
 //!
 //! Architecture invariant: runs the same in production and under the simulator. No socket, no
 //! clock but [`runtime::Clock`], no task but of [`runtime::Spawn`], nothing of any disk layout.
@@ -41,6 +42,7 @@ mod refused;
 mod reply;
 pub mod reply_cache;
 mod session;
+mod told;
 mod volume;
 
 pub use dispatcher::{Dispatcher, Tap};

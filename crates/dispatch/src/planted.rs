@@ -37,6 +37,10 @@ planted::bugs! {
     FirstGroupAlone,
     /// The verifiers of WRITE and COMMIT are never set.
     UnsetVerifier,
+    /// Of a volume that is declared delayed COMMIT and stable WRITEs are answered at once, too.
+    AcceptedCommits,
+    /// When a volume is not declared delayed any more, nothing waits for what was told before.
+    UnsettledReturn,
 }
 
 thread_local! {

@@ -1,11 +1,12 @@
 //! The volumes that are served, by name and by number.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
-use vfs::{FileSystem, Name, ObjectId};
+use vfs::{Delayed, FileSystem, Name, ObjectId, Receipt};
 
+use crate::exports::Exports;
 use crate::handle::{Fsid, Handle};
 
 /// A volume that is served as `/NAME`.
@@ -31,9 +32,34 @@ pub(crate) struct Served {
     volume: Volume,
     is_lost: Cell<bool>,
     is_damaged: Cell<bool>,
+    delayed: Cell<Option<Delayed>>,
+    /// A receipt for what was told while it was declared delayed, if that was withdrawn.
+    owed: RefCell<Option<Receipt>>,
 }
 
 impl Served {
+    fn new(volume: Volume) -> Self {
+        let (is_lost, is_damaged, delayed, owed) = Default::default();
+        Self { volume, is_lost, is_damaged, delayed, owed }
+    }
+
+    /// Whether it is declared delayed, from now on.
+    pub(crate) fn declare(&self, delayed: Option<Delayed>) {
+        if self.delayed.replace(delayed).is_some() && delayed.is_none() {
+            self.owed.replace(Some(self.file_system.changes_so_far()));
+        }
+    }
+
+    /// The declaration, if there is one.
+    pub(crate) fn delayed(&self) -> Option<Delayed> {
+        self.delayed.get()
+    }
+
+    /// For what every answer waits since the last declaration was withdrawn.
+    pub(crate) fn owed(&self) -> Option<Receipt> {
+        self.owed.borrow().clone()
+    }
+
     /// Takes note that an answer was lost.
     pub(crate) fn note_lost(&self) {
         if !self.is_lost.replace(true) {
@@ -98,11 +124,7 @@ impl Volumes {
                 }
             }
         }
-        let served = |volume| {
-            let (is_lost, is_damaged) = (Cell::new(false), Cell::new(false));
-            Rc::new(Served { volume, is_lost, is_damaged })
-        };
-        Ok(Self(volumes.into_iter().map(served).collect()))
+        Ok(Self(volumes.into_iter().map(|volume| Rc::new(Served::new(volume))).collect()))
     }
 
     /// The volume of this number.
@@ -113,6 +135,16 @@ impl Volumes {
     /// The volume of this name.
     pub(crate) fn by_name(&self, name: &[u8]) -> Option<&Rc<Served>> {
         self.0.iter().find(|volume| volume.name.as_bytes() == name)
+    }
+
+    /// Whether they are delayed is what these rules say.
+    pub(crate) fn declare(&self, exports: &Exports) {
+        self.served().for_each(|volume| volume.declare(exports.of(&volume.name).delayed()));
+    }
+
+    /// All of them, with what is known of them besides.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &Served> {
+        self.0.iter().map(Rc::as_ref)
     }
 
     /// All of them, in the order of the start.

@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
-    FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf, PostOp,
-    ReadData, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
+    Access, Answer, Attributes, CreateHow, Credentials, Depends, Device, DirectoryEntry, Entries,
+    FileKind, FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
+    PostOp, ReadData, Receipt, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier,
+    Wcc, Written,
 };
 
 use crate::call::{Call, FIRST};
@@ -249,6 +250,10 @@ impl<S: Store> FileSystem for Namespace<S> {
         let mut call = Call::new();
         let result = self.do_commit(&mut call, who, id, offset, count).await;
         self.seal_wcc(call, result)
+    }
+
+    fn changes_so_far(&self) -> Receipt {
+        self.store.receipt(Depends::through(self.store.newest()))
     }
 
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use runtime::sync::Lock;
 use vfs::{
     Attributes, CallReply, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat,
-    LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Stability, Timestamp, Verifier,
+    LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Sequence, Stability, Timestamp,
+    Verifier,
 };
 
 use crate::Protection;
@@ -174,6 +175,8 @@ pub trait Store: 'static {
     fn now(&self) -> Timestamp;
     /// A receipt for these changes.
     fn receipt(&self, on: Depends) -> Receipt;
+    /// The newest change that was applied.
+    fn newest(&self) -> Sequence;
     /// [`FsError::Io`] when the volume has stopped.
     fn check_running(&self) -> Result<(), FsError>;
 

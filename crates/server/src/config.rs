@@ -13,6 +13,9 @@
 //!     { network = "127.0.0.1", access = "rw", squash = "none" },
 //! ]
 //!
+//! # durability = "delayed"     # a crash may take back what was answered, but for what a client
+//! #                            # asks to be made durable (fsync, COMMIT, stable writes)
+//!
 //! [limits]
 //! connections = 1024           # more: who has been quiet for 5 s and longest makes room
 //! calls = 4096                 # under way at once
@@ -84,8 +87,22 @@ impl Default for Config {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ExportSection {
-    /// The clients that may use the volume. An empty list shuts all out.
-    pub clients: Vec<ClientEntry>,
+    /// The clients that may use the volume. An empty list shuts all out. Without: this machine.
+    pub clients: Option<Vec<ClientEntry>>,
+    /// Whether answers wait for the disk.
+    #[serde(default)]
+    pub durability: DurabilityWord,
+}
+
+/// The words of `durability`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum DurabilityWord {
+    /// What is answered survives a crash.
+    #[default]
+    Durable,
+    /// What is answered may be lost in a crash, but for what a client asks to be made durable.
+    Delayed,
 }
 
 /// One entry of `clients`.
@@ -299,9 +316,17 @@ impl Config {
     pub fn exports(&self) -> Result<Exports, ConfigError> {
         let mut exports = Exports::default();
         for (volume, section) in &self.exports {
-            let rules = section.clients.iter().map(ClientEntry::rule).collect();
             let wrong = |source| ConfigError::Rules { volume: volume.clone(), source };
-            exports.insert(volume, Export::new(rules).map_err(wrong)?);
+            let export = match &section.clients {
+                Some(clients) => Export::new(clients.iter().map(ClientEntry::rule).collect()),
+                None => Ok(Export::loopback()),
+            };
+            let export = export.map_err(wrong)?;
+            let export = match section.durability {
+                DurabilityWord::Durable => export,
+                DurabilityWord::Delayed => export.declared_delayed(),
+            };
+            exports.insert(volume, export);
         }
         Ok(exports)
     }
@@ -382,6 +407,18 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_is_delayed_only_where_that_is_declared() {
+        let text = "[exports.a]\ndurability = \"delayed\"\n\n[exports.b]\nclients = []\n\n\
+                    [exports.c]\ndurability = \"durable\"\n";
+        let exports = parse(text).expect("words of the key").exports().expect("rules");
+        let local = "127.0.0.1".parse().expect("an address");
+        let found = ["a", "b", "c", "d"].map(|name| {
+            (exports.of(name).delayed().is_some(), exports.rule(name, local).is_some())
+        });
+        assert_eq!(found, [(true, true), (false, false), (false, true), (false, true)]);
+    }
+
+    #[test]
     fn an_unknown_key_is_named_with_those_that_are_expected() {
         let error = parse("[limits]\nconections = 5\n").expect_err("a typing error");
         assert!(error.contains("duramen.toml"), "{error}");
@@ -397,6 +434,7 @@ mod tests {
             ("[exports.a]\nclients = [{ network = \"x\", access = \"rw\" }]", "\"10.0.0.0/8\""),
             ("[exports.a]\nclients = [{ network = \"::1\", access = \"w\" }]", "`ro` or `rw`"),
             ("[exports.a]\nclients = [{ network = \"::1\" }]", "access"),
+            ("[exports.a]\ndurability = \"lazy\"", "`durable` or `delayed`"),
             ("[limits]\nrequest_memory = 4096", "at least 2097152"),
             ("[limits]\nreply_memory = 4096", "at least 1048576"),
             ("listen = []", "at least one address"),

@@ -270,6 +270,13 @@ fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exp
         let (volume, served) = (volume.to_owned(), served.join(", "));
         return Err(ConfigError::NoVolume { volume, served });
     }
+    for volume in volumes.iter().filter(|volume| exports.of(&volume.name).delayed().is_some()) {
+        tracing::warn!(
+            volume = volume.name,
+            "answers before the disk has it, as its export declares: a crash may take back what \
+             was answered, but for what a client asked to be made durable"
+        );
+    }
     Ok(exports)
 }
 

@@ -1,12 +1,14 @@
-//! Answers that wait for the disk: sequences, receipts, sealed and durable values.
+//! Answers that wait for the disk: sequences, receipts, sealed and durable values. And answers that
+//! do not wait, of volumes of which an administrator has declared it.
 //!
 //! Invariants:
 //! 1. A [`Durable`] is made by [`Sealed::open`] alone, after its receipt came through, or of what
-//!    another one holds.
+//!    another one holds. An [`Accepted`] is made by [`Sealed::accept`] alone, which takes the
+//!    declaration.
 //! 2. What an answer depends on is never dropped: a set that is full becomes everything up to its
 //!    largest sequence.
 //!
-//! Not asserted: 1, which the private field of the type keeps.
+//! Not asserted: 1, which the private fields of the types keep.
 
 use std::rc::Rc;
 
@@ -165,6 +167,15 @@ impl<T> Sealed<T> {
         let _ = self.receipt.clone().wait().await; // `open` tells how it went
     }
 
+    /// Takes the answer as it is, without waiting.
+    ///
+    /// # Errors
+    /// [`Lost`] when it is known that what it shows will never be durable.
+    pub fn accept(self, _declared: Delayed) -> Result<Accepted<T>, Lost> {
+        self.receipt.ledger.is_durable(&self.receipt.on)?;
+        Ok(Accepted(self.value)) // invariant 1
+    }
+
     /// Waits for the receipt.
     ///
     /// # Errors
@@ -172,6 +183,30 @@ impl<T> Sealed<T> {
     pub async fn open(self) -> Result<Durable<T>, Lost> {
         self.receipt.wait().await?;
         Ok(Durable(self.value)) // invariant 1
+    }
+}
+
+/// The declaration of an administrator that what is answered of a volume may be lost in a crash,
+/// but for what a client asks to be made durable. Architecture invariant: only the rules of exports
+/// make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delayed(());
+
+impl Delayed {
+    /// It was declared so.
+    pub fn declared() -> Self {
+        Self(())
+    }
+}
+
+/// An answer that was given without waiting for the disk: a crash may take back what it says.
+#[derive(Debug)]
+pub struct Accepted<T>(T);
+
+impl<T> Accepted<T> {
+    /// Takes the value out, to be encoded.
+    pub fn into_inner(self) -> T {
+        self.0
     }
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::{
     Attributes, Credentials, Device, FileKind, FsError, LoggedReply, Name, ObjectId, PostOp,
-    Requester, Sealed, SetAttributes, Timestamp, Wcc,
+    Receipt, Requester, Sealed, SetAttributes, Timestamp, Wcc,
 };
 
 /// An answer with the attributes that go along with it, in success and in refusal.
@@ -322,6 +322,9 @@ pub trait FileSystem {
         offset: u64,
         count: u32,
     ) -> Sealed<Answer<Verifier, Wcc>>;
+
+    /// A receipt for every change that was made so far, by whoever. UNSTABLE data is none yet.
+    fn changes_so_far(&self) -> Receipt;
 
     /// The answers that survived the last crash or stop, oldest first, for the caller that
     /// recognises repetitions. Only the first caller gets them: from then on they are kept for as

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use crate::{
     Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
     FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf, PostOp,
-    ReadData, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc, Written,
+    ReadData, Receipt, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc,
+    Written,
 };
 
 /// A file system in front of another one, whose answers it gives.
@@ -212,6 +213,10 @@ impl<F: InFront> FileSystem for F {
         count: u32,
     ) -> Sealed<Answer<Verifier, Wcc>> {
         self.hand_on(&[id], self.behind().commit(who, id, offset, count)).await
+    }
+
+    fn changes_so_far(&self) -> Receipt {
+        self.behind().changes_so_far()
     }
 
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {

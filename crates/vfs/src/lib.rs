@@ -23,7 +23,7 @@ mod remember;
 pub use attributes::{
     Attributes, Credentials, Device, FileKind, PostOp, SetAttributes, SetTime, Wcc, WccBefore,
 };
-pub use durable::{Depends, Durable, Ledger, Lost, Receipt, Sealed, Sequence};
+pub use durable::{Accepted, Delayed, Depends, Durable, Ledger, Lost, Receipt, Sealed, Sequence};
 pub use error::FsError;
 pub use file_system::{
     Access, Answer, CreateHow, DirectoryEntry, Entries, FileSystem, Found, FsInfo, FsStat,

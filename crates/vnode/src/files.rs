@@ -64,6 +64,8 @@ pub struct Files<E: Engine> {
     /// Data whose write failed.
     pub(crate) doubts: RefCell<Doubts<E::Inode>>,
     verifier: Cell<Verifier>,
+    /// The last change that was applied.
+    newest: Cell<Sequence>,
     /// Files in memory; see [`crate::table`].
     pub(crate) table: Table<E::Inode>,
     pub(crate) scans: Scans,
@@ -142,6 +144,7 @@ impl<E: Engine> Files<E> {
             write_backs: Cell::new(0),
             doubts: RefCell::default(),
             verifier: Cell::new(verifier),
+            newest: Cell::new(Sequence(0)),
             table,
             scans: Scans::default(),
             name_hash,
@@ -224,6 +227,11 @@ impl<E: Engine> Files<E> {
     /// The time for stamps.
     pub(crate) fn now(&self) -> Timestamp {
         self.runtime.clock.wall()
+    }
+
+    /// The newest change that was applied.
+    pub(crate) fn newest(&self) -> Sequence {
+        self.newest.get()
     }
 
     /// A receipt for these changes.
@@ -404,6 +412,7 @@ impl<E: Engine> Files<E> {
                 self.note_change(node, sequence)
             }
         });
+        self.newest.set(sequence);
         for (directory, change) in follows.index_changes.drain(..) {
             self.note_change(&directory, sequence);
             if let Some(index) = directory.directory.borrow_mut().as_mut() {

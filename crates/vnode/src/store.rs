@@ -8,7 +8,7 @@ use futures::future::{Either, join, select};
 use namespace::{AttributeChange, Listed, NewFile, Stat, Store, Witness};
 use vfs::{
     Credentials, Depends, FileKind, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
-    Receipt, Sealed, Stability, Timestamp, Verifier,
+    Receipt, Sealed, Sequence, Stability, Timestamp, Verifier,
 };
 
 use crate::change::{Change, Ready};
@@ -40,6 +40,10 @@ impl<E: Engine> Store for Files<E> {
 
     fn receipt(&self, on: Depends) -> Receipt {
         Files::receipt(self, on)
+    }
+
+    fn newest(&self) -> Sequence {
+        Files::newest(self)
     }
 
     fn check_running(&self) -> Result<(), FsError> {

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use nfs::nfs3::arguments::{CommitArgs, ReadArgs, ReadlinkArgs, WriteArgs};
 use nfs::nfs3::results::{CommitOk, ReadOk, ReadlinkOk, WriteOk};
 use nfs::nfs3::{PostOp, Wcc};
-use vfs::FsError;
+use vfs::{FsError, Stability};
 
-use super::{Answered, convert, open};
+use super::{Answered, convert, open, results};
 use crate::MAX_TRANSFER;
 use crate::caller::Caller;
 
@@ -52,16 +52,23 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
     let file_system = &target.volume.file_system;
     let sealed = file_system.write(&target.who, target.id, args.offset, pieces, stability).await;
     let wcc = |about| convert::wcc(target.volume.fsid, about);
+    let answer = match stability {
+        Stability::Unstable => target.volume.open(sealed).await?,
+        _ => target.volume.open_stable(sealed).await?,
+    };
+    let is_durable = answer.is_durable();
     let granted = |written: vfs::Written, about| {
         assert!(written.committed >= stability, "a write is never less durable than was asked");
+        // What is told at once is no more durable than was asked.
+        let committed = if is_durable { written.committed } else { stability };
         WriteOk {
             wcc: wcc(about),
             count: written.count,
-            committed: convert::committed(written.committed),
+            committed: convert::committed(committed),
             verifier: convert::verifier(written.verifier),
         }
     };
-    open(&target.volume, sealed, granted, wcc).await
+    Ok(results(&target.volume, answer, granted, wcc))
 }
 
 /// The first `length` bytes of what is in these pieces, none of which is empty then.
@@ -84,5 +91,6 @@ pub(super) async fn commit(caller: &Caller, args: CommitArgs<'_>) -> Answered<Co
         wcc: wcc(about),
         verifier: convert::verifier(verifier),
     };
-    open(&target.volume, sealed, granted, wcc).await
+    let answer = target.volume.open_stable(sealed).await?;
+    Ok(results(&target.volume, answer, granted, wcc))
 }

@@ -2,8 +2,9 @@
 //!
 //! Every function has the same shape. It finds what its handles name and the user that the caller
 //! acts as ([`Caller`]), asks the file system, and opens the sealed answer. What it gives back can
-//! be made in two ways only: from a [`Durable`] answer, or as a [`Refused`] status without anything
-//! of a file system in it. [`reply`] accepts nothing else, so no reply can overtake the disk.
+//! be made in two ways only: from an answer that may be told ([`Told`]), or as a [`Refused`] status
+//! without anything of a file system in it. [`reply`] accepts nothing else, so no reply can
+//! overtake the disk where that was not declared.
 
 pub(crate) mod convert;
 
@@ -22,12 +23,13 @@ use vfs::{Answer, CallOutcome, Durable, FsError, Sealed};
 use crate::Reply;
 use crate::caller::Caller;
 use crate::refused::{Refused, status};
+use crate::told::Told;
 use crate::volume::{Served, Volume};
 
 pub(crate) use directory::listing_size;
 
-/// What a procedure gives: durable, or nothing of a file system.
-type Answered<T, W> = Result<Durable<Outcome<T, W>>, Refused>;
+/// What a procedure gives: what may be told, or nothing of a file system.
+type Answered<T, W> = Result<Told<Outcome<T, W>>, Refused>;
 
 /// Carries out a call.
 pub(crate) async fn execute(xid: u32, caller: &Caller, arguments: Arguments<'_>) -> Reply {
@@ -65,13 +67,14 @@ pub(crate) fn again(
     procedure: Procedure,
     done: Durable<CallOutcome>,
 ) -> Option<Reply> {
-    let [first, second] = done.about;
+    let (CallOutcome { found, attributes, about: [first, second] }, done) =
+        (*done, Told::from(done));
     Some(match procedure {
         Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
             reply::<_, Wcc>(xid, Ok(done.map(|_| convert::wcc(volume.fsid, first)).map(Ok)))
         }
         Procedure::Create | Procedure::Mkdir | Procedure::Symlink | Procedure::Mknod => {
-            let made = create::made_of(volume, done.found?, done.attributes, first);
+            let made = create::made_of(volume, found?, attributes, first);
             reply::<_, Wcc>(xid, Ok(done.map(|_| made).map(Ok)))
         }
         Procedure::Rename => {
@@ -86,12 +89,21 @@ pub(crate) fn again(
     })
 }
 
+/// The reply to a call whose answer was lost, of a kind that is remembered.
+pub(crate) fn lost(xid: u32, procedure: Procedure) -> Reply {
+    match procedure {
+        Procedure::Rename => reply::<(), RenameWcc>(xid, Err(Refused::Lost)),
+        Procedure::Link => reply::<(), LinkWcc>(xid, Err(Refused::Lost)),
+        _ => reply::<(), Wcc>(xid, Err(Refused::Lost)),
+    }
+}
+
 /// The reply to a call. There is no other way to encode what a file system answered.
 fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> Reply {
     let mut to = nfs::rpc::success(xid);
     match answered {
-        Ok(durable) => {
-            to.value(&durable.into_inner());
+        Ok(told) => {
+            to.value(&told.into_inner());
             Reply::new(to.finish())
         }
         Err(refused) => {
@@ -124,18 +136,29 @@ pub(crate) fn is_admitted(caller: &Caller, arguments: &Arguments<'_>) -> bool {
     }
 }
 
-/// Opens an answer: `granted` makes the results, `about` the attributes of a refusal.
+/// Opens an answer, as soon as it may be told: `granted` makes the results, `about` the attributes
+/// of a refusal.
 async fn open<T, W, U, V>(
     volume: &Served,
     sealed: Sealed<Answer<T, W>>,
     granted: impl FnOnce(T, W) -> U,
     about: impl FnOnce(W) -> V,
 ) -> Answered<U, V> {
-    let answer = sealed.open().await.inspect_err(|_| volume.note_lost())?;
-    Ok(answer.map(|answer| match answer.result {
+    let answer = volume.open(sealed).await?;
+    Ok(results(volume, answer, granted, about))
+}
+
+/// The results of a call.
+fn results<T, W, U, V>(
+    volume: &Served,
+    answer: Told<Answer<T, W>>,
+    granted: impl FnOnce(T, W) -> U,
+    about: impl FnOnce(W) -> V,
+) -> Told<Outcome<U, V>> {
+    answer.map(|answer| match answer.result {
         Ok(result) => Ok(granted(result, answer.about)),
         Err(error) => Err(failure(volume, error, about(answer.about))),
-    }))
+    })
 }
 
 /// A refusal of the file system. Damage is said in the log, since the protocol cannot say it.

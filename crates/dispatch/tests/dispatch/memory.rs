@@ -115,6 +115,8 @@ pub(crate) struct MemoryFileSystem {
     executed: Cell<u64>,
     verifier: Cell<u64>,
     stopped: Cell<bool>,
+    /// Whether each WRITE is said to be durable.
+    overstates: Cell<bool>,
 }
 
 const ROOT: u64 = 2;
@@ -136,6 +138,7 @@ impl MemoryFileSystem {
             executed: Cell::new(0),
             verifier: Cell::new(0x1122_3344_5566_7788),
             stopped: Cell::new(false),
+            overstates: Cell::new(false),
         })
     }
 
@@ -155,11 +158,13 @@ impl MemoryFileSystem {
         self.stopped.get()
     }
 
+    /// From now on each WRITE is more durable than was asked.
+    pub(crate) fn overstate(&self, overstates: bool) {
+        self.overstates.set(overstates);
+    }
+
     fn seal<T>(&self, value: T) -> Sealed<T> {
-        Sealed::new(
-            value,
-            Receipt::new(self.disk.clone(), Depends::through(Sequence(self.executed.get()))),
-        )
+        Sealed::new(value, self.changes_so_far())
     }
 
     fn changed<T>(&self, value: T) -> Sealed<T> {
@@ -593,7 +598,8 @@ impl FileSystem for MemoryFileSystem {
                 state.permitted(who, id, 2)?;
             }
             let count = state.write(id, offset, &data)?;
-            Ok(Written { count, committed: stability, verifier })
+            let committed = if self.overstates.get() { Stability::FileSync } else { stability };
+            Ok(Written { count, committed, verifier })
         })
     }
 
@@ -770,6 +776,10 @@ impl FileSystem for MemoryFileSystem {
     ) -> Sealed<Answer<Verifier, Wcc>> {
         let verifier = self.verifier();
         self.with_wcc(id, |state| state.file(id).map(|_| verifier))
+    }
+
+    fn changes_so_far(&self) -> Receipt {
+        Receipt::new(self.disk.clone(), Depends::through(Sequence(self.executed.get())))
     }
 
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {

@@ -9,6 +9,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::Opaque;
 
 use crate::changes::{Raw, Scene, bytes_of};
+use crate::delayed::{stable_calls, withdrawn};
 use crate::fixture::{Fixture, at, local};
 
 /// What a scenario gives where one bug is planted, or none.
@@ -163,4 +164,14 @@ fn what_is_said_of_a_write_that_is_not_so_is_found() {
     let overstated = vec![stable_how::FILE_SYNC; 3];
     assert_eq!(with(Some(Bug::OverstatedStability), writes), (overstated, verifiers));
     assert_eq!(with(Some(Bug::UnsetVerifier), writes), (how, [[0; 8]; 2]));
+}
+
+#[test]
+fn a_delayed_volume_whose_stable_calls_do_not_wait_is_found() {
+    assert_eq!(with(Some(Bug::AcceptedCommits), stable_calls), [false; 3]);
+}
+
+#[test]
+fn a_withdrawn_declaration_that_settles_nothing_is_found() {
+    assert!(!with(Some(Bug::UnsettledReturn), withdrawn));
 }

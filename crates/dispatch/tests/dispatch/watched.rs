@@ -9,8 +9,8 @@ use bytes::Bytes;
 use vfs::{
     Access, Answer, Attributes, CallKey, CallOutcome, CallReply, CreateHow, Credentials, Device,
     DirectoryEntry, Entries, FileKind, FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply,
-    Name, ObjectId, PathConf, PostOp, ReadData, Requester, Sealed, SetAttributes, Stability,
-    Timestamp, Verifier, Wcc, Written,
+    Name, ObjectId, PathConf, PostOp, ReadData, Receipt, Requester, Sealed, SetAttributes,
+    Stability, Timestamp, Verifier, Wcc, Written,
 };
 
 use crate::memory::MemoryFileSystem;
@@ -160,6 +160,10 @@ macro_rules! watched {
             ) -> Sealed<Answer<Entries>> {
                 self.see(who);
                 self.files.readdir(who, directory, cookie, attributes, accept).await
+            }
+
+            fn changes_so_far(&self) -> Receipt {
+                self.files.changes_so_far()
             }
 
             fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {

@@ -1,0 +1,101 @@
+//! What a reply may tell of a file system.
+//!
+//! Invariants:
+//! 1. A [`Told`] is made of a durable answer, or of one that was accepted because an administrator
+//!    has declared the volume delayed. Nothing else can be encoded.
+//! 2. What a client asks to be made durable is durable when it is told so, declared or not, with
+//!    all that was told before it.
+//! 3. Since a declaration was withdrawn no reply comes before what was told under it is durable.
+//!
+//! Not asserted: 1, which the private field of the type keeps; 2 and 3, which are about the order
+//! of waits: the tests of `delayed` hold the disk up at each.
+
+use vfs::{Accepted, Durable, Lost, Sealed};
+
+use crate::planted::{Bug, is_planted};
+use crate::volume::Served;
+
+/// An answer that may be encoded.
+pub(crate) struct Told<T> {
+    value: T,
+    /// Whether all of it is durable.
+    is_durable: bool,
+}
+
+impl<T> Told<T> {
+    /// Takes the value out, to be encoded.
+    pub(crate) fn into_inner(self) -> T {
+        self.value
+    }
+
+    /// Changes the value, which may be told all the same.
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Told<U> {
+        Told { value: change(self.value), is_durable: self.is_durable }
+    }
+
+    /// Whether all of it is durable.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.is_durable
+    }
+}
+
+impl<T> From<Durable<T>> for Told<T> {
+    fn from(answer: Durable<T>) -> Self {
+        Self { value: answer.into_inner(), is_durable: true }
+    }
+}
+
+impl<T> From<Accepted<T>> for Told<T> {
+    fn from(answer: Accepted<T>) -> Self {
+        Self { value: answer.into_inner(), is_durable: false }
+    }
+}
+
+impl Served {
+    /// Opens an answer as soon as the rules of the volume let it be told.
+    ///
+    /// # Errors
+    /// [`Lost`] when what it shows will never be durable.
+    pub(crate) async fn open<T>(&self, sealed: Sealed<T>) -> Result<Told<T>, Lost> {
+        match self.delayed() {
+            Some(declared) => self.heard(sealed.accept(declared).map(Told::from)),
+            None => {
+                self.settle().await?;
+                self.heard(sealed.open().await.map(Told::from))
+            }
+        }
+    }
+
+    /// Opens an answer with which a client is told that something is durable.
+    ///
+    /// # Errors
+    /// As [`Served::open`].
+    pub(crate) async fn open_stable<T>(&self, sealed: Sealed<T>) -> Result<Told<T>, Lost> {
+        if self.delayed().is_some() {
+            if is_planted(Bug::AcceptedCommits) {
+                return self.open(sealed).await;
+            }
+            // A name above the file may have been told, and wait for the disk still.
+            let all = self.file_system.changes_so_far();
+            self.heard(all.wait().await)?;
+        }
+        self.settle().await?;
+        self.heard(sealed.open().await.map(Told::from))
+    }
+
+    /// Waits for what was told while the volume was declared delayed, if it was.
+    ///
+    /// # Errors
+    /// [`Lost`] when some of it will never be durable.
+    pub(crate) async fn settle(&self) -> Result<(), Lost> {
+        let owed = self.owed().filter(|_| !is_planted(Bug::UnsettledReturn));
+        match owed {
+            Some(owed) => self.heard(owed.wait().await),
+            None => Ok(()),
+        }
+    }
+
+    fn heard<T>(&self, answer: Result<T, Lost>) -> Result<T, Lost> {
+        answer.inspect_err(|_| self.note_lost())
+    }
+}
