@@ -193,6 +193,7 @@ impl Ffs {
     fn new_generation(&self, before: u32) -> u32 {
         match self.runtime.random.next_u64() as u32 {
             _ if is_planted(Bug::SameGeneration) => before.max(1),
+            _ if is_planted(Bug::RaisedGenerations) => before.wrapping_add(1).max(1),
             drawn if drawn == before || drawn == 0 => before.wrapping_add(1).max(1),
             drawn => drawn,
         }

@@ -89,6 +89,8 @@ planted::bugs! {
     PatientAnswers,
     /// Of the verifier of an exclusive creation only the first half is kept.
     HalfVerifier,
+    /// A new file has the next generation, which a file may have had that a crash took.
+    RaisedGenerations,
     /// What undoes changes may take any amount of memory.
     EndlessDeltas,
     /// A new file has the generation of the one that had its inode before.

@@ -13,7 +13,7 @@ use torture::campaign::{
 };
 use torture::explore::Counts;
 use torture::explore::case::Case;
-use torture::explore::design::{Design, TRIED};
+use torture::explore::design::{DELAYED, Design, TRIED};
 use torture::explore::ways;
 
 /// A word, what it does, and the function that does it.
@@ -38,6 +38,11 @@ const CAMPAIGNS: &[Campaign] = &[
 /// What can be tried of an engine that has no disks.
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
+/// What can be tried of a volume that is declared delayed.
+const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];
+/// The other word of its option.
+const DURABLE: &str = "durable";
+
 /// The word for all of them, one after the other.
 const ALL: &str = "all";
 /// The word for one history of `concurrent`, told in full: its number follows.
@@ -58,6 +63,9 @@ struct Arguments {
     engine: Option<String>,
     #[arg(long, help = policies())]
     policy: Option<String>,
+    /// Whether answers wait for the disk: durable, or delayed, which is for seq1, seq2 and nested
+    #[arg(long, default_value = DURABLE, value_parser = [DURABLE, DELAYED])]
+    durability: String,
     #[command(flatten)]
     part: PartOf,
     /// End with one line of JSON
@@ -118,9 +126,20 @@ fn campaigns() -> String {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let Arguments { campaign, argument, engine, policy, part, json, full, threads, seed } =
-        arguments;
+    let Arguments {
+        campaign,
+        argument,
+        engine,
+        policy,
+        durability,
+        part,
+        json,
+        full,
+        threads,
+        seed,
+    } = arguments;
     let design = match Design::find(engine.as_deref(), policy.as_deref()) {
+        Ok(design) if durability == DELAYED => design.delayed(),
         Ok(design) => design,
         Err(unknown) => {
             eprintln!("duramen-torture: {unknown}");
@@ -134,14 +153,20 @@ fn main() -> ExitCode {
         _ => {}
     }
     let mut runs = Vec::new();
-    let suits = |word: &&str| design.has_disks() || WITHOUT_DISKS.contains(word);
+    let suits = |word: &&str| {
+        (design.has_disks() || WITHOUT_DISKS.contains(word))
+            && (!design.is_delayed() || OF_DELAYED.contains(word))
+    };
     for (word, _, function) in CAMPAIGNS.iter().filter(|(word, ..)| suits(word)) {
         if campaign == ALL || campaign == *word {
             runs.push(run(word, *function, &options));
         }
     }
     if runs.is_empty() {
-        eprintln!("duramen-torture: without disks there are {}", WITHOUT_DISKS.join(", "));
+        let (without, delayed) = (WITHOUT_DISKS.join(", "), OF_DELAYED.join(", "));
+        eprintln!(
+            "duramen-torture: without disks there are {without}; of a delayed volume, {delayed}"
+        );
         return ExitCode::from(2);
     }
     table(&runs);
@@ -239,13 +264,15 @@ fn as_json(runs: &[Run], design: Design) -> String {
         let told = |count: u64| if is_counted { count.to_string() } else { "null".to_owned() };
         let [taking, keeping] = [taking, keeping].map(told);
         format!(
-            "{{\"campaign\":\"{}\",\"engine\":\"{}\",\"policy\":{},\"device\":\"plain\",\
+            "{{\"campaign\":\"{}\",\"engine\":\"{}\",\"policy\":{},\"durability\":\"{}\",\
+             \"device\":\"plain\",\
              \"workloads\":{workloads},\"states\":{states},\"images\":{images},\
              \"violations\":{violations},\"cuts_taking\":{taking},\"cuts_keeping\":{keeping},\
              \"states_per_s\":{:.0},\"seconds\":{:.1}}}",
             run.word,
             design.engine(),
             policy,
+            if design.is_delayed() { DELAYED } else { DURABLE },
             run.states_per_second(),
             run.seconds
         )

@@ -14,10 +14,11 @@ pub(crate) fn volumes(file_system: Rc<dyn FileSystem>) -> Volumes {
     Volumes::new(vec![volume]).expect("one volume has a name of its own")
 }
 
-/// Every client may write, as whichever user it says.
-pub(crate) fn exports() -> Exports {
+/// Every client may write, as whichever user it says; the volume is declared delayed, or not.
+pub(crate) fn exports(is_delayed: bool) -> Exports {
     let mut exports = Exports::default();
-    exports.insert(NAME, open_to_all());
+    let export = open_to_all();
+    exports.insert(NAME, if is_delayed { export.declared_delayed() } else { export });
     exports
 }
 

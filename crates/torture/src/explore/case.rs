@@ -88,7 +88,7 @@ impl fmt::Display for Step {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();
-        write!(f, "{}: {}: {}", self.design.name(), self.style.name(), ops.join(", "))?;
+        write!(f, "{}: {}: {}", self.design.case_name(), self.style.name(), ops.join(", "))?;
         self.steps.iter().try_for_each(|step| write!(f, "; {step}"))
     }
 }
@@ -165,13 +165,11 @@ mod tests {
     fn a_case_is_read_as_it_was_written() {
         let steps = ["12 0 1 [1100]", "3"].map(|step| step.parse().expect("a step")).to_vec();
         for style in Style::ALL {
-            let case = Case {
-                design: Design::SYNC,
-                style: *style,
-                ops: operations(),
-                steps: steps.clone(),
-            };
-            assert_eq!(case.to_string().parse(), Ok(case));
+            for design in [Design::SYNC, Design::LOG.delayed()] {
+                let (style, steps) = (*style, steps.clone());
+                let case = Case { design, style, ops: operations(), steps };
+                assert_eq!(case.to_string().parse(), Ok(case));
+            }
         }
     }
 

@@ -58,9 +58,16 @@ impl Default for Shape {
     }
 }
 
-/// An engine and its policy, of which the table knows everything that tells it from others.
+/// An engine and its policy, of which the table knows everything that tells it from others; and
+/// whether its volume is served as one that is declared delayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Design(&'static designs::Design);
+pub struct Design {
+    entry: &'static designs::Design,
+    is_delayed: bool,
+}
+
+/// The word of a command line, and of the line of a case, for a volume that is declared delayed.
+pub const DELAYED: &str = "delayed";
 
 /// The engine over memory: an entry of ours, since no volume can have it.
 static ENGINE_RAM: designs::Design = designs::Design {
@@ -82,23 +89,23 @@ pub static TRIED: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ENGINE_RAM]);
 
 impl Default for Design {
     fn default() -> Self {
-        Self(TRIED.all()[0])
+        Self::of(TRIED.all()[0])
     }
 }
 
 impl fmt::Debug for Design {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.entry.fmt(f)
     }
 }
 
 impl Design {
     /// UFS2 with ordered synchronous writes.
-    pub const SYNC: Self = Self(&FFS_SYNC);
+    pub const SYNC: Self = Self::of(&FFS_SYNC);
     /// UFS2 with a log on a device of its own.
-    pub const LOG: Self = Self(&FFS_LOG);
+    pub const LOG: Self = Self::of(&FFS_LOG);
     /// The engine over memory.
-    pub const RAM: Self = Self(&ENGINE_RAM);
+    pub const RAM: Self = Self::of(&ENGINE_RAM);
 
     /// Those that have disks, whose campaigns are all.
     pub const ALL: &[Self] = &[Self::SYNC, Self::LOG];
@@ -109,58 +116,89 @@ impl Design {
     /// # Errors
     /// What there is instead.
     pub fn find(engine: Option<&str>, policy: Option<&str>) -> Result<Self, Unknown> {
-        TRIED.find(engine, policy).map(Self)
+        TRIED.find(engine, policy).map(Self::of)
     }
 
     /// The one of this name, in a line that tells a violation.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|design| design.name() == name)
+        let (name, is_delayed) = match name.strip_suffix(DELAYED) {
+            Some(name) => (name.trim_end(), true),
+            None => (name, false),
+        };
+        let named = Self::ALL.iter().copied().find(|design| design.name() == name)?;
+        Some(if is_delayed { named.delayed() } else { named })
+    }
+
+    const fn of(entry: &'static designs::Design) -> Self {
+        Self { entry, is_delayed: false }
+    }
+
+    /// The same, of which what is answered need not be durable yet.
+    pub fn delayed(self) -> Self {
+        Self { is_delayed: true, ..self }
+    }
+
+    /// Whether what is answered need not be durable yet.
+    pub fn is_delayed(self) -> bool {
+        self.is_delayed
+    }
+
+    /// Whether a cut takes the end of history, as far as it takes something.
+    pub fn keeps_history(self) -> bool {
+        self.has_log()
     }
 
     /// Its number among those that are explored.
     pub(crate) fn number(self) -> u64 {
-        let place = TRIED.all().iter().position(|&one| one == self.0);
+        let place = TRIED.all().iter().position(|&one| one == self.entry);
         place.expect("a design that is explored is in the table") as u64
     }
 
     /// Whether it keeps what is durable on disks.
     pub fn has_disks(self) -> bool {
-        self.0.has_disks()
+        self.entry.has_disks()
     }
 
     /// Whether one of its disks is a redo log.
     pub fn has_log(self) -> bool {
-        self.0.has(DiskRole::Log)
+        self.entry.has(DiskRole::Log)
     }
 
     /// The engine.
     pub fn engine(self) -> &'static str {
-        self.0.engine
+        self.entry.engine
     }
 
     /// The policy, if its engine has several.
     pub fn policy(self) -> Option<&'static str> {
-        self.0.policy
+        self.entry.policy
     }
 
     /// Whether answers survive a cut, and what was begun is ended by the return.
     pub fn remembers(self) -> bool {
-        self.0.remembers
+        self.entry.remembers
     }
 
     /// The words of a command line that choose it.
     pub fn words(self) -> String {
+        let delayed = if self.is_delayed { " --durability delayed" } else { "" };
         match self.policy() {
             Some(policy) if self.engine() == Self::default().engine() => {
-                format!("--policy {policy}")
+                format!("--policy {policy}{delayed}")
             }
-            _ => self.0.words(),
+            _ => self.entry.words() + delayed,
         }
+    }
+
+    /// Its name in the line of a case.
+    pub fn case_name(self) -> String {
+        let delayed = if self.is_delayed { format!(" {DELAYED}") } else { String::new() };
+        self.name().to_owned() + &delayed
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        self.0.name()
+        self.entry.name()
     }
 
     /// How its disks are worked with.
@@ -168,7 +206,7 @@ impl Design {
     /// # Panics
     /// When it has none.
     pub(crate) fn work(self) -> &'static Work {
-        self.0.work()
+        self.entry.work()
     }
 
     /// Bytes of each disk, the volume first.
@@ -182,12 +220,12 @@ impl Design {
             DiskRole::Volume => volume_bytes,
             DiskRole::Log => log_bytes,
         };
-        self.0.disks.iter().map(size).collect()
+        self.entry.disks.iter().map(size).collect()
     }
 
     /// Whether a cut while a large file is cut short may leave any length in between.
     pub fn may_stop_between(self) -> bool {
-        self.0.may_stop_between
+        self.entry.may_stop_between
     }
 
     /// Disks with an empty volume.
@@ -331,7 +369,7 @@ mod tests {
     #[test]
     fn what_is_explored_are_all_designs_that_a_volume_can_have_and_one_more() {
         for design in designs::DESIGNS.all() {
-            assert!(Design::ALL.contains(&Design(design)), "{design:?}");
+            assert!(Design::ALL.contains(&Design::of(design)), "{design:?}");
         }
         assert_eq!(TRIED.all().len(), designs::DESIGNS.all().len() + 1);
         assert!(!Design::RAM.has_disks() && designs::DESIGNS.find(Some("ram"), None).is_err());

@@ -7,6 +7,8 @@
 //! UNSTABLE writes, which may be lost at any time before a COMMIT; then the verifier is another.
 //! A handle that a client holds names the file that it named before, or nothing.
 //!
+//! Of a delayed volume an operation counts as acknowledged once something behind it was promised.
+//!
 //! docs/durability.md tells the same of the policy `sync`.
 
 use std::collections::BTreeMap;
@@ -16,6 +18,7 @@ use vfs::{FsError, ObjectId};
 
 use super::Style;
 use super::caller::last_name;
+use super::design::Design;
 use super::model::{Act, Model, Seen, View, What};
 use super::op::{Op, Stable};
 use super::recover::Recovered;
@@ -26,6 +29,10 @@ pub struct History {
     pub acts: Vec<(Act, Result<(), FsError>)>,
     /// How they followed each other.
     pub style: Style,
+    /// Whether they may be lost though they were answered,
+    is_delayed: bool,
+    /// and then only the last of them.
+    keeps_history: bool,
     /// What clients hold from before: by the number of the file in the model, what its handle
     /// names.
     pub handles: BTreeMap<usize, ObjectId>,
@@ -65,9 +72,10 @@ struct Candidate {
 
 impl History {
     /// Nothing yet.
-    pub fn new(style: Style) -> Self {
-        let (acts, handles) = (Vec::new(), BTreeMap::new());
-        Self { acts, style, handles, given: Vec::new(), verifiers: Vec::new() }
+    pub fn new(design: Design, style: Style) -> Self {
+        let (acts, handles, given, verifiers) = Default::default();
+        let (is_delayed, keeps_history) = (design.is_delayed(), design.keeps_history());
+        Self { acts, style, is_delayed, keeps_history, handles, given, verifiers }
     }
 
     /// Whether `seen` may be there at a moment.
@@ -81,7 +89,8 @@ impl History {
         let mut last = None;
         for order in self.orders(moment) {
             for candidate in self.candidates(&order, moment) {
-                match fits(seen, &candidate) {
+                let fits = fits(seen, &candidate);
+                match fits.and_then(|()| self.names_nothing_lost(seen, &order)) {
                     Ok(()) => return Ok(()),
                     Err(reason) => last = Some(reason),
                 }
@@ -102,13 +111,52 @@ impl History {
             let chosen: Vec<usize> = chosen.collect();
             let holds_all = (0..self.acts.len())
                 .all(|index| moment.acknowledged >> index & 1 == 0 || chosen.contains(&index));
-            if holds_all && self.style != Style::Together && self.style != Style::AtOnce {
+            if !holds_all || !self.may_be_left(&begun, &chosen) {
+                continue;
+            }
+            if self.style != Style::Together && self.style != Style::AtOnce {
                 orders.push(chosen);
-            } else if holds_all {
+            } else {
                 permute(&chosen, &mut Vec::new(), &mut orders);
             }
         }
         orders
+    }
+
+    /// Whether a cut may take, of what was begun in this order, all but what was chosen. Where
+    /// history is kept, and the order is known, nothing that comes later is left without what comes
+    /// before. Bytes go to their places by themselves.
+    fn may_be_left(&self, begun: &[usize], chosen: &[usize]) -> bool {
+        if !self.is_delayed || !self.keeps_history || self.style == Style::AtOnce {
+            return true;
+        }
+        let changes_names = |index: &usize| {
+            let (act, told) = &self.acts[*index];
+            told.is_ok() && !matches!(act.op, Op::Write(..))
+        };
+        let names = begun.iter().filter(|index| changes_names(index));
+        let mut is_left = names.map(|index| chosen.contains(index));
+        is_left.by_ref().find(|is_left| !is_left);
+        !is_left.any(|is_left| is_left)
+    }
+
+    /// A client of a delayed volume may hold the handle of a file that a cut took. It names
+    /// nothing, also when there are new files.
+    fn names_nothing_lost(&self, seen: &Recovered, order: &[usize]) -> Result<(), String> {
+        let is_left = |index: &usize| order.contains(index);
+        let known = |id: &ObjectId| {
+            let of_order = self.given.iter().enumerate().filter(|(index, _)| is_left(index));
+            self.handles.values().chain(of_order.flat_map(|(_, id)| id)).any(|known| known == id)
+        };
+        let given = self.given.iter().enumerate().filter(|(index, _)| !is_left(index));
+        let given = given.flat_map(|(_, id)| id).filter(|id| self.is_delayed && !known(id));
+        let mut lost = given.copied();
+        match lost.find(|&id| id == seen.made || seen.ids.contains(&id)) {
+            Some(id) => {
+                Err(format!("{id:?} was told of a file that is lost, and names another one"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The states that an order of operations may leave.

@@ -50,6 +50,8 @@ pub struct Recovered {
     pub view: View,
     /// What handles name, by the numbers of files in the view.
     pub ids: Vec<ObjectId>,
+    /// A file that is made then.
+    pub made: ObjectId,
     /// The verifier of this boot.
     pub verifier: [u8; 8],
 }
@@ -80,7 +82,7 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         let verifier = committed.unwrap().verf.0;
         driver.use_and_empty(&view, &ids, before, probe).await?;
         driver.stop().await.map_err(|error| format!("it does not stop: {error}"))?;
-        Ok::<_, String>(Recovered { view, ids, verifier })
+        Ok::<_, String>(Recovered { view, ids, made: probe, verifier })
     })?;
     let check = design.work().check;
     let report = executor.block_on(async {

@@ -47,6 +47,7 @@ type Running = Shared<LocalBoxFuture<'static, Result<Bytes, String>>>;
 
 /// A client that runs a workload.
 pub(super) struct Client {
+    design: Design,
     runtime: Runtime,
     pub(super) disks: Rc<Disks>,
     pub(super) server: Rc<Server>,
@@ -76,12 +77,14 @@ pub fn run(
         let runtime = executor.runtime();
         let opened = design.open(disks.devices(), runtime.clone()).await;
         let engine = opened.map_err(|error| error.to_string())?.files;
-        let mut client = Client::new(runtime, disks.clone(), engine, (before, style));
+        let mut client = Client::new(design, (runtime, disks.clone()), engine, (before, style));
         disks.start_recording();
         let there_is_one = match style {
             Style::OneByOne => client.one_by_one(ops).await?,
             Style::Together => client.together(ops).await?,
             Style::AtOnce => client.at_once(ops).await?,
+            // Of a delayed volume the client may have been told before.
+            Style::Failing if design.is_delayed() => false,
             Style::Failing => client.failing(ops).await.map(|()| false)?,
         };
         if !there_is_one {
@@ -92,6 +95,8 @@ pub fn run(
         if style == Style::OneByOne {
             let stopped = client.server.witness.shutdown().await;
             stopped.map_err(|error| format!("it does not stop: {error}"))?;
+            (0..client.history.acts.len())
+                .for_each(|index| disks.volume().mark(acknowledged(index)));
         }
         Ok(Some(Run { recording: disks.recording(), history: client.history }))
     })
@@ -99,24 +104,25 @@ pub fn run(
 
 impl Client {
     fn new(
-        runtime: Runtime,
-        disks: Rc<Disks>,
+        design: Design,
+        (runtime, disks): (Runtime, Rc<Disks>),
         engine: Rc<Files>,
         (before, style): (&Before, Style),
     ) -> Self {
         let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
         let root = files.root();
-        let server = Rc::new(Server::new(runtime.clone(), files));
+        let server = Server::serving(runtime.clone(), files, design.is_delayed());
+        let server = Rc::new(server);
         let model = Model::before();
         let mut handles = Handles::from([(ROOT, server::handle(root))]);
-        let mut history = History::new(style);
+        let mut history = History::new(design, style);
         history.handles.insert(ROOT, root);
         for (path, seen) in model.view() {
             handles.insert(seen.file, server::handle(before[&path]));
             history.handles.insert(seen.file, before[&path]);
         }
         let (answered, verbs) = (Vec::new(), server.witness.done());
-        Self { runtime, disks, server, engine, handles, model, history, answered, verbs }
+        Self { design, runtime, disks, server, engine, handles, model, history, answered, verbs }
     }
 
     /// The next operation as a call; none when the client does not get so far.
@@ -154,7 +160,7 @@ impl Client {
             if matches!(op, Op::Write(_, _, Stable::Commit)) {
                 self.commit(act.subject, answer).await?;
             }
-            self.disks.volume().mark(acknowledged(index));
+            self.promised(index).into_iter().for_each(|mark| self.disks.volume().mark(mark));
             self.repeat(&call, &reply).await?;
             self.answered.push((call, reply));
             let expected = self.model.apply(&act);
@@ -187,14 +193,16 @@ impl Client {
             let Some((index, act, call)) = self.begin(number, op, &seen) else {
                 return Ok(false);
             };
-            let running = self.send_until_done(&call.record, Some(acknowledged(index))).await;
-            let again = self.send(&call.record, None);
+            let running = self.send_until_done(&call.record, self.promised(index)).await;
+            let again = self.send(&call.record, Vec::new());
             let expected = self.model.apply(&act);
             if expected.is_ok() {
                 for look in self.looks_at(&act, &seen) {
                     self.verbs += 1;
+                    let shown =
+                        if self.design.is_delayed() { vec![] } else { vec![acknowledged(index)] };
                     // It goes on by itself, and its mark tells when it was answered.
-                    drop(self.send_until_done(&look, Some(acknowledged(index))).await);
+                    drop(self.send_until_done(&look, shown).await);
                 }
             }
             under_way.push((index, call, running, again, expected));
@@ -217,8 +225,8 @@ impl Client {
             let Some((index, _, call)) = self.begin(number, op, &seen) else {
                 return Ok(false);
             };
-            let running = self.send(&call.record, Some(acknowledged(index)));
-            let again = self.send(&call.record, None);
+            let running = self.send(&call.record, self.promised(index));
+            let again = self.send(&call.record, Vec::new());
             under_way.push((index, call, running, again));
         }
         for (index, call, running, again) in under_way {
@@ -273,15 +281,29 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a call over a connection of its own, and leaves a mark when its reply comes.
-    fn send(&self, record: &Bytes, mark: Option<u64>) -> Running {
+    /// The marks of what is durable once an operation has been answered.
+    fn promised(&self, index: usize) -> Vec<u64> {
+        let style = self.history.style;
+        let is_stable = match self.history.acts[index].0.op {
+            Op::Write(_, _, stable) => stable != Stable::Unstable,
+            _ => false,
+        };
+        match (self.design.is_delayed(), is_stable) {
+            (false, _) => vec![acknowledged(index)],
+            (true, false) => Vec::new(),
+            // Which of the others were before it is not known.
+            (true, true) if style == Style::AtOnce => vec![acknowledged(index)],
+            (true, true) => (0..=index).map(acknowledged).collect(),
+        }
+    }
+
+    /// Sends a call over a connection of its own, and leaves marks when its reply comes.
+    fn send(&self, record: &Bytes, marks: Vec<u64>) -> Running {
         let (server, disks) = (self.server.clone(), self.disks.clone());
         let (record, (sender, reply)) = (record.clone(), oneshot::channel());
         let task = async move {
             let reply = server.connect().call(&record).await;
-            if let Some(mark) = mark {
-                disks.volume().mark(mark);
-            }
+            marks.into_iter().for_each(|mark| disks.volume().mark(mark));
             let _ = sender.send(reply); // the waiter may have found something wrong by now
         };
         self.runtime.tasks.spawn(task.boxed_local());
@@ -290,10 +312,10 @@ impl Client {
     }
 
     /// The same, and waits until what is asked for has been done, though not answered.
-    async fn send_until_done(&self, record: &Bytes, mark: Option<u64>) -> Running {
+    async fn send_until_done(&self, record: &Bytes, marks: Vec<u64>) -> Running {
         let witness = self.server.witness.clone();
         let before = witness.done();
-        let running = self.send(record, mark);
+        let running = self.send(record, marks);
         let done = async move { witness.more_than(before).await }.boxed_local();
         select(done, running.clone()).await;
         running

@@ -36,14 +36,19 @@ pub struct Server {
 pub struct Connection(Rc<Session>);
 
 impl Server {
-    /// Serves a file system to every client.
+    /// Serves a file system to every client, which hears no answer before it is durable.
     pub fn new(runtime: Runtime, files: Rc<dyn FileSystem>) -> Self {
+        Self::serving(runtime, files, false)
+    }
+
+    /// Serves a file system that is declared delayed, or not.
+    pub fn serving(runtime: Runtime, files: Rc<dyn FileSystem>, is_delayed: bool) -> Self {
         let witness = Witness::new(files);
         let (window, limits) = (Window::default(), Limits::default());
         // After a restart the numbers are others, or calls would be taken for those before it.
         let next_xid = Cell::new(runtime.random.next_u64() as u32);
         let volumes = volumes(witness.clone());
-        let dispatcher = Dispatcher::new(runtime, volumes, exports(), window, limits);
+        let dispatcher = Dispatcher::new(runtime, volumes, exports(is_delayed), window, limits);
         let restored = dispatcher.restore().now_or_never();
         restored.expect("nothing to wait for").expect("a volume that has just been opened");
         Self { dispatcher, witness, next_xid }

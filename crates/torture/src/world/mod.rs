@@ -88,7 +88,7 @@ impl Default for WorldOptions {
             open: OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::default() },
             limits: Limits::default(),
             window: Window::default(),
-            exports: exports(),
+            exports: exports(false),
             connection_calls: 128,
             ram: None,
         }

@@ -86,6 +86,16 @@ const OF_ANSWERS: &[(&str, &str)] = &[
     ("HalfVerifier", "create bar exclusive"),
 ];
 
+/// Bugs of what a client of a delayed volume asks to be made durable, and of what a cut leaves of
+/// the rest, with the policy under which they show.
+const OF_DELAYED: &[(&str, Design, &str)] = &[
+    ("AcceptedCommits", Design::SYNC, "create bar unchecked, write foo append filesync"),
+    ("AcceptedCommits", Design::LOG, "create bar unchecked, write foo append commit"),
+    ("RaisedGenerations", Design::SYNC, "create bar unchecked"),
+    ("RaisedGenerations", Design::LOG, "mkdir A/C"),
+    ("EqualRanks", Design::SYNC, "create bar unchecked"),
+];
+
 /// Bugs of what writes, the log and COMMIT do with bytes, and the policy under which the campaign
 /// `data` finds them: each in one of the first stories of its short form.
 const OF_BYTES: &[(&str, Design)] = &[
@@ -170,6 +180,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "ShorterRuns",
     "HeavyZeros",
     "ForgottenAtTheHead",
+    "EndlessDeltas",
 ];
 
 /// Bugs that the tests of `dispatch` find.
@@ -182,6 +193,7 @@ const OF_THE_TESTS_OF_DISPATCH: &[&str] = &[
     "OldestOfAll",
     "EveryAddress",
     "WholeReservations",
+    "UnsettledReturn",
 ];
 
 /// Bugs that other campaigns find.
@@ -263,9 +275,9 @@ fn workload(text: &str) -> Vec<Op> {
 }
 
 /// What exploring a workload finds.
-fn found(bug: Option<Bug>, ops: &[Op]) -> Option<String> {
+fn found(bug: Option<Bug>, design: Design, ops: &[Op]) -> Option<String> {
     plant(bug);
-    let mut explorer = Explorer::new(Design::SYNC);
+    let mut explorer = Explorer::new(design);
     for &style in Style::ALL {
         explorer.explore(ops, style);
         if !explorer.violations.is_empty() {
@@ -281,9 +293,26 @@ fn all_are_found(bugs: &[(&str, &str)]) {
     for (name, text) in bugs {
         let (bug, ops) = (name.parse().expect("a bug"), workload(text));
         if clean.insert(text) {
-            assert_eq!(found(None, &ops), None, "without {bug}");
+            assert_eq!(found(None, Design::SYNC, &ops), None, "without {bug}");
         }
-        assert!(found(Some(bug), &ops).is_some(), "{bug} was not found by '{text}'");
+        let found = found(Some(bug), Design::SYNC, &ops);
+        assert!(found.is_some(), "{bug} was not found by '{text}'");
+    }
+}
+
+#[test]
+fn bugs_of_delayed_volumes_are_found_and_their_lines_show_them_again() {
+    for &(name, design, text) in OF_DELAYED {
+        let (bug, ops, design) = (name.parse().expect("a bug"), workload(text), design.delayed());
+        assert_eq!(found(None, design, &ops), None, "without {bug}");
+        let found = found(Some(bug), design, &ops);
+        let found = found.unwrap_or_else(|| panic!("{bug} was not found by '{text}'"));
+        let (reason, line) = found.split_once("\n  cargo xtask torture replay '").expect("a line");
+        let case: Case = line.trim_end_matches('\'').parse().expect(line);
+        plant(Some(bug));
+        let again = case.replay();
+        plant(None);
+        assert_eq!(again, Err(reason.to_owned()), "{bug}: {line}");
     }
 }
 
@@ -352,6 +381,7 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
     let mut names: BTreeSet<&str> = rows().into_iter().map(|(name, _)| name).collect();
     assert!(names.len() >= 30 && names.len() == rows().len(), "{}", names.len());
     names.extend(OF_WAYS.iter().map(|(name, ..)| *name));
+    names.extend(["AcceptedCommits", "RaisedGenerations"]); // of a delayed volume
     for bug in all() {
         let name = bug.to_string();
         let others = [

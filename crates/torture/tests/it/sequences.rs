@@ -27,6 +27,15 @@ fn every_cut_of_every_operation_leaves_what_may_be_there() {
 }
 
 #[test]
+fn a_cut_of_a_delayed_volume_takes_what_was_not_asked_to_be_durable_and_nothing_else() {
+    for &design in Design::ALL {
+        let singles = operations().into_iter().map(|op| vec![op]);
+        let workloads = singles.step_by(2).chain(pairs().step_by(6));
+        explore(Explorer::new(design.delayed()), workloads, 10_000);
+    }
+}
+
+#[test]
 fn every_cut_of_some_pairs_leaves_what_may_be_there() {
     explore(Explorer::new(Design::SYNC), pairs().step_by(6), 5_000);
 }
