@@ -1,7 +1,9 @@
 //! `duramen serve`, run as people run it, with an independent NFS client.
 
 use std::fs;
+use std::io::Read;
 use std::net::TcpListener;
+use std::process::Stdio;
 
 use futures::executor::block_on;
 use nfs3_types::nfs3::{
@@ -86,6 +88,34 @@ fn a_link_to_a_volume_is_served_under_its_own_name() {
     put(&serving, "data", "letter", b"dear friend");
     assert!(serving.stop().success());
     assert_eq!(on("cat", &folder.path("of-today"), &["letter"]).good(), "dear friend");
+}
+
+#[test]
+fn a_volume_that_is_declared_delayed_is_served_with_a_warning_and_keeps_stable_writes() {
+    let folder = Folder::new();
+    let (volume, config) = (folder.path("data"), folder.path("duramen.toml"));
+    on("mkfs", &volume, &["--size", "16M"]).good();
+    fs::write(&config, "[exports.data]\ndurability = \"delayed\"\n").expect("there is room");
+    let with_config = ["--config", config.to_str().expect("a plain path")];
+    let mut serving = Serving::start_saying(&[&volume], &with_config, &[], Stdio::piped());
+    let mut said = serving.standard_error().expect("it was asked for");
+    for letter in ["one", "two"] {
+        put(&serving, "data", letter, letter.as_bytes());
+    }
+    // The declaration is withdrawn, and given back.
+    for text in ["", "[exports.data]\ndurability = \"delayed\"\n"] {
+        fs::write(&config, text).expect("there is room");
+        serving.signal("-HUP");
+    }
+    put(&serving, "data", "three", b"three");
+    serving.kill();
+    let mut words = String::new();
+    said.read_to_string(&mut words).expect("text");
+    assert!(words.contains("a crash may take back what was answered"), "{words}");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    for letter in ["one", "two", "three"] {
+        assert_eq!(on("cat", &volume, &[letter]).good(), letter);
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Bytes that were acknowledged, and a return that may bring others: under each policy, with the
-//! real client.
+//! Bytes that were acknowledged, and a return that may bring others: under each policy, and of a
+//! volume that is declared delayed, with the real client.
 //!
 //! 1. In the guest, `guest/zeros.py` writes files whose every byte is on stable storage: zeros of
 //!    any length and bytes over them, large writes over small ones, files whose end moves. It asks
@@ -39,18 +39,25 @@ const HEAD_START: Duration = Duration::from_millis(5);
 
 /// Plays it on new volumes, with the program of `server`.
 pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report: &mut Report) {
-    for policy in ["log", "sync"] {
+    for (policy, is_delayed) in [("log", false), ("sync", false), ("log", true)] {
         let mut played = None;
-        report.script(&format!("{NAME}, policy {policy}"), |transcript| {
-            let folder = server.folder().join(format!("{NAME}-{policy}"));
+        let name =
+            if is_delayed { format!("{policy}, delayed") } else { format!("policy {policy}") };
+        report.script(&format!("{NAME}, {name}"), |transcript| {
+            let folder = server.folder().join(format!("{NAME}-{policy}-{is_delayed}"));
             fs::create_dir(&folder).while_doing(folder.display())?;
-            let served = server.create_with_policy(&folder.join("volume"), policy)?;
+            let volume = folder.join("volume");
+            let served = if is_delayed {
+                server.create_delayed(&volume, policy)?
+            } else {
+                server.create_with_policy(&volume, policy)?
+            };
             let play = Play { repository, server: played.insert(served), policy };
             play.run(plan, transcript)
         });
         let Some(mut server) = played else { continue };
-        report.step(&format!("{NAME}, policy {policy}: stop"), || server.stop());
-        report.step(&format!("{NAME}, policy {policy}: duramen fsck"), || server.check());
+        report.step(&format!("{NAME}, {name}: stop"), || server.stop());
+        report.step(&format!("{NAME}, {name}: duramen fsck"), || server.check());
     }
 }
 

@@ -24,6 +24,8 @@ const CONFIGURATION: &str = r#"
 [exports.volume]
 clients = [{ network = "127.0.0.1", access = "rw", squash = "none" }]
 "#;
+/// What lets answers come before the disk has them, behind that.
+const DELAYED: &str = "durability = \"delayed\"\n";
 /// What makes a server forget in a crash what it has answered.
 const FORGETFUL: &str = "\n[reply_cache]\nsurvives = false\n";
 /// What it logs: enough to see each call that was repeated and not executed again.
@@ -88,6 +90,15 @@ impl Server {
         mkfs.arg("mkfs").arg(volume).args(["--size", SIZE, "--policy", policy]);
         command::capture(&mut mkfs)?;
         Told::usual(&self.told.binary, volume, &[])?.serve()
+    }
+
+    /// The same, of a volume that is declared delayed.
+    pub(crate) fn create_delayed(&self, volume: &Path, policy: &str) -> Result<Server> {
+        let mut mkfs = Command::new(&self.told.binary);
+        mkfs.arg("mkfs").arg(volume).args(["--size", SIZE, "--policy", policy]);
+        command::capture(&mut mkfs)?;
+        let configuration = format!("{CONFIGURATION}{DELAYED}");
+        Told { configuration, ..Told::usual(&self.told.binary, volume, &[])? }.serve()
     }
 
     /// The same, with the smallest log.
