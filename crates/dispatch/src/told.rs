@@ -57,13 +57,13 @@ impl Served {
     /// # Errors
     /// [`Lost`] when what it shows will never be durable.
     pub(crate) async fn open<T>(&self, sealed: Sealed<T>) -> Result<Told<T>, Lost> {
-        match self.delayed() {
-            Some(declared) => self.heard(sealed.accept(declared).map(Told::from)),
-            None => {
-                self.settle().await?;
-                self.heard(sealed.open().await.map(Told::from))
-            }
+        if let Some(declared) = self.delayed() {
+            return self.heard(sealed.accept(declared)).map(Told::from);
         }
+        if self.owes() {
+            Box::pin(self.settle()).await?; // its future makes those of all replies no larger
+        }
+        self.heard(sealed.open().await).map(Told::from)
     }
 
     /// Opens an answer with which a client is told that something is durable.
@@ -79,8 +79,8 @@ impl Served {
             let all = self.file_system.changes_so_far();
             self.heard(all.wait().await)?;
         }
-        self.settle().await?;
-        self.heard(sealed.open().await.map(Told::from))
+        Box::pin(self.settle()).await?;
+        self.heard(sealed.open().await).map(Told::from)
     }
 
     /// Waits for what was told while the volume was declared delayed, if it was.

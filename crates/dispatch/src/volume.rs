@@ -55,6 +55,11 @@ impl Served {
         self.delayed.get()
     }
 
+    /// Whether answers wait for something since the last declaration was withdrawn.
+    pub(crate) fn owes(&self) -> bool {
+        self.owed.borrow().is_some()
+    }
+
     /// For what every answer waits since the last declaration was withdrawn.
     pub(crate) fn owed(&self) -> Option<Receipt> {
         self.owed.borrow().clone()
