@@ -95,10 +95,9 @@ impl Opening {
     pub(crate) fn begin(volume: &Volume, runtime: &Runtime) -> Result<Self, Failure> {
         let disk = volume.open(Access::ReadOnly)?;
         let Superblock { superblock, geometry, .. } = read_superblock(&disk, &volume.disk_path)?;
-        let [second, random] = superblock.id.map(|half| u64::from(half.get()));
         let (path, start) = (volume.path.clone(), runtime.clock.now());
         let words = volume.words();
-        let (id, is_clean) = (second << 32 | random, superblock.clean == 1);
+        let (id, is_clean) = (superblock.number(), superblock.clean == 1);
         let needs_log = !is_clean && may_have_logged(&superblock);
         let size = geometry.byte_address(geometry.size);
         Ok(Self { path, words, id, is_clean, needs_log, size, start })

@@ -138,6 +138,18 @@ pub(crate) fn holds_changes(
     held.map_err(Failure::Start)
 }
 
+/// The number of the volume that has the log in a file alone, if the log says so.
+///
+/// # Errors
+/// [`Failure`] when it cannot be opened or read.
+pub(crate) fn owner(path: &Path) -> Result<Option<u64>, Failure> {
+    let device = FileDevice::new(DiskFile::open(path, Access::ReadOnly)?);
+    let newest = reactor::block_on(|_| async move { journal::peek(&device).await });
+    let newest = newest.map_err(Failure::Start)?;
+    let newest = newest.map_err(|source| Failure::Log { path: path.to_owned(), source })?;
+    Ok(newest.and_then(|slot| slot.owner()))
+}
+
 /// Makes a log that may grow to `size` bytes, all of it or nothing: a short one would be taken for
 /// a log that cannot be used.
 ///

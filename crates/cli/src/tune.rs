@@ -126,7 +126,7 @@ fn change_policy(
     let log = folder.join(LOG_NAME);
     let size = found.geometry.byte_address(found.geometry.size);
     if !design.has(DiskRole::Log) && log.exists() {
-        refuse_needed(volume, &log)?;
+        refuse_needed(volume, &log, found)?;
     }
     let log_size = design
         .has(DiskRole::Log)
@@ -152,11 +152,16 @@ fn change_policy(
 
 /// A log that goes holds nothing: no changes of this volume that were put away and brought back,
 /// and none of others that were served with it.
-fn refuse_needed(volume: &Volume, log: &Path) -> Result<(), Failure> {
+fn refuse_needed(volume: &Volume, log: &Path, found: &FileSystem) -> Result<(), Failure> {
     let (path, words) = (volume.path.clone(), volume.words());
     match log::holds_changes(log, Access::ReadOnly)? {
         Ok(false) => Ok(()),
-        Ok(true) => Err(Failure::Engine { path, words, source: OpenError::LogLeft.into() }),
+        Ok(true) => {
+            let owner = log::owner(log)?;
+            let is_anothers = owner.is_some_and(|owner| owner != found.superblock.number());
+            let source = if is_anothers { OpenError::LogAnothers } else { OpenError::LogLeft };
+            Err(Failure::Engine { path, words, source: source.into() })
+        }
         Err(error) => Err(Failure::Engine { path, words, source: error.into() }),
     }
 }

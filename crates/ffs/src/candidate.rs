@@ -136,8 +136,7 @@ impl Found {
 
     /// The number by which it is known, wherever it is.
     pub(crate) fn id(&mut self) -> u64 {
-        let [second, random] = self.superblock.superblock().id.map(|half| u64::from(half.get()));
-        second << 32 | random
+        self.superblock.superblock().number()
     }
 
     /// The number that its mark bears; 0 for none.

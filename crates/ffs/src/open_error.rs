@@ -75,7 +75,8 @@ pub enum OpenError {
     /// The log holds something, and is another volume's, while this one needs none.
     #[error(
         "the log is another volume's, which needs the changes that it holds: put it back there; \
-         this volume needs nothing of it, and gets a new log where there is none"
+         this volume needs nothing of it, and gets a new log where there is none. If that volume \
+         is no more, remove the log, or overwrite the first MiB of a device"
     )]
     LogAnothers,
     /// Several volumes have it together, and only a server can finish what it holds.

@@ -91,6 +91,8 @@ planted::bugs! {
     HalfVerifier,
     /// A new file has the next generation, which a file may have had that a crash took.
     RaisedGenerations,
+    /// Any number of entries of a volume may wait for the writer of the log.
+    EndlessQueue,
     /// What undoes changes may take any amount of memory.
     EndlessDeltas,
     /// A new file has the generation of the one that had its inode before.

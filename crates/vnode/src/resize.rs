@@ -78,7 +78,11 @@ impl<E: Engine> Files<E> {
         let shortened = self.shorten_in_steps(node, size, also, witness).await;
         if shortened.is_err() && self.is_unfinished(node.ino) {
             self.stick(node.ino);
-            return Err(FsError::Io); // it is in its middle: no attempt begins it again
+            // It is in its middle: no attempt begins it again.
+            return shortened.map_err(|error| match error {
+                FsError::NoSpace => FsError::Io,
+                other => other,
+            });
         }
         shortened
     }

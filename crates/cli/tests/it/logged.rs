@@ -103,6 +103,11 @@ fn a_log_with_something_in_it_is_not_forgotten() {
     let repair = on("fsck", &second, &["--repair", "--without-log"]);
     assert!(repair.code == 0 && !repair.errors.contains("given up"), "{}", repair.errors);
     assert!(fs::read(second.join("log.img")).expect("it stays") == its, "it was written");
+    on("tune", &second, &["--policy", "sync"]).failed(1, "another volume's");
+    // So is one that was cut off, of which nobody can say what it holds.
+    let log = fs::File::options().write(true).open(second.join("log.img"));
+    log.expect("it is there").set_len(3 << 20).expect("shorter");
+    on("serve", &second, &["--listen", "127.0.0.1:0"]).failed(1, "another volume's");
     fs::remove_file(second.join("log.img")).expect("it is there");
     assert!(Serving::start(&[&second], &[]).stop().success(), "it gets a new one");
     assert!(Serving::start(&[&again], &[]).stop().success());
@@ -168,6 +173,33 @@ fn images_that_were_cut_off_without_a_log_get_the_one_that_they_are_to_share() {
     for image in [&one, &other] {
         assert_eq!(on("ls", image, &[]).good(), "letter\n");
     }
+}
+
+/// Volumes that need nothing of a log that they shared, of which only a part is left.
+#[test]
+fn a_shared_log_that_was_cut_off_is_made_anew_when_none_needs_it() {
+    let (_folder, [one, other, log]) = two_images();
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    let cut = |size| {
+        let file = fs::File::options().write(true).open(&log);
+        file.expect("it is there").set_len(size).expect("shorter");
+    };
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "one", "letter", b"dear friend");
+    assert!(serving.stop().success());
+    cut(4 << 20);
+    let serving = Serving::start(&[&one, &other], &with_log);
+    put(&serving, "other", "answer", b"dear you");
+    serving.kill();
+    cut(2 << 20);
+    on("serve", &other, &[&with_log[..], &["--listen", "127.0.0.1:0"]].concat())
+        .failed(1, "it was cut off, or not all of it was copied");
+    for image in [&one, &other] {
+        let repair = on("fsck", image, &[&with_log[..], &["--repair", "--without-log"]].concat());
+        assert!(repair.code < 8, "{}", repair.errors);
+    }
+    assert!(Serving::start(&[&one, &other], &with_log).stop().success());
+    assert_eq!(on("cat", &one, &["letter"]).good(), "dear friend");
 }
 
 /// What was saved of the log for disks that were not there.

@@ -157,6 +157,12 @@ pub(crate) async fn look_at_rest(log: &dyn BlockDevice, volume: u64) -> Result<B
     at_rest(log, &newest, number).await
 }
 
+/// Whether this says that a part of the log is gone.
+pub(super) fn is_broken(error: &JournalError) -> bool {
+    use JournalError::{Damaged, Headless, Short};
+    matches!(error, Damaged { .. } | Headless { .. } | Short { .. })
+}
+
 /// What the log keeps beside changes of a volume that was stopped cleanly.
 async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back, OpenError> {
     let mut answers = Answers::default();
@@ -169,9 +175,7 @@ async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back
         State::Open if slot.is_shared() => journal::find_with(log, slot.epoch.get(), see).await,
         _ => journal::at_rest(log, see).await,
     };
-    let is_damaged =
-        matches!(rest, Err(JournalError::Damaged { .. } | JournalError::Headless { .. }));
-    if slot.is_shared() && is_damaged {
+    if slot.is_shared() && rest.as_ref().is_err_and(is_broken) {
         return Ok(Back::default()); // nothing that any volume needs
     }
     let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
@@ -189,11 +193,20 @@ pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<()
     if slot.lines().get(usize::from(number)).is_some_and(|line| !line.is_open()) {
         return Ok(());
     }
-    let changes = changes_of(log, &slot, |other| other == number).await?;
-    match changes {
-        Some(_) if slot.owner().is_some_and(|owner| owner != volume) => Err(OpenError::LogAnothers),
-        Some(_) => Err(OpenError::LogLeft),
-        None => Ok(()),
+    let is_anothers = slot.owner().is_some_and(|owner| owner != volume);
+    match changes_of(log, &slot, |other| other == number).await {
+        Ok(Some(_)) if is_anothers => Err(OpenError::LogAnothers),
+        // What cannot be read may be anything: it is not for this volume to give it up.
+        Err(OpenError::Replay(ReplayError::Journal(error))) if is_anothers && is_broken(&error) => {
+            Err(OpenError::LogAnothers)
+        }
+        changes => {
+            if changes?.is_some() {
+                Err(OpenError::LogLeft)
+            } else {
+                Ok(())
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use runtime::Runtime;
 use ufs2::mark::PolicyKind;
 use vfs::FsError;
 
-use super::back::{changes_of, is_needed, refuse_left};
+use super::back::{changes_of, is_broken, is_needed, refuse_left};
 use crate::candidate::{Candidate, Found, OpenOptions, Opened};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
@@ -39,7 +39,8 @@ pub async fn is_idle_of_another(
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
     let is_meant = |slot: &Slot| slot.state() == State::Open && !slot.is_shared();
     let Some(newest) = newest.filter(is_meant) else { return Ok(false) };
-    if is_needed(device, log).await? {
+    let its_own = newest.owner() == Some(Found::read(device).await?.id());
+    if its_own || is_needed(device, log).await? {
         return Ok(false);
     }
     Ok(changes_of(log, &newest, |_| true).await?.is_none())
@@ -165,7 +166,7 @@ async fn bring_back(
             if let Some(saved) = saved {
                 refuse_left(saved, found.id()).await?;
             }
-            // Which volume had a log alone, and was stopped cleanly, is not known.
+            // A volume that had a log alone and was stopped cleanly begins without its answers.
             Some(log).filter(|_| is_shared)
         }
         (_, Some(saved)) => {
@@ -197,7 +198,11 @@ async fn live_in(
     if let Some(slot) = slot {
         let live = match slot.state() {
             State::Open => journal::find(log, slot.epoch.get()).await,
-            State::AtRest => journal::at_rest(log, |_| ()).await,
+            // No volume needs what is there.
+            State::AtRest => match journal::at_rest(log, |_| ()).await {
+                Err(error) if is_broken(&error) => Ok(None),
+                rest => rest,
+            },
             State::GivenUp => Ok(None),
         };
         return Ok(live.map_err(ReplayError::from)?.into_iter().collect());
@@ -241,7 +246,10 @@ async fn save_absent(
     let is_here = |volume| members.iter().any(|member| member.candidate.id == volume);
     let mut absent: Vec<_> = named.filter(|(_, volume)| !is_here(*volume)).collect();
     let epoch = slot.epoch.get();
-    if !slot.is_shared() && !members.iter().any(|member| member.was == epoch) {
+    let is_its = |member: &&&Member| {
+        member.was == epoch || slot.owner().is_some_and(|owner| owner == member.candidate.id)
+    };
+    if !slot.is_shared() && members.iter().find(is_its).is_none() {
         absent.push((0, epoch));
     }
     for (number, name) in absent {

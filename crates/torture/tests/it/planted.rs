@@ -181,6 +181,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "HeavyZeros",
     "ForgottenAtTheHead",
     "EndlessDeltas",
+    "EndlessQueue",
 ];
 
 /// Bugs that the tests of `dispatch` find.

@@ -272,6 +272,12 @@ offsets!(Totals, 64, {
 });
 
 impl Superblock {
+    /// The number by which the file system is known, wherever it is.
+    pub fn number(&self) -> u64 {
+        let [second, random] = self.id.map(|half| u64::from(half.get()));
+        second << 32 | random
+    }
+
     /// The superblock at the front of its room.
     ///
     /// # Panics

@@ -46,10 +46,11 @@
 //! 8. A group and its row in the summary area go home together, before one flush.
 //! 9. After the first failed write or flush nothing is ever reported durable again. What is held
 //!    stays held: the next opening replays it.
+//! 10. A few batches of a volume wait for the writer at most, or else the next change waits first.
 //!
 //! Not asserted: 2, which is how a batch is chosen; 3 and 8, which are the order of a round; 4,
 //! which is how the head is found; 7, which takes knowing all entries; 9, which the horizon
-//! asserts.
+//! asserts; 10, which the last Update before the wait may exceed.
 
 pub(crate) mod answer;
 mod checkpoint;
@@ -160,6 +161,8 @@ pub struct RedoLog {
     /// A task sees to it that what waits for others is due before long.
     waits: Cell<bool>,
     flights: RefCell<Flights>,
+    /// Bytes that are set aside for entries that the writer has not taken (invariant 10).
+    queued: Cell<u64>,
     /// Payload of Updates before this one is on stable storage.
     flushed: Cell<u64>,
     /// Payload in entries that may be replayed.
@@ -227,6 +230,7 @@ impl RedoLog {
             due: Cell::new(0),
             waits: Cell::new(false),
             flights: RefCell::default(),
+            queued: Cell::new(0),
             flushed: Cell::new(1),
             logged: RefCell::default(),
             chains: RefCell::default(),
@@ -322,6 +326,7 @@ impl RedoLog {
         self.landed.notify();
         self.urge.notify();
         self.shared.leave(self.number);
+        self.queued.set(0);
     }
 
     /// The recno of the oldest entry that is needed, if any is (invariant 4).
@@ -394,7 +399,16 @@ impl Policy for RedoLog {
     fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
         let body = redo::bound(update);
         assert!(body <= LARGEST_BODY, "an entry of {body} bytes does not fit into a segment");
-        self.set_aside(self.shared.journal.room_for(body), update.manner.goes_on).boxed_local()
+        let manner = update.manner;
+        let room = self.shared.journal.room_for(body);
+        if !self.is_crowded() || manner.goes_on || manner.is_unasked {
+            return self.set_aside(room, manner.goes_on).boxed_local();
+        }
+        async move {
+            self.await_writer().await;
+            self.set_aside(room, false).await
+        }
+        .boxed_local()
     }
 
     fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
@@ -443,6 +457,7 @@ impl Policy for RedoLog {
         self.note_chain(sequence.0, update.manner.chain);
         let after_flush = has_payload && !rides;
         let waiting = Waiting { draft, room: update.room, after_flush };
+        self.queued.set(self.queued.get() + waiting.room);
         self.shared.waiting.borrow_mut().push_back(waiting);
         if update.manner.may_wait_for_batch {
             self.batch_later(sequence)

@@ -25,6 +25,8 @@ use crate::planted::{Bug, is_planted};
 /// one. The rest is for the return, if all is cut then: the next epoch begins with a segment, and
 /// needs one for the chains that it takes over.
 const KEPT_BACK: u64 = 5 * SEGMENT;
+/// Set aside for what waits for the writer, of one volume: a few batches, or a part of a small log.
+const MOST_QUEUED: u64 = 8 << 20;
 /// After so long the administrator is told that there is no room.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 /// Between two attempts to get room that a volume holds which has stopped.
@@ -35,6 +37,21 @@ fn kept_back() -> u64 {
 }
 
 impl RedoLog {
+    /// Whether so much of this volume waits for the writer that no more is to come (invariant 10).
+    pub(super) fn is_crowded(&self) -> bool {
+        let most = (self.shared.journal.capacity() / 4).min(MOST_QUEUED);
+        self.queued.get() > most && !is_planted(Bug::EndlessQueue)
+    }
+
+    /// Waits until the writer has taken some of it, or takes nothing any more.
+    pub(super) async fn await_writer(&self) {
+        while self.is_crowded() && !self.horizon.has_failed() {
+            let freed = self.shared.freed.wait();
+            self.commit_soon();
+            freed.await;
+        }
+    }
+
     /// Waits for `room` bytes, which a log that is empty has. Unless it `goes_on` with something,
     /// it does not wait for room below.
     ///
