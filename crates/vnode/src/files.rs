@@ -336,9 +336,15 @@ impl<E: Engine> Files<E> {
         if !self.orphans.borrow().contains_key(&ino) {
             self.check_not_stuck(ino)?;
         }
-        if let Some(node) = self.table.find(ino) {
-            return Ok(node);
+        match self.table.find(ino) {
+            Some(node) => Ok(node),
+            // Rare, and its future would make that of each call large.
+            None => Box::pin(self.load(ino)).await,
         }
+    }
+
+    /// Takes the file that has this number now into memory.
+    async fn load(&self, ino: u64) -> Result<File<E>, FsError> {
         let node = self.engine.load(ino).await;
         if let Some(node) = self.table.find(ino) {
             return Ok(node); // another call was faster
