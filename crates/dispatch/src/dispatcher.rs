@@ -62,12 +62,12 @@ pub struct Dispatcher {
     /// What calls may hold of it that have not arrived in full (invariant 3).
     pub(crate) arriving_memory: Rc<Pool>,
     pub(crate) reply_memory: Rc<Pool>,
-    tap: RefCell<Option<Rc<dyn Tap>>>,
+    observer: RefCell<Option<Rc<dyn CallObserver>>>,
     connections: Cell<u64>,
 }
 
 /// Looks on: hears of every call that was answered and is of a kind that is traced.
-pub trait Tap {
+pub trait CallObserver {
     /// A call was answered: when it had arrived and when its answer was there, the number of its
     /// connection, and the answer. All calls wait for what is done here.
     fn answered(&self, call: Begun, times: (Instant, Instant), connection: u64, reply: &[Bytes]);
@@ -94,7 +94,7 @@ impl Dispatcher {
             exports_version: Cell::new(0),
             replies: ReplyCache::new(runtime.clock.clone(), window),
             mounts: Mounts::default(),
-            tap: RefCell::default(),
+            observer: RefCell::default(),
             connections: Cell::new(0),
             runtime,
         })
@@ -144,13 +144,13 @@ impl Dispatcher {
         self.exports_version.get()
     }
 
-    /// Lets `tap` look on from now on.
-    pub fn set_tap(&self, tap: Rc<dyn Tap>) {
-        self.tap.replace(Some(tap));
+    /// Lets `observer` look on from now on.
+    pub fn set_observer(&self, observer: Rc<dyn CallObserver>) {
+        self.observer.replace(Some(observer));
     }
 
-    pub(crate) fn tap(&self) -> Option<Rc<dyn Tap>> {
-        self.tap.borrow().clone()
+    pub(crate) fn observer(&self) -> Option<Rc<dyn CallObserver>> {
+        self.observer.borrow().clone()
     }
 
     /// A number that no other connection has.

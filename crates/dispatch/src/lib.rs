@@ -45,7 +45,7 @@ mod session;
 mod told;
 mod volume;
 
-pub use dispatcher::{Dispatcher, Tap};
+pub use dispatcher::{CallObserver, Dispatcher};
 pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
 pub use handle::{Fsid, HANDLE_SIZE, Handle};
 pub use limits::{Limits, MAX_TRANSFER};

@@ -29,7 +29,7 @@ pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
     reply_memory: Rc<Pool>,
-    /// Tells connections apart, for a tap that looks on.
+    /// Tells connections apart, for an observer that looks on.
     number: u64,
     known: Cell<Option<Known>>,
     /// See [`crate::planted::connection_key`].
@@ -109,12 +109,14 @@ impl Session {
     /// connection may go away, and the call still runs to its end. A call that waits for its
     /// turn, or only reads, ends when the future is dropped.
     pub async fn call(&self, record: Record, memory: Tokens) -> Option<Reply> {
-        let Some(tap) = self.dispatcher.tap() else { return self.answer(record, memory).await };
+        let Some(observer) = self.dispatcher.observer() else {
+            return self.answer(record, memory).await;
+        };
         let (clock, begun) = (&self.dispatcher.runtime.clock, Begun::seen(&record));
         let start = clock.now();
         let reply = self.answer(record, memory).await?;
         if let Some(begun) = begun {
-            tap.answered(begun, (start, clock.now()), self.number, reply.segments());
+            observer.answered(begun, (start, clock.now()), self.number, reply.segments());
         }
         Some(reply)
     }

@@ -30,12 +30,12 @@ use runtime::Runtime;
 use ufs2::layout::BadSuperblock;
 use ufs2::mark::{Mark, PolicyKind};
 
-use crate::candidate::{Found, OpenOptions};
 pub use crate::logged::LogUse;
 use crate::logged::{changes_of, give_up, given_up, refuse_left, refuse_others, replay_log};
 use crate::mount::{Disks, open};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
+use crate::recovery::{OpenOptions, Unopened};
 use crate::replay::{ReplayError, Replayed};
 use namespace::Store;
 
@@ -86,7 +86,7 @@ pub async fn prepare(
         }
         LogUse::Look | LogUse::Replay => {}
     }
-    let mut found = match Found::read(&**device).await {
+    let mut found = match Unopened::read(&**device).await {
         Ok(found) => found,
         Err(short @ OpenError::Superblock(BadSuperblock::Short { .. })) => return Err(short),
         Err(_) => {
@@ -124,7 +124,7 @@ pub async fn prepare(
 /// tells which that is.
 async fn is_anothers(device: &dyn BlockDevice, log: &dyn BlockDevice) -> bool {
     let Ok(Some(newest)) = journal::peek(log).await else { return false };
-    let Ok(mut found) = Found::read(device).await else { return true };
+    let Ok(mut found) = Unopened::read(device).await else { return true };
     given_up(&newest, &mut found).is_none()
 }
 
@@ -135,7 +135,7 @@ fn is_away(error: &OpenError) -> bool {
 
 /// The log, and the slot of its epoch, if it is that which the volume bears.
 async fn place<'a>(
-    found: &mut Found,
+    found: &mut Unopened,
     log: Option<&'a Rc<dyn BlockDevice>>,
 ) -> Result<(&'a Rc<dyn BlockDevice>, Slot), OpenError> {
     let log = log.ok_or(OpenError::LogMissing)?;

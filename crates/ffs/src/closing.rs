@@ -4,10 +4,10 @@ use ufs2::layout::{GroupHeader, Summary};
 use vfs::FsError;
 use vnode::{REFUSED_LOOK, REFUSED_MOST};
 
-use crate::candidate::summary_rows;
 use crate::engine::Ffs;
 use crate::open_superblock::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
+use crate::recovery::summary_rows;
 
 impl Ffs {
     /// Brings everything home but what says that all is there.

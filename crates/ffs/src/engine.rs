@@ -51,7 +51,7 @@ pub struct Ffs {
 }
 
 /// What an engine is made of; see [`crate::mount`].
-pub(crate) struct Parts {
+pub(crate) struct EngineParts {
     pub home: Rc<Home>,
     pub allocator: Rc<Allocator>,
     pub policy: Rc<dyn Policy>,
@@ -77,7 +77,7 @@ pub struct GivenUp {
 }
 
 impl Ffs {
-    pub(crate) fn new(parts: Parts) -> Rc<Self> {
+    pub(crate) fn new(parts: EngineParts) -> Rc<Self> {
         let geometry = parts.home.geometry();
         let limits = Limits {
             root: parts.root,

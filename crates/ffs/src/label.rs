@@ -12,8 +12,8 @@ use std::mem::offset_of;
 use block::BlockDevice;
 use ufs2::layout::{ByteOrder, SECTOR_SIZE, Superblock, flags};
 
-use crate::candidate::Found;
 use crate::open_error::OpenError;
+use crate::recovery::Unopened;
 
 /// Where each sector of the superblock ends that the three writes tear between.
 const _: () = {
@@ -32,7 +32,7 @@ const _: () = {
 /// If the label [is not legal](ufs2::label::is_legal), or the file system is big-endian.
 pub async fn set(device: &dyn BlockDevice, label: &str) -> Result<(), OpenError> {
     assert!(ufs2::label::is_legal(label), "{label:?} is no label");
-    let Found { geometry, mut superblock } = Found::read(device).await?;
+    let Unopened { geometry, mut superblock } = Unopened::read(device).await?;
     assert_eq!(geometry.byte_order, ByteOrder::Little, "the other is only read");
     let flags = superblock.superblock().flags.get();
     superblock.superblock().flags.set(flags | flags::NEEDS_FSCK);

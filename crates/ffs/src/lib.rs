@@ -12,7 +12,7 @@
 //! * `engine`: what the engine is made of, and the one place where an Update is applied.
 //! * `inodes`, `chunks`, `content`, `shrink`, `closing`: what a file has on the disk. `verbs`: them
 //!   in the words of [`vnode::Engine`].
-//! * `candidate`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
+//! * `recovered`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
 //!   [`check_log`]: what becomes of the log of a volume that is checked.
 //!
 //! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
@@ -27,7 +27,6 @@
 
 mod alloc;
 mod buffer;
-mod candidate;
 pub mod check_log;
 mod chunks;
 mod closing;
@@ -48,6 +47,7 @@ mod open_superblock;
 pub mod planted;
 pub mod policy;
 mod recent_blocks;
+mod recovery;
 pub mod replay;
 mod revoked;
 mod shrink;
@@ -55,9 +55,9 @@ mod span;
 mod update;
 mod verbs;
 
-pub use candidate::{Files, OpenOptions, Opened};
 pub use engine::Ffs;
 pub use logged::{LogUse, open_sharing, replay_log};
 pub use mount::{Disks, open};
 pub use open_error::{OpenError, ReadOnlyReason};
+pub use recovery::{Files, OpenOptions, Opened};
 pub use ufs2::mark::PolicyKind;

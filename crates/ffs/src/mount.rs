@@ -28,11 +28,11 @@ use block::BlockDevice;
 use runtime::Runtime;
 use ufs2::mark::{Mark, PolicyKind};
 
-use crate::candidate::{Back, Candidate, Found, OpenOptions, Opened};
 use crate::logged;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::policy::sync::OrderedWrites;
+use crate::recovery::{OpenOptions, Opened, Recovered, Recovery, Unopened};
 
 /// The disks of a volume.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ pub async fn open(
     progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
     let Disks { volume: device, log } = disks;
-    let mut found = Found::read(&*device).await?;
+    let mut found = Unopened::read(&*device).await?;
     let reason = found.read_only_reason(&*device, options);
     let read_only = options.read_only || reason.is_some();
     let log = log.filter(|_| !read_only);
@@ -81,26 +81,26 @@ pub async fn open(
         let once = once.as_ref().map(|once| once as &dyn BlockDevice);
         found.bring_back(&*device, once, &runtime, progress).await?
     };
-    let mut candidate = Candidate::prepare(device, found, back, &runtime, options).await?;
+    let mut recovered = Recovered::prepare(device, found, back, &runtime, options).await?;
     let opened = match policy {
         PolicyKind::Log if !read_only => {
             let log = log.expect("a volume that lacks its log was refused");
-            logged::open_alone(candidate, log, &runtime, options).await?
+            logged::open_alone(recovered, log, &runtime, options).await?
         }
         // A reader writes nothing that would have an order.
         PolicyKind::Log | PolicyKind::Sync => {
             let nonce = runtime.random.next_u64();
             if !read_only {
-                candidate.mark(PolicyKind::Sync, nonce, &runtime).await?;
+                recovered.mark(PolicyKind::Sync, nonce, &runtime).await?;
             }
-            let policy = OrderedWrites::new(candidate.home.clone(), runtime.clone());
-            candidate.open(policy, &runtime, options, read_only).await?
+            let policy = OrderedWrites::new(recovered.home.clone(), runtime.clone());
+            recovered.open(policy, &runtime, options, read_only).await?
         }
     };
     Ok(Opened { read_only: reason.filter(|_| !options.read_only), ..opened })
 }
 
-impl Found {
+impl Unopened {
     /// Refuses disks that are not those of a policy. Where the volume itself cannot be used, or
     /// stands in need of the log that is missing, that is told instead: see [`Self::bring_back`].
     fn refuse_misfit(&mut self, policy: PolicyKind, has_log: bool) -> Result<(), OpenError> {
@@ -121,14 +121,14 @@ impl Found {
         log: Option<&dyn BlockDevice>,
         runtime: &Runtime,
         progress: &mut dyn FnMut(fsck::Progress),
-    ) -> Result<Back, OpenError> {
+    ) -> Result<Recovery, OpenError> {
         logged::make_certain(device, log).await?;
         match Mark::of(self.superblock.superblock()) {
             Mark::Clean => {
                 self.check_clean()?;
                 match log {
                     Some(log) => logged::look_at_rest(log, self.id()).await,
-                    None => Ok(Back::default()),
+                    None => Ok(Recovery::default()),
                 }
             }
             Mark::Foreign => Err(OpenError::UncleanForeign),
@@ -146,9 +146,9 @@ impl Found {
                 let log = log.filter(|_| mark == Mark::Torn && !is_planted(Bug::TornMemory));
                 let rest = match log {
                     Some(log) => logged::look_at_rest(log, self.id()).await?,
-                    None => Back::default(),
+                    None => Recovery::default(),
                 };
-                Ok(Back { rebuilt: Some(report), ..rest })
+                Ok(Recovery { rebuilt: Some(report), ..rest })
             }
         }
     }

@@ -40,8 +40,8 @@ use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::outgoing::Outgoing;
-use crate::patience::{Debt, GivenUp, Patience};
-use crate::places::Guest;
+use crate::patience::{GivenUp, Obligation, Patience};
+use crate::places::Occupant;
 use crate::reactor;
 
 /// How often a peer is looked at that owes us the rest of a record.
@@ -88,9 +88,9 @@ pub(crate) struct Connection {
     /// Bytes that the peer has taken, and patience with it while it should take more.
     sent: u64,
     reply_patience: Patience,
-    /// The guest that is told whether the peer is quiet.
-    guest: Option<Rc<Guest>>,
-    /// Whether a file system has answered the peer since the guest was told.
+    /// The occupant that is told whether the peer is quiet.
+    occupant: Option<Rc<Occupant>>,
+    /// Whether a file system has answered the peer since the occupant was told.
     has_worked: bool,
 }
 
@@ -141,14 +141,14 @@ impl Connection {
             record_patience: Patience::new(clock.clone(), RECORD_BEAT),
             sent: 0,
             reply_patience: Patience::new(clock, REPLY_BEAT),
-            guest: None,
+            occupant: None,
             has_worked: false,
         }
     }
 
-    /// The same, with its peer as a guest.
-    pub(crate) fn noted_by(self, guest: Rc<Guest>) -> Self {
-        Self { guest: Some(guest), ..self }
+    /// The same, with its peer as an occupant.
+    pub(crate) fn noted_by(self, occupant: Rc<Occupant>) -> Self {
+        Self { occupant: Some(occupant), ..self }
     }
 
     /// Invariant 1.
@@ -301,16 +301,17 @@ impl Connection {
     /// Invariant 3.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Result<(), GivenUp> {
         // A peer that may not send more for now owes nothing.
-        let debt = match &self.memory {
+        let obligation = match &self.memory {
             Memory::Held(Granted::Arriving(arriving)) if self.may_read() => {
-                Some(Debt { moved: self.received, line: arriving.line() })
+                Some(Obligation { moved: self.received, line: arriving.line() })
             }
             _ => None,
         };
-        self.record_patience.poll(context, debt)?;
+        self.record_patience.poll(context, obligation)?;
         let owes_taking = !self.outgoing.is_empty();
-        let debt = owes_taking.then(|| Debt { moved: self.sent, line: self.outgoing.line() });
-        self.reply_patience.poll(context, debt)
+        let obligation =
+            owes_taking.then(|| Obligation { moved: self.sent, line: self.outgoing.line() });
+        self.reply_patience.poll(context, obligation)
     }
 }
 
@@ -330,8 +331,8 @@ impl Future for Connection {
         if this.reading.is_none() && this.calls.is_empty() && this.outgoing.is_empty() {
             return Poll::Ready(Ok(this.stream.take().expect(OPEN)));
         }
-        if let Some(guest) = &this.guest {
-            guest.note(this.is_quiet(), !std::mem::take(&mut this.has_worked));
+        if let Some(occupant) = &this.occupant {
+            occupant.note(this.is_quiet(), !std::mem::take(&mut this.has_worked));
         }
         this.poll_patience(context)?;
         Poll::Pending

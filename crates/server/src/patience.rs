@@ -4,8 +4,8 @@
 //! hold memory that all connections share, and then others wait. There are two rules:
 //!
 //! 1. A peer that moves nothing for [`PATIENCE`] is given up.
-//! 2. While a request waits for the memory that the debt holds, and has waited for a whole beat, a
-//!    peer that moves less than [`LEAST`] in a beat is given up.
+//! 2. While a request waits for the memory that the obligation holds, and has waited for a whole
+//!    beat, a peer that moves less than [`LEAST`] in a beat is given up.
 //!
 //! Rule 1 alone would let a peer hold memory for ever with one byte a minute, and a few dozen of
 //! them hold all of it. Rule 2 costs no peer anything for as long as there is memory: a slow line
@@ -30,8 +30,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const LEAST: u64 = 64 << 10;
 
 /// What a peer owes.
-pub(crate) struct Debt {
-    /// Bytes that it has moved towards this kind of debt, since the connection began.
+pub(crate) struct Obligation {
+    /// Bytes that it has moved towards this kind of obligation, since the connection began.
     pub(crate) moved: u64,
     /// Other requests that may wait for memory that it holds, if it holds some.
     pub(crate) line: Option<Line>,
@@ -48,7 +48,7 @@ pub(crate) enum GivenUp {
     Slow,
 }
 
-/// The patience with one kind of debt of one peer.
+/// The patience with one kind of obligation of one peer.
 pub(crate) struct Patience {
     clock: Rc<dyn Clock>,
     beat: Duration,
@@ -67,7 +67,7 @@ struct Watch {
 }
 
 impl Patience {
-    /// Patience that looks at a debt once in a beat.
+    /// Patience that looks at an obligation once in a beat.
     pub(crate) fn new(clock: Rc<dyn Clock>, beat: Duration) -> Self {
         Self { clock, beat, watch: None }
     }
@@ -79,34 +79,34 @@ impl Patience {
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        debt: Option<Debt>,
+        obligation: Option<Obligation>,
     ) -> Result<(), GivenUp> {
-        let Some(debt) = debt else {
+        let Some(obligation) = obligation else {
             self.watch = None;
             return Ok(());
         };
         loop {
             let Some(watch) = &mut self.watch else {
-                self.begin(&debt, Duration::ZERO);
+                self.begin(&obligation, Duration::ZERO);
                 continue;
             };
             let Poll::Ready(()) = watch.end.poll_unpin(context) else { return Ok(()) };
-            let moved = debt.moved - watch.moved;
+            let moved = obligation.moved - watch.moved;
             let idle = if moved == 0 { watch.idle + self.beat } else { Duration::ZERO };
             if idle >= PATIENCE {
                 return Err(GivenUp::Idle);
             }
-            let mut line = debt.line.iter();
+            let mut line = obligation.line.iter();
             let keeps_waiting = line.any(|line| line.keeps_waiting_since(watch.mark));
             if keeps_waiting && moved < LEAST {
                 return Err(GivenUp::Slow);
             }
-            self.begin(&debt, idle);
+            self.begin(&obligation, idle);
         }
     }
 
-    fn begin(&mut self, debt: &Debt, idle: Duration) {
-        let (moved, mark) = (debt.moved, debt.line.as_ref().map_or(0, Line::mark));
+    fn begin(&mut self, obligation: &Obligation, idle: Duration) {
+        let (moved, mark) = (obligation.moved, obligation.line.as_ref().map_or(0, Line::mark));
         self.watch = Some(Watch { moved, mark, idle, end: self.clock.sleep(self.beat) });
     }
 }

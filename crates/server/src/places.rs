@@ -1,25 +1,25 @@
-//! The places for connections, and which guest gives its own up when all are taken.
+//! The places for connections, and which occupant gives its own up when all are taken.
 //!
 //! A connection costs memory, so there are only so many. A client may keep its own for as long as
 //! it likes, with calls or without, but not at the price of others: when a client is at the door
-//! and no place is free, a guest is asked to leave. What that guest has asked is still answered,
-//! and a client that finds its connection closed opens another when it has something to ask.
-//! Without this, a few processes that only connect could shut all others out for ever.
+//! and no place is free, an occupant is asked to leave. What that occupant has asked is still
+//! answered, and a client that finds its connection closed opens another when it has something to
+//! ask. Without this, a few processes that only connect could shut all others out for ever.
 //!
 //! # Who leaves
 //! The first of these that there is:
-//! 1. a *stranger*, a guest that no export admits: the one that has been quiet for longest;
-//! 2. if the newcomer's address has fewer places than its share, a guest of the address that has
-//!    most, if that is more than its share: the one that has been quiet for longest, or does most
-//!    to be it. The share is what all addresses would have if they had the same;
-//! 3. the guest that has been quiet for longest, if that is at least [`QUIET`].
+//! 1. a *stranger*, an occupant that no export admits: the one that has been quiet for longest;
+//! 2. if the newcomer's address has fewer places than its share, an occupant of the address that
+//!    has most, if that is more than its share: the one that has been quiet for longest, or does
+//!    most to be it. The share is what all addresses would have if they had the same;
+//! 3. the occupant that has been quiet for longest, if that is at least [`QUIET`].
 //!
 //! A stranger at the door is sent away while no place is free. An IPv6 network of 64 bits counts as
 //! one address: a client that has one address of it has them all.
 //!
 //! Invariants:
-//! 1. `guests` are those that have a place.
-//! 2. A guest is quiet when no call of it is being carried out or waits for memory. A call that
+//! 1. `occupants` are those that have a place.
+//! 2. An occupant is quiet when no call of it is being carried out or waits for memory. A call that
 //!    it has not sent to its end, replies that it does not take, and calls that no file system had
 //!    to answer (NULL, or whatever is refused at the door) are no work of ours.
 //!
@@ -37,10 +37,10 @@ use futures::future::{Either, select};
 use runtime::sync::{Permit, Semaphore, Signal};
 use runtime::{Clock, Instant};
 
-/// How long a guest of rule 3 is not asked to leave after its last call.
+/// How long an occupant of rule 3 is not asked to leave after its last call.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// How long a guest may take to leave before another one is asked.
+/// How long an occupant may take to leave before another one is asked.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// Says whether any export admits an address.
@@ -52,12 +52,12 @@ pub(crate) struct Places {
     admits: Admits,
     max: u64,
     free: Rc<Semaphore>,
-    guests: RefCell<Vec<Rc<Guest>>>,
+    occupants: RefCell<Vec<Rc<Occupant>>>,
     warned: Cell<bool>,
 }
 
 /// A client that has a place.
-pub(crate) struct Guest {
+pub(crate) struct Occupant {
     clock: Rc<dyn Clock>,
     address: IpAddr,
     /// When it last was not quiet.
@@ -72,15 +72,15 @@ pub(crate) struct Guest {
 /// A place that is taken. It is free again when this is dropped.
 pub(crate) struct Place {
     places: Rc<Places>,
-    guest: Rc<Guest>,
+    occupant: Rc<Occupant>,
     _permit: Permit,
 }
 
 impl Places {
     /// So many places, all free.
     pub(crate) fn new(clock: Rc<dyn Clock>, max: u64, admits: Admits) -> Rc<Self> {
-        let (guests, warned) = (RefCell::default(), Cell::new(false));
-        Rc::new(Self { clock, admits, max, free: Semaphore::new(max), guests, warned })
+        let (occupants, warned) = (RefCell::default(), Cell::new(false));
+        Rc::new(Self { clock, admits, max, free: Semaphore::new(max), occupants, warned })
     }
 
     /// A place for a client at the door; none for a stranger when none is free.
@@ -101,7 +101,7 @@ impl Places {
                 Either::Right(((), still_waiting)) => free = still_waiting,
             }
         };
-        let guest = Rc::new(Guest {
+        let occupant = Rc::new(Occupant {
             clock: self.clock.clone(),
             address,
             last: Cell::new(self.clock.now()),
@@ -110,89 +110,101 @@ impl Places {
             was_quiet: Cell::new(false),
             leave: Signal::new(),
         });
-        self.guests.borrow_mut().push(guest.clone());
-        let guests = self.guests.borrow().len() as u64;
-        assert!(guests <= self.max, "invariant 1: no more guests than places");
-        Some(Place { places: self.clone(), guest, _permit: permit })
+        self.occupants.borrow_mut().push(occupant.clone());
+        let occupants = self.occupants.borrow().len() as u64;
+        assert!(occupants <= self.max, "invariant 1: no more occupants than places");
+        Some(Place { places: self.clone(), occupant, _permit: permit })
     }
 
-    /// Completes when all guests have left, and no other has come.
+    /// Completes when all occupants have left, and no other has come.
     pub(crate) async fn all_free(&self) -> Permit {
         self.free.acquire(self.max).await
     }
 
-    /// The process has no descriptor left for a newcomer: a guest that does nothing makes room, if
-    /// there is one.
+    /// The process has no descriptor left for a newcomer: an occupant that does nothing makes room,
+    /// if there is one.
     pub(crate) fn relieve(&self) {
-        let guests = self.guests.borrow();
-        if let Some(guest) = self.stranger(&guests).or_else(|| quietest(&guests, |_| true)) {
-            guest.ask();
+        let occupants = self.occupants.borrow();
+        if let Some(occupant) = self.stranger(&occupants).or_else(|| quietest(&occupants, |_| true))
+        {
+            occupant.ask();
         }
     }
 
-    /// Asks a guest to leave, if the rules name one, for a newcomer. Says when to ask again.
+    /// Asks an occupant to leave, if the rules name one, for a newcomer. Says when to ask again.
     fn ask(&self, newcomer: IpAddr) -> Duration {
-        let guests = self.guests.borrow();
-        let guest = self.stranger(&guests).or_else(|| self.beyond_share(&guests, newcomer));
-        if let Some(guest) = guest {
-            guest.ask();
+        let occupants = self.occupants.borrow();
+        let occupant =
+            self.stranger(&occupants).or_else(|| self.beyond_share(&occupants, newcomer));
+        if let Some(occupant) = occupant {
+            occupant.ask();
             return LEAVING;
         }
-        let Some(guest) = quietest(&guests, |_| true) else { return LEAVING };
-        let since = Duration::from_nanos(self.clock.now().0 - guest.last.get().0);
+        let Some(occupant) = quietest(&occupants, |_| true) else { return LEAVING };
+        let since = Duration::from_nanos(self.clock.now().0 - occupant.last.get().0);
         if since < QUIET {
             return QUIET - since;
         }
-        guest.ask();
+        occupant.ask();
         LEAVING
     }
 
     /// Rule 1.
-    fn stranger<'a>(&self, guests: &'a [Rc<Guest>]) -> Option<&'a Rc<Guest>> {
-        quietest(guests, |guest| !(self.admits)(guest.address))
+    fn stranger<'a>(&self, occupants: &'a [Rc<Occupant>]) -> Option<&'a Rc<Occupant>> {
+        quietest(occupants, |occupant| !(self.admits)(occupant.address))
     }
 
     /// Rule 2.
-    fn beyond_share<'a>(&self, guests: &'a [Rc<Guest>], newcomer: IpAddr) -> Option<&'a Rc<Guest>> {
+    fn beyond_share<'a>(
+        &self,
+        occupants: &'a [Rc<Occupant>],
+        newcomer: IpAddr,
+    ) -> Option<&'a Rc<Occupant>> {
         let mut held: BTreeMap<IpAddr, u64> = BTreeMap::from([(in_bounds(newcomer), 0)]);
-        for guest in guests {
-            // A guest that has been asked to leave has no place any more.
-            *held.entry(in_bounds(guest.address)).or_default() += u64::from(!guest.asked.get());
+        for occupant in occupants {
+            // An occupant that has been asked to leave has no place any more.
+            *held.entry(in_bounds(occupant.address)).or_default() +=
+                u64::from(!occupant.asked.get());
         }
         let share = self.max / held.len() as u64;
         let (&fullest, &most) = held.iter().max_by_key(|(_, places)| **places)?;
         if held[&in_bounds(newcomer)] >= share || most <= share {
             return None;
         }
-        let staying = guests.iter().filter(|guest| !guest.asked.get());
-        let theirs = staying.filter(|guest| in_bounds(guest.address) == fullest);
-        theirs.min_by_key(|guest| (!guest.is_quiet.get(), guest.last.get()))
+        let staying = occupants.iter().filter(|occupant| !occupant.asked.get());
+        let theirs = staying.filter(|occupant| in_bounds(occupant.address) == fullest);
+        theirs.min_by_key(|occupant| (!occupant.is_quiet.get(), occupant.last.get()))
     }
 }
 
-/// Of the quiet guests that are meant and not asked yet, the one that has been quiet for longest.
-fn quietest(guests: &[Rc<Guest>], is_meant: impl Fn(&Guest) -> bool) -> Option<&Rc<Guest>> {
-    let quiet = guests.iter().filter(|guest| guest.is_quiet.get() && !guest.asked.get());
-    quiet.filter(|guest| is_meant(guest)).min_by_key(|guest| guest.last.get())
+/// Of the quiet occupants that are meant and not asked yet, the one that has been quiet for
+/// longest.
+fn quietest(
+    occupants: &[Rc<Occupant>],
+    is_meant: impl Fn(&Occupant) -> bool,
+) -> Option<&Rc<Occupant>> {
+    let quiet =
+        occupants.iter().filter(|occupant| occupant.is_quiet.get() && !occupant.asked.get());
+    quiet.filter(|occupant| is_meant(occupant)).min_by_key(|occupant| occupant.last.get())
 }
 
 impl Place {
     /// The client that has it.
-    pub(crate) fn guest(&self) -> &Rc<Guest> {
-        &self.guest
+    pub(crate) fn occupant(&self) -> &Rc<Occupant> {
+        &self.occupant
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut guests = self.places.guests.borrow_mut();
-        let before = guests.len();
-        guests.retain(|guest| !Rc::ptr_eq(guest, &self.guest));
-        assert_eq!(guests.len() + 1, before, "invariant 1: who has a place is a guest");
+        let mut occupants = self.places.occupants.borrow_mut();
+        let before = occupants.len();
+        occupants.retain(|occupant| !Rc::ptr_eq(occupant, &self.occupant));
+        assert_eq!(occupants.len() + 1, before, "invariant 1: who has a place is an occupant");
     }
 }
 
-impl Guest {
+impl Occupant {
     fn ask(&self) {
         self.asked.set(true);
         self.was_quiet.set(self.is_quiet.get());

@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use bytes::Bytes;
-use dispatch::Tap;
+use dispatch::CallObserver;
 use runtime::Instant;
 use trace::{Begun, Entry, MAGIC};
 
@@ -51,7 +51,7 @@ impl Recording {
     }
 }
 
-impl Tap for Recording {
+impl CallObserver for Recording {
     fn answered(&self, call: Begun, times: (Instant, Instant), connection: u64, reply: &[Bytes]) {
         let since = |instant: Instant| instant.0.saturating_sub(self.start.0);
         let times_ns = (since(times.0), since(times.1));

@@ -23,7 +23,7 @@ use vfs::FsError;
 
 use crate::config::{Config, ConfigError};
 use crate::connection::Connection;
-use crate::places::{Guest, Places};
+use crate::places::{Occupant, Places};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
 use crate::{descriptors, reactor, rpcbind};
@@ -289,7 +289,7 @@ fn record(
     let Some(path) = &config.trace else { return Ok(None) };
     let failed = |source| ServeError::Trace { path: path.clone(), source };
     let recording = Rc::new(Recording::begin(path, runtime.clock.now()).map_err(failed)?);
-    dispatcher.set_tap(recording.clone());
+    dispatcher.set_observer(recording.clone());
     Ok(Some(recording))
 }
 
@@ -364,7 +364,7 @@ impl Connections {
                         tracing::debug!(%peer, "sent away: no place is free, nor is it admitted");
                         continue;
                     };
-                    let connection = self.serve(stream, peer, place.guest().clone());
+                    let connection = self.serve(stream, peer, place.occupant().clone());
                     tokio::task::spawn_local(async move {
                         connection.await;
                         drop(place);
@@ -389,9 +389,9 @@ impl Connections {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        guest: Rc<Guest>,
+        occupant: Rc<Occupant>,
     ) -> impl Future<Output = ()> + 'static {
-        let (asked, stop) = (guest.clone(), self.stop.wait().boxed_local());
+        let (asked, stop) = (occupant.clone(), self.stop.wait().boxed_local());
         let asked = async move { asked.asked_to_leave().await };
         let stop = reactor::seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
         let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
@@ -405,10 +405,10 @@ impl Connections {
             }
             tracing::debug!(%peer, "connected");
             let connection = Connection::new(stream, session, clock, max_calls, stop);
-            let connection = connection.noted_by(guest.clone());
+            let connection = connection.noted_by(occupant.clone());
             let served = select(connection, abandon).await;
             match served {
-                Either::Left((Ok(_), _)) if guest.leaves_quietly() => {} // others want its place
+                Either::Left((Ok(_), _)) if occupant.leaves_quietly() => {} // others want its place
                 Either::Left((Ok(stream), _)) => linger(stream).await,
                 Either::Left((Err(error), _)) => {
                     tracing::debug!(%peer, %error, "connection lost");

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use dispatch::{Session, Tap};
+use dispatch::{CallObserver, Session};
 use nfs::nfs3::Procedure;
 use nfs3_types::mount::MOUNT_PROGRAM;
 use nfs3_types::nfs3::{self, GETATTR3args, MKDIR3args, NFS_PROGRAM, nfs_fh3, sattr3};
@@ -18,7 +18,7 @@ use crate::fixture::{Fixture, at, local};
 #[derive(Default)]
 struct Notes(RefCell<Vec<Entry>>);
 
-impl Tap for Notes {
+impl CallObserver for Notes {
     fn answered(&self, call: Begun, times: (Instant, Instant), connection: u64, reply: &[Bytes]) {
         let (begun, ended) = times;
         self.0.borrow_mut().push(Entry::seen(call, (begun.0, ended.0), connection, reply));
@@ -29,7 +29,7 @@ fn watched() -> (Fixture, Rc<Notes>, nfs_fh3) {
     let mut fixture = Fixture::new();
     let root = fixture.mount(&local(), "/data").expect("a mount");
     let notes = Rc::new(Notes::default());
-    fixture.dispatcher.set_tap(notes.clone());
+    fixture.dispatcher.set_observer(notes.clone());
     (fixture, notes, root)
 }
 

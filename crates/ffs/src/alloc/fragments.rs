@@ -35,15 +35,15 @@ impl Allocator {
         // With room elsewhere a group that only has a partly used block is as good as a full one.
         for step in 0..geometry.group_count {
             let group = (home + step) % geometry.group_count;
-            let candidate = &self.groups[group as usize];
+            let recovered = &self.groups[group as usize];
             let has_some = |group: &Group| group.free_blocks > 0 || group.free_fragments > 0;
-            if !has_some(&candidate.borrow()) {
+            if !has_some(&recovered.borrow()) {
                 continue;
             }
             let buffer = self.group_buffer(group).await?;
             let may_break = space == Space::Reserved || self.has_whole_block();
             let goal = goal.filter(|_| step == 0);
-            let find = || candidate.borrow_mut().find(geometry, goal, count as usize, may_break);
+            let find = || recovered.borrow_mut().find(geometry, goal, count as usize, may_break);
             while let Some(first) = find() {
                 let run = Run::Fragments { group, first, count: count as usize };
                 if self.is_metadata(group, first, count as usize) {

@@ -10,16 +10,16 @@ use ufs2::mark::PolicyKind;
 use vfs::FsError;
 
 use super::back::refuse_left;
-use crate::candidate::{Candidate, OpenOptions, Opened};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::{RedoLog, SharedLog, Survived};
+use crate::recovery::{OpenOptions, Opened, Recovered};
 use crate::replay::ReplayError;
 
 /// Opens a volume that has its log alone. Nothing of the old epoch may go before the volume bears
 /// the number of the new one.
 pub(crate) async fn open_alone(
-    mut candidate: Candidate,
+    mut recovered: Recovered,
     log: Rc<dyn BlockDevice>,
     runtime: &Runtime,
     options: &OpenOptions,
@@ -29,27 +29,27 @@ pub(crate) async fn open_alone(
     if epochs.first().is_some_and(Slot::is_shared) {
         return Err(OpenError::LogShared);
     }
-    if candidate.back.live.is_none() {
-        refuse_left(&*log, candidate.id).await?;
+    if recovered.back.live.is_none() {
+        refuse_left(&*log, recovered.id).await?;
     }
-    let journal = Journal::begin(log, nonce, candidate.id, candidate.back.live.as_ref()).await;
+    let journal = Journal::begin(log, nonce, recovered.id, recovered.back.live.as_ref()).await;
     let shared = SharedLog::new(
         journal.map_err(ReplayError::from)?,
-        vec![candidate.id],
+        vec![recovered.id],
         None,
         runtime.clone(),
         &options.log,
     );
-    let log = RedoLog::new(candidate.home.clone(), shared, candidate.rows.clone(), options.log);
-    let back = &candidate.back;
+    let log = RedoLog::new(recovered.home.clone(), shared, recovered.rows.clone(), options.log);
+    let back = &recovered.back;
     let is_left = is_planted(Bug::LateInheritance) || is_planted(Bug::UninheritedAnswers);
     let nothing = Survived::default();
     let inherited = if is_left { &nothing } else { &back.survived };
     log.adopt(&back.chains, inherited).await.map_err(|_| FsError::Io)?;
-    candidate.mark(PolicyKind::Log, nonce, runtime).await?;
+    recovered.mark(PolicyKind::Log, nonce, runtime).await?;
     log.shared().bear();
     if is_planted(Bug::LateInheritance) {
-        log.adopt(&[], &candidate.back.survived).await.map_err(|_| FsError::Io)?;
+        log.adopt(&[], &recovered.back.survived).await.map_err(|_| FsError::Io)?;
     }
-    candidate.open(log, runtime, options, false).await
+    recovered.open(log, runtime, options, false).await
 }

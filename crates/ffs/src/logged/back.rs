@@ -6,9 +6,9 @@ use journal::{Entry, JournalError, Live};
 use runtime::Timestamp;
 use ufs2::mark::{Mark, PolicyKind};
 
-use crate::candidate::{Back, Found, read_rows};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
+use crate::recovery::{Recovery, Unopened, read_rows};
 use crate::replay::{Answers, ReplayError, Replayed, replay};
 
 /// What is to become of a log, for a check.
@@ -35,7 +35,7 @@ pub async fn replay_log(
     now: Timestamp,
     log_use: LogUse,
 ) -> Result<Option<Replayed>, OpenError> {
-    let Ok(mut found) = Found::read(device).await else {
+    let Ok(mut found) = Unopened::read(device).await else {
         return Ok(None); // no superblock tells whose log it is
     };
     match Mark::of(found.superblock.superblock()) {
@@ -94,7 +94,7 @@ pub(crate) async fn give_up(
     log: &dyn BlockDevice,
 ) -> Result<(), JournalError> {
     let Some(slot) = journal::peek(log).await? else { return Ok(()) };
-    let Ok(mut found) = Found::read(device).await else { return Ok(()) };
+    let Ok(mut found) = Unopened::read(device).await else { return Ok(()) };
     match given_up(&slot, &mut found) {
         None => Ok(()),
         Some(number) if slot.is_shared() => {
@@ -108,7 +108,7 @@ pub(crate) async fn give_up(
 /// of others, or the volume never came to bear it and has nothing in it. Others may be copies of
 /// the volume, with its id, so what the disk bears decides. One that bears none was stopped
 /// cleanly, and gives up what is left under its id.
-pub(crate) fn given_up(newest: &Slot, found: &mut Found) -> Option<u16> {
+pub(crate) fn given_up(newest: &Slot, found: &mut Unopened) -> Option<u16> {
     match found.nonce() {
         0 => newest.number_at_rest(found.id()),
         nonce => newest.number_of(found.id(), nonce),
@@ -117,11 +117,11 @@ pub(crate) fn given_up(newest: &Slot, found: &mut Found) -> Option<u16> {
 
 /// Brings a volume back that bears the number of an epoch; none when the log has none such.
 pub(crate) async fn replay_back(
-    found: &mut Found,
+    found: &mut Unopened,
     device: &dyn BlockDevice,
     log: &dyn BlockDevice,
     now: Timestamp,
-) -> Result<Option<Back>, OpenError> {
+) -> Result<Option<Recovery>, OpenError> {
     let place = journal::belongs(log, found.id(), found.nonce()).await;
     let Some((slot, number)) = place.map_err(ReplayError::from)? else { return Ok(None) };
     refuse_others(log, &slot).await?;
@@ -132,11 +132,11 @@ pub(crate) async fn replay_back(
     if !is_open {
         // It was about to be stopped cleanly, or all of it has been brought home.
         let rest = at_rest(log, &slot, number).await?;
-        return Ok(Some(Back { replayed: Some(Replayed::default()), ..rest }));
+        return Ok(Some(Recovery { replayed: Some(Replayed::default()), ..rest }));
     }
     let epoch = (slot.epoch.get(), number);
     let outcome = replay(device, &found.geometry, log, epoch, now).await?;
-    Ok(outcome.map(|outcome| Back {
+    Ok(outcome.map(|outcome| Recovery {
         rebuilt: None,
         live: Some(outcome.live),
         replayed: Some(outcome.replayed),
@@ -146,13 +146,16 @@ pub(crate) async fn replay_back(
 }
 
 /// The log of a volume that was stopped cleanly: its changes are home, and it may keep answers.
-pub(crate) async fn look_at_rest(log: &dyn BlockDevice, volume: u64) -> Result<Back, OpenError> {
+pub(crate) async fn look_at_rest(
+    log: &dyn BlockDevice,
+    volume: u64,
+) -> Result<Recovery, OpenError> {
     refuse_left(log, volume).await?;
     let Some(newest) = journal::peek(log).await.map_err(ReplayError::from)? else {
-        return Ok(Back::default());
+        return Ok(Recovery::default());
     };
     let Some(number) = newest.number_at_rest(volume) else {
-        return Ok(Back::default()); // it was never in this log
+        return Ok(Recovery::default()); // it was never in this log
     };
     at_rest(log, &newest, number).await
 }
@@ -164,7 +167,7 @@ pub(super) fn is_broken(error: &JournalError) -> bool {
 }
 
 /// What the log keeps beside changes of a volume that was stopped cleanly.
-async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back, OpenError> {
+async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Recovery, OpenError> {
     let mut answers = Answers::default();
     let see = |entry: &Entry| {
         if entry.header.volume.get() == number {
@@ -176,11 +179,11 @@ async fn at_rest(log: &dyn BlockDevice, slot: &Slot, number: u16) -> Result<Back
         _ => journal::at_rest(log, see).await,
     };
     if slot.is_shared() && rest.as_ref().is_err_and(is_broken) {
-        return Ok(Back::default()); // nothing that any volume needs
+        return Ok(Recovery::default()); // nothing that any volume needs
     }
-    let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Back::default()) };
+    let Some(live) = rest.map_err(ReplayError::from)? else { return Ok(Recovery::default()) };
     let survived = answers.survived(live.head);
-    Ok(Back { live: Some(live), survived, ..Back::default() })
+    Ok(Recovery { live: Some(live), survived, ..Recovery::default() })
 }
 
 /// Refuses a log that holds changes, for a volume that does not bear its epoch; if it is shared,
@@ -246,7 +249,7 @@ pub(crate) async fn changes_of(
 /// # Errors
 /// [`OpenError`].
 pub async fn is_needed(device: &dyn BlockDevice, log: &dyn BlockDevice) -> Result<bool, OpenError> {
-    let mut found = Found::read(device).await?;
+    let mut found = Unopened::read(device).await?;
     let place = journal::belongs(log, found.id(), found.nonce()).await;
     Ok(place.map_err(ReplayError::from)?.is_some())
 }

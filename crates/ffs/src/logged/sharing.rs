@@ -13,10 +13,10 @@ use ufs2::mark::PolicyKind;
 use vfs::FsError;
 
 use super::back::{changes_of, is_broken, is_needed, refuse_left};
-use crate::candidate::{Candidate, Found, OpenOptions, Opened};
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::{RedoLog, Save, SharedLog};
+use crate::recovery::{OpenOptions, Opened, Recovered, Unopened};
 use crate::replay::ReplayError;
 
 /// One of the volumes that are to share a log.
@@ -39,7 +39,7 @@ pub async fn is_idle_of_another(
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
     let is_meant = |slot: &Slot| slot.state() == State::Open && !slot.is_shared();
     let Some(newest) = newest.filter(is_meant) else { return Ok(false) };
-    let its_own = newest.owner() == Some(Found::read(device).await?.id());
+    let its_own = newest.owner() == Some(Unopened::read(device).await?.id());
     if its_own || is_needed(device, log).await? {
         return Ok(false);
     }
@@ -51,13 +51,13 @@ pub async fn is_idle_of_another(
 /// # Errors
 /// [`OpenError`] when there is no superblock.
 pub async fn saved_under(device: &dyn BlockDevice) -> Result<[u64; 2], OpenError> {
-    let mut found = Found::read(device).await?;
+    let mut found = Unopened::read(device).await?;
     Ok([found.id(), found.nonce()])
 }
 
 /// A volume of a log, on its way.
 struct Member {
-    candidate: Candidate,
+    recovered: Recovered,
     was: u64,
 }
 
@@ -103,14 +103,14 @@ pub async fn open_sharing(
     }
     drop(once); // what it keeps is not needed any more
     let journal = begin_together(&here, &epochs, live.first(), log, runtime).await?;
-    let ids = here.iter().map(|member| member.candidate.id).collect();
+    let ids = here.iter().map(|member| member.recovered.id).collect();
     let shared = SharedLog::new(journal, ids, Some(save), runtime.clone(), &options.log);
     if is_planted(Bug::EarlyFounding) {
         shared.found().await.map_err(|_| FsError::Io)?;
     }
     let mut logs = Vec::new();
     for member in members.iter().flatten() {
-        let Candidate { home, rows, back, .. } = &member.candidate;
+        let Recovered { home, rows, back, .. } = &member.recovered;
         let log = RedoLog::new(home.clone(), shared.clone(), rows.clone(), options.log);
         log.adopt(&back.chains, &back.survived).await.map_err(|_| FsError::Io)?;
         logs.push(log);
@@ -122,7 +122,7 @@ pub async fn open_sharing(
         opened.push(match member {
             Ok(member) => {
                 let log = logs.next().expect("one for each");
-                mark_and_open(member.candidate, log, runtime, options).await
+                mark_and_open(member.recovered, log, runtime, options).await
             }
             Err(error) => Err(error),
         });
@@ -138,7 +138,7 @@ pub async fn open_sharing(
 /// has of them is brought to neither, and stays for whichever is named alone.
 async fn twins(sharers: &[Sharer]) -> Vec<bool> {
     let ids = sharers.iter().map(async |sharer| {
-        let found = Found::read(&*sharer.device).await;
+        let found = Unopened::read(&*sharer.device).await;
         found.ok().map(|mut found| found.id())
     });
     let ids = join_all(ids).await;
@@ -154,7 +154,7 @@ async fn bring_back(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Member, OpenError> {
     let Sharer { device, saved } = sharer;
-    let mut found = Found::read(&*device).await?;
+    let mut found = Unopened::read(&*device).await?;
     let was = found.nonce();
     if found.read_only_reason(&*device, options).is_some() {
         return Err(OpenError::LogReadOnly);
@@ -177,8 +177,8 @@ async fn bring_back(
         (_, None) => Some(log),
     };
     let back = found.bring_back(&*device, log, runtime, progress).await?;
-    let candidate = Candidate::prepare(device, found, back, runtime, options).await?;
-    Ok(Member { candidate, was })
+    let recovered = Recovered::prepare(device, found, back, runtime, options).await?;
+    Ok(Member { recovered, was })
 }
 
 /// What the log holds that is needed until the next epoch is there: of the epoch of a shared log,
@@ -243,11 +243,11 @@ async fn save_absent(
     }
     let lines = slot.lines().iter().enumerate().filter(|(_, line)| line.is_open());
     let named = lines.map(|(number, line)| (number as u16, line.volume.get()));
-    let is_here = |volume| members.iter().any(|member| member.candidate.id == volume);
+    let is_here = |volume| members.iter().any(|member| member.recovered.id == volume);
     let mut absent: Vec<_> = named.filter(|(_, volume)| !is_here(*volume)).collect();
     let epoch = slot.epoch.get();
     let is_its = |member: &&&Member| {
-        member.was == epoch || slot.owner().is_some_and(|owner| owner == member.candidate.id)
+        member.was == epoch || slot.owner().is_some_and(|owner| owner == member.recovered.id)
     };
     if !slot.is_shared() && members.iter().find(is_its).is_none() {
         absent.push((0, epoch));
@@ -270,11 +270,11 @@ async fn begin_together(
 ) -> Result<Journal, OpenError> {
     let mut lines: Vec<Line> = members
         .iter()
-        .map(|member| Line::new(member.candidate.id, member.was, State::Open))
+        .map(|member| Line::new(member.recovered.id, member.was, State::Open))
         .collect();
     let others = epochs.first().into_iter().flat_map(|newest| newest.lines().iter());
     let is_here =
-        |line: &Line| members.iter().any(|member| member.candidate.id == line.volume.get());
+        |line: &Line| members.iter().any(|member| member.recovered.id == line.volume.get());
     lines.extend(others.filter(|line| line.is_at_rest() && !is_here(line)));
     lines.truncate(LINES);
     let nonce = runtime.random.next_u64();
@@ -283,17 +283,17 @@ async fn begin_together(
 }
 
 async fn mark_and_open(
-    mut candidate: Candidate,
+    mut recovered: Recovered,
     log: Rc<RedoLog>,
     runtime: &Runtime,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
     let epoch = log.shared().epoch();
-    if let Err(error) = candidate.mark(PolicyKind::Log, epoch, runtime).await {
+    if let Err(error) = recovered.mark(PolicyKind::Log, epoch, runtime).await {
         log.abandon();
         return Err(error);
     }
     log.borne();
-    let opened = candidate.open(log.clone(), runtime, options, false).await;
+    let opened = recovered.open(log.clone(), runtime, options, false).await;
     opened.inspect_err(|_| log.abandon())
 }

@@ -470,14 +470,14 @@ mod tests {
 
     use super::*;
     use crate::buffer::Role;
-    use crate::candidate::{Candidate, OpenOptions};
     use crate::edit::Edit;
     use crate::item::Carried;
     use crate::policy::Staged;
+    use crate::recovery::{OpenOptions, Recovered};
 
     async fn policy_on(executor: &Executor) -> Rc<OrderedWrites> {
-        let candidate = Candidate::just_made(executor, &OpenOptions::default()).await;
-        OrderedWrites::new(candidate.home.clone(), executor.runtime())
+        let recovered = Recovered::just_made(executor, &OpenOptions::default()).await;
+        OrderedWrites::new(recovered.home.clone(), executor.runtime())
     }
 
     /// Stages an Update of one byte of a block of its own, which rests on others.
@@ -540,8 +540,8 @@ mod tests {
         let executor = Executor::new(1);
         executor.block_on(async {
             let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
-            let candidate = Candidate::just_made(&executor, &options).await;
-            let policy = OrderedWrites::new(candidate.home.clone(), executor.runtime());
+            let recovered = Recovered::just_made(&executor, &options).await;
+            let policy = OrderedWrites::new(recovered.home.clone(), executor.runtime());
             policy.running.set(true); // rounds come when the test says so
             let buffer = stage(&policy, 2000, Depends::NOTHING);
             let mut staged = 1;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dispatch::Tap;
+use dispatch::CallObserver;
 use load::run::Measured;
 use load::stage::{Stage, Unwatched};
 use load::workload::{Workload, replay};
@@ -22,7 +22,7 @@ use crate::simulated::{client, options, plan};
 #[derive(Default)]
 struct Recording(RefCell<Vec<u8>>);
 
-impl Tap for Recording {
+impl CallObserver for Recording {
     fn answered(&self, call: Begun, times: (Instant, Instant), connection: u64, reply: &[Bytes]) {
         let entry = Entry::seen(call, (times.0.0, times.1.0), connection, reply);
         self.0.borrow_mut().extend(entry.encode());
@@ -42,7 +42,7 @@ fn record(name: &str) -> Vec<Entry> {
     world.start();
     world.run(world.serving());
     let recording = Rc::new(Recording(RefCell::new(MAGIC.to_vec())));
-    world.dispatcher().expect("it serves").set_tap(recording.clone());
+    world.dispatcher().expect("it serves").set_observer(recording.clone());
     world.run(async {
         let stage = stage(&world, 1).await;
         let workload = Workload::named(name).expect("it is in the table");

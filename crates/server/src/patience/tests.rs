@@ -52,8 +52,8 @@ impl Fixture {
             };
             let mut patience = Patience::new(clock.clone(), BEAT);
             let watch = poll_fn(|context| {
-                let debt = Debt { moved: moved.get(), line: held.line() };
-                match patience.poll(context, Some(debt)) {
+                let obligation = Obligation { moved: moved.get(), line: held.line() };
+                match patience.poll(context, Some(obligation)) {
                     Ok(()) => Poll::Pending,
                     Err(given_up) => Poll::Ready(given_up),
                 }
@@ -139,8 +139,8 @@ fn a_debt_that_holds_nothing_is_not_hurried() {
     fixture.spawn(async move { drop(take(&waiting, 1).await) });
     let mut patience = Patience::new(clock, BEAT);
     let given_up = fixture.executor.block_on(poll_fn(|context| {
-        let debt = Debt { moved: 0, line: None };
-        match patience.poll(context, Some(debt)) {
+        let obligation = Obligation { moved: 0, line: None };
+        match patience.poll(context, Some(obligation)) {
             Ok(()) => Poll::Pending,
             Err(given_up) => Poll::Ready(given_up),
         }

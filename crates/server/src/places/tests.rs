@@ -16,39 +16,40 @@ fn enter(executor: &Executor, places: &Rc<Places>, address: [u8; 4]) -> Place {
     executor.block_on(places.enter(address.into())).expect("it is admitted")
 }
 
-/// Places with a guest in each, which leaves when it is asked. They came a second after each other.
-fn full(executor: &Executor, count: u64) -> (Rc<Places>, Vec<Rc<Guest>>) {
+/// Places with an occupant in each, which leaves when it is asked. They came a second after each
+/// other.
+fn full(executor: &Executor, count: u64) -> (Rc<Places>, Vec<Rc<Occupant>>) {
     let places = places(executor, count);
-    let guests = seated(executor, &places, &vec![LOCAL; count as usize]);
-    (places, guests)
+    let occupants = seated(executor, &places, &vec![LOCAL; count as usize]);
+    (places, occupants)
 }
 
-fn seated(executor: &Executor, places: &Rc<Places>, addresses: &[[u8; 4]]) -> Vec<Rc<Guest>> {
+fn seated(executor: &Executor, places: &Rc<Places>, addresses: &[[u8; 4]]) -> Vec<Rc<Occupant>> {
     let runtime = executor.runtime();
-    let guests = addresses.iter().map(|&address| {
+    let occupants = addresses.iter().map(|&address| {
         let place = enter(executor, places, address);
-        let guest = place.guest().clone();
+        let occupant = place.occupant().clone();
         runtime.tasks.spawn(Box::pin(async move {
-            place.guest().asked_to_leave().await;
+            place.occupant().asked_to_leave().await;
             drop(place);
         }));
         executor.run_for(Duration::from_secs(1));
-        guest
+        occupant
     });
-    guests.collect()
+    occupants.collect()
 }
 
-fn asked(guests: &[Rc<Guest>]) -> Vec<usize> {
-    (0..guests.len()).filter(|&index| guests[index].asked.get()).collect()
+fn asked(occupants: &[Rc<Occupant>]) -> Vec<usize> {
+    (0..occupants.len()).filter(|&index| occupants[index].asked.get()).collect()
 }
 
 #[test]
 fn who_has_been_quiet_for_longest_makes_room_when_that_is_long() {
     let executor = Executor::new(1);
-    let (places, guests) = full(&executor, 3);
-    guests[0].note(true, false); // it has just called
+    let (places, occupants) = full(&executor, 3);
+    occupants[0].note(true, false); // it has just called
     let place = enter(&executor, &places, LOCAL);
-    assert_eq!(asked(&guests), [1]);
+    assert_eq!(asked(&occupants), [1]);
     // It came after one second.
     assert_eq!(executor.now().0, 6_000_000_000);
     drop(place);
@@ -57,26 +58,26 @@ fn who_has_been_quiet_for_longest_makes_room_when_that_is_long() {
 #[test]
 fn nobody_is_asked_while_a_place_is_free() {
     let executor = Executor::new(1);
-    let (places, guests) = full(&executor, 3);
+    let (places, occupants) = full(&executor, 3);
     executor.run_for(QUIET * 10);
-    assert_eq!(asked(&guests), [0; 0]);
+    assert_eq!(asked(&occupants), [0; 0]);
     drop(enter(&executor, &places, LOCAL));
-    assert_eq!(asked(&guests), [0], "one for one");
+    assert_eq!(asked(&occupants), [0], "one for one");
     drop(enter(&executor, &places, LOCAL));
-    assert_eq!(asked(&guests), [0], "his place is free");
+    assert_eq!(asked(&occupants), [0], "his place is free");
 }
 
 #[test]
 fn who_works_is_not_asked_however_long_it_takes() {
     let executor = Executor::new(1);
-    let (places, guests) = full(&executor, 2);
-    guests.iter().for_each(|guest| guest.note(false, false));
+    let (places, occupants) = full(&executor, 2);
+    occupants.iter().for_each(|occupant| occupant.note(false, false));
     let none = executor.block_on_for(QUIET * 10, places.enter(LOCAL.into()));
     assert!(none.is_none());
-    guests[1].note(true, true);
+    occupants[1].note(true, true);
     let before = executor.now();
     enter(&executor, &places, LOCAL);
-    assert_eq!(asked(&guests), [1]);
+    assert_eq!(asked(&occupants), [1]);
     let waited = Duration::from_nanos(executor.now().0 - before.0);
     assert!((QUIET..=QUIET + LEAVING).contains(&waited), "his work is his last sign: {waited:?}");
 }
@@ -88,14 +89,14 @@ fn when_one_does_not_leave_another_is_asked() {
     let stubborn = enter(&executor, &places, LOCAL);
     executor.run_for(Duration::from_secs(1));
     let other = enter(&executor, &places, LOCAL);
-    let guests = [stubborn.guest().clone(), other.guest().clone()];
+    let occupants = [stubborn.occupant().clone(), other.occupant().clone()];
     executor.runtime().tasks.spawn(Box::pin(async move {
-        other.guest().asked_to_leave().await;
+        other.occupant().asked_to_leave().await;
         drop(other);
     }));
     executor.run_for(QUIET);
     enter(&executor, &places, LOCAL);
-    assert_eq!(asked(&guests), [0, 1]);
+    assert_eq!(asked(&occupants), [0, 1]);
     drop(stubborn);
 }
 
@@ -103,13 +104,13 @@ fn when_one_does_not_leave_another_is_asked() {
 fn a_stranger_makes_room_at_once_and_finds_none() {
     let executor = Executor::new(1);
     let places = places(&executor, 3);
-    let guests = seated(&executor, &places, &[LOCAL, STRANGER, STRANGER]);
-    guests[1].note(true, false); // it has just been heard
+    let occupants = seated(&executor, &places, &[LOCAL, STRANGER, STRANGER]);
+    occupants[1].note(true, false); // it has just been heard
     assert!(executor.block_on(places.enter(STRANGER.into())).is_none());
-    assert_eq!(asked(&guests), [0; 0]);
+    assert_eq!(asked(&occupants), [0; 0]);
     let before = executor.now();
     drop(enter(&executor, &places, LOCAL));
-    assert_eq!(asked(&guests), [2], "the stranger that has been quiet for longest");
+    assert_eq!(asked(&occupants), [2], "the stranger that has been quiet for longest");
     assert_eq!(executor.now(), before, "nobody waits for a stranger to have been quiet");
     drop(executor.block_on(places.enter(STRANGER.into())).expect("there is a place now"));
 }
@@ -119,13 +120,13 @@ fn an_address_that_has_more_than_its_share_makes_room_for_one_that_has_less() {
     let executor = Executor::new(1);
     let places = places(&executor, 4);
     let greedy = [127, 0, 0, 2];
-    let guests = seated(&executor, &places, &[LOCAL, greedy, greedy, greedy]);
-    guests.iter().for_each(|guest| guest.note(true, false)); // no guest is quiet for long
-    guests[1].note(false, false);
+    let occupants = seated(&executor, &places, &[LOCAL, greedy, greedy, greedy]);
+    occupants.iter().for_each(|occupant| occupant.note(true, false)); // none is quiet for long
+    occupants[1].note(false, false);
     executor.run_for(Duration::from_millis(1));
-    guests[2].note(true, false);
+    occupants[2].note(true, false);
     let place = enter(&executor, &places, LOCAL);
-    assert_eq!(asked(&guests), [3], "of the three the one that has been quiet for longest");
+    assert_eq!(asked(&occupants), [3], "of the three the one that has been quiet for longest");
     let none = executor.block_on_for(QUIET / 2, places.enter(LOCAL.into()));
     assert!(none.is_none(), "both have their share now");
     drop(place);
@@ -136,23 +137,23 @@ fn a_newcomer_of_the_fullest_address_waits_for_a_quiet_guest() {
     let executor = Executor::new(1);
     let places = places(&executor, 4);
     let greedy = [127, 0, 0, 2];
-    let guests = seated(&executor, &places, &[LOCAL, greedy, greedy, greedy]);
-    guests.iter().for_each(|guest| guest.note(true, false));
+    let occupants = seated(&executor, &places, &[LOCAL, greedy, greedy, greedy]);
+    occupants.iter().for_each(|occupant| occupant.note(true, false));
     assert!(executor.block_on_for(QUIET / 2, places.enter(greedy.into())).is_none());
-    assert_eq!(asked(&guests), [0; 0]);
+    assert_eq!(asked(&occupants), [0; 0]);
     drop(enter(&executor, &places, greedy));
-    assert_eq!(asked(&guests).len(), 1);
+    assert_eq!(asked(&occupants).len(), 1);
 }
 
 #[test]
 fn what_no_file_system_answers_keeps_nobody_in_its_place() {
     let executor = Executor::new(1);
-    let (places, guests) = full(&executor, 2);
+    let (places, occupants) = full(&executor, 2);
     executor.run_for(QUIET);
-    guests[0].note(true, true); // a NULL
-    guests[1].note(true, false); // a call
+    occupants[0].note(true, true); // a NULL
+    occupants[1].note(true, false); // a call
     drop(enter(&executor, &places, LOCAL));
-    assert_eq!(asked(&guests), [0]);
+    assert_eq!(asked(&occupants), [0]);
 }
 
 #[test]

@@ -257,9 +257,9 @@ mod tests {
     use super::super::Survived;
     use super::super::record::LINE;
     use super::*;
-    use crate::candidate::{Candidate, OpenOptions};
     use crate::item::Intent;
     use crate::policy::{Beside, Policy, Staged, StagedUpdate};
+    use crate::recovery::{OpenOptions, Recovered};
     use crate::update::Update;
     use vfs::{Depends, Ledger};
     use vnode::chain::Chain;
@@ -281,8 +281,8 @@ mod tests {
         let shared = SharedLog::new(journal, ids, None, runtime, &options.log);
         let mut logs = Vec::new();
         for _ in 0..N {
-            let candidate = Candidate::just_made(executor, &options).await;
-            let (home, rows) = (candidate.home.clone(), candidate.rows.clone());
+            let recovered = Recovered::just_made(executor, &options).await;
+            let (home, rows) = (recovered.home.clone(), recovered.rows.clone());
             logs.push(RedoLog::new(home, shared.clone(), rows, options.log));
         }
         logs.try_into().ok().expect("so many were made")

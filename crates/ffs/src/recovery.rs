@@ -18,7 +18,7 @@ use vnode::chain::Chain;
 
 use crate::alloc::Allocator;
 use crate::buffer::Role;
-use crate::engine::{Ffs, Parts};
+use crate::engine::{EngineParts, Ffs};
 use crate::home::Home;
 use crate::open_error::{OpenError, ReadOnlyReason};
 use crate::open_superblock::OpenSuperblock;
@@ -93,14 +93,14 @@ fn read_only_reason(geometry: &Geometry, superblock: &Superblock) -> Option<Read
 }
 
 /// A volume that is not open yet.
-pub(crate) struct Found {
+pub(crate) struct Unopened {
     pub(crate) geometry: Rc<Geometry>,
     pub(crate) superblock: OpenSuperblock,
 }
 
 /// What bringing a volume back came to.
 #[derive(Default)]
-pub(crate) struct Back {
+pub(crate) struct Recovery {
     pub(crate) rebuilt: Option<fsck::Report>,
     /// Where what follows came from.
     pub(crate) live: Option<Live>,
@@ -109,7 +109,7 @@ pub(crate) struct Back {
     pub(crate) survived: Survived,
 }
 
-impl Found {
+impl Unopened {
     pub(crate) async fn read(device: &dyn BlockDevice) -> Result<Self, OpenError> {
         let room = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
         let block = device.read(SUPERBLOCK_ADDRESS, room).await?.to_vec();
@@ -148,13 +148,13 @@ impl Found {
     }
 
     /// A volume that is opened without changing anything is taken as it is.
-    pub(crate) fn look(&mut self) -> Result<Back, OpenError> {
+    pub(crate) fn look(&mut self) -> Result<Recovery, OpenError> {
         match Mark::of(self.superblock.superblock()) {
             Mark::Clean => self.check_clean()?,
             Mark::Policy(PolicyKind::Log) => return Err(OpenError::NotReplayed),
             _ => {}
         }
-        Ok(Back::default())
+        Ok(Recovery::default())
     }
 
     pub(crate) fn check_clean(&mut self) -> Result<(), OpenError> {
@@ -167,28 +167,28 @@ impl Found {
 }
 
 /// A volume that is as it should be, and of which nothing says yet that we have it.
-pub(crate) struct Candidate {
+pub(crate) struct Recovered {
     device: Rc<dyn BlockDevice>,
     superblock: OpenSuperblock,
-    /// See [`Found::id`].
+    /// See [`Unopened::id`].
     pub(crate) id: u64,
     pub(crate) home: Rc<Home>,
     pub(crate) rows: Vec<Summary>,
     allocator: Rc<Allocator>,
     root: ObjectId,
-    pub(crate) back: Back,
+    pub(crate) back: Recovery,
 }
 
-impl Candidate {
+impl Recovered {
     pub(crate) async fn prepare(
         device: Rc<dyn BlockDevice>,
-        mut found: Found,
-        back: Back,
+        mut found: Unopened,
+        back: Recovery,
         runtime: &Runtime,
         options: &OpenOptions,
     ) -> Result<Self, OpenError> {
         let id = found.id();
-        let Found { geometry, superblock } = found;
+        let Unopened { geometry, superblock } = found;
         let clock = runtime.clock.clone();
         // Memory in pieces costs more than the pieces: an eighth is left for that.
         let budget = options.cache_bytes / 8 * 7;
@@ -221,9 +221,9 @@ impl Candidate {
         options: &OpenOptions,
         read_only: bool,
     ) -> Result<Opened, OpenError> {
-        let Back { rebuilt, replayed, chains, survived, .. } = self.back;
+        let Recovery { rebuilt, replayed, chains, survived, .. } = self.back;
         let interval = options.housekeeping_interval;
-        let engine = Ffs::new(Parts {
+        let engine = Ffs::new(EngineParts {
             home: self.home,
             allocator: self.allocator,
             policy,
@@ -271,15 +271,15 @@ async fn root(home: &Home) -> Result<ObjectId, OpenError> {
 }
 
 #[cfg(test)]
-impl Candidate {
+impl Recovered {
     /// A volume that was just made on a disk of 16 MiB, for tests of the policies.
     pub(crate) async fn just_made(executor: &sim::Executor, options: &OpenOptions) -> Self {
         let disk: Rc<dyn BlockDevice> = sim::Disk::new(executor, sim::Image::zeroed(16 << 20));
         let (runtime, make) = (executor.runtime(), ufs2::mkfs::MkfsOptions::default());
         let made = ufs2::mkfs::mkfs(&*disk, &make, &*runtime.random, runtime.clock.wall()).await;
         made.expect("it fits");
-        let found = Found::read(&*disk).await.expect("just made");
-        let prepared = Self::prepare(disk, found, Back::default(), &runtime, options).await;
+        let found = Unopened::read(&*disk).await.expect("just made");
+        let prepared = Self::prepare(disk, found, Recovery::default(), &runtime, options).await;
         prepared.expect("just made")
     }
 }
