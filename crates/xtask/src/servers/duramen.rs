@@ -101,11 +101,14 @@ impl Server {
         Told { configuration, ..Told::usual(&self.told.binary, volume, &[])? }.serve()
     }
 
-    /// The same, with the smallest log.
+    /// The same, with the smallest log, if it has one.
     pub(crate) fn create_small(&self, volume: &Path, policy: &str) -> Result<Server> {
         let mut mkfs = Command::new(&self.told.binary);
         mkfs.arg("mkfs").arg(volume).args(["--size", "1G", "--policy", policy]);
-        command::capture(mkfs.args(["--log-size", "2M"]))?;
+        if policy == "log" {
+            mkfs.args(["--log-size", "2M"]);
+        }
+        command::capture(&mut mkfs)?;
         Told::usual(&self.told.binary, volume, &[])?.serve()
     }
 
