@@ -60,6 +60,10 @@ impl Served {
         if let Some(declared) = self.delayed() {
             return self.heard(sealed.accept(declared)).map(Told::from);
         }
+        self.open_durable(sealed).await
+    }
+
+    async fn open_durable<T>(&self, sealed: Sealed<T>) -> Result<Told<T>, Lost> {
         if self.owes() {
             Box::pin(self.settle()).await?; // its future makes those of all replies no larger
         }
@@ -79,8 +83,7 @@ impl Served {
             let all = self.file_system.changes_so_far();
             self.heard(all.wait().await)?;
         }
-        Box::pin(self.settle()).await?;
-        self.heard(sealed.open().await).map(Told::from)
+        self.open_durable(sealed).await
     }
 
     /// Waits for what was told while the volume was declared delayed, if it was.
