@@ -175,6 +175,26 @@ fn images_that_were_cut_off_without_a_log_get_the_one_that_they_are_to_share() {
     }
 }
 
+/// A copy has the number of the volume that it is one of, and lacks what the log holds for that.
+#[test]
+fn a_copy_that_comes_to_share_a_log_takes_nothing_from_the_volume_that_had_it_alone() {
+    let (folder, [one, other, log]) = two_images();
+    let copy = folder.path("copy.img");
+    let with_log = ["--log", log.to_str().expect("a plain path")];
+    for file in [None, Some("letter")] {
+        assert!(Serving::start(&[&one], &[]).stop().success());
+        fs::copy(&one, &copy).expect("there is room");
+        let serving = Serving::start(&[&one], &with_log);
+        if let Some(file) = file {
+            put(&serving, "one", file, b"dear friend");
+        }
+        serving.kill();
+        assert!(Serving::start(&[&copy, &other], &with_log).stop().success());
+        assert!(Serving::start(&[&one], &with_log).stop().success(), "with {file:?} in the log");
+    }
+    assert_eq!(on("cat", &one, &["letter"]).good(), "dear friend");
+}
+
 /// Volumes that need nothing of a log that they shared, of which only a part is left.
 #[test]
 fn a_shared_log_that_was_cut_off_is_made_anew_when_none_needs_it() {

@@ -39,8 +39,7 @@ pub async fn is_idle_of_another(
     let newest = journal::peek(log).await.map_err(ReplayError::from)?;
     let is_meant = |slot: &Slot| slot.state() == State::Open && !slot.is_shared();
     let Some(newest) = newest.filter(is_meant) else { return Ok(false) };
-    let its_own = newest.owner() == Some(Unopened::read(device).await?.id());
-    if its_own || is_needed(device, log).await? {
+    if is_needed(device, log).await? {
         return Ok(false);
     }
     Ok(changes_of(log, &newest, |_| true).await?.is_none())
@@ -246,10 +245,8 @@ async fn save_absent(
     let is_here = |volume| members.iter().any(|member| member.recovered.id == volume);
     let mut absent: Vec<_> = named.filter(|(_, volume)| !is_here(*volume)).collect();
     let epoch = slot.epoch.get();
-    let is_its = |member: &&&Member| {
-        member.was == epoch || slot.owner().is_some_and(|owner| owner == member.recovered.id)
-    };
-    if !slot.is_shared() && members.iter().find(is_its).is_none() {
+    // Not the owner of the log but the epoch tells: a copy of it lacks what the log holds.
+    if !slot.is_shared() && !members.iter().any(|member| member.was == epoch) {
         absent.push((0, epoch));
     }
     for (number, name) in absent {
