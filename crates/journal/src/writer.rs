@@ -318,8 +318,9 @@ impl Journal {
     ) -> Result<Self, JournalError> {
         let (Circle { capacity, start }, kept_head) = circle_behind(device.geometry().size, kept)?;
         let physical = u64::from(device.geometry().physical_sector_size);
-        if physical > SEGMENT || sector(&*device) > SLOTS[1] - SLOTS[0] {
-            return Err(JournalError::Sector { size: physical.max(sector(&*device)) });
+        let logical = sector(&*device);
+        if physical > SEGMENT || logical > SLOTS[1] - SLOTS[0] {
+            return Err(JournalError::Sector { size: physical.max(logical) });
         }
         let old = slots(&*device).await?;
         let number = |slot: &Option<Slot>| slot.map_or(0, |slot| slot.number.get());

@@ -203,13 +203,9 @@ pub(crate) async fn refuse_left(log: &dyn BlockDevice, volume: u64) -> Result<()
         Err(OpenError::Replay(ReplayError::Journal(error))) if is_anothers && is_broken(&error) => {
             Err(OpenError::LogAnothers)
         }
-        changes => {
-            if changes?.is_some() {
-                Err(OpenError::LogLeft)
-            } else {
-                Ok(())
-            }
-        }
+        Ok(Some(_)) => Err(OpenError::LogLeft),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

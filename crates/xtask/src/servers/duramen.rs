@@ -86,30 +86,25 @@ impl Server {
 
     /// Makes another volume for the same program, with this policy, and serves it.
     pub(crate) fn create_with_policy(&self, volume: &Path, policy: &str) -> Result<Server> {
-        let mut mkfs = Command::new(&self.told.binary);
-        mkfs.arg("mkfs").arg(volume).args(["--size", SIZE, "--policy", policy]);
-        command::capture(&mut mkfs)?;
-        Told::usual(&self.told.binary, volume, &[])?.serve()
+        self.make(volume, &["--size", SIZE, "--policy", policy])?.serve()
     }
 
     /// The same, of a volume that is declared delayed.
     pub(crate) fn create_delayed(&self, volume: &Path, policy: &str) -> Result<Server> {
-        let mut mkfs = Command::new(&self.told.binary);
-        mkfs.arg("mkfs").arg(volume).args(["--size", SIZE, "--policy", policy]);
-        command::capture(&mut mkfs)?;
-        let configuration = format!("{CONFIGURATION}{DELAYED}");
-        Told { configuration, ..Told::usual(&self.told.binary, volume, &[])? }.serve()
+        let usual = self.make(volume, &["--size", SIZE, "--policy", policy])?;
+        Told { configuration: format!("{CONFIGURATION}{DELAYED}"), ..usual }.serve()
     }
 
-    /// The same, with the smallest log, if it has one.
+    /// The same, small, with the smallest log, if it has one.
     pub(crate) fn create_small(&self, volume: &Path, policy: &str) -> Result<Server> {
-        let mut mkfs = Command::new(&self.told.binary);
-        mkfs.arg("mkfs").arg(volume).args(["--size", "1G", "--policy", policy]);
-        if policy == "log" {
-            mkfs.args(["--log-size", "2M"]);
-        }
-        command::capture(&mut mkfs)?;
-        Told::usual(&self.told.binary, volume, &[])?.serve()
+        let log: &[&str] = if policy == "log" { &["--log-size", "2M"] } else { &[] };
+        self.make(volume, &[&["--size", "1G", "--policy", policy], log].concat())?.serve()
+    }
+
+    /// Makes a volume for the same program; gives what its server is told.
+    fn make(&self, volume: &Path, words: &[&str]) -> Result<Told> {
+        command::capture(Command::new(&self.told.binary).arg("mkfs").arg(volume).args(words))?;
+        Told::usual(&self.told.binary, volume, &[])
     }
 
     /// Serves `volume` with so much memory; makes it first if it is to have a size.
