@@ -16,7 +16,8 @@
 //! 3. An inode is one field: the inode on disk is always some past state of it, whole.
 //! 4. A directory entry is undone to inode 0 or the old inode, never by layout: record lengths and
 //!    names in the image are written as they are, and a name under a pending delta stays in place.
-//! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing.
+//! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing, and
+//!    so is the hash of an inode of which a part was undone.
 //! 6. Outside of `stale` and `landing` the image is what the disk has.
 //! 7. A buffer with pending deltas, or with a write under way, is not evicted.
 //!
@@ -31,6 +32,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use cache::Meter;
 use cache::blocks::Block;
+use ufs2::layout::Dinode;
 use vfs::Sequence;
 
 use crate::edit::{Edit, Undo};
@@ -105,6 +107,14 @@ pub struct WriteImage {
     pub from: usize,
     /// What.
     pub data: Bytes,
+}
+
+/// What follows from the rest of a copy, and has to be made true in it.
+pub enum Derived<'a> {
+    /// In the block of this group.
+    Group(u64, &'a mut [u8]),
+    /// In an inode.
+    Inode(&'a mut Dinode),
 }
 
 impl Buffer {
@@ -217,26 +227,26 @@ impl Buffer {
     }
 
     /// A copy in which everything that does not `hold` yet is undone, or nothing when that would
-    /// bring no delta forward. `derive` seals the copy if the block is one of a group, which is
-    /// always whole (invariant 5). Marks what lands.
+    /// bring no delta forward. `derive` makes true what follows from the rest of the copy: of the
+    /// block of a group, which is always whole, and of an inode of which a part was undone
+    /// (invariant 5). Marks what lands.
     pub fn write_image(
         &self,
         holds: impl Fn(&Delta) -> bool,
-        derive: impl FnOnce(u64, &mut [u8]),
+        derive: impl Fn(Derived<'_>),
     ) -> Option<WriteImage> {
         let mut deltas = self.deltas.borrow_mut();
         let mut blocked = Union::default();
         let mut undone = Vec::new();
         for (index, delta) in deltas.iter_mut().enumerate() {
-            let field = delta.undo.field();
-            let free = !blocked.meets(&field);
+            let free = delta.undo.stands_on().iter().all(|field| !blocked.meets(field));
             let free = free || is_planted(Bug::UnorderedFields);
             delta.in_flight = free && holds(delta); // invariant 2
             if !delta.in_flight {
                 if matches!(delta.undo, Undo::Whole) {
                     return None; // every other delta is on a block that is not there yet
                 }
-                blocked.add(field);
+                delta.undo.holds_up().into_iter().for_each(|field| blocked.add(field));
                 undone.push(index);
             }
         }
@@ -260,7 +270,10 @@ impl Buffer {
             left = left.join(undo.span());
         }
         if let Role::Group(group) = self.role {
-            derive(group, &mut copy);
+            derive(Derived::Group(group, &mut copy));
+        }
+        for inode in undone.iter().filter_map(|&index| deltas[index].undo.unseals()) {
+            derive(Derived::Inode(Dinode::at_mut(&mut copy, inode - range.start)));
         }
         self.dirty.set(false);
         self.landing.set(range.clone().into());
@@ -302,6 +315,8 @@ fn overlaps(one: &Range<usize>, other: &Range<usize>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::IntoBytes;
+
     use super::*;
     use crate::edit::entry_at;
 
@@ -315,7 +330,7 @@ mod tests {
 
     fn image(buffer: &Buffer, ready: &[u64]) -> Option<Vec<u8>> {
         buffer
-            .write_image(|delta| ready.contains(&delta.sequence.0), |_, _| {})
+            .write_image(|delta| ready.contains(&delta.sequence.0), |_| ())
             .map(|write| write.data.to_vec())
     }
 
@@ -335,7 +350,7 @@ mod tests {
         const PAGE: usize = block::ALIGNMENT;
         let buffer = block(Role::Inodes, &[0; 8 * PAGE]);
         let pages = |ready: &[u64]| {
-            let write = buffer.write_image(|delta| ready.contains(&delta.sequence.0), |_, _| {});
+            let write = buffer.write_image(|delta| ready.contains(&delta.sequence.0), |_| ());
             write.map(|write| (write.from / PAGE, write.data.len() / PAGE))
         };
         buffer.apply(Sequence(1), 0, bytes(PAGE + 9, &[1]));
@@ -359,7 +374,10 @@ mod tests {
     fn a_group_is_written_as_a_whole() {
         let buffer = block(Role::Group(3), &[0; 3 * block::ALIGNMENT]);
         buffer.apply(Sequence(1), 0, bytes(200, &[1]));
-        let seal = |group: u64, copy: &mut [u8]| copy[0] = group as u8;
+        let seal = |derived: Derived<'_>| {
+            let Derived::Group(group, copy) = derived else { panic!("it is a group's") };
+            copy[0] = group as u8;
+        };
         let write = buffer.write_image(|_| true, seal).expect("it lands");
         assert_eq!((write.from, write.data.len(), write.data[0]), (0, 3 * block::ALIGNMENT, 3));
     }
@@ -395,6 +413,80 @@ mod tests {
         }
         assert_eq!(image(&buffer, &[2, 3]), Some(vec![7, 0, 0, 0]));
         assert_eq!(image(&buffer, &[1, 3]), Some(vec![9, 0, 0, 0]));
+    }
+
+    /// A block with an inode that has one link, and is of size 100; nothing else stands in it.
+    fn inode_block() -> (Rc<Buffer>, Dinode) {
+        let mut inode = Dinode::zeroed();
+        inode.mode.set(0o100_644);
+        inode.links.set(1);
+        inode.size.set(100);
+        let mut image = vec![0; 512];
+        *Dinode::at_mut(&mut image, 256) = inode;
+        (block(Role::Inodes, &image), inode)
+    }
+
+    fn set(inode: &Dinode) -> Edit {
+        Edit::Bytes { offset: 256, new: inode.as_bytes().into() }.by_parts()
+    }
+
+    #[test]
+    fn the_parts_of_an_inode_land_by_themselves_and_it_is_sealed_anew() {
+        let (buffer, mut inode) = inode_block();
+        let landed = |ready: &[u64]| {
+            let seal = |derived: Derived<'_>| {
+                let Derived::Inode(inode) = derived else { panic!("it is an inode's") };
+                inode.check_hash.set(77);
+            };
+            let write = buffer.write_image(|delta| ready.contains(&delta.sequence.0), seal);
+            write.map(|write| {
+                let inode = Dinode::at(&write.data, 256);
+                let (links, size) = (inode.links.get(), inode.size.get());
+                (links, size, inode.uid.get(), inode.check_hash.get())
+            })
+        };
+        inode.links.set(2);
+        buffer.apply(Sequence(1), 0, set(&inode));
+        inode.size.set(200);
+        inode.uid.set(5);
+        buffer.apply(Sequence(2), 0, set(&inode));
+        inode.links.set(1);
+        buffer.apply(Sequence(3), 0, set(&inode));
+        inode.size.set(300);
+        buffer.apply(Sequence(4), 0, set(&inode));
+        inode.uid.set(6);
+        buffer.apply(Sequence(5), 0, set(&inode));
+        assert_eq!(landed(&[]), None);
+        assert_eq!(landed(&[3]), Some((0, 100, 6, 77)), "links commute, attributes stay");
+        assert_eq!(landed(&[4]), None, "the extent before it has not landed");
+        assert_eq!(landed(&[5]), Some((1, 100, 6, 77)));
+        assert_eq!(landed(&[1, 2]), Some((2, 200, 6, 77)));
+        assert_eq!(landed(&[1, 2, 3, 4, 5]), Some((1, 300, 6, 0)), "nothing was undone");
+        assert_eq!(buffer.landed().len(), 5);
+    }
+
+    #[test]
+    fn an_inode_begins_and_ends_as_a_whole() {
+        let (buffer, mut inode) = inode_block();
+        let kind = |ready: &[u64]| {
+            let write = buffer.write_image(|delta| ready.contains(&delta.sequence.0), |_| ());
+            write.map(|write| Dinode::at(&write.data, 256).kind())
+        };
+        inode.links.set(2);
+        buffer.apply(Sequence(1), 0, set(&inode));
+        buffer.apply(Sequence(2), 0, set(&Dinode::zeroed()));
+        assert_eq!(kind(&[2]), None, "its links have not landed");
+        assert_eq!(kind(&[1]), Some(Some(vfs::FileKind::Regular)));
+        inode.mode.set(0o040_755);
+        buffer.apply(Sequence(3), 0, set(&inode));
+        inode.uid.set(9);
+        buffer.apply(Sequence(4), 0, set(&inode));
+        inode.links.set(3);
+        buffer.apply(Sequence(5), 0, set(&inode));
+        assert_eq!(kind(&[1, 2]), Some(None));
+        buffer.landed();
+        assert_eq!(kind(&[4, 5]), None, "there is no such inode yet");
+        assert_eq!(kind(&[3]), Some(Some(vfs::FileKind::Directory)));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use crate::span::Span;
 use directory::entry::{CHUNK_SIZE, ENTRY_HEADER_SIZE, EntryHeader};
 use ufs2::derive::bits;
-
-use crate::span::Span;
+use ufs2::layout::{Dinode, EXTENT_FIELD, KIND_FIELD, LINKS_FIELD};
+use zerocopy::IntoBytes;
 
 /// How a change rewrites the image.
 #[derive(Clone, Debug)]
@@ -47,6 +48,13 @@ pub enum Edit {
         /// By how much.
         change: i32,
     },
+    /// An inode, of which the parts land by themselves: what it is, its links, and its extent.
+    Inode {
+        /// Where it begins, in bytes from the buffer's start.
+        offset: usize,
+        /// What it is from now on.
+        new: Box<Dinode>,
+    },
     /// The whole block is new; nothing points at it yet, so undoing means not writing.
     Whole,
 }
@@ -85,6 +93,7 @@ impl Edit {
                 Extent::Bytes(chunk..chunk + CHUNK_SIZE)
             }
             Edit::Count { offset, .. } => Extent::Bytes(*offset..offset + size_of::<i32>()),
+            Edit::Inode { offset, .. } => Extent::Bytes(*offset..offset + size_of::<Dinode>()),
             Edit::Whole => Extent::Whole,
         }
     }
@@ -117,7 +126,22 @@ impl Edit {
                 add(image, offset, change);
                 Undo::Count { offset, change }
             }
+            Edit::Inode { offset, new } => {
+                let inode = Dinode::at_mut(image, offset);
+                let old = std::mem::replace(inode, *new);
+                Undo::of_inode(offset, old, inode)
+            }
             Edit::Whole => Undo::Whole,
+        }
+    }
+
+    /// That of an inode, of which the parts land by themselves.
+    pub(crate) fn by_parts(self) -> Self {
+        match self {
+            Edit::Bytes { offset, new } => {
+                Edit::Inode { offset, new: Box::new(*Dinode::at(&new, 0)) }
+            }
+            other => other,
         }
     }
 }
@@ -138,14 +162,77 @@ impl Extent {
 /// What a delta takes back in the copy.
 #[derive(Debug)]
 pub(crate) enum Undo {
-    Bytes { offset: usize, old: Box<[u8]> },
-    Bits { map: usize, first: usize, count: usize, old: bool },
-    Entry { offset: usize, ino: u32, kind: u8 },
-    Count { offset: usize, change: i32 },
+    Bytes {
+        offset: usize,
+        old: Box<[u8]>,
+    },
+    Bits {
+        map: usize,
+        first: usize,
+        count: usize,
+        old: bool,
+    },
+    Entry {
+        offset: usize,
+        ino: u32,
+        kind: u8,
+    },
+    Count {
+        offset: usize,
+        change: i32,
+    },
+    /// By how many its links became more, and the extent that it had, if it has another one now.
+    /// Attributes are never taken back.
+    Inode {
+        offset: usize,
+        links: i16,
+        old: Option<Box<Dinode>>,
+    },
     Whole,
 }
 
 impl Undo {
+    /// What takes an inode back that was `old` and is `new`.
+    fn of_inode(offset: usize, old: Dinode, new: &Dinode) -> Self {
+        if old.kind() != new.kind() || old.is_free() != new.is_free() {
+            return Undo::Bytes { offset, old: Box::from(old.as_bytes()) };
+        }
+        let links = new.links.get() - old.links.get();
+        let old = if old.has_extent_of(new) { None } else { Some(Box::new(old)) };
+        Undo::Inode { offset, links, old }
+    }
+
+    /// What this can only land over, as ranges of bits of the buffer: nothing in them is undone.
+    pub(crate) fn stands_on(&self) -> [Range<usize>; 2] {
+        match self {
+            Undo::Inode { offset, old, .. } => {
+                let extent = old.as_ref().map_or(0..0, |_| bits_of(*offset, EXTENT_FIELD));
+                [bits_of(*offset, KIND_FIELD), extent]
+            }
+            _ => [self.field(), 0..0],
+        }
+    }
+
+    /// What cannot land over it while it is undone.
+    pub(crate) fn holds_up(&self) -> [Range<usize>; 2] {
+        match self {
+            Undo::Inode { offset, links, old } => {
+                let extent = old.as_ref().map_or(0..0, |_| bits_of(*offset, EXTENT_FIELD));
+                let links = if *links == 0 { 0..0 } else { bits_of(*offset, LINKS_FIELD) };
+                [links, extent]
+            }
+            _ => [self.field(), 0..0],
+        }
+    }
+
+    /// The inode whose seal does not fit any more when this was taken back.
+    pub(crate) fn unseals(&self) -> Option<usize> {
+        match self {
+            Undo::Inode { offset, links, old } if *links != 0 || old.is_some() => Some(*offset),
+            _ => None,
+        }
+    }
+
     /// The field, as a range of bits of the buffer.
     pub(crate) fn field(&self) -> Range<usize> {
         match self {
@@ -153,6 +240,7 @@ impl Undo {
             Undo::Bits { map, first, count, .. } => map * 8 + first..map * 8 + first + count,
             Undo::Entry { offset, .. } => offset * 8..(offset + ENTRY_HEADER_SIZE) * 8,
             Undo::Count { .. } => 0..0, // in any order
+            Undo::Inode { offset, .. } => bits_of(*offset, 0..size_of::<Dinode>()),
             Undo::Whole => 0..usize::MAX,
         }
     }
@@ -177,6 +265,13 @@ impl Undo {
             }
             Undo::Entry { offset, ino, kind } => set_entry(copy, offset - from, *ino, *kind),
             Undo::Count { offset, change } => add(copy, offset - from, -change),
+            Undo::Inode { offset, links, old } => {
+                let inode = Dinode::at_mut(copy, offset - from);
+                inode.links.set(inode.links.get() - links);
+                if let Some(old) = old {
+                    inode.take_extent_of(old);
+                }
+            }
             Undo::Whole => unreachable!("a block whose making is undone is not written"),
         }
     }
@@ -185,9 +280,14 @@ impl Undo {
     pub(crate) fn bytes_beside(&self) -> usize {
         match self {
             Undo::Bytes { old, .. } => old.len() + 16,
+            Undo::Inode { old: Some(old), .. } => size_of_val(&**old) + 16,
             _ => 0,
         }
     }
+}
+
+fn bits_of(offset: usize, field: Range<usize>) -> Range<usize> {
+    (offset + field.start) * 8..(offset + field.end) * 8
 }
 
 pub(crate) fn entry_at(image: &[u8], offset: usize) -> (u32, u8) {

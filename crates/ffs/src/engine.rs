@@ -21,6 +21,7 @@ use vfs::{FsError, FsInfo, MAX_NAME, ObjectId, PathConf, Sequence, Timestamp};
 use vnode::{Engine, Limits};
 
 use crate::alloc::{Allocator, EndRoom, Freed};
+use crate::buffer::Role;
 use crate::home::Home;
 use crate::inode::{Node, OnDisk};
 use crate::map::Map;
@@ -161,6 +162,7 @@ impl Ffs {
         let nodes = update.finish(self.seal());
         let sequence = self.policy.next_sequence();
         let tags = self.policy.tags(&update.items);
+        let parts_inodes = self.policy.parts_inodes();
         if is_planted(Bug::EarlyReuse) {
             update.freed.retain(|freed| self.allocator.holds_metadata(freed));
         }
@@ -170,6 +172,8 @@ impl Ffs {
             let intent = item.intent;
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();
+                let is_parted = parts_inodes && buffer.role() == Role::Inodes;
+                let edit = if is_parted { edit.by_parts() } else { edit };
                 buffer.apply(sequence, tag, edit);
                 (buffer, extent)
             });

@@ -29,7 +29,7 @@ use ufs2::derive;
 use ufs2::layout::{Geometry, GroupHeader};
 use vfs::FsError;
 
-use crate::buffer::{Buffer, Delta, Role, WriteImage};
+use crate::buffer::{Buffer, Delta, Derived, Role, WriteImage};
 use crate::planted::{Bug, is_planted};
 
 /// See the module's prose.
@@ -183,8 +183,11 @@ impl Home {
 
     /// A sealed copy of `buffer` with everything undone that does not hold yet.
     pub fn image(&self, buffer: &Buffer, holds: impl Fn(&Delta) -> bool) -> Option<WriteImage> {
-        buffer.write_image(holds, |group, copy| {
-            seal_group(&self.geometry, group, copy, self.clock.wall().seconds);
+        buffer.write_image(holds, |derived| match derived {
+            Derived::Group(group, copy) => {
+                seal_group(&self.geometry, group, copy, self.clock.wall().seconds);
+            }
+            Derived::Inode(inode) => self.geometry.seal_inode(inode),
         })
     }
 

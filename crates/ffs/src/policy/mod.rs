@@ -91,6 +91,12 @@ pub trait Policy {
     /// called before they are applied.
     fn tags(&self, items: &[Item]) -> Vec<u32>;
 
+    /// Whether the parts of an inode land by themselves: links by their sum, its extent in order,
+    /// attributes whenever. Else it lands as a whole, in order.
+    fn parts_inodes(&self) -> bool {
+        false
+    }
+
     /// Takes an Update whose items have been applied. Cannot fail and does not wait.
     fn stage(&self, sequence: Sequence, update: StagedUpdate);
 

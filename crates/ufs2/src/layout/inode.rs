@@ -1,5 +1,8 @@
 //! The inode: 256 bytes that are a file.
 
+use std::mem::offset_of;
+use std::ops::Range;
+
 use runtime::Timestamp;
 use vfs::{Device, FileKind};
 use zerocopy::little_endian::{I16, I32, I64, U16, U32, U64};
@@ -161,6 +164,26 @@ impl Dinode {
         inode
     }
 
+    /// Whether both have the same length, blocks and pointers.
+    pub fn has_extent_of(&self, other: &Self) -> bool {
+        self.size == other.size
+            && self.sectors == other.sectors
+            && self.attribute_size == other.attribute_size
+            && self.attribute_blocks == other.attribute_blocks
+            && self.direct == other.direct
+            && self.indirect == other.indirect
+    }
+
+    /// Takes length, blocks and pointers from `other`.
+    pub fn take_extent_of(&mut self, other: &Self) {
+        self.size = other.size;
+        self.sectors = other.sectors;
+        self.attribute_size = other.attribute_size;
+        self.attribute_blocks = other.attribute_blocks;
+        self.direct = other.direct;
+        self.indirect = other.indirect;
+    }
+
     /// Whether the inode is free.
     pub fn is_free(&self) -> bool {
         self.mode.get() == 0
@@ -247,7 +270,18 @@ impl Dinode {
     }
 }
 
-const INLINE_SYMLINK_START: usize = std::mem::offset_of!(Dinode, direct);
+/// The bytes of an inode that stand for all that says what the file is, and that it is one.
+pub const KIND_FIELD: Range<usize> = field(offset_of!(Dinode, mode), size_of::<U16>());
+/// Those of the number of its names.
+pub const LINKS_FIELD: Range<usize> = field(offset_of!(Dinode, links), size_of::<I16>());
+/// Those that stand for length, blocks and pointers.
+pub const EXTENT_FIELD: Range<usize> = field(offset_of!(Dinode, size), size_of::<U64>());
+
+const fn field(start: usize, size: usize) -> Range<usize> {
+    start..start + size
+}
+
+const INLINE_SYMLINK_START: usize = offset_of!(Dinode, direct);
 
 /// A time from disk. Nanoseconds out of range, as damage can leave them, count as 0.
 fn timestamp(seconds: I64, nanoseconds: I32) -> Timestamp {
@@ -331,6 +365,24 @@ mod tests {
         assert_eq!(inode.modify_time(), time(2));
         assert_eq!(inode.change_time(), time(3));
         assert_eq!(inode.birth_time(), time(4));
+    }
+
+    #[test]
+    fn an_extent_is_all_that_says_where_data_is_and_nothing_else() {
+        let (empty, mut full) = (Dinode::zeroed(), Dinode::zeroed());
+        full.as_mut_bytes().fill(0x5a);
+        let mut taken = empty;
+        taken.take_extent_of(&full);
+        let bytes = taken.as_bytes();
+        let expected =
+            |at: usize| if (16..32).contains(&at) || (92..232).contains(&at) { 0x5a } else { 0 };
+        assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == expected(at)), "{bytes:x?}");
+        assert!(taken.has_extent_of(&full) && !taken.has_extent_of(&empty));
+        for at in (16..32).chain(92..232) {
+            let mut other = full;
+            other.as_mut_bytes()[at] ^= 1;
+            assert!(!other.has_extent_of(&full), "byte {at}");
+        }
     }
 
     #[test]

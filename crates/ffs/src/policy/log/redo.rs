@@ -69,6 +69,7 @@ fn bound_of(buffer: &Buffer, edit: &Edit) -> usize {
         // of zeros are left.
         Edit::Bytes { new, .. } if is_zero(new) => 2 * LINE,
         Edit::Bytes { new, .. } => new.len() + LINE,
+        Edit::Inode { new, .. } => size_of_val(&**new) + LINE,
         Edit::Entry { .. } => CHUNK_SIZE + LINE,
         Edit::Bits { .. } => LINE,
         Edit::Count { .. } => size_of::<u32>() + LINE,
