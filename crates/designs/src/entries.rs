@@ -11,7 +11,7 @@ use crate::design::{Design, DiskRole, Open, Work};
 use crate::table::Table;
 
 /// Every design that a volume can have.
-pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC]);
+pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC, &FFS_SOFTDEP]);
 
 /// UFS2 with a redo log.
 pub static FFS_LOG: Design = Design {
@@ -47,6 +47,25 @@ pub static FFS_SYNC: Design = Design {
     may_stop_between: true,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
+    })),
+};
+
+/// UFS2 with soft updates.
+pub static FFS_SOFTDEP: Design = Design {
+    engine: "ffs",
+    policy: Some("softdep"),
+    about: "Write in place, and let each change wait for those alone that it depends on",
+    mark: Some(PolicyKind::SoftUpdates),
+    disks: &[DiskRole::Volume],
+    after_crash: "what was answered is there; of any other change a part may be: a file that was \
+                  being renamed may have both names, and a large one that was being cut short any \
+                  length in between",
+    retry: "the call runs again: one that makes a name may be told that there is one, and one that \
+            removes a name that there is none",
+    remembers: false,
+    may_stop_between: true,
+    work: Some(ffs_with(|disks, runtime, options, progress| {
+        ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
     })),
 };
 

@@ -20,7 +20,7 @@ mod entries;
 mod table;
 
 pub use design::{Check, Design, DiskRole, Make, Open, Prepare, SetLabel, Work};
-pub use entries::{DESIGNS, FFS_LOG, FFS_SYNC};
+pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC};
 pub use ffs::check_log::{LogUse, Prepared};
 pub use ffs::{Disks, OpenError, OpenOptions, Opened};
 pub use table::{Table, Unknown};

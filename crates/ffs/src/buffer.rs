@@ -26,6 +26,7 @@
 //! asserts.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -64,6 +65,12 @@ pub struct Delta {
 }
 
 impl Delta {
+    /// Whether another one cannot land over it.
+    fn holds_up(&self, other: &Self) -> bool {
+        let (over, under) = (other.undo.stands_on(), self.undo.holds_up());
+        over.iter().any(|over| under.iter().any(|under| overlaps(over, under)))
+    }
+
     /// Bytes of memory that it takes, about.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.undo.bytes_beside()
@@ -205,6 +212,42 @@ impl Buffer {
     /// The newest Update that changed this buffer and is not durable yet.
     pub fn pending_sequence(&self) -> Option<Sequence> {
         self.deltas.borrow().last().map(|delta| delta.sequence)
+    }
+
+    /// The oldest such Update.
+    pub(crate) fn oldest_sequence(&self) -> Option<Sequence> {
+        self.deltas.borrow().first().map(|delta| delta.sequence)
+    }
+
+    /// All such Updates.
+    pub(crate) fn sequences(&self) -> BTreeSet<Sequence> {
+        self.deltas.borrow().iter().map(|delta| delta.sequence).collect()
+    }
+
+    /// The Updates of which a delta, because it does not `hold` yet, is in the way of one that does
+    /// and that is `wanted`.
+    pub(crate) fn blockers(
+        &self,
+        holds: impl Fn(&Delta) -> bool,
+        wanted: impl Fn(Sequence) -> bool,
+    ) -> BTreeSet<Sequence> {
+        let deltas = self.deltas.borrow();
+        let (mut blocked, mut undone) = (Union::default(), Vec::new());
+        let mut blockers = BTreeSet::new();
+        for delta in deltas.iter() {
+            let free = delta.undo.stands_on().iter().all(|field| !blocked.meets(field));
+            let holds = holds(delta);
+            if holds && free {
+                continue;
+            }
+            if holds && wanted(delta.sequence) {
+                let in_the_way = undone.iter().filter(|other: &&&Delta| other.holds_up(delta));
+                blockers.extend(in_the_way.map(|other| other.sequence));
+            }
+            delta.undo.holds_up().into_iter().for_each(|field| blocked.add(field));
+            undone.push(delta);
+        }
+        blockers
     }
 
     /// Whether the byte range has a delta on it that may still be undone: of an Update behind

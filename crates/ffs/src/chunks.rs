@@ -22,7 +22,7 @@ use crate::buffer::{Buffer, Role};
 use crate::edit::Edit;
 use crate::engine::Ffs;
 use crate::inode::{Node, OnDisk};
-use crate::item::Intent;
+use crate::item::{Intent, Subject};
 use crate::update::Update;
 
 /// A chunk of a directory: where it is in a buffer.
@@ -73,7 +73,9 @@ impl Ffs {
             NameChange::ParentRetargeted => Intent::ParentRetargeted,
             NameChange::Dropped => Intent::EntryDropped,
         };
-        update.push(intent, &chunk.buffer, edit);
+        let target = entry.target.map(|(ino, _)| ino);
+        let subject = Subject::Entry { directory: directory.ino, target };
+        update.push_named(intent, subject, &chunk.buffer, edit);
         if entry.change == NameChange::ParentRetargeted {
             // The depth that FreeBSD notes to place new directories; 0 says that it is not known.
             // Those of the directories below go stale: nothing but placement asks for them.

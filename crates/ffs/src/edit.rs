@@ -98,6 +98,14 @@ impl Edit {
         }
     }
 
+    /// The inode that the entry names which this changes; 0 for none.
+    pub(crate) fn named_in(&self, image: &[u8]) -> u64 {
+        match self {
+            Edit::Entry { offset, .. } => entry_at(image, *offset).0.into(),
+            _ => 0,
+        }
+    }
+
     /// Changes the image; gives what takes it back.
     pub(crate) fn apply(self, image: &mut [u8]) -> Undo {
         match self {

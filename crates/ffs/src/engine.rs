@@ -10,7 +10,8 @@
 //!
 //! Not asserted: 1, which is about what is not awaited; 2, which the allocator asserts.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::rc::Rc;
 
@@ -47,7 +48,7 @@ pub struct Ffs {
     pub(crate) recent_blocks: RecentBlocks,
     /// One initialisation of inodes at a time, and the newest: an inode may be in its block.
     pub(crate) inode_growth: Rc<Semaphore>,
-    pub(crate) inodes_grown: Cell<Sequence>,
+    pub(crate) inodes_grown: RefCell<BTreeMap<u64, Sequence>>,
     pub(crate) limits: Limits,
 }
 
@@ -101,7 +102,7 @@ impl Ffs {
             superblock: RefCell::new(parts.superblock),
             recent_blocks: RecentBlocks::default(),
             inode_growth: Semaphore::new(1),
-            inodes_grown: Cell::default(),
+            inodes_grown: RefCell::default(),
             limits,
         })
     }
@@ -169,7 +170,11 @@ impl Ffs {
         self.take_buffers(&update);
         let mut staged = Vec::with_capacity(update.items.len());
         for (item, tag) in update.items.drain(..).zip(tags) {
-            let intent = item.intent;
+            let (intent, subject) = (item.intent, item.subject);
+            let named_before = item
+                .change
+                .as_ref()
+                .map_or(0, |(buffer, edit)| buffer.read(|image| edit.named_in(image)));
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();
                 let is_parted = parts_inodes && buffer.role() == Role::Inodes;
@@ -177,7 +182,7 @@ impl Ffs {
                 buffer.apply(sequence, tag, edit);
                 (buffer, extent)
             });
-            staged.push(Staged { intent, change, tag });
+            staged.push(Staged { intent, subject, named_before, change, tag });
         }
         let staged = StagedUpdate {
             items: staged,

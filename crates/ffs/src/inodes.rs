@@ -141,7 +141,9 @@ impl Ffs {
         loop {
             match self.allocator.take_inode(parent, is_directory).await? {
                 FoundInode::Promised(taken) if self.is_unused(taken.place).await? => {
-                    update.manner.rests_on.add(self.inodes_grown.get());
+                    let group = self.geometry().group_of_inode(taken.place);
+                    let grown = self.inodes_grown.borrow().get(&group).copied();
+                    grown.into_iter().for_each(|grown| update.manner.rests_on.add(grown));
                     return Ok(update.take(taken));
                 }
                 FoundInode::Promised(taken) => taken.promise.withhold(),
@@ -177,13 +179,14 @@ impl Ffs {
         }
         let address = geometry.inode_position(ino).fragment;
         let mut update = Update::new(Space::Superuser);
-        update.manner.rests_on.add(self.inodes_grown.get()); // the newest stands for all
         update.push_fresh(Intent::InodeBlockInitialised, Buffer::new(address, Role::Inodes, image));
         let raised = initialised + geometry.inodes_per_block as u32;
         let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
         let new = Box::from(raised.to_le_bytes().as_slice());
         update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
-        self.inodes_grown.set(self.commit(update).await?);
+        // Those of a group become durable in their order, so that the newest stands for all.
+        let grown = self.commit(update).await?;
+        self.inodes_grown.borrow_mut().insert(group, grown);
         Ok(())
     }
 

@@ -46,13 +46,41 @@ pub enum Intent {
     MapGivenBack,
 }
 
+/// What a change is about, where others may have to wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Nothing that another change asks for.
+    Unnamed,
+    /// An inode.
+    Inode {
+        /// Its number.
+        ino: u64,
+    },
+    /// An entry.
+    Entry {
+        /// The directory in which it is.
+        directory: u64,
+        /// What it names from now on, if anything.
+        target: Option<u64>,
+    },
+}
+
 /// One change with its meaning.
 pub struct Item {
     /// What it means.
     pub intent: Intent,
+    /// What it is about.
+    pub subject: Subject,
     /// What it does; payload has nothing left to do but to be flushed. The last item of an inode
     /// has none either before the Update is closed ([`crate::update`], invariant 4).
     pub change: Option<(Rc<Buffer>, Edit)>,
+}
+
+impl Item {
+    /// A change that no other asks for.
+    pub fn unnamed(intent: Intent, change: Option<(Rc<Buffer>, Edit)>) -> Self {
+        Self { intent, subject: Subject::Unnamed, change }
+    }
 }
 
 /// What a policy does with the payload of an Update.

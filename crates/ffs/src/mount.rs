@@ -31,6 +31,8 @@ use ufs2::mark::{Mark, PolicyKind};
 use crate::logged;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
+use crate::policy::Policy;
+use crate::policy::softdep::{Ages, SoftUpdates};
 use crate::policy::sync::OrderedWrites;
 use crate::recovery::{OpenOptions, Opened, Recovered, Recovery, Unopened};
 
@@ -88,12 +90,16 @@ pub async fn open(
             logged::open_alone(recovered, log, &runtime, options).await?
         }
         // A reader writes nothing that would have an order.
-        PolicyKind::Log | PolicyKind::Sync => {
+        _ => {
             let nonce = runtime.random.next_u64();
             if !read_only {
-                recovered.mark(PolicyKind::Sync, nonce, &runtime).await?;
+                recovered.mark(policy, nonce, &runtime).await?;
             }
-            let policy = OrderedWrites::new(recovered.home.clone(), runtime.clone());
+            let (home, with) = (recovered.home.clone(), runtime.clone());
+            let policy: Rc<dyn Policy> = match policy {
+                PolicyKind::SoftUpdates => SoftUpdates::new(home, with, Ages::default()),
+                PolicyKind::Sync | PolicyKind::Log => OrderedWrites::new(home, with),
+            };
             recovered.open(policy, &runtime, options, read_only).await?
         }
     };
@@ -106,8 +112,9 @@ impl Unopened {
     fn refuse_misfit(&mut self, policy: PolicyKind, has_log: bool) -> Result<(), OpenError> {
         let mark = Mark::of(self.superblock.superblock());
         match (policy, has_log, mark) {
-            (PolicyKind::Sync, true, _) => Err(OpenError::LogUnwanted),
-            (PolicyKind::Log, false, Mark::Clean | Mark::Torn | Mark::Policy(PolicyKind::Sync)) => {
+            (policy, true, _) if !policy.has_log() => Err(OpenError::LogUnwanted),
+            (PolicyKind::Log, false, Mark::Clean | Mark::Torn) => Err(OpenError::LogAbsent),
+            (PolicyKind::Log, false, Mark::Policy(left)) if !left.has_log() => {
                 Err(OpenError::LogAbsent)
             }
             _ => Ok(()),
@@ -139,7 +146,7 @@ impl Unopened {
                 back.ok_or(OpenError::LogForeign)
             }
             Mark::UnknownPolicy(policy) => Err(OpenError::UncleanPolicy(policy)),
-            mark @ (Mark::Policy(PolicyKind::Sync) | Mark::Torn) => {
+            mark @ (Mark::Policy(PolicyKind::Sync | PolicyKind::SoftUpdates) | Mark::Torn) => {
                 let (geometry, block) = (&self.geometry, &self.superblock.block);
                 let report = fsck::recover(device, geometry, runtime, block, progress).await?;
                 // Under policy `log` the mark is set, or taken back, while the log is at rest.

@@ -25,6 +25,12 @@ planted::bugs! {
     EndlessSettling,
     /// A round ends without a flush.
     DroppedFlush,
+    /// What is wanted is pushed without what it depends on.
+    LonelyPushes,
+    /// A name is durable although that of its directory is not.
+    LooseNames,
+    /// The name of a directory goes before what was moved out of it has another.
+    EmptiedEarly,
     /// An Update lands before those on which it rests.
     LooseUpdates,
     /// Each rank lands one round too early.

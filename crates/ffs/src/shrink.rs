@@ -5,7 +5,7 @@ use std::rc::Rc;
 use block::zeros;
 use ufs2::layout::{DIRECT_POINTERS, Dinode};
 use ufs2::map::{block_count, has_blocks, run_length};
-use vfs::{Depends, FileKind, FsError, Ledger, Sequence};
+use vfs::{FileKind, FsError, Ledger, Sequence};
 use vnode::{Plan, Space};
 use zerocopy::little_endian::I16;
 
@@ -81,7 +81,8 @@ impl Ffs {
             return Ok(());
         }
         if !is_planted(Bug::EarlyZeros) {
-            self.policy.horizon().durable(Depends::through(sequence)).await?;
+            let horizon = self.policy.horizon();
+            horizon.durable(horizon.up_to(sequence)).await?;
         }
         let first = used / geometry.fragment_size;
         let start = address + first;

@@ -42,7 +42,7 @@ use crate::alloc::{EndRoom, Freed, GivenBack, Promise, Taken};
 use crate::buffer::Buffer;
 use crate::edit::Edit;
 use crate::inode::{Node, OnDisk};
-use crate::item::{Carried, Intent, Item};
+use crate::item::{Carried, Intent, Item, Subject};
 
 /// The working copy of an inode.
 struct Working {
@@ -140,14 +140,25 @@ impl Update {
 
     /// Adds a change of a buffer.
     pub fn push(&mut self, intent: Intent, buffer: &Rc<Buffer>, edit: Edit) {
-        self.items.push(Item { intent, change: Some((buffer.clone(), edit)) });
+        self.push_named(intent, Subject::Unnamed, buffer, edit);
+    }
+
+    /// The same, of a subject that others may ask for.
+    pub(crate) fn push_named(
+        &mut self,
+        intent: Intent,
+        subject: Subject,
+        buffer: &Rc<Buffer>,
+        edit: Edit,
+    ) {
+        self.items.push(Item { intent, subject, change: Some((buffer.clone(), edit)) });
     }
 
     /// Notes payload that was written, and is durable with the next flush; or that is delayed.
     pub fn push_payload(&mut self, address: u64, pieces: Vec<Bytes>) {
         self.payload.push((address, pieces));
         if !self.items.iter().any(|item| item.intent == Intent::PayloadWritten) {
-            self.items.push(Item { intent: Intent::PayloadWritten, change: None });
+            self.items.push(Item::unnamed(Intent::PayloadWritten, None));
         }
     }
 
@@ -190,7 +201,8 @@ impl Update {
         if let Some((earlier, edit)) = earlier {
             self.items[earlier].change = Some(edit);
         }
-        self.items.push(Item { intent, change: None }); // invariant 4
+        let subject = Subject::Inode { ino: node.ino };
+        self.items.push(Item { intent, subject, change: None }); // invariant 4
     }
 
     /// Changes times or other attributes that need no order of their own (invariant 2).
@@ -230,7 +242,10 @@ impl Update {
                     let before = std::mem::replace(&mut self.items[index].change, change);
                     debug_assert!(before.is_none(), "invariant 4: nothing came after the last");
                 }
-                None => self.items.push(Item { intent: Intent::AttributesSet, change }),
+                None => {
+                    let subject = Subject::Inode { ino: working.node.ino };
+                    self.items.push(Item { intent: Intent::AttributesSet, subject, change });
+                }
             }
             nodes.push((working.node, working.dinode));
         }

@@ -271,7 +271,7 @@ impl Engine for Ffs {
 
     async fn write_times(&self) {
         if !self.home.dirty_buffers().is_empty() {
-            let _ = self.policy.settle().await; // a failure has stopped the volume
+            self.policy.write_times().await;
         }
     }
 

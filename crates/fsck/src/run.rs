@@ -44,8 +44,9 @@ pub async fn check(
     let journalled = Superblock::of(&checker.superblock).flags.get() & flags::GJOURNAL != 0;
     checker.has_journal_below = journalled && found.mark == Mark::Foreign;
     checker.was_cut = match found.mark {
-        Mark::Policy(PolicyKind::Sync) | Mark::Torn => true,
-        Mark::Policy(PolicyKind::Log) | Mark::UnknownPolicy(_) => false,
+        Mark::Policy(policy) => !policy.has_log(),
+        Mark::Torn => true,
+        Mark::UnknownPolicy(_) => false,
         Mark::Clean | Mark::Check | Mark::Foreign => false,
     };
     // What is put over a disk of the other byte order could not be read again.

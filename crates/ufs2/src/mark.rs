@@ -19,17 +19,26 @@ pub enum PolicyKind {
     Sync,
     /// A log of metadata: what it holds comes first.
     Log,
+    /// Soft updates: as ordered writes leave it, but that any change may be missing of which no
+    /// other needs it.
+    SoftUpdates,
 }
 
 impl PolicyKind {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Sync, Self::Log];
+    pub const ALL: &[Self] = &[Self::Sync, Self::Log, Self::SoftUpdates];
+
+    /// Whether such a volume has a log, without which it cannot be brought back.
+    pub fn has_log(self) -> bool {
+        self == Self::Log
+    }
 
     /// What volumes under it are marked with.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
             Self::Log => "log",
+            Self::SoftUpdates => "softdep",
         }
     }
 

@@ -534,7 +534,7 @@ impl<E: Engine> Files<E> {
             let Some(sequence) = self.leaving.borrow().front().map(|first| first.sequence) else {
                 return;
             };
-            if self.reached(sequence).await.is_err() {
+            if self.engine.horizon().reach_at_leisure(sequence).await.is_err() {
                 self.leaving.borrow_mut().iter_mut().for_each(|left| left.freed = None);
                 return;
             }
@@ -544,7 +544,7 @@ impl<E: Engine> Files<E> {
                 self.engine.give_back(freed).await;
             }
             let Some(first) = self.leaving.borrow_mut().pop_front() else { return };
-            let is_durable = first.sequence <= self.engine.horizon().through();
+            let is_durable = self.engine.horizon().has_passed(first.sequence);
             assert!(is_durable, "invariant 2: what goes back was freed durably");
             for ino in first.inodes {
                 let mut gone = self.gone.borrow_mut();

@@ -38,6 +38,9 @@ struct State {
     moved: Signal,
     /// The latest that a task has waited for.
     asked: Cell<u64>,
+    /// Out of order: all up to one that a task has waited for, and these, since it was told last.
+    asked_through: Cell<u64>,
+    asked_each: RefCell<BTreeSet<u64>>,
     was_asked: Signal,
 }
 
@@ -119,7 +122,7 @@ impl Horizon {
     /// # Errors
     /// [`Lost`] after a failure.
     pub async fn reach(&self, sequence: Sequence) -> Result<(), Lost> {
-        self.ask(sequence);
+        self.ask(&Depends::through(sequence));
         while self.through() < sequence && !self.has_stopped() {
             self.moved().await;
         }
@@ -138,12 +141,57 @@ impl Horizon {
         }
     }
 
-    /// A task waits for `sequence`.
-    fn ask(&self, sequence: Sequence) {
+    /// A task waits for these.
+    fn ask(&self, on: &Depends) {
+        if self.0.is_out_of_order {
+            self.ask_each(on);
+        }
+        let sequence = on.newest();
         if sequence.0 > self.0.asked.get() {
             self.0.asked.set(sequence.0);
             self.0.was_asked.notify();
         }
+    }
+
+    fn ask_each(&self, on: &Depends) {
+        let through = on.all_through();
+        if through > self.through() {
+            self.0.asked_through.set(self.0.asked_through.get().max(through.0));
+        }
+        let open = on.each().iter().filter(|&&sequence| !self.has_passed(sequence));
+        self.0.asked_each.borrow_mut().extend(open.map(|sequence| sequence.0));
+        self.0.was_asked.notify();
+    }
+
+    /// Whether a task waits for something that [`Self::take_asked`] has not told.
+    pub fn has_asked(&self) -> bool {
+        self.0.asked_through.get() > 0 || !self.0.asked_each.borrow().is_empty()
+    }
+
+    /// What tasks wait for, of an engine out of order, and was not told before: all up to one, and
+    /// these.
+    pub fn take_asked(&self) -> (Sequence, Vec<Sequence>) {
+        let each = self.0.asked_each.take().into_iter().map(Sequence).collect();
+        (Sequence(self.0.asked_through.take()), each)
+    }
+
+    /// Waits until a task waits for something.
+    pub fn was_asked(&self) -> SignalWait<'_> {
+        self.0.was_asked.wait()
+    }
+
+    /// Waits until this Update is durable. Where each is so by itself, it is not hurried.
+    ///
+    /// # Errors
+    /// [`Lost`] after a failure.
+    pub async fn reach_at_leisure(&self, sequence: Sequence) -> Result<(), Lost> {
+        if self.is_in_order() {
+            return self.reach(sequence).await;
+        }
+        while !self.has_passed(sequence) && !self.has_stopped() {
+            self.moved().await;
+        }
+        if self.has_stopped() { Err(Lost) } else { Ok(()) }
     }
 
     /// Waits for the next of these.
@@ -156,7 +204,7 @@ impl Ledger for Horizon {
     fn durable(&self, on: Depends) -> LocalBoxFuture<'static, Result<(), Lost>> {
         let this = self.clone();
         async move {
-            this.ask(on.newest());
+            this.ask(&on);
             while !this.is_durable(&on)? {
                 this.moved().await;
             }

@@ -52,7 +52,7 @@ impl Allocator {
                 }
                 let map = geometry.maps.fragments.start;
                 let edit = Edit::Bits { map, first, count: count as usize, value: false };
-                let item = Item { intent: Intent::MapTaken, change: Some((buffer.clone(), edit)) };
+                let item = Item::unnamed(Intent::MapTaken, Some((buffer.clone(), edit)));
                 let place = geometry.group_base(group) + first as u64;
                 return Ok(Taken { place, promise: self.promise(run), item });
             }
@@ -90,7 +90,7 @@ impl Allocator {
         let run = Run::Fragments { group, first: start, count };
         let map = geometry.maps.fragments.start;
         let edit = Edit::Bits { map, first: start, count, value: false };
-        let item = Item { intent: Intent::MapTaken, change: Some((buffer, edit)) };
+        let item = Item::unnamed(Intent::MapTaken, Some((buffer, edit)));
         Ok(Some(Taken { place: first + old, promise: self.promise(run), item }))
     }
 

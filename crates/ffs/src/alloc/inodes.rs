@@ -44,7 +44,7 @@ impl Allocator {
             }
             let map = geometry.maps.inodes.start;
             let edit = Edit::Bits { map, first: index, count: 1, value: true };
-            let item = Item { intent: Intent::MapTaken, change: Some((buffer, edit)) };
+            let item = Item::unnamed(Intent::MapTaken, Some((buffer, edit)));
             let place = group * geometry.inodes_per_group + index as u64;
             let promise = self.promise(Run::Inode { group, index });
             return Ok(FoundInode::Promised(Taken { place, promise, item }));

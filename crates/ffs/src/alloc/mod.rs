@@ -281,7 +281,7 @@ impl Allocator {
             return Err(FsError::Corrupt); // invariant 5
         }
         let edit = Edit::Bits { map, first, count, value: true };
-        let item = Item { intent: Intent::MapGivenBack, change: Some((buffer, edit)) };
+        let item = Item::unnamed(Intent::MapGivenBack, Some((buffer, edit)));
         Ok(GivenBack { item, freed: self.freed(Run::Fragments { group, first, count }) })
     }
 
@@ -301,7 +301,7 @@ impl Allocator {
             return Err(FsError::Corrupt); // invariant 5
         }
         let edit = Edit::Bits { map, first: index, count: 1, value: false };
-        let item = Item { intent: Intent::MapGivenBack, change: Some((buffer, edit)) };
+        let item = Item::unnamed(Intent::MapGivenBack, Some((buffer, edit)));
         Ok(GivenBack { item, freed: self.freed(Run::Inode { group, index }) })
     }
 
@@ -354,7 +354,7 @@ impl Allocator {
         let buffer = self.group_buffer(self.geometry().group_of_inode(ino)).await?;
         let offset = offset_of!(GroupHeader, counts) + offset_of!(Summary, directories);
         let intent = if change > 0 { Intent::MapTaken } else { Intent::MapGivenBack };
-        Ok(Item { intent, change: Some((buffer, Edit::Count { offset, change })) })
+        Ok(Item::unnamed(intent, Some((buffer, Edit::Count { offset, change }))))
     }
 
     /// A directory was made (1) or removed (-1) in the group of `ino`.

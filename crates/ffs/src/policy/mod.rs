@@ -14,7 +14,9 @@
 //!
 //! What a policy has besides the volume, a log for example, is [`Beside`] it.
 
+mod in_place;
 pub mod log;
+pub mod softdep;
 pub mod sync;
 
 use std::rc::Rc;
@@ -28,17 +30,28 @@ use vnode::horizon::Horizon;
 
 use crate::buffer::Buffer;
 use crate::edit::Extent;
-use crate::item::{Carried, Intent, Item};
+use crate::item::{Carried, Intent, Item, Subject};
 use crate::update::Update;
 
 /// What the policy keeps of an item.
 pub struct Staged {
     /// What it means.
     pub intent: Intent,
+    /// What it is about.
+    pub subject: Subject,
+    /// What an entry named before; 0 for nothing.
+    pub named_before: u64,
     /// The buffer that holds the delta, and what of it was changed, unless the item was payload.
     pub change: Option<(Rc<Buffer>, Extent)>,
     /// What [`Policy::tags`] gave it.
     pub tag: u32,
+}
+
+#[cfg(test)]
+impl Staged {
+    fn unnamed(intent: Intent, change: Option<(Rc<Buffer>, Extent)>, tag: u32) -> Self {
+        Self { intent, subject: Subject::Unnamed, named_before: 0, change, tag }
+    }
 }
 
 /// An Update whose items have been applied.
@@ -114,6 +127,11 @@ pub trait Policy {
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool {
         self.horizon().has_stopped()
+    }
+
+    /// Brings home what was changed without a delta. A failure stops the volume.
+    fn write_times(&self) -> LocalBoxFuture<'static, ()> {
+        self.settle().map(|_| ()).boxed_local()
     }
 
     /// Waits until all that is staged now is home, and what was changed without a delta until now

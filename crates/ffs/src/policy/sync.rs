@@ -15,7 +15,7 @@
 //! low.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last rank completes
-//! (`OrderedWrites::advance`). Before that, a crash may show any rank-ordered part of it.
+//! (`Ranks::landed`). Before that, a crash may show any rank-ordered part of it.
 //!
 //! Invariants:
 //! 1. A delta lands only when all items of its Update with lower ranks are durable.
@@ -27,51 +27,37 @@
 //!    directories need not rest on each other here: see promise 5 of [`vnode::Engine`].)
 //! 3. Deltas on one field land in order (the buffer sees to it).
 //! 4. Receipts come in the order of sequences.
-//! 5. After the first failed write or flush nothing is ever reported durable again. A write that
-//!    finds no room below has failed no caller: nothing has changed its rank, and the round is
-//!    tried again. Until it succeeds there are no changes, and a caller that waits for one hears
-//!    that it is lost.
-//! 6. Of an Update that adds a link to something that was there before, or is about to be, nothing
+//! 5. Of an Update that adds a link to something that was there before, or is about to be, nothing
 //!    of rank 2 and up lands before the ranks 0 and 1 of every earlier Update: the name must not
 //!    lead to a new directory whose parent does not count it yet.
-//! 7. A caller that settles waits for what was changed when it asked, and for nothing that changes
-//!    later: each read dirties an access time, so while a client reads there is always more.
-//! 8. Nothing of an Update lands before those on which it rests are durable.
-//! 9. What undoes changes takes a share of the memory: where callers do not wait until theirs are
-//!    durable, they wait before the next one. UNSTABLE data, which goes to the disk to leave room
-//!    in memory, does not.
+//! 6. Nothing of an Update lands before those on which it rests are durable.
 //!
-//! Not asserted: 2 and 6, which are the condition itself; 3, which the buffer keeps; 7, which is
-//! about what is not waited for; 9, which the last Update before the wait may exceed.
+//! Not asserted: 2 and 5, which are the condition itself; 3, which the buffer keeps; 4, which the
+//! horizon asserts.
 //!
 //! What a delta waits for always has a lower sequence or, in the same Update, a lower rank; so some
 //! delta can land in every round until none is left.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures::FutureExt;
-use futures::future::LocalBoxFuture;
 use runtime::Runtime;
-use runtime::sync::Signal;
-use vfs::{Depends, FsError, Lost, Sequence};
+use vfs::{Depends, Sequence};
+use vnode::horizon::Horizon;
 
-use super::{Policy, StagedUpdate, is_constructive};
-use crate::buffer::{Buffer, Delta};
-use crate::home::{Home, REFUSED_PAUSE};
+use super::in_place::{InPlace, Order, Pending};
+use super::{StagedUpdate, is_constructive};
+use crate::buffer::Delta;
+use crate::home::Home;
 use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
-use crate::update::Update;
-use vnode::horizon::Horizon;
 
 const RANKS: usize = 10;
 /// The first rank that lets something be seen that was not.
 const REVEALING: usize = 2;
 /// The first rank that replaces something: from it on, earlier Updates are waited for.
 const REPLACING: usize = 4;
-/// One part in so many of the memory is for what undoes changes.
-const DELTAS_SHARE: usize = 4;
 /// The first rank that takes something away.
 const DESTRUCTIVE: usize = 6;
 /// The last rank that a reader may see: what follows is behind the end of files, or free.
@@ -100,245 +86,44 @@ impl Flight {
 }
 
 /// See the module's prose.
-pub struct OrderedWrites {
-    home: Rc<Home>,
-    next: Cell<u64>,
+pub type OrderedWrites = InPlace<Ranks>;
+
+/// What of it is the order.
+#[derive(Default)]
+pub struct Ranks {
     horizon: Horizon,
     /// Updates in flight by sequence.
     flights: RefCell<BTreeMap<u64, Flight>>,
-    /// Buffers with deltas, by address.
-    pending: RefCell<BTreeMap<u64, Rc<Buffer>>>,
-    running: Cell<bool>,
-    /// Blocks that were changed without a delta and that a caller wants written, by address.
-    asked: RefCell<BTreeSet<u64>>,
-    /// Rounds that have begun, the last that ended well, and the last that a caller waits for.
-    begun: Cell<u64>,
-    ended: Cell<u64>,
-    wanted: Cell<u64>,
-    /// A round has ended, well or not.
-    tried: Signal,
-    runtime: Runtime,
-    this: std::rc::Weak<OrderedWrites>,
 }
 
 impl OrderedWrites {
     /// A policy that writes to `home`.
     pub fn new(home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
-        Rc::new_cyclic(|this| Self {
-            home,
-            next: Cell::new(1),
-            horizon: Horizon::default(),
-            flights: RefCell::default(),
-            pending: RefCell::default(),
-            running: Cell::new(false),
-            asked: RefCell::default(),
-            begun: Cell::new(0),
-            ended: Cell::new(0),
-            wanted: Cell::new(0),
-            tried: Signal::new(),
-            runtime,
-            this: this.clone(),
-        })
-    }
-
-    fn this(&self) -> Rc<OrderedWrites> {
-        self.this.upgrade().expect("a policy lives in an Rc")
-    }
-
-    /// Starts the committer unless it runs.
-    fn kick(&self) {
-        if !self.running.replace(true) {
-            let this = self.this();
-            self.runtime.tasks.spawn(async move { this.run().await }.boxed_local());
-        }
-    }
-
-    /// Rounds until nothing is in flight.
-    async fn run(self: Rc<Self>) {
-        while self.has_work() && !self.horizon.has_failed() {
-            let round = self.round().await;
-            let is_refused = matches!(&round, Err(error) if error.is_full())
-                && !is_planted(Bug::StoppedByRefusals);
-            self.home.data().refusals().set_waiting(is_refused);
-            self.horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
-            self.tried.notify(); // after each, so that no waiter is noted for ever
-            if is_refused {
-                self.runtime.clock.sleep(REFUSED_PAUSE).await;
-            } else if round.is_err() {
-                self.horizon.fail(); // invariant 5
-            }
-        }
-        self.running.set(false);
-    }
-
-    /// Whether what undoes changes takes its share of the memory (invariant 9).
-    fn holds_much(&self) -> bool {
-        let budget = self.home.budget();
-        let is_much = budget.deltas().bytes() > budget.bytes() / DELTAS_SHARE;
-        is_much && !is_planted(Bug::EndlessDeltas)
-    }
-
-    /// Whether an Update may come, 0 bytes of room for it: not when the disk finds no room below,
-    /// unless it goes on with something, nor when nothing becomes durable any more.
-    fn has_room(&self, goes_on: bool) -> Result<u64, FsError> {
-        if self.horizon.has_stopped() {
-            Err(FsError::Io)
-        } else if self.home.data().refusals().is_waiting() && !goes_on {
-            Err(FsError::NoSpace)
-        } else {
-            Ok(0)
-        }
-    }
-
-    fn has_work(&self) -> bool {
-        self.wanted.get() > self.ended.get() || !self.flights.borrow().is_empty()
-    }
-
-    /// Writes what may land, flushes, and counts it as durable. One round at a time is what keeps
-    /// two writes of one block from being in flight together.
-    async fn round(&self) -> Result<(), block::IoError> {
-        assert!(!self.horizon.has_failed(), "invariant 5: no round follows a failure");
-        let number = self.begun.get() + 1;
-        self.begun.set(number);
-        let holds = self.conditions();
-        let mut buffers = self.pending.borrow().clone();
-        let asked = self.asked_buffers();
-        buffers.extend(asked.iter().cloned());
-        let mut written = Vec::new();
-        let mut images = Vec::new();
-        for buffer in buffers.into_values() {
-            if let Some(image) = self.home.image(&buffer, &holds) {
-                images.push(image);
-                written.push(buffer);
-            }
-        }
-        let brought = self.home.write_images(images).await;
-        if brought.is_err() {
-            // If there is to be another round, it writes all of them again.
-            written.iter().for_each(|buffer| buffer.write_again());
-            self.asked.borrow_mut().extend(asked.into_iter().map(|(address, _)| address));
-        }
-        brought?;
-        if is_planted(Bug::EarlyReceipts) {
-            self.advance(&written, self.next.get());
-        }
-        let covered = self.next.get(); // payload of everything staged so far has been written
-        if !is_planted(Bug::DroppedFlush) {
-            match self.home.flush().await {
-                Err(_) if is_planted(Bug::IgnoredFlushErrors) => {}
-                flushed => flushed?,
-            }
-        }
-        self.advance(&written, covered);
-        let is_wanted = self.wanted.get() >= number;
-        self.ended.set(number);
-        if is_wanted && is_planted(Bug::EndlessSettling) && !self.home.dirty_buffers().is_empty() {
-            self.ask();
-        }
-        self.horizon.wake();
-        Ok(())
-    }
-
-    /// Has everything that is dirty now written by the next round, and says which that is.
-    fn ask(&self) -> u64 {
-        let dirty = self.home.dirty_buffers();
-        self.asked.borrow_mut().extend(dirty.iter().map(|buffer| buffer.address()));
-        let next = self.begun.get() + 1;
-        self.wanted.set(next);
-        next
-    }
-
-    /// The buffers that a caller has asked for and that no round has written since. A block that
-    /// begins with an Update does not land before that: then what was asked for lands with it.
-    fn asked_buffers(&self) -> Vec<(u64, Rc<Buffer>)> {
-        let asked = self.asked.take();
-        if asked.is_empty() {
-            return Vec::new();
-        }
-        let dirty = self.home.dirty_buffers().into_iter();
-        let dirty = dirty.map(|buffer| (buffer.address(), buffer));
-        dirty.filter(|(address, _)| asked.contains(address)).collect()
-    }
-
-    /// For each Update in flight the rank that it has reached, as a test for deltas.
-    fn conditions(&self) -> impl Fn(&Delta) -> bool + use<> {
-        let flights = self.flights.borrow();
-        let (mut all_revealed, mut all_prepared) = (true, true);
-        let mut reached = BTreeMap::new();
-        for (&sequence, flight) in flights.iter() {
-            all_revealed |= is_planted(Bug::EarlyDrops);
-            if rests(&flights, flight) && !is_planted(Bug::LooseUpdates) {
-                (all_revealed, all_prepared) = (false, false);
-                continue; // invariant 8
-            }
-            let limit = match () {
-                () if flight.links && !all_prepared => REVEALING - 1, // invariant 6
-                () if !all_revealed => REPLACING - 1,                 // invariant 2
-                () => RANKS,
-            };
-            let early = usize::from(is_planted(Bug::RankTooEarly));
-            reached.insert(sequence, (flight.current() + early).min(limit));
-            all_revealed &= flight.is_revealed();
-            all_prepared &= flight.current() >= REVEALING || is_planted(Bug::EarlyLinks);
-        }
-        move |delta| {
-            // A delta of an Update that is no longer in flight would be a durable one: impossible.
-            reached.get(&delta.sequence.0).is_some_and(|&rank| delta.tag as usize <= rank)
-        }
-    }
-
-    /// The commit point: what was in `written`, and the payload of Updates before `covered`, is
-    /// durable.
-    fn advance(&self, written: &[Rc<Buffer>], covered: u64) {
-        let mut flights = self.flights.borrow_mut();
-        for buffer in written {
-            for (sequence, rank) in buffer.landed() {
-                debug_assert!(
-                    flights[&sequence.0].current() >= rank as usize
-                        || is_planted(Bug::RankTooEarly),
-                    "invariant 1: lower ranks are durable"
-                );
-                debug_assert!(
-                    !rests(&flights, &flights[&sequence.0]) || is_planted(Bug::LooseUpdates),
-                    "invariant 8: what it rests on is durable"
-                );
-                let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
-                flight.remaining[rank as usize] -= 1;
-            }
-        }
-        for (_, flight) in flights.range_mut(..covered) {
-            if std::mem::take(&mut flight.payload) {
-                flight.remaining[0] -= 1;
-            }
-        }
-        flights.retain(|_, flight| flight.current() < RANKS);
-        let first_open = flights.keys().next().copied().unwrap_or(self.next.get());
-        drop(flights);
-        self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
-        self.horizon.advance(first_open - 1);
-    }
-
-    fn rank_of(intent: Intent) -> Option<u32> {
-        Some(match intent {
-            Intent::PayloadWritten
-            | Intent::MapTaken
-            | Intent::InodeBlockInitialised
-            | Intent::BlockInitialised => 0,
-            Intent::InitialisedRaised | Intent::InodeInitialised | Intent::LinkAdded => 1,
-            Intent::PointerSet | Intent::EntryAdded => 2,
-            Intent::SizeSet => 3,
-            Intent::EntryRetargeted => 4,
-            Intent::ParentRetargeted => 5,
-            Intent::EntryDropped => 6,
-            Intent::LinkDropped | Intent::SizeCleared => 7,
-            Intent::PointerCleared => 8,
-            Intent::MapGivenBack => 9,
-            Intent::AttributesSet => return None, // joins the others, see `tags`
-        })
+        Self::with(Ranks::default(), home, runtime)
     }
 }
 
-/// Whether an Update rests on some that are in flight (invariant 8).
+/// The rank of a change; attributes have none of their own.
+pub(super) fn rank_of(intent: Intent) -> Option<u32> {
+    Some(match intent {
+        Intent::PayloadWritten
+        | Intent::MapTaken
+        | Intent::InodeBlockInitialised
+        | Intent::BlockInitialised => 0,
+        Intent::InitialisedRaised | Intent::InodeInitialised | Intent::LinkAdded => 1,
+        Intent::PointerSet | Intent::EntryAdded => 2,
+        Intent::SizeSet => 3,
+        Intent::EntryRetargeted => 4,
+        Intent::ParentRetargeted => 5,
+        Intent::EntryDropped => 6,
+        Intent::LinkDropped | Intent::SizeCleared => 7,
+        Intent::PointerCleared => 8,
+        Intent::MapGivenBack => 9,
+        Intent::AttributesSet => return None, // joins the others, see `tags`
+    })
+}
+
+/// Whether an Update rests on some that are in flight (invariant 6).
 fn rests(flights: &BTreeMap<u64, Flight>, flight: &Flight) -> bool {
     let rests_on = &flight.rests_on;
     let first = flights.keys().next().copied().unwrap_or(u64::MAX);
@@ -371,13 +156,9 @@ fn planted_rank(intent: Intent) -> Option<u32> {
     wrong.iter().find(planted).map(|&(_, _, rank)| rank)
 }
 
-impl Policy for OrderedWrites {
+impl Order for Ranks {
     fn horizon(&self) -> &Horizon {
         &self.horizon
-    }
-
-    fn next_sequence(&self) -> Sequence {
-        Sequence(self.next.get())
     }
 
     fn tags(&self, items: &[Item]) -> Vec<u32> {
@@ -386,7 +167,7 @@ impl Policy for OrderedWrites {
         }
         // Attributes need no order: they go with the last flush that is needed anyway, but not
         // with what no caller waits to see.
-        let rank_of = |intent| planted_rank(intent).or_else(|| Self::rank_of(intent));
+        let rank_of = |intent| planted_rank(intent).or_else(|| rank_of(intent));
         let last = items.iter().filter_map(|item| rank_of(item.intent)).max().unwrap_or(0);
         let free = last.min(LAST_SEEN);
         let ranks = items.iter().map(|item| rank_of(item.intent).unwrap_or(free));
@@ -399,81 +180,95 @@ impl Policy for OrderedWrites {
         ranks
     }
 
-    fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
-        // There is nothing beside the volume to fill.
-        let goes_on = update.manner.goes_on;
-        if !self.holds_much() || update.manner.is_unasked {
-            return std::future::ready(self.has_room(goes_on)).boxed_local();
-        }
-        async move {
-            while self.holds_much() && self.has_room(goes_on).is_ok() {
-                self.tried.wait().await; // invariant 9: the rounds under way make room
-            }
-            self.has_room(goes_on)
-        }
-        .boxed_local()
-    }
-
-    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
-        let this = self.this();
-        let refused = async move {
-            while !this.home.data().refusals().is_waiting() {
-                this.tried.wait().await;
-            }
-        };
-        refused.boxed_local()
-    }
-
-    fn stage(&self, sequence: Sequence, update: StagedUpdate) {
-        assert_eq!(sequence, self.next_sequence(), "invariant 4: Updates are staged in order");
-        self.next.set(sequence.0 + 1);
+    fn stage(&self, sequence: Sequence, update: &StagedUpdate, _: &Pending) {
         let rests_on = update.manner.rests_on;
         let mut flight = Flight { remaining: [0; RANKS], payload: false, links: false, rests_on };
-        for item in update.items {
+        for item in &update.items {
             flight.links |= item.intent == Intent::LinkAdded;
             if item.change.is_none() && is_planted(Bug::UnflushedPayload) {
                 continue;
             }
             flight.remaining[item.tag as usize] += 1;
-            match item.change {
-                Some((buffer, _)) => {
-                    self.pending.borrow_mut().insert(buffer.address(), buffer);
-                }
-                None => flight.payload = true,
-            }
+            flight.payload |= item.change.is_none();
         }
         self.flights.borrow_mut().insert(sequence.0, flight);
-        self.kick();
     }
 
-    fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
-        let this = self.this();
-        async move {
-            let last = Sequence(this.next.get() - 1);
-            let round = this.ask(); // invariant 7
-            this.kick();
-            let awaited =
-                || if is_planted(Bug::EndlessSettling) { this.wanted.get() } else { round };
-            while this.ended.get() < awaited() && !this.horizon.has_failed() {
-                this.horizon.moved().await;
+    fn is_busy(&self) -> bool {
+        !self.flights.borrow().is_empty()
+    }
+
+    fn choose(&self, pending: &Pending) -> Pending {
+        pending.clone()
+    }
+
+    /// For each Update in flight the rank that it has reached, as a test for deltas.
+    fn conditions(&self) -> impl Fn(&Delta) -> bool + use<> {
+        let flights = self.flights.borrow();
+        let (mut all_revealed, mut all_prepared) = (true, true);
+        let mut reached = BTreeMap::new();
+        for (&sequence, flight) in flights.iter() {
+            all_revealed |= is_planted(Bug::EarlyDrops);
+            if rests(&flights, flight) && !is_planted(Bug::LooseUpdates) {
+                (all_revealed, all_prepared) = (false, false);
+                continue; // invariant 6
             }
-            this.horizon.reach(last).await
+            let limit = match () {
+                () if flight.links && !all_prepared => REVEALING - 1, // invariant 5
+                () if !all_revealed => REPLACING - 1,                 // invariant 2
+                () => RANKS,
+            };
+            let early = usize::from(is_planted(Bug::RankTooEarly));
+            reached.insert(sequence, (flight.current() + early).min(limit));
+            all_revealed &= flight.is_revealed();
+            all_prepared &= flight.current() >= REVEALING || is_planted(Bug::EarlyLinks);
         }
-        .boxed_local()
+        move |delta| {
+            // A delta of an Update that is no longer in flight would be a durable one: impossible.
+            reached.get(&delta.sequence.0).is_some_and(|&rank| delta.tag as usize <= rank)
+        }
+    }
+
+    fn landed(&self, landed: Vec<(Sequence, u32)>, covered: u64, next: u64) {
+        let mut flights = self.flights.borrow_mut();
+        for (sequence, rank) in landed {
+            debug_assert!(
+                flights[&sequence.0].current() >= rank as usize || is_planted(Bug::RankTooEarly),
+                "invariant 1: lower ranks are durable"
+            );
+            debug_assert!(
+                !rests(&flights, &flights[&sequence.0]) || is_planted(Bug::LooseUpdates),
+                "invariant 6: what it rests on is durable"
+            );
+            let flight = flights.get_mut(&sequence.0).expect("a delta belongs to a flight");
+            flight.remaining[rank as usize] -= 1;
+        }
+        for (_, flight) in flights.range_mut(..covered) {
+            if std::mem::take(&mut flight.payload) {
+                flight.remaining[0] -= 1;
+            }
+        }
+        flights.retain(|_, flight| flight.current() < RANKS);
+        let first_open = flights.keys().next().copied().unwrap_or(next);
+        drop(flights);
+        self.horizon.advance(first_open - 1);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
     use sim::Executor;
     use vnode::Manner;
 
+    use super::super::Policy;
     use super::*;
-    use crate::buffer::Role;
+    use crate::buffer::{Buffer, Role};
     use crate::edit::Edit;
     use crate::item::Carried;
     use crate::policy::Staged;
     use crate::recovery::{OpenOptions, Recovered};
+    use crate::update::Update;
 
     async fn policy_on(executor: &Executor) -> Rc<OrderedWrites> {
         let recovered = Recovered::just_made(executor, &OpenOptions::default()).await;
@@ -506,7 +301,7 @@ mod tests {
             let edit = Edit::Bytes { offset: offset + index, new: [1].into() };
             let change = Some((buffer.clone(), edit.extent()));
             buffer.apply(sequence, tag, edit);
-            Staged { intent: Intent::BlockInitialised, change, tag }
+            Staged::unnamed(Intent::BlockInitialised, change, tag)
         });
         let (items, payload, freed) = (items.collect(), Vec::new(), Vec::new());
         let (carried, manner) = (Carried::default(), Manner { rests_on, ..Manner::default() });
@@ -528,7 +323,7 @@ mod tests {
             let mut left = Vec::new();
             for _ in 0..3 {
                 policy.round().await.expect("the disk is good");
-                left.push(policy.flights.borrow().len());
+                left.push(policy.order.flights.borrow().len());
             }
             assert_eq!(left, [2, 1, 0], "the second one lands with what the first takes away");
         });

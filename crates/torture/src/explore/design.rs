@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
-use designs::{DiskRole, FFS_LOG, FFS_SYNC, OpenError, OpenOptions, Opened, Table, Unknown, Work};
+use designs::{
+    DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, OpenError, OpenOptions, Opened, Table, Unknown, Work,
+};
 use ffs::policy::log::LogOptions;
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
@@ -85,7 +87,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
 };
 
 /// All that is explored. The first is that of a command line which says nothing else.
-pub static TRIED: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ENGINE_RAM]);
+pub static TRIED: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &FFS_SOFTDEP, &ENGINE_RAM]);
 
 impl Default for Design {
     fn default() -> Self {
@@ -104,11 +106,13 @@ impl Design {
     pub const SYNC: Self = Self::of(&FFS_SYNC);
     /// UFS2 with a log on a device of its own.
     pub const LOG: Self = Self::of(&FFS_LOG);
+    /// UFS2 with soft updates.
+    pub const SOFTDEP: Self = Self::of(&FFS_SOFTDEP);
     /// The engine over memory.
     pub const RAM: Self = Self::of(&ENGINE_RAM);
 
     /// Those that have disks, whose campaigns are all.
-    pub const ALL: &[Self] = &[Self::SYNC, Self::LOG];
+    pub const ALL: &[Self] = &[Self::SYNC, Self::LOG, Self::SOFTDEP];
 
     /// The one of these words of a command line. A word that is missing leaves the choice to the
     /// order of [`TRIED`].
@@ -344,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_words_of_a_design_choose_it() {
-        for design in [Design::SYNC, Design::LOG, Design::RAM] {
+        for design in [Design::SYNC, Design::LOG, Design::SOFTDEP, Design::RAM] {
             let words = design.words();
             let mut words = words.split(' ');
             let (mut engine, mut policy) = (None, None);
@@ -362,7 +366,7 @@ mod tests {
     fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
         let told = |engine, policy| Design::find(engine, policy).expect_err("none").to_string();
         assert!(told(Some("shadow"), None).ends_with("there are these: ffs, ram"));
-        assert!(told(None, Some("luck")).ends_with("it has these: sync, log"));
+        assert!(told(None, Some("luck")).ends_with("it has these: sync, log, softdep"));
         assert!(told(Some("ram"), Some("log")).contains("engine ram has no policies"));
     }
 

@@ -317,7 +317,7 @@ mod tests {
                 buffer.apply(vfs::Sequence(7), 0, edit);
                 (buffer, extent)
             });
-            Staged { intent: item.intent, change, tag: 0 }
+            Staged::unnamed(item.intent, change, 0)
         });
         let staged = StagedUpdate {
             items: items.collect(),

@@ -372,7 +372,7 @@ mod tests {
         let room = log.plan(&mut update).await.expect("an empty log has room");
         let (intent, sequence) = (Intent::PayloadWritten, log.next_sequence());
         let staged = StagedUpdate {
-            items: vec![Staged { intent, change: None, tag: 0 }],
+            items: vec![Staged::unnamed(intent, None, 0)],
             payload: update.payload,
             carried: update.carried,
             freed: Vec::new(),

@@ -1,0 +1,341 @@
+//! Policies that keep nothing beside the volume: what changes is written to its place in rounds,
+//! each of which ends with a flush. What may land in a round is for an [`Order`] to say.
+//!
+//! Updates in flight share rounds: what is staged while a round is under way goes out with the next
+//! one. One round at a time is what keeps two writes of one block from being in flight together.
+//!
+//! **Commit point**: that of the order, which is asked after each flush what is durable now
+//! ([`Order::landed`]).
+//!
+//! Invariants:
+//! 1. After the first failed write or flush nothing is ever reported durable again. A write that
+//!    finds no room below has failed no caller: nothing has landed, and the round is tried again.
+//!    Until it succeeds there are no changes, and a caller that waits for one hears that it is lost.
+//! 2. A caller that settles waits for what was changed when it asked, and for nothing that changes
+//!    later: each read dirties an access time, so while a client reads there is always more.
+//! 3. What undoes changes takes a share of the memory: where callers do not wait until theirs are
+//!    durable, they wait before the next one. UNSTABLE data, which goes to the disk to leave room
+//!    in memory, does not.
+//! 4. Updates are staged in the order in which they were applied.
+//!
+//! Not asserted: 2, which is about what is not waited for; 3, which the last Update before the wait
+//! may exceed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+
+use futures::FutureExt;
+use futures::future::{Either, LocalBoxFuture, select};
+use runtime::Runtime;
+use runtime::sync::Signal;
+use vfs::{FsError, Lost, Sequence};
+use vnode::horizon::Horizon;
+
+use super::{Policy, StagedUpdate};
+use crate::buffer::{Buffer, Delta};
+use crate::home::{Home, REFUSED_PAUSE};
+use crate::item::Item;
+use crate::planted::{Bug, is_planted};
+use crate::update::Update;
+
+/// One part in so many of the memory is for what undoes changes.
+const DELTAS_SHARE: usize = 4;
+
+/// Buffers with deltas, by address.
+pub(super) type Pending = BTreeMap<u64, Rc<Buffer>>;
+
+/// In which order changes land.
+pub trait Order: Sized + 'static {
+    /// How far it has come.
+    fn horizon(&self) -> &Horizon;
+    /// As [`Policy::parts_inodes`].
+    fn parts_inodes(&self) -> bool {
+        false
+    }
+    /// As [`Policy::tags`].
+    fn tags(&self, items: &[Item]) -> Vec<u32>;
+    /// Takes note of an Update. `pending` has the buffers of those before it.
+    fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending);
+    /// Whether anything is in flight.
+    fn is_busy(&self) -> bool;
+    /// Completes when there is something to do, even if no further Update is staged.
+    fn due<'a>(&'a self, _pending: &'a RefCell<Pending>) -> LocalBoxFuture<'a, ()> {
+        std::future::ready(()).boxed_local()
+    }
+    /// Everything that is in flight is wanted now.
+    fn hurry(&self) {}
+    /// Of the buffers with deltas those of which the next round is to bring something home.
+    fn choose(&self, pending: &Pending) -> Pending;
+    /// Which deltas may land in the next round.
+    fn conditions(&self) -> impl Fn(&Delta) -> bool + use<Self>;
+    /// The commit point: these deltas, each with its tag, are durable, and so is the payload of
+    /// Updates before `covered`. `next` is the number of the next Update.
+    fn landed(&self, landed: Vec<(Sequence, u32)>, covered: u64, next: u64);
+}
+
+/// See the module's prose.
+pub struct InPlace<O> {
+    pub(super) order: O,
+    pub(super) home: Rc<Home>,
+    next: Cell<u64>,
+    pending: RefCell<Pending>,
+    pub(super) running: Cell<bool>,
+    /// Blocks that were changed without a delta and that a caller wants written, by address.
+    asked: RefCell<BTreeSet<u64>>,
+    /// Rounds that have begun, the last that ended well, and the last that a caller waits for.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    wanted: Cell<u64>,
+    /// A round has ended, well or not.
+    pub(super) tried: Signal,
+    /// There may be something to do that there was not before.
+    kicked: Signal,
+    runtime: Runtime,
+    this: Weak<Self>,
+}
+
+impl<O: Order> InPlace<O> {
+    /// A policy that writes to `home` in this order.
+    pub(super) fn with(order: O, home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
+        Rc::new_cyclic(|this| Self {
+            order,
+            home,
+            next: Cell::new(1),
+            pending: RefCell::default(),
+            running: Cell::new(false),
+            asked: RefCell::default(),
+            begun: Cell::new(0),
+            ended: Cell::new(0),
+            wanted: Cell::new(0),
+            tried: Signal::new(),
+            kicked: Signal::new(),
+            runtime,
+            this: this.clone(),
+        })
+    }
+
+    fn this(&self) -> Rc<Self> {
+        self.this.upgrade().expect("a policy lives in an Rc")
+    }
+
+    /// Starts the committer unless it runs.
+    fn kick(&self) {
+        self.kicked.notify();
+        if !self.running.replace(true) {
+            let this = self.this();
+            self.runtime.tasks.spawn(async move { this.run().await }.boxed_local());
+        }
+    }
+
+    /// Rounds until nothing is in flight.
+    async fn run(self: Rc<Self>) {
+        let horizon = self.order.horizon();
+        while self.has_work() && !horizon.has_failed() {
+            self.wait_until_due().await;
+            let round = self.round().await;
+            let is_refused = matches!(&round, Err(error) if error.is_full())
+                && !is_planted(Bug::StoppedByRefusals);
+            self.home.data().refusals().set_waiting(is_refused);
+            horizon.stand(is_refused && !is_planted(Bug::PatientAnswers));
+            self.tried.notify(); // after each, so that no waiter is noted for ever
+            if is_refused {
+                self.runtime.clock.sleep(REFUSED_PAUSE).await;
+            } else if round.is_err() {
+                horizon.fail(); // invariant 1
+            }
+        }
+        self.running.set(false);
+    }
+
+    /// Waits until the order has something to do, or a caller wants a round.
+    async fn wait_until_due(&self) {
+        while self.wanted.get() <= self.ended.get() {
+            let kicked = self.kicked.wait();
+            match select(self.order.due(&self.pending), kicked).await {
+                Either::Left(_) => return,
+                Either::Right(_) => {}
+            }
+        }
+    }
+
+    /// Whether what undoes changes takes its share of the memory (invariant 3).
+    fn holds_much(&self) -> bool {
+        let budget = self.home.budget();
+        let is_much = budget.deltas().bytes() > budget.bytes() / DELTAS_SHARE;
+        is_much && !is_planted(Bug::EndlessDeltas)
+    }
+
+    /// Whether an Update may come, 0 bytes of room for it: not when the disk finds no room below,
+    /// unless it goes on with something, nor when nothing becomes durable any more.
+    fn has_room(&self, goes_on: bool) -> Result<u64, FsError> {
+        if self.order.horizon().has_stopped() {
+            Err(FsError::Io)
+        } else if self.home.data().refusals().is_waiting() && !goes_on {
+            Err(FsError::NoSpace)
+        } else {
+            Ok(0)
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.wanted.get() > self.ended.get() || self.order.is_busy()
+    }
+
+    /// Writes what may land, flushes, and counts it as durable.
+    pub(super) async fn round(&self) -> Result<(), block::IoError> {
+        assert!(!self.order.horizon().has_failed(), "invariant 1: no round follows a failure");
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        let mut buffers = self.order.choose(&self.pending.borrow());
+        let holds = self.order.conditions();
+        let asked = self.asked_buffers();
+        buffers.extend(asked.iter().cloned());
+        let mut written = Vec::new();
+        let mut images = Vec::new();
+        for buffer in buffers.into_values() {
+            if let Some(image) = self.home.image(&buffer, &holds) {
+                images.push(image);
+                written.push(buffer);
+            }
+        }
+        let brought = self.home.write_images(images).await;
+        if brought.is_err() {
+            // If there is to be another round, it writes all of them again.
+            written.iter().for_each(|buffer| buffer.write_again());
+            self.asked.borrow_mut().extend(asked.into_iter().map(|(address, _)| address));
+        }
+        brought?;
+        if is_planted(Bug::EarlyReceipts) {
+            self.advance(&written, self.next.get());
+        }
+        let covered = self.next.get(); // payload of everything staged so far has been written
+        if !is_planted(Bug::DroppedFlush) {
+            match self.home.flush().await {
+                Err(_) if is_planted(Bug::IgnoredFlushErrors) => {}
+                flushed => flushed?,
+            }
+        }
+        self.advance(&written, covered);
+        let is_wanted = self.wanted.get() >= number;
+        self.ended.set(number);
+        if is_wanted && is_planted(Bug::EndlessSettling) && !self.home.dirty_buffers().is_empty() {
+            self.ask();
+        }
+        self.order.horizon().wake();
+        Ok(())
+    }
+
+    /// What was in `written`, and the payload of Updates before `covered`, is durable.
+    fn advance(&self, written: &[Rc<Buffer>], covered: u64) {
+        let landed = written.iter().flat_map(|buffer| buffer.landed()).collect();
+        self.order.landed(landed, covered, self.next.get());
+        self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
+    }
+
+    /// Has everything that is dirty now written by the next round, and says which that is.
+    fn ask(&self) -> u64 {
+        let dirty = self.home.dirty_buffers();
+        self.asked.borrow_mut().extend(dirty.iter().map(|buffer| buffer.address()));
+        let next = self.begun.get() + 1;
+        self.wanted.set(next);
+        next
+    }
+
+    /// The buffers that a caller has asked for and that no round has written since. A block that
+    /// begins with an Update does not land before that: then what was asked for lands with it.
+    fn asked_buffers(&self) -> Vec<(u64, Rc<Buffer>)> {
+        let asked = self.asked.take();
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let dirty = self.home.dirty_buffers().into_iter();
+        let dirty = dirty.map(|buffer| (buffer.address(), buffer));
+        dirty.filter(|(address, _)| asked.contains(address)).collect()
+    }
+
+    /// Waits until the next round, or the one after it, has ended; it writes all that is dirty now.
+    async fn bring_dirty_home(&self) {
+        let round = self.ask(); // invariant 2
+        self.kick();
+        let horizon = self.order.horizon();
+        let awaited = || if is_planted(Bug::EndlessSettling) { self.wanted.get() } else { round };
+        while self.ended.get() < awaited() && !horizon.has_failed() {
+            horizon.moved().await;
+        }
+    }
+}
+
+impl<O: Order> Policy for InPlace<O> {
+    fn horizon(&self) -> &Horizon {
+        self.order.horizon()
+    }
+
+    fn next_sequence(&self) -> Sequence {
+        Sequence(self.next.get())
+    }
+
+    fn parts_inodes(&self) -> bool {
+        self.order.parts_inodes()
+    }
+
+    fn tags(&self, items: &[Item]) -> Vec<u32> {
+        self.order.tags(items)
+    }
+
+    fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
+        // There is nothing beside the volume to fill.
+        let goes_on = update.manner.goes_on;
+        if !self.holds_much() || update.manner.is_unasked {
+            return std::future::ready(self.has_room(goes_on)).boxed_local();
+        }
+        async move {
+            while self.holds_much() && self.has_room(goes_on).is_ok() {
+                let tried = self.tried.wait(); // invariant 3: the rounds under way make room
+                self.order.hurry();
+                self.kick();
+                tried.await;
+            }
+            self.has_room(goes_on)
+        }
+        .boxed_local()
+    }
+
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        let this = self.this();
+        let refused = async move {
+            while !this.home.data().refusals().is_waiting() {
+                this.tried.wait().await;
+            }
+        };
+        refused.boxed_local()
+    }
+
+    fn stage(&self, sequence: Sequence, update: StagedUpdate) {
+        assert_eq!(sequence, self.next_sequence(), "invariant 4: Updates are staged in order");
+        self.next.set(sequence.0 + 1);
+        self.order.stage(sequence, &update, &self.pending.borrow());
+        let mut pending = self.pending.borrow_mut();
+        for (buffer, _) in update.items.into_iter().filter_map(|item| item.change) {
+            pending.insert(buffer.address(), buffer);
+        }
+        drop(pending);
+        self.kick();
+    }
+
+    fn write_times(&self) -> LocalBoxFuture<'static, ()> {
+        let this = self.this();
+        async move { this.bring_dirty_home().await }.boxed_local()
+    }
+
+    fn settle(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.this();
+        async move {
+            let last = Sequence(this.next.get() - 1);
+            this.order.hurry();
+            this.bring_dirty_home().await;
+            this.order.horizon().reach(last).await
+        }
+        .boxed_local()
+    }
+}

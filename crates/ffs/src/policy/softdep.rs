@@ -1,0 +1,433 @@
+//! Policy `softdep`: soft updates. Writes wait, and each change lands when what it depends on has.
+//!
+//! Each item of an Update has a rank by its meaning, as under [`super::sync`], and lands after the
+//! lower ranks of its own Update. Of other Updates it waits for those alone that it needs, which
+//! are told in [`facts`]; Updates become durable one by one, in any order that keeps that. A round
+//! brings home what is *due*: what a caller waits for with all that it depends on, what is old, and
+//! everything when memory is short or the volume comes to rest. What else may land of the blocks
+//! that are written goes along; what may not is undone in the copy.
+//!
+//! | waits | for |
+//! |---|---|
+//! | a name of an inode that is not on the disk yet | the inode, and the count of its parent |
+//! | what replaces or takes away, of an Update that adds a name | that the new name hangs |
+//! | a name that goes while the file keeps others | that those hang which were added lately |
+//! | the name of a directory that goes | that what was moved out of it hangs |
+//! | a link that goes with a name in a directory that grows | that the directory shows that |
+//! | blocks and pointers that go with the last name | that every name has gone |
+//! | bits given back of a block of metadata | all that changed the block |
+//! | an Update that rests on others | all of these |
+//!
+//! A name *hangs* when it is durable, its directory covers it, and the directory's own name hangs.
+//!
+//! **Commit point**: an Update has happened when the flush that covers its last item completes and
+//! the names that it added hang ([`Dependencies::landed`]). Before that, a crash may show any part
+//! of it that its ranks and waits allow, and later Updates that do not depend on it may be durable.
+//!
+//! Invariants:
+//! 1. A delta lands only when all items of its Update with lower ranks are durable, and all that
+//!    its rank waits for. Attributes land whenever.
+//! 2. A wait is for an earlier Update. So what waits never waits for itself, and every round brings
+//!    something of what is due home.
+//! 3. Deltas on one field land in order; links commute (the buffer sees to it).
+//! 4. What is due brings along all that it depends on.
+//! 5. An Update is in flight no longer than [`Ages::most`] and the rounds that it takes.
+//!
+//! Not asserted: 3, which the buffer keeps; 4, since a round that brings nothing home is noticed by
+//! 2; 5, which is about time.
+
+mod facts;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, select};
+use runtime::{Clock, Instant, Runtime};
+use vfs::Sequence;
+use vnode::horizon::Horizon;
+
+use super::StagedUpdate;
+use super::in_place::{InPlace, Order, Pending};
+use super::sync::rank_of;
+use crate::buffer::{Buffer, Delta, Role};
+use crate::home::Home;
+use crate::item::Item;
+use crate::planted::{Bug, is_planted};
+use facts::{Facts, Names};
+
+/// Those of policy `sync`, and [`WHENEVER`].
+const RANKS: usize = 11;
+/// The rank of what no other item waits for, and that waits for none.
+const WHENEVER: usize = 10;
+/// The first rank that lets something be seen that was not.
+const REVEALING: usize = 2;
+/// The first rank that takes something away.
+const DESTRUCTIVE: usize = 6;
+/// The first rank behind names that go.
+const BEHIND_NAMES: usize = 7;
+/// How often old changes are looked for.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How far another Update has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Its inodes are initialised, its links counted.
+    Prepared,
+    /// The names that it adds hang.
+    Hung,
+    /// The names that it takes away are gone.
+    Dropped,
+    /// It is durable.
+    Done,
+    /// So is every Update before it.
+    DoneThrough,
+}
+
+/// From which rank on an Update waits, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wait {
+    from: usize,
+    on: u64,
+    until: Until,
+}
+
+/// An Update of which something is not durable yet.
+struct Flight {
+    /// How many items of each rank.
+    remaining: [u32; RANKS],
+    /// Whether payload still waits for a flush that was issued after it.
+    payload: bool,
+    since: Instant,
+    waits: Vec<Wait>,
+    /// What has to hang for its names to hang.
+    hangs_on: BTreeSet<u64>,
+    is_hung: bool,
+    /// Where its items land, each with its rank.
+    homes: Vec<(usize, u64)>,
+    names: Names,
+}
+
+impl Flight {
+    /// The lowest rank that is not durable.
+    fn current(&self) -> usize {
+        self.remaining[..WHENEVER].iter().position(|&count| count > 0).unwrap_or(WHENEVER)
+    }
+
+    fn is_landed(&self) -> bool {
+        self.remaining.iter().all(|&count| count == 0)
+    }
+
+    /// The Updates that it cannot be durable without.
+    fn needs(&self) -> impl Iterator<Item = u64> {
+        self.waits.iter().map(|wait| wait.on).chain(self.hangs_on.iter().copied())
+    }
+}
+
+/// Updates in flight by sequence.
+#[derive(Default)]
+struct Flights(BTreeMap<u64, Flight>);
+
+impl Flights {
+    fn is_met(&self, wait: &Wait) -> bool {
+        if wait.until == Until::DoneThrough {
+            return self.0.first_key_value().is_none_or(|(&first, _)| first > wait.on);
+        }
+        let Some(flight) = self.0.get(&wait.on) else { return true };
+        match wait.until {
+            Until::Prepared => flight.current() >= REVEALING,
+            Until::Hung => flight.is_hung,
+            Until::Dropped => flight.current() >= BEHIND_NAMES,
+            Until::Done | Until::DoneThrough => false,
+        }
+    }
+
+    /// Whether an item of this rank may land.
+    fn may_land(&self, flight: &Flight, rank: usize) -> bool {
+        let rank_is_reached = rank <= flight.current();
+        let waits = flight.waits.iter().filter(|wait| wait.from <= rank);
+        rank == WHENEVER || rank_is_reached && waits.into_iter().all(|wait| self.is_met(wait))
+    }
+}
+
+/// How long a change waits for company before it is brought home, by what it changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Ages {
+    /// In an inode or a map.
+    pub inode: Duration,
+    /// In a directory.
+    pub directory: Duration,
+    /// In any other block, and all of an Update.
+    pub file: Duration,
+}
+
+impl Default for Ages {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { inode: seconds(10), directory: seconds(15), file: seconds(30) }
+    }
+}
+
+impl Ages {
+    fn of(&self, role: Role) -> Duration {
+        match role {
+            Role::Group(_) | Role::Inodes => self.inode,
+            Role::Directory => self.directory,
+            Role::Indirect => self.file,
+        }
+    }
+
+    /// The longest that anything waits.
+    fn most(&self) -> Duration {
+        self.file
+    }
+}
+
+/// See the module's prose.
+pub type SoftUpdates = InPlace<Dependencies>;
+
+/// What of it is the order.
+pub struct Dependencies {
+    horizon: Horizon,
+    flights: Rc<RefCell<Flights>>,
+    facts: RefCell<Facts>,
+    /// Updates in flight that are wanted now.
+    due: RefCell<BTreeSet<u64>>,
+    clock: Rc<dyn Clock>,
+    ages: Ages,
+    /// When old changes are looked for next.
+    tick: Cell<Instant>,
+}
+
+impl SoftUpdates {
+    /// A policy that writes to `home`.
+    pub fn new(home: Rc<Home>, runtime: Runtime, ages: Ages) -> Rc<Self> {
+        let clock = runtime.clock.clone();
+        let order = Dependencies {
+            horizon: Horizon::out_of_order(),
+            flights: Rc::default(),
+            facts: RefCell::default(),
+            due: RefCell::default(),
+            tick: Cell::new(clock.now()),
+            clock,
+            ages,
+        };
+        Self::with(order, home, runtime)
+    }
+}
+
+impl Dependencies {
+    /// Notes what callers have asked for, with all that it depends on.
+    fn note_asked(&self) {
+        let (through, each) = self.horizon.take_asked();
+        let flights = self.flights.borrow();
+        let asked = flights.0.range(..=through.0).map(|(&sequence, _)| sequence);
+        let asked: Vec<u64> = asked.chain(each.into_iter().map(|sequence| sequence.0)).collect();
+        drop(flights);
+        self.want(asked);
+    }
+
+    /// These are due, and all that they depend on (invariant 4).
+    fn want(&self, sequences: impl IntoIterator<Item = u64>) {
+        let (flights, mut due) = (self.flights.borrow(), self.due.borrow_mut());
+        let mut open: Vec<u64> = sequences.into_iter().collect();
+        while let Some(sequence) = open.pop() {
+            let Some(flight) = flights.0.get(&sequence) else { continue };
+            if !due.insert(sequence) || is_planted(Bug::LonelyPushes) {
+                continue;
+            }
+            open.extend(flight.needs());
+            let through = flight.waits.iter().filter(|wait| wait.until == Until::DoneThrough);
+            for wait in through {
+                open.extend(flights.0.range(..=wait.on).map(|(&before, _)| before));
+            }
+        }
+    }
+
+    /// Buffers with a change that is as old as it may become, and Updates of which all is.
+    fn aged(&self, pending: &Pending) -> (Pending, Vec<u64>) {
+        let flights = self.flights.borrow();
+        let now = self.clock.now();
+        let age = |sequence: u64| flights.0.get(&sequence).map(|flight| now.since(flight.since));
+        let is_old = |buffer: &Buffer| {
+            let first = buffer.oldest_sequence().and_then(|sequence| age(sequence.0));
+            first.is_some_and(|age| age >= self.ages.of(buffer.role()))
+        };
+        let buffers = pending.iter().filter(|(_, buffer)| is_old(buffer));
+        let buffers = buffers.map(|(&address, buffer)| (address, buffer.clone())).collect();
+        let old = flights.0.iter().take_while(|(_, flight)| {
+            now.since(flight.since) >= self.ages.most() // they were staged in order
+        });
+        (buffers, old.map(|(&sequence, _)| sequence).collect())
+    }
+
+    /// The buffers in which something of what is due may land now.
+    fn due_buffers(&self, pending: &Pending) -> Pending {
+        let (flights, due) = (self.flights.borrow(), self.due.borrow());
+        let mut chosen = Pending::new();
+        for flight in due.iter().filter_map(|sequence| flights.0.get(sequence)) {
+            for &(rank, address) in &flight.homes {
+                if flight.remaining[rank] > 0
+                    && flights.may_land(flight, rank)
+                    && let Some(buffer) = pending.get(&address)
+                {
+                    chosen.insert(address, buffer.clone());
+                }
+            }
+        }
+        chosen
+    }
+
+    /// Updates that hold up what is due in these buffers, and are not due.
+    fn in_the_way(&self, chosen: &Pending) -> Vec<u64> {
+        let holds = self.conditions();
+        let due = self.due.borrow();
+        let wants = |sequence: Sequence| due.contains(&sequence.0);
+        let blockers = chosen.values().flat_map(|buffer| buffer.blockers(&holds, wants));
+        blockers.map(|sequence| sequence.0).filter(|sequence| !due.contains(sequence)).collect()
+    }
+
+    /// What hangs now, and which Updates are durable, in their order: each depends on earlier ones.
+    fn find_done(&self) -> Vec<(u64, Flight)> {
+        let mut flights = self.flights.borrow_mut();
+        let mut not_hung = BTreeSet::new();
+        for (&sequence, flight) in &mut flights.0 {
+            let is_seen = flight.remaining[..DESTRUCTIVE].iter().all(|&count| count == 0);
+            let hangs = flight.is_hung
+                || is_seen && flight.hangs_on.iter().all(|before| !not_hung.contains(before));
+            flight.is_hung = hangs;
+            if !hangs {
+                not_hung.insert(sequence);
+            }
+        }
+        let is_done = |flight: &Flight| flight.is_landed() && flight.is_hung;
+        let done = flights.0.iter().filter(|(_, flight)| is_done(flight));
+        let done: Vec<u64> = done.map(|(&sequence, _)| sequence).collect();
+        done.into_iter().filter_map(|sequence| flights.0.remove_entry(&sequence)).collect()
+    }
+}
+
+impl Order for Dependencies {
+    fn horizon(&self) -> &Horizon {
+        &self.horizon
+    }
+
+    fn parts_inodes(&self) -> bool {
+        true
+    }
+
+    fn tags(&self, items: &[Item]) -> Vec<u32> {
+        items.iter().map(|item| rank_of(item.intent).unwrap_or(WHENEVER as u32)).collect()
+    }
+
+    fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) {
+        let mut flight = Flight {
+            remaining: [0; RANKS],
+            payload: false,
+            since: self.clock.now(),
+            waits: Vec::new(),
+            hangs_on: BTreeSet::new(),
+            is_hung: false,
+            homes: Vec::new(),
+            names: Names::default(),
+        };
+        for item in &update.items {
+            flight.remaining[item.tag as usize] += 1;
+            match &item.change {
+                Some((buffer, _)) => flight.homes.push((item.tag as usize, buffer.address())),
+                None => flight.payload = true,
+            }
+        }
+        self.facts.borrow_mut().note(sequence.0, update, &mut flight);
+        flight.rest_on(&update.manner.rests_on);
+        flight.outlive(sequence, update, pending);
+        let earlier = flight.needs().all(|before| before < sequence.0);
+        assert!(earlier, "invariant 2: an Update waits for earlier ones");
+        self.flights.borrow_mut().0.insert(sequence.0, flight);
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.flights.borrow().0.is_empty()
+    }
+
+    fn due<'a>(&'a self, pending: &'a RefCell<Pending>) -> LocalBoxFuture<'a, ()> {
+        async move {
+            loop {
+                if !self.due.borrow().is_empty() || self.horizon.has_asked() {
+                    return;
+                }
+                let now = self.clock.now();
+                if now >= self.tick.get() {
+                    self.tick.set(now.after(TICK));
+                    let (buffers, old) = self.aged(&pending.borrow());
+                    if !buffers.is_empty() || !old.is_empty() {
+                        return;
+                    }
+                }
+                let asked = pin!(self.horizon.was_asked());
+                select(self.clock.sleep(self.tick.get().since(now)), asked).await;
+            }
+        }
+        .boxed_local()
+    }
+
+    fn hurry(&self) {
+        let all: Vec<u64> = self.flights.borrow().0.keys().copied().collect();
+        self.due.borrow_mut().extend(all);
+    }
+
+    fn choose(&self, pending: &Pending) -> Pending {
+        self.note_asked();
+        let (aged, old) = self.aged(pending);
+        self.want(old);
+        loop {
+            let chosen = self.due_buffers(pending);
+            let in_the_way = self.in_the_way(&chosen);
+            if in_the_way.is_empty() {
+                return chosen.into_iter().chain(aged).collect();
+            }
+            self.want(in_the_way);
+        }
+    }
+
+    fn conditions(&self) -> impl Fn(&Delta) -> bool + use<> {
+        let flights = self.flights.clone();
+        move |delta| {
+            let flights = flights.borrow();
+            let flight = flights.0.get(&delta.sequence.0);
+            flight.is_some_and(|flight| flights.may_land(flight, delta.tag as usize))
+        }
+    }
+
+    fn landed(&self, landed: Vec<(Sequence, u32)>, covered: u64, _next: u64) {
+        let mut flights = self.flights.borrow_mut();
+        let mut has_moved = !landed.is_empty() || self.due.borrow().is_empty();
+        for (sequence, rank) in landed {
+            let flight = &flights.0[&sequence.0];
+            debug_assert!(
+                flights.may_land(flight, rank as usize) || is_planted(Bug::LooseUpdates),
+                "invariant 1: what it waits for is durable"
+            );
+            let flight = flights.0.get_mut(&sequence.0).expect("a delta belongs to a flight");
+            flight.remaining[rank as usize] -= 1;
+        }
+        for (_, flight) in flights.0.range_mut(..covered) {
+            if std::mem::take(&mut flight.payload) {
+                flight.remaining[0] -= 1;
+                has_moved = true;
+            }
+        }
+        drop(flights);
+        let done = self.find_done();
+        has_moved |= !done.is_empty();
+        debug_assert!(has_moved, "invariant 2: a round brings something home");
+        for (sequence, flight) in done {
+            self.due.borrow_mut().remove(&sequence);
+            self.facts.borrow_mut().forget(sequence, &flight.names);
+            self.horizon.pass(sequence);
+        }
+    }
+}

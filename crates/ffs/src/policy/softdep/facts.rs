@@ -1,0 +1,266 @@
+//! What Updates in flight have done to names, inodes and directories, as far as a later one may
+//! have to wait for it.
+//!
+//! Invariant: a fact is known from when its Update is staged until that is durable.
+//!
+//! Not asserted, since the table that says which Updates are in flight is not here.
+
+use std::collections::BTreeMap;
+
+use ufs2::layout::{Dinode, MAX_LINKS};
+use vfs::{Depends, Sequence};
+
+use super::{BEHIND_NAMES, Flight, REVEALING, Until, Wait};
+use crate::edit::Extent;
+use crate::item::{Intent, Subject};
+use crate::planted::{Bug, is_planted};
+use crate::policy::in_place::Pending;
+use crate::policy::{Staged, StagedUpdate};
+
+/// The first rank that replaces something.
+const REPLACING: usize = 4;
+/// The rank of links that are added.
+const LINKING: usize = 1;
+/// The rank of bits that are given back.
+const GIVING_BACK: usize = 9;
+
+/// What an Update in flight has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fact {
+    /// It added a name of this inode.
+    Named(u64),
+    /// This inode begins with it.
+    Begun(u64),
+    /// This directory became longer, or moved.
+    Grown(u64),
+    /// Something was moved out of this directory.
+    MovedOut(u64),
+    /// This inode lost a name.
+    Dropped(u64),
+}
+
+/// The facts of one Update.
+#[derive(Debug, Default)]
+pub(super) struct Names(Vec<Fact>);
+
+/// See the module's prose. Each has the Updates in their order.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    named: Table,
+    begun: Table,
+    grown: Table,
+    moved_out: Table,
+    dropped: Table,
+}
+
+/// Updates by the inode that they are about.
+#[derive(Debug, Default)]
+struct Table(BTreeMap<u64, Vec<u64>>);
+
+impl Table {
+    fn of(&self, ino: u64) -> &[u64] {
+        self.0.get(&ino).map_or(&[], Vec::as_slice)
+    }
+
+    fn last(&self, ino: u64) -> Option<u64> {
+        self.of(ino).last().copied()
+    }
+
+    fn add(&mut self, ino: u64, sequence: u64) {
+        let of = self.0.entry(ino).or_default();
+        if of.last() != Some(&sequence) {
+            of.push(sequence);
+        }
+    }
+
+    fn remove(&mut self, ino: u64, sequence: u64) {
+        if let Some(of) = self.0.get_mut(&ino) {
+            of.retain(|&one| one != sequence);
+            if of.is_empty() {
+                self.0.remove(&ino);
+            }
+        }
+    }
+}
+
+impl Facts {
+    fn table(&mut self, fact: Fact) -> (&mut Table, u64) {
+        match fact {
+            Fact::Named(ino) => (&mut self.named, ino),
+            Fact::Begun(ino) => (&mut self.begun, ino),
+            Fact::Grown(ino) => (&mut self.grown, ino),
+            Fact::MovedOut(ino) => (&mut self.moved_out, ino),
+            Fact::Dropped(ino) => (&mut self.dropped, ino),
+        }
+    }
+
+    /// An Update is durable.
+    pub(super) fn forget(&mut self, sequence: u64, names: &Names) {
+        for &fact in &names.0 {
+            let (table, ino) = self.table(fact);
+            table.remove(ino, sequence);
+        }
+    }
+
+    /// Says what an Update waits for, and takes note of what it does.
+    pub(super) fn note(&mut self, sequence: u64, update: &StagedUpdate, flight: &mut Flight) {
+        let adds_name = update.items.iter().any(|item| added(item).is_some());
+        for item in &update.items {
+            self.note_inode(item, flight);
+            if let Some((directory, target)) = added(item) {
+                self.note_added(directory, target, flight);
+            }
+        }
+        if adds_name && !is_planted(Bug::EarlyDrops) {
+            let hangs_on = flight.hangs_on.iter();
+            let waits = hangs_on.map(|&on| Wait { from: REPLACING, on, until: Until::Hung });
+            flight.waits.extend(waits);
+        }
+        for item in &update.items {
+            if let Some((directory, gone)) = taken_away(item) {
+                // The name that the Update adds is one that the file keeps.
+                let is_moved =
+                    update.items.iter().any(|item| added(item).is_some_and(|(_, of)| of == gone));
+                let is_last = links_after(update, gone) == Some(0);
+                let keeps = if is_moved || is_last { &[] } else { self.named.of(gone) };
+                self.note_taken_away((directory, gone), adds_name, keeps, flight);
+            }
+        }
+        for &fact in &flight.names.0 {
+            let (table, ino) = self.table(fact);
+            table.add(ino, sequence);
+        }
+        flight.waits.retain(|wait| wait.on != sequence);
+        flight.hangs_on.remove(&sequence);
+    }
+
+    fn note_inode(&self, item: &Staged, flight: &mut Flight) {
+        let Subject::Inode { ino } = item.subject else { return };
+        let facts = &mut flight.names.0;
+        match item.intent {
+            Intent::InodeInitialised => facts.push(Fact::Begun(ino)),
+            Intent::SizeSet => facts.push(Fact::Grown(ino)),
+            Intent::LinkDropped => facts.push(Fact::Dropped(ino)),
+            Intent::SizeCleared if !is_planted(Bug::EarlyInodeClears) => {
+                let until = Until::Dropped;
+                let from = BEHIND_NAMES;
+                let waits = self.dropped.of(ino).iter().map(|&on| Wait { from, on, until });
+                flight.waits.extend(waits);
+            }
+            // While others that drop links are undone in a copy, the count there is higher.
+            Intent::LinkAdded if links(item) + self.dropped.of(ino).len() > MAX_LINKS as usize => {
+                let (from, until) = (LINKING, Until::Done);
+                let waits = self.dropped.of(ino).iter().map(|&on| Wait { from, on, until });
+                flight.waits.extend(waits);
+            }
+            _ => {}
+        }
+    }
+
+    /// A name of `target` appears in `directory`.
+    fn note_added(&self, directory: u64, target: u64, flight: &mut Flight) {
+        if let Some(on) = self.begun.last(target)
+            && !is_planted(Bug::EarlyLinks)
+        {
+            flight.waits.push(Wait { from: REVEALING, on, until: Until::Prepared });
+        }
+        if !is_planted(Bug::LooseNames) {
+            flight.hangs_on.extend(self.named.last(directory));
+        }
+        flight.hangs_on.extend(self.grown.of(directory));
+        flight.names.0.push(Fact::Named(target));
+    }
+
+    /// A name of `gone` goes from `directory`, or names something else; the Update may add a name
+    /// besides, and the file may keep names that were added by others.
+    fn note_taken_away(
+        &self,
+        (directory, gone): (u64, u64),
+        adds_name: bool,
+        keeps: &[u64],
+        flight: &mut Flight,
+    ) {
+        let hung = |&on: &u64| Wait { from: REPLACING, on, until: Until::Hung };
+        if !is_planted(Bug::EarlyDrops) {
+            flight.waits.extend(keeps.iter().map(hung));
+            flight.hangs_on.extend(keeps);
+        }
+        if !is_planted(Bug::EmptiedEarly) {
+            flight.waits.extend(self.moved_out.of(gone).iter().map(hung));
+            flight.hangs_on.extend(self.moved_out.of(gone));
+        }
+        // The drop shows when the directory shows the place in which it happened.
+        let grown = self.grown.of(directory);
+        let shown = |&on: &u64| Wait { from: BEHIND_NAMES, on, until: Until::Hung };
+        flight.waits.extend(grown.iter().map(shown));
+        flight.hangs_on.extend(grown);
+        let owes = adds_name || !keeps.is_empty() || !self.moved_out.of(gone).is_empty();
+        if owes {
+            flight.names.0.push(Fact::MovedOut(directory));
+        }
+    }
+}
+
+/// The directory and the inode of a name that this adds.
+fn added(item: &Staged) -> Option<(u64, u64)> {
+    match (item.intent, item.subject) {
+        (
+            Intent::EntryAdded | Intent::EntryRetargeted,
+            Subject::Entry { directory, target: Some(target) },
+        ) => Some((directory, target)),
+        _ => None,
+    }
+}
+
+/// The directory and the inode of a name that this takes away.
+fn taken_away(item: &Staged) -> Option<(u64, u64)> {
+    match (item.intent, item.subject) {
+        (Intent::EntryDropped | Intent::EntryRetargeted, Subject::Entry { directory, .. }) => {
+            Some((directory, item.named_before))
+        }
+        _ => None,
+    }
+}
+
+/// The links that an inode has, which an item changes.
+fn links(item: &Staged) -> usize {
+    match &item.change {
+        Some((buffer, Extent::Bytes(bytes))) => {
+            let links = buffer.read(|image| Dinode::at(image, bytes.start).links.get());
+            usize::try_from(links).unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+/// The links that an inode has after an Update, if that changes it.
+fn links_after(update: &StagedUpdate, ino: u64) -> Option<usize> {
+    let mut about = update.items.iter().filter(|item| item.subject == Subject::Inode { ino });
+    about.next().map(links)
+}
+
+impl Flight {
+    /// All of it waits for these.
+    pub(super) fn rest_on(&mut self, changes: &Depends) {
+        if is_planted(Bug::LooseUpdates) {
+            return;
+        }
+        let through = changes.all_through().0;
+        if through > 0 {
+            self.waits.push(Wait { from: 0, on: through, until: Until::DoneThrough });
+        }
+        let each = changes.each().iter();
+        self.waits.extend(each.map(|on| Wait { from: 0, on: on.0, until: Until::Done }));
+    }
+
+    /// Bits of metadata are given back when all that changed it is durable.
+    pub(super) fn outlive(&mut self, own: Sequence, update: &StagedUpdate, pending: &Pending) {
+        for &(address, count) in &update.freed {
+            for (_, buffer) in pending.range(address..address + count) {
+                let others = buffer.sequences().into_iter().filter(|&on| on != own);
+                let until = Until::Done;
+                self.waits.extend(others.map(|on| Wait { from: GIVING_BACK, on: on.0, until }));
+            }
+        }
+    }
+}
