@@ -42,6 +42,9 @@ pub struct Design {
     pub remembers: bool,
     /// Whether a crash while a large file is cut short may leave any length in between.
     pub may_stop_between: bool,
+    /// Whether, of changes that were not answered, a crash that leaves one leaves those that came
+    /// before it, but for parts of the last ones.
+    pub keeps_order: bool,
     /// How its disks are worked with; none for an engine over memory.
     pub work: Option<Work>,
 }

@@ -26,6 +26,7 @@ pub static FFS_LOG: Design = Design {
     retry: "a call that must not run twice gets the answer that it was given first",
     remembers: true,
     may_stop_between: false,
+    keeps_order: true,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
     })),
@@ -45,6 +46,7 @@ pub static FFS_SYNC: Design = Design {
             removes a name that there is none",
     remembers: false,
     may_stop_between: true,
+    keeps_order: true,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
     })),
@@ -64,6 +66,7 @@ pub static FFS_SOFTDEP: Design = Design {
             removes a name that there is none",
     remembers: false,
     may_stop_between: true,
+    keeps_order: false,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
     })),

@@ -129,6 +129,7 @@ mod tests {
         retry: "",
         remembers: true,
         may_stop_between: false,
+        keeps_order: true,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);
 

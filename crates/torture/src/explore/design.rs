@@ -83,6 +83,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     retry: "a call that must not run twice gets the answer that it was given first",
     remembers: true,
     may_stop_between: false,
+    keeps_order: true,
     work: None,
 };
 
@@ -150,6 +151,11 @@ impl Design {
     /// Whether a cut takes the end of history, as far as it takes something.
     pub fn keeps_history(self) -> bool {
         self.has_log()
+    }
+
+    /// Whether what was not answered is there in its order.
+    pub fn keeps_order(self) -> bool {
+        self.entry.keeps_order
     }
 
     /// Its number among those that are explored.

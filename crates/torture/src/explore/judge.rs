@@ -19,6 +19,7 @@ use vfs::{FsError, ObjectId};
 use super::Style;
 use super::caller::last_name;
 use super::design::Design;
+use super::loose::Moments;
 use super::model::{Act, Model, Seen, View, What};
 use super::op::{Op, Stable};
 use super::recover::Recovered;
@@ -33,6 +34,8 @@ pub struct History {
     is_delayed: bool,
     /// and then only the last of them.
     keeps_history: bool,
+    /// Whether what was not acknowledged may be there in any order (see `loose`).
+    is_loose: bool,
     /// What clients hold from before: by the number of the file in the model, what its handle
     /// names.
     pub handles: BTreeMap<usize, ObjectId>,
@@ -62,6 +65,14 @@ struct Possible {
     in_parts: bool,
 }
 
+/// What operations come to that are done one after the other.
+struct Played {
+    /// Before the first, and after each.
+    states: Vec<Model>,
+    versions: Versions,
+    handles: BTreeMap<usize, ObjectId>,
+}
+
 /// A state that may be there.
 struct Candidate {
     view: View,
@@ -75,7 +86,8 @@ impl History {
     pub fn new(design: Design, style: Style) -> Self {
         let (acts, handles, given, verifiers) = Default::default();
         let (is_delayed, keeps_history) = (design.is_delayed(), design.keeps_history());
-        Self { acts, style, is_delayed, keeps_history, handles, given, verifiers }
+        let is_loose = !design.keeps_order();
+        Self { acts, style, is_delayed, keeps_history, is_loose, handles, given, verifiers }
     }
 
     /// Whether `seen` may be there at a moment.
@@ -91,6 +103,14 @@ impl History {
             for candidate in self.candidates(&order, moment) {
                 let fits = fits(seen, &candidate);
                 match fits.and_then(|()| self.names_nothing_lost(seen, &order)) {
+                    Ok(()) => return Ok(()),
+                    Err(reason) => last = Some(reason),
+                }
+            }
+            if self.is_loose
+                && let Some(loosely) = self.allows_loosely(seen, &order, moment)
+            {
+                match loosely {
                     Ok(()) => return Ok(()),
                     Err(reason) => last = Some(reason),
                 }
@@ -159,18 +179,70 @@ impl History {
         }
     }
 
+    /// Whether `seen` may be there where changes land in any order, if operations were done in this
+    /// one; none if they cannot have been.
+    fn allows_loosely(
+        &self,
+        seen: &Recovered,
+        order: &[usize],
+        moment: Moment,
+    ) -> Option<Result<(), String>> {
+        let Played { states, versions, handles } = self.play(order, moment)?;
+        let number = |one: &Seen| {
+            let id = seen.ids[one.file];
+            handles.iter().find(|(_, known)| **known == id).map(|(&number, _)| number)
+        };
+        let acts = order.iter().map(|&index| (index, &self.acts[index].0)).collect();
+        let fits_bytes = || {
+            for (path, one) in &seen.view {
+                if let (What::Regular(bytes), Some(number)) = (&one.what, number(one)) {
+                    let possible = versions.get(&number).ok_or("a file that was none")?;
+                    fits_bytes(bytes, possible).map_err(|reason| format!("{path}: {reason}"))?;
+                }
+            }
+            let told = handles.values().chain(self.given.iter().flatten());
+            match told.copied().find(|&id| id == seen.made) {
+                Some(id) => Err(format!("{id:?} was told of a file, and names a new one")),
+                None => Ok(()),
+            }
+        };
+        let names = Moments { acts, states }.allow(seen, moment, number);
+        Some(names.and_then(|()| fits_bytes()))
+    }
+
     /// The states that an order of operations may leave.
     fn candidates(&self, order: &[usize], moment: Moment) -> Vec<Candidate> {
         let is_acknowledged = |index: usize| moment.acknowledged >> index & 1 == 1;
+        let Some(Played { states, versions, handles }) = self.play(order, moment) else {
+            return Vec::new();
+        };
+        let model = states.last().expect("the one before them at least");
+        let mut views = vec![model.view()];
+        for &index in order.iter().filter(|&&index| !is_acknowledged(index)) {
+            let act = &self.acts[index].0;
+            let cut: Vec<View> =
+                views.iter().filter_map(|view| cut_rename(act, model, view)).collect();
+            views.extend(cut);
+        }
+        let candidate =
+            |view| Candidate { view, versions: versions.clone(), handles: handles.clone() };
+        views.into_iter().map(candidate).collect()
+    }
+
+    /// Does operations in an order; none if their answers are not those of it.
+    fn play(&self, order: &[usize], moment: Moment) -> Option<Played> {
+        let is_acknowledged = |index: usize| moment.acknowledged >> index & 1 == 1;
         let mut model = Model::before();
+        let mut states = vec![model.clone()];
         let (mut versions, mut handles) = (Versions::new(), self.handles.clone());
         note(&model.view(), &mut versions);
         for &index in order {
             let (act, told) = &self.acts[index];
             let done = model.apply(act);
             if is_acknowledged(index) && done != *told || !is_acknowledged(index) && done.is_err() {
-                return Vec::new(); // not in this order
+                return None; // not in this order
             }
+            states.push(model.clone());
             if done.is_err() {
                 continue;
             }
@@ -193,16 +265,7 @@ impl History {
             }
             note(&model.view(), &mut versions);
         }
-        let mut views = vec![model.view()];
-        for &index in order.iter().filter(|&&index| !is_acknowledged(index)) {
-            let act = &self.acts[index].0;
-            let cut: Vec<View> =
-                views.iter().filter_map(|view| cut_rename(act, &model, view)).collect();
-            views.extend(cut);
-        }
-        let candidate =
-            |view| Candidate { view, versions: versions.clone(), handles: handles.clone() };
-        views.into_iter().map(candidate).collect()
+        Some(Played { states, versions, handles })
     }
 }
 

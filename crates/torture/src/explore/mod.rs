@@ -11,7 +11,7 @@
 //!   records; `look_back` asks again when all is answered.
 //! * [`design`], [`disks`]: the engine that is explored, and its disks, which are cut together.
 //! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]).
-//! * [`judge`]: whether that may be there.
+//! * [`judge`]: whether that may be there; `loose` says it where no order is promised.
 //! * [`retry`]: a client that comes back and makes its calls again.
 //! * [`nested`]: cuts the return as well, and the return after that.
 //! * [`ways`]: everything else that is done with a volume, cut and followed by another.
@@ -25,6 +25,7 @@ pub mod driver;
 pub mod judge;
 pub mod law;
 mod look_back;
+mod loose;
 pub mod model;
 pub mod nested;
 pub mod op;
