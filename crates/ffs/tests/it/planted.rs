@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use ffs::PolicyKind;
 use ffs::planted::Bug;
 use sim::Honesty;
 use vnode::planted::Bug as VnodeBug;
@@ -15,6 +16,7 @@ use crate::common::fill::round::Rounds;
 use crate::common::growth::inside_the_last_fragment;
 use crate::common::looks::{names_lead_to_their_files, what_is_told_is_never_stale};
 use crate::common::tree::{Setting, record};
+use crate::common::volume::under;
 
 /// Looks for `bug`, first in a run that shows it soon.
 fn is_found(bug: impl Into<Planted>, first: u64) {
@@ -72,6 +74,37 @@ fn a_repair_that_moves_a_directory_is_found() {
     let is_right = is_where_it_was();
     fsck::planted::plant(None);
     assert!(!is_right);
+}
+
+/// The same under soft updates.
+fn is_found_in_soft_updates(bug: impl Into<Planted>, first: u64) {
+    under(PolicyKind::SoftUpdates, || is_found(bug, first));
+}
+
+#[test]
+#[should_panic(expected = "a round brings something home")]
+fn what_is_pushed_alone_is_noticed() {
+    is_found_in_soft_updates(Bug::LonelyPushes, 1);
+}
+
+#[test]
+fn names_that_do_not_hang_are_found() {
+    is_found_in_soft_updates(Bug::LooseNames, 1);
+}
+
+#[test]
+fn directories_that_go_before_what_was_moved_out_of_them_are_found() {
+    is_found_in_soft_updates(Bug::EmptiedEarly, 1);
+}
+
+#[test]
+fn soft_drops_that_come_early_are_found() {
+    is_found_in_soft_updates(Bug::EarlyDrops, 1);
+}
+
+#[test]
+fn soft_clears_that_come_early_are_found() {
+    is_found_in_soft_updates(Bug::EarlyInodeClears, 1);
 }
 
 #[test]

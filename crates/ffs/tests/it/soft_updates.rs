@@ -3,6 +3,7 @@
 //! (`common/raw`). A checker that runs in the background, or that of FreeBSD when it may repair
 //! only what soft updates leave, has nothing to refuse.
 
+use ffs::PolicyKind;
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Honesty, Image, Options, Trace};
@@ -12,7 +13,7 @@ use vfs::{FileSystem, Stability};
 use crate::common::cutting::{Pair, cuts, random_cuts, sizes};
 use crate::common::raw::soft_update_violations;
 use crate::common::tree::{Setting, record};
-use crate::common::volume::try_open;
+use crate::common::volume::{WITHOUT_LOG, try_open, under};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const BLOCK: u64 = 4096;
@@ -68,8 +69,11 @@ fn record_truncations(seed: u64) -> Pair<Trace> {
 
 /// `DURAMEN_CUTS` says how often each of four runs is cut.
 fn keeps_the_contract(seed: u64, setting: &Setting) {
-    for seed in (seed..).step_by(1000).take(4) {
-        assert_eq!(first_violation(seed, setting, cuts(150)), None);
+    for (policy, runs) in [(PolicyKind::Sync, 4), (PolicyKind::SoftUpdates, 4)] {
+        for seed in (seed..).step_by(1000).take(runs) {
+            let found = under(policy, || first_violation(seed, setting, cuts(150)));
+            assert_eq!(found, None, "under {policy:?}");
+        }
     }
 }
 
@@ -90,8 +94,11 @@ fn a_cut_leaves_what_soft_updates_leave_in_default_blocks() {
 
 #[test]
 fn a_cut_of_truncations_leaves_what_soft_updates_leave() {
-    for seed in 1..5 {
-        assert_eq!(first_in(&record_truncations(seed), seed, cuts(200)), None);
+    for policy in WITHOUT_LOG {
+        for seed in 1..5 {
+            let traces = under(policy, || record_truncations(seed));
+            assert_eq!(first_in(&traces, seed, cuts(200)), None, "under {policy:?}");
+        }
     }
 }
 
@@ -143,6 +150,16 @@ mod planted {
     #[test]
     fn a_name_of_a_new_directory_that_its_parent_does_not_count_yet_is_seen() {
         is_seen_from(3021, Bug::EarlyLinks, "links, and says");
+    }
+
+    #[test]
+    fn the_same_is_seen_where_changes_land_in_any_order() {
+        under(PolicyKind::SoftUpdates, || is_seen_from(1, Bug::EarlyLinks, "links, and says"));
+    }
+
+    #[test]
+    fn what_lands_before_it_may_rest_is_seen() {
+        under(PolicyKind::SoftUpdates, || is_seen_from(1, Bug::LooseUpdates, ""));
     }
 
     #[test]

@@ -16,15 +16,19 @@ use ufs2::mkfs::MkfsOptions;
 
 use crate::common::cutting::{random_cuts, sizes};
 use crate::common::tree::{Setting, cut_at_random, record};
+use crate::common::volume::{WITHOUT_LOG, under};
 
 fn setting(options: MkfsOptions, megabytes: u64, log: u64) -> Setting {
     Setting { options, size: megabytes << 20, steps: 40, honesty: Honesty::Honest, log }
 }
 
-/// Under policy `sync`, and under policy `log` with a circle that closes many times.
+/// Under the policies without a log, and under policy `log` with a circle that closes many times.
 fn survives(seed: u64, options: MkfsOptions, megabytes: u64) {
-    for log in [0, SMALLEST] {
-        cut_at_random(seed, &setting(options.clone(), megabytes, log));
+    let log = setting(options.clone(), megabytes, SMALLEST);
+    let alone = setting(options, megabytes, 0);
+    cut_at_random(seed, &log);
+    for policy in WITHOUT_LOG {
+        under(policy, || cut_at_random(seed, &alone));
     }
 }
 

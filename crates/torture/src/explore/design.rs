@@ -139,8 +139,8 @@ impl Design {
     }
 
     /// The same, of which what is answered need not be durable yet.
-    pub fn delayed(self) -> Self {
-        Self { is_delayed: true, ..self }
+    pub const fn delayed(self) -> Self {
+        Self { is_delayed: true, entry: self.entry }
     }
 
     /// Whether what is answered need not be durable yet.

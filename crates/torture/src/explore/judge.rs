@@ -131,7 +131,7 @@ impl History {
             let chosen: Vec<usize> = chosen.collect();
             let holds_all = (0..self.acts.len())
                 .all(|index| moment.acknowledged >> index & 1 == 0 || chosen.contains(&index));
-            if !holds_all || !self.may_be_left(&begun, &chosen) {
+            if !holds_all || !self.may_be_left(&begun, &chosen) || !self.is_all(&begun, &chosen) {
                 continue;
             }
             if self.style != Style::Together && self.style != Style::AtOnce {
@@ -141,6 +141,13 @@ impl History {
             }
         }
         orders
+    }
+
+    /// Where changes land in any order, a cut does not take some operations and leave others: what
+    /// it leaves of each is judged by all that were done.
+    fn is_all(&self, begun: &[usize], chosen: &[usize]) -> bool {
+        let is_done = |index: &&usize| self.acts[**index].1.is_ok();
+        !self.is_loose || begun.iter().filter(is_done).all(|index| chosen.contains(index))
     }
 
     /// Whether a cut may take, of what was begun in this order, all but what was chosen. Where

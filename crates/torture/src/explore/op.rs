@@ -117,7 +117,8 @@ fn of_word<T: Copy + fmt::Debug>(list: &[T], text: &str) -> Option<T> {
 }
 
 /// All paths of workloads.
-const PATHS: &[&str] = &["foo", "bar", "A", "B", "A/foo", "A/bar", "A/C", "B/foo", "B/bar"];
+const PATHS: &[&str] =
+    &["foo", "bar", "A", "B", "A/foo", "A/bar", "A/C", "B/foo", "B/bar", "A/C/foo", "B/C"];
 const MODES: &[Mode] = &[Mode::Unchecked, Mode::Guarded, Mode::Exclusive];
 const PARTS: &[Part] = &[Part::Append, Part::Overlap, Part::Extend];
 const STABLES: &[Stable] = &[Stable::Unstable, Stable::Commit, Stable::DataSync, Stable::FileSync];

@@ -96,6 +96,48 @@ const OF_DELAYED: &[(&str, Design, &str)] = &[
     ("EqualRanks", Design::SYNC, "create bar unchecked"),
 ];
 
+/// Soft updates whose answers do not wait for them.
+const DELAYED: Design = Design::SOFTDEP.delayed();
+
+/// Bugs of the order in which soft updates land.
+const OF_SOFT_UPDATES: &[(&str, Design, &str)] = &[
+    ("EarlyLinks", DELAYED, "mkdir A/C, rename A/C B/C, write foo append commit"),
+    ("EarlyLinks", DELAYED, "mkdir A/C, rename A/C bar, write foo append commit"),
+    ("LooseNames", DELAYED, "mkdir A/C, rename foo A/C/foo, write A/foo append commit"),
+    ("EmptiedEarly", DELAYED, "rename A/foo bar, rmdir A"),
+    ("EarlyDrops", Design::SOFTDEP, "link foo A/bar, remove foo"),
+    ("EarlyDrops", DELAYED, "link foo bar, remove foo, write A/foo append commit"),
+    ("EarlyInodeClears", DELAYED, "link foo bar, remove foo, remove bar"),
+    ("UnorderedFields", DELAYED, "create bar unchecked, remove bar, write A/foo append commit"),
+    ("UnorderedFields", DELAYED, "write foo append filesync, resize foo 0"),
+    (
+        "UnorderedFields",
+        DELAYED,
+        "write foo append unstable, resize foo 0, write A/foo append commit",
+    ),
+    ("OldestFirst", DELAYED, "rename foo A/foo"),
+    ("ForgottenUndoes", DELAYED, "rename foo A/foo"),
+    ("EarlyReuse", DELAYED, "write foo append filesync, resize foo 0"),
+    ("EarlyReceipts", Design::SOFTDEP, "create bar unchecked"),
+    ("DroppedFlush", Design::SOFTDEP, "create bar unchecked"),
+    ("UnreceiptedReplies", Design::SOFTDEP, "create bar unchecked"),
+    ("AcceptedCommits", DELAYED, "create bar unchecked, write foo append filesync"),
+    ("RaisedGenerations", DELAYED, "create bar unchecked"),
+];
+
+#[test]
+fn bugs_of_soft_updates_are_found() {
+    let mut missed = Vec::new();
+    for &(name, design, text) in OF_SOFT_UPDATES {
+        let (bug, ops) = (name.parse().expect("a bug"), workload(text));
+        assert_eq!(found(None, design, &ops), None, "without {bug}");
+        if found(Some(bug), design, &ops).is_none() {
+            missed.push((name, text, design.is_delayed()));
+        }
+    }
+    assert_eq!(missed, []);
+}
+
 /// Bugs of what writes, the log and COMMIT do with bytes, and the policy under which the campaign
 /// `data` finds them: each in one of the first stories of its short form.
 const OF_BYTES: &[(&str, Design)] = &[

@@ -1,5 +1,6 @@
 //! Volumes of ours that are open, for the verbs and actors of the kit.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,7 +44,23 @@ pub(crate) async fn try_open(
     Ok((Volume::new(opened.files), opened.rebuilt))
 }
 
-/// Opens a volume under policy `log` if there is a log for it, else under `sync`.
+thread_local! {
+    /// The policy of volumes without a log, for the tests of this thread.
+    static ALONE: Cell<PolicyKind> = const { Cell::new(PolicyKind::Sync) };
+}
+
+/// The policies that need no log.
+pub(crate) const WITHOUT_LOG: [PolicyKind; 2] = [PolicyKind::Sync, PolicyKind::SoftUpdates];
+
+/// Does something with volumes that are opened under this policy if they have no log.
+pub(crate) fn under<T>(policy: PolicyKind, run: impl FnOnce() -> T) -> T {
+    let before = ALONE.replace(policy);
+    let result = run();
+    ALONE.set(before);
+    result
+}
+
+/// Opens a volume under policy `log` if there is a log for it, else as [`under`] says, or `sync`.
 pub(crate) async fn open_with_log(
     volume: Rc<dyn block::BlockDevice>,
     log: Option<Rc<dyn block::BlockDevice>>,
@@ -51,7 +68,7 @@ pub(crate) async fn open_with_log(
     options: &OpenOptions,
     progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
-    let policy = if log.is_some() { PolicyKind::Log } else { PolicyKind::Sync };
+    let policy = if log.is_some() { PolicyKind::Log } else { ALONE.get() };
     open(policy, Disks { volume, log }, runtime, options, progress).await
 }
 
