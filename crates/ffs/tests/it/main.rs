@@ -54,6 +54,7 @@ mod scale;
 mod settling;
 mod shared_log;
 mod soft_updates;
+mod softdep;
 mod steps;
 mod stuck;
 mod superblock;

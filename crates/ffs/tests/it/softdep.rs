@@ -1,0 +1,238 @@
+//! Soft updates whose callers do not wait: whatever was changed meanwhile, it comes home in few
+//! flushes; what a cut leaves in between is what soft updates leave, and a file that had a name all
+//! the time has one.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ffs::PolicyKind;
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image, Options, Trace};
+use ufs2::mkfs::mkfs;
+use vfs::{CreateHow, Delayed, FileSystem, FsError, ObjectId, Sealed, SetAttributes, Stability};
+
+use crate::common::cutting::{Pair, after_cut, every_cut, sizes};
+use crate::common::raw::soft_update_violations;
+use crate::common::volume::{Volume, name, try_open_pair, under};
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+/// Flushes that bring home whatever was changed without new directories and moves of such.
+const FLUSHES: u64 = 9;
+
+/// A volume whose callers do not wait.
+struct Delaying {
+    volume: Volume,
+}
+
+/// What a caller is told that does not wait.
+fn told<T>(sealed: Sealed<T>) -> T {
+    sealed.accept(Delayed::declared()).expect("running").into_inner()
+}
+
+impl Delaying {
+    async fn find(&self, path: &str) -> Result<ObjectId, FsError> {
+        let mut id = self.volume.files.root();
+        for text in path.split('/').filter(|text| !text.is_empty()) {
+            let found = self.volume.files.lookup(&self.volume.root, id, &name(text)).await;
+            id = told(found).result?.id;
+        }
+        Ok(id)
+    }
+
+    /// The directory of a path, and the last name.
+    async fn place<'p>(&self, path: &'p str) -> (ObjectId, &'p str) {
+        let (above, last) = path.rsplit_once('/').unwrap_or(("", path));
+        (self.find(above).await.expect("it is there"), last)
+    }
+
+    /// Does what a line says.
+    async fn run(&self, line: &str) {
+        let (files, who) = (&self.volume.files, &self.volume.root);
+        let words: Vec<&str> = line.split(' ').collect();
+        let (directory, last) = self.place(words[1]).await;
+        let last = &name(last);
+        let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+        let done = match words[..] {
+            ["mkdir", _] => {
+                told(files.mkdir(who, directory, last, attributes).await).result.map(drop)
+            }
+            ["create", _] => {
+                let how = CreateHow::Guarded(attributes);
+                told(files.create(who, directory, last, how).await).result.map(drop)
+            }
+            ["remove", _] => told(files.remove(who, directory, last).await).result,
+            ["rmdir", _] => told(files.rmdir(who, directory, last).await).result,
+            ["link", from, to] => {
+                let id = self.find(from).await.expect("it is there");
+                let (into, last) = self.place(to).await;
+                told(files.link(who, id, into, &name(last)).await).result
+            }
+            ["rename", _, to] => {
+                let (into, new) = self.place(to).await;
+                told(files.rename(who, directory, last, into, &name(new)).await).result
+            }
+            ["append", path, bytes] => {
+                let id = self.find(path).await.expect("it is there");
+                let attributes = told(files.getattr(id).await).expect("it is there");
+                let data = vec![Bytes::from(vec![7; bytes.parse().expect("a number")])];
+                let stability = Stability::FileSync;
+                told(files.write(who, id, attributes.size, data, stability).await).result.map(drop)
+            }
+            ["truncate", path, size] => {
+                let id = self.find(path).await.expect("it is there");
+                let size = Some(size.parse().expect("a number"));
+                let changes = SetAttributes { size, ..SetAttributes::default() };
+                told(files.setattr(who, id, changes, None).await).result
+            }
+            _ => panic!("{line}"),
+        };
+        done.unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+}
+
+/// What was durable before.
+const BEFORE: &[&str] = &["mkdir A", "mkdir B", "create foo", "append foo 6000", "create A/foo"];
+
+/// What a settle did, and the trace of it.
+struct Settled {
+    flushes: u64,
+    trace: Pair<Trace>,
+    /// Files that had a name all the time.
+    always: Vec<(String, ObjectId)>,
+}
+
+/// Does what the lines say, and then settles the volume.
+fn settle(lines: &[&str], always: &[&str]) -> Settled {
+    under(PolicyKind::SoftUpdates, || {
+        let executor = Executor::new(3);
+        let disk = Disk::with_options(&executor, Image::zeroed(16 << 20), Options::default());
+        executor.block_on(async {
+            let random = executor.runtime().random;
+            mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+            let disks = Pair { home: disk.clone(), log: None };
+            let opened = try_open_pair(executor.runtime(), &disks).await;
+            let here = Delaying { volume: opened.unwrap_or_else(|error| panic!("{error}")).0 };
+            for line in BEFORE {
+                here.run(line).await;
+            }
+            here.volume.settle().await;
+            let mut kept = Vec::new();
+            for path in always {
+                kept.push(((*path).to_owned(), here.find(path).await.expect("it is there")));
+            }
+            for line in lines {
+                here.run(line).await;
+            }
+            let before = disk.counters().flushes;
+            disk.start_trace();
+            here.volume.settle().await;
+            let flushes = disk.counters().flushes - before;
+            Settled { flushes, trace: disk.trace().into(), always: kept }
+        })
+    })
+}
+
+/// The first cut of a settle after which something is wrong.
+fn first_wrong(settled: &Settled) -> Option<String> {
+    let cuts = (0..4).flat_map(|seed| every_cut(&settled.trace, seed));
+    cuts.into_iter().find_map(|cut| {
+        let wrong = soft_update_violations(&cut.left().home);
+        if !wrong.is_empty() {
+            return Some(format!("{}: {}", cut.label(), wrong.join("; ")));
+        }
+        let image = cut.image().expect("it is no torn log");
+        let (executor, disks): (Executor, Pair<Rc<Disk>>) = after_cut(cut.seed, image);
+        executor.block_on(async {
+            let opened = try_open_pair(executor.runtime(), &disks).await;
+            let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
+            for (path, id) in &settled.always {
+                let found = told(volume.files.getattr(*id).await);
+                if let Err(error) = found {
+                    return Some(format!("{}: {path} has no name: {error}", cut.label()));
+                }
+            }
+            None
+        })
+    })
+}
+
+/// What is done, and which files of before have a name all the time.
+const STORIES: &[(&[&str], &[&str])] = &[
+    (&["link foo A/bar", "remove foo"], &["foo"]),
+    (&["rename foo bar", "rename bar A/bar", "rename A/bar B/foo"], &["foo", "A/foo"]),
+    (&["rename A/foo foo", "rename foo A/foo", "rename A/foo B/x"], &["A/foo"]),
+    (&["mkdir A/C", "rename foo A/C/foo"], &["foo", "A"]),
+    (&["mkdir C", "mkdir C/D", "mkdir C/D/E", "rename foo C/D/E/foo"], &["foo"]),
+    (&["mkdir A/C", "rename A/C B/C", "rename foo B/C/foo"], &["foo"]),
+    (&["rename A/foo bar", "rmdir A"], &["A/foo"]),
+    (&["link A/foo bar", "remove A/foo", "rmdir A"], &["A/foo"]),
+    (&["mkdir A/C", "rename A/foo A/C/foo", "rename A/C C", "rmdir A"], &["A/foo"]),
+    (
+        &["mkdir A/C", "rename A/foo A/C/foo", "rename A/C/foo x", "rmdir A/C", "rmdir A"],
+        &["A/foo"],
+    ),
+    (&["create B/x", "rename B/x foo", "rename foo B/y"], &["A/foo"]),
+    (&["append foo 9000", "truncate foo 100", "append foo 30000", "truncate foo 0"], &["foo"]),
+    (&["append foo 90000", "truncate foo 60000", "append foo 9000", "remove foo"], &["A/foo"]),
+    (&["link foo bar", "remove foo", "remove bar", "create foo"], &["A/foo"]),
+    (&["rename A B/A", "rename B/A/foo foo", "mkdir A", "rename B/A A/B"], &["A/foo", "A"]),
+    (&["rename foo g", "mkdir foo", "rename g foo/h"], &["foo"]),
+];
+
+#[test]
+fn whatever_was_changed_a_cut_leaves_what_soft_updates_leave_and_every_file_that_had_a_name() {
+    for (lines, always) in STORIES {
+        let settled = settle(lines, always);
+        assert!(settled.flushes > 0 && settled.flushes < 30, "{lines:?}: {}", settled.flushes);
+        assert_eq!(first_wrong(&settled), None, "{lines:?}");
+    }
+}
+
+/// Flushes of a settle after these lines were done so many times, by turns.
+fn flushes_of(times: usize, lines: &[&str]) -> u64 {
+    let all: Vec<&str> = std::iter::repeat_n(lines, times).flatten().copied().collect();
+    settle(&all, &[]).flushes
+}
+
+#[test]
+fn a_settle_takes_few_flushes_however_much_was_changed() {
+    for lines in [
+        &["rename foo bar", "rename bar foo"][..],
+        &["mkdir C", "rmdir C"],
+        &["create x", "remove x"],
+        &["append foo 700", "truncate foo 6000"],
+        &["link foo bar", "remove bar"],
+    ] {
+        let flushes = flushes_of(500, lines);
+        assert!(flushes <= FLUSHES, "{lines:?}: {flushes} flushes");
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_comes_home_by_itself() {
+    under(PolicyKind::SoftUpdates, || {
+        let executor = Executor::new(3);
+        let disk = Disk::with_options(&executor, Image::zeroed(16 << 20), Options::default());
+        executor.block_on(async {
+            let random = executor.runtime().random;
+            mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+            let disks = Pair { home: disk.clone(), log: None };
+            let opened = try_open_pair(executor.runtime(), &disks).await;
+            let here = Delaying { volume: opened.unwrap_or_else(|error| panic!("{error}")).0 };
+            for line in BEFORE {
+                here.run(line).await;
+            }
+            let clock = executor.runtime().clock;
+            let bytes = || disk.counters().bytes_written;
+            let before = bytes();
+            clock.sleep(Duration::from_secs(4)).await;
+            assert_eq!(bytes(), before, "it waits");
+            clock.sleep(Duration::from_secs(41)).await;
+            let after = bytes();
+            assert!(after > before, "it came home");
+            here.volume.settle().await;
+            assert_eq!(bytes(), after, "nothing was left");
+        });
+    });
+}
