@@ -62,6 +62,8 @@ pub struct Delta {
     pub tag: u32,
     undo: Undo,
     in_flight: bool,
+    /// A write has taken it along, whatever became of that.
+    was_written: bool,
 }
 
 impl Delta {
@@ -184,7 +186,7 @@ impl Buffer {
         let mut image = self.image.borrow_mut();
         self.note_stale(edit.extent().span(image.len()));
         let undo = edit.apply(&mut image);
-        let delta = Delta { sequence, tag, undo, in_flight: false };
+        let delta = Delta { sequence, tag, undo, in_flight: false, was_written: false };
         self.count(|meter| meter.add(delta.bytes()));
         let mut deltas = self.deltas.borrow_mut();
         let is_last = deltas.last().is_none_or(|last| last.sequence <= sequence);
@@ -222,6 +224,44 @@ impl Buffer {
     /// All such Updates.
     pub(crate) fn sequences(&self) -> BTreeSet<Sequence> {
         self.deltas.borrow().iter().map(|delta| delta.sequence).collect()
+    }
+
+    /// The Update that changed the entry at `offset` last, of those before `sequence` that are not
+    /// durable.
+    pub(crate) fn entry_before(&self, offset: usize, sequence: Sequence) -> Option<Sequence> {
+        let deltas = self.deltas.borrow();
+        let mut of_entry = deltas.iter().rev().filter(|delta| delta.undo.is_of_entry(offset));
+        of_entry.find(|delta| delta.sequence < sequence).map(|delta| delta.sequence)
+    }
+
+    /// An Update has changed the entry at `offset` back to what it was before another one did. If
+    /// no write has taken that along, and the other one `may` be forgotten, both changes are, and
+    /// what is told is whose the other one was, and how it was tagged.
+    pub(crate) fn cancel_entry(
+        &self,
+        offset: usize,
+        sequence: Sequence,
+        may: impl FnOnce(Sequence) -> bool,
+    ) -> Option<(Sequence, u32)> {
+        let mut deltas = self.deltas.borrow_mut();
+        let mut of_entry =
+            (0..deltas.len()).rev().filter(|&at| deltas[at].undo.is_of_entry(offset));
+        let (last, other) = (of_entry.next()?, of_entry.next()?);
+        drop(of_entry);
+        let (own, before) = (&deltas[last], &deltas[other]);
+        let is_back = self.read(|image| before.undo.is_undone_in(image));
+        let may = own.sequence == sequence
+            && is_back
+            && !before.was_written
+            && before.sequence < sequence
+            && may(before.sequence);
+        if !may {
+            return None;
+        }
+        let bytes = deltas.remove(last).bytes();
+        let before = deltas.remove(other);
+        self.count(|meter| meter.subtract(bytes + before.bytes()));
+        Some((before.sequence, before.tag))
     }
 
     /// The Updates of which a delta, because it does not `hold` yet, is in the way of one that does
@@ -285,6 +325,7 @@ impl Buffer {
             let free = delta.undo.stands_on().iter().all(|field| !blocked.meets(field));
             let free = free || is_planted(Bug::UnorderedFields);
             delta.in_flight = free && holds(delta); // invariant 2
+            delta.was_written |= delta.in_flight;
             if !delta.in_flight {
                 if matches!(delta.undo, Undo::Whole) {
                     return None; // every other delta is on a block that is not there yet

@@ -98,11 +98,11 @@ impl Edit {
         }
     }
 
-    /// The inode that the entry names which this changes; 0 for none.
-    pub(crate) fn named_in(&self, image: &[u8]) -> u64 {
+    /// Where the entry begins that this changes, and the inode that it names before; 0 for none.
+    pub(crate) fn entry_in(&self, image: &[u8]) -> Option<(usize, u64)> {
         match self {
-            Edit::Entry { offset, .. } => entry_at(image, *offset).0.into(),
-            _ => 0,
+            Edit::Entry { offset, .. } => Some((*offset, entry_at(image, *offset).0.into())),
+            _ => None,
         }
     }
 
@@ -281,6 +281,19 @@ impl Undo {
                 }
             }
             Undo::Whole => unreachable!("a block whose making is undone is not written"),
+        }
+    }
+
+    /// Whether it is of the entry that begins there.
+    pub(crate) fn is_of_entry(&self, at: usize) -> bool {
+        matches!(self, Undo::Entry { offset, .. } if *offset == at)
+    }
+
+    /// Whether it would change nothing: its entry is what it was.
+    pub(crate) fn is_undone_in(&self, image: &[u8]) -> bool {
+        match self {
+            Undo::Entry { offset, ino, kind } => entry_at(image, *offset) == (*ino, *kind),
+            _ => false,
         }
     }
 

@@ -171,10 +171,8 @@ impl Ffs {
         let mut staged = Vec::with_capacity(update.items.len());
         for (item, tag) in update.items.drain(..).zip(tags) {
             let (intent, subject) = (item.intent, item.subject);
-            let named_before = item
-                .change
-                .as_ref()
-                .map_or(0, |(buffer, edit)| buffer.read(|image| edit.named_in(image)));
+            let change = item.change.as_ref();
+            let entry = change.and_then(|(buffer, edit)| buffer.read(|image| edit.entry_in(image)));
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();
                 let is_parted = parts_inodes && buffer.role() == Role::Inodes;
@@ -182,7 +180,7 @@ impl Ffs {
                 buffer.apply(sequence, tag, edit);
                 (buffer, extent)
             });
-            staged.push(Staged { intent, subject, named_before, change, tag });
+            staged.push(Staged { intent, subject, entry, change, tag });
         }
         let staged = StagedUpdate {
             items: staged,

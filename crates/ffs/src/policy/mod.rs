@@ -39,8 +39,8 @@ pub struct Staged {
     pub intent: Intent,
     /// What it is about.
     pub subject: Subject,
-    /// What an entry named before; 0 for nothing.
-    pub named_before: u64,
+    /// Of an entry, where in its buffer it begins, and the inode that it named before; 0 for none.
+    pub entry: Option<(usize, u64)>,
     /// The buffer that holds the delta, and what of it was changed, unless the item was payload.
     pub change: Option<(Rc<Buffer>, Extent)>,
     /// What [`Policy::tags`] gave it.
@@ -50,7 +50,7 @@ pub struct Staged {
 #[cfg(test)]
 impl Staged {
     fn unnamed(intent: Intent, change: Option<(Rc<Buffer>, Extent)>, tag: u32) -> Self {
-        Self { intent, subject: Subject::Unnamed, named_before: 0, change, tag }
+        Self { intent, subject: Subject::Unnamed, entry: None, change, tag }
     }
 }
 

@@ -18,6 +18,11 @@
 //! | bits given back of a block of metadata | all that changed the block |
 //! | an Update that rests on others | all of these |
 //!
+//! A name that comes and goes before any write takes it along is *cancelled*, and so is one that
+//! goes and comes back: neither change is made. Who waited for such a name waits for what took its
+//! place: the Update by which it went hangs instead. It is not cancelled where that could close a
+//! circle ([`Dependencies::may_stand_for`]), or where a caller waits for it.
+//!
 //! A name *hangs* when it is durable, its directory covers it, and the directory's own name hangs.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last item completes and
@@ -27,8 +32,9 @@
 //! Invariants:
 //! 1. A delta lands only when all items of its Update with lower ranks are durable, and all that
 //!    its rank waits for. Attributes land whenever.
-//! 2. A wait is for an earlier Update. So what waits never waits for itself, and every round brings
-//!    something of what is due home.
+//! 2. A wait is for an earlier Update, or, of one whose name was cancelled, for what took its place
+//!    and does not wait for it. So no Update waits for itself, and every round brings something of
+//!    what is due home.
 //! 3. Deltas on one field land in order; links commute (the buffer sees to it).
 //! 4. What is due brings along all that it depends on.
 //! 5. An Update is in flight no longer than [`Ages::most`] and the rounds that it takes.
@@ -50,14 +56,14 @@ use runtime::{Clock, Instant, Runtime};
 use vfs::Sequence;
 use vnode::horizon::Horizon;
 
-use super::StagedUpdate;
 use super::in_place::{InPlace, Order, Pending};
 use super::sync::rank_of;
+use super::{Staged, StagedUpdate};
 use crate::buffer::{Buffer, Delta, Role};
 use crate::home::Home;
-use crate::item::Item;
+use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
-use facts::{Facts, Names};
+use facts::{Facts, Names, added, is_file};
 
 /// Those of policy `sync`, and [`WHENEVER`].
 const RANKS: usize = 11;
@@ -69,6 +75,10 @@ const REVEALING: usize = 2;
 const DESTRUCTIVE: usize = 6;
 /// The first rank behind names that go.
 const BEHIND_NAMES: usize = 7;
+/// The first rank that replaces something.
+const REPLACING: usize = 4;
+/// So many Updates are looked at to see whether a name may be cancelled.
+const MOST_LOOKED_AT: usize = 32;
 /// How often old changes are looked for.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -97,6 +107,7 @@ struct Wait {
 
 /// An Update of which something is not durable yet.
 struct Flight {
+    sequence: u64,
     /// How many items of each rank.
     remaining: [u32; RANKS],
     /// Whether payload still waits for a flush that was issued after it.
@@ -105,6 +116,12 @@ struct Flight {
     waits: Vec<Wait>,
     /// What has to hang for its names to hang.
     hangs_on: BTreeSet<u64>,
+    /// What changed the same entries before.
+    follows: BTreeSet<u64>,
+    /// The Updates that depend on it in one of these ways.
+    needed_by: Vec<u64>,
+    /// Whether '..' of a directory changes with it.
+    has_moved_directory: bool,
     is_hung: bool,
     /// Where its items land, each with its rank.
     homes: Vec<(usize, u64)>,
@@ -121,9 +138,17 @@ impl Flight {
         self.remaining.iter().all(|&count| count == 0)
     }
 
+    /// Those of them on whose names, or on all of which, it depends.
+    fn entering(&self) -> impl Iterator<Item = u64> {
+        let waits = self.waits.iter().filter(|wait| wait.until != Until::Prepared);
+        let waits = waits.map(|wait| wait.on);
+        waits.chain(self.hangs_on.iter().copied()).chain(self.follows.iter().copied())
+    }
+
     /// The Updates that it cannot be durable without.
     fn needs(&self) -> impl Iterator<Item = u64> {
-        self.waits.iter().map(|wait| wait.on).chain(self.hangs_on.iter().copied())
+        let waits = self.waits.iter().map(|wait| wait.on);
+        waits.chain(self.hangs_on.iter().copied()).chain(self.follows.iter().copied())
     }
 }
 
@@ -142,6 +167,43 @@ impl Flights {
             Until::Hung => flight.is_hung,
             Until::Dropped => flight.current() >= BEHIND_NAMES,
             Until::Done | Until::DoneThrough => false,
+        }
+    }
+
+    /// Whether the name of an Update may hang when that of a later one does, which depends on these:
+    /// not if one of them depends on the first (invariant 2). It is not looked far.
+    fn may_stand_for(&self, before: u64, needs: &BTreeSet<u64>) -> bool {
+        let mut seen = BTreeSet::from([before]);
+        let mut open = vec![before];
+        while let Some(sequence) = open.pop() {
+            if needs.contains(&sequence) || seen.len() > MOST_LOOKED_AT {
+                return false;
+            }
+            let Some(flight) = self.0.get(&sequence) else { continue };
+            open.extend(flight.needed_by.iter().copied().filter(|&by| seen.insert(by)));
+        }
+        true
+    }
+
+    /// Notes what hangs now.
+    fn find_hung(&mut self) {
+        let not_hung = self.0.iter().filter(|(_, flight)| !flight.is_hung);
+        let mut not_hung: BTreeSet<u64> = not_hung.map(|(&sequence, _)| sequence).collect();
+        loop {
+            let before = not_hung.len();
+            // Most wait for earlier ones, and those whose names were cancelled for later ones.
+            let upwards: Vec<u64> = not_hung.iter().copied().collect();
+            for sequence in upwards.iter().chain(upwards.iter().rev()) {
+                let flight = self.0.get_mut(sequence).expect("it is in flight");
+                let is_seen = flight.remaining[..DESTRUCTIVE].iter().all(|&count| count == 0);
+                if is_seen && flight.hangs_on.iter().all(|on| !not_hung.contains(on)) {
+                    flight.is_hung = true;
+                    not_hung.remove(sequence);
+                }
+            }
+            if not_hung.len() == before {
+                return;
+            }
         }
     }
 
@@ -198,6 +260,8 @@ pub struct Dependencies {
     due: RefCell<BTreeSet<u64>>,
     clock: Rc<dyn Clock>,
     ages: Ages,
+    /// An Update rests on all up to this one.
+    pinned: Cell<u64>,
     /// When old changes are looked for next.
     tick: Cell<Instant>,
 }
@@ -211,6 +275,7 @@ impl SoftUpdates {
             flights: Rc::default(),
             facts: RefCell::default(),
             due: RefCell::default(),
+            pinned: Cell::new(0),
             tick: Cell::new(clock.now()),
             clock,
             ages,
@@ -290,19 +355,74 @@ impl Dependencies {
         blockers.map(|sequence| sequence.0).filter(|sequence| !due.contains(sequence)).collect()
     }
 
-    /// What hangs now, and which Updates are durable, in their order: each depends on earlier ones.
+    /// Cancels what an Update takes back, and notes whose entries it changes again.
+    fn cancel(&self, own: Sequence, update: &StagedUpdate, flight: &mut Flight) {
+        if self.horizon.has_asked() {
+            self.note_asked();
+        }
+        for item in &update.items {
+            let _ = match item.intent {
+                // The name was away while its file had another one, by an Update that counts both.
+                Intent::EntryAdded => self.cancel_entry(own, item, flight, |_, before| {
+                    is_file(item) && added(item).is_some_and(|(_, of)| before.names.has_named(of))
+                }),
+                Intent::EntryRetargeted => self.cancel_entry(own, item, flight, |_, _| false),
+                _ => None,
+            };
+        }
+        // Only now is it known whose entries come before those that it adds.
+        let moves_up = update.items.iter().any(|item| item.intent == Intent::ParentRetargeted);
+        for item in update.items.iter().filter(|item| item.intent == Intent::EntryDropped) {
+            let needs: BTreeSet<u64> = flight.entering().collect();
+            let cancelled = self.cancel_entry(own, item, flight, |flights, before| {
+                let is_moved = before.has_moved_directory;
+                let is_new = item.entry.is_some_and(|(_, of)| before.names.has_named(of));
+                is_new && !is_moved && !moves_up && flights.may_stand_for(before.sequence, &needs)
+            });
+            let Some(before) = cancelled else { continue };
+            // The count falls again only after it rose.
+            let wait = Wait { from: BEHIND_NAMES, on: before, until: Until::Prepared };
+            flight.waits.push(wait);
+            let mut flights = self.flights.borrow_mut();
+            let before = flights.0.get_mut(&before).expect("its delta was pending");
+            before.hangs_on.insert(own.0);
+            before.waits.push(Wait { from: REPLACING, on: own.0, until: Until::Hung });
+            flight.needed_by.push(before.sequence);
+        }
+    }
+
+    /// Cancels what an item takes back of an earlier Update that `may` do without, and says which
+    /// that is; else notes whose entry it changes again.
+    fn cancel_entry(
+        &self,
+        own: Sequence,
+        item: &Staged,
+        flight: &mut Flight,
+        may: impl Fn(&Flights, &Flight) -> bool,
+    ) -> Option<u64> {
+        let ((offset, _), (buffer, _)) = (item.entry?, item.change.as_ref()?);
+        let cancelled = {
+            let (flights, due) = (self.flights.borrow(), self.due.borrow());
+            buffer.cancel_entry(offset, own, |before| {
+                let is_free = !due.contains(&before.0) && before.0 > self.pinned.get();
+                is_free && flights.0.get(&before.0).is_some_and(|before| may(&flights, before))
+            })
+        };
+        let Some((before, rank)) = cancelled else {
+            flight.follows.extend(buffer.entry_before(offset, own).map(|before| before.0));
+            return None;
+        };
+        flight.remaining[item.tag as usize] -= 1;
+        let mut flights = self.flights.borrow_mut();
+        let other = flights.0.get_mut(&before.0).expect("its delta was pending");
+        other.remaining[rank as usize] -= 1;
+        Some(before.0)
+    }
+
+    /// What hangs now, and which Updates are durable.
     fn find_done(&self) -> Vec<(u64, Flight)> {
         let mut flights = self.flights.borrow_mut();
-        let mut not_hung = BTreeSet::new();
-        for (&sequence, flight) in &mut flights.0 {
-            let is_seen = flight.remaining[..DESTRUCTIVE].iter().all(|&count| count == 0);
-            let hangs = flight.is_hung
-                || is_seen && flight.hangs_on.iter().all(|before| !not_hung.contains(before));
-            flight.is_hung = hangs;
-            if !hangs {
-                not_hung.insert(sequence);
-            }
-        }
+        flights.find_hung();
         let is_done = |flight: &Flight| flight.is_landed() && flight.is_hung;
         let done = flights.0.iter().filter(|(_, flight)| is_done(flight));
         let done: Vec<u64> = done.map(|(&sequence, _)| sequence).collect();
@@ -324,12 +444,17 @@ impl Order for Dependencies {
     }
 
     fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) {
+        let moves_up = |item: &Staged| item.intent == Intent::ParentRetargeted;
         let mut flight = Flight {
+            sequence: sequence.0,
+            has_moved_directory: update.items.iter().any(moves_up),
             remaining: [0; RANKS],
             payload: false,
             since: self.clock.now(),
             waits: Vec::new(),
             hangs_on: BTreeSet::new(),
+            follows: BTreeSet::new(),
+            needed_by: Vec::new(),
             is_hung: false,
             homes: Vec::new(),
             names: Names::default(),
@@ -343,10 +468,18 @@ impl Order for Dependencies {
         }
         self.facts.borrow_mut().note(sequence.0, update, &mut flight);
         flight.rest_on(&update.manner.rests_on);
+        self.pinned.set(self.pinned.get().max(update.manner.rests_on.all_through().0));
         flight.outlive(sequence, update, pending);
+        self.cancel(sequence, update, &mut flight);
         let earlier = flight.needs().all(|before| before < sequence.0);
         assert!(earlier, "invariant 2: an Update waits for earlier ones");
-        self.flights.borrow_mut().0.insert(sequence.0, flight);
+        let mut flights = self.flights.borrow_mut();
+        for before in flight.entering().collect::<BTreeSet<u64>>() {
+            if let Some(before) = flights.0.get_mut(&before) {
+                before.needed_by.push(sequence.0);
+            }
+        }
+        flights.0.insert(sequence.0, flight);
     }
 
     fn is_busy(&self) -> bool {

@@ -7,18 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use ufs2::layout::{Dinode, MAX_LINKS};
-use vfs::{Depends, Sequence};
+use ufs2::layout::{Dinode, MAX_LINKS, kind_bits};
+use vfs::{Depends, FileKind, Sequence};
 
-use super::{BEHIND_NAMES, Flight, REVEALING, Until, Wait};
-use crate::edit::Extent;
+use super::{BEHIND_NAMES, Flight, REPLACING, REVEALING, Until, Wait};
+use crate::edit::{Extent, entry_at};
 use crate::item::{Intent, Subject};
 use crate::planted::{Bug, is_planted};
 use crate::policy::in_place::Pending;
 use crate::policy::{Staged, StagedUpdate};
 
-/// The first rank that replaces something.
-const REPLACING: usize = 4;
 /// The rank of links that are added.
 const LINKING: usize = 1;
 /// The rank of bits that are given back.
@@ -39,14 +37,27 @@ enum Fact {
     Dropped(u64),
 }
 
-/// The facts of one Update.
+/// The block and the byte at which an entry begins.
+type Place = (u64, usize);
+
+/// The facts of one Update, and the entries in which it added names.
 #[derive(Debug, Default)]
-pub(super) struct Names(Vec<Fact>);
+pub(super) struct Names(Vec<Fact>, Vec<Place>);
+
+impl Names {
+    /// Whether it added a name of this inode.
+    pub(super) fn has_named(&self, ino: u64) -> bool {
+        self.0.contains(&Fact::Named(ino))
+    }
+}
 
 /// See the module's prose. Each has the Updates in their order.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
+    /// Updates that added names which still stand.
     named: Table,
+    /// Which Update added the name that stands in an entry, and of what.
+    standing: BTreeMap<Place, (u64, u64)>,
     begun: Table,
     grown: Table,
     moved_out: Table,
@@ -96,6 +107,11 @@ impl Facts {
 
     /// An Update is durable.
     pub(super) fn forget(&mut self, sequence: u64, names: &Names) {
+        for place in &names.1 {
+            if self.standing.get(place).is_some_and(|&(by, _)| by == sequence) {
+                self.standing.remove(place);
+            }
+        }
         for &fact in &names.0 {
             let (table, ino) = self.table(fact);
             table.remove(ino, sequence);
@@ -118,6 +134,7 @@ impl Facts {
         }
         for item in &update.items {
             if let Some((directory, gone)) = taken_away(item) {
+                self.note_fallen(item);
                 // The name that the Update adds is one that the file keeps.
                 let is_moved =
                     update.items.iter().any(|item| added(item).is_some_and(|(_, of)| of == gone));
@@ -129,6 +146,12 @@ impl Facts {
         for &fact in &flight.names.0 {
             let (table, ino) = self.table(fact);
             table.add(ino, sequence);
+        }
+        for item in &update.items {
+            if let (Some((_, target)), Some(place)) = (added(item), place_of(item)) {
+                self.standing.insert(place, (sequence, target));
+                flight.names.1.push(place);
+            }
         }
         flight.waits.retain(|wait| wait.on != sequence);
         flight.hangs_on.remove(&sequence);
@@ -154,6 +177,14 @@ impl Facts {
                 flight.waits.extend(waits);
             }
             _ => {}
+        }
+    }
+
+    /// A name does not stand any more: it is none of those that its file keeps.
+    fn note_fallen(&mut self, item: &Staged) {
+        let fallen = place_of(item).and_then(|place| self.standing.remove(&place));
+        if let Some((by, of)) = fallen {
+            self.named.remove(of, by);
         }
     }
 
@@ -201,8 +232,14 @@ impl Facts {
     }
 }
 
+/// Where the entry is that this changes.
+fn place_of(item: &Staged) -> Option<Place> {
+    let ((offset, _), (buffer, _)) = (item.entry?, item.change.as_ref()?);
+    Some((buffer.address(), offset))
+}
+
 /// The directory and the inode of a name that this adds.
-fn added(item: &Staged) -> Option<(u64, u64)> {
+pub(super) fn added(item: &Staged) -> Option<(u64, u64)> {
     match (item.intent, item.subject) {
         (
             Intent::EntryAdded | Intent::EntryRetargeted,
@@ -212,11 +249,17 @@ fn added(item: &Staged) -> Option<(u64, u64)> {
     }
 }
 
+/// Whether an entry names something that is no directory.
+pub(super) fn is_file(item: &Staged) -> bool {
+    let (Some((offset, _)), Some((buffer, _))) = (item.entry, &item.change) else { return false };
+    buffer.read(|image| entry_at(image, offset).1) != kind_bits(FileKind::Directory)
+}
+
 /// The directory and the inode of a name that this takes away.
 fn taken_away(item: &Staged) -> Option<(u64, u64)> {
     match (item.intent, item.subject) {
         (Intent::EntryDropped | Intent::EntryRetargeted, Subject::Entry { directory, .. }) => {
-            Some((directory, item.named_before))
+            Some((directory, item.entry.map_or(0, |(_, before)| before)))
         }
         _ => None,
     }
