@@ -10,7 +10,8 @@
 //! Invariants:
 //! 1. After the first failed write or flush nothing is ever reported durable again. A write that
 //!    finds no room below has failed no caller: nothing has landed, and the round is tried again.
-//!    Until it succeeds there are no changes, and a caller that waits for one hears that it is lost.
+//!    Until it succeeds there are no changes, and a caller that waits for one hears that it is
+//!    lost.
 //! 2. A caller that settles waits for what was changed when it asked, and for nothing that changes
 //!    later: each read dirties an access time, so while a client reads there is always more.
 //! 3. What undoes changes takes a share of the memory: where callers do not wait until theirs are

@@ -170,8 +170,8 @@ impl Flights {
         }
     }
 
-    /// Whether the name of an Update may hang when that of a later one does, which depends on these:
-    /// not if one of them depends on the first (invariant 2). It is not looked far.
+    /// Whether the name of an Update may hang when that of a later one does, which depends on
+    /// these: not if one of them depends on the first (invariant 2). It is not looked far.
     fn may_stand_for(&self, before: u64, needs: &BTreeSet<u64>) -> bool {
         let mut seen = BTreeSet::from([before]);
         let mut open = vec![before];

@@ -144,10 +144,12 @@ impl History {
     }
 
     /// Where changes land in any order, a cut does not take some operations and leave others: what
-    /// it leaves of each is judged by all that were done.
+    /// it leaves of each is judged by all that were done. One that was begun before the others were
+    /// may have been done after them.
     fn is_all(&self, begun: &[usize], chosen: &[usize]) -> bool {
         let is_done = |index: &&usize| self.acts[**index].1.is_ok();
-        !self.is_loose || begun.iter().filter(is_done).all(|index| chosen.contains(index))
+        let must_be = self.is_loose && begun.len() == self.acts.len();
+        !must_be || begun.iter().filter(is_done).all(|index| chosen.contains(index))
     }
 
     /// Whether a cut may take, of what was begun in this order, all but what was chosen. Where
@@ -213,7 +215,8 @@ impl History {
                 None => Ok(()),
             }
         };
-        let names = Moments { acts, states }.allow(seen, moment, number);
+        let promised = |index: usize| moment.acknowledged >> index & 1 == 1;
+        let names = Moments { acts, states }.allow(seen, promised, number);
         Some(names.and_then(|()| fits_bytes()))
     }
 

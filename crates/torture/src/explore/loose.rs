@@ -13,7 +13,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::judge::Moment;
 use super::model::{Act, Model, ROOT, Seen, View, What};
 use super::op::Op;
 use super::recover::Recovered;
@@ -52,7 +51,7 @@ impl Moments<'_> {
     pub(super) fn allow(
         &self,
         seen: &Recovered,
-        moment: Moment,
+        promised: impl Fn(usize) -> bool,
         number: impl Fn(&Seen) -> Option<usize>,
     ) -> Result<(), String> {
         let views: Vec<View> = self.states.iter().map(Model::view).collect();
@@ -60,9 +59,8 @@ impl Moments<'_> {
         let states: Result<Vec<_>, String> =
             views.iter().map(|view| names(view, of_model)).collect();
         let (states, found) = (states?, names(&seen.view, number)?);
-        self.names_were_so(&states, &found, moment)?;
-        let promised = |index: &usize| moment.acknowledged >> index & 1 == 1;
-        let first = self.acts.iter().take_while(|(index, _)| promised(index)).count();
+        self.names_were_so(&states, &found, &promised)?;
+        let first = self.acts.iter().take_while(|(index, _)| promised(*index)).count();
         let alive = states[first..]
             .iter()
             .map(|names| names.values().map(|(file, _)| *file).collect::<BTreeSet<usize>>());
@@ -87,21 +85,24 @@ impl Moments<'_> {
         &self,
         states: &[BTreeMap<Name, (usize, &Seen)>],
         found: &BTreeMap<Name, (usize, &Seen)>,
-        moment: Moment,
+        promised: impl Fn(usize) -> bool,
     ) -> Result<(), String> {
         let all: BTreeSet<&Name> =
             states.iter().flat_map(BTreeMap::keys).chain(found.keys()).collect();
         for name in all {
-            let touched = self.acts.iter().rposition(|(index, act)| {
-                moment.acknowledged >> index & 1 == 1 && touches(act, name)
-            });
+            let touched =
+                self.acts.iter().rposition(|(index, act)| promised(*index) && touches(act, name));
             let from = touched.map_or(0, |at| at + 1);
             let is = found.get(name).map(|(file, _)| *file);
             let is_gone = name.0 != ROOT && !found.values().any(|(file, _)| *file == name.0);
             let was = |names: &BTreeMap<Name, (usize, &Seen)>| {
                 names.get(name).map(|(file, _)| *file) == is
             };
-            if !is_gone && !states[from..].iter().any(was) {
+            let may_be_lost = || {
+                let mut later = self.acts.iter().zip(states).skip(from);
+                is.is_none() && later.any(|((_, act), names)| replaces(act, name, names))
+            };
+            if !is_gone && !states[from..].iter().any(was) && !may_be_lost() {
                 return Err(format!(
                     "{} in directory {} names {is:?}, as it never did",
                     name.1, name.0
@@ -129,6 +130,16 @@ fn links_fit(
     Ok(())
 }
 
+/// Whether an operation moves a directory over another one, which has lost its name when the return
+/// leaves the first where it was.
+fn replaces(act: &Act, name: &Name, before: &BTreeMap<Name, (usize, &Seen)>) -> bool {
+    let Op::Rename(from, to) = act.op else { return false };
+    let last = |path: &str| path.rsplit_once('/').map_or(path, |(_, name)| name).to_owned();
+    let moved = before.get(&(act.subject, last(from)));
+    let is_directory = moved.is_some_and(|(_, seen)| seen.what == What::Directory);
+    is_directory && act.destination == Some(name.0) && last(to) == name.1
+}
+
 /// Whether an operation is about a name.
 fn touches(act: &Act, (directory, name): &Name) -> bool {
     let last = |path: &str| path.rsplit_once('/').map_or(path, |(_, name)| name) == name;
@@ -152,7 +163,7 @@ mod tests {
 
     /// What is said of the state that other operations leave than those that were begun, none of
     /// which is promised unless a bit says so.
-    fn judged(begun: &[Op], acknowledged: u32, left: &[Op]) -> Result<(), String> {
+    fn judged(begun: &[Op], promised: u32, left: &[Op]) -> Result<(), String> {
         let played = |ops: &[Op]| {
             let mut states = vec![Model::before()];
             let mut acts = Vec::new();
@@ -160,7 +171,8 @@ mod tests {
                 let mut model = states[number].clone();
                 let act = Act::new(&model, number, op).expect("it can be asked for");
                 model.apply(&act).expect("it can be done");
-                (states.push(model), acts.push(act));
+                states.push(model);
+                acts.push(act);
             }
             (states, acts)
         };
@@ -170,8 +182,7 @@ mod tests {
         let made = vfs::ObjectId { ino: vfs::Ino(0), generation: 0 };
         let seen = Recovered { view, ids: Vec::new(), made, verifier: [0; 8] };
         let moments = Moments { acts: acts.iter().enumerate().collect(), states };
-        let moment = Moment { begun: (1 << acts.len()) - 1, acknowledged };
-        moments.allow(&seen, moment, |seen| Some(seen.file))
+        moments.allow(&seen, |index| promised >> index & 1 == 1, |seen| Some(seen.file))
     }
 
     #[test]
