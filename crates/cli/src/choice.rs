@@ -57,15 +57,18 @@ pub(crate) fn chosen(
     DESIGNS.find(engine, policy).map_err(|unknown| Failure::Usage(unknown.to_string()))
 }
 
+/// Columns in front of what a policy promises: there is its name.
+const INDENT: usize = 11;
+
 /// What each policy promises, for a person who has to choose.
 pub(crate) fn promises() -> String {
     let mut text = String::from("What the policies promise:\n");
     for design in DESIGNS.all() {
         let crash = format!("After a crash, {}.", design.after_crash);
         let retry = format!("When a client repeats a call after the crash, {}.", design.retry);
-        let lines = [crash, retry].map(|sentence| broken(&sentence, 8)).concat();
-        let name = format!("  {:<6}", design.name());
-        text += &lines.replacen(&" ".repeat(8), &name, 1);
+        let lines = [crash, retry].map(|sentence| broken(&sentence, INDENT)).concat();
+        let name = format!("  {:<1$}", design.name(), INDENT - 2);
+        text += &lines.replacen(&" ".repeat(INDENT), &name, 1);
     }
     text
 }
@@ -106,7 +109,9 @@ mod tests {
     fn every_policy_is_promised_something() {
         let told = promises();
         for design in DESIGNS.all() {
-            assert!(told.contains(&format!("\n  {:<6}After", design.name())), "{told}");
+            let line = told.lines().find(|line| line.trim_start().starts_with(design.name()));
+            let promise = line.and_then(|line| line.split_once(" After a crash, "));
+            assert!(promise.is_some(), "{told}");
         }
     }
 }

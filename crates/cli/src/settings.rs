@@ -118,7 +118,7 @@ mod tests {
     fn a_name_that_no_design_has_is_refused_with_its_place_and_with_those_that_there_are() {
         let told = refused("# mine\npolicy = \"luck\"\n");
         assert!(told.contains("line 2"), "{told}");
-        assert!(told.contains("no policy 'luck'; it has these: log, sync"), "{told}");
+        assert!(told.contains("no policy 'luck'; it has these: log, sync, softdep"), "{told}");
         let told = refused("policy = \"log\"\n\nengine = \"shadow\"\n");
         assert!(told.contains("line 3"), "{told}");
         assert!(told.contains("no engine 'shadow'; there are these: ffs"), "{told}");
@@ -128,7 +128,10 @@ mod tests {
     fn a_file_without_a_policy_is_refused() {
         for text in ["", "engine = \"ffs\"\n", "log_size = 8388608\n"] {
             let told = refused(text);
-            assert!(told.contains("there is no policy; it is one of these: log, sync"), "{told}");
+            assert!(
+                told.contains("there is no policy; it is one of these: log, sync, softdep"),
+                "{told}"
+            );
         }
     }
 

@@ -29,6 +29,12 @@ planted::bugs! {
     LonelyPushes,
     /// A name is durable although that of its directory is not.
     LooseNames,
+    /// A link that goes with a name that was cancelled goes before the one that came with it.
+    UncountedCancels,
+    /// The old name of a file whose new one was cancelled waits for nothing.
+    LooseCancels,
+    /// A link goes before the directory shows that its name has gone.
+    UnshownDrops,
     /// The name of a directory goes before what was moved out of it has another.
     EmptiedEarly,
     /// An Update lands before those on which it rests.

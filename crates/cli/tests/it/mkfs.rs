@@ -44,7 +44,7 @@ fn a_name_that_no_design_has_is_answered_with_those_that_there_are() {
     let volume = folder.path("data");
     let make = |words: &[&str]| on("mkfs", &volume, &[&["--size", "16M"], words].concat());
     make(&["--engine", "shadow"]).failed(2, "no engine 'shadow'; there are these: ffs");
-    let (none, those) = ("no policy 'luck'", "it has these: log, sync");
+    let (none, those) = ("no policy 'luck'", "it has these: log, sync, softdep");
     make(&["--policy", "luck"]).failed(2, &format!("engine ffs has {none}; {those}"));
     make(&["--bare", "--engine", "ram"]).failed(2, "no engine 'ram'");
     assert!(!volume.exists(), "nothing is made");
@@ -52,7 +52,7 @@ fn a_name_that_no_design_has_is_answered_with_those_that_there_are() {
     on("tune", &volume, &["--policy", "luck"]).failed(2, those);
     let help = on("mkfs", &volume, &["--help"]).good();
     assert!(help.contains("[possible values: ffs]") && help.contains("- sync: "), "{help}");
-    assert!(help.contains("  log   After a crash, "), "{help}");
+    assert!(help.contains("  log      After a crash, "), "{help}");
 }
 
 #[test]

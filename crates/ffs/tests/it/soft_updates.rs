@@ -153,16 +153,6 @@ mod planted {
     }
 
     #[test]
-    fn the_same_is_seen_where_changes_land_in_any_order() {
-        under(PolicyKind::SoftUpdates, || is_seen_from(1, Bug::EarlyLinks, "links, and says"));
-    }
-
-    #[test]
-    fn what_lands_before_it_may_rest_is_seen() {
-        under(PolicyKind::SoftUpdates, || is_seen_from(1, Bug::LooseUpdates, ""));
-    }
-
-    #[test]
     fn a_parent_that_lands_before_the_new_name_is_seen() {
         is_seen(Bug::EarlyParents, "links, and says");
     }

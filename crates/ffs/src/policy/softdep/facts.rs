@@ -190,9 +190,7 @@ impl Facts {
 
     /// A name of `target` appears in `directory`.
     fn note_added(&self, directory: u64, target: u64, flight: &mut Flight) {
-        if let Some(on) = self.begun.last(target)
-            && !is_planted(Bug::EarlyLinks)
-        {
+        if let Some(on) = self.begun.last(target) {
             flight.waits.push(Wait { from: REVEALING, on, until: Until::Prepared });
         }
         if !is_planted(Bug::LooseNames) {
@@ -223,7 +221,9 @@ impl Facts {
         // The drop shows when the directory shows the place in which it happened.
         let grown = self.grown.of(directory);
         let shown = |&on: &u64| Wait { from: BEHIND_NAMES, on, until: Until::Hung };
-        flight.waits.extend(grown.iter().map(shown));
+        if !is_planted(Bug::UnshownDrops) {
+            flight.waits.extend(grown.iter().map(shown));
+        }
         flight.hangs_on.extend(grown);
         let owes = adds_name || !keeps.is_empty() || !self.moved_out.of(gone).is_empty();
         if owes {
