@@ -258,6 +258,8 @@ impl Buffer {
         if !may {
             return None;
         }
+        // What stands in the entry besides is in memory alone; a name that comes back needs it.
+        self.dirty.set(true);
         let bytes = deltas.remove(last).bytes();
         let before = deltas.remove(other);
         self.count(|meter| meter.subtract(bytes + before.bytes()));

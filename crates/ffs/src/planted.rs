@@ -33,6 +33,8 @@ planted::bugs! {
     UncountedCancels,
     /// The old name of a file whose new one was cancelled waits for nothing.
     LooseCancels,
+    /// Blocks go although the directory does not show yet that the name has gone.
+    UnseenDrops,
     /// A link goes before the directory shows that its name has gone.
     UnshownDrops,
     /// The name of a directory goes before what was moved out of it has another.

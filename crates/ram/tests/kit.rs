@@ -216,7 +216,7 @@ fn broken_rules_are_found() {
     use ram::planted::{Bug, plant};
     for bug in [Bug::NoOrder, Bug::ReusedSlots, Bug::StagedReceipts] {
         plant(Some(bug));
-        let wrong = first_wrong(4);
+        let wrong = first_wrong(16);
         plant(None);
         println!("{bug:?}: {:.300}", wrong.expect("the bug is not found"));
     }

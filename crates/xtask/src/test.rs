@@ -32,12 +32,18 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("the torture campaigns", || {
         program::torture(repository, &sample).map(|()| Totals::default())
     });
-    for campaign in ["seq1", "nested", "concurrent", "data", "retry", "faults"] {
-        let with_log = [campaign, "--policy", "log", "--seed", "1"].map(OsString::from);
-        totals += step("a torture campaign, with a log", || {
-            program::torture(repository, &with_log).map(|()| Totals::default())
-        });
+    for policy in ["log", "softdep"] {
+        for campaign in ["seq1", "nested", "concurrent", "data", "retry", "faults"] {
+            let words = [campaign, "--policy", policy, "--seed", "1"].map(OsString::from);
+            totals += step(&format!("a torture campaign, policy {policy}"), || {
+                program::torture(repository, &words).map(|()| Totals::default())
+            });
+        }
     }
+    let delayed = ["nested", "--policy", "softdep", "--durability", "delayed"].map(OsString::from);
+    totals += step("a torture campaign, policy softdep, delayed", || {
+        program::torture(repository, &delayed).map(|()| Totals::default())
+    });
     totals += step("the papers' figures", || lab::test(repository));
     totals += step("measuring servers", || bench_test::run(repository));
     totals += step("the real client", || client_test::run(repository, &Plan::default()));

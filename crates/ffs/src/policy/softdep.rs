@@ -21,7 +21,7 @@
 //! A name that comes and goes before any write takes it along is *cancelled*, and so is one that
 //! goes and comes back: neither change is made. Who waited for such a name waits for what took its
 //! place: the Update by which it went hangs instead. It is not cancelled where that could close a
-//! circle ([`Dependencies::may_stand_for`]), or where a caller waits for it.
+//! circle (`Flights::may_stand_for`), or where a caller waits for it.
 //!
 //! A name *hangs* when it is durable, its directory covers it, and the directory's own name hangs.
 //!
@@ -138,12 +138,9 @@ impl Flight {
         self.remaining.iter().all(|&count| count == 0)
     }
 
-    /// Those of them that it needs to be further than prepared, for a rank below this one.
-    fn needs_below(&self, rank: usize) -> impl Iterator<Item = u64> {
-        let waits = self.waits.iter();
-        let waits = waits.filter(move |wait| wait.until != Until::Prepared && wait.from < rank);
-        let waits = waits.map(|wait| wait.on);
-        waits.chain(self.hangs_on.iter().copied()).chain(self.follows.iter().copied())
+    /// Whether its inodes and links wait for another Update.
+    fn waits_to_prepare(&self) -> bool {
+        self.waits.iter().any(|wait| wait.from < REVEALING)
     }
 
     /// The Updates that it cannot be durable without.
@@ -166,18 +163,24 @@ impl Flights {
         match wait.until {
             Until::Prepared => flight.current() >= REVEALING,
             Until::Hung => flight.is_hung,
-            Until::Dropped => flight.current() >= BEHIND_NAMES,
+            // And the directories show that: it waits for that with what comes behind names.
+            Until::Dropped => {
+                let waits = flight.waits.iter().filter(|wait| wait.from <= BEHIND_NAMES);
+                let mut waits = waits.filter(|_| !is_planted(Bug::UnseenDrops));
+                flight.current() >= BEHIND_NAMES && waits.all(|wait| self.is_met(wait))
+            }
             Until::Done | Until::DoneThrough => false,
         }
     }
 
     /// Whether the name of an Update may hang when that of a later one does, which depends on
-    /// these: not if one of them depends on the first (invariant 2). It is not looked far.
-    fn may_stand_for(&self, before: u64, needs: &BTreeSet<u64>) -> bool {
+    /// these: not if one of them depends on the first (invariant 2). It is not looked far, and not
+    /// at Updates up to `pinned`, which others depend on all together.
+    fn may_stand_for(&self, before: u64, pinned: u64, needs: &BTreeSet<u64>) -> bool {
         let mut seen = BTreeSet::from([before]);
         let mut open = vec![before];
         while let Some(sequence) = open.pop() {
-            if needs.contains(&sequence) || seen.len() > MOST_LOOKED_AT {
+            if needs.contains(&sequence) || sequence <= pinned || seen.len() > MOST_LOOKED_AT {
                 return false;
             }
             let Some(flight) = self.0.get(&sequence) else { continue };
@@ -206,6 +209,18 @@ impl Flights {
                 return;
             }
         }
+    }
+
+    /// What an Update needs for a rank below this one, of those that cannot have begun to wait for
+    /// it. One that is prepared without waiting for any other closes no circle.
+    fn needs_below(&self, flight: &Flight, rank: usize) -> BTreeSet<u64> {
+        let is_bound = |wait: &&Wait| match wait.until {
+            Until::Prepared => self.0.get(&wait.on).is_some_and(Flight::waits_to_prepare),
+            _ => true,
+        };
+        let waits = flight.waits.iter().filter(|wait| wait.from < rank).filter(is_bound);
+        let waits = waits.map(|wait| wait.on);
+        waits.chain(flight.hangs_on.iter().copied()).chain(flight.follows.iter().copied()).collect()
     }
 
     /// Whether an item of this rank may land.
@@ -367,9 +382,13 @@ impl Dependencies {
         for item in &update.items {
             let _ = match item.intent {
                 // The name was away while its file had another one, by an Update that counts both.
-                Intent::EntryAdded => self.cancel_entry(own, item, flight, |_, before| {
-                    is_file(item) && added(item).is_some_and(|(_, of)| before.names.has_named(of))
-                }),
+                Intent::EntryAdded => {
+                    let counts_at_once = !flight.waits_to_prepare();
+                    self.cancel_entry(own, item, flight, |_, before| {
+                        let is_moved = |(_, of)| before.names.has_named(of);
+                        counts_at_once && is_file(item) && added(item).is_some_and(is_moved)
+                    })
+                }
                 Intent::EntryRetargeted => self.cancel_entry(own, item, flight, |_, _| false),
                 _ => None,
             };
@@ -377,11 +396,15 @@ impl Dependencies {
         // Only now is it known whose entries come before those that it adds.
         let moves_up = update.items.iter().any(|item| item.intent == Intent::ParentRetargeted);
         for item in update.items.iter().filter(|item| item.intent == Intent::EntryDropped) {
-            let needs: BTreeSet<u64> = flight.needs_below(DESTRUCTIVE).collect();
+            let needs = self.flights.borrow().needs_below(flight, DESTRUCTIVE);
+            let pinned = self.pinned.get();
             let cancelled = self.cancel_entry(own, item, flight, |flights, before| {
                 let is_moved = before.has_moved_directory;
                 let is_new = item.entry.is_some_and(|(_, of)| before.names.has_named(of));
-                is_new && !is_moved && !moves_up && flights.may_stand_for(before.sequence, &needs)
+                is_new
+                    && !is_moved
+                    && !moves_up
+                    && flights.may_stand_for(before.sequence, pinned, &needs)
             });
             let Some(before) = cancelled else { continue };
             // The count falls again only after it rose.
@@ -481,7 +504,7 @@ impl Order for Dependencies {
         let earlier = flight.needs().all(|before| before < sequence.0);
         assert!(earlier, "invariant 2: an Update waits for earlier ones");
         let mut flights = self.flights.borrow_mut();
-        for before in flight.needs_below(RANKS).collect::<BTreeSet<u64>>() {
+        for before in flights.needs_below(&flight, RANKS) {
             if let Some(before) = flights.0.get_mut(&before) {
                 before.needed_by.push(sequence.0);
             }

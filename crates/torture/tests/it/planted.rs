@@ -179,6 +179,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "UncountedCancels",
     "LooseCancels",
     "UnshownDrops",
+    "UnseenDrops",
     "OldBearers",
     "StoppedByRefusals",
     "PatientChanges",

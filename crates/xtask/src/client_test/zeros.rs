@@ -30,6 +30,9 @@ use crate::{Failure, Repository, Result, clock};
 pub(super) const NAME: &str = "zeros";
 /// What the guest runs.
 const SCRIPT: &str = "zeros.py";
+/// The policies under which it is played, and whether the volume is declared delayed.
+const PLAYED: [(&str, bool); 4] =
+    [("log", false), ("sync", false), ("log", true), ("softdep", true)];
 /// How often it goes through all deaths, in short and in full.
 const ROUNDS: [u32; 2] = [1, 10];
 /// What `fsck` says when it has replayed a log.
@@ -39,7 +42,7 @@ const HEAD_START: Duration = Duration::from_millis(5);
 
 /// Plays it on new volumes, with the program of `server`.
 pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report: &mut Report) {
-    for (policy, is_delayed) in [("log", false), ("sync", false), ("log", true)] {
+    for (policy, is_delayed) in PLAYED {
         let mut played = None;
         let name =
             if is_delayed { format!("{policy}, delayed") } else { format!("policy {policy}") };

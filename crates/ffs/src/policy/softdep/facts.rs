@@ -122,7 +122,7 @@ impl Facts {
     pub(super) fn note(&mut self, sequence: u64, update: &StagedUpdate, flight: &mut Flight) {
         let adds_name = update.items.iter().any(|item| added(item).is_some());
         for item in &update.items {
-            self.note_inode(item, flight);
+            self.note_inode(update, item, flight);
             if let Some((directory, target)) = added(item) {
                 self.note_added(directory, target, flight);
             }
@@ -157,7 +157,7 @@ impl Facts {
         flight.hangs_on.remove(&sequence);
     }
 
-    fn note_inode(&self, item: &Staged, flight: &mut Flight) {
+    fn note_inode(&self, update: &StagedUpdate, item: &Staged, flight: &mut Flight) {
         let Subject::Inode { ino } = item.subject else { return };
         let facts = &mut flight.names.0;
         match item.intent {
@@ -170,8 +170,11 @@ impl Facts {
                 let waits = self.dropped.of(ino).iter().map(|&on| Wait { from, on, until });
                 flight.waits.extend(waits);
             }
-            // While others that drop links are undone in a copy, the count there is higher.
-            Intent::LinkAdded if links(item) + self.dropped.of(ino).len() > MAX_LINKS as usize => {
+            // While what drops links is undone in a copy, the count there is higher.
+            Intent::LinkAdded
+                if links(item) + drops(update, ino) + self.dropped.of(ino).len()
+                    > MAX_LINKS as usize =>
+            {
                 let (from, until) = (LINKING, Until::Done);
                 let waits = self.dropped.of(ino).iter().map(|&on| Wait { from, on, until });
                 flight.waits.extend(waits);
@@ -274,6 +277,13 @@ fn links(item: &Staged) -> usize {
         }
         _ => 0,
     }
+}
+
+/// How many links of an inode an Update drops.
+fn drops(update: &StagedUpdate, ino: u64) -> usize {
+    let subject = Subject::Inode { ino };
+    let dropped = |item: &&Staged| item.intent == Intent::LinkDropped && item.subject == subject;
+    update.items.iter().filter(dropped).count()
 }
 
 /// The links that an inode has after an Update, if that changes it.
