@@ -31,8 +31,7 @@ pub(super) const NAME: &str = "zeros";
 /// What the guest runs.
 const SCRIPT: &str = "zeros.py";
 /// The policies under which it is played, and whether the volume is declared delayed.
-const PLAYED: [(&str, bool); 4] =
-    [("log", false), ("sync", false), ("log", true), ("softdep", true)];
+const PLAYED: [(&str, bool); 3] = [("log", false), ("sync", false), ("log", true)];
 /// How often it goes through all deaths, in short and in full.
 const ROUNDS: [u32; 2] = [1, 10];
 /// What `fsck` says when it has replayed a log.
