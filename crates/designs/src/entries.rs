@@ -33,7 +33,22 @@ pub static FFS_LOG: Design = Design {
 };
 
 /// UFS2 with ordered writes.
-pub static FFS_SYNC: Design = Design {
+pub static FFS_SYNC: Design = ORDERED;
+
+/// UFS2 with soft updates.
+pub static FFS_SOFTDEP: Design = Design {
+    policy: Some("softdep"),
+    about: "Write in place, and let each change wait for those alone that it depends on",
+    mark: Some(PolicyKind::SoftUpdates),
+    keeps_order: false,
+    work: Some(ffs_with(|disks, runtime, options, progress| {
+        ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
+    })),
+    ..ORDERED
+};
+
+/// What writes in place, and is checked after a crash.
+const ORDERED: Design = Design {
     engine: "ffs",
     policy: Some("sync"),
     about: "Write in place, in an order that a crash cannot hurt, with a flush between the ranks",
@@ -49,26 +64,6 @@ pub static FFS_SYNC: Design = Design {
     keeps_order: true,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
-    })),
-};
-
-/// UFS2 with soft updates.
-pub static FFS_SOFTDEP: Design = Design {
-    engine: "ffs",
-    policy: Some("softdep"),
-    about: "Write in place, and let each change wait for those alone that it depends on",
-    mark: Some(PolicyKind::SoftUpdates),
-    disks: &[DiskRole::Volume],
-    after_crash: "what was answered is there; of any other change a part may be: a file that was \
-                  being renamed may have both names, and a large one that was being cut short any \
-                  length in between",
-    retry: "the call runs again: one that makes a name may be told that there is one, and one that \
-            removes a name that there is none",
-    remembers: false,
-    may_stop_between: true,
-    keeps_order: false,
-    work: Some(ffs_with(|disks, runtime, options, progress| {
-        ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
     })),
 };
 

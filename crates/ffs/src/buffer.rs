@@ -13,7 +13,8 @@
 //! 1. Deltas stand in the order in which they were applied.
 //! 2. A delta lands only if every earlier delta on the same field has landed or lands with it;
 //!    hence, per field, the disk always shows a state that the image once had.
-//! 3. An inode is one field: the inode on disk is always some past state of it, whole.
+//! 3. An inode is one field: the inode on disk is always some past state of it, whole. Where its
+//!    parts land by themselves ([`Edit::Inode`]), that holds of what it is, and of its extent.
 //! 4. A directory entry is undone to inode 0 or the old inode, never by layout: record lengths and
 //!    names in the image are written as they are, and a name under a pending delta stays in place.
 //! 5. Counts, runs, clusters and hashes of a group are derived in the copy, after the undoing, and
@@ -277,16 +278,15 @@ impl Buffer {
         let (mut blocked, mut undone) = (Union::default(), Vec::new());
         let mut blockers = BTreeSet::new();
         for delta in deltas.iter() {
-            let free = delta.undo.stands_on().iter().all(|field| !blocked.meets(field));
             let holds = holds(delta);
-            if holds && free {
+            if holds && is_free(&blocked, &delta.undo) {
                 continue;
             }
             if holds && wanted(delta.sequence) {
                 let in_the_way = undone.iter().filter(|other: &&&Delta| other.holds_up(delta));
                 blockers.extend(in_the_way.map(|other| other.sequence));
             }
-            delta.undo.holds_up().into_iter().for_each(|field| blocked.add(field));
+            block(&mut blocked, &delta.undo);
             undone.push(delta);
         }
         blockers
@@ -324,15 +324,14 @@ impl Buffer {
         let mut blocked = Union::default();
         let mut undone = Vec::new();
         for (index, delta) in deltas.iter_mut().enumerate() {
-            let free = delta.undo.stands_on().iter().all(|field| !blocked.meets(field));
-            let free = free || is_planted(Bug::UnorderedFields);
+            let free = is_free(&blocked, &delta.undo) || is_planted(Bug::UnorderedFields);
             delta.in_flight = free && holds(delta); // invariant 2
             delta.was_written |= delta.in_flight;
             if !delta.in_flight {
                 if matches!(delta.undo, Undo::Whole) {
                     return None; // every other delta is on a block that is not there yet
                 }
-                delta.undo.holds_up().into_iter().for_each(|field| blocked.add(field));
+                block(&mut blocked, &delta.undo);
                 undone.push(index);
             }
         }
@@ -393,6 +392,16 @@ impl Buffer {
         self.count(|meter| meter.subtract(deltas.iter().map(Delta::bytes).sum()));
         deltas.into_iter().map(|delta| delta.sequence).collect()
     }
+}
+
+/// Whether a change may land where those that hold up these fields are undone.
+fn is_free(blocked: &Union, undo: &Undo) -> bool {
+    undo.stands_on().iter().all(|field| !blocked.meets(field))
+}
+
+/// A change is undone: it holds up its fields.
+fn block(blocked: &mut Union, undo: &Undo) {
+    undo.holds_up().into_iter().for_each(|field| blocked.add(field));
 }
 
 fn overlaps(one: &Range<usize>, other: &Range<usize>) -> bool {

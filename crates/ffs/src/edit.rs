@@ -98,10 +98,10 @@ impl Edit {
         }
     }
 
-    /// Where the entry begins that this changes, and the inode that it names before; 0 for none.
-    pub(crate) fn entry_in(&self, image: &[u8]) -> Option<(usize, u64)> {
+    /// Where the entry begins that this changes.
+    pub(crate) fn entry(&self) -> Option<usize> {
         match self {
-            Edit::Entry { offset, .. } => Some((*offset, entry_at(image, *offset).0.into())),
+            Edit::Entry { offset, .. } => Some(*offset),
             _ => None,
         }
     }

@@ -23,6 +23,7 @@ use vnode::{Engine, Limits};
 
 use crate::alloc::{Allocator, EndRoom, Freed};
 use crate::buffer::Role;
+use crate::edit::entry_at;
 use crate::home::Home;
 use crate::inode::{Node, OnDisk};
 use crate::map::Map;
@@ -171,8 +172,10 @@ impl Ffs {
         let mut staged = Vec::with_capacity(update.items.len());
         for (item, tag) in update.items.drain(..).zip(tags) {
             let (intent, subject) = (item.intent, item.subject);
-            let change = item.change.as_ref();
-            let entry = change.and_then(|(buffer, edit)| buffer.read(|image| edit.entry_in(image)));
+            let entry = item.change.as_ref().and_then(|(buffer, edit)| {
+                let offset = edit.entry()?;
+                Some((offset, buffer.read(|image| entry_at(image, offset).0.into())))
+            });
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();
                 let is_parted = parts_inodes && buffer.role() == Role::Inodes;

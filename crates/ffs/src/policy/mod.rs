@@ -48,6 +48,19 @@ pub struct Staged {
     pub tag: u32,
 }
 
+impl Staged {
+    /// The buffer of an entry, and where it begins there.
+    fn entry_place(&self) -> Option<(&Rc<Buffer>, usize)> {
+        let ((offset, _), (buffer, _)) = (self.entry?, self.change.as_ref()?);
+        Some((buffer, offset))
+    }
+
+    /// The inode that an entry named before; 0 for none.
+    fn named_before(&self) -> u64 {
+        self.entry.map_or(0, |(_, before)| before)
+    }
+}
+
 #[cfg(test)]
 impl Staged {
     fn unnamed(intent: Intent, change: Option<(Rc<Buffer>, Extent)>, tag: u32) -> Self {

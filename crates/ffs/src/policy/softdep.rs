@@ -225,9 +225,8 @@ impl Flights {
 
     /// Whether an item of this rank may land.
     fn may_land(&self, flight: &Flight, rank: usize) -> bool {
-        let rank_is_reached = rank <= flight.current();
-        let waits = flight.waits.iter().filter(|wait| wait.from <= rank);
-        rank == WHENEVER || rank_is_reached && waits.into_iter().all(|wait| self.is_met(wait))
+        let mut waits = flight.waits.iter().filter(|wait| wait.from <= rank);
+        rank == WHENEVER || rank <= flight.current() && waits.all(|wait| self.is_met(wait))
     }
 }
 
@@ -394,16 +393,13 @@ impl Dependencies {
             };
         }
         // Only now is it known whose entries come before those that it adds.
-        let moves_up = update.items.iter().any(|item| item.intent == Intent::ParentRetargeted);
         for item in update.items.iter().filter(|item| item.intent == Intent::EntryDropped) {
             let needs = self.flights.borrow().needs_below(flight, DESTRUCTIVE);
-            let pinned = self.pinned.get();
+            let (pinned, moves_directory) = (self.pinned.get(), flight.has_moved_directory);
             let cancelled = self.cancel_entry(own, item, flight, |flights, before| {
-                let is_moved = before.has_moved_directory;
-                let is_new = item.entry.is_some_and(|(_, of)| before.names.has_named(of));
-                is_new
-                    && !is_moved
-                    && !moves_up
+                before.names.has_named(item.named_before())
+                    && !before.has_moved_directory
+                    && !moves_directory
                     && flights.may_stand_for(before.sequence, pinned, &needs)
             });
             let Some(before) = cancelled else { continue };
@@ -430,7 +426,7 @@ impl Dependencies {
         flight: &mut Flight,
         may: impl Fn(&Flights, &Flight) -> bool,
     ) -> Option<u64> {
-        let ((offset, _), (buffer, _)) = (item.entry?, item.change.as_ref()?);
+        let (buffer, offset) = item.entry_place()?;
         let cancelled = {
             let (flights, due) = (self.flights.borrow(), self.due.borrow());
             buffer.cancel_entry(offset, own, |before| {

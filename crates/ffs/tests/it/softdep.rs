@@ -31,6 +31,19 @@ fn told<T>(sealed: Sealed<T>) -> T {
 }
 
 impl Delaying {
+    /// A new one on `disk`, with what is there before.
+    async fn new(executor: &Executor, disk: &Rc<Disk>) -> Self {
+        let random = executor.runtime().random;
+        mkfs(&**disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+        let disks = Pair { home: disk.clone(), log: None };
+        let opened = try_open_pair(executor.runtime(), &disks).await;
+        let here = Self { volume: opened.unwrap_or_else(|error| panic!("{error}")).0 };
+        for line in BEFORE {
+            here.run(line).await;
+        }
+        here
+    }
+
     async fn find(&self, path: &str) -> Result<ObjectId, FsError> {
         let mut id = self.volume.files.root();
         for text in path.split('/').filter(|text| !text.is_empty()) {
@@ -125,14 +138,7 @@ fn settle(lines: &[&str], always: &[&str]) -> Settled {
         let executor = Executor::new(3);
         let disk = Disk::with_options(&executor, Image::zeroed(16 << 20), Options::default());
         executor.block_on(async {
-            let random = executor.runtime().random;
-            mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
-            let disks = Pair { home: disk.clone(), log: None };
-            let opened = try_open_pair(executor.runtime(), &disks).await;
-            let here = Delaying { volume: opened.unwrap_or_else(|error| panic!("{error}")).0 };
-            for line in BEFORE {
-                here.run(line).await;
-            }
+            let here = Delaying::new(&executor, &disk).await;
             here.volume.settle().await;
             let mut kept = Vec::new();
             for path in always {
@@ -357,14 +363,7 @@ fn what_nobody_waits_for_comes_home_by_itself() {
         let executor = Executor::new(3);
         let disk = Disk::with_options(&executor, Image::zeroed(16 << 20), Options::default());
         executor.block_on(async {
-            let random = executor.runtime().random;
-            mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
-            let disks = Pair { home: disk.clone(), log: None };
-            let opened = try_open_pair(executor.runtime(), &disks).await;
-            let here = Delaying { volume: opened.unwrap_or_else(|error| panic!("{error}")).0 };
-            for line in BEFORE {
-                here.run(line).await;
-            }
+            let here = Delaying::new(&executor, &disk).await;
             let clock = executor.runtime().clock;
             let bytes = || disk.counters().bytes_written;
             let before = bytes();

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::caller::last_name;
 use super::model::{Act, Model, ROOT, Seen, View, What};
 use super::op::Op;
 use super::recover::Recovered;
@@ -134,15 +135,14 @@ fn links_fit(
 /// leaves the first where it was.
 fn replaces(act: &Act, name: &Name, before: &BTreeMap<Name, (usize, &Seen)>) -> bool {
     let Op::Rename(from, to) = act.op else { return false };
-    let last = |path: &str| path.rsplit_once('/').map_or(path, |(_, name)| name).to_owned();
-    let moved = before.get(&(act.subject, last(from)));
+    let moved = before.get(&(act.subject, last_name(from).to_owned()));
     let is_directory = moved.is_some_and(|(_, seen)| seen.what == What::Directory);
-    is_directory && act.destination == Some(name.0) && last(to) == name.1
+    is_directory && act.destination == Some(name.0) && last_name(to) == name.1
 }
 
 /// Whether an operation is about a name.
 fn touches(act: &Act, (directory, name): &Name) -> bool {
-    let last = |path: &str| path.rsplit_once('/').map_or(path, |(_, name)| name) == name;
+    let last = |path| last_name(path) == name;
     let here = act.subject == *directory;
     let there = act.destination == Some(*directory);
     match act.op {

@@ -6,11 +6,13 @@
 //! Not asserted, since the table that says which Updates are in flight is not here.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use ufs2::layout::{Dinode, MAX_LINKS, kind_bits};
 use vfs::{Depends, FileKind, Sequence};
 
 use super::{BEHIND_NAMES, Flight, REPLACING, REVEALING, Until, Wait};
+use crate::buffer::Buffer;
 use crate::edit::{Extent, entry_at};
 use crate::item::{Intent, Subject};
 use crate::planted::{Bug, is_planted};
@@ -42,12 +44,15 @@ type Place = (u64, usize);
 
 /// The facts of one Update, and the entries in which it added names.
 #[derive(Debug, Default)]
-pub(super) struct Names(Vec<Fact>, Vec<Place>);
+pub(super) struct Names {
+    facts: Vec<Fact>,
+    places: Vec<Place>,
+}
 
 impl Names {
     /// Whether it added a name of this inode.
     pub(super) fn has_named(&self, ino: u64) -> bool {
-        self.0.contains(&Fact::Named(ino))
+        self.facts.contains(&Fact::Named(ino))
     }
 }
 
@@ -107,12 +112,12 @@ impl Facts {
 
     /// An Update is durable.
     pub(super) fn forget(&mut self, sequence: u64, names: &Names) {
-        for place in &names.1 {
+        for place in &names.places {
             if self.standing.get(place).is_some_and(|&(by, _)| by == sequence) {
                 self.standing.remove(place);
             }
         }
-        for &fact in &names.0 {
+        for &fact in &names.facts {
             let (table, ino) = self.table(fact);
             table.remove(ino, sequence);
         }
@@ -143,14 +148,14 @@ impl Facts {
                 self.note_taken_away((directory, gone), adds_name, keeps, flight);
             }
         }
-        for &fact in &flight.names.0 {
+        for &fact in &flight.names.facts {
             let (table, ino) = self.table(fact);
             table.add(ino, sequence);
         }
         for item in &update.items {
             if let (Some((_, target)), Some(place)) = (added(item), place_of(item)) {
                 self.standing.insert(place, (sequence, target));
-                flight.names.1.push(place);
+                flight.names.places.push(place);
             }
         }
         flight.waits.retain(|wait| wait.on != sequence);
@@ -159,7 +164,7 @@ impl Facts {
 
     fn note_inode(&self, update: &StagedUpdate, item: &Staged, flight: &mut Flight) {
         let Subject::Inode { ino } = item.subject else { return };
-        let facts = &mut flight.names.0;
+        let facts = &mut flight.names.facts;
         match item.intent {
             Intent::InodeInitialised => facts.push(Fact::Begun(ino)),
             Intent::SizeSet => facts.push(Fact::Grown(ino)),
@@ -200,7 +205,7 @@ impl Facts {
             flight.hangs_on.extend(self.named.last(directory));
         }
         flight.hangs_on.extend(self.grown.of(directory));
-        flight.names.0.push(Fact::Named(target));
+        flight.names.facts.push(Fact::Named(target));
     }
 
     /// A name of `gone` goes from `directory`, or names something else; the Update may add a name
@@ -230,15 +235,14 @@ impl Facts {
         flight.hangs_on.extend(grown);
         let owes = adds_name || !keeps.is_empty() || !self.moved_out.of(gone).is_empty();
         if owes {
-            flight.names.0.push(Fact::MovedOut(directory));
+            flight.names.facts.push(Fact::MovedOut(directory));
         }
     }
 }
 
 /// Where the entry is that this changes.
 fn place_of(item: &Staged) -> Option<Place> {
-    let ((offset, _), (buffer, _)) = (item.entry?, item.change.as_ref()?);
-    Some((buffer.address(), offset))
+    item.entry_place().map(|(buffer, offset)| (buffer.address(), offset))
 }
 
 /// The directory and the inode of a name that this adds.
@@ -254,15 +258,15 @@ pub(super) fn added(item: &Staged) -> Option<(u64, u64)> {
 
 /// Whether an entry names something that is no directory.
 pub(super) fn is_file(item: &Staged) -> bool {
-    let (Some((offset, _)), Some((buffer, _))) = (item.entry, &item.change) else { return false };
-    buffer.read(|image| entry_at(image, offset).1) != kind_bits(FileKind::Directory)
+    let kind = |(buffer, offset): (&Rc<Buffer>, _)| buffer.read(|image| entry_at(image, offset).1);
+    item.entry_place().map(kind).is_some_and(|kind| kind != kind_bits(FileKind::Directory))
 }
 
 /// The directory and the inode of a name that this takes away.
 fn taken_away(item: &Staged) -> Option<(u64, u64)> {
     match (item.intent, item.subject) {
         (Intent::EntryDropped | Intent::EntryRetargeted, Subject::Entry { directory, .. }) => {
-            Some((directory, item.entry.map_or(0, |(_, before)| before)))
+            Some((directory, item.named_before()))
         }
         _ => None,
     }
