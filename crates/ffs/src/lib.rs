@@ -12,7 +12,7 @@
 //! * `engine`: what the engine is made of, and the one place where an Update is applied.
 //! * `inodes`, `chunks`, `content`, `shrink`, `closing`: what a file has on the disk. `verbs`: them
 //!   in the words of [`vnode::Engine`].
-//! * `recovered`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
+//! * `recovery`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
 //!   [`check_log`]: what becomes of the log of a volume that is checked.
 //!
 //! The format is the crate `ufs2`, its checker `fsck`, names in chunks are `directory`, and what is
@@ -20,8 +20,8 @@
 //! names, are `vnode`.
 //!
 //! The contract is that of [`vnode::Engine`]: the verbs plan, `apply` applies, a receipt tells when
-//! it is on stable storage. The commit point is the policy's; see [`policy::sync`] and
-//! [`policy::log`].
+//! it is on stable storage. The commit point is the policy's; see [`policy::sync`],
+//! [`policy::softdep`] and [`policy::log`].
 //!
 //! Architecture invariant: no clock, randomness, task or device that was not handed in.
 
