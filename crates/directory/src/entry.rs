@@ -14,6 +14,8 @@ pub const ENTRY_HEADER_SIZE: usize = size_of::<EntryHeader>();
 pub const ENTRY_ALIGNMENT: usize = 4;
 /// The inode number that a whiteout names.
 pub const WHITEOUT_INODE: u64 = 1;
+/// The type byte of a directory.
+pub const DIRECTORY_TYPE: u8 = 4;
 /// The type byte of a whiteout.
 pub const WHITEOUT_TYPE: u8 = 14;
 

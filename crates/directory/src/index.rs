@@ -224,6 +224,12 @@ impl DirIndex {
         self.slots.first(start, first | PLACES).map(slot)
     }
 
+    /// Where the first name stands that leads to an inode. Looks at all names.
+    pub fn first_of(&self, ino: u64) -> Option<u64> {
+        let slots = self.slots.iter().map(slot).filter(|slot| slot.ino == ino);
+        slots.map(|slot| slot.offset).min()
+    }
+
     /// Pairs of slots that may have the same name.
     pub fn twins(&self) -> Vec<(Slot, Slot)> {
         let all = self.slots.iter();

@@ -1,4 +1,5 @@
-//! What stops an engine: everything is home, and the disk says that it is clean.
+//! What stops an engine: everything is home, and the disk says that it is clean; not if reclaim is
+//! in its middle.
 
 use ufs2::layout::{GroupHeader, Summary};
 use vfs::FsError;
@@ -12,6 +13,9 @@ use crate::recovery::summary_rows;
 impl Ffs {
     /// Brings everything home but what says that all is there.
     pub(crate) async fn come_to_rest(&self) -> Result<(), FsError> {
+        if self.keeps_mark() {
+            return Ok(());
+        }
         let rows = self.true_rows().await?;
         let geometry = self.home.geometry().clone();
         let mut area = vec![0; (geometry.summary_fragments * geometry.fragment_size) as usize];
@@ -29,8 +33,17 @@ impl Ffs {
         }
     }
 
+    /// Whether something is left that a cut has left: then the volume is not clean, and the next
+    /// start begins to look for it again.
+    fn keeps_mark(&self) -> bool {
+        self.leftovers().is_some() && !is_planted(Bug::CleanReclaim)
+    }
+
     /// Takes the mark back.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
+        if self.keeps_mark() {
+            return self.home.device().close().await.map_err(|_| FsError::Io);
+        }
         self.superblock.borrow_mut().unmark();
         let written = self.write_superblock().await;
         if written != Err(FsError::NoSpace) {

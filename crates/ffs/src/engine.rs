@@ -26,6 +26,7 @@ use crate::buffer::Role;
 use crate::edit::entry_at;
 use crate::home::Home;
 use crate::inode::{Node, OnDisk};
+use crate::leftovers::{Leftovers, Reclaimed};
 use crate::map::Map;
 use crate::open_superblock::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
@@ -50,6 +51,12 @@ pub struct Ffs {
     /// One initialisation of inodes at a time, and the newest: an inode may be in its block.
     pub(crate) inode_growth: Rc<Semaphore>,
     pub(crate) inodes_grown: RefCell<BTreeMap<u64, Sequence>>,
+    /// What a cut may have left, if it is served before that was looked for.
+    pub(crate) leftovers: Option<Rc<Leftovers>>,
+    /// Whether a stop waits until they were found.
+    pub(crate) finishes_reclaim: bool,
+    /// One file at a time is settled that a cut may have left with something behind its end.
+    pub(crate) settling: Rc<Semaphore>,
     pub(crate) limits: Limits,
 }
 
@@ -62,6 +69,8 @@ pub(crate) struct EngineParts {
     pub read_only: bool,
     pub superblock: OpenSuperblock,
     pub root: ObjectId,
+    pub leftovers: Option<Rc<Leftovers>>,
+    pub finishes_reclaim: bool,
 }
 
 /// An Update that the buffers have, and the policy has not.
@@ -104,6 +113,9 @@ impl Ffs {
             recent_blocks: RecentBlocks::default(),
             inode_growth: Semaphore::new(1),
             inodes_grown: RefCell::default(),
+            leftovers: parts.leftovers,
+            finishes_reclaim: parts.finishes_reclaim,
+            settling: Semaphore::new(1),
             limits,
         })
     }
@@ -116,6 +128,16 @@ impl Ffs {
     /// What its log is doing, if it has one.
     pub fn log_statistics(&self) -> Option<LogStatistics> {
         self.policy.beside().and_then(Beside::log_statistics)
+    }
+
+    /// What a cut may have left, while something may still be found.
+    pub(crate) fn leftovers(&self) -> Option<&Rc<Leftovers>> {
+        self.leftovers.as_ref().filter(|leftovers| leftovers.is_open())
+    }
+
+    /// How far reclaim is, if a cut may have left something before the volume was opened.
+    pub fn reclaimed(&self) -> Option<Reclaimed> {
+        self.leftovers.as_ref().map(|leftovers| leftovers.progress())
     }
 
     pub(crate) fn map(&self) -> Map<'_> {
@@ -171,6 +193,9 @@ impl Ffs {
         self.take_buffers(&update);
         let mut staged = Vec::with_capacity(update.items.len());
         for (item, tag) in update.items.drain(..).zip(tags) {
+            if let Some(leftovers) = self.leftovers() {
+                leftovers.follow(&item);
+            }
             let (intent, subject) = (item.intent, item.subject);
             let entry = item.change.as_ref().and_then(|(buffer, edit)| {
                 let offset = edit.entry()?;

@@ -113,6 +113,32 @@ impl Home {
         Ok(buffer)
     }
 
+    /// The block of a group of which a cut may have torn the last write. Each bit of its maps is as
+    /// it was before that or as it was after, either of which may be; what follows from the maps is
+    /// derived anew. Says whether it was torn.
+    ///
+    /// # Errors
+    /// As [`Home::load`].
+    pub(crate) async fn load_group(&self, group: u64) -> Result<(Rc<Buffer>, bool), FsError> {
+        let address = self.geometry.group_header_fragment(group);
+        let (size, role) = (self.geometry.group_block_size as usize, Role::Group(group));
+        let loaded = self.load(address, size, role).await;
+        if !matches!(loaded, Err(FsError::Corrupt)) {
+            return Ok((loaded?, false));
+        }
+        let mut image = self.read(address, self.buffers.unfilled(size)).await?;
+        self.geometry.turn_group(&mut image);
+        if let Some(buffer) = self.cached(address) {
+            return Ok((buffer, false)); // another task was faster
+        }
+        seal_group(&self.geometry, group, &mut image, self.clock.wall().seconds);
+        self.verify_group(group, &image)?;
+        let buffer = Buffer::new(address, role, image);
+        buffer.write_again();
+        self.install(&buffer);
+        Ok((buffer, true))
+    }
+
     /// `size` bytes of the block of inodes at fragment `address`, from byte `offset` of it on, past
     /// the buffers; nothing if the block has a buffer. No task can load the block meanwhile: so,
     /// until its caller waits again, this is what every reader would see.

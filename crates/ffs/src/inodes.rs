@@ -21,7 +21,7 @@ use crate::alloc::{FoundInode, Near};
 use crate::buffer::{Buffer, Role};
 use crate::edit::Edit;
 use crate::engine::Ffs;
-use crate::inode::{Inode, Node, attributes_of, encode_verifier};
+use crate::inode::{Inode, Node, OnDisk, attributes_of, encode_verifier};
 use crate::item::Intent;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
@@ -32,6 +32,20 @@ const PIECE: usize = SECTOR_SIZE as usize;
 impl Ffs {
     /// The file that has this number, read from its inode.
     pub(crate) async fn load(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+        let node = self.load_as_it_is(ino).await?;
+        if let Some(leftovers) = self.leftovers() {
+            if node.look_at(|dinode| dinode.links.get()) <= 0 {
+                return Err(FsError::Stale); // a cut left it in the middle of its removal
+            }
+            if !leftovers.has_scanned(ino) && self.settle_end(&node).await? {
+                return self.load_as_it_is(ino).await;
+            }
+        }
+        Ok(node)
+    }
+
+    /// The same, whatever a cut has left of it.
+    pub(crate) async fn load_as_it_is(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         let (buffer, offset) = self.inode_place(ino).await?;
         let dinode = buffer.read(|image| *Dinode::at(image, offset));
         let kind = self.kind_of(&dinode)?;
@@ -64,6 +78,9 @@ impl Ffs {
     }
 
     fn attributes_at(&self, ino: u64, dinode: &Dinode) -> Result<Attributes, FsError> {
+        if self.leftovers().is_some() && dinode.links.get() <= 0 {
+            return Err(FsError::Stale); // see `load`
+        }
         Ok(attributes_of((ino, self.kind_of(dinode)?), dinode))
     }
 

@@ -12,6 +12,8 @@
 //! * `engine`: what the engine is made of, and the one place where an Update is applied.
 //! * `inodes`, `chunks`, `content`, `shrink`, `closing`: what a file has on the disk. `verbs`: them
 //!   in the words of [`vnode::Engine`].
+//! * `leftovers`: what a cut may have left, and `reclaim`, which looks for it while the volume is
+//!   served.
 //! * `recovery`, [`replay`], [`logged`] and [`mount`]: opening, and coming back after a cut.
 //!   [`check_log`]: what becomes of the log of a volume that is checked.
 //!
@@ -37,6 +39,7 @@ mod home;
 mod inode;
 mod inodes;
 mod item;
+mod leftovers;
 pub mod label;
 pub mod logged;
 mod map;
@@ -47,6 +50,7 @@ mod open_superblock;
 pub mod planted;
 pub mod policy;
 mod recent_blocks;
+mod reclaim;
 mod recovery;
 pub mod replay;
 mod revoked;
@@ -56,6 +60,7 @@ mod update;
 mod verbs;
 
 pub use engine::Ffs;
+pub use leftovers::{ReclaimState, Reclaimed};
 pub use logged::{LogUse, open_sharing, replay_log};
 pub use mount::{Disks, open};
 pub use open_error::{OpenError, ReadOnlyReason};

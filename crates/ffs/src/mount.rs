@@ -17,7 +17,8 @@
 //! # What opens how
 //! Clean disks open for writing unless they use something that we could not keep true. An unclean
 //! disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the log bears
-//! the number of the mark. Afterwards a new epoch of the log begins, and only then the volume gets
+//! the number of the mark. Under policy `softdep` it is served at once, and what the cut left is
+//! looked for meanwhile ([`crate::reclaim`]). Afterwards a new epoch of the log begins, and only then the volume gets
 //! its number. Before any of that what stands on disk and log is flushed: a process that was killed
 //! may have left it in a cache, and what follows rests on it. Any other unclean disk is refused:
 //! its own system, or a checker, has to look at it.
@@ -81,7 +82,13 @@ pub async fn open(
         found.refuse_misfit(policy, log.is_some())?;
         let once = log.clone().map(journal::ReadOnce::new);
         let once = once.as_ref().map(|once| once as &dyn BlockDevice);
-        found.bring_back(&*device, once, &runtime, progress).await?
+        let is_soft = policy == PolicyKind::SoftUpdates;
+        if is_soft && found.may_reclaim() {
+            logged::make_certain(&*device, None).await?;
+            Recovery { reclaims: true, ..Recovery::default() }
+        } else {
+            found.bring_back(&*device, once, &runtime, progress).await?
+        }
     };
     let mut recovered = Recovered::prepare(device, found, back, &runtime, options).await?;
     let opened = match policy {
@@ -119,6 +126,14 @@ impl Unopened {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether all that a cut can have left may be looked for while the volume is served.
+    fn may_reclaim(&mut self) -> bool {
+        matches!(
+            Mark::of(self.superblock.superblock()),
+            Mark::Policy(PolicyKind::SoftUpdates) | Mark::Torn
+        )
     }
 
     /// Makes of a volume, however it was left, one that can be used; or refuses.

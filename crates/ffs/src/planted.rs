@@ -219,4 +219,20 @@ planted::bugs! {
     OldBearers,
     /// A repair closes a log with chains in it that have not ended.
     DroppedChains,
+    /// What a caller gives back while reclaim runs may be reclaimed once more.
+    KeptCandidates,
+    /// Links that change behind the scan of reclaim are not followed.
+    UnfollowedLinks,
+    /// Names that change behind the scan of reclaim are not followed.
+    UnfollowedNames,
+    /// Reclaim goes on to give back while what it rests on is not durable.
+    HastyReclaim,
+    /// Pointers behind the end of a file stay when it comes to memory after a cut.
+    UnsettledEnds,
+    /// A group that was torn is used at once.
+    OpenTornGroups,
+    /// The counts of a group are believed before it is read.
+    BelievedRows,
+    /// A stop in the middle of reclaim leaves the volume clean.
+    CleanReclaim,
 }

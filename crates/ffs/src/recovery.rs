@@ -20,10 +20,12 @@ use crate::alloc::Allocator;
 use crate::buffer::Role;
 use crate::engine::{EngineParts, Ffs};
 use crate::home::Home;
+use crate::leftovers::Leftovers;
 use crate::open_error::{OpenError, ReadOnlyReason};
 use crate::open_superblock::OpenSuperblock;
 use crate::policy::Policy;
 use crate::policy::log::{LogOptions, Survived};
+use crate::reclaim;
 use crate::replay::Replayed;
 
 /// The files of a volume in the UFS2 format.
@@ -45,6 +47,10 @@ pub struct OpenOptions {
     pub housekeeping_interval: Duration,
     /// How the log is kept small, if there is one.
     pub log: LogOptions,
+    /// The share of the time for which reclaim may use the disk, over 0 and at most 1.
+    pub reclaim_share: f64,
+    /// Whether a stop waits until reclaim is through, and does not end it.
+    pub finishes_reclaim: bool,
 }
 
 impl Default for OpenOptions {
@@ -55,6 +61,8 @@ impl Default for OpenOptions {
             keeps_data: true,
             housekeeping_interval: Duration::from_secs(5),
             log: LogOptions::default(),
+            reclaim_share: 0.1,
+            finishes_reclaim: false,
         }
     }
 }
@@ -69,6 +77,8 @@ pub struct Opened {
     pub rebuilt: Option<fsck::Report>,
     /// What was replayed of its log, if that was needed.
     pub replayed: Option<Replayed>,
+    /// Whether it is served before what a cut left was looked for; that is done beside.
+    pub reclaims: bool,
 }
 
 /// Bytes of UNSTABLE data that wait in memory at most, however much of that there is: a COMMIT that
@@ -106,6 +116,8 @@ pub(crate) struct Recovery {
     pub(crate) live: Option<Live>,
     pub(crate) replayed: Option<Replayed>,
     pub(crate) chains: Vec<Chain>,
+    /// What a cut left is looked for while the volume is served.
+    pub(crate) reclaims: bool,
     pub(crate) survived: Survived,
 }
 
@@ -175,6 +187,7 @@ pub(crate) struct Recovered {
     pub(crate) home: Rc<Home>,
     pub(crate) rows: Vec<Summary>,
     allocator: Rc<Allocator>,
+    leftovers: Option<Rc<Leftovers>>,
     root: ObjectId,
     pub(crate) back: Recovery,
 }
@@ -194,9 +207,10 @@ impl Recovered {
         let budget = options.cache_bytes / 8 * 7;
         let home = Home::new(device.clone(), geometry, clock, budget, options.keeps_data);
         let rows = summary_rows(&home).await?;
-        let allocator = Allocator::new(home.clone(), &rows);
+        let leftovers = back.reclaims.then(|| Rc::new(Leftovers::new(home.geometry().clone())));
+        let allocator = Allocator::new(home.clone(), &rows, leftovers.clone());
         let root = root(&home).await?;
-        Ok(Self { device, superblock, id, home, rows, allocator, root, back })
+        Ok(Self { device, superblock, id, home, rows, allocator, leftovers, root, back })
     }
 
     /// Sets the mark, durably.
@@ -222,7 +236,7 @@ impl Recovered {
         read_only: bool,
     ) -> Result<Opened, OpenError> {
         let Recovery { rebuilt, replayed, chains, survived, .. } = self.back;
-        let interval = options.housekeeping_interval;
+        let (interval, share) = (options.housekeeping_interval, options.reclaim_share);
         let engine = Ffs::new(EngineParts {
             home: self.home,
             allocator: self.allocator,
@@ -231,6 +245,8 @@ impl Recovered {
             read_only,
             superblock: self.superblock,
             root: self.root,
+            leftovers: self.leftovers,
+            finishes_reclaim: options.finishes_reclaim,
         });
         let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
         let remembered = survived.remembered;
@@ -238,7 +254,8 @@ impl Recovered {
         let files = Files::new(engine, runtime.clone(), options);
         files.start_housekeeping(interval);
         files.finish_chains(chains).await?;
-        Ok(Opened { files, read_only: None, rebuilt, replayed })
+        let reclaims = !read_only && reclaim::start(&files, share);
+        Ok(Opened { files, read_only: None, rebuilt, replayed, reclaims })
     }
 }
 

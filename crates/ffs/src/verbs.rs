@@ -54,6 +54,8 @@ impl Engine for Ffs {
         // What an answered removal gave back counts as free, though it may take a moment until it
         // can be used: a client that asks just after it expects that.
         let (fragments, inodes) = self.allocator.leaving();
+        let (hinted, hinted_inodes) = self.allocator.hinted();
+        let (fragments, inodes) = (fragments + hinted, inodes + hinted_inodes);
         let orphaned = (used / geometry.fragment_size) as i64;
         let free = self.allocator.free_space() + fragments + orphaned;
         let free_files = self.allocator.free_inodes() + inodes + orphans as i64;
@@ -251,6 +253,18 @@ impl Engine for Ffs {
             }
             self.allocator.free(freed);
         }
+    }
+
+    fn finds_space(&self) -> bool {
+        self.allocator.is_counting() && self.reclaims()
+    }
+
+    fn may_have_second_names(&self) -> bool {
+        self.leftovers().is_some()
+    }
+
+    async fn end_background(&self) {
+        self.end_reclaim().await;
     }
 
     fn released(&self) -> &Signal {

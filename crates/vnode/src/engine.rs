@@ -379,6 +379,20 @@ pub trait Engine: Sized + 'static {
     /// What was freed by an Update that is durable may be used again.
     async fn give_back(&self, freed: Self::Freed);
 
+    /// Whether space may show that no Update gives back: the engine has not counted all of it.
+    fn finds_space(&self) -> bool {
+        false
+    }
+
+    /// Whether a directory may have two names that a cut has left, of which the one counts to which
+    /// its ".." leads.
+    fn may_have_second_names(&self) -> bool {
+        false
+    }
+
+    /// Ends what the engine does by itself while it is served. A stop begins with it.
+    async fn end_background(&self) {}
+
     /// Told whenever space becomes free.
     fn released(&self) -> &Signal;
     /// How far the volume is durable. The engine advances it at its commit point.

@@ -564,7 +564,12 @@ impl<E: Engine> Files<E> {
         let released = self.engine.released().wait();
         let last = self.leaving.borrow().back().map(|last| last.sequence);
         match last {
-            None if !self.frees_orphans() && self.write_backs.get() == 0 => return false,
+            None if !self.frees_orphans()
+                && self.write_backs.get() == 0
+                && !self.engine.finds_space() =>
+            {
+                return false;
+            }
             None => released.await,
             // What is given back is given back when its sequence is durable, or just after.
             Some(last) => {

@@ -100,6 +100,7 @@ impl<E: Engine> Files<E> {
 
     async fn stop_in_order(&self) -> Result<(), FsError> {
         if !self.stop.get().is_at_rest {
+            self.engine.end_background().await;
             self.check_running()?;
             self.quiesce().await?;
             self.check_nothing_stuck()?;

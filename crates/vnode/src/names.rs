@@ -109,7 +109,7 @@ impl<E: Engine> Files<E> {
 
     /// The bytes of a directory. It has no holes, so it is no longer than what the volume holds
     /// (invariant 3).
-    fn directory_size(&self, node: &Vnode<E::Inode>) -> Result<u64, FsError> {
+    pub(crate) fn directory_size(&self, node: &Vnode<E::Inode>) -> Result<u64, FsError> {
         let size = node.stored_size();
         let whole = size > 0 && size.is_multiple_of(CHUNK_SIZE as u64);
         let fits = size <= self.engine.limits().capacity || is_planted(Bug::BoundlessDirectories);
@@ -121,7 +121,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Where a name stands that is no "." and no "..".
-    async fn find_slot(
+    pub(crate) async fn find_slot(
         &self,
         update: Option<&E::Update>,
         node: &File<E>,
@@ -149,6 +149,7 @@ impl<E: Engine> Files<E> {
         match name.as_bytes() {
             b"." => Ok(Some(node.ino)),
             b".." => Ok(node.directory.borrow().as_ref().map(|index| index.parent)),
+            _ if self.engine.may_have_second_names() => self.find_vetted(node, name).await,
             name => Ok(self.find_slot(None, node, name).await?.map(|found| found.slot.ino)),
         }
     }
@@ -156,6 +157,9 @@ impl<E: Engine> Files<E> {
     /// Whether a directory has nothing but "." and "..".
     pub(crate) async fn is_empty(&self, node: &File<E>) -> Result<bool, FsError> {
         self.load_directory(node).await?;
+        if self.engine.may_have_second_names() {
+            self.vet_until_one(node).await?;
+        }
         Ok(node.directory.borrow().as_ref().is_none_or(|index| index.is_empty()))
     }
 
@@ -165,6 +169,9 @@ impl<E: Engine> Files<E> {
         let size = self.directory_size(node)?;
         let mut start = cookie - cookie % CHUNK_SIZE as u64;
         while start < size {
+            if self.engine.may_have_second_names() {
+                self.vet_chunk(node, start).await?;
+            }
             let chunk = self.engine.chunk(None, node, start).await?;
             let listed = chunk.read(|chunk| list(start, cookie, chunk))?;
             if !listed.is_empty() {
@@ -354,10 +361,10 @@ impl<E: Engine> Files<E> {
 }
 
 /// A name that was found: its slot, and where the entry is in a chunk.
-struct Standing<E: Engine> {
-    slot: Slot,
-    chunk: E::Chunk,
-    at: usize,
+pub(crate) struct Standing<E: Engine> {
+    pub(crate) slot: Slot,
+    pub(crate) chunk: E::Chunk,
+    pub(crate) at: usize,
 }
 
 /// Whether the entry at byte `at` of a chunk has this name.

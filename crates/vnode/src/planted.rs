@@ -57,4 +57,6 @@ planted::bugs! {
     UnaskedNodes,
     /// A clean stop does not wait for chains that were cut off and go on.
     UnwaitedChains,
+    /// A second name of a directory that a cut left is told.
+    SecondNames,
 }

@@ -37,10 +37,14 @@ impl Allocator {
             let group = (home + step) % geometry.group_count;
             let recovered = &self.groups[group as usize];
             let has_some = |group: &Group| group.free_blocks > 0 || group.free_fragments > 0;
-            if !has_some(&recovered.borrow()) {
+            let is_known_full = |group: &Group| group.counts && !has_some(group);
+            if is_known_full(&recovered.borrow()) {
                 continue;
             }
             let buffer = self.group_buffer(group).await?;
+            if !recovered.borrow().counts {
+                continue; // it was torn (invariant 7)
+            }
             let may_break = space == Space::Reserved || self.has_whole_block();
             let goal = goal.filter(|_| step == 0);
             let find = || recovered.borrow_mut().find(geometry, goal, count as usize, may_break);
@@ -82,7 +86,9 @@ impl Allocator {
         let start = (first + old - geometry.group_base(group)) as usize;
         let count = (new - old) as usize;
         let per_block = geometry.fragments_per_block as usize;
-        let bits = self.groups[group as usize].borrow().block_bits(geometry, start / per_block);
+        let known = self.groups[group as usize].borrow();
+        let bits = if known.counts { known.block_bits(geometry, start / per_block) } else { 0 };
+        drop(known);
         let wanted = ((1_u16 << count) - 1) << (start % per_block);
         if u16::from(bits) & wanted != wanted || self.is_metadata(group, start, count) {
             return Ok(None);

@@ -3,13 +3,15 @@
 use std::rc::Rc;
 
 use ufs2::derive::bits;
-use ufs2::layout::{Geometry, Summary};
+use ufs2::layout::{Geometry, GroupHeader, Summary};
 
 use super::held::Held;
 use crate::buffer::Buffer;
 
 /// See the module's prose; the invariants are those of [`super::Allocator`].
 pub(super) struct Group {
+    /// Whether its counts are true, and those of the volume have them.
+    pub(super) counts: bool,
     buffer: Option<Rc<Buffer>>,
     /// Fragments and inodes that are promised or not yet free.
     held_fragments: Held,
@@ -28,8 +30,9 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(row: &Summary) -> Self {
+    pub(super) fn new(row: &Summary, counts: bool) -> Self {
         Self {
+            counts,
             buffer: None,
             held_fragments: Held::default(),
             held_inodes: Held::default(),
@@ -111,6 +114,21 @@ impl Group {
         let bit = index as u64;
         let used = self.loaded().read(|image| bits::is_set(geometry.maps.inodes_in(image), bit));
         !used && !self.held_inodes.has(index)
+    }
+
+    /// Counts what may be allocated of all of it, which is loaded.
+    pub(super) fn count_all(&mut self, geometry: &Geometry) {
+        let blocks = geometry.maps.fragments.len() * 8 / geometry.fragments_per_block as usize;
+        let counted = (0..blocks).map(|block| self.count(geometry, block));
+        let (blocks, fragments) = counted.fold((0, 0), |(blocks, fragments), (block, fragment)| {
+            (blocks + block, fragments + fragment)
+        });
+        let count = geometry.inodes_per_group as usize;
+        let inodes = (0..count).filter(|&index| self.is_inode_free(geometry, index)).count();
+        let header = self.loaded().read(|image| GroupHeader::of(image).counts);
+        (self.free_blocks, self.free_fragments) = (blocks, fragments);
+        (self.free_inodes, self.directories) = (inodes as i64, header.directories.get().into());
+        self.counts = true;
     }
 
     /// Free whole blocks (0 or 1) and free fragments of a block that is not free as a whole.

@@ -3,6 +3,7 @@
 use ufs2::layout::{GroupHeader, ROOT_INODE};
 use vfs::FsError;
 
+use super::group::Group;
 use super::{Allocator, Run, Taken};
 use crate::edit::Edit;
 use crate::item::{Intent, Item};
@@ -33,10 +34,14 @@ impl Allocator {
         };
         for step in 0..geometry.group_count {
             let group = (home + step) % geometry.group_count;
-            if self.groups[group as usize].borrow().free_inodes <= 0 {
+            let is_known_full = |group: &Group| group.counts && group.free_inodes <= 0;
+            if is_known_full(&self.groups[group as usize].borrow()) {
                 continue;
             }
             let buffer = self.group_buffer(group).await?;
+            if !self.groups[group as usize].borrow().counts {
+                continue; // it was torn (invariant 7)
+            }
             let Some(index) = self.find_inode(group) else { continue };
             let initialised = buffer.read(|image| GroupHeader::of(image).initialized_inodes.get());
             if self.needs_inodes(group, initialised.into()) {

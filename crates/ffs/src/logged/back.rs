@@ -137,6 +137,7 @@ pub(crate) async fn replay_back(
     let epoch = (slot.epoch.get(), number);
     let outcome = replay(device, &found.geometry, log, epoch, now).await?;
     Ok(outcome.map(|outcome| Recovery {
+        reclaims: false,
         rebuilt: None,
         live: Some(outcome.live),
         replayed: Some(outcome.replayed),

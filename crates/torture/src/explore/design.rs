@@ -278,6 +278,21 @@ impl Design {
         self.open_by(disks, runtime, &shape.to_open()).await
     }
 
+    /// Opens a volume that is used while what a cut left is looked for.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(super) async fn open_at_once(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: Runtime,
+    ) -> Result<Opened, OpenError> {
+        let mut disks = disks.into_iter();
+        let volume = disks.next().expect("a design that is opened has disks");
+        let disks = designs::Disks { volume, log: disks.next() };
+        self.open_disks_at_once(disks, runtime, &Shape::default().to_open()).await
+    }
+
     /// Opens the volume; a log is kept small in this way.
     ///
     /// # Errors
@@ -314,7 +329,28 @@ impl Design {
         runtime: Runtime,
         options: &OpenOptions,
     ) -> Result<Opened, OpenError> {
-        (self.work().open)(disks, runtime, options, &mut |_| ()).await
+        let opened = self.open_disks_at_once(disks, runtime, options).await?;
+        if opened.files.engine().wait_for_reclaim().await {
+            Ok(opened)
+        } else {
+            Err(OpenError::Damaged("reclaim cannot go on".into()))
+        }
+    }
+
+    /// Opens the volume on these disks. What a cut left may be looked for while it is used; a stop
+    /// waits for that, since what is stopped is judged.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(super) async fn open_disks_at_once(
+        self,
+        disks: designs::Disks,
+        runtime: Runtime,
+        options: &OpenOptions,
+    ) -> Result<Opened, OpenError> {
+        let options =
+            OpenOptions { reclaim_share: 1.0, finishes_reclaim: true, ..options.clone() };
+        (self.work().open)(disks, runtime, &options, &mut |_| ()).await
     }
 }
 

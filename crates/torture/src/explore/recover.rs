@@ -1,6 +1,7 @@
 //! What becomes of images that a cut has left: the volume comes back, is looked at, used, emptied
 //! and stopped, and the checker finds nothing.
 
+use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::rc::Rc;
 
@@ -16,7 +17,7 @@ use super::design::Design;
 use super::disks::{Disks, Images, Recording};
 use super::driver::Driver;
 use super::law::only_leaks;
-use super::model::View;
+use super::model::{View, What};
 use super::ram::Ram;
 use super::server::{Server, handle};
 use crate::calls;
@@ -67,8 +68,9 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect();
     let recovered = executor.block_on(async {
         let devices = rams.iter().map(|ram| ram.clone() as _).collect();
-        let opened = design.open(devices, executor.runtime()).await;
+        let opened = design.open_at_once(devices, executor.runtime()).await;
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
+        let (reclaims, engine) = (opened.reclaims, opened.files.engine().clone());
         if let Some(report) = &opened.rebuilt {
             let geometry = opened.files.engine().geometry();
             only_leaks(geometry, images.volume(), &rams[0].image(), report)?;
@@ -76,12 +78,18 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.files)));
         let driver = Driver::new(server.witness.clone());
         let seen = driver.view().await.map_err(|error| format!("it cannot be read: {error}"))?;
-        let (view, ids) = seen;
+        let (mut view, ids) = seen;
+        if reclaims {
+            lower_links(&mut view); // they may be too high until reclaim is through
+        }
         let probe = driver.probe().await.map_err(|error| format!("nothing is made: {error}"))?;
         let committed = server.ask(&calls::commit(&handle(probe))).await?;
         let verifier = committed.unwrap().verf.0;
         driver.use_and_empty(&view, &ids, before, probe).await?;
         driver.stop().await.map_err(|error| format!("it does not stop: {error}"))?;
+        if !engine.wait_for_reclaim().await {
+            return Err("reclaim cannot go on".to_owned());
+        }
         Ok::<_, String>(Recovered { view, ids, made: probe, verifier })
     })?;
     let check = design.work().check;
@@ -93,6 +101,20 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         None => Ok(recovered),
         Some(finding) => Err(format!("emptied and stopped, it is not well: {finding}")),
     }
+}
+
+/// Has what counts too many links count as many as it has names.
+fn lower_links(view: &mut View) {
+    let mut names: BTreeMap<usize, u32> = BTreeMap::new();
+    for (path, seen) in &*view {
+        *names.entry(seen.file).or_default() += 1;
+        if seen.what == What::Directory {
+            let above = path.rsplit_once('/').and_then(|(above, _)| view.get(above));
+            *names.entry(seen.file).or_default() += 1; // its "."
+            above.into_iter().for_each(|above| *names.entry(above.file).or_default() += 1);
+        }
+    }
+    view.values_mut().for_each(|seen| seen.links = seen.links.min(names[&seen.file]));
 }
 
 /// What a return writes: to be cut again.

@@ -1,0 +1,428 @@
+//! What a cut may have left, while the volume is served: the facts of which reclaim makes sure.
+//!
+//! Soft updates leave only what is too much: bits of what no file has, link counts that are too
+//! high, files without a name. Which these are shows when every inode and every name has been seen
+//! once, and files change meanwhile. So each fact is kept as a sum that the changes of an Update
+//! leave as it is: the links of an inode less the names that lead to it, say. A scan goes through
+//! the inodes in the order of their numbers. What it has seen counts; a change of what it has seen
+//! is followed when it is applied ([`Leftovers::follow`]); a change of what it has not seen is
+//! found when the scan comes there.
+//!
+//! Invariants:
+//! 1. A candidate is a bit that was in use when its group was first read, which is before anything
+//!    of the group was given out. What a scanned file holds, and what is given back, leaves the
+//!    candidates when that is seen or applied, not when it is durable. None is ever added.
+//! 2. When the scan is through, a candidate belongs to no file, and `excess` is by how much the
+//!    links of an inode are more than its names.
+//! 3. Nothing is given out of a group that was torn before the scan is through and has found in use
+//!    what its files hold.
+//!
+//! Not asserted: 2, which takes the whole disk: the checker does; 3, which the allocator keeps.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use runtime::sync::Signal;
+use ufs2::derive::bits;
+use ufs2::layout::{Dinode, Geometry, GroupHeader, ROOT_INODE, kind_bits};
+use vfs::FileKind;
+
+use crate::buffer::Role;
+use crate::edit::{Edit, entry_at};
+use crate::item::{Intent, Item, Subject};
+use crate::planted::{Bug, is_planted};
+
+/// What is known of an inode that there was at the opening.
+#[derive(Clone, Copy, Default)]
+struct Fact {
+    /// Its links, once it was scanned, less the names that were seen.
+    excess: i32,
+    /// Names that were seen, each once.
+    names: i32,
+    /// A caller has changed it since the opening.
+    is_touched: bool,
+    /// A caller has taken a name of it away since.
+    is_dropped: bool,
+}
+
+/// What is known of a group.
+struct OfGroup {
+    /// A bit for each fragment that no file is known to hold.
+    fragments: Vec<u8>,
+    /// The same for inodes.
+    inodes: Vec<u8>,
+    /// By the index of the inode.
+    facts: Vec<Fact>,
+    /// Directories that were seen in it.
+    directories: i32,
+    is_torn: bool,
+    /// The map calls something free that a file holds.
+    is_rotten: bool,
+}
+
+/// How far reclaim is, and what it has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Where it is.
+    pub state: ReclaimState,
+    /// Inodes that were looked at.
+    pub scanned: u64,
+    /// Inodes to look at, as far as is known.
+    pub total: u64,
+    /// Fragments of no file that were given back.
+    pub fragments: u64,
+    /// Inodes that were given back, and files without a name that were freed.
+    pub inodes: u64,
+    /// Links that were too many, and names that were.
+    pub links: u64,
+}
+
+/// Where reclaim is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReclaimState {
+    /// It goes through the volume, or waits for its turn.
+    #[default]
+    Running,
+    /// Everything that a cut left is mended: the volume can be stopped cleanly.
+    Done,
+    /// It met what no cut leaves, or an error of the disk. A checker has to look.
+    Failed,
+}
+
+/// See the module's prose.
+pub(crate) struct Leftovers {
+    groups: RefCell<Vec<Option<OfGroup>>>,
+    geometry: Rc<Geometry>,
+    /// Inodes below this one have been scanned.
+    cursor: Cell<u64>,
+    progress: Cell<Reclaimed>,
+    /// It is to end before it is through.
+    ends: Cell<bool>,
+    /// The task that looks for them has ended.
+    has_ended: Cell<bool>,
+    /// Told when one of both becomes true.
+    moved: Signal,
+}
+
+impl Leftovers {
+    /// Of a volume of which nothing is known yet.
+    pub(crate) fn new(geometry: Rc<Geometry>) -> Self {
+        let groups = (0..geometry.group_count).map(|_| None).collect();
+        Self {
+            groups: RefCell::new(groups),
+            geometry,
+            cursor: Cell::new(0),
+            progress: Cell::default(),
+            ends: Cell::new(false),
+            has_ended: Cell::new(false),
+            moved: Signal::new(),
+        }
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Reclaimed {
+        self.progress.get()
+    }
+
+    /// Notes progress.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Reclaimed)) {
+        let mut progress = self.progress.get();
+        change(&mut progress);
+        self.progress.set(progress);
+    }
+
+    /// Whether something may still be found.
+    pub(crate) fn is_open(&self) -> bool {
+        self.progress.get().state != ReclaimState::Done
+    }
+
+    /// Nothing is left to be found.
+    pub(crate) fn close(&self) {
+        self.groups.borrow_mut().iter_mut().for_each(|group| *group = None);
+        self.note(|progress| progress.state = ReclaimState::Done);
+    }
+
+    /// Asks it to end before it is through.
+    pub(crate) fn end(&self) {
+        self.ends.set(true);
+        self.moved.notify();
+    }
+
+    /// Completes when it was asked to.
+    pub(crate) async fn asked_to_end(&self) {
+        while !self.ends.get() {
+            self.moved.wait().await;
+        }
+    }
+
+    /// Nobody looks any more.
+    pub(crate) fn has_ended(&self) {
+        self.has_ended.set(true);
+        self.moved.notify();
+    }
+
+    /// Completes when nobody does.
+    pub(crate) async fn wait_for_end(&self) {
+        while !self.has_ended.get() {
+            self.moved.wait().await;
+        }
+    }
+
+    /// Whether it was asked to.
+    pub(crate) fn is_to_end(&self) -> bool {
+        self.ends.get()
+    }
+
+    /// A group is read for the first time: what it has in use are candidates (invariant 1).
+    pub(crate) fn take_in_group(&self, group: u64, image: &[u8], is_torn: bool) {
+        let geometry = &self.geometry;
+        let free = geometry.maps.fragments_in(image);
+        let count = geometry.group_size_fragments(group);
+        let mut fragments = vec![0; free.len()];
+        for (candidates, free) in fragments.iter_mut().zip(free) {
+            *candidates = !free;
+        }
+        bits::clear_range(&mut fragments, count..free.len() as u64 * 8);
+        for metadata in geometry.metadata_offsets(group) {
+            bits::clear_range(&mut fragments, metadata.start..metadata.end.min(count));
+        }
+        let mut inodes = geometry.maps.inodes_in(image).to_vec();
+        if group == 0 {
+            bits::clear_range(&mut inodes, 0..ROOT_INODE);
+        }
+        let initialised = GroupHeader::of(image).initialized_inodes.get();
+        let mut facts = vec![Fact::default(); initialised as usize];
+        if let Some(root) = facts.get_mut(ROOT_INODE as usize).filter(|_| group == 0) {
+            *root = Fact { excess: -2, names: 1, ..Fact::default() }; // its "." and ".."
+        }
+        self.note(|progress| progress.total += u64::from(initialised));
+        let known =
+            OfGroup { fragments, inodes, facts, directories: 0, is_torn, is_rotten: false };
+        let before = self.groups.borrow_mut()[group as usize].replace(known);
+        assert!(before.is_none(), "invariant 1: a group is first read once");
+    }
+
+    /// Inodes of a group that there were at the opening.
+    pub(crate) fn inode_count(&self, group: u64) -> u64 {
+        self.of_group(group, |known| known.facts.len() as u64)
+    }
+
+    fn of_group<T: Default>(&self, group: u64, look: impl FnOnce(&mut OfGroup) -> T) -> T {
+        self.groups.borrow_mut()[group as usize].as_mut().map(look).unwrap_or_default()
+    }
+
+    fn of_inode<T: Default>(&self, ino: u64, look: impl FnOnce(&mut Fact) -> T) -> T {
+        let index = (ino % self.geometry.inodes_per_group) as usize;
+        if ino >= self.geometry.inode_count() {
+            return T::default();
+        }
+        let group = self.geometry.group_of_inode(ino);
+        self.of_group(group, |known| known.facts.get_mut(index).map(look).unwrap_or_default())
+    }
+
+    /// Whether an inode has been scanned, or need not be.
+    pub(crate) fn has_scanned(&self, ino: u64) -> bool {
+        ino < self.cursor.get()
+    }
+
+    /// The scan has seen an inode, which no file has.
+    pub(crate) fn pass(&self, ino: u64) {
+        self.cursor.set(ino + 1);
+        self.note(|progress| progress.scanned += 1);
+    }
+
+    /// The scan goes on with a group.
+    pub(crate) fn pass_to(&self, group: u64) {
+        self.cursor.set(group * self.geometry.inodes_per_group);
+    }
+
+    /// The scan has seen an inode of a file, and in a directory these names: the inodes that they
+    /// name, and whether these are directories. What it holds has left the candidates before.
+    pub(crate) fn pass_file(&self, ino: u64, dinode: &Dinode, names: &[(u64, bool)]) {
+        let index = ino % self.geometry.inodes_per_group;
+        self.of_group(self.geometry.group_of_inode(ino), |known| {
+            bits::clear(&mut known.inodes, index);
+            known.directories += i32::from(is_directory(dinode));
+        });
+        self.of_inode(ino, |fact| fact.excess += links(dinode));
+        for &(target, is_directory) in names {
+            self.count_name(ino, (target, is_directory), 1);
+        }
+        self.pass(ino);
+    }
+
+    /// A file holds these fragments. Says whether the map of their group, whose block this is, has
+    /// them in use; where it has not, the group is left alone.
+    pub(crate) fn hold(&self, first: u64, count: u64, image: &[u8]) -> bool {
+        let group = self.geometry.group_of_fragment(first);
+        let first = first - self.geometry.group_base(group);
+        let range = first..first + count;
+        let is_used = bits::none_set(self.geometry.maps.fragments_in(image), range.clone());
+        self.of_group(group, |known| {
+            bits::clear_range(&mut known.fragments, range);
+            known.is_rotten |= !is_used;
+        });
+        is_used
+    }
+
+    /// A name in a directory that leads to a file, one more or one less.
+    fn count_name(&self, directory: u64, (target, is_directory): (u64, bool), change: i32) {
+        let links = if is_directory { 2 } else { 1 }; // with its "."
+        self.of_inode(target, |fact| {
+            fact.names += change;
+            fact.excess -= links * change;
+        });
+        if is_directory {
+            self.of_inode(directory, |fact| fact.excess -= change); // the ".." in there
+        }
+    }
+
+    /// An item is about to be applied.
+    pub(crate) fn follow(&self, item: &Item) {
+        let Some((buffer, edit)) = &item.change else { return };
+        match (buffer.role(), edit, item.subject) {
+            (Role::Group(group), Edit::Bits { map, first, count, value }, _) => {
+                self.follow_bits(group, *map, *first as u64..(*first + *count) as u64, *value);
+            }
+            (Role::Inodes, Edit::Bytes { offset, new }, Subject::Inode { ino }) => {
+                let old = buffer.read(|image| *Dinode::at(image, *offset));
+                self.follow_inode(ino, &old, Dinode::at(new, 0));
+            }
+            (_, Edit::Entry { offset, ino, kind, .. }, Subject::Entry { directory, .. })
+                if item.intent != Intent::ParentRetargeted =>
+            {
+                let (old, old_kind) = buffer.read(|image| entry_at(image, *offset));
+                self.of_inode(old.into(), |fact| fact.is_dropped = true);
+                self.of_inode((*ino).into(), |fact| fact.is_dropped = false);
+                if self.has_scanned(directory) && !is_planted(Bug::UnfollowedNames) {
+                    for ((target, kind), change) in [((old, old_kind), -1), ((*ino, *kind), 1)] {
+                        let target = (u64::from(target), kind == kind_bits(FileKind::Directory));
+                        if target.0 != 0 {
+                            self.count_name(directory, target, change);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Bits are taken or given back.
+    fn follow_bits(&self, group: u64, map: usize, range: Range<u64>, value: bool) {
+        let maps = &self.geometry.maps;
+        self.of_group(group, |known| {
+            let (candidates, given_back) = match map {
+                map if map == maps.fragments.start => (&mut known.fragments, value),
+                map if map == maps.inodes.start => (&mut known.inodes, !value),
+                _ => return,
+            };
+            if !given_back {
+                debug_assert!(
+                    bits::none_set(candidates, range),
+                    "invariant 1: no candidate is given out"
+                );
+            } else if !is_planted(Bug::KeptCandidates) {
+                bits::clear_range(candidates, range);
+            }
+        });
+    }
+
+    fn follow_inode(&self, ino: u64, old: &Dinode, new: &Dinode) {
+        let is_scanned = self.has_scanned(ino);
+        self.of_inode(ino, |fact| {
+            fact.is_touched |= old.change_time() != new.change_time() && !new.is_free();
+            if is_scanned && !is_planted(Bug::UnfollowedLinks) {
+                fact.excess += links(new) - links(old);
+            }
+        });
+        let change = i32::from(is_directory(new)) - i32::from(is_directory(old));
+        if is_scanned {
+            let group = self.geometry.group_of_inode(ino);
+            self.of_group(group, |known| known.directories += change);
+        }
+    }
+
+    /// Inodes of a group with links too many, or without a name, as far as was seen.
+    pub(crate) fn suspects(&self, group: u64) -> Vec<u64> {
+        let first = group * self.geometry.inodes_per_group;
+        self.of_group(group, |known| {
+            let facts = known.facts.iter().enumerate();
+            let wrong = facts.filter(|(_, fact)| fact.excess != 0);
+            wrong.map(|(index, _)| first + index as u64).collect()
+        })
+    }
+
+    /// By how much the links of an inode are too many; less than none where they are too few.
+    pub(crate) fn excess(&self, ino: u64) -> i32 {
+        self.of_inode(ino, |fact| fact.excess)
+    }
+
+    /// Whether no name leads to it.
+    pub(crate) fn is_nameless(&self, ino: u64) -> bool {
+        self.of_inode(ino, |fact| fact.names <= 0)
+    }
+
+    /// Whether a caller has changed it since the opening, and has not taken its name away.
+    pub(crate) fn is_wanted(&self, ino: u64) -> bool {
+        self.of_inode(ino, |fact| fact.is_touched && !fact.is_dropped)
+    }
+
+    /// The first run of candidates of a group from a fragment of it on, inside one block: where it
+    /// begins in the group, and how long it is.
+    pub(crate) fn next_fragments(&self, group: u64, from: u64) -> Option<(u64, u64)> {
+        let per_block = self.geometry.fragments_per_block;
+        let count = self.geometry.group_size_fragments(group);
+        self.of_group(group, |known| {
+            let first = next_set(&known.fragments, from, count)?;
+            let end = count.min(first - first % per_block + per_block);
+            let run = (first..end).take_while(|&bit| bits::is_set(&known.fragments, bit)).count();
+            Some((first, run as u64))
+        })
+    }
+
+    /// The first candidate among the inodes of a group from an index on.
+    pub(crate) fn next_inode(&self, group: u64, from: u64) -> Option<u64> {
+        let count = self.geometry.inodes_per_group;
+        self.of_group(group, |known| next_set(&known.inodes, from, count))
+    }
+
+    /// Directories that there are in a group.
+    pub(crate) fn directories(&self, group: u64) -> i32 {
+        self.of_group(group, |known| known.directories)
+    }
+
+    /// Whether a group was torn, and may be used again now that the scan is through.
+    pub(crate) fn may_open(&self, group: u64) -> bool {
+        self.of_group(group, |known| known.is_torn && !known.is_rotten)
+    }
+
+    /// Whether the map of a group calls something free that a file holds.
+    pub(crate) fn is_rotten(&self, group: u64) -> bool {
+        self.of_group(group, |known| known.is_rotten)
+    }
+}
+
+fn links(dinode: &Dinode) -> i32 {
+    if dinode.is_free() { 0 } else { dinode.links.get().into() }
+}
+
+fn is_directory(dinode: &Dinode) -> bool {
+    dinode.kind() == Some(FileKind::Directory)
+}
+
+/// The first bit that is set from `from` on.
+fn next_set(map: &[u8], from: u64, count: u64) -> Option<u64> {
+    let mut bit = from;
+    while bit < count {
+        if bit.is_multiple_of(8) && map[bit as usize / 8] == 0 {
+            bit += 8;
+            continue;
+        }
+        if bits::is_set(map, bit) {
+            return Some(bit);
+        }
+        bit += 1;
+    }
+    None
+}

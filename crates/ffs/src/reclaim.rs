@@ -1,0 +1,563 @@
+//! Reclaim: what a cut left of soft updates is looked for and mended while the volume is served.
+//!
+//! The tree that hangs from the root is true after a cut, so calls can be answered at once. What is
+//! too much (bits of nobody's, links without names, files without any) costs only space, and is
+//! found by a scan:
+//!
+//! 1. Every group is read; what its maps have in use are candidates.
+//! 2. Every inode that there was at the opening, in the order of numbers. What a file holds leaves
+//!    the candidates, what its links and names come to is noted ([`crate::leftovers`]), and what a
+//!    cut can leave in it is mended: pointers behind its end, a count of blocks that is wrong,
+//!    second names of a directory.
+//! 3. Files without a name are freed, or, if a caller has changed them since the opening, named in
+//!    `lost+found`, as are directories with names in them; links that are too many go.
+//! 4. Everything is brought home. Candidates that are left go back; groups that were torn, and of
+//!    which the scan has found in use what files hold, are used again.
+//!
+//! Each repair is an ordinary Update: it may be cut anywhere, and the next opening begins anew. The
+//! scan takes a share of the time, in the sense that it rests after each step for as long as that
+//! makes. What no cut leaves ends it: the volume is served on, nothing more is given back, and the
+//! volume keeps the mark that it was not stopped cleanly.
+//!
+//! **Commit point**: reclaim is through when [`Leftovers::close`] is called; the volume can be
+//! stopped cleanly from then on.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use runtime::Instant;
+use runtime::sync::yield_now;
+use ufs2::layout::{DIRECT_BLOCKS, Dinode, ROOT_INODE};
+use ufs2::map::{block_count, has_blocks, path, pointer, run_length, sectors};
+use vfs::{FileKind, FsError, Ledger};
+use vnode::{Engine, Space};
+
+use crate::buffer::Role;
+use crate::edit::Edit;
+use crate::engine::Ffs;
+use crate::inode::{Node, OnDisk};
+use crate::item::Intent;
+use crate::leftovers::{Leftovers, ReclaimState};
+use crate::planted::{Bug, is_planted};
+use crate::recovery::Files;
+use crate::update::Update;
+
+/// Runs that one Update gives back at most.
+const RUNS_PER_UPDATE: usize = 64;
+/// The longest rest at once.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+/// Inodes that are looked at while no other task has a turn.
+const INODES_AT_ONCE: u64 = 64;
+
+/// Begins to look for what a cut left, if it may have left anything; says whether it may.
+pub(crate) fn start(files: &Rc<Files>, share: f64) -> bool {
+    let engine = files.engine();
+    let Some(leftovers) = engine.leftovers().cloned() else { return false };
+    let (tasks, clock) = (engine.runtime.tasks.clone(), engine.runtime.clock.clone());
+    let files = Rc::downgrade(files);
+    let task = async move {
+        let begun = clock.now();
+        let Some(files) = files.upgrade() else { return };
+        let pace = Pace { share, begun: std::cell::Cell::new(begun) };
+        let reclaim = Reclaim { files, leftovers: leftovers.clone(), pace };
+        let state = match reclaim.run().await {
+            Ok(()) => ReclaimState::Done,
+            Err(Stopped::Asked) => ReclaimState::Running,
+            Err(Stopped::By(_)) => ReclaimState::Failed,
+        };
+        match state {
+            ReclaimState::Done => leftovers.close(),
+            state => leftovers.note(|progress| progress.state = state),
+        }
+        leftovers.has_ended();
+        reclaim.files.engine().allocator.released.notify();
+    };
+    tasks.spawn(task.boxed_local());
+    true
+}
+
+/// Why it did not come to its end.
+enum Stopped {
+    /// The volume is being stopped.
+    Asked,
+    /// There is what no cut leaves, or the disk failed.
+    By(#[expect(dead_code, reason = "for a debugger")] FsError),
+}
+
+impl From<FsError> for Stopped {
+    fn from(error: FsError) -> Self {
+        Self::By(error)
+    }
+}
+
+/// Rests between steps.
+struct Pace {
+    share: f64,
+    begun: std::cell::Cell<Instant>,
+}
+
+struct Reclaim {
+    files: Rc<Files>,
+    leftovers: Rc<Leftovers>,
+    pace: Pace,
+}
+
+impl Ffs {
+    /// Whether reclaim is under way.
+    pub(crate) fn reclaims(&self) -> bool {
+        let progress = self.reclaimed();
+        progress.is_some_and(|progress| progress.state == ReclaimState::Running)
+    }
+
+    /// Ends reclaim, through or not, and waits until it has; or lets it come to its end.
+    pub(crate) async fn end_reclaim(&self) {
+        if let Some(leftovers) = &self.leftovers {
+            if !self.finishes_reclaim {
+                leftovers.end();
+            }
+            leftovers.wait_for_end().await;
+        }
+    }
+
+    /// Waits until reclaim is through, or cannot go on; says which.
+    pub async fn wait_for_reclaim(&self) -> bool {
+        let Some(leftovers) = &self.leftovers else { return true };
+        leftovers.wait_for_end().await;
+        !leftovers.is_open()
+    }
+
+    /// Clears what a cut may have left behind the end of a file, which the file must not grow over:
+    /// pointers in the indirect blocks that lead to its last block. Their blocks are candidates.
+    /// Says whether there was something; when this returns, that is gone durably.
+    pub(crate) async fn settle_end(&self, node: &Rc<Node>) -> Result<bool, FsError> {
+        let dinode = node.dinode();
+        let last = block_count(self.geometry(), dinode.size.get()).saturating_sub(1);
+        if last < DIRECT_BLOCKS
+            || !has_blocks(node.kind, &dinode)
+            || is_planted(Bug::UnsettledEnds)
+        {
+            return Ok(false);
+        }
+        // Two tasks that load a file clear nothing that one of them has set since.
+        let _alone = self.settling.acquire(1).await;
+        let geometry = self.geometry();
+        let path = path(geometry, last)?;
+        let mut address = dinode.indirect[path.tree].get() as u64;
+        let mut update = Update::new(Space::Superuser);
+        update.manner.goes_on = true;
+        for slot in path.slots {
+            if address == 0 {
+                break; // a hole
+            }
+            if !geometry.is_data_run(address, geometry.fragments_per_block) {
+                return Err(FsError::Corrupt);
+            }
+            let size = geometry.block_size as usize;
+            let buffer = self.home.load(address, size, Role::Indirect).await?;
+            let fan = geometry.pointers_per_indirect as usize;
+            let behind = slot + 1..fan;
+            let is_set = |slot: &usize| buffer.read(|image| pointer(image, *slot)) != 0;
+            if let Some(first) = behind.clone().find(is_set) {
+                let end = behind.rev().find(is_set).expect("there is one") + 1;
+                let new = vec![0; (end - first) * size_of::<u64>()].into();
+                let edit = Edit::Bytes { offset: first * size_of::<u64>(), new };
+                update.push(Intent::PointerCleared, &buffer, edit);
+            }
+            address = buffer.read(|image| pointer(image, slot));
+        }
+        if vnode::Plan::is_empty(&update) {
+            return Ok(false);
+        }
+        let sequence = self.commit(update).await?;
+        let horizon = self.policy.horizon();
+        horizon.durable(horizon.up_to(sequence)).await?;
+        Ok(true)
+    }
+}
+
+impl Reclaim {
+    fn engine(&self) -> &Rc<Ffs> {
+        self.files.engine()
+    }
+
+    async fn run(&self) -> Result<(), Stopped> {
+        let groups = self.engine().geometry().group_count;
+        for group in 0..groups {
+            self.engine().allocator.group_buffer(group).await?;
+            self.step().await?;
+        }
+        for group in 0..groups {
+            self.leftovers.pass_to(group);
+            self.scan_group(group).await?;
+        }
+        self.leftovers.pass_to(groups);
+        // A link goes after the name that it was for, and that went before it was scanned.
+        self.settle().await?;
+        for group in 0..groups {
+            self.mend_nameless_files(group).await?;
+        }
+        self.settle().await?; // ".." of what is freed leads to a directory that counts it
+        for group in 0..groups {
+            self.lower_links_in(group).await?;
+        }
+        for group in 0..groups {
+            self.give_back(group).await?;
+        }
+        self.settle().await
+    }
+
+    /// Brings home all that was changed until now.
+    async fn settle(&self) -> Result<(), Stopped> {
+        self.check()?;
+        if is_planted(Bug::HastyReclaim) {
+            return Ok(());
+        }
+        self.engine().policy.settle().await.map_err(|_| Stopped::By(FsError::Io))
+    }
+
+    fn check(&self) -> Result<(), Stopped> {
+        let is_left = Rc::strong_count(&self.files) == 1; // no task has the volume any more
+        if self.leftovers.is_to_end() || is_left {
+            Err(Stopped::Asked)
+        } else if self.engine().policy.has_stopped() {
+            Err(Stopped::By(FsError::Io))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The end of a step: others have their turn, and the disk its rest.
+    async fn step(&self) -> Result<(), Stopped> {
+        self.check()?;
+        let clock = &self.engine().runtime.clock;
+        let took = clock.now().since(self.pace.begun.get()).as_secs_f64();
+        let rest = Duration::from_secs_f64((took * (1.0 / self.pace.share - 1.0)).max(0.0));
+        if rest.is_zero() {
+            yield_now().await;
+        } else {
+            let rest = pin!(clock.sleep(rest.min(LONGEST_REST)));
+            let asked = pin!(self.leftovers.asked_to_end());
+            futures::future::select(rest, asked).await;
+        }
+        self.pace.begun.set(clock.now());
+        self.check()
+    }
+
+    /// Looks at all inodes that a group had at the opening.
+    async fn scan_group(&self, group: u64) -> Result<(), Stopped> {
+        let first = group * self.engine().geometry().inodes_per_group;
+        for ino in first..first + self.leftovers.inode_count(group) {
+            if ino < ROOT_INODE {
+                self.leftovers.pass(ino);
+                continue;
+            }
+            self.scan_inode(ino).await?;
+            if (ino + 1).is_multiple_of(INODES_AT_ONCE) {
+                self.step().await?;
+            }
+        }
+        self.step().await
+    }
+
+    async fn scan_inode(&self, ino: u64) -> Result<(), Stopped> {
+        loop {
+            let (buffer, offset) = self.engine().inode_place(ino).await?;
+            let dinode = buffer.read(|image| *Dinode::at(image, offset));
+            if dinode.is_free() {
+                self.leftovers.pass(ino);
+                return Ok(());
+            }
+            if self.engine().geometry().verify_inode(&dinode).is_err() {
+                return Err(FsError::Corrupt.into());
+            }
+            let kind = dinode.kind().ok_or(FsError::Corrupt)?;
+            let is_large = has_blocks(kind, &dinode) && dinode.indirect.iter().any(|p| p.get() != 0);
+            let is_simple = kind != FileKind::Directory && !is_large;
+            if is_simple && self.hold_direct(kind, &dinode).await? == dinode.sectors.get() {
+                // Nothing was awaited since it was looked at, if its groups are in memory.
+                if buffer.read(|image| Dinode::at(image, offset).has_extent_of(&dinode)) {
+                    let dinode = buffer.read(|image| *Dinode::at(image, offset));
+                    self.leftovers.pass_file(ino, &dinode, &[]);
+                    return Ok(());
+                }
+                continue;
+            }
+            if self.scan_file(ino, dinode.links.get() > 0).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks at a file under its lock. Whether it was there.
+    async fn scan_file(&self, ino: u64, has_links: bool) -> Result<bool, Stopped> {
+        let node = match self.files.orphan(ino) {
+            Some(orphan) => orphan,
+            None if has_links => match self.files.node_of(ino).await {
+                Err(FsError::Stale) => return Ok(false), // it has ended since
+                node => node?,
+            },
+            None => self.engine().load_as_it_is(ino).await?,
+        };
+        let still = node.lock.shared().await;
+        if node.is_dead() {
+            return Ok(self.files.orphan(ino).is_some() && self.pass_orphan(&node).await?);
+        }
+        let names = match node.kind {
+            FileKind::Directory if has_links => self.files.look_through(&node).await?,
+            _ => Vec::new(), // a directory was empty when its links went
+        };
+        let held = self.hold_file(&node).await?;
+        self.leftovers.pass_file(ino, &node.dinode(), &names);
+        drop(still);
+        if held != node.dinode().sectors.get() {
+            self.count_blocks(&node).await?;
+        }
+        Ok(true)
+    }
+
+    /// A file that is being freed in steps, whose lock was free: it cannot go on.
+    async fn pass_orphan(&self, node: &Rc<Node>) -> Result<bool, Stopped> {
+        self.hold_file(node).await?;
+        self.leftovers.pass_file(node.ino, &node.dinode(), &[]);
+        Ok(true)
+    }
+
+    /// Sets the count of blocks of a file right, which a cut may leave behind its pointers.
+    async fn count_blocks(&self, node: &Rc<Node>) -> Result<(), Stopped> {
+        let plan = async |update: &mut Update| {
+            let held = self.hold_file(node).await?;
+            if held != node.dinode().sectors.get() {
+                update.change_inode(node, Intent::SizeSet, |dinode| dinode.sectors.set(held));
+            }
+            Ok(())
+        };
+        self.files.repair_file(node, plan, || true).await?;
+        Ok(())
+    }
+
+    /// Takes in what a file holds; its sectors in all.
+    async fn hold_file(&self, node: &Rc<Node>) -> Result<u64, FsError> {
+        let dinode = node.dinode();
+        let mut held = self.hold_direct(node.kind, &dinode).await?;
+        if has_blocks(node.kind, &dinode) {
+            let blocks = block_count(self.engine().geometry(), dinode.size.get());
+            let fan = self.engine().geometry().pointers_per_indirect;
+            let (mut first, mut span) = (DIRECT_BLOCKS, 1);
+            for address in dinode.indirect {
+                held += self.hold_tree(address.get() as u64, (first, span), blocks).await?;
+                span *= fan;
+                first += span;
+            }
+        }
+        Ok(held)
+    }
+
+    /// What the inode itself points at.
+    async fn hold_direct(&self, kind: FileKind, dinode: &Dinode) -> Result<u64, FsError> {
+        let geometry = self.engine().geometry();
+        let mut held = 0;
+        if has_blocks(kind, dinode) {
+            for (lbn, address) in dinode.direct.iter().enumerate() {
+                let run = run_length(geometry, dinode.size.get(), lbn as u64);
+                held += self.hold(address.get() as u64, run).await?;
+            }
+        }
+        let attributes = u64::from(dinode.attribute_size.get());
+        for (index, address) in dinode.attribute_blocks.iter().enumerate() {
+            let run = run_length(geometry, attributes, index as u64);
+            held += self.hold(address.get() as u64, run).await?;
+        }
+        Ok(held)
+    }
+
+    /// A tree of pointers, whose block is at `address` and whose slots span so many blocks of the
+    /// file each, from a first one on; and what it leads to below the end of the file.
+    fn hold_tree(
+        &self,
+        address: u64,
+        (first, span): (u64, u64),
+        blocks: u64,
+    ) -> LocalBoxFuture<'_, Result<u64, FsError>> {
+        async move {
+            let geometry = self.engine().geometry();
+            let per_block = geometry.fragments_per_block;
+            if address == 0 {
+                return Ok(0);
+            }
+            let mut held = self.hold(address, per_block).await?;
+            let size = geometry.block_size as usize;
+            let buffer = self.engine().home.load(address, size, Role::Indirect).await?;
+            for slot in 0..geometry.pointers_per_indirect {
+                let start = first + slot * span;
+                if start >= blocks {
+                    break;
+                }
+                let child = buffer.read(|image| pointer(image, slot as usize));
+                if child != 0 && span > 1 {
+                    let below = (start, span / geometry.pointers_per_indirect);
+                    held += self.hold_tree(child, below, blocks).await?;
+                } else {
+                    held += self.hold(child, per_block).await?;
+                }
+            }
+            Ok(held)
+        }
+        .boxed_local()
+    }
+
+    /// A run that a file holds; its sectors.
+    async fn hold(&self, address: u64, count: u64) -> Result<u64, FsError> {
+        if address == 0 {
+            return Ok(0);
+        }
+        let geometry = self.engine().geometry();
+        if !geometry.is_data_run(address, count) {
+            return Err(FsError::Corrupt);
+        }
+        let group = geometry.group_of_fragment(address);
+        let buffer = self.engine().allocator.group_buffer(group).await?;
+        buffer.read(|image| self.leftovers.hold(address, count, image));
+        Ok(sectors(geometry, count))
+    }
+
+    /// Files of a group without a name.
+    async fn mend_nameless_files(&self, group: u64) -> Result<(), Stopped> {
+        for ino in self.leftovers.suspects(group) {
+            if self.leftovers.is_nameless(ino) {
+                self.mend_nameless(ino).await?;
+                self.step().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Links of a group that are too many.
+    async fn lower_links_in(&self, group: u64) -> Result<(), Stopped> {
+        for ino in self.leftovers.suspects(group) {
+            self.lower_links(ino).await?;
+            self.step().await?;
+        }
+        Ok(())
+    }
+
+    async fn mend_nameless(&self, ino: u64) -> Result<(), Stopped> {
+        let is_needed = || self.leftovers.is_nameless(ino);
+        let (buffer, offset) = self.engine().inode_place(ino).await?;
+        let dinode = buffer.read(|image| *Dinode::at(image, offset));
+        if dinode.is_free() || self.files.orphan(ino).is_some() {
+            return Ok(());
+        }
+        if dinode.links.get() <= 0 {
+            let node = self.engine().load_as_it_is(ino).await?;
+            let is_left = || is_needed() && self.files.orphan(ino).is_none();
+            self.count_freed(self.files.free_nameless(&node, is_left).await?);
+            return Ok(());
+        }
+        let node = match self.files.node_of(ino).await {
+            Err(FsError::Stale) => return Ok(()),
+            node => node?,
+        };
+        let is_kept = match node.kind {
+            FileKind::Directory => !self.files.look_through(&node).await?.is_empty(),
+            _ => self.leftovers.is_wanted(ino),
+        };
+        if is_kept {
+            self.files.reconnect(&node, is_needed).await?;
+        } else {
+            self.count_freed(self.files.free_nameless(&node, is_needed).await?);
+        }
+        Ok(())
+    }
+
+    fn count_freed(&self, is_freed: bool) {
+        self.leftovers.note(|progress| progress.inodes += u64::from(is_freed));
+    }
+
+    async fn lower_links(&self, ino: u64) -> Result<(), Stopped> {
+        let excess = self.leftovers.excess(ino);
+        if excess < 0 {
+            return Err(FsError::Corrupt.into()); // more names than links
+        }
+        if excess == 0 || self.leftovers.is_nameless(ino) {
+            return Ok(()); // it is being freed
+        }
+        let node = match self.files.node_of(ino).await {
+            Err(FsError::Stale) => return Ok(()),
+            node => node?,
+        };
+        let engine = self.engine();
+        let plan = async |update: &mut Update| {
+            (0..excess).for_each(|_| engine.drop_link(update, &node));
+            Ok(())
+        };
+        let lowered = self.files.repair_file(&node, plan, || self.leftovers.excess(ino) == excess);
+        if lowered.await? {
+            self.leftovers.note(|progress| progress.links += excess as u64);
+        }
+        Ok(())
+    }
+
+    /// What is left of the candidates of a group belongs to no file.
+    async fn give_back(&self, group: u64) -> Result<(), Stopped> {
+        if self.leftovers.is_rotten(group) {
+            return Err(FsError::Corrupt.into()); // it is left alone
+        }
+        let engine = self.engine();
+        let allocator = &engine.allocator;
+        let base = engine.geometry().group_base(group);
+        let first_inode = group * engine.geometry().inodes_per_group;
+        loop {
+            let (mut fragments, mut inodes) = (0, 0);
+            let plan = async |update: &mut Update| {
+                let mut from = 0;
+                while let Some((first, count)) = self.leftovers.next_fragments(group, from)
+                    && update.freed.len() < RUNS_PER_UPDATE
+                {
+                    update.give_back(allocator.give_back(base + first, count).await?);
+                    (from, fragments) = (first + count, fragments + count);
+                }
+                let mut from = 0;
+                while let Some(index) = self.leftovers.next_inode(group, from)
+                    && update.freed.len() < RUNS_PER_UPDATE
+                {
+                    update.give_back(allocator.give_back_inode(first_inode + index).await?);
+                    (from, inodes) = (index + 1, inodes + 1);
+                }
+                Ok(())
+            };
+            if !self.files.repair(plan).await? {
+                break;
+            }
+            self.leftovers.note(|progress| {
+                progress.fragments += fragments;
+                progress.inodes += inodes;
+            });
+            self.step().await?;
+        }
+        self.count_directories(group).await?;
+        if self.leftovers.may_open(group) && !is_planted(Bug::OpenTornGroups) {
+            allocator.count_group(group);
+        }
+        Ok(())
+    }
+
+    /// The group says how many directories it has.
+    async fn count_directories(&self, group: u64) -> Result<(), Stopped> {
+        let engine = self.engine();
+        let first_inode = group * engine.geometry().inodes_per_group;
+        let plan = async |update: &mut Update| {
+            let there = self.leftovers.directories(group);
+            let (change, item) = engine.allocator.correct_directories(group, there).await?;
+            if change != 0 {
+                update.items.push(item);
+                update.directories.push((first_inode, change.into()));
+            }
+            Ok(())
+        };
+        self.files.repair(plan).await?;
+        Ok(())
+    }
+}

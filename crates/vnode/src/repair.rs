@@ -1,0 +1,155 @@
+//! Repairs of what a cut left, for an engine that looks for it while the volume is served.
+//!
+//! Each is an ordinary change, under the locks of the files that it is about. Whether it is still
+//! needed is asked in the step in which it is applied, since calls go on meanwhile. What it takes
+//! back rests on all that is not durable of the file: a link never goes before the name that it was
+//! for.
+
+use namespace::{NewFile, Store};
+use vfs::{Device, FileKind, FsError, Name};
+
+use crate::engine::{Engine, File, Plan, Space};
+use crate::files::Files;
+
+/// Where files go that have lost their name.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+impl<E: Engine> Files<E> {
+    /// A change that `plan` makes, and that concerns no file in memory. Gives whether there was
+    /// one.
+    ///
+    /// # Errors
+    /// Those of `plan` and of [`Engine::reserve`].
+    pub async fn repair(
+        &self,
+        plan: impl AsyncFnOnce(&mut E::Update) -> Result<(), FsError>,
+    ) -> Result<bool, FsError> {
+        let mut change = self.plan(Space::Superuser);
+        change.update.manner().goes_on = true;
+        plan(&mut change.update).await?;
+        let is_empty = change.update.is_empty();
+        self.apply(self.reserve(change).await?, &mut ());
+        Ok(!is_empty)
+    }
+
+    /// A change of one file. It is alone with it, and asks `is_needed` before it is applied. Gives
+    /// whether it was.
+    ///
+    /// # Errors
+    /// As [`Files::repair`].
+    pub async fn repair_file(
+        &self,
+        node: &File<E>,
+        plan: impl AsyncFnOnce(&mut E::Update) -> Result<(), FsError>,
+        is_needed: impl Fn() -> bool,
+    ) -> Result<bool, FsError> {
+        let _alone = node.lock.exclusive().await;
+        if node.is_dead() || !is_needed() {
+            return Ok(false);
+        }
+        let mut change = self.plan(Space::Superuser);
+        change.update.manner().goes_on = true;
+        plan(&mut change.update).await?;
+        self.rest_on(&mut change, &node.depends());
+        let ready = self.reserve(change).await?;
+        let is_needed = is_needed();
+        if is_needed {
+            self.apply(ready, &mut ());
+        }
+        Ok(is_needed)
+    }
+
+    /// Frees a file that has no name. Gives whether it was.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Io`].
+    pub async fn free_nameless(
+        &self,
+        node: &File<E>,
+        is_needed: impl Fn() -> bool,
+    ) -> Result<bool, FsError> {
+        let _alone = node.lock.exclusive().await;
+        if node.is_dead() || !is_needed() {
+            return Ok(false);
+        }
+        let mut change = self.plan(Space::Superuser);
+        change.update.manner().goes_on = true;
+        self.destroy(&mut change, node).await?;
+        self.rest_on(&mut change, &node.depends());
+        let ready = self.reserve(change).await?;
+        let is_needed = is_needed();
+        if is_needed {
+            self.apply(ready, &mut ());
+        }
+        Ok(is_needed)
+    }
+
+    /// Gives a file that has lost its name one in `lost+found`: `#` and its number.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`].
+    pub async fn reconnect(
+        &self,
+        node: &File<E>,
+        is_needed: impl Fn() -> bool,
+    ) -> Result<bool, FsError> {
+        let home = self.lost_and_found().await?;
+        let (first, second) = if home.ino < node.ino { (&home, node) } else { (node, &home) };
+        let _first = first.lock.exclusive().await;
+        let _second = second.lock.exclusive().await;
+        if node.is_dead() || home.is_dead() || !is_needed() {
+            return Ok(false);
+        }
+        let mut name = Name::parse(format!("#{}", node.ino).as_bytes())?;
+        while self.find(&home, &name).await?.is_some() {
+            name = Name::parse(&[name.as_bytes(), b"+"].concat())?;
+        }
+        let mut change = self.plan(Space::Superuser);
+        change.update.manner().goes_on = true;
+        if node.kind == FileKind::Directory {
+            self.engine.add_link(&mut change.update, &home)?;
+            self.retarget_parent(&mut change, node, &home).await?;
+        }
+        self.add_entry(&mut change, &home, &name, node).await?;
+        self.rest_on(&mut change, &node.depends());
+        self.rest_on(&mut change, &home.depends());
+        let ready = self.reserve(change).await?;
+        let is_needed = is_needed();
+        if is_needed {
+            self.apply(ready, &mut ());
+        }
+        Ok(is_needed)
+    }
+
+    /// The directory for what has lost its name, which is made if it is not there.
+    async fn lost_and_found(&self) -> Result<File<E>, FsError> {
+        let root = self.node(self.engine.limits().root).await?;
+        let name = Name::parse(LOST_AND_FOUND)?;
+        let _alone = root.lock.exclusive().await;
+        if let Some(ino) = self.find(&root, &name).await? {
+            let home = self.node_of(ino).await?;
+            let is_one = home.kind == FileKind::Directory;
+            return if is_one { Ok(home) } else { Err(FsError::NotDirectory) };
+        }
+        let mut change = self.plan(Space::Superuser);
+        let new = NewFile {
+            kind: FileKind::Directory,
+            mode: 0o700,
+            uid: 0,
+            gid: 0,
+            device: Device::default(),
+            target: &[],
+            verifier: None,
+        };
+        let home = Store::create(self, &mut change, &root, new).await?;
+        self.engine.add_link(&mut change.update, &root)?;
+        self.add_entry(&mut change, &root, &name, &home).await?;
+        self.apply(self.reserve(change).await?, &mut ());
+        Ok(home)
+    }
+
+    /// A large file without a name that is being freed under this number.
+    pub fn orphan(&self, ino: u64) -> Option<File<E>> {
+        self.orphans.borrow().get(&ino).cloned()
+    }
+}

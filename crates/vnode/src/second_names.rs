@@ -1,0 +1,155 @@
+//! Second names of directories, which a cut leaves in the middle of a rename.
+//!
+//! A directory has one name: where its ".." leads, and of two there the first. Any other was on its
+//! way in or out when the power went, and no answer tells of it. An engine that serves a volume
+//! before all names were looked through says so ([`Engine::may_have_second_names`]); then each name
+//! of a directory is looked at before it is told or used, and a second one is taken away by an
+//! ordinary change.
+//!
+//! Invariant: a name is taken away only if it is a second one in the step in which the change is
+//! applied. Not asserted: that is the condition itself.
+
+use directory::chunk;
+use directory::entry::{CHUNK_SIZE, DIRECTORY_TYPE, EntryHeader};
+use directory::index::Slot;
+use vfs::{FsError, Name};
+
+use crate::engine::{Chunk, Engine, File, Plan, Space};
+use crate::files::Files;
+use crate::planted::{Bug, is_planted};
+
+impl<E: Engine> Files<E> {
+    /// The inode behind a name that is no second one.
+    pub(crate) async fn find_vetted(
+        &self,
+        node: &File<E>,
+        name: &Name,
+    ) -> Result<Option<u64>, FsError> {
+        let found = self.find_slot(None, node, name.as_bytes()).await?;
+        let Some(found) = found else { return Ok(None) };
+        let kind = found.chunk.read(|bytes| EntryHeader::at(bytes, found.at).kind);
+        let ino = found.slot.ino;
+        let is_told = kind != DIRECTORY_TYPE || is_planted(Bug::SecondNames);
+        if is_told || !self.is_second(node, found.slot).await? {
+            return Ok(Some(ino));
+        }
+        self.drop_second(node, name).await?;
+        Ok(None)
+    }
+
+    /// Looks at the names of directories in the chunk that begins at a byte of a directory.
+    pub(crate) async fn vet_chunk(&self, node: &File<E>, start: u64) -> Result<(), FsError> {
+        let chunk = self.engine.chunk(None, node, start).await?;
+        let names = chunk.read(|bytes| names_of_directories(bytes))?;
+        for name in names {
+            self.find(node, &name).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the names of a directory until there is one that stays.
+    pub(crate) async fn vet_until_one(&self, node: &File<E>) -> Result<(), FsError> {
+        let size = self.directory_size(node)?;
+        for start in (0..size).step_by(CHUNK_SIZE) {
+            self.vet_chunk(node, start).await?;
+            if !self.list(node, start).await?.iter().all(|entry| is_dots(&entry.name)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// All that the names of a directory lead to, and whether these are directories; of names that
+    /// stay. Under its lock.
+    ///
+    /// # Errors
+    /// As those of looking a name up.
+    pub async fn look_through(&self, node: &File<E>) -> Result<Vec<(u64, bool)>, FsError> {
+        self.load_directory(node).await?;
+        let mut all = Vec::new();
+        for start in (0..self.directory_size(node)?).step_by(CHUNK_SIZE) {
+            self.vet_chunk(node, start).await?;
+            let chunk = self.engine.chunk(None, node, start).await?;
+            chunk.read(|bytes| {
+                for entry in chunk::entries(bytes) {
+                    let entry = entry.map_err(|_| FsError::Corrupt)?;
+                    if entry.is_live() && !is_dots(entry.name) {
+                        all.push((entry.ino.into(), entry.kind == DIRECTORY_TYPE));
+                    }
+                }
+                Ok::<(), FsError>(())
+            })?;
+        }
+        Ok(all)
+    }
+
+    /// Whether the name in a slot, which is one of a directory, is a second one.
+    async fn is_second(&self, node: &File<E>, slot: Slot) -> Result<bool, FsError> {
+        let child = self.node_of(slot.ino).await?;
+        let known = child.directory.borrow().as_ref().map(|index| index.parent);
+        let parent = match known {
+            Some(parent) => parent,
+            None => {
+                let chunk = self.engine.chunk(None, &child, 0).await?;
+                chunk.read(|bytes| EntryHeader::at(bytes, chunk::DOT_DOT_OFFSET).inode.get()).into()
+            }
+        };
+        Ok(parent != node.ino || self.has_name_before(node, slot))
+    }
+
+    /// Whether an earlier name of the directory leads to the same inode.
+    fn has_name_before(&self, node: &File<E>, slot: Slot) -> bool {
+        let directory = node.directory.borrow();
+        let first = directory.as_ref().and_then(|index| index.first_of(slot.ino));
+        first.is_some_and(|first| first < slot.offset)
+    }
+
+    /// Takes a second name away, if it still is one.
+    async fn drop_second(&self, node: &File<E>, name: &Name) -> Result<(), FsError> {
+        let _alone = loop {
+            match self.scans.begin(node.ino) {
+                Some(alone) => break alone,
+                None => self.scans.ended.wait().await,
+            }
+        };
+        let found = self.find_slot(None, node, name.as_bytes()).await?;
+        let Some(found) = found else { return Ok(()) };
+        let child = self.node_of(found.slot.ino).await?;
+        self.load_directory(&child).await?;
+        let mut change = self.plan(Space::Superuser);
+        change.update.manner().goes_on = true;
+        self.drop_entry(&mut change, node, name).await?;
+        let ready = self.reserve(change).await?;
+        let is_there = {
+            let directory = node.directory.borrow();
+            let index = directory.as_ref().ok_or(FsError::Stale)?;
+            let mut slots = std::iter::successors(index.candidate(name.as_bytes(), None), |slot| {
+                index.candidate(name.as_bytes(), Some(slot.offset))
+            });
+            slots.any(|slot| slot == found.slot)
+        };
+        let leads_elsewhere = child.directory.borrow().as_ref().is_some_and(|index| {
+            index.parent != node.ino // read in the step of the change
+        });
+        if is_there && (leads_elsewhere || self.has_name_before(node, found.slot)) {
+            self.apply(ready, &mut ());
+        }
+        Ok(())
+    }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// The names in a chunk that lead to directories.
+fn names_of_directories(bytes: &[u8]) -> Result<Vec<Name>, FsError> {
+    let mut names = Vec::new();
+    for entry in chunk::entries(bytes) {
+        let entry = entry.map_err(|_| FsError::Corrupt)?;
+        if entry.is_live() && entry.kind == DIRECTORY_TYPE && !is_dots(entry.name) {
+            names.push(Name::parse(entry.name).map_err(|_| FsError::Corrupt)?);
+        }
+    }
+    Ok(names)
+}
