@@ -22,6 +22,7 @@
 //! **Commit point**: reclaim is through when [`Leftovers::close`] is called; the volume can be
 //! stopped cleanly from then on.
 
+use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,8 +62,9 @@ pub(crate) fn start(files: &Rc<Files>, share: f64) -> bool {
     let task = async move {
         let begun = clock.now();
         let Some(files) = files.upgrade() else { return };
-        let pace = Pace { share, begun: std::cell::Cell::new(begun) };
-        let reclaim = Reclaim { files, leftovers: leftovers.clone(), pace };
+        let pace = Pace { share, begun: Cell::new(begun) };
+        let dead = RefCell::default();
+        let reclaim = Reclaim { files, leftovers: leftovers.clone(), pace, dead };
         let state = match reclaim.run().await {
             Ok(()) => ReclaimState::Done,
             Err(Stopped::Asked) => ReclaimState::Running,
@@ -96,13 +98,15 @@ impl From<FsError> for Stopped {
 /// Rests between steps.
 struct Pace {
     share: f64,
-    begun: std::cell::Cell<Instant>,
+    begun: Cell<Instant>,
 }
 
 struct Reclaim {
     files: Rc<Files>,
     leftovers: Rc<Leftovers>,
     pace: Pace,
+    /// Files without links that the scan has met, which no task frees.
+    dead: RefCell<Vec<u64>>,
 }
 
 impl Ffs {
@@ -194,15 +198,23 @@ impl Reclaim {
             self.scan_group(group).await?;
         }
         self.leftovers.pass_to(groups);
-        // A link goes after the name that it was for, and that went before it was scanned.
+        let dead = self.dead.take();
+        for ino in dead {
+            self.mend_nameless(ino).await?;
+            self.step().await?;
+        }
+        // What is well stays so. But a name may go while its file has a link too many.
+        while (0..groups).any(|group| !self.leftovers.suspects(group).is_empty()) {
+            self.settle().await?; // a link goes after the name that it was for
+            for group in 0..groups {
+                self.mend_nameless_files(group).await?;
+            }
+            self.settle().await?; // ".." of what is freed leads to a directory that counts it
+            for group in 0..groups {
+                self.lower_links_in(group).await?;
+            }
+        }
         self.settle().await?;
-        for group in 0..groups {
-            self.mend_nameless_files(group).await?;
-        }
-        self.settle().await?; // ".." of what is freed leads to a directory that counts it
-        for group in 0..groups {
-            self.lower_links_in(group).await?;
-        }
         for group in 0..groups {
             self.give_back(group).await?;
         }
@@ -280,7 +292,7 @@ impl Reclaim {
                 // Nothing was awaited since it was looked at, if its groups are in memory.
                 if buffer.read(|image| Dinode::at(image, offset).has_extent_of(&dinode)) {
                     let dinode = buffer.read(|image| *Dinode::at(image, offset));
-                    self.leftovers.pass_file(ino, &dinode, &[]);
+                    self.pass_file(ino, &dinode, &[]);
                     return Ok(());
                 }
                 continue;
@@ -310,12 +322,19 @@ impl Reclaim {
             _ => Vec::new(), // a directory was empty when its links went
         };
         let held = self.hold_file(&node).await?;
-        self.leftovers.pass_file(ino, &node.dinode(), &names);
+        self.pass_file(ino, &node.dinode(), &names);
         drop(still);
         if held != node.dinode().sectors.get() {
             self.count_blocks(&node).await?;
         }
         Ok(true)
+    }
+
+    fn pass_file(&self, ino: u64, dinode: &Dinode, names: &[(u64, bool)]) {
+        if dinode.links.get() <= 0 && self.files.orphan(ino).is_none() {
+            self.dead.borrow_mut().push(ino);
+        }
+        self.leftovers.pass_file(ino, dinode, names);
     }
 
     /// A file that is being freed in steps, whose lock was free: it cannot go on.

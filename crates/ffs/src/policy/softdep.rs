@@ -50,6 +50,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use cache::Meter;
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, select};
 use runtime::{Clock, Instant, Runtime};
@@ -123,6 +124,10 @@ struct Flight {
     /// Whether '..' of a directory changes with it.
     has_moved_directory: bool,
     is_hung: bool,
+    /// The names that it takes away are gone, and their directories show that.
+    is_dropped: bool,
+    /// Bytes of memory that its waits take, about.
+    bytes: usize,
     /// Where its items land, each with its rank.
     homes: Vec<(usize, u64)>,
     names: Names,
@@ -141,6 +146,14 @@ impl Flight {
     /// Whether its inodes and links wait for another Update.
     fn waits_to_prepare(&self) -> bool {
         self.waits.iter().any(|wait| wait.from < REVEALING)
+    }
+
+    /// Bytes of memory that it takes, about, with what others note of it.
+    fn memory(&self) -> usize {
+        const IN_SET: usize = 3 * size_of::<u64>();
+        let noted = self.hangs_on.len() + self.follows.len();
+        let waits = self.waits.len() * (size_of::<Wait>() + size_of::<u64>());
+        size_of::<Self>() + waits + noted * (IN_SET + size_of::<u64>())
     }
 
     /// The Updates that it cannot be durable without.
@@ -163,12 +176,7 @@ impl Flights {
         match wait.until {
             Until::Prepared => flight.current() >= REVEALING,
             Until::Hung => flight.is_hung,
-            // And the directories show that: it waits for that with what comes behind names.
-            Until::Dropped => {
-                let waits = flight.waits.iter().filter(|wait| wait.from <= BEHIND_NAMES);
-                let mut waits = waits.filter(|_| !is_planted(Bug::UnseenDrops));
-                flight.current() >= BEHIND_NAMES && waits.all(|wait| self.is_met(wait))
-            }
+            Until::Dropped => flight.is_dropped,
             Until::Done | Until::DoneThrough => false,
         }
     }
@@ -207,6 +215,25 @@ impl Flights {
             }
             if not_hung.len() == before {
                 return;
+            }
+        }
+    }
+
+    /// Notes whose names are gone, and whose directories show that: an Update waits for that with
+    /// what comes behind names. Most wait for earlier ones, so that one pass finds nearly all.
+    fn find_dropped(&mut self) {
+        let mut has_moved = true;
+        while std::mem::take(&mut has_moved) {
+            let open = self.0.iter().filter(|(_, flight)| !flight.is_dropped);
+            let open: Vec<u64> = open.map(|(&sequence, _)| sequence).collect();
+            for sequence in open {
+                let flight = &self.0[&sequence];
+                let waits = flight.waits.iter().filter(|wait| wait.from <= BEHIND_NAMES);
+                let mut waits = waits.filter(|_| !is_planted(Bug::UnseenDrops));
+                if flight.current() >= BEHIND_NAMES && waits.all(|wait| self.is_met(wait)) {
+                    self.0.get_mut(&sequence).expect("it is in flight").is_dropped = true;
+                    has_moved = true;
+                }
             }
         }
     }
@@ -281,6 +308,8 @@ pub struct Dependencies {
     pushes: Cell<bool>,
     /// When old changes are looked for next.
     tick: Cell<Instant>,
+    /// What Updates in flight take is counted where the deltas are: both have one limit.
+    memory: Meter,
 }
 
 impl SoftUpdates {
@@ -297,6 +326,7 @@ impl SoftUpdates {
             tick: Cell::new(clock.now()),
             clock,
             ages,
+            memory: home.budget().deltas().clone(),
         };
         Self::with(order, home, runtime)
     }
@@ -449,6 +479,7 @@ impl Dependencies {
     fn find_done(&self) -> Vec<(u64, Flight)> {
         let mut flights = self.flights.borrow_mut();
         flights.find_hung();
+        flights.find_dropped();
         let is_done = |flight: &Flight| flight.is_landed() && flight.is_hung;
         let done = flights.0.iter().filter(|(_, flight)| is_done(flight));
         let done: Vec<u64> = done.map(|(&sequence, _)| sequence).collect();
@@ -482,6 +513,8 @@ impl Order for Dependencies {
             follows: BTreeSet::new(),
             needed_by: Vec::new(),
             is_hung: false,
+            is_dropped: false,
+            bytes: 0,
             homes: Vec::new(),
             names: Names::default(),
         };
@@ -505,6 +538,8 @@ impl Order for Dependencies {
                 before.needed_by.push(sequence.0);
             }
         }
+        flight.bytes = flight.memory();
+        self.memory.add(flight.bytes);
         flights.0.insert(sequence.0, flight);
     }
 
@@ -540,6 +575,7 @@ impl Order for Dependencies {
 
     fn choose(&self, pending: &Pending) -> Pending {
         self.note_asked();
+        self.flights.borrow_mut().find_dropped(); // for what was staged since the last round
         let (aged, old) = self.aged(pending);
         self.want(old);
         self.pushes.set(!self.due.borrow().is_empty());
@@ -587,6 +623,7 @@ impl Order for Dependencies {
         debug_assert!(has_moved, "invariant 2: a round brings something home");
         for (sequence, flight) in done {
             self.due.borrow_mut().remove(&sequence);
+            self.memory.subtract(flight.bytes);
             self.facts.borrow_mut().forget(sequence, &flight.names);
             self.horizon.pass(sequence);
         }
