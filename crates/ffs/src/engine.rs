@@ -30,7 +30,7 @@ use crate::map::Map;
 use crate::open_superblock::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
-use crate::policy::{Beside, Policy, Staged, StagedUpdate};
+use crate::policy::{Beside, Policy, SoftUpdatesCounts, Staged, StagedUpdate};
 use crate::recent_blocks::RecentBlocks;
 use crate::update::{Ready, Update};
 
@@ -116,6 +116,16 @@ impl Ffs {
     /// What its log is doing, if it has one.
     pub fn log_statistics(&self) -> Option<LogStatistics> {
         self.policy.beside().and_then(Beside::log_statistics)
+    }
+
+    /// What soft updates have done, if it has these.
+    pub fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
+        self.policy.soft_updates()
+    }
+
+    /// How many directories there are.
+    pub fn directories(&self) -> u64 {
+        self.allocator.directories()
     }
 
     pub(crate) fn map(&self) -> Map<'_> {

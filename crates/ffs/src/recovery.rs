@@ -24,6 +24,7 @@ use crate::open_error::{OpenError, ReadOnlyReason};
 use crate::open_superblock::OpenSuperblock;
 use crate::policy::Policy;
 use crate::policy::log::{LogOptions, Survived};
+use crate::policy::softdep::SoftUpdatesOptions;
 use crate::replay::Replayed;
 
 /// The files of a volume in the UFS2 format.
@@ -45,6 +46,8 @@ pub struct OpenOptions {
     pub housekeeping_interval: Duration,
     /// How the log is kept small, if there is one.
     pub log: LogOptions,
+    /// How soft updates wait, if it has these.
+    pub softdep: SoftUpdatesOptions,
 }
 
 impl Default for OpenOptions {
@@ -55,6 +58,7 @@ impl Default for OpenOptions {
             keeps_data: true,
             housekeeping_interval: Duration::from_secs(5),
             log: LogOptions::default(),
+            softdep: SoftUpdatesOptions::default(),
         }
     }
 }

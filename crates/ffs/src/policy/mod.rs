@@ -34,6 +34,8 @@ use crate::edit::Extent;
 use crate::item::{Carried, Intent, Item, Subject};
 use crate::update::Update;
 
+pub use softdep::SoftUpdatesCounts;
+
 /// What the policy keeps of an item.
 pub struct Staged {
     /// What it means.
@@ -141,6 +143,11 @@ pub trait Policy {
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool {
         self.horizon().has_stopped()
+    }
+
+    /// What it has done, if it is soft updates.
+    fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
+        None
     }
 
     /// Brings home what was changed without a delta. A failure stops the volume.
