@@ -11,11 +11,13 @@ use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
+use server::control::Live;
 use ufs2::mark::Mark;
 use vfs::FileSystem;
 
 use crate::failure::Failure;
 use crate::folder::is_there;
+use crate::info::live_of;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
 use crate::size::show_size;
@@ -33,6 +35,8 @@ pub(crate) struct OpenVolume {
     pub(crate) id: u64,
     /// What it holds.
     pub(crate) file_system: Rc<dyn FileSystem>,
+    /// What can be told of it while it is served.
+    pub(crate) live: Live,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -50,7 +54,8 @@ pub(crate) async fn open_volume(
     let path = &volume.path;
     let opening = Opening::begin(volume, runtime)?;
     let read_only = access == Access::ReadOnly;
-    let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::default() };
+    let softdep = volume.settings.softdep.options();
+    let options = OpenOptions { read_only, cache_bytes, softdep, ..OpenOptions::default() };
     let log_path = volume.log_path.as_deref().filter(|_| !read_only);
     if let Some(log) = log_path.filter(|_| !opening.is_clean) {
         refuse_saved(volume, log, &device).await?;
@@ -114,8 +119,9 @@ impl Opening {
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         watch(&self.path, &opened, runtime);
+        let live = live_of(&opened);
         let file_system = Rc::new(Namespace::new(opened.files));
-        Ok(OpenVolume { id: self.id, file_system })
+        Ok(OpenVolume { id: self.id, file_system, live })
     }
 }
 

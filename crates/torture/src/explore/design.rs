@@ -84,6 +84,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
+    waits: false,
     work: None,
 };
 
