@@ -1,6 +1,6 @@
-//! `duramen info`: what a volume is and how it is. The server of a volume is asked, if there is one;
-//! else its superblock and its log are looked at. One that another program has is looked at, too:
-//! then what is on the disk is told, which may be some seconds old.
+//! `duramen info`: what a volume is and how it is. Its server is asked, if there is one; else its
+//! superblock and its log are looked at. One that another program has is looked at, too: then what
+//! is on the disk is told, which may be some seconds old.
 
 mod live;
 mod log;

@@ -381,7 +381,8 @@ fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a run that was cut off, or a server that was killed, may have left a file of this name beside the disk.
+/// Whether a run that was cut off, or a server that was killed, may have left a file of this name
+/// beside the disk.
 fn is_leftover(name: &OsStr) -> bool {
     let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
     let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];

@@ -54,8 +54,8 @@ pub(crate) struct ServeArguments {
     /// Record what clients ask, without contents, in this new file: 'duramen bench' can replay it
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Answer questions about a bare disk on this socket, which must not be in use; a folder has its
-    /// own, 'control.sock'
+    /// Answer questions about a bare disk on this socket: 'duramen info DISK --control PATH' asks
+    /// there. A folder has its own, 'control.sock'
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
     /// Let nobody change anything, and write nothing to the volumes; each must have been stopped

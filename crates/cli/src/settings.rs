@@ -31,7 +31,7 @@ pub struct Settings {
     pub design: &'static Design,
     /// Bytes that the log grows to.
     pub log_size: Option<u64>,
-    /// How soft updates wait, for a design that has these. Others keep what is said for another day.
+    /// How soft updates wait, for a design that has these. Others keep it for another day.
     pub softdep: SoftdepSettings,
 }
 

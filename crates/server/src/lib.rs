@@ -16,9 +16,9 @@
 //!
 //! # Contract
 //! Everything runs on the one thread that called [`reactor::block_on`]: volumes are opened there,
-//! with the runtime that it hands out, and served there. Beside it the control channel has a thread,
-//! which asks that one for counters and nothing else. The crate prints nothing; what it has to
-//! say goes to `tracing`, and what a user should see first is in [`ReadyInfo`].
+//! with the runtime that it hands out, and served there. Beside it the control channel has a
+//! thread, which asks that one for counters and nothing else. The crate prints nothing; what it has
+//! to say goes to `tracing`, and what a user should see first is in [`ReadyInfo`].
 //!
 //! SIGTERM and SIGINT end the server in good order, a second one at once. SIGHUP reads the exports
 //! anew. Architecture invariant: only `bench`, which measures servers, knows tokio besides; and

@@ -7,8 +7,6 @@ use crate::size::show_size;
 
 /// The lines for people.
 pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
-    let list = |names: &[String]| if names.is_empty() { "none".into() } else { names.join(", ") };
-    let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
     let state = match info.state {
         State::Served => "served",
         State::InUse => "in use; the counts below are those of when that began",
@@ -16,9 +14,6 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         State::Clean => "clean",
         State::Unclean => "not cleanly stopped; the counts below may be stale",
     };
-    let hash =
-        if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
-    let read_only = if info.byte_order == "big-endian" { " (it can only be read)" } else { "" };
     let policy = match &info.policy {
         Some(policy) => policy.clone(),
         None => "the default: a bare disk says nothing of it".into(),
@@ -51,6 +46,20 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         ("log", log),
         ("answers", answers),
         ("state", state.into()),
+    ];
+    lines.extend(describe_serving(info));
+    lines.extend(describe_shape(info));
+    lines
+}
+
+/// What stands in the superblock.
+fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
+    let list = |names: &[String]| if names.is_empty() { "none".into() } else { names.join(", ") };
+    let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
+    let hash =
+        if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
+    let read_only = if info.byte_order == "big-endian" { " (it can only be read)" } else { "" };
+    vec![
         ("label", or_none(&info.label)),
         ("id", info.id.clone()),
         ("size", show_size(info.size_bytes)),
@@ -72,10 +81,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         ("flags", list(&info.flags)),
         ("last mounted at", or_none(&info.last_mounted_at)),
         ("last written", format!("{} UTC", show_time(info.last_written))),
-    ];
-    let place = lines.iter().position(|(name, _)| *name == "label").expect("it is there");
-    lines.splice(place..place, describe_serving(info));
-    lines
+    ]
 }
 
 /// What only a server knows.

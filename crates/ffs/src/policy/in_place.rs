@@ -70,7 +70,7 @@ pub trait Order: Sized + 'static {
     fn most_memory(&self, budget: usize) -> usize {
         budget / DELTAS_SHARE
     }
-    /// A copy of this buffer is about to be written; `is_awaited` if a caller waits for all that is.
+    /// A copy of this buffer is about to be written; `is_awaited` if a caller waits for each.
     fn writes(&self, _buffer: &Buffer, _is_awaited: bool) {}
     /// The disk was flushed.
     fn flushed(&self) {}

@@ -34,8 +34,6 @@ use crate::edit::Extent;
 use crate::item::{Carried, Intent, Item, Subject};
 use crate::update::Update;
 
-pub use softdep::SoftUpdatesCounts;
-
 /// What the policy keeps of an item.
 pub struct Staged {
     /// What it means.
@@ -87,6 +85,29 @@ pub struct StagedUpdate {
     pub answered: Option<CallReply>,
     /// What [`Policy::plan`] set aside for it, in bytes.
     pub room: u64,
+}
+
+/// What soft updates have done, and have to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoftUpdatesCounts {
+    /// Writes that somebody waited for.
+    pub sync_writes: u64,
+    /// Writes that nobody waited for.
+    pub async_writes: u64,
+    /// Flushes of the disk.
+    pub flushes: u64,
+    /// Changes that were undone in the copy of a block that was written.
+    pub rollbacks: u64,
+    /// Changes that were not made, because a later one took them back.
+    pub cancelled: u64,
+    /// Updates that are not durable now.
+    pub pending: u64,
+    /// Bytes of memory that what undoes their changes takes.
+    pub pending_bytes: u64,
+    /// How long the oldest of them has waited, in milliseconds; 0 if there is none.
+    pub oldest_ms: u64,
+    /// Replies that had to wait until something was durable.
+    pub waits: u64,
 }
 
 /// A way to make Updates durable in an order that survives a crash.

@@ -60,7 +60,7 @@ use vnode::horizon::Horizon;
 
 use super::in_place::{InPlace, Order, Pending};
 use super::sync::rank_of;
-use super::{Staged, StagedUpdate};
+use super::{SoftUpdatesCounts, Staged, StagedUpdate};
 use crate::buffer::{Buffer, Delta, Role};
 use crate::home::Home;
 use crate::item::{Intent, Item};
@@ -68,7 +68,6 @@ use crate::planted::{Bug, is_planted};
 use counts::Counters;
 use facts::{Facts, Names, added, is_file};
 
-pub use counts::SoftUpdatesCounts;
 pub use options::SoftUpdatesOptions;
 
 /// Those of policy `sync`, and [`WHENEVER`].
