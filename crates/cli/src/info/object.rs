@@ -148,11 +148,13 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
             (geometry.inode_hashes, "inodes"),
         ]
         .into_iter()
-        .filter_map(|(kept, name)| kept.then(|| name.to_owned()))
+        .filter(|&(kept, _)| kept)
+        .map(|(_, name)| name.to_owned())
         .collect(),
         flags: FLAG_NAMES
             .into_iter()
-            .filter_map(|(bit, name)| (flags & bit != 0).then(|| name.to_owned()))
+            .filter(|&(bit, _)| flags & bit != 0)
+            .map(|(_, name)| name.to_owned())
             .collect(),
         last_mounted_at: text(&superblock.last_mount),
         last_written: superblock.time.get(),
