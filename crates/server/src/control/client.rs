@@ -78,7 +78,6 @@ async fn converse(
     method: Method,
     route: &str,
 ) -> io::Result<Answer> {
-    stream.set_nonblocking(true)?;
     let io = TokioIo::new(UnixStream::from_std(stream)?);
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(io).await.map_err(io::Error::other)?;

@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -93,10 +93,18 @@ impl Drop for Socket {
     }
 }
 
-/// Connects to what listens there.
+/// Connects to what listens there, without waiting: a server that accepts nobody is told as one
+/// that would block. Neither does the stream wait.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let (_folder, path) = reachable(path)?;
-    UnixStream::connect(path)
+    let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let kind = SocketType::STREAM;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?)
 }
 
 /// Whether a server listens there.
@@ -113,9 +121,7 @@ fn is_alive(path: &Path) -> io::Result<bool> {
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let (_folder, path) = reachable(path)?;
-    let flags = SocketFlags::CLOEXEC;
-    let kind = SocketType::STREAM;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    let socket = socket(SocketFlags::CLOEXEC)?;
     fchmod(&socket, MODE)?; // what it is bound to gets this mode
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, BACKLOG)?;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::{Value, json};
 use server::control::client::{self, AskError};
 use server::control::{ClaimError, Control, Desk, End, Jobs, Socket};
@@ -233,6 +235,29 @@ fn what_a_killed_server_left_is_replaced_and_what_lives_is_not() {
     fs::write(&path, "a letter").expect("there is room");
     assert!(matches!(Socket::claim(&path), Err(ClaimError::NoSocket(_))));
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "a letter");
+}
+
+/// Connects, unless it would take time.
+fn connect_at_once(path: &Path) -> std::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+#[test]
+fn a_server_that_accepts_no_one_is_waited_for_by_no_one() {
+    let folder = Folder::new();
+    let path = folder.socket();
+    let _deaf = Socket::claim(&path).expect("the folder is empty");
+    // Its queue is full when a connection would have to wait.
+    let mut waiting = Vec::new();
+    while let Ok(stream) = connect_at_once(&path) {
+        waiting.push(stream);
+        assert!(waiting.len() < 10_000, "the queue has an end");
+    }
+    assert!(matches!(Socket::claim(&path), Err(ClaimError::Taken(_))), "it has a server");
+    assert!(matches!(client::get(&path, "/v1/info"), Err(AskError::Failed { .. })));
 }
 
 #[test]
