@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use designs::{DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened};
+use designs::{DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened, ReclaimState, Reclaimed};
 use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
+use server::control::Live;
 use ufs2::mark::Mark;
 use vfs::FileSystem;
 
 use crate::failure::Failure;
 use crate::folder::is_there;
+use crate::info::live_of;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
 use crate::size::show_size;
@@ -33,6 +35,8 @@ pub(crate) struct OpenVolume {
     pub(crate) id: u64,
     /// What it holds.
     pub(crate) file_system: Rc<dyn FileSystem>,
+    /// What can be told of it while it is served.
+    pub(crate) live: Live,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -50,7 +54,8 @@ pub(crate) async fn open_volume(
     let path = &volume.path;
     let opening = Opening::begin(volume, runtime)?;
     let read_only = access == Access::ReadOnly;
-    let options = OpenOptions { read_only, cache_bytes, ..OpenOptions::default() };
+    let softdep = volume.settings.softdep.options();
+    let options = OpenOptions { read_only, cache_bytes, softdep, ..OpenOptions::default() };
     let log_path = volume.log_path.as_deref().filter(|_| !read_only);
     if let Some(log) = log_path.filter(|_| !opening.is_clean) {
         refuse_saved(volume, log, &device).await?;
@@ -114,8 +119,9 @@ impl Opening {
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         watch(&self.path, &opened, runtime);
+        let live = live_of(&opened);
         let file_system = Rc::new(Namespace::new(opened.files));
-        Ok(OpenVolume { id: self.id, file_system })
+        Ok(OpenVolume { id: self.id, file_system, live })
     }
 }
 
@@ -173,9 +179,13 @@ fn watch(path: &Path, opened: &Opened, runtime: &Runtime) {
     let watch = async move {
         let mut told = 0;
         let (mut refusals, mut refused_at) = (0, None::<Instant>);
+        let mut reclaims = true;
         loop {
             clock.sleep(WATCH_INTERVAL).await;
             let Some(engine) = engine.upgrade() else { return };
+            if reclaims {
+                reclaims = say_reclaimed(&path, engine.engine().reclaimed());
+            }
             let waits = engine.engine().log_statistics().map_or(0, |log| log.long_waits);
             if waits > told {
                 words::say(format_args!(
@@ -200,6 +210,25 @@ fn watch(path: &Path, opened: &Opened, runtime: &Runtime) {
     runtime.tasks.spawn(Box::pin(watch));
 }
 
+/// Says how it ended to look for what a cut left; whether there is an end to wait for.
+fn say_reclaimed(path: &Path, reclaimed: Option<Reclaimed>) -> bool {
+    let Some(Reclaimed { state, fragments, inodes, links, .. }) = reclaimed else { return false };
+    let path = path.display();
+    match state {
+        ReclaimState::Running => return true,
+        ReclaimState::Done => words::say(format_args!(
+            "{path}: what the cut had left is reclaimed: {fragments} fragments, {inodes} inodes, \
+             {links} links"
+        )),
+        ReclaimState::Failed => words::say(format_args!(
+            "{path}: reclaiming what the cut had left met damage or an error of the disk, and has \
+             ended; nothing more is given back. Stop the server and run 'duramen fsck --repair' on \
+             the volume"
+        )),
+    }
+    false
+}
+
 /// What the administrator should know of a volume that opened.
 fn report(path: &Path, opened: &Opened, took: Duration) {
     let path = path.display();
@@ -209,6 +238,12 @@ fn report(path: &Path, opened: &Opened, took: Duration) {
         words::say(format_args!(
             "{path} was cut off and is back: {entries} log entries ({bytes}) with \
              {records} changes were replayed with {writes} writes in {took_ms} ms"
+        ));
+    }
+    if opened.reclaims {
+        words::say(format_args!(
+            "{path} was cut off and is served at once: what that left of space and links is \
+             reclaimed meanwhile ('duramen info' tells how far that is)"
         ));
     }
     if let Some(reason) = opened.read_only {

@@ -107,6 +107,17 @@ pub(crate) enum Failure {
         /// Why not, and what to do.
         source: Box<designs::OpenError>,
     },
+    /// The server of a volume was asked, and does not tell.
+    #[error("the server that listens on {} does not tell: {why}", path.display())]
+    Control {
+        /// Where it was asked.
+        path: PathBuf,
+        /// What it says instead.
+        why: String,
+    },
+    /// The control channel cannot be had.
+    #[error(transparent)]
+    Claim(#[from] server::control::ClaimError),
     /// What a volume needs of its log is saved beside that.
     #[error(
         "{}: the volume was not stopped cleanly, and what it did last is saved in {}: \

@@ -10,6 +10,7 @@ use block::file::{Access, DiskFile, FileDevice, free_below};
 use clap::Args;
 use designs::{Design, DiskRole};
 use duramen_settings::{SMALLEST_LOG, Settings};
+use server::control::SOCKET_NAME;
 use ufs2::layout::{Geometry, ROOT_INODE};
 use ufs2::mkfs::{MkfsOptions, is_begun_mark};
 
@@ -312,7 +313,7 @@ fn settle_in(
     if let Some(size) = log_size {
         log::make(&folder.join(LOG_NAME), size)?;
     }
-    write_settings(folder, &Settings { design, log_size })?;
+    write_settings(folder, &Settings { log_size, ..Settings::of(design) })?;
     Ok((geometry, Some(design)))
 }
 
@@ -380,10 +381,12 @@ fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a run that was cut off may have left a file of this name beside the disk.
+/// Whether a run that was cut off, or a server that was killed, may have left a file of this name
+/// beside the disk.
 fn is_leftover(name: &OsStr) -> bool {
     let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
-    [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log].iter().any(|own| name == *own)
+    let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];
+    own.iter().any(|own| name == *own)
 }
 
 fn require_size(arguments: &MkfsArguments) -> Result<u64, Failure> {

@@ -14,6 +14,7 @@ use block::file::Access;
 use clap::Args;
 use runtime::Runtime;
 use server::config::{Listen, parse_address};
+use server::control::{Desk, Jobs, Socket};
 use server::disks::Disks;
 use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume as Served, reactor};
 use tracing_subscriber::EnvFilter;
@@ -23,6 +24,7 @@ use vfs::FileSystem;
 
 use crate::engine::{OpenVolume, open_volume};
 use crate::failure::Failure;
+use crate::info;
 use crate::memory;
 use crate::mkfs;
 use crate::sharing::{is_shared, open_together};
@@ -52,6 +54,10 @@ pub(crate) struct ServeArguments {
     /// Record what clients ask, without contents, in this new file: 'duramen bench' can replay it
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Answer questions about a bare disk on this socket: 'duramen info DISK --control PATH' asks
+    /// there. A folder has its own, 'control.sock'
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
     /// Let nobody change anything, and write nothing to the volumes; each must have been stopped
     /// cleanly
     #[arg(long, conflicts_with_all = ["create", "log"])]
@@ -129,14 +135,22 @@ async fn open_and_serve(
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), Failure> {
     let opening = open_all(arguments, &settings, runtime);
-    let (names, results) = signals.while_starting(opening).await??;
+    let (found, results) = signals.while_starting(opening).await??;
     let refused = results.iter().filter(|result| result.is_err()).count();
     let all_refused = refused == results.len();
-    let mut volumes = Vec::new();
-    for (name, result) in names.into_iter().zip(results) {
+    let (mut volumes, mut desks) = (Vec::new(), Vec::new());
+    for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
-            Ok(OpenVolume { id, file_system }) => {
+            Ok(OpenVolume { id, file_system, live }) => {
                 opened.push(file_system.clone());
+                let socket = claim_socket(&volume, arguments.control.as_deref())?;
+                desks.extend(socket.map(|socket| Desk {
+                    volume: name.clone(),
+                    socket,
+                    live,
+                    info: info::served(&volume),
+                    jobs: Jobs::default(),
+                }));
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }
             Err(failure) if all_refused => return Err(failure),
@@ -147,15 +161,43 @@ async fn open_and_serve(
             }
         }
     }
-    Ok(server::serve(runtime, volumes, settings, signals, ready).await?)
+    Ok(server::serve(runtime, volumes, settings, desks, signals, ready).await?)
 }
 
-/// Opens the volumes: the name of each, and what became of it.
+/// The socket on which questions about a volume are answered, if it has one. A folder in which
+/// there can be none is no reason not to serve what is in it.
+fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>, Failure> {
+    let Some(own) = info::socket_of(volume) else {
+        return Ok(named.map(Socket::claim).transpose()?);
+    };
+    match Socket::claim(&own) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => {
+            words::say(format_args!("{error}; it is served without a control channel"));
+            Ok(None)
+        }
+    }
+}
+
+/// A socket is that of one disk.
+fn refuse_unclear_control(volumes: &[Volume], control: Option<&Path>) -> Result<(), Failure> {
+    let bare = volumes.iter().filter(|volume| volume.folder.is_none()).count();
+    if control.is_none() || bare == 1 {
+        return Ok(());
+    }
+    let sentence = "--control is for one bare disk: a folder has its own socket, control.sock";
+    Err(Failure::Usage(sentence.to_owned()))
+}
+
+/// A volume, and the name by which it is served.
+type Named = (String, Volume);
+
+/// Opens the volumes: each with its name, and what became of it.
 async fn open_all(
     arguments: &ServeArguments,
     settings: &Settings,
     runtime: &Runtime,
-) -> Result<(Vec<String>, Vec<Result<OpenVolume, Failure>>), Failure> {
+) -> Result<(Vec<Named>, Vec<Result<OpenVolume, Failure>>), Failure> {
     let cache_bytes = match settings.config.cache {
         Some(bytes) => usize::try_from(bytes.0).unwrap_or(usize::MAX),
         None => memory::usual_cache(arguments.volumes.len()),
@@ -169,6 +211,7 @@ async fn open_all(
         names.push(export_name(path)?);
     }
     refuse_twins(&found)?;
+    refuse_unclear_control(&found, arguments.control.as_deref())?;
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
     match &arguments.log {
@@ -190,7 +233,7 @@ async fn open_all(
             }
         }
     }
-    Ok((names, results))
+    Ok((names.into_iter().zip(found).collect(), results))
 }
 
 /// Has the process end when any task or thread panics: something is not as it must be, and nothing

@@ -8,10 +8,16 @@
 //! A library of its own, though the program is all that uses it: so a fuzzer can reach it.
 //! Architecture invariant: text into types and back; no files, no disks.
 
+#[path = "settings/softdep.rs"]
+mod softdep;
+
 use designs::{DESIGNS, Design};
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
+
+use softdep::SoftdepKeys;
+pub use softdep::SoftdepSettings;
 
 /// The shortest log that may be asked for, in bytes.
 pub const SMALLEST_LOG: u64 = 2 << 20;
@@ -19,12 +25,14 @@ pub const SMALLEST_LOG: u64 = 2 << 20;
 const FIRST_ENGINE: &str = "ffs";
 
 /// What `volume.toml` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// The engine and the policy.
     pub design: &'static Design,
     /// Bytes that the log grows to.
     pub log_size: Option<u64>,
+    /// How soft updates wait, for a design that has these. Others keep it for another day.
+    pub softdep: SoftdepSettings,
 }
 
 /// The keys of the file.
@@ -37,15 +45,23 @@ struct Keys<T> {
     policy: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    softdep: Option<SoftdepKeys>,
 }
 
 impl Settings {
+    /// Those of a design of which nothing is said.
+    pub fn of(design: &'static Design) -> Self {
+        Self { design, log_size: None, softdep: SoftdepSettings::default() }
+    }
+
     /// Reads the text of the file.
     ///
     /// # Errors
     /// What is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        let Keys { engine, policy, log_size } = toml::from_str::<Keys<Spanned<String>>>(text)?;
+        let keys = toml::from_str::<Keys<Spanned<String>>>(text)?;
+        let Keys { engine, policy, log_size, softdep } = keys;
         let at = |word: &Option<Spanned<String>>| word.as_ref().map(Spanned::span);
         let [engine_at, policy_at] = [at(&engine), at(&policy)];
         let [engine, policy] = [engine, policy].map(|word| word.map(Spanned::into_inner));
@@ -70,14 +86,18 @@ impl Settings {
                 "log_size is in bytes, and a log has at least {SMALLEST_LOG}"
             )));
         }
-        Ok(Self { design, log_size })
+        let softdep = softdep.unwrap_or_default().parse()?;
+        Ok(Self { design, log_size, softdep })
     }
 
-    /// The text of a file that says this.
+    /// The text of a file that says this. A section that the design has and of which nothing is
+    /// said stands there as a comment.
     pub fn to_text(&self) -> String {
         let Design { engine, policy, .. } = *self.design;
-        let keys = Keys { engine: Some(engine), policy, log_size: self.log_size };
-        toml::to_string(&keys).expect("settings are plain values")
+        let softdep = Some(self.softdep.keys()).filter(|_| !self.softdep.is_empty());
+        let hint = if self.design.waits && softdep.is_none() { softdep::HINT } else { "" };
+        let keys = Keys { engine: Some(engine), policy, log_size: self.log_size, softdep };
+        toml::to_string(&keys).expect("settings are plain values") + hint
     }
 }
 
@@ -89,7 +109,7 @@ fn line_of(text: &str, position: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use designs::{FFS_LOG, FFS_SYNC};
+    use designs::{FFS_LOG, FFS_SOFTDEP, FFS_SYNC, SoftUpdatesOptions};
 
     fn refused(text: &str) -> String {
         Settings::parse(text).expect_err(text).to_string()
@@ -99,17 +119,17 @@ mod tests {
     fn a_file_is_read_as_it_was_written() {
         for &design in DESIGNS.all() {
             for log_size in [None, Some(12 << 20)] {
-                let settings = Settings { design, log_size };
+                let settings = Settings { log_size, ..Settings::of(design) };
                 assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
             }
         }
-        let text = Settings { design: &FFS_LOG, log_size: None }.to_text();
+        let text = Settings::of(&FFS_LOG).to_text();
         assert_eq!(text, "engine = \"ffs\"\npolicy = \"log\"\n");
     }
 
     #[test]
     fn a_file_without_an_engine_is_of_the_first_one() {
-        let of = |design| Ok(Settings { design, log_size: None });
+        let of = |design| Ok(Settings::of(design));
         assert_eq!(Settings::parse("policy = \"sync\""), of(&FFS_SYNC));
         assert_eq!(Settings::parse("policy = \"log\""), of(&FFS_LOG));
     }
@@ -142,8 +162,58 @@ mod tests {
             let told = refused(&with(size));
             assert!(told.contains("log_size is in bytes, and a log has at least"), "{told}");
         }
-        let settings = Settings { design: &FFS_LOG, log_size: Some(SMALLEST_LOG) };
+        let settings = Settings { log_size: Some(SMALLEST_LOG), ..Settings::of(&FFS_LOG) };
         assert_eq!(Settings::parse(&with(SMALLEST_LOG)), Ok(settings));
+    }
+
+    #[test]
+    fn how_soft_updates_wait_can_be_set_and_is_kept() {
+        let usual = Settings::parse("policy = \"softdep\"").expect("a policy").softdep;
+        assert_eq!(usual.options(), SoftUpdatesOptions::default());
+        let text = "policy = \"softdep\"\n[softdep]\ninode_age = 3\ndirectory_age = \"250 ms\"\n\
+                    file_age = \"2min\"\nmemory = \"3 MiB\"\nreclaim_share = 1\n";
+        let settings = Settings::parse(text).expect("all of it makes sense");
+        let options = settings.softdep.options();
+        let ages = [options.ages.inode, options.ages.directory, options.ages.file];
+        assert_eq!(ages.map(|age| age.as_millis()), [3000, 250, 120_000]);
+        assert_eq!((options.memory, options.reclaim_share), (Some(3 << 20), 1.0));
+        assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+        // Another policy keeps it for the day on which it is softdep again.
+        let other = Settings { design: &FFS_LOG, ..settings };
+        assert_eq!(Settings::parse(&other.to_text()), Ok(other));
+    }
+
+    #[test]
+    fn the_section_that_is_shown_as_a_comment_says_what_holds() {
+        let text = Settings::of(&FFS_SOFTDEP).to_text();
+        let says = |line: &str| line.starts_with("# ").then(|| line[2..].to_owned());
+        let section: Vec<String> = text.lines().filter_map(says).collect();
+        let text = format!("policy = \"softdep\"\n{}\n", section.join("\n"));
+        let options = Settings::parse(&text).expect("it is a section").softdep.options();
+        let memory = Some(64 << 20); // an example: what holds depends on the cache
+        assert_eq!(options, SoftUpdatesOptions { memory, ..SoftUpdatesOptions::default() });
+        assert!(!Settings::of(&FFS_SYNC).to_text().contains("softdep"));
+    }
+
+    #[test]
+    fn a_setting_of_soft_updates_that_makes_no_sense_is_named() {
+        for (line, key, expected) in [
+            ("inode_age = 0", "softdep.inode_age is 0", "longer than 0"),
+            ("directory_age = \"0 s\"", "softdep.directory_age is \"0 s\"", "longer than 0"),
+            ("file_age = \"soon\"", "softdep.file_age is \"soon\"", "such as \"10 s\""),
+            ("file_age = -1", "softdep.file_age is -1", "such as \"10 s\""),
+            ("file_age = \"+1 s\"", "softdep.file_age", "such as \"10 s\""),
+            ("file_age = 99999999999", "softdep.file_age", "such as \"10 s\""),
+            ("memory = 1000", "softdep.memory is 1000", "1 MiB at least"),
+            ("memory = true", "softdep.memory is true", "such as \"64 MiB\""),
+            ("reclaim_share = 0", "softdep.reclaim_share is 0", "over 0 and up to 1"),
+            ("reclaim_share = 1.5", "softdep.reclaim_share is 1.5", "over 0 and up to 1"),
+            ("reclaim_share = nan", "softdep.reclaim_share is nan", "over 0 and up to 1"),
+            ("inode_eage = 3", "inode_eage", "`inode_age`"),
+        ] {
+            let told = refused(&format!("policy = \"softdep\"\n[softdep]\n{line}\n"));
+            assert!(told.contains(key) && told.contains(expected), "{line}: {told}");
+        }
     }
 
     #[test]

@@ -135,7 +135,8 @@ fn change_policy(
         log::make(&log, size)?;
     }
     // Without a log, its size is that which it is to have another day.
-    let settings = Settings { design, log_size: log_size.or(volume.settings.log_size) };
+    let log_size_kept = log_size.or(volume.settings.log_size);
+    let settings = Settings { design, log_size: log_size_kept, ..volume.settings };
     write_settings(folder, &settings)?;
     let name = design.name();
     match log_size {

@@ -87,7 +87,7 @@ impl Volume {
             path: path.to_owned(),
             disk_path: path.to_owned(),
             log_path: None,
-            settings: Settings { design: alone(), log_size: None },
+            settings: Settings::of(alone()),
             folder: None,
             is_log_named: false,
         })

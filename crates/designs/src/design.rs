@@ -45,6 +45,8 @@ pub struct Design {
     /// Whether, of changes that were not answered, a crash that leaves one leaves those that came
     /// before it, but for parts of the last ones.
     pub keeps_order: bool,
+    /// Whether changes wait for company, as the section `[softdep]` of the settings says.
+    pub waits: bool,
     /// How its disks are worked with; none for an engine over memory.
     pub work: Option<Work>,
 }

@@ -27,6 +27,7 @@ pub static FFS_LOG: Design = Design {
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
+    waits: false,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
     })),
@@ -41,6 +42,7 @@ pub static FFS_SOFTDEP: Design = Design {
     about: "Write in place, and let each change wait for those alone that it depends on",
     mark: Some(PolicyKind::SoftUpdates),
     keeps_order: false,
+    waits: true,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
     })),
@@ -62,6 +64,7 @@ const ORDERED: Design = Design {
     remembers: false,
     may_stop_between: true,
     keeps_order: true,
+    waits: false,
     work: Some(ffs_with(|disks, runtime, options, progress| {
         ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
     })),

@@ -22,5 +22,7 @@ mod table;
 pub use design::{Check, Design, DiskRole, Make, Open, Prepare, SetLabel, Work};
 pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC};
 pub use ffs::check_log::{LogUse, Prepared};
-pub use ffs::{Disks, OpenError, OpenOptions, Opened};
+pub use ffs::policy::SoftUpdatesCounts;
+pub use ffs::policy::softdep::SoftUpdatesOptions;
+pub use ffs::{Disks, Files, OpenError, OpenOptions, Opened, ReclaimState, Reclaimed};
 pub use table::{Table, Unknown};

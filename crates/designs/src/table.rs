@@ -130,6 +130,7 @@ mod tests {
         remembers: true,
         may_stop_between: false,
         keeps_order: true,
+        waits: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);
 

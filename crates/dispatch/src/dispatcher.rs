@@ -140,6 +140,11 @@ impl Dispatcher {
     }
 
     /// Another number whenever the rules may be others.
+    /// Whether answers of this volume do not wait for the disk, as its export declares.
+    pub fn is_delayed(&self, volume: &str) -> bool {
+        self.exports.borrow().of(volume).delayed().is_some()
+    }
+
     pub(crate) fn exports_version(&self) -> u64 {
         self.exports_version.get()
     }

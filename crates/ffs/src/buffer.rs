@@ -366,6 +366,15 @@ impl Buffer {
         Some(WriteImage { address: self.address, from: range.start, data: copy.freeze() })
     }
 
+    /// Of what the last [`Buffer::write_image`] made: whether it brings home a change of an Update
+    /// that `is_awaited`, and how many changes are undone in it. To be asked before anything else
+    /// is applied.
+    pub(crate) fn landing(&self, is_awaited: impl Fn(Sequence) -> bool) -> (bool, usize) {
+        let deltas = self.deltas.borrow();
+        let brings = deltas.iter().any(|delta| delta.in_flight && is_awaited(delta.sequence));
+        (brings, deltas.iter().filter(|delta| !delta.in_flight).count())
+    }
+
     /// What was marked by the last [`Buffer::write_image`] is durable: forget it, and say whose it
     /// was.
     pub fn landed(&self) -> Vec<(Sequence, u32)> {

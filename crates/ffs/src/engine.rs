@@ -31,7 +31,7 @@ use crate::map::Map;
 use crate::open_superblock::OpenSuperblock;
 use crate::planted::{Bug, is_planted};
 use crate::policy::log::LogStatistics;
-use crate::policy::{Beside, Policy, Staged, StagedUpdate};
+use crate::policy::{Beside, Policy, SoftUpdatesCounts, Staged, StagedUpdate};
 use crate::recent_blocks::RecentBlocks;
 use crate::update::{Ready, Update};
 
@@ -138,6 +138,16 @@ impl Ffs {
     /// How far reclaim is, if a cut may have left something before the volume was opened.
     pub fn reclaimed(&self) -> Option<Reclaimed> {
         self.leftovers.as_ref().map(|leftovers| leftovers.progress())
+    }
+
+    /// What soft updates have done, if it has these.
+    pub fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
+        self.policy.soft_updates()
+    }
+
+    /// How many directories there are.
+    pub fn directories(&self) -> u64 {
+        self.allocator.directories()
     }
 
     pub(crate) fn map(&self) -> Map<'_> {

@@ -197,8 +197,7 @@ impl Leftovers {
             *root = Fact { excess: -2, names: 1, ..Fact::default() }; // its "." and ".."
         }
         self.note(|progress| progress.total += u64::from(initialised));
-        let known =
-            OfGroup { fragments, inodes, facts, directories: 0, is_torn, is_rotten: false };
+        let known = OfGroup { fragments, inodes, facts, directories: 0, is_torn, is_rotten: false };
         let before = self.groups.borrow_mut()[group as usize].replace(known);
         assert!(before.is_none(), "invariant 1: a group is first read once");
     }

@@ -33,7 +33,7 @@ use crate::logged;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
-use crate::policy::softdep::{Ages, SoftUpdates};
+use crate::policy::softdep::SoftUpdates;
 use crate::policy::sync::OrderedWrites;
 use crate::recovery::{OpenOptions, Opened, Recovered, Recovery, Unopened};
 
@@ -104,7 +104,7 @@ pub async fn open(
             }
             let (home, with) = (recovered.home.clone(), runtime.clone());
             let policy: Rc<dyn Policy> = match policy {
-                PolicyKind::SoftUpdates => SoftUpdates::new(home, with, Ages::default()),
+                PolicyKind::SoftUpdates => SoftUpdates::new(home, with, options.softdep),
                 PolicyKind::Sync | PolicyKind::Log => OrderedWrites::new(home, with),
             };
             recovered.open(policy, &runtime, options, read_only).await?

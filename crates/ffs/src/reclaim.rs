@@ -139,9 +139,7 @@ impl Ffs {
     pub(crate) async fn settle_end(&self, node: &Rc<Node>) -> Result<bool, FsError> {
         let dinode = node.dinode();
         let last = block_count(self.geometry(), dinode.size.get()).saturating_sub(1);
-        if last < DIRECT_BLOCKS
-            || !has_blocks(node.kind, &dinode)
-            || is_planted(Bug::UnsettledEnds)
+        if last < DIRECT_BLOCKS || !has_blocks(node.kind, &dinode) || is_planted(Bug::UnsettledEnds)
         {
             return Ok(false);
         }
@@ -286,7 +284,8 @@ impl Reclaim {
                 return Err(FsError::Corrupt.into());
             }
             let kind = dinode.kind().ok_or(FsError::Corrupt)?;
-            let is_large = has_blocks(kind, &dinode) && dinode.indirect.iter().any(|p| p.get() != 0);
+            let is_large =
+                has_blocks(kind, &dinode) && dinode.indirect.iter().any(|p| p.get() != 0);
             let is_simple = kind != FileKind::Directory && !is_large;
             if is_simple && self.hold_direct(kind, &dinode).await? == dinode.sectors.get() {
                 // Nothing was awaited since it was looked at, if its groups are in memory.

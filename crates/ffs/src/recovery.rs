@@ -25,6 +25,7 @@ use crate::open_error::{OpenError, ReadOnlyReason};
 use crate::open_superblock::OpenSuperblock;
 use crate::policy::Policy;
 use crate::policy::log::{LogOptions, Survived};
+use crate::policy::softdep::SoftUpdatesOptions;
 use crate::reclaim;
 use crate::replay::Replayed;
 
@@ -47,10 +48,10 @@ pub struct OpenOptions {
     pub housekeeping_interval: Duration,
     /// How the log is kept small, if there is one.
     pub log: LogOptions,
-    /// The share of the time for which reclaim may use the disk, over 0 and at most 1.
-    pub reclaim_share: f64,
     /// Whether a stop waits until reclaim is through, and does not end it.
     pub finishes_reclaim: bool,
+    /// How soft updates wait, if it has these.
+    pub softdep: SoftUpdatesOptions,
 }
 
 impl Default for OpenOptions {
@@ -61,8 +62,8 @@ impl Default for OpenOptions {
             keeps_data: true,
             housekeeping_interval: Duration::from_secs(5),
             log: LogOptions::default(),
-            reclaim_share: 0.1,
             finishes_reclaim: false,
+            softdep: SoftUpdatesOptions::default(),
         }
     }
 }
@@ -236,7 +237,7 @@ impl Recovered {
         read_only: bool,
     ) -> Result<Opened, OpenError> {
         let Recovery { rebuilt, replayed, chains, survived, .. } = self.back;
-        let (interval, share) = (options.housekeeping_interval, options.reclaim_share);
+        let (interval, share) = (options.housekeeping_interval, options.softdep.reclaim_share);
         let engine = Ffs::new(EngineParts {
             home: self.home,
             allocator: self.allocator,

@@ -9,14 +9,16 @@
 //! - `descriptors`: how many of them the system allows;
 //! - `rpcbind`: making the ports known, where that is wanted;
 //! - `recording`: a trace of what clients ask;
+//! - [`control`]: the control channel of each volume, and the client of it;
 //! - [`config`]: the file `duramen.toml`;
 //! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines;
 //! - [`disks`]: devices whose calls do not block the reactor.
 //!
 //! # Contract
 //! Everything runs on the one thread that called [`reactor::block_on`]: volumes are opened there,
-//! with the runtime that it hands out, and served there. The crate prints nothing; what it has to
-//! say goes to `tracing`, and what a user should see first is in [`ReadyInfo`].
+//! with the runtime that it hands out, and served there. Beside it the control channel has a
+//! thread, which asks that one for counters and nothing else. The crate prints nothing; what it has
+//! to say goes to `tracing`, and what a user should see first is in [`ReadyInfo`].
 //!
 //! SIGTERM and SIGINT end the server in good order, a second one at once. SIGHUP reads the exports
 //! anew. Architecture invariant: only `bench`, which measures servers, knows tokio besides; and
@@ -24,6 +26,7 @@
 
 pub mod config;
 mod connection;
+pub mod control;
 mod descriptors;
 pub mod disks;
 mod outgoing;

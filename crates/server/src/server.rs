@@ -79,6 +79,9 @@ pub enum ServeError {
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(std::io::Error),
+    /// There is no thread for the control channel.
+    #[error("cannot open the control channel: {0}")]
+    Control(std::io::Error),
     /// A volume stopped before it was served.
     #[error("a volume has stopped: a write to its disk failed")]
     Stopped,
@@ -249,6 +252,11 @@ impl ServerHandle {
         let exports = exports(&config, self.dispatcher.volumes(), &self.refused)?;
         self.dispatcher.set_exports(exports);
         Ok(())
+    }
+
+    /// How a volume is exported: `durable`, or `delayed` when answers do not wait for the disk.
+    pub fn durability(&self, volume: &str) -> &'static str {
+        if self.dispatcher.is_delayed(volume) { "delayed" } else { "durable" }
     }
 
     /// What the reply cache has seen.

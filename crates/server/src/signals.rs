@@ -10,11 +10,13 @@ use futures::{FutureExt, pin_mut};
 use runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::control::{Control, Desk};
 use crate::ready::ReadyInfo;
 use crate::server::{ServeError, Server, ServerHandle, Settings};
 
 /// Serves `volumes` until SIGTERM or SIGINT, and shuts them down. Calls `ready` once, when clients
-/// are accepted. SIGHUP reads the exports anew.
+/// are accepted. SIGHUP reads the exports anew. At the `desks` questions are answered until the
+/// volumes are shut down.
 ///
 /// # Errors
 /// See [`ServeError`]. After [`ServeError::Interrupted`] the process should end at once.
@@ -22,6 +24,7 @@ pub async fn serve(
     runtime: &Runtime,
     volumes: Vec<Volume>,
     settings: Settings,
+    desks: Vec<Desk>,
     mut signals: Signals,
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), ServeError> {
@@ -34,8 +37,11 @@ pub async fn serve(
     }
     let mut server = Server::bind(runtime, volumes, settings).await?;
     server.register().await;
-    ready(server.ready());
     let handle = server.handle();
+    let asked = handle.clone();
+    let durability = move |volume: &str| asked.durability(volume);
+    let _control = Control::open(desks, durability).map_err(ServeError::Control)?;
+    ready(server.ready());
     let run = server.run();
     pin_mut!(run);
     let signalled = async {

@@ -47,7 +47,7 @@ fn with_server<F: Future<Output = ()>>(file: Option<PathBuf>, test: impl FnOnce(
         let note = ready.clone();
         let running = tokio::task::spawn_local(async move {
             let signals = Signals::new().expect("they can be received");
-            serve(&runtime, vec![volume], settings, signals, |info| {
+            serve(&runtime, vec![volume], settings, vec![], signals, |info| {
                 note.replace(Some(info.clone()));
             })
             .await
@@ -127,7 +127,8 @@ fn starting<F: Future<Output = ()>>(opening: impl FnOnce() -> F) -> (bool, bool)
         }
         let (data, settings) = (MemoryFileSystem::new(), Settings::default());
         let volume = Volume { name: "data".into(), fsid: Fsid(7), file_system: data.clone() };
-        let served = serve(&runtime, vec![volume], settings, signals, |_| panic!("it serves"));
+        let served =
+            serve(&runtime, vec![volume], settings, vec![], signals, |_| panic!("it serves"));
         (served.await.is_ok(), data.stopped())
     });
     ended.expect("a reactor")

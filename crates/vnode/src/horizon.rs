@@ -42,6 +42,8 @@ struct State {
     asked_through: Cell<u64>,
     asked_each: RefCell<BTreeSet<u64>>,
     was_asked: Signal,
+    /// How often a caller had to wait for what its answer depends on.
+    waits: Cell<u64>,
 }
 
 impl Horizon {
@@ -129,6 +131,11 @@ impl Horizon {
         if self.has_stopped() { Err(Lost) } else { Ok(()) }
     }
 
+    /// How often a caller had to wait for what its answer depends on.
+    pub fn waits(&self) -> u64 {
+        self.0.waits.get()
+    }
+
     /// Wakes every task that waits here, to look again.
     pub fn wake(&self) {
         self.0.moved.notify();
@@ -205,6 +212,7 @@ impl Ledger for Horizon {
         let this = self.clone();
         async move {
             this.ask(&on);
+            this.0.waits.set(this.0.waits.get() + u64::from(this.is_durable(&on) == Ok(false)));
             while !this.is_durable(&on)? {
                 this.moved().await;
             }

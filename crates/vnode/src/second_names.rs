@@ -40,7 +40,7 @@ impl<E: Engine> Files<E> {
     /// Looks at the names of directories in the chunk that begins at a byte of a directory.
     pub(crate) async fn vet_chunk(&self, node: &File<E>, start: u64) -> Result<(), FsError> {
         let chunk = self.engine.chunk(None, node, start).await?;
-        let names = chunk.read(|bytes| names_of_directories(bytes))?;
+        let names = chunk.read(names_of_directories)?;
         for name in names {
             self.find(node, &name).await?;
         }

@@ -6,14 +6,14 @@ use std::path::Path;
 use block::file::{Access, DiskFile, FileDevice};
 use journal::format::State;
 use journal::{Entry, JournalError, Walker};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use server::reactor;
 
 use crate::failure::Failure;
 use crate::redo_log::{Answers, Survived};
 
 /// The live part is what a replay would read now. The names are those of the JSON object.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LogInfo {
     pub(super) path: String,
     pub(super) size_bytes: u64,

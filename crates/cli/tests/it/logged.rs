@@ -25,10 +25,10 @@ fn a_volume_that_is_served_tells_what_its_log_holds() {
     let serving = Serving::start(&[&volume], &["--create", "64M"]);
     put(&serving, "data", "letter", b"dear friend");
     let info = json(&volume);
-    assert_eq!(info["state"], "in_use");
+    assert_eq!(info["state"], "served");
     assert!(info["log"]["live_entries"].as_u64() >= Some(1), "{info}");
     assert!(info["log"]["live_batches"].as_u64() <= info["log"]["live_entries"].as_u64());
-    assert!(on("info", &volume, &[]).good().contains("in use"));
+    assert!(on("info", &volume, &[]).good().contains("served"));
     assert!(serving.stop().success());
     let info = json(&volume);
     assert_eq!(info["state"], "clean");

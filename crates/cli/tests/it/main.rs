@@ -4,6 +4,7 @@ mod bench;
 mod browse;
 mod common;
 mod conformance;
+mod control;
 mod fsck;
 mod hostile;
 mod info;

@@ -438,6 +438,11 @@ impl Allocator {
         Ok(Item::unnamed(intent, Some((buffer, Edit::Count { offset, change }))))
     }
 
+    /// How many directories there are.
+    pub(crate) fn directories(&self) -> u64 {
+        self.directories.get().max(0) as u64
+    }
+
     /// A directory was made (1) or removed (-1) in the group of `ino`.
     pub(crate) fn count_directory(&self, ino: u64, change: i64) {
         self.count_directory_of(self.geometry().group_of_inode(ino), change);

@@ -33,7 +33,7 @@ use runtime::sync::Signal;
 use vfs::{FsError, Lost, Sequence};
 use vnode::horizon::Horizon;
 
-use super::{Policy, StagedUpdate};
+use super::{Policy, SoftUpdatesCounts, StagedUpdate};
 use crate::buffer::{Buffer, Delta};
 use crate::home::{Home, REFUSED_PAUSE};
 use crate::item::Item;
@@ -66,6 +66,18 @@ pub trait Order: Sized + 'static {
     }
     /// Everything that is in flight is wanted now.
     fn hurry(&self) {}
+    /// The bytes that what undoes changes may take, where all that is kept may take `budget`.
+    fn most_memory(&self, budget: usize) -> usize {
+        budget / DELTAS_SHARE
+    }
+    /// A copy of this buffer is about to be written; `is_awaited` if a caller waits for each.
+    fn writes(&self, _buffer: &Buffer, _is_awaited: bool) {}
+    /// The disk was flushed.
+    fn flushed(&self) {}
+    /// What it has done, if it counts that; `pending_bytes` is what undoes changes now.
+    fn counts(&self, _pending_bytes: usize) -> Option<SoftUpdatesCounts> {
+        None
+    }
     /// Of the buffers with deltas those of which the next round is to bring something home.
     fn choose(&self, pending: &Pending) -> Pending;
     /// Which deltas may land in the next round.
@@ -88,6 +100,8 @@ pub struct InPlace<O> {
     begun: Cell<u64>,
     ended: Cell<u64>,
     wanted: Cell<u64>,
+    /// Callers that wait until everything is home.
+    settling: Cell<usize>,
     /// A round has ended, well or not.
     pub(super) tried: Signal,
     /// There may be something to do that there was not before.
@@ -109,6 +123,7 @@ impl<O: Order> InPlace<O> {
             begun: Cell::new(0),
             ended: Cell::new(0),
             wanted: Cell::new(0),
+            settling: Cell::new(0),
             tried: Signal::new(),
             kicked: Signal::new(),
             runtime,
@@ -163,7 +178,7 @@ impl<O: Order> InPlace<O> {
     /// Whether what undoes changes takes its share of the memory (invariant 3).
     fn holds_much(&self) -> bool {
         let budget = self.home.budget();
-        let is_much = budget.deltas().bytes() > budget.bytes() / DELTAS_SHARE;
+        let is_much = budget.deltas().bytes() > self.order.most_memory(budget.bytes());
         is_much && !is_planted(Bug::EndlessDeltas)
     }
 
@@ -196,6 +211,7 @@ impl<O: Order> InPlace<O> {
         let mut images = Vec::new();
         for buffer in buffers.into_values() {
             if let Some(image) = self.home.image(&buffer, &holds) {
+                self.order.writes(&buffer, self.settling.get() > 0);
                 images.push(image);
                 written.push(buffer);
             }
@@ -216,6 +232,7 @@ impl<O: Order> InPlace<O> {
                 Err(_) if is_planted(Bug::IgnoredFlushErrors) => {}
                 flushed => flushed?,
             }
+            self.order.flushed();
         }
         self.advance(&written, covered);
         let is_wanted = self.wanted.get() >= number;
@@ -324,6 +341,10 @@ impl<O: Order> Policy for InPlace<O> {
         self.kick();
     }
 
+    fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
+        self.order.counts(self.home.budget().deltas().bytes())
+    }
+
     fn write_times(&self) -> LocalBoxFuture<'static, ()> {
         let this = self.this();
         async move { this.bring_dirty_home().await }.boxed_local()
@@ -334,8 +355,11 @@ impl<O: Order> Policy for InPlace<O> {
         async move {
             let last = Sequence(this.next.get() - 1);
             this.order.hurry();
+            this.settling.set(this.settling.get() + 1);
             this.bring_dirty_home().await;
-            this.order.horizon().reach(last).await
+            let reached = this.order.horizon().reach(last).await;
+            this.settling.set(this.settling.get() - 1);
+            reached
         }
         .boxed_local()
     }

@@ -87,6 +87,29 @@ pub struct StagedUpdate {
     pub room: u64,
 }
 
+/// What soft updates have done, and have to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SoftUpdatesCounts {
+    /// Writes that somebody waited for.
+    pub sync_writes: u64,
+    /// Writes that nobody waited for.
+    pub async_writes: u64,
+    /// Flushes of the disk.
+    pub flushes: u64,
+    /// Changes that were undone in the copy of a block that was written.
+    pub rollbacks: u64,
+    /// Changes that were not made, because a later one took them back.
+    pub cancelled: u64,
+    /// Updates that are not durable now.
+    pub pending: u64,
+    /// Bytes of memory that what undoes their changes takes.
+    pub pending_bytes: u64,
+    /// How long the oldest of them has waited, in milliseconds; 0 if there is none.
+    pub oldest_ms: u64,
+    /// Replies that had to wait until something was durable.
+    pub waits: u64,
+}
+
 /// A way to make Updates durable in an order that survives a crash.
 pub trait Policy {
     /// How far it has come.
@@ -141,6 +164,11 @@ pub trait Policy {
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool {
         self.horizon().has_stopped()
+    }
+
+    /// What it has done, if it is soft updates.
+    fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
+        None
     }
 
     /// Brings home what was changed without a delta. A failure stops the volume.

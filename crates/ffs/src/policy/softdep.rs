@@ -42,7 +42,9 @@
 //! Not asserted: 3, which the buffer keeps; 4, since a round that brings nothing home is noticed by
 //! 2; 5, which is about time.
 
+mod counts;
 mod facts;
+mod options;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,12 +61,15 @@ use vnode::horizon::Horizon;
 
 use super::in_place::{InPlace, Order, Pending};
 use super::sync::rank_of;
-use super::{Staged, StagedUpdate};
+use super::{SoftUpdatesCounts, Staged, StagedUpdate};
 use crate::buffer::{Buffer, Delta, Role};
 use crate::home::Home;
 use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
+use counts::Counters;
 use facts::{Facts, Names, added, is_file};
+
+pub use options::SoftUpdatesOptions;
 
 /// Those of policy `sync`, and [`WHENEVER`].
 const RANKS: usize = 11;
@@ -258,7 +263,7 @@ impl Flights {
 }
 
 /// How long a change waits for company before it is brought home, by what it changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ages {
     /// In an inode or a map.
     pub inode: Duration,
@@ -301,7 +306,8 @@ pub struct Dependencies {
     /// Updates in flight that are wanted now.
     due: RefCell<BTreeSet<u64>>,
     clock: Rc<dyn Clock>,
-    ages: Ages,
+    options: SoftUpdatesOptions,
+    counters: Counters,
     /// An Update rests on all up to this one.
     pinned: Cell<u64>,
     /// Whether something was due when the round began.
@@ -314,7 +320,7 @@ pub struct Dependencies {
 
 impl SoftUpdates {
     /// A policy that writes to `home`.
-    pub fn new(home: Rc<Home>, runtime: Runtime, ages: Ages) -> Rc<Self> {
+    pub fn new(home: Rc<Home>, runtime: Runtime, options: SoftUpdatesOptions) -> Rc<Self> {
         let clock = runtime.clock.clone();
         let order = Dependencies {
             horizon: Horizon::out_of_order(),
@@ -325,8 +331,9 @@ impl SoftUpdates {
             pushes: Cell::new(false),
             tick: Cell::new(clock.now()),
             clock,
-            ages,
             memory: home.budget().deltas().clone(),
+            options,
+            counters: Counters::default(),
         };
         Self::with(order, home, runtime)
     }
@@ -340,16 +347,18 @@ impl Dependencies {
         let asked = flights.0.range(..=through.0).map(|(&sequence, _)| sequence);
         let asked: Vec<u64> = asked.chain(each.into_iter().map(|sequence| sequence.0)).collect();
         drop(flights);
-        self.want(asked);
+        self.want(asked, true);
     }
 
-    /// These are due, and all that they depend on (invariant 4).
-    fn want(&self, sequences: impl IntoIterator<Item = u64>) {
+    /// These are due, and all that they depend on (invariant 4); `is_awaited` if a caller waits.
+    fn want(&self, sequences: impl IntoIterator<Item = u64>, is_awaited: bool) {
         let (flights, mut due) = (self.flights.borrow(), self.due.borrow_mut());
         let mut open: Vec<u64> = sequences.into_iter().collect();
         while let Some(sequence) = open.pop() {
             let Some(flight) = flights.0.get(&sequence) else { continue };
-            if !due.insert(sequence) || is_planted(Bug::LonelyPushes) {
+            let is_new =
+                due.insert(sequence) | (is_awaited && self.counters.note_awaited(sequence));
+            if !is_new || is_planted(Bug::LonelyPushes) {
                 continue;
             }
             open.extend(flight.needs());
@@ -367,12 +376,12 @@ impl Dependencies {
         let age = |sequence: u64| flights.0.get(&sequence).map(|flight| now.since(flight.since));
         let is_old = |buffer: &Buffer| {
             let first = buffer.oldest_sequence().and_then(|sequence| age(sequence.0));
-            first.is_some_and(|age| age >= self.ages.of(buffer.role()))
+            first.is_some_and(|age| age >= self.options.ages.of(buffer.role()))
         };
         let buffers = pending.iter().filter(|(_, buffer)| is_old(buffer));
         let buffers = buffers.map(|(&address, buffer)| (address, buffer.clone())).collect();
         let old = flights.0.iter().take_while(|(_, flight)| {
-            now.since(flight.since) >= self.ages.most() // they were staged in order
+            now.since(flight.since) >= self.options.ages.most() // they were staged in order
         });
         (buffers, old.map(|(&sequence, _)| sequence).collect())
     }
@@ -468,6 +477,7 @@ impl Dependencies {
             flight.follows.extend(buffer.entry_before(offset, own).map(|before| before.0));
             return None;
         };
+        self.counters.count_cancelled();
         flight.remaining[item.tag as usize] -= 1;
         let mut flights = self.flights.borrow_mut();
         let other = flights.0.get_mut(&before.0).expect("its delta was pending");
@@ -525,6 +535,7 @@ impl Order for Dependencies {
                 None => flight.payload = true,
             }
         }
+        self.counters.count_payload(update.payload.len(), !update.manner.is_unasked);
         self.facts.borrow_mut().note(sequence.0, update, &mut flight);
         flight.rest_on(&update.manner.rests_on);
         self.pinned.set(self.pinned.get().max(update.manner.rests_on.all_through().0));
@@ -570,14 +581,43 @@ impl Order for Dependencies {
 
     fn hurry(&self) {
         let all: Vec<u64> = self.flights.borrow().0.keys().copied().collect();
+        for &sequence in &all {
+            self.counters.note_awaited(sequence);
+        }
         self.due.borrow_mut().extend(all);
+    }
+
+    fn most_memory(&self, budget: usize) -> usize {
+        self.options.most_memory(budget)
+    }
+
+    fn writes(&self, buffer: &Buffer, is_awaited: bool) {
+        let is_one = |sequence: Sequence| self.counters.is_awaited(sequence.0);
+        let (brings, undone) = buffer.landing(is_one);
+        self.counters.count_write(undone, is_awaited || brings);
+    }
+
+    fn flushed(&self) {
+        self.counters.count_flush();
+    }
+
+    fn counts(&self, pending_bytes: usize) -> Option<SoftUpdatesCounts> {
+        let flights = self.flights.borrow();
+        let oldest = flights.0.values().next().map(|flight| self.clock.now().since(flight.since));
+        Some(SoftUpdatesCounts {
+            pending: flights.0.len() as u64,
+            pending_bytes: pending_bytes as u64,
+            oldest_ms: oldest.map_or(0, |age| age.as_millis() as u64),
+            waits: self.horizon.waits(),
+            ..self.counters.read()
+        })
     }
 
     fn choose(&self, pending: &Pending) -> Pending {
         self.note_asked();
         self.flights.borrow_mut().find_dropped(); // for what was staged since the last round
         let (aged, old) = self.aged(pending);
-        self.want(old);
+        self.want(old, false);
         self.pushes.set(!self.due.borrow().is_empty());
         loop {
             let chosen = self.due_buffers(pending);
@@ -585,7 +625,7 @@ impl Order for Dependencies {
             if in_the_way.is_empty() {
                 return chosen.into_iter().chain(aged).collect();
             }
-            self.want(in_the_way);
+            self.want(in_the_way, self.counters.has_awaited());
         }
     }
 
@@ -624,6 +664,7 @@ impl Order for Dependencies {
         for (sequence, flight) in done {
             self.due.borrow_mut().remove(&sequence);
             self.memory.subtract(flight.bytes);
+            self.counters.forget(sequence);
             self.facts.borrow_mut().forget(sequence, &flight.names);
             self.horizon.pass(sequence);
         }

@@ -55,6 +55,7 @@ mod settling;
 mod shared_log;
 mod soft_updates;
 mod softdep;
+mod softdep_counts;
 mod steps;
 mod stuck;
 mod superblock;

@@ -28,7 +28,13 @@ pub(super) const SERVER: Target = Target {
 fn check_volume(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Settings::parse(&text) {
-        Ok(settings) => assert_eq!(Settings::parse(&settings.to_text()), Ok(settings)),
+        Ok(settings) => {
+            assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+            let options = settings.softdep.options();
+            let ages = [options.ages.inode, options.ages.directory, options.ages.file];
+            assert!(ages.iter().all(|age| !age.is_zero()), "no change is old at once");
+            assert!(options.reclaim_share > 0.0 && options.reclaim_share <= 1.0);
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
@@ -65,6 +71,8 @@ fn generate_volume(prng: &mut Prng) -> Vec<u8> {
         "# a volume\npolicy = 'sync'\n",
         "engine = \"ffs\"\npolicy = \"log\"\nlog_size = 8388608\n",
         "",
+        "policy = \"softdep\"\n[softdep]\ninode_age = \"10 s\"\ndirectory_age = 15\n\
+         file_age = \"2 min\"\nmemory = \"64 MiB\"\nreclaim_share = 0.25\n",
     ];
     texts[prng.index(texts.len())].into()
 }

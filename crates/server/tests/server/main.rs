@@ -6,6 +6,7 @@ mod fixture;
 #[allow(dead_code)]
 mod memory;
 
+mod control;
 mod every_procedure;
 mod exports;
 mod hanging_up;

@@ -84,6 +84,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
+    waits: false,
     work: None,
 };
 
@@ -348,8 +349,7 @@ impl Design {
         runtime: Runtime,
         options: &OpenOptions,
     ) -> Result<Opened, OpenError> {
-        let options =
-            OpenOptions { reclaim_share: 1.0, finishes_reclaim: true, ..options.clone() };
+        let options = OpenOptions { finishes_reclaim: true, ..options.clone() };
         (self.work().open)(disks, runtime, &options, &mut |_| ()).await
     }
 }

@@ -62,8 +62,10 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
 ];
 
 /// Outside crates that only some may name.
-const RESERVED: &[(&str, &[&str], &str)] =
-    &[("tokio", &["server", "bench"], "sockets and the reactor are theirs alone")];
+const RESERVED: &[(&str, &[&str], &str)] = &[
+    ("tokio", &["server", "bench"], "sockets and the reactor are theirs alone"),
+    ("hyper", &["server"], "it lends the others its client of the control channel"),
+];
 
 /// Which crates may depend, among our own, on these alone.
 const ONLY: &[(&str, &[&str])] = &[

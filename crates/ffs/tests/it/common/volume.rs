@@ -69,7 +69,7 @@ pub(crate) async fn open_with_log(
     progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
     let policy = if log.is_some() { PolicyKind::Log } else { ALONE.get() };
-    let options = OpenOptions { reclaim_share: 1.0, finishes_reclaim: true, ..options.clone() };
+    let options = OpenOptions { finishes_reclaim: true, ..options.clone() };
     open(policy, Disks { volume, log }, runtime, &options, progress).await
 }
 

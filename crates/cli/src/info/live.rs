@@ -1,0 +1,108 @@
+//! What only the thread that serves a volume knows: counters of the engine, read at once.
+//!
+//! An engine that has more to tell gives it here: a part of its own, which is null where there is
+//! none.
+
+use std::rc::{Rc, Weak};
+
+use designs::{Files, Opened, ReclaimState, Reclaimed, SoftUpdatesCounts};
+use namespace::Store;
+use serde::{Deserialize, Serialize};
+use server::control;
+use vfs::{Credentials, FsStat};
+
+/// The names are those of the JSON object.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Live {
+    pub(super) durability: String,
+    pub(super) free_bytes: u64,
+    pub(super) files: u64,
+    pub(super) directories: u64,
+    pub(super) free_inodes: u64,
+    pub(super) softdep: Option<Softdep>,
+    pub(super) reclaim: Option<Reclaim>,
+}
+
+/// What soft updates have done: [`SoftUpdatesCounts`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Softdep {
+    pub(super) sync_writes: u64,
+    pub(super) async_writes: u64,
+    pub(super) flushes: u64,
+    pub(super) rollbacks: u64,
+    pub(super) cancelled: u64,
+    pub(super) pending: u64,
+    pub(super) pending_bytes: u64,
+    pub(super) oldest_ms: u64,
+    pub(super) waits: u64,
+}
+
+/// How far it is to reclaim what a crash has leaked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Reclaim {
+    /// `running`, `done`, or `failed`.
+    pub(super) state: String,
+    pub(super) scanned: u64,
+    pub(super) total: u64,
+    pub(super) fragments: u64,
+    pub(super) inodes: u64,
+    pub(super) links: u64,
+}
+
+impl From<SoftUpdatesCounts> for Softdep {
+    fn from(counts: SoftUpdatesCounts) -> Self {
+        Self {
+            sync_writes: counts.sync_writes,
+            async_writes: counts.async_writes,
+            flushes: counts.flushes,
+            rollbacks: counts.rollbacks,
+            cancelled: counts.cancelled,
+            pending: counts.pending,
+            pending_bytes: counts.pending_bytes,
+            oldest_ms: counts.oldest_ms,
+            waits: counts.waits,
+        }
+    }
+}
+
+impl From<Reclaimed> for Reclaim {
+    fn from(reclaimed: Reclaimed) -> Self {
+        let state = match reclaimed.state {
+            ReclaimState::Running => "running",
+            ReclaimState::Done => "done",
+            ReclaimState::Failed => "failed",
+        };
+        Self {
+            state: state.to_owned(),
+            scanned: reclaimed.scanned,
+            total: reclaimed.total,
+            fragments: reclaimed.fragments,
+            inodes: reclaimed.inodes,
+            links: reclaimed.links,
+        }
+    }
+}
+
+impl Live {
+    fn of(files: &Files, durability: &str) -> Self {
+        let FsStat { free_bytes, total_files, free_files, .. } = files.fsstat(&Credentials::root());
+        Self {
+            durability: durability.to_owned(),
+            free_bytes,
+            files: total_files.saturating_sub(free_files),
+            directories: files.engine().directories(),
+            free_inodes: free_files,
+            softdep: files.engine().soft_updates().map(Softdep::from),
+            reclaim: files.engine().reclaimed().map(Reclaim::from),
+        }
+    }
+}
+
+/// Reads the counters of an open volume. Once it is closed they say nothing.
+pub(crate) fn live_of(opened: &Opened) -> control::Live {
+    let files: Weak<Files> = Rc::downgrade(&opened.files);
+    Rc::new(move |durability| {
+        let live = files.upgrade().map(|files| Live::of(&files, durability));
+        serde_json::to_value(live.unwrap_or_default()).expect("all keys are names")
+    })
+}

@@ -1,0 +1,132 @@
+//! The lines that `duramen info` prints for people.
+
+use super::live::Reclaim;
+use super::object::{Info, State};
+use crate::calendar::show_time;
+use crate::size::show_size;
+
+/// The lines for people.
+pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
+    let state = match info.state {
+        State::Served => "served",
+        State::InUse => "in use; the counts below are those of when that began",
+        State::Clean if info.needs_check => "clean, but due for a check",
+        State::Clean => "clean",
+        State::Unclean => "not cleanly stopped; the counts below may be stale",
+    };
+    let policy = match &info.policy {
+        Some(policy) => policy.clone(),
+        None => "the default: a bare disk says nothing of it".into(),
+    };
+    let log = info.log.as_ref().map_or_else(
+        || "none".to_owned(),
+        |log| {
+            let (size, live) = (show_size(log.size_bytes), show_size(log.live_bytes));
+            format!(
+                "{size}, {live} live in {} entries, {:.1} a write",
+                log.live_entries,
+                log.batching()
+            )
+        },
+    );
+    let answers = info.log.as_ref().map_or_else(
+        || "none that survive a crash".to_owned(),
+        |log| {
+            format!(
+                "{} kept; {} repeated calls answered from memory, {} of them over a start",
+                log.answers, log.repeated_calls, log.repeated_over_a_start
+            )
+        },
+    );
+    let mut lines = vec![
+        ("volume", info.volume.clone()),
+        ("disk", info.disk.clone()),
+        ("engine", info.engine.clone()),
+        ("policy", policy),
+        ("log", log),
+        ("answers", answers),
+        ("state", state.into()),
+    ];
+    lines.extend(describe_serving(info));
+    lines.extend(describe_shape(info));
+    lines
+}
+
+/// What stands in the superblock.
+fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
+    let list = |names: &[String]| if names.is_empty() { "none".into() } else { names.join(", ") };
+    let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
+    let hash =
+        if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
+    let read_only = if info.byte_order == "big-endian" { " (it can only be read)" } else { "" };
+    vec![
+        ("label", or_none(&info.label)),
+        ("id", info.id.clone()),
+        ("size", show_size(info.size_bytes)),
+        (
+            "free",
+            format!(
+                "{}, {} of it for root",
+                show_size(info.free_bytes),
+                show_size(info.reserved_bytes)
+            ),
+        ),
+        ("files", format!("{}, {} of them directories", info.files, info.directories)),
+        ("free inodes", info.free_inodes.to_string()),
+        ("blocks", show_size(info.block_size_bytes)),
+        ("fragments", show_size(info.fragment_size_bytes)),
+        ("groups", info.groups.to_string()),
+        ("byte order", format!("{}{read_only}", info.byte_order)),
+        ("check hashes", format!("{}{hash}", list(&info.check_hashes))),
+        ("flags", list(&info.flags)),
+        ("last mounted at", or_none(&info.last_mounted_at)),
+        ("last written", format!("{} UTC", show_time(info.last_written))),
+    ]
+}
+
+/// What only a server knows.
+fn describe_serving(info: &Info) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    match info.durability.as_deref() {
+        Some("delayed") => {
+            let text =
+                "delayed: an answer does not wait for the disk, and a crash may take it back";
+            lines.push(("durability", text.to_owned()));
+        }
+        Some(word) => lines.push(("durability", word.to_owned())),
+        None => {}
+    }
+    if let Some(softdep) = &info.softdep {
+        lines.push((
+            "pending",
+            format!(
+                "{} Updates ({}), the oldest for {:.1} s",
+                softdep.pending,
+                show_size(softdep.pending_bytes),
+                softdep.oldest_ms as f64 / 1000.0
+            ),
+        ));
+        lines.push((
+            "writes",
+            format!(
+                "{} that somebody waited for, {} others, {} flushes; {} changes undone in them, \
+                 {} cancelled; {} replies waited",
+                softdep.sync_writes,
+                softdep.async_writes,
+                softdep.flushes,
+                softdep.rollbacks,
+                softdep.cancelled,
+                softdep.waits
+            ),
+        ));
+    }
+    if let Some(reclaim) = &info.reclaim {
+        let Reclaim { state, scanned, total, fragments, inodes, links } = reclaim;
+        let text = format!(
+            "{state}: {scanned} of {total} looked at; {fragments} fragments, {inodes} inodes and \
+             {links} links given back"
+        );
+        lines.push(("reclaim", text));
+    }
+    lines
+}

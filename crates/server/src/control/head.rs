@@ -1,0 +1,87 @@
+//! The head of a request, before HTTP has it: what makes no sense is refused with a sentence.
+//!
+//! What passes here is a head of [`LONGEST`] bytes at most, that is whole and can be parsed, with a
+//! body of [`LONGEST_BODY`] bytes at most. That leaves hyper nothing to refuse by itself, which it
+//! would do without a word.
+
+use hyper::StatusCode;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::Answer;
+
+/// Bytes of a head.
+const LONGEST: usize = 8 << 10;
+/// Lines of a head.
+const MOST_LINES: usize = 64;
+/// Bytes of a body.
+const LONGEST_BODY: u64 = 64 << 10;
+
+/// Reads a head and what came with it; nothing if the client went without a word.
+///
+/// # Errors
+/// The answer to what is no request.
+pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Option<Vec<u8>>, Answer> {
+    let mut head = Vec::with_capacity(LONGEST);
+    loop {
+        match from.read_buf(&mut head).await {
+            Ok(0) | Err(_) if head.is_empty() => return Ok(None),
+            Ok(0) | Err(_) => return Err(bad("the request ends before its head does")),
+            Ok(_) => {}
+        }
+        if is_whole(&head)? {
+            return Ok(Some(head));
+        }
+        if head.len() >= LONGEST {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            let why = format!("the head of a request has at most {LONGEST} bytes");
+            return Err(Answer::refusal(status, why));
+        }
+    }
+}
+
+fn bad(why: impl Into<String>) -> Answer {
+    Answer::refusal(StatusCode::BAD_REQUEST, why)
+}
+
+/// Whether all of the head is there.
+fn is_whole(head: &[u8]) -> Result<bool, Answer> {
+    let mut lines = [httparse::EMPTY_HEADER; MOST_LINES];
+    let mut request = httparse::Request::new(&mut lines);
+    match request.parse(head) {
+        Ok(httparse::Status::Partial) => return Ok(false),
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(httparse::Error::TooManyHeaders) => {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            let why = format!("the head of a request has at most {MOST_LINES} lines");
+            return Err(Answer::refusal(status, why));
+        }
+        Err(error) => return Err(bad(format!("this is no request of HTTP/1.1: {error}"))),
+    }
+    let path = request.path.unwrap_or_default();
+    if path.parse::<hyper::Uri>().is_err() {
+        return Err(bad("the path of the request makes no sense"));
+    }
+    let named = |name: &'static str| {
+        let lines = request.headers.iter();
+        lines.filter(move |line| line.name.eq_ignore_ascii_case(name))
+    };
+    if named("transfer-encoding").next().is_some() {
+        let why = "a body is sent whole here: say its Content-Length";
+        return Err(Answer::refusal(StatusCode::LENGTH_REQUIRED, why));
+    }
+    let mut lengths = named("content-length").map(|line| length(line.value));
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(true),
+        (Some(Some(0..=LONGEST_BODY)), None) => Ok(true),
+        (Some(Some(_)), None) => {
+            let why = format!("the body of a request has at most {LONGEST_BODY} bytes");
+            Err(Answer::refusal(StatusCode::PAYLOAD_TOO_LARGE, why))
+        }
+        _ => Err(bad("Content-Length is one number")),
+    }
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
