@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The label
-//! is in the superblock, and changes first. The settings are written last: whatever is cut off
+//! is in the superblock, and changes first; so does the flag of soft updates, by which other systems,
+//! and we of a bare disk, know the policy. The settings are written last: whatever is cut off
 //! leaves the old policy or the new one, and either works, because a clean volume that misses its
 //! log gets a new one.
 
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, FileDevice};
 use clap::{ArgGroup, Args};
-use designs::{Design, DiskRole, OpenError};
+use designs::{Design, DiskRole, FFS_SOFTDEP, OpenError, soft_flag};
 use duramen_settings::Settings;
 use server::reactor;
 use ufs2::layout::{ByteOrder, flags};
@@ -60,16 +61,17 @@ pub(crate) struct TuneArguments {
 pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = Volume::find(&arguments.volume)?;
     let path = volume.path.display();
-    if arguments.policy.is_some() && volume.folder.is_none() {
+    // Another policy of the same engine keeps the same format.
+    let engine = volume.design().engine;
+    let design = arguments.policy.as_deref().map(|policy| chosen(Some(engine), Some(policy)));
+    let design = design.transpose()?;
+    let is_bare = volume.folder.is_none();
+    if is_bare && design.is_some_and(|design| design.has(DiskRole::Log)) {
         let sentence = format!(
             "{path} is a bare disk, which has no settings: 'duramen serve --log' names its log"
         );
         return Err(Failure::Usage(sentence));
     }
-    // Another policy of the same engine keeps the same format.
-    let engine = volume.design().engine;
-    let design = arguments.policy.as_deref().map(|policy| chosen(Some(engine), Some(policy)));
-    let design = design.transpose()?;
     if arguments.label.as_ref().is_some_and(|label| !ufs2::label::is_legal(label)) {
         let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
         return Err(Failure::Usage(sentence));
@@ -109,9 +111,19 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
             writeln!(output, "{path} has label {label}")?
         }
     }
-    match (design, &volume.folder) {
-        (Some(design), Some(folder)) => change_policy(&volume, folder, &found, design, output),
-        _ => Ok(()),
+    let Some(design) = design else { return Ok(()) };
+    let is_soft = *design == FFS_SOFTDEP;
+    if (found.superblock.flags.get() & flags::SOFT_UPDATES != 0) != is_soft {
+        let set = reactor::block_on(|_| async { soft_flag::set(&device, is_soft).await });
+        set.map_err(Failure::Start)?.map_err(|error| Failure::Engine {
+            path: volume.path.clone(),
+            words: volume.words(),
+            source: error.into(),
+        })?;
+    }
+    match &volume.folder {
+        Some(folder) => change_policy(&volume, folder, &found, design, output),
+        None => Ok(writeln!(output, "{path} has policy {}", design.name())?),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A volume is a folder with `volume.toml`, which names the engine and the policy, `disk.img`,
 //! which holds the file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an
 //! image file or a device with nothing beside it, such as one that FreeBSD made; then it is of the
-//! design that needs nothing else. Where a log is named, the volume is of the design of its engine
+//! design that needs nothing else, or, where its superblock says so, of that of soft updates. Where a log is named, the volume is of the design of its engine
 //! that has one. A `disk.img` with `volume.toml` beside it stands for its folder.
 //!
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
@@ -14,11 +14,12 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
-use designs::{DESIGNS, Design, DiskRole};
+use designs::{DESIGNS, Design, DiskRole, FFS_SOFTDEP};
 use duramen_settings::Settings;
 use ufs2::layout::{
-    BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock,
+    BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
 };
+use ufs2::mark::{Mark, PolicyKind};
 use zerocopy::FromBytes;
 
 use crate::failure::Failure;
@@ -87,7 +88,7 @@ impl Volume {
             path: path.to_owned(),
             disk_path: path.to_owned(),
             log_path: None,
-            settings: Settings::of(alone()),
+            settings: Settings::of(design_of_bare(path)),
             folder: None,
             is_log_named: false,
         })
@@ -191,6 +192,20 @@ fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Failure::File { verb: "read", path: path.to_owned(), source }),
     }
+}
+
+/// The design of a disk without settings: that of soft updates, if its superblock says that it has
+/// these, else the one that needs nothing else. A disk that cannot be read is told of later.
+fn design_of_bare(disk: &Path) -> &'static Design {
+    let has_soft_updates = || {
+        let file = DiskFile::open(disk, Access::ReadOnly).ok()?;
+        let FileSystem { superblock, .. } = read_superblock(&file, disk).ok()?;
+        Some(match Mark::of(&superblock) {
+            Mark::Policy(policy) => policy == PolicyKind::SoftUpdates,
+            _ => superblock.flags.get() & flags::SOFT_UPDATES != 0,
+        })
+    };
+    if has_soft_updates().unwrap_or_default() { &FFS_SOFTDEP } else { alone() }
 }
 
 /// How to write the settings of this disk anew, if there is a volume on it.

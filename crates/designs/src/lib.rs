@@ -24,5 +24,6 @@ pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC};
 pub use ffs::check_log::{LogUse, Prepared};
 pub use ffs::policy::SoftUpdatesCounts;
 pub use ffs::policy::softdep::SoftUpdatesOptions;
+pub use ffs::soft_flag;
 pub use ffs::{Disks, Files, OpenError, OpenOptions, Opened, ReclaimState, Reclaimed};
 pub use table::{Table, Unknown};

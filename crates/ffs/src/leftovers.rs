@@ -156,6 +156,11 @@ impl Leftovers {
         }
     }
 
+    /// Whether a task looks for them, and goes on.
+    pub(crate) fn are_looked_for(&self) -> bool {
+        !self.has_ended.get() && !self.ends.get()
+    }
+
     /// Nobody looks any more.
     pub(crate) fn has_ended(&self) {
         self.has_ended.set(true);

@@ -55,6 +55,7 @@ mod recovery;
 pub mod replay;
 mod revoked;
 mod shrink;
+pub mod soft_flag;
 mod span;
 mod update;
 mod verbs;

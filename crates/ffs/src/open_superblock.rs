@@ -62,6 +62,10 @@ impl OpenSuperblock {
     pub(crate) fn mark(&mut self, policy: PolicyKind, nonce: u64, now: Timestamp) {
         let superblock = self.superblock();
         superblock.time.set(now.seconds);
+        if policy == PolicyKind::SoftUpdates {
+            // Other systems go on as we do; 'duramen tune' takes it back.
+            superblock.flags.set(superblock.flags.get() | flags::SOFT_UPDATES);
+        }
         mark::put(superblock, policy.name(), nonce);
     }
 

@@ -112,8 +112,7 @@ struct Reclaim {
 impl Ffs {
     /// Whether reclaim is under way.
     pub(crate) fn reclaims(&self) -> bool {
-        let progress = self.reclaimed();
-        progress.is_some_and(|progress| progress.state == ReclaimState::Running)
+        self.leftovers.as_ref().is_some_and(|leftovers| leftovers.are_looked_for())
     }
 
     /// Ends reclaim, through or not, and waits until it has; or lets it come to its end.

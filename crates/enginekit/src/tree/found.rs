@@ -222,6 +222,7 @@ pub async fn use_and_empty(volume: &Volume<impl Engine>, found: &Found) -> Resul
         written.map_err(wrong("write after the cut"))?;
     }
     empty(volume, root).await.map_err(wrong("deleting everything"))?;
+    volume.files.store().engine().end_background().await; // it comes to its end
     volume.settle().await;
     let sealed = volume.files.fsstat(&volume.root, root).await;
     let stat =

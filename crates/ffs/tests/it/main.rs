@@ -44,6 +44,7 @@ mod planted;
 mod planted_log;
 mod protection;
 mod readers;
+mod reclaim;
 mod refused;
 mod refused_steps;
 mod rename;
