@@ -85,7 +85,13 @@ impl Cache {
 
     fn entry(&mut self, block: Block, now: Instant) -> &mut Dirty {
         self.last += 1;
-        let (order, due) = (self.last, now.after(self.ages.of(block)));
+        let order = self.last;
+        // Maps and inodes age together, as what is dirty of the disk itself.
+        let of_disk = |block: &Block| matches!(block, Block::Map(_) | Block::Inodes(_));
+        let first = self.dirty.iter().take_while(|(other, _)| of_disk(other));
+        let first = first.map(|(_, dirty)| dirty.due).next();
+        let due = first.filter(|due| of_disk(&block) && *due > now);
+        let due = due.unwrap_or_else(|| now.after(self.ages.of(block)));
         self.dirty.entry(block).or_insert_with(|| Dirty { due, order, changes: Vec::new() })
     }
 

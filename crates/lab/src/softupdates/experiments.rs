@@ -130,7 +130,7 @@ impl<F: LocalFiles> World<F> {
         let mut root = self.program();
         let still = Duration::from_millis(1);
         let standing = workloads::standing_shape();
-        self.play(&mut root, &Script { calls: standing.make(), processor: still });
+        self.play(&mut root, &Script { calls: standing.make_in_turn(), processor: still });
         let mut prng = Prng::new(seed);
         let (first, second) = (prng.fork(), prng.fork());
         let (before, begun) = (self.files.written(), self.executor.now());

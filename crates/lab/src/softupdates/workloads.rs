@@ -6,6 +6,13 @@ use std::time::Duration;
 use super::files::Holds;
 use super::program::{Call, Script};
 
+/// A number without a divisor in common with that of the directories.
+const STRIDE: usize = 337;
+
+fn named(file: usize) -> String {
+    format!("file-{file:05}")
+}
+
 /// A tree of directories with files, by its numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
@@ -42,7 +49,7 @@ impl Shape {
     fn files(&self) -> impl Iterator<Item = (usize, String)> {
         let numbered = self.directories.iter().enumerate();
         numbered.flat_map(|(number, &(_, files))| {
-            (0..files).map(move |file| (number + 1, format!("file-{file:05}")))
+            (0..files).map(move |file| (number + 1, named(file)))
         })
     }
 
@@ -88,8 +95,26 @@ impl Shape {
     }
 
     /// All of it is listed, and each file asked about.
+    /// *Chosen*: directories come in another order than they were made in, as on a disk in use.
     pub(super) fn find(&self) -> Vec<Call> {
-        self.stat_files()
+        let count = self.directories.len();
+        let visits = (0..count).map(|turn| turn * STRIDE % count + 1);
+        let visit = |at: usize| {
+            let files = (0..self.directories[at - 1].1).map(move |file| Call::Stat(at, named(file)));
+            std::iter::once(Call::List(at)).chain(files)
+        };
+        visits.flat_map(visit).collect()
+    }
+
+    /// As [`Self::make`], each directory with its files before the next one.
+    pub(super) fn make_in_turn(&self) -> Vec<Call> {
+        let mut calls = Vec::new();
+        for (number, parent, name) in self.names() {
+            calls.push(Call::MakeDirectory(parent, name));
+            let files = 0..self.directories[number - 1].1;
+            calls.extend(files.map(|file| Call::MakeFile(number, named(file), self.holds)));
+        }
+        calls
     }
 }
 
@@ -101,12 +126,12 @@ pub(super) fn andrew_shape() -> Shape {
 
 /// *Chosen*: /etc, of which the paper says nothing.
 pub(super) fn etc_shape() -> Shape {
-    Shape::flat(19, 0, 4000).with_files(1, 220)
+    Shape::flat(16, 0, 4000).with_files(1, 130)
 }
 
 /// *Chosen*: what is on the disk besides, for `find`.
 pub(super) fn standing_shape() -> Shape {
-    Shape::flat(300, 15, 0)
+    Shape::flat(1000, 15, 0)
 }
 
 impl Shape {
