@@ -48,17 +48,28 @@ enum Paper {
     Softupdates,
 }
 
+/// What a paper's experiments gave.
+struct Found {
+    figures: Vec<Figure>,
+    pictures: Vec<Picture>,
+    /// What is not as published.
+    failures: Vec<String>,
+}
+
 impl Paper {
-    fn results(self, short: bool, seed: u64) -> (Vec<Figure>, Vec<Picture>) {
+    fn results(self, short: bool, seed: u64) -> Found {
         let tell = |experiment: &str| eprintln!("{experiment} ...");
         match self {
             Self::Calaveras => {
                 let results = calaveras::run(seed, &tell);
-                (results.figures, results.pictures)
+                let others = results.figures.iter().filter(|figure| !figure.is_accounted_for());
+                let failures = others.map(|figure| figure.figure.clone()).collect();
+                Found { figures: results.figures, pictures: results.pictures, failures }
             }
             Self::Softupdates => {
                 let results = softupdates::run(seed, short, &tell);
-                (results.figures, results.pictures)
+                let failures = results.failures();
+                Found { figures: results.figures, pictures: results.pictures, failures }
             }
         }
     }
@@ -80,24 +91,22 @@ fn run(
     json: bool,
     svg: Option<PathBuf>,
     check: bool,
-    results: impl FnOnce() -> (Vec<Figure>, Vec<Picture>),
+    results: impl FnOnce() -> Found,
 ) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(folder) = &svg {
         // Before the work: a folder that cannot be made is better known at once.
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
     }
-    let (figures, pictures) = results();
+    let Found { figures, pictures, failures } = results();
     for picture in svg.iter().flat_map(|_| &pictures) {
         picture.write(svg.as_deref().expect("it is asked for"))?;
     }
     print!("{}", said(&figures, json)?);
-    let others = figures.iter().filter(|figure| !figure.is_accounted_for());
-    let others: Vec<&str> = others.map(|figure| figure.figure.as_str()).collect();
-    if others.is_empty() || !check {
+    if failures.is_empty() || !check {
         Ok(())
     } else {
-        Err(format!("not as published: {}", others.join("; ")).into())
+        Err(format!("not as published: {}", failures.join("; ")).into())
     }
 }
 

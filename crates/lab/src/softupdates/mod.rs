@@ -37,8 +37,16 @@ use program::Script;
 pub struct Results {
     /// All figures, by experiment.
     pub figures: Vec<Figure>,
-    /// What was written of the torture test, by file system.
+    /// The Andrew benchmark, by file system.
     pub pictures: Vec<Picture>,
+}
+
+impl Results {
+    /// What is not as it has to be: a figure that is neither as published nor explained, a headline
+    /// that is not as published, more notes than one in six.
+    pub fn failures(&self) -> Vec<String> {
+        figures::failures(&self.figures)
+    }
 }
 
 /// "1000 runs".

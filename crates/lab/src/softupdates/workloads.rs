@@ -131,7 +131,7 @@ pub(super) fn etc_shape() -> Shape {
 
 /// *Chosen*: what is on the disk besides, for `find`.
 pub(super) fn standing_shape() -> Shape {
-    Shape::flat(1000, 15, 0)
+    Shape::flat(1200, 12, 0)
 }
 
 impl Shape {
