@@ -1,8 +1,8 @@
 //! A program: calls one after the other, each with its share of the processor's time.
 //!
 //! *Input.* The processor goes round between programs that want it, a tenth of a second each, which
-//! is the quantum of 4.4BSD. A program that sleeps in a call gives the rest of its turn away, and waits
-//! for another one when it wakes up.
+//! is the quantum of 4.4BSD. A program that sleeps in a call gives the rest of its turn away, and
+//! waits for another one when it wakes up.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -90,12 +90,14 @@ impl<'a, F: LocalFiles> Program<'a, F> {
     }
 
     async fn call(&mut self, call: &Call) {
-        let mut calling = pin!(carry_out(self.files, &self.directories, call));
-        let made = match calling.as_mut().now_or_never() {
-            Some(made) => made,
-            None => {
-                self.turn = None;
-                calling.await
+        let made = {
+            let mut calling = pin!(carry_out(self.files, &self.directories, call));
+            match calling.as_mut().now_or_never() {
+                Some(made) => made,
+                None => {
+                    self.turn = None;
+                    calling.await
+                }
             }
         };
         self.directories.extend(made);

@@ -199,9 +199,9 @@ pub(super) fn remove_andrew() -> Vec<Call> {
     calls
 }
 
-/// "A full MAKEDEV": 522 nodes in one directory.
+/// "A full MAKEDEV": 522 nodes in one directory, whose names have five letters ("522 522 3317").
 pub(super) fn makedev() -> Vec<Call> {
-    let node = |number| Call::MakeFile(0, format!("device{number:03}"), Holds::Device);
+    let node = |number| Call::MakeFile(0, format!("n{number:04}"), Holds::Device);
     (0..522).map(node).collect()
 }
 
