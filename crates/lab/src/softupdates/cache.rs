@@ -73,14 +73,15 @@ pub(super) struct Cache {
     changes: HashMap<u64, Change>,
     /// The number of the last change, or of the last time that a block became dirty. 0 is none.
     last: u64,
-    pub(super) rollbacks: u64,
+    /// Of names, and of all else.
+    pub(super) rollbacks: [u64; 2],
     pub(super) most_changes: usize,
 }
 
 impl Cache {
     pub(super) fn new(ages: Ages) -> Self {
         let (dirty, changes) = (BTreeMap::new(), HashMap::new());
-        Self { ages, dirty, changes, last: 0, rollbacks: 0, most_changes: 0 }
+        Self { ages, dirty, changes, last: 0, rollbacks: [0; 2], most_changes: 0 }
     }
 
     fn entry(&mut self, block: Block, now: Instant) -> &mut Dirty {
@@ -101,13 +102,7 @@ impl Cache {
     }
 
     /// Something changes in a block that may not land before these changes.
-    pub(super) fn change(
-        &mut self,
-        block: Block,
-        needs: &[u64],
-        then: Then,
-        now: Instant,
-    ) -> u64 {
+    pub(super) fn change(&mut self, block: Block, needs: &[u64], then: Then, now: Instant) -> u64 {
         let mut all = [0; 3];
         all[..needs.len()].copy_from_slice(needs);
         let entry = self.entry(block, now);
@@ -146,7 +141,8 @@ impl Cache {
         };
         let (held, ready): (Vec<u64>, Vec<u64>) = dirty.changes.into_iter().partition(waits);
         if !held.is_empty() {
-            self.rollbacks += held.len() as u64;
+            let kind = usize::from(!matches!(block, Block::Entries(..)));
+            self.rollbacks[kind] += held.len() as u64;
             self.entry(block, now).changes = held;
         }
         Some(ready)

@@ -154,8 +154,7 @@ impl<F: LocalFiles> World<F> {
     async fn andrews(&self, runs: u32, costs: &Costs) {
         let own = self.own_directory("andrew").await;
         let phases = workloads::andrew(costs.andrew);
-        let remove =
-            Script { calls: workloads::remove_andrew(), processor: costs.remove_andrew };
+        let remove = Script { calls: workloads::remove_andrew(), processor: costs.remove_andrew };
         for _ in 0..runs {
             let mut program = Program::new(&*self.files, &self.processor, own);
             for script in phases.iter().chain([&remove]) {
@@ -178,13 +177,7 @@ impl<F: LocalFiles> World<F> {
         }
     }
 
-    async fn finds(
-        &self,
-        program: &mut Program<'_, F>,
-        find: &Script,
-        runs: u32,
-        mut prng: Prng,
-    ) {
+    async fn finds(&self, program: &mut Program<'_, F>, find: &Script, runs: u32, mut prng: Prng) {
         for _ in 0..runs {
             program.play(find).await;
             self.pause(&mut prng, 100).await;

@@ -70,8 +70,8 @@ impl Model {
         model
     }
 
-    /// Changes that were rolled back for a write so far.
-    pub(super) fn rollbacks(&self) -> u64 {
+    /// Changes that were rolled back for a write so far: of names, and of all else.
+    pub(super) fn rollbacks(&self) -> [u64; 2] {
         self.tree.borrow().cache.rollbacks
     }
 

@@ -61,7 +61,9 @@ impl Ours {
         if self.runtime.clock.now() > begun && came.reads == 0 {
             self.sync.set(self.sync.get() + came.writes);
         }
-        answer.unwrap_or_else(|lost| panic!("the disk of a model does not fail: {lost}")).into_inner()
+        answer
+            .unwrap_or_else(|lost| panic!("the disk of a model does not fail: {lost}"))
+            .into_inner()
     }
 
     async fn find(&self, directory: ObjectId, named: &str) -> ObjectId {

@@ -200,12 +200,7 @@ impl Tree {
     }
 
     /// Makes a directory.
-    pub(super) fn make_directory(
-        &mut self,
-        parent: u32,
-        name: &str,
-        now: Instant,
-    ) -> (u32, Work) {
+    pub(super) fn make_directory(&mut self, parent: u32, name: &str, now: Instant) -> (u32, Work) {
         let (number, made) = self.new_inode(parent, true, now);
         let counted = self.change(Block::of_inode(parent), &[], Then::Nothing, now);
         let filled = self.grow(number, u64::from(CHUNK), now);

@@ -48,9 +48,8 @@ impl Shape {
 
     fn files(&self) -> impl Iterator<Item = (usize, String)> {
         let numbered = self.directories.iter().enumerate();
-        numbered.flat_map(|(number, &(_, files))| {
-            (0..files).map(move |file| (number + 1, named(file)))
-        })
+        numbered
+            .flat_map(|(number, &(_, files))| (0..files).map(move |file| (number + 1, named(file))))
     }
 
     fn names(&self) -> impl Iterator<Item = (usize, usize, String)> {
@@ -100,7 +99,8 @@ impl Shape {
         let count = self.directories.len();
         let visits = (0..count).map(|turn| turn * STRIDE % count + 1);
         let visit = |at: usize| {
-            let files = (0..self.directories[at - 1].1).map(move |file| Call::Stat(at, named(file)));
+            let files =
+                (0..self.directories[at - 1].1).map(move |file| Call::Stat(at, named(file)));
             std::iter::once(Call::List(at)).chain(files)
         };
         visits.flat_map(visit).collect()
