@@ -19,8 +19,8 @@ use super::files::{Holds, LocalFiles, Writes};
 
 /// How often a UNIX of the time writes what no program waits for.
 const UPDATE: Duration = Duration::from_secs(30);
-/// *Input.* Memory for its caches.
-const CACHE_BYTES: usize = 16 << 20;
+/// *Input.* Memory for its caches: enough for all that is used, which the models keep too.
+const CACHE_BYTES: usize = 64 << 20;
 /// The most bytes of a call.
 const TRANSFER: u32 = 32 << 10;
 
