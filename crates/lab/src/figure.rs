@@ -51,9 +51,10 @@ impl Figure {
         Self { note: Some(note), ..self }
     }
 
-    /// Measured over published.
+    /// Measured over published; where nothing is published, and that is what came out, 1.
     pub fn ratio(&self) -> Option<f64> {
-        Some(self.measured? / self.published?)
+        let (measured, published) = (self.measured?, self.published?);
+        Some(if measured == published { 1.0 } else { measured / published })
     }
 
     /// Whether it is as published, or it is said why not, or nothing is published.

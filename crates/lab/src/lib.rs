@@ -10,6 +10,7 @@
 //!   network, and what a paper's server does that ours does not.
 //! * [`server`]: a whole server of those parts.
 //! * [`calaveras`]: "Metadata Logging in an NFS Server".
+//! * [`softupdates`]: the alpha distribution of soft updates, called by local programs.
 //! * [`figure`], [`picture`]: what came of it, for people and programs.
 //!
 //! **Absent:** clocks, sockets, and any figure that was typed in.
@@ -20,4 +21,5 @@ pub mod logging_locks;
 pub mod picture;
 pub mod processor;
 pub mod server;
+pub mod softupdates;
 pub mod wire;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use lab::calaveras;
 use lab::figure::{Figure, table};
+use lab::picture::Picture;
+use lab::{calaveras, softupdates};
 
 /// Runs the experiments of the papers, and puts what was published beside what they give.
 #[derive(Debug, Parser)]
@@ -30,6 +31,9 @@ enum Command {
         /// Fail when a figure is not as published, and nothing says why
         #[arg(long)]
         check: bool,
+        /// Of soft updates, play a twentieth of the torture test
+        #[arg(long)]
+        short: bool,
         /// What all chance follows from
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -40,12 +44,41 @@ enum Command {
 enum Paper {
     /// "Metadata Logging in an NFS Server", 1995
     Calaveras,
+    /// The alpha distribution of soft updates
+    Softupdates,
+}
+
+/// What a paper's experiments gave.
+struct Found {
+    figures: Vec<Figure>,
+    pictures: Vec<Picture>,
+    /// What is not as published.
+    failures: Vec<String>,
+}
+
+impl Paper {
+    fn results(self, short: bool, seed: u64) -> Found {
+        let tell = |experiment: &str| eprintln!("{experiment} ...");
+        match self {
+            Self::Calaveras => {
+                let results = calaveras::run(seed, &tell);
+                let others = results.figures.iter().filter(|figure| !figure.is_accounted_for());
+                let failures = others.map(|figure| figure.figure.clone()).collect();
+                Found { figures: results.figures, pictures: results.pictures, failures }
+            }
+            Self::Softupdates => {
+                let results = softupdates::run(seed, short, &tell);
+                let failures = results.failures();
+                Found { figures: results.figures, pictures: results.pictures, failures }
+            }
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
-    let Command::Paper { name: Paper::Calaveras, json, svg, check, seed } = command;
-    match run(json, svg, check, seed) {
+    let Command::Paper { name, json, svg, check, short, seed } = command;
+    match run(json, svg, check, || name.results(short, seed)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("duramen-lab: {why}");
@@ -58,24 +91,22 @@ fn run(
     json: bool,
     svg: Option<PathBuf>,
     check: bool,
-    seed: u64,
+    results: impl FnOnce() -> Found,
 ) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(folder) = &svg {
         // Before the work: a folder that cannot be made is better known at once.
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
     }
-    let results = calaveras::run(seed, &|experiment| eprintln!("{experiment} ..."));
-    for picture in svg.iter().flat_map(|_| &results.pictures) {
+    let Found { figures, pictures, failures } = results();
+    for picture in svg.iter().flat_map(|_| &pictures) {
         picture.write(svg.as_deref().expect("it is asked for"))?;
     }
-    print!("{}", said(&results.figures, json)?);
-    let others = results.figures.iter().filter(|figure| !figure.is_accounted_for());
-    let others: Vec<&str> = others.map(|figure| figure.figure.as_str()).collect();
-    if others.is_empty() || !check {
+    print!("{}", said(&figures, json)?);
+    if failures.is_empty() || !check {
         Ok(())
     } else {
-        Err(format!("not as published: {}", others.join("; ")).into())
+        Err(format!("not as published: {}", failures.join("; ")).into())
     }
 }
 

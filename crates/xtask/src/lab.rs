@@ -14,27 +14,37 @@ use crate::{Failure, Repository, Result, Totals, command};
 const PAGE: &str = "docs/lab.md";
 const PICTURES: &str = "docs/lab";
 
-/// Between these lines of the page stand the figures.
-const BEGIN: &str = "<!-- figures of calaveras: written by cargo xtask lab -->\n```text\n";
+/// The papers, each with what the lab is to be told besides.
+const PAPERS: [(&str, &[&str]); 2] = [("calaveras", &[]), ("softupdates", &["--short"])];
+
+/// Between these lines of the page stand the figures of a paper.
+fn begin(paper: &str) -> String {
+    format!("<!-- figures of {paper}: written by cargo xtask lab -->\n```text\n")
+}
 const END: &str = "```\n<!-- end of figures -->";
 
 /// Runs the lab, and writes the page's figures and pictures anew.
 pub fn write(repository: &Repository) -> Result<()> {
     let path = repository.root().join(PAGE);
-    let figures = run(repository, &repository.root().join(PICTURES))?;
-    let page = fs::read_to_string(&path).while_doing(PAGE)?;
-    fs::write(&path, with_figures(&page, &figures)?).while_doing(PAGE)
+    let mut page = fs::read_to_string(&path).while_doing(PAGE)?;
+    for paper in PAPERS {
+        let figures = run(repository, paper, &repository.root().join(PICTURES))?;
+        page = with_figures(&page, paper.0, &figures)?;
+    }
+    fs::write(&path, page).while_doing(PAGE)
 }
 
 /// Runs the lab, and says whether the page shows what it gives. Every figure of the paper is
 /// reproduced, or it is said why not: else the lab fails.
 pub(crate) fn test(repository: &Repository) -> Result<Totals> {
     let new = TemporaryFolder::new("lab")?;
-    let figures = run(repository, new.path())?;
     let page = fs::read_to_string(repository.root().join(PAGE)).while_doing(PAGE)?;
     let mut stale = Vec::new();
-    if with_figures(&page, &figures)? != page {
-        stale.push(PAGE.to_owned());
+    for paper in PAPERS {
+        let figures = run(repository, paper, new.path())?;
+        if with_figures(&page, paper.0, &figures)? != page {
+            stale.push(format!("{PAGE} ({})", paper.0));
+        }
     }
     for entry in fs::read_dir(new.path()).while_doing(new.path().display())? {
         let name = entry.while_doing(new.path().display())?.file_name();
@@ -55,22 +65,27 @@ pub(crate) fn test(repository: &Repository) -> Result<Totals> {
     }
 }
 
-fn run(repository: &Repository, pictures: &Path) -> Result<String> {
+fn run(
+    repository: &Repository,
+    (paper, options): (&str, &[&str]),
+    pictures: &Path,
+) -> Result<String> {
     let mut lab = Command::new("cargo");
     lab.args(["run", "--quiet", "--release", "--package", "duramen-lab", "--"]);
-    lab.args(["paper", "calaveras", "--check", "--svg"]).arg(pictures);
+    lab.args(["paper", paper]).args(options).args(["--check", "--svg"]).arg(pictures);
     command::capture(lab.current_dir(repository.root()))
 }
 
-/// The page with these figures in the place of its own.
-fn with_figures(page: &str, figures: &str) -> Result<String> {
-    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
+/// The page with these figures of a paper in the place of its own.
+fn with_figures(page: &str, paper: &str, figures: &str) -> Result<String> {
+    let begin = begin(paper);
+    let parts = page.split_once(&begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;
         Some((before, after))
     });
     let (before, after) =
-        parts.ok_or_else(|| Failure::new(format!("{PAGE} has no place for figures")))?;
-    Ok(format!("{before}{BEGIN}{figures}{END}{after}"))
+        parts.ok_or_else(|| Failure::new(format!("{PAGE} has no place for figures of {paper}")))?;
+    Ok(format!("{before}{begin}{figures}{END}{after}"))
 }
 
 #[cfg(test)]
@@ -78,10 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_stand_where_the_page_has_a_place_for_them() {
-        let page = format!("before\n{BEGIN}old\n{END}\nafter\n");
-        let new = with_figures(&page, "new\n").expect("there is a place");
-        assert_eq!(new, format!("before\n{BEGIN}new\n{END}\nafter\n"));
-        assert!(with_figures("no place", "new\n").is_err());
+    fn figures_stand_where_the_page_has_a_place_for_those_of_their_paper() {
+        let page = |first: &str, second: &str| {
+            let places = [("a", first), ("b", second)]
+                .map(|(paper, figures)| format!("{}{figures}\n{END}\n", begin(paper)));
+            places.concat()
+        };
+        let new = with_figures(&page("old", "old"), "b", "new\n").expect("there is a place");
+        assert_eq!(new, page("old", "new"));
+        assert!(with_figures(&page("old", "old"), "c", "new\n").is_err());
     }
 }
