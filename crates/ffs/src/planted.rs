@@ -225,14 +225,10 @@ planted::bugs! {
     UnfollowedLinks,
     /// Names that change behind the scan of reclaim are not followed.
     UnfollowedNames,
-    /// Reclaim goes on to give back while what it rests on is not durable.
-    HastyReclaim,
     /// Pointers behind the end of a file stay when it comes to memory after a cut.
     UnsettledEnds,
     /// A group that was torn is used at once.
     OpenTornGroups,
-    /// The counts of a group are believed before it is read.
-    BelievedRows,
     /// A stop in the middle of reclaim leaves the volume clean.
     CleanReclaim,
 }

@@ -174,7 +174,7 @@ impl Allocator {
         rows: &[Summary],
         leftovers: Option<Rc<Leftovers>>,
     ) -> Rc<Self> {
-        let are_true = leftovers.is_none() || is_planted(Bug::BelievedRows);
+        let are_true = leftovers.is_none();
         let group = |row| RefCell::new(Group::new(row, are_true));
         let groups: Vec<_> = rows.iter().map(group).collect();
         let totals = if are_true { Totals::of(rows) } else { Totals::of(&[]) };
@@ -299,9 +299,7 @@ impl Allocator {
         self.free_inodes.set(self.free_inodes.get() + known.free_inodes);
         self.directories.set(self.directories.get() + known.directories);
         drop(known);
-        if !is_planted(Bug::BelievedRows) {
-            self.uncounted.set(self.uncounted.get() - 1);
-        }
+        self.uncounted.set(self.uncounted.get() - 1);
         self.released.notify();
     }
 

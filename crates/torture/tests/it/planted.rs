@@ -174,6 +174,13 @@ const OF_WAYS: &[(&str, Design, &str, Way, Effort)] = &[
 
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
+    "KeptCandidates",
+    "UnfollowedLinks",
+    "UnfollowedNames",
+    "UnsettledEnds",
+    "OpenTornGroups",
+    "CleanReclaim",
+    "SecondNames",
     "LonelyPushes",
     "LooseNames",
     "UncountedCancels",
