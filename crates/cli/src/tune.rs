@@ -2,10 +2,10 @@
 //!
 //! # Contract
 //! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The label
-//! is in the superblock, and changes first; so does the flag of soft updates, by which other systems,
-//! and we of a bare disk, know the policy. The settings are written last: whatever is cut off
-//! leaves the old policy or the new one, and either works, because a clean volume that misses its
-//! log gets a new one.
+//! is in the superblock, and changes first; so does the flag of soft updates, by which other
+//! systems, and we of a bare disk, know the policy. The settings are written last: whatever is cut
+//! off leaves the old policy or the new one, and either works, because a clean volume that misses
+//! its log gets a new one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,9 @@
 //! A volume is a folder with `volume.toml`, which names the engine and the policy, `disk.img`,
 //! which holds the file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an
 //! image file or a device with nothing beside it, such as one that FreeBSD made; then it is of the
-//! design that needs nothing else, or, where its superblock says so, of that of soft updates. Where a log is named, the volume is of the design of its engine
-//! that has one. A `disk.img` with `volume.toml` beside it stands for its folder.
+//! design that needs nothing else, or, where its superblock says so, of that of soft updates. Where
+//! a log is named, the volume is of the design of its engine that has one. A `disk.img` with
+//! `volume.toml` beside it stands for its folder.
 //!
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.

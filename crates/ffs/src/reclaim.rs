@@ -43,8 +43,10 @@ use crate::inode::{Node, OnDisk};
 use crate::item::Intent;
 use crate::leftovers::{Leftovers, ReclaimState};
 use crate::planted::{Bug, is_planted};
-use crate::recovery::Files;
 use crate::update::Update;
+
+/// The files of a volume in the UFS2 format.
+type Files = vnode::Files<Ffs>;
 
 /// Runs that one Update gives back at most.
 const RUNS_PER_UPDATE: usize = 64;

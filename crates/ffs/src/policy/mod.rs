@@ -7,10 +7,9 @@
 //! | `softdep` | what it depends on is durable | push the chain of dependencies | serve, reclaim |
 //! | `fastfsck` | its marks are durable and its rank is reached | as `sync` | check what was busy |
 //!
-//! `fastfsck` is still to be built, and `softdep` checks before it serves, as `sync` does: to serve
-//! at once and to reclaim is still to come. All of them get the same: the items of an Update with
-//! their intents, already applied to the buffers, in the order in which the Updates were staged.
-//! Before that a policy may add items of its own ([`Policy::plan`]). An Update may rest on others
+//! `fastfsck` is still to be built. All of them get the same: the items of an Update with their
+//! intents, already applied to the buffers, in the order in which the Updates were staged. Before
+//! that a policy may add items of its own ([`Policy::plan`]). An Update may rest on others
 //! ([`Manner::rests_on`]): nothing of it lands before these are durable.
 //!
 //! What a policy has besides the volume, a log for example, is [`Beside`] it.

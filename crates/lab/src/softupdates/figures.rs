@@ -12,11 +12,11 @@ const ANDREW: &str = "Andrew benchmark";
 const MAKEDEV: &str = "MAKEDEV of 522 nodes";
 const DEPENDENCIES: &str = "dependencies";
 
-const WINDOW: &str = "what is the same again after a while is written once here. In the paper's FFS \
-                      directories lie in groups of their own, and each has its map and its block \
-                      of inodes there";
-const SHELL: &str = "the shells that run for each node, and the times of their files, are not in the \
-                     model";
+const WINDOW: &str = "what is the same again after a while is written once here. In the paper's \
+                      FFS directories lie in groups of their own, and each has its map and its \
+                      block of inodes there";
+const SHELL: &str = "the shells that run for each node, and the times of their files, are not in \
+                     the model";
 const RECORDS: &str = "the model's own records, which hold what a change waits for and nothing of \
                        what it rolls back";
 

@@ -111,8 +111,8 @@ struct All {
     ours: Measured,
     /// Bytes that changes take when 1000 files were made.
     thousand_bytes: f64,
-    /// Changes that were rolled back, of names and of all else: with the paper's ages, and with 30 s
-    /// for all.
+    /// Changes that were rolled back, of names and of all else: with the paper's ages, and with
+    /// 30 s for all.
     rollbacks: [[f64; 2]; 2],
     /// By how much the torture test was shortened.
     shortened: f64,
