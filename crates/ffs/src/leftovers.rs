@@ -299,7 +299,7 @@ impl Leftovers {
                 let (old, old_kind) = buffer.read(|image| entry_at(image, *offset));
                 self.of_inode(old.into(), |fact| fact.is_dropped = true);
                 self.of_inode((*ino).into(), |fact| fact.is_dropped = false);
-                if self.has_scanned(directory) && !is_planted(Bug::UnfollowedNames) {
+                if self.has_scanned(directory) {
                     for ((target, kind), change) in [((old, old_kind), -1), ((*ino, *kind), 1)] {
                         let target = (u64::from(target), kind == kind_bits(FileKind::Directory));
                         if target.0 != 0 {

@@ -223,8 +223,6 @@ planted::bugs! {
     KeptCandidates,
     /// Links that change behind the scan of reclaim are not followed.
     UnfollowedLinks,
-    /// Names that change behind the scan of reclaim are not followed.
-    UnfollowedNames,
     /// Pointers behind the end of a file stay when it comes to memory after a cut.
     UnsettledEnds,
     /// A group that was torn is used at once.

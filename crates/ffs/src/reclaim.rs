@@ -52,7 +52,7 @@ type Files = vnode::Files<Ffs>;
 const RUNS_PER_UPDATE: usize = 64;
 /// The longest rest at once.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// So often files are looked at that have links too many, while they stay the same.
+/// So often files are looked at that have links too many, while they do not become fewer.
 const MOST_ROUNDS: usize = 8;
 /// Inodes that are looked at while no other task has a turn.
 const INODES_AT_ONCE: u64 = 64;
@@ -205,17 +205,16 @@ impl Reclaim {
             self.step().await?;
         }
         // What is well stays so. But a name may go while its file has a link too many.
-        let (mut before, mut rounds) = (Vec::new(), 0);
+        let (mut fewest, mut rounds) = (usize::MAX, 0);
         loop {
-            let suspects: Vec<u64> =
-                (0..groups).flat_map(|group| self.leftovers.suspects(group)).collect();
-            rounds = if suspects == before { rounds + 1 } else { 0 };
-            if suspects.is_empty() {
+            let suspects = (0..groups).map(|group| self.leftovers.suspects(group).len()).sum();
+            rounds = if suspects < fewest { 0 } else { rounds + 1 };
+            if suspects == 0 {
                 break;
             } else if rounds > MOST_ROUNDS {
                 return Err(FsError::Corrupt.into()); // they do not become fewer
             }
-            before = suspects;
+            fewest = fewest.min(suspects);
             self.settle().await?; // a link goes after the name that it was for
             for group in 0..groups {
                 self.mend_nameless_files(group).await?;

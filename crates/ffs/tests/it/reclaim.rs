@@ -233,11 +233,6 @@ mod planted {
     }
 
     #[test]
-    fn names_that_change_behind_the_scan_must_be_followed() {
-        is_found(Bug::UnfollowedNames, 51);
-    }
-
-    #[test]
     fn second_names_of_directories_must_not_be_told() {
         is_found(VnodeBug::SecondNames, 51);
     }

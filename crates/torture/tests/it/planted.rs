@@ -176,7 +176,6 @@ const OF_WAYS: &[(&str, Design, &str, Way, Effort)] = &[
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "KeptCandidates",
     "UnfollowedLinks",
-    "UnfollowedNames",
     "UnsettledEnds",
     "OpenTornGroups",
     "CleanReclaim",
