@@ -28,7 +28,7 @@ fn slow() -> Options {
 
 async fn reopen(executor: &Executor, disk: &Rc<Disk>, share: f64) -> Opened {
     let softdep = SoftUpdatesOptions { reclaim_share: share, ..SoftUpdatesOptions::default() };
-    let options = OpenOptions { softdep, ..OpenOptions::default() };
+    let options = OpenOptions { softdep, serves_at_once: true, ..OpenOptions::default() };
     let disks = Disks::alone(disk.clone());
     let policy = PolicyKind::SoftUpdates;
     let opened = open(policy, disks, executor.runtime(), &options, &mut |_| ()).await;
@@ -196,11 +196,12 @@ mod planted {
 
     use super::*;
     use crate::common::bugs::{Planted, plant, unplant};
+    use crate::common::volume::at_once;
 
     /// Looks for a bug of the return in what cuts left of runs without one.
     fn is_found(bug: impl Into<Planted>, first: u64) {
         let bug = bug.into();
-        let found = under(PolicyKind::SoftUpdates, || {
+        let found = at_once(|| {
             (first..first + 12).find_map(|seed| {
                 let setting = setting(16);
                 let run = record(seed, &setting);
