@@ -17,7 +17,7 @@ use vfs::{FileSystem, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
 use crate::common::tree::{Setting, record};
-use crate::common::volume::{Volume, under};
+use crate::common::volume::{Volume, at_once};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -167,7 +167,7 @@ fn setting(size: u64) -> Setting {
 
 #[test]
 fn what_is_served_at_once_has_something_to_reclaim_in_many_cases() {
-    let found = under(PolicyKind::SoftUpdates, || {
+    let found = at_once(|| {
         let setting = setting(16);
         let run = record(31, &setting);
         let cuts = enginekit::Bench::cuts(&setting, &run.recording, 31, 40);
@@ -196,7 +196,6 @@ mod planted {
 
     use super::*;
     use crate::common::bugs::{Planted, plant, unplant};
-    use crate::common::volume::at_once;
 
     /// Looks for a bug of the return in what cuts left of runs without one.
     fn is_found(bug: impl Into<Planted>, first: u64) {

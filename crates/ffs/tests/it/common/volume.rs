@@ -65,8 +65,8 @@ thread_local! {
     static AT_ONCE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something with volumes of soft updates that are served at once after a cut.
-#[cfg(feature = "planted-bugs")]
+/// Does something with volumes of soft updates that are served at once after a cut: a return that
+/// is cut is of that kind then, too. What a check that was cut leaves is not what soft updates leave.
 pub(crate) fn at_once<T>(run: impl FnOnce() -> T) -> T {
     AT_ONCE.set(true);
     let result = under(PolicyKind::SoftUpdates, run);
