@@ -66,7 +66,8 @@ thread_local! {
 }
 
 /// Does something with volumes of soft updates that are served at once after a cut: a return that
-/// is cut is of that kind then, too. What a check that was cut leaves is not what soft updates leave.
+/// is cut is of that kind then, too. What a check that was cut leaves is not what soft updates
+/// leave.
 pub(crate) fn at_once<T>(run: impl FnOnce() -> T) -> T {
     AT_ONCE.set(true);
     let result = under(PolicyKind::SoftUpdates, run);
