@@ -106,6 +106,18 @@ impl Edit {
         }
     }
 
+    /// What the entry that this changes names in an image that has not been changed yet; nothing,
+    /// of inode 0, where it is only now laid out: there stands what is left of other names.
+    pub(crate) fn names_before(&self, image: &[u8]) -> Option<(u32, u8)> {
+        match self {
+            Edit::Entry { offset, layout, .. } if layout.iter().any(|(at, _)| at == offset) => {
+                Some((0, 0))
+            }
+            Edit::Entry { offset, .. } => Some(entry_at(image, *offset)),
+            _ => None,
+        }
+    }
+
     /// Changes the image; gives what takes it back.
     pub(crate) fn apply(self, image: &mut [u8]) -> Undo {
         match self {
@@ -326,4 +338,26 @@ fn add(image: &mut [u8], offset: usize, change: i32) {
     let field = &mut image[offset..offset + size_of::<i32>()];
     let old = i32::from_le_bytes((&*field).try_into().expect("four bytes"));
     field.copy_from_slice(&old.wrapping_add(change).to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_other_names_names_nothing() {
+        let mut image = vec![b'g'; CHUNK_SIZE];
+        set_entry(&mut image, 0, 7, 8);
+        let entry = |offset, layout| Edit::Entry { offset, ino: 9, kind: 4, layout };
+        assert_eq!(entry(0, Vec::new()).names_before(&image), Some((7, 8)));
+        // A name in the room behind another one, which becomes shorter for it.
+        let header = vec![0; ENTRY_HEADER_SIZE].into_boxed_slice();
+        let shorter = Box::from(12_u16.to_le_bytes());
+        let layout = vec![(12, header), (EntryHeader::RECORD_LENGTH_OFFSET, shorter)];
+        let edit = entry(12, layout);
+        let told = edit.names_before(&image);
+        let Undo::Entry { ino, kind, .. } = edit.apply(&mut image) else { unreachable!() };
+        assert_eq!(told, Some((ino, kind)));
+        assert_eq!(told, Some((0, 0)));
+    }
 }

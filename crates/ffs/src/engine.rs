@@ -23,7 +23,6 @@ use vnode::{Engine, Limits};
 
 use crate::alloc::{Allocator, EndRoom, Freed};
 use crate::buffer::Role;
-use crate::edit::entry_at;
 use crate::home::Home;
 use crate::inode::{Node, OnDisk};
 use crate::leftovers::{Leftovers, Reclaimed};
@@ -208,8 +207,8 @@ impl Ffs {
             }
             let (intent, subject) = (item.intent, item.subject);
             let entry = item.change.as_ref().and_then(|(buffer, edit)| {
-                let offset = edit.entry()?;
-                Some((offset, buffer.read(|image| entry_at(image, offset).0.into())))
+                let (before, _) = buffer.read(|image| edit.names_before(image))?;
+                Some((edit.entry()?, before.into()))
             });
             let change = item.change.map(|(buffer, edit)| {
                 let extent = edit.extent();

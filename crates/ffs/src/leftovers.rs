@@ -29,7 +29,7 @@ use ufs2::layout::{Dinode, Geometry, GroupHeader, ROOT_INODE, kind_bits};
 use vfs::FileKind;
 
 use crate::buffer::Role;
-use crate::edit::{Edit, entry_at};
+use crate::edit::Edit;
 use crate::item::{Intent, Item, Subject};
 use crate::planted::{Bug, is_planted};
 
@@ -293,10 +293,11 @@ impl Leftovers {
                 let old = buffer.read(|image| *Dinode::at(image, *offset));
                 self.follow_inode(ino, &old, Dinode::at(new, 0));
             }
-            (_, Edit::Entry { offset, ino, kind, .. }, Subject::Entry { directory, .. })
+            (_, Edit::Entry { ino, kind, .. }, Subject::Entry { directory, .. })
                 if item.intent != Intent::ParentRetargeted =>
             {
-                let (old, old_kind) = buffer.read(|image| entry_at(image, *offset));
+                let before = buffer.read(|image| edit.names_before(image));
+                let (old, old_kind) = before.unwrap_or_default();
                 self.of_inode(old.into(), |fact| fact.is_dropped = true);
                 self.of_inode((*ino).into(), |fact| fact.is_dropped = false);
                 if self.has_scanned(directory) {
@@ -370,6 +371,16 @@ impl Leftovers {
     /// Whether a caller has changed it since the opening, and has not taken its name away.
     pub(crate) fn is_wanted(&self, ino: u64) -> bool {
         self.of_inode(ino, |fact| fact.is_touched && !fact.is_dropped)
+    }
+
+    /// Whether a caller has taken a name of it away since the opening.
+    pub(crate) fn is_dropped(&self, ino: u64) -> bool {
+        self.of_inode(ino, |fact| fact.is_dropped)
+    }
+
+    /// Says that again after reclaim itself has taken a name away.
+    pub(crate) fn set_dropped(&self, ino: u64, is_dropped: bool) {
+        self.of_inode(ino, |fact| fact.is_dropped = is_dropped);
     }
 
     /// The first run of candidates of a group from a fragment of it on, inside one block: where it

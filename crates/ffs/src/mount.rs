@@ -17,8 +17,9 @@
 //! # What opens how
 //! Clean disks open for writing unless they use something that we could not keep true. An unclean
 //! disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the log bears
-//! the number of the mark. Under policy `softdep` it may be served at once, and what the cut left
-//! is looked for meanwhile (`reclaim`). Afterwards a new epoch of the log begins, and only then the
+//! the number of the mark. Under policy `softdep` it is served at once, and what the cut left is
+//! looked for meanwhile (`reclaim`); under another policy it gets the mark of `sync` before it is
+//! checked, since a check that is cut leaves what only a check understands. Afterwards a new epoch of the log begins, and only then the
 //! volume gets its number. Before any of that what stands on disk and log is flushed: a process
 //! that was killed may have left it in a cache, and what follows rests on it. Any other unclean
 //! disk is refused: its own system, or a checker, has to look at it.
@@ -82,7 +83,7 @@ pub async fn open(
         found.refuse_misfit(policy, log.is_some())?;
         let once = log.clone().map(journal::ReadOnce::new);
         let once = once.as_ref().map(|once| once as &dyn BlockDevice);
-        let is_soft = policy == PolicyKind::SoftUpdates && options.serves_at_once;
+        let is_soft = policy == PolicyKind::SoftUpdates;
         if is_soft && found.may_reclaim() {
             logged::make_certain(&*device, None).await?;
             Recovery { reclaims: true, ..Recovery::default() }
@@ -162,6 +163,11 @@ impl Unopened {
             }
             Mark::UnknownPolicy(policy) => Err(OpenError::UncleanPolicy(policy)),
             mark @ (Mark::Policy(PolicyKind::Sync | PolicyKind::SoftUpdates) | Mark::Torn) => {
+                if mark == Mark::Policy(PolicyKind::SoftUpdates) {
+                    let nonce = runtime.random.next_u64();
+                    self.superblock.mark(PolicyKind::Sync, nonce, runtime.clock.wall());
+                    self.superblock.write(device, &self.geometry).await?;
+                }
                 let (geometry, block) = (&self.geometry, &self.superblock.block);
                 let report = fsck::recover(device, geometry, runtime, block, progress).await?;
                 // Under policy `log` the mark is set, or taken back, while the log is at rest.

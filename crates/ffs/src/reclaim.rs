@@ -9,8 +9,9 @@
 //!    the candidates, what its links and names come to is noted ([`crate::leftovers`]), and what a
 //!    cut can leave in it is mended: pointers behind its end, a count of blocks that is wrong,
 //!    second names of a directory.
-//! 3. Files without a name are freed, or, if a caller has changed them since the opening, named in
-//!    `lost+found`, as are directories with names in them; links that are too many go.
+//! 3. Files without a name are freed, and directories with the names in them; links that are too
+//!    many go. What a caller has changed since the opening, and a directory with a name of such a
+//!    file in it, is named in `lost+found`.
 //! 4. Everything is brought home. Candidates that are left go back; groups that were torn, and of
 //!    which the scan has found in use what files hold, are used again.
 //!
@@ -52,7 +53,7 @@ type Files = vnode::Files<Ffs>;
 const RUNS_PER_UPDATE: usize = 64;
 /// The longest rest at once.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// So often files are looked at that have links too many, while they do not become fewer.
+/// So many rounds in a row may mend nothing: a caller's change that is under way comes to its end.
 const MOST_ROUNDS: usize = 8;
 /// Inodes that are looked at while no other task has a turn.
 const INODES_AT_ONCE: u64 = 64;
@@ -205,16 +206,20 @@ impl Reclaim {
             self.step().await?;
         }
         // What is well stays so. But a name may go while its file has a link too many.
-        let (mut fewest, mut rounds) = (usize::MAX, 0);
+        let mut rounds = 0;
         loop {
-            let suspects = (0..groups).map(|group| self.leftovers.suspects(group).len()).sum();
-            rounds = if suspects < fewest { 0 } else { rounds + 1 };
-            if suspects == 0 {
+            let suspects = (0..groups).flat_map(|group| self.leftovers.suspects(group));
+            let (mut is_well, mut is_freed) = (true, false);
+            for ino in suspects {
+                is_well = false;
+                is_freed |= self.files.orphan(ino).is_some(); // in steps, by another task
+            }
+            if is_well {
                 break;
             } else if rounds > MOST_ROUNDS {
-                return Err(FsError::Corrupt.into()); // they do not become fewer
+                return Err(FsError::Corrupt.into()); // no round mends anything
             }
-            fewest = fewest.min(suspects);
+            let before = self.leftovers.progress();
             self.settle().await?; // a link goes after the name that it was for
             for group in 0..groups {
                 self.mend_nameless_files(group).await?;
@@ -223,6 +228,8 @@ impl Reclaim {
             for group in 0..groups {
                 self.lower_links_in(group).await?;
             }
+            let has_mended = self.leftovers.progress() != before;
+            rounds = if has_mended || is_freed { 0 } else { rounds + 1 };
         }
         self.settle().await?;
         for group in 0..groups {
@@ -487,16 +494,28 @@ impl Reclaim {
             Err(FsError::Stale) => return Ok(()),
             node => node?,
         };
-        let is_kept = match node.kind {
-            FileKind::Directory => !self.files.look_through(&node).await?.is_empty(),
-            _ => self.leftovers.is_wanted(ino),
-        };
+        let is_kept = self.leftovers.is_wanted(ino)
+            || node.kind == FileKind::Directory && !self.drop_names(&node).await?;
         if is_kept {
             self.files.reconnect(&node, is_needed).await?;
         } else {
-            self.count_freed(self.files.free_nameless(&node, is_needed).await?);
+            let is_left = || is_needed() && !self.leftovers.is_wanted(ino);
+            self.count_freed(self.files.free_nameless(&node, is_left).await?);
         }
         Ok(())
+    }
+
+    /// Takes the names out of a directory that has none. Whether none is left: one stays that leads
+    /// to what a caller has changed since the opening.
+    async fn drop_names(&self, node: &Rc<Node>) -> Result<bool, FsError> {
+        let was_dropped = Cell::new(false);
+        let may_go = |target| {
+            was_dropped.set(self.leftovers.is_dropped(target));
+            let is_wanted = self.leftovers.is_wanted(node.ino) || self.leftovers.is_wanted(target);
+            self.leftovers.is_nameless(node.ino) && !is_wanted
+        };
+        let has_gone = |target| self.leftovers.set_dropped(target, was_dropped.get());
+        self.files.drop_names(node, may_go, has_gone).await
     }
 
     fn count_freed(&self, is_freed: bool) {

@@ -48,9 +48,6 @@ pub struct OpenOptions {
     pub housekeeping_interval: Duration,
     /// How the log is kept small, if there is one.
     pub log: LogOptions,
-    /// Whether a volume of soft updates is served after a cut before it was checked, and what the
-    /// cut left is reclaimed meanwhile. It is still being tried, and off if nothing is said.
-    pub serves_at_once: bool,
     /// Whether a stop waits until reclaim is through, and does not end it.
     pub finishes_reclaim: bool,
     /// How soft updates wait, if it has these.
@@ -65,7 +62,6 @@ impl Default for OpenOptions {
             keeps_data: true,
             housekeeping_interval: Duration::from_secs(5),
             log: LogOptions::default(),
-            serves_at_once: false,
             finishes_reclaim: false,
             softdep: SoftUpdatesOptions::default(),
         }

@@ -59,6 +59,37 @@ impl<E: Engine> Files<E> {
         Ok(is_needed)
     }
 
+    /// Takes the names out of a directory that is to be freed, each with a change of its own. Each
+    /// asks `may_go`, of the inode that is named, before it is applied, and tells `has_gone` in the
+    /// same step. Gives whether none is left.
+    ///
+    /// # Errors
+    /// As [`Files::repair`].
+    pub async fn drop_names(
+        &self,
+        node: &File<E>,
+        may_go: impl Fn(u64) -> bool,
+        has_gone: impl Fn(u64),
+    ) -> Result<bool, FsError> {
+        loop {
+            let _alone = node.lock.exclusive().await;
+            if node.is_dead() {
+                return Ok(false);
+            }
+            let Some((name, ino)) = self.first_name(node).await? else { return Ok(true) };
+            let mut change = self.plan(Space::Superuser);
+            change.update.manner().goes_on = true;
+            self.drop_entry(&mut change, node, &name).await?;
+            self.rest_on(&mut change, &node.depends());
+            let ready = self.reserve(change).await?;
+            if !may_go(ino) {
+                return Ok(false);
+            }
+            self.apply(ready, &mut ());
+            has_gone(ino);
+        }
+    }
+
     /// Frees a file that has no name. Gives whether it was.
     ///
     /// # Errors

@@ -83,6 +83,24 @@ impl<E: Engine> Files<E> {
         Ok(all)
     }
 
+    /// The first name of a directory that stays, and what it leads to. Under its lock.
+    pub(crate) async fn first_name(&self, node: &File<E>) -> Result<Option<(Name, u64)>, FsError> {
+        for start in (0..self.directory_size(node)?).step_by(CHUNK_SIZE) {
+            self.vet_chunk(node, start).await?;
+            let chunk = self.engine.chunk(None, node, start).await?;
+            let first = chunk.read(|bytes| {
+                let live = chunk::entries(bytes).find(|entry| {
+                    entry.as_ref().is_ok_and(|entry| entry.is_live() && !is_dots(entry.name))
+                });
+                live.and_then(Result::ok).map(|entry| (entry.name.to_vec(), entry.ino.into()))
+            });
+            if let Some((name, ino)) = first {
+                return Ok(Some((Name::parse(&name).map_err(|_| FsError::Corrupt)?, ino)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the name in a slot, which is one of a directory, is a second one.
     async fn is_second(&self, node: &File<E>, slot: Slot) -> Result<bool, FsError> {
         let child = self.node_of(slot.ino).await?;

@@ -17,7 +17,7 @@ use vfs::{FileSystem, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
 use crate::common::tree::{Setting, record};
-use crate::common::volume::{Volume, at_once};
+use crate::common::volume::{Volume, under};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -28,7 +28,7 @@ fn slow() -> Options {
 
 async fn reopen(executor: &Executor, disk: &Rc<Disk>, share: f64) -> Opened {
     let softdep = SoftUpdatesOptions { reclaim_share: share, ..SoftUpdatesOptions::default() };
-    let options = OpenOptions { softdep, serves_at_once: true, ..OpenOptions::default() };
+    let options = OpenOptions { softdep, ..OpenOptions::default() };
     let disks = Disks::alone(disk.clone());
     let policy = PolicyKind::SoftUpdates;
     let opened = open(policy, disks, executor.runtime(), &options, &mut |_| ()).await;
@@ -167,7 +167,7 @@ fn setting(size: u64) -> Setting {
 
 #[test]
 fn what_is_served_at_once_has_something_to_reclaim_in_many_cases() {
-    let found = at_once(|| {
+    let found = under(PolicyKind::SoftUpdates, || {
         let setting = setting(16);
         let run = record(31, &setting);
         let cuts = enginekit::Bench::cuts(&setting, &run.recording, 31, 40);
@@ -200,7 +200,7 @@ mod planted {
     /// Looks for a bug of the return in what cuts left of runs without one.
     fn is_found(bug: impl Into<Planted>, first: u64) {
         let bug = bug.into();
-        let found = at_once(|| {
+        let found = under(PolicyKind::SoftUpdates, || {
             (first..first + 12).find_map(|seed| {
                 let setting = setting(16);
                 let run = record(seed, &setting);

@@ -60,21 +60,6 @@ pub(crate) fn under<T>(policy: PolicyKind, run: impl FnOnce() -> T) -> T {
     result
 }
 
-thread_local! {
-    /// Whether volumes are served before they were checked, for the tests of this thread.
-    static AT_ONCE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Does something with volumes of soft updates that are served at once after a cut: a return that
-/// is cut is of that kind then, too. What a check that was cut leaves is not what soft updates
-/// leave.
-pub(crate) fn at_once<T>(run: impl FnOnce() -> T) -> T {
-    AT_ONCE.set(true);
-    let result = under(PolicyKind::SoftUpdates, run);
-    AT_ONCE.set(false);
-    result
-}
-
 /// Opens a volume under policy `log` if there is a log for it, else as [`under`] says, or `sync`.
 pub(crate) async fn open_with_log(
     volume: Rc<dyn block::BlockDevice>,
@@ -84,8 +69,7 @@ pub(crate) async fn open_with_log(
     progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
     let policy = if log.is_some() { PolicyKind::Log } else { ALONE.get() };
-    let serves_at_once = AT_ONCE.get();
-    let options = OpenOptions { serves_at_once, finishes_reclaim: true, ..options.clone() };
+    let options = OpenOptions { finishes_reclaim: true, ..options.clone() };
     open(policy, Disks { volume, log }, runtime, &options, progress).await
 }
 
