@@ -39,7 +39,8 @@ pub static FFS_SYNC: Design = ORDERED;
 /// UFS2 with soft updates.
 pub static FFS_SOFTDEP: Design = Design {
     policy: Some("softdep"),
-    about: "Write in place, and let each change wait for those alone that it depends on",
+    about: "Write in place, and let each change wait for those alone that it depends on; after a \
+            crash serve at once, and reclaim meanwhile what it leaked",
     mark: Some(PolicyKind::SoftUpdates),
     keeps_order: false,
     waits: true,
