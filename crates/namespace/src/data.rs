@@ -56,7 +56,11 @@ impl<S: Store> Namespace<S> {
             return Ok(written(stability, verifier));
         }
         let data = (offset, &data[..]);
-        Ok(written(self.write_alone(call, who, &node, data, stability).await?, verifier))
+        let committed = self.write_alone(call, who, &node, data, stability).await?;
+        if stability != Stability::Unstable {
+            call.saw_changes(&self.moves());
+        }
+        Ok(written(committed, verifier))
     }
 
     /// What every write is refused for, under a lock that was waited for. Gives the verifier that
@@ -130,6 +134,7 @@ impl<S: Store> Namespace<S> {
         call.before();
         let result = self.store.write_back(&node, offset, count.into()).await;
         call.after(node.depends());
+        call.saw_changes(&self.moves());
         result?;
         if is_planted(Bug::UnreceiptedCommits) {
             *call = Call::new();

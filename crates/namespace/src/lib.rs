@@ -36,9 +36,13 @@ mod rename;
 mod set;
 mod store;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use runtime::sync::Lock;
+use vfs::Depends;
+
+use planted::{Bug, is_planted};
 
 pub use protection::Protection;
 pub use store::{AttributeChange, Listed, NewFile, Object, Stat, Store, Witness};
@@ -48,12 +52,30 @@ pub struct Namespace<S: Store> {
     store: Rc<S>,
     /// Held alone by a rename that gives a directory another parent (invariant 2).
     reparenting: Lock,
+    /// The changes by which directories got other names, while these are not durable.
+    moves: Cell<Depends>,
 }
 
 impl<S: Store> Namespace<S> {
     /// The file system that `store` holds.
     pub fn new(store: Rc<S>) -> Self {
-        Self { store, reparenting: Lock::default() }
+        Self { store, reparenting: Lock::default(), moves: Cell::new(Depends::NOTHING) }
+    }
+
+    /// What the names above a file may still wait for, beside the names themselves: an answer that
+    /// makes the file durable waits for that, too.
+    fn moves(&self) -> Depends {
+        if self.store.receipt(self.moves.get()).has_come() {
+            self.moves.set(Depends::NOTHING);
+        }
+        if is_planted(Bug::LooseCommits) { Depends::NOTHING } else { self.moves.get() }
+    }
+
+    /// A directory has got another name.
+    fn note_move(&self, directory: &S::Node) {
+        let mut moves = self.moves();
+        moves.join(&directory.depends());
+        self.moves.set(moves);
     }
 
     /// The engine below.

@@ -11,6 +11,8 @@ planted::bugs! {
     UnreceiptedNames,
     /// COMMIT is answered without a receipt.
     UnreceiptedCommits,
+    /// COMMIT does not wait for the moves of directories above the file.
+    LooseCommits,
     /// SETATTR lets its file go before the new size is there.
     DroppedLock,
     /// WRITE does without the lock of its file.

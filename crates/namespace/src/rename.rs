@@ -204,6 +204,9 @@ impl<S: Store> Namespace<S> {
         self.entries_changed(&mut update, plan.from);
         self.entries_changed(&mut update, plan.to);
         self.apply(call, update).await?;
+        if plan.node.kind() == FileKind::Directory {
+            self.note_move(plan.node);
+        }
         Ok(())
     }
 }

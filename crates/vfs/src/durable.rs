@@ -135,6 +135,11 @@ impl Receipt {
         Self { ledger, on }
     }
 
+    /// Whether it is so, and need not be waited for.
+    pub fn has_come(&self) -> bool {
+        self.ledger.is_durable(&self.on) == Ok(true)
+    }
+
     /// Waits until it is so.
     pub async fn wait(self) -> Result<(), Lost> {
         if self.ledger.is_durable(&self.on)? {

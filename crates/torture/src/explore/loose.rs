@@ -141,7 +141,7 @@ fn replaces(act: &Act, name: &Name, before: &BTreeMap<Name, (usize, &Seen)>) -> 
 }
 
 /// Whether an operation is about a name.
-fn touches(act: &Act, (directory, name): &Name) -> bool {
+pub(super) fn touches(act: &Act, (directory, name): &Name) -> bool {
     let last = |path| last_name(path) == name;
     let here = act.subject == *directory;
     let there = act.destination == Some(*directory);

@@ -250,6 +250,21 @@ impl Model {
         view
     }
 
+    /// The names of a file and of the directories above it: each with the directory in which it is.
+    pub fn names_above(&self, node: usize) -> Vec<(usize, String)> {
+        let (mut names, mut nodes) = (Vec::new(), vec![node]);
+        while let Some(node) = nodes.pop() {
+            for (parent, other) in self.nodes.iter().enumerate() {
+                let Body::Directory(below) = &other.body else { continue };
+                for (name, _) in below.iter().filter(|(_, child)| **child == node) {
+                    names.push((parent, name.clone()));
+                    nodes.push(parent);
+                }
+            }
+        }
+        names
+    }
+
     /// The path of a directory, with a slash behind unless it is the root; none if it is gone.
     pub fn path_of(&self, directory: usize) -> Option<String> {
         if directory == ROOT {

@@ -25,6 +25,7 @@ use super::caller::{Answer, Call, Handles, call, last_name};
 use super::design::Design;
 use super::disks::{Disks, Images, Recording};
 use super::judge::History;
+use super::loose::touches;
 use super::model::{Act, Model, ROOT};
 use super::op::{Op, Stable};
 use super::server::{self, Server};
@@ -293,8 +294,21 @@ impl Client {
             (true, false) => Vec::new(),
             // Which of the others were before it is not known.
             (true, true) if style == Style::AtOnce => vec![acknowledged(index)],
-            (true, true) => (0..=index).map(acknowledged).collect(),
+            (true, true) if self.design.keeps_order() => (0..=index).map(acknowledged).collect(),
+            (true, true) => self.below(index).map(acknowledged).collect(),
         }
+    }
+
+    /// An operation on a file with what it hangs on: what else was done to the file, to its names,
+    /// and to those of the directories above.
+    fn below(&self, index: usize) -> impl Iterator<Item = usize> {
+        let acts = &self.history.acts;
+        let file = acts[index].0.subject;
+        let names = self.model.names_above(file);
+        (0..=index).filter(move |&other| {
+            let act = &acts[other].0;
+            act.subject == file || names.iter().any(|name| touches(act, name))
+        })
     }
 
     /// Sends a call over a connection of its own, and leaves marks when its reply comes.
