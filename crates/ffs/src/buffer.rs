@@ -217,9 +217,20 @@ impl Buffer {
         self.deltas.borrow().last().map(|delta| delta.sequence)
     }
 
-    /// The oldest such Update.
-    pub(crate) fn oldest_sequence(&self) -> Option<Sequence> {
-        self.deltas.borrow().first().map(|delta| delta.sequence)
+    /// Whether a write would bring home a change of an Update that `is_old`, as none is that comes
+    /// behind one which is not.
+    pub(crate) fn has_landing(
+        &self,
+        holds: impl Fn(&Delta) -> bool,
+        is_old: impl Fn(Sequence) -> bool,
+    ) -> bool {
+        let deltas = self.deltas.borrow();
+        let mut blocked = Union::default();
+        deltas.iter().take_while(|delta| is_old(delta.sequence)).any(|delta| {
+            let lands = holds(delta) && is_free(&blocked, &delta.undo);
+            block(&mut blocked, &delta.undo);
+            lands
+        })
     }
 
     /// All such Updates.

@@ -25,6 +25,7 @@ use crate::alloc::{Allocator, EndRoom, Freed};
 use crate::buffer::Role;
 use crate::home::Home;
 use crate::inode::{Node, OnDisk};
+use crate::item::Subject;
 use crate::leftovers::{Leftovers, Reclaimed};
 use crate::map::Map;
 use crate::open_superblock::OpenSuperblock;
@@ -47,7 +48,8 @@ pub struct Ffs {
     /// What the superblock says, and what it is to say after a clean stop.
     pub(crate) superblock: RefCell<OpenSuperblock>,
     pub(crate) recent_blocks: RecentBlocks,
-    /// One initialisation of inodes at a time, and the newest: an inode may be in its block.
+    /// One initialisation of inodes at a time, and those that may not be durable, by the first
+    /// inode of the block.
     pub(crate) inode_growth: Rc<Semaphore>,
     pub(crate) inodes_grown: RefCell<BTreeMap<u64, Sequence>>,
     /// What a cut may have left, if it is served before that was looked for.
@@ -201,9 +203,13 @@ impl Ffs {
         }
         self.take_buffers(&update);
         let mut staged = Vec::with_capacity(update.items.len());
+        let mut named = Vec::new();
         for (item, tag) in update.items.drain(..).zip(tags) {
             if let Some(leftovers) = self.leftovers() {
                 leftovers.follow(&item);
+                if let Subject::Entry { target: Some(target), .. } = item.subject {
+                    named.push(target);
+                }
             }
             let (intent, subject) = (item.intent, item.subject);
             let entry = item.change.as_ref().and_then(|(buffer, edit)| {
@@ -223,11 +229,15 @@ impl Ffs {
             items: staged,
             payload: take(&mut update.payload),
             carried: update.carried,
+            moved: take(&mut update.moved),
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
             manner: update.manner,
             answered: None,
             room,
         };
+        if let Some(leftovers) = self.leftovers() {
+            leftovers.follow_named(&named);
+        }
         update.promises.drain(..).for_each(crate::alloc::Promise::keep);
         for (node, dinode) in nodes {
             node.set_dinode(dinode);

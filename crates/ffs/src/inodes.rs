@@ -14,7 +14,7 @@ use directory::entry::CHUNK_SIZE;
 use namespace::NewFile;
 use ufs2::layout::{Dinode, GroupHeader, INLINE_SYMLINK_SIZE, SECTOR_SIZE, kind_bits, mode_of};
 use ufs2::map::run_length;
-use vfs::{Attributes, FileKind, FsError};
+use vfs::{Attributes, FileKind, FsError, Sequence};
 use vnode::Space;
 
 use crate::alloc::{FoundInode, Near};
@@ -158,8 +158,7 @@ impl Ffs {
         loop {
             match self.allocator.take_inode(parent, is_directory).await? {
                 FoundInode::Promised(taken) if self.is_unused(taken.place).await? => {
-                    let group = self.geometry().group_of_inode(taken.place);
-                    let grown = self.inodes_grown.borrow().get(&group).copied();
+                    let grown = self.grown_for(taken.place);
                     grown.into_iter().for_each(|grown| update.manner.rests_on.add(grown));
                     return Ok(update.take(taken));
                 }
@@ -167,6 +166,13 @@ impl Ffs {
                 FoundInode::Uninitialised(group) => self.initialise_inodes(group).await?,
             }
         }
+    }
+
+    /// The Update that initialised the block of an inode, unless that is durable.
+    fn grown_for(&self, ino: u64) -> Option<Sequence> {
+        let first = ino - ino % self.geometry().inodes_per_block;
+        let grown = self.inodes_grown.borrow().get(&first).copied();
+        grown.filter(|&grown| !self.policy.horizon().has_passed(grown))
     }
 
     /// Whether an inode is as free as its map says. On a damaged disk it may be a file.
@@ -178,7 +184,9 @@ impl Ffs {
         Ok(buffer.read(|image| Dinode::at(image, position.offset).is_free()))
     }
 
-    /// Gives a group one more block of inodes. An Update that takes one of them rests on that.
+    /// Gives a group more blocks of inodes, while there are some left in the last ones: one, or
+    /// more where they are taken faster than initialised. An Update that takes an inode of them
+    /// rests on that.
     async fn initialise_inodes(&self, group: u64) -> Result<(), FsError> {
         let _alone = self.inode_growth.acquire(1).await;
         let geometry = self.geometry();
@@ -187,24 +195,41 @@ impl Ffs {
         if !self.allocator.needs_inodes(group, initialised.into()) {
             return Ok(()); // another task was faster
         }
-        let ino = group * geometry.inodes_per_group + u64::from(initialised);
+        let first = group * geometry.inodes_per_group;
+        let last = (first + u64::from(initialised)).saturating_sub(1);
+        if !self.policy.horizon().is_in_order() && self.grown_for(last).is_some() {
+            self.allocator.hasten_inodes();
+        }
+        let (from, most) = (u64::from(initialised), geometry.inodes_per_group);
+        let raised = from + self.allocator.inode_blocks_ahead() * geometry.inodes_per_block;
+        let raised = raised.min(most);
+        let mut update = Update::new(Space::Superuser);
+        let blocks = (from..raised).step_by(geometry.inodes_per_block as usize);
+        for index in blocks.clone() {
+            let buffer = self.free_inodes_at(first + index);
+            update.push_fresh(Intent::InodeBlockInitialised, buffer);
+        }
+        let raised = raised as u32;
+        let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
+        let new = Box::from(raised.to_le_bytes().as_slice());
+        update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
+        let grown = self.commit(update).await?;
+        let mut all = self.inodes_grown.borrow_mut();
+        all.retain(|_, &mut before| !self.policy.horizon().has_passed(before));
+        all.extend(blocks.map(|index| (first + index, grown)));
+        Ok(())
+    }
+
+    /// A block of inodes that no file has had, each with a generation of its own.
+    fn free_inodes_at(&self, first: u64) -> Rc<Buffer> {
+        let geometry = self.geometry();
         let mut image = block::Buffer::zeroed(geometry.block_size as usize);
         for index in 0..geometry.inodes_per_block as usize {
             let random = self.runtime.random.next_u64() as u32;
             let offset = index * size_of::<Dinode>();
             Dinode::at_mut(&mut image, offset).generation.set(random.max(1));
         }
-        let address = geometry.inode_position(ino).fragment;
-        let mut update = Update::new(Space::Superuser);
-        update.push_fresh(Intent::InodeBlockInitialised, Buffer::new(address, Role::Inodes, image));
-        let raised = initialised + geometry.inodes_per_block as u32;
-        let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
-        let new = Box::from(raised.to_le_bytes().as_slice());
-        update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
-        // Those of a group become durable in their order, so that the newest stands for all.
-        let grown = self.commit(update).await?;
-        self.inodes_grown.borrow_mut().insert(group, grown);
-        Ok(())
+        Buffer::new(geometry.inode_position(first).fragment, Role::Inodes, image)
     }
 
     /// A generation for a file, in place of the one before it in its inode. It is drawn: a file

@@ -18,6 +18,8 @@ pub enum Intent {
     InitialisedRaised,
     /// A directory run or an indirect block got its first content.
     BlockInitialised,
+    /// A directory run got a further chunk in place, which the directory does not cover yet.
+    ChunkInitialised,
     /// An inode begins its life, its generation raised, its links counted.
     InodeInitialised,
     /// A link count rose for a name that is about to appear.

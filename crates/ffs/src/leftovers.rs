@@ -225,9 +225,11 @@ impl Leftovers {
         self.of_group(group, |known| known.facts.get_mut(index).map(look).unwrap_or_default())
     }
 
-    /// Whether an inode has been scanned, or need not be.
+    /// Whether an inode has been scanned, or need not be, since there was none at the opening.
     pub(crate) fn has_scanned(&self, ino: u64) -> bool {
-        ino < self.cursor.get()
+        let index = ino % self.geometry.inodes_per_group;
+        let is_new = || index >= self.inode_count(self.geometry.group_of_inode(ino));
+        ino < self.cursor.get() || is_new() && !is_planted(Bug::UnfollowedNewcomers)
     }
 
     /// The scan has seen an inode, which no file has.
@@ -299,7 +301,6 @@ impl Leftovers {
                 let before = buffer.read(|image| edit.names_before(image));
                 let (old, old_kind) = before.unwrap_or_default();
                 self.of_inode(old.into(), |fact| fact.is_dropped = true);
-                self.of_inode((*ino).into(), |fact| fact.is_dropped = false);
                 if self.has_scanned(directory) {
                     for ((target, kind), change) in [((old, old_kind), -1), ((*ino, *kind), 1)] {
                         let target = (u64::from(target), kind == kind_bits(FileKind::Directory));
@@ -310,6 +311,14 @@ impl Leftovers {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// An Update was applied with which files got these names: the one that one of them lost with
+    /// it was not all that a caller wanted it to have.
+    pub(crate) fn follow_named(&self, named: &[u64]) {
+        for &ino in named {
+            self.of_inode(ino, |fact| fact.is_dropped = false);
         }
     }
 

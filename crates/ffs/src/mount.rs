@@ -19,10 +19,10 @@
 //! disk with our mark is rebuilt first, or, under policy `log`, its log is replayed: the log bears
 //! the number of the mark. Under policy `softdep` it is served at once, and what the cut left is
 //! looked for meanwhile (`reclaim`); under another policy it gets the mark of `sync` before it is
-//! checked, since a check that is cut leaves what only a check understands. Afterwards a new epoch of the log begins, and only then the
-//! volume gets its number. Before any of that what stands on disk and log is flushed: a process
-//! that was killed may have left it in a cache, and what follows rests on it. Any other unclean
-//! disk is refused: its own system, or a checker, has to look at it.
+//! checked, since a check that is cut leaves what only a check understands. Afterwards a new epoch
+//! of the log begins, and only then the volume gets its number. Before any of that what stands on
+//! disk and log is flushed: a process that was killed may have left it in a cache, and what follows
+//! rests on it. Any other unclean disk is refused: its own system, or a checker, has to look at it.
 
 use std::rc::Rc;
 

@@ -35,6 +35,10 @@ planted::bugs! {
     LooseCancels,
     /// Blocks go although the directory does not show yet that the name has gone.
     UnseenDrops,
+    /// A run of a directory moves before what was changed in it is durable.
+    LooseRuns,
+    /// A removal is answered when the name is gone, and before the file is.
+    HastyTelling,
     /// A link goes before the directory shows that its name has gone.
     UnshownDrops,
     /// The name of a directory goes before what was moved out of it has another.
@@ -223,6 +227,10 @@ planted::bugs! {
     KeptCandidates,
     /// Links that change behind the scan of reclaim are not followed.
     UnfollowedLinks,
+    /// Directories in inodes that there were not at the opening are not followed.
+    UnfollowedNewcomers,
+    /// What stands behind the end of a file is cleared as its inode was a while ago.
+    StaleEnds,
     /// Pointers behind the end of a file stay when it comes to memory after a cut.
     UnsettledEnds,
     /// A group that was torn is used at once.

@@ -24,6 +24,7 @@
 //! stopped cleanly from then on.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ use runtime::sync::yield_now;
 use ufs2::layout::{DIRECT_BLOCKS, Dinode, ROOT_INODE};
 use ufs2::map::{block_count, has_blocks, path, pointer, run_length, sectors};
 use vfs::{FileKind, FsError, Ledger};
-use vnode::{Engine, Space};
+use vnode::{Dropped, Engine, Space};
 
 use crate::buffer::Role;
 use crate::edit::Edit;
@@ -55,6 +56,8 @@ const RUNS_PER_UPDATE: usize = 64;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 /// So many rounds in a row may mend nothing: a caller's change that is under way comes to its end.
 const MOST_ROUNDS: usize = 8;
+/// Names that are taken out of a directory at once.
+const NAMES_AT_ONCE: usize = 64;
 /// Inodes that are looked at while no other task has a turn.
 const INODES_AT_ONCE: u64 = 64;
 
@@ -68,11 +71,12 @@ pub(crate) fn start(files: &Rc<Files>, share: f64) -> bool {
         let begun = clock.now();
         let Some(files) = files.upgrade() else { return };
         let pace = Pace { share, begun: Cell::new(begun) };
-        let dead = RefCell::default();
-        let reclaim = Reclaim { files, leftovers: leftovers.clone(), pace, dead };
+        let (dead, homeless) = Default::default();
+        let reclaim = Reclaim { files, leftovers: leftovers.clone(), pace, dead, homeless };
         let state = match reclaim.run().await {
             Ok(()) => ReclaimState::Done,
             Err(Stopped::Asked) => ReclaimState::Running,
+            Err(Stopped::By(_)) if leftovers.is_to_end() => ReclaimState::Running,
             Err(Stopped::By(_)) => ReclaimState::Failed,
         };
         match state {
@@ -112,6 +116,8 @@ struct Reclaim {
     pace: Pace,
     /// Files without links that the scan has met, which no task frees.
     dead: RefCell<Vec<u64>>,
+    /// Files that are to be named, for which there was no room.
+    homeless: RefCell<BTreeSet<u64>>,
 }
 
 impl Ffs {
@@ -137,20 +143,53 @@ impl Ffs {
         !leftovers.is_open()
     }
 
+    /// Whether a cut may have left pointers behind the end of a file.
+    fn may_have_end_left(&self, kind: FileKind, dinode: &Dinode) -> bool {
+        let last = block_count(self.geometry(), dinode.size.get()).saturating_sub(1);
+        last >= DIRECT_BLOCKS && has_blocks(kind, dinode) && !is_planted(Bug::UnsettledEnds)
+    }
+
     /// Clears what a cut may have left behind the end of a file, which the file must not grow over:
     /// pointers in the indirect blocks that lead to its last block. Their blocks are candidates.
-    /// Says whether there was something; when this returns, that is gone durably.
+    /// When this returns, they are gone durably. Says whether the file may have any; then what was
+    /// known of its inode is old.
     pub(crate) async fn settle_end(&self, node: &Rc<Node>) -> Result<bool, FsError> {
-        let dinode = node.dinode();
-        let last = block_count(self.geometry(), dinode.size.get()).saturating_sub(1);
-        if last < DIRECT_BLOCKS || !has_blocks(node.kind, &dinode) || is_planted(Bug::UnsettledEnds)
-        {
+        let before = node.dinode();
+        if !self.may_have_end_left(node.kind, &before) {
             return Ok(false);
         }
-        // Two tasks that load a file clear nothing that one of them has set since.
         let _alone = self.settling.acquire(1).await;
+        let (inode, offset) = self.inode_place(node.ino).await?;
+        let now = || inode.read(|image| *Dinode::at(image, offset));
+        loop {
+            // A task that was faster may use the file by now, and make it longer.
+            let dinode = if is_planted(Bug::StaleEnds) { before } else { now() };
+            let is_it = !dinode.is_free() && dinode.generation.get() == node.generation;
+            if !is_it || !self.may_have_end_left(node.kind, &dinode) {
+                return Ok(true);
+            }
+            let update = self.clear_end(&dinode).await?;
+            if vnode::Plan::is_empty(&update) {
+                return Ok(true);
+            }
+            let ready = self.reserve(update).await?;
+            let is_still =
+                now().has_extent_of(&dinode) && now().change_time() == dinode.change_time();
+            if is_still || is_planted(Bug::StaleEnds) {
+                let (sequence, applied) = self.apply(ready, |_, _| ());
+                let freed = self.stage(applied, None);
+                assert!(freed.is_none(), "what is cleared is given back by reclaim");
+                let horizon = self.policy.horizon();
+                horizon.durable(horizon.up_to(sequence)).await?;
+                return Ok(true);
+            }
+        }
+    }
+
+    /// What clears pointers behind the end of a file whose inode is this.
+    async fn clear_end(&self, dinode: &Dinode) -> Result<Update, FsError> {
         let geometry = self.geometry();
-        let path = path(geometry, last)?;
+        let path = path(geometry, block_count(geometry, dinode.size.get()) - 1)?;
         let mut address = dinode.indirect[path.tree].get() as u64;
         let mut update = Update::new(Space::Superuser);
         update.manner.goes_on = true;
@@ -163,8 +202,7 @@ impl Ffs {
             }
             let size = geometry.block_size as usize;
             let buffer = self.home.load(address, size, Role::Indirect).await?;
-            let fan = geometry.pointers_per_indirect as usize;
-            let behind = slot + 1..fan;
+            let behind = slot + 1..geometry.pointers_per_indirect as usize;
             let is_set = |slot: &usize| buffer.read(|image| pointer(image, *slot)) != 0;
             if let Some(first) = behind.clone().find(is_set) {
                 let end = behind.rev().find(is_set).expect("there is one") + 1;
@@ -174,13 +212,7 @@ impl Ffs {
             }
             address = buffer.read(|image| pointer(image, slot));
         }
-        if vnode::Plan::is_empty(&update) {
-            return Ok(false);
-        }
-        let sequence = self.commit(update).await?;
-        let horizon = self.policy.horizon();
-        horizon.durable(horizon.up_to(sequence)).await?;
-        Ok(true)
+        Ok(update)
     }
 }
 
@@ -210,7 +242,7 @@ impl Reclaim {
         loop {
             let suspects = (0..groups).flat_map(|group| self.leftovers.suspects(group));
             let (mut is_well, mut is_freed) = (true, false);
-            for ino in suspects {
+            for ino in suspects.filter(|ino| !self.homeless.borrow().contains(ino)) {
                 is_well = false;
                 is_freed |= self.files.orphan(ino).is_some(); // in steps, by another task
             }
@@ -235,7 +267,15 @@ impl Reclaim {
         for group in 0..groups {
             self.give_back(group).await?;
         }
-        self.settle().await
+        self.settle().await?;
+        for ino in self.homeless.take() {
+            self.mend_nameless(ino).await?; // there may be room now
+        }
+        if self.homeless.borrow().is_empty() {
+            self.settle().await
+        } else {
+            Err(FsError::NoSpace.into())
+        }
     }
 
     /// Brings home all that was changed until now.
@@ -421,6 +461,9 @@ impl Reclaim {
             if address == 0 {
                 return Ok(0);
             }
+            if self.check().is_err() {
+                return Err(FsError::Io); // a stop does not wait until all of a large file is seen
+            }
             let mut held = self.hold(address, per_block).await?;
             let size = geometry.block_size as usize;
             let buffer = self.engine().home.load(address, size, Role::Indirect).await?;
@@ -460,7 +503,7 @@ impl Reclaim {
     /// Files of a group without a name.
     async fn mend_nameless_files(&self, group: u64) -> Result<(), Stopped> {
         for ino in self.leftovers.suspects(group) {
-            if self.leftovers.is_nameless(ino) {
+            if self.leftovers.is_nameless(ino) && !self.homeless.borrow().contains(&ino) {
                 self.mend_nameless(ino).await?;
                 self.step().await?;
             }
@@ -497,7 +540,7 @@ impl Reclaim {
         let is_kept = self.leftovers.is_wanted(ino)
             || node.kind == FileKind::Directory && !self.drop_names(&node).await?;
         if is_kept {
-            self.files.reconnect(&node, is_needed).await?;
+            self.reconnect(&node).await?;
         } else {
             let is_left = || is_needed() && !self.leftovers.is_wanted(ino);
             self.count_freed(self.files.free_nameless(&node, is_left).await?);
@@ -505,9 +548,21 @@ impl Reclaim {
         Ok(())
     }
 
+    /// Names a file in `lost+found`; if there is no room for that, once more at the end.
+    async fn reconnect(&self, node: &Rc<Node>) -> Result<(), Stopped> {
+        let is_needed = || self.leftovers.is_nameless(node.ino);
+        match self.files.reconnect(node, is_needed).await {
+            Err(FsError::NoSpace | FsError::TooManyLinks) => {
+                self.homeless.borrow_mut().insert(node.ino);
+                Ok(())
+            }
+            done => Ok(done.map(|_| ())?),
+        }
+    }
+
     /// Takes the names out of a directory that has none. Whether none is left: one stays that leads
     /// to what a caller has changed since the opening.
-    async fn drop_names(&self, node: &Rc<Node>) -> Result<bool, FsError> {
+    async fn drop_names(&self, node: &Rc<Node>) -> Result<bool, Stopped> {
         let was_dropped = Cell::new(false);
         let may_go = |target| {
             was_dropped.set(self.leftovers.is_dropped(target));
@@ -515,7 +570,15 @@ impl Reclaim {
             self.leftovers.is_nameless(node.ino) && !is_wanted
         };
         let has_gone = |target| self.leftovers.set_dropped(target, was_dropped.get());
-        self.files.drop_names(node, may_go, has_gone).await
+        loop {
+            match self.files.drop_names(node, NAMES_AT_ONCE, may_go, has_gone).await? {
+                Dropped::Some => {
+                    self.settle().await?; // what is in flight takes time of every round
+                    self.step().await?;
+                }
+                all => return Ok(all == Dropped::All),
+            }
+        }
     }
 
     fn count_freed(&self, is_freed: bool) {

@@ -62,6 +62,8 @@ pub struct Update {
     pub(crate) fresh: Vec<Rc<Buffer>>,
     /// Buffers that become longer when it is applied, and how long.
     pub(crate) grown: Vec<(Rc<Buffer>, usize)>,
+    /// Runs of directories that stand elsewhere from then on.
+    pub(crate) moved: Vec<Rc<Buffer>>,
     /// Pointers of existing indirect blocks that this Update sets: (block, slot) to fragment.
     pub(crate) pointers: BTreeMap<(u64, usize), u64>,
     /// Directories that begin (1) or end (-1) with this Update, by their inodes.
@@ -103,6 +105,7 @@ impl Update {
             end_room: None,
             fresh: Vec::new(),
             grown: Vec::new(),
+            moved: Vec::new(),
             pointers: BTreeMap::new(),
             directories: Vec::new(),
             payload: Vec::new(),

@@ -76,6 +76,9 @@ pub struct Files<E: Engine> {
     gone: RefCell<BTreeMap<u64, Sequence>>,
     /// Answers that survived, until they are taken.
     pub(crate) remembered: Cell<Vec<LoggedReply>>,
+    /// Where the name of a directory stands that got it since the volume was opened, while a cut
+    /// may have left others (see `second_names`).
+    pub(crate) homes: RefCell<BTreeMap<u64, Option<(u64, u64)>>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, File<E>>>,
     /// Files with a chain that has not ended.
@@ -151,6 +154,7 @@ impl<E: Engine> Files<E> {
             leaving: RefCell::default(),
             gone: RefCell::default(),
             remembered: Cell::new(options.remembered),
+            homes: RefCell::default(),
             orphans: RefCell::default(),
             unfinished: RefCell::default(),
             stuck: RefCell::default(),
@@ -425,6 +429,7 @@ impl<E: Engine> Files<E> {
                 index.apply(change, sequence, horizon.through());
             }
         }
+        self.note_homes(&mut follows.homes);
         if !is_planted(Bug::LandsAfterRemoval) {
             follows.discards.drain(..).for_each(|node| self.discard_pages(&node));
         }

@@ -49,4 +49,5 @@ pub use engine::{Chunk, Engine, EntryChange, File, Limits, Manner, NameChange, P
 pub use files::{Files, FilesOptions};
 pub use housekeeping::{REFUSED_LOOK, REFUSED_MOST};
 pub use pages::{Content, Place};
+pub use repair::Dropped;
 pub use vnode::{Facts, Vnode, Volatile};

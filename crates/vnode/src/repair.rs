@@ -14,6 +14,17 @@ use crate::files::Files;
 /// Where files go that have lost their name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
+/// What became of the names of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// None is left.
+    All,
+    /// There may be more.
+    Some,
+    /// One may not go, or the directory has ended.
+    Refused,
+}
+
 impl<E: Engine> Files<E> {
     /// A change that `plan` makes, and that concerns no file in memory. Gives whether there was
     /// one.
@@ -59,35 +70,37 @@ impl<E: Engine> Files<E> {
         Ok(is_needed)
     }
 
-    /// Takes the names out of a directory that is to be freed, each with a change of its own. Each
-    /// asks `may_go`, of the inode that is named, before it is applied, and tells `has_gone` in the
-    /// same step. Gives whether none is left.
+    /// Takes names out of a directory that is to be freed, `most` of them and each with a change of
+    /// its own. Each asks `may_go`, of the inode that is named, before it is applied, and tells
+    /// `has_gone` in the same step.
     ///
     /// # Errors
     /// As [`Files::repair`].
     pub async fn drop_names(
         &self,
         node: &File<E>,
+        most: usize,
         may_go: impl Fn(u64) -> bool,
         has_gone: impl Fn(u64),
-    ) -> Result<bool, FsError> {
-        loop {
+    ) -> Result<Dropped, FsError> {
+        for _ in 0..most {
             let _alone = node.lock.exclusive().await;
             if node.is_dead() {
-                return Ok(false);
+                return Ok(Dropped::Refused);
             }
-            let Some((name, ino)) = self.first_name(node).await? else { return Ok(true) };
+            let Some((name, ino)) = self.first_name(node).await? else { return Ok(Dropped::All) };
             let mut change = self.plan(Space::Superuser);
             change.update.manner().goes_on = true;
             self.drop_entry(&mut change, node, &name).await?;
             self.rest_on(&mut change, &node.depends());
             let ready = self.reserve(change).await?;
             if !may_go(ino) {
-                return Ok(false);
+                return Ok(Dropped::Refused);
             }
             self.apply(ready, &mut ());
             has_gone(ino);
         }
+        Ok(Dropped::Some)
     }
 
     /// Frees a file that has no name. Gives whether it was.
@@ -155,12 +168,14 @@ impl<E: Engine> Files<E> {
     /// The directory for what has lost its name, which is made if it is not there.
     async fn lost_and_found(&self) -> Result<File<E>, FsError> {
         let root = self.node(self.engine.limits().root).await?;
-        let name = Name::parse(LOST_AND_FOUND)?;
+        let mut name = Name::parse(LOST_AND_FOUND)?;
         let _alone = root.lock.exclusive().await;
-        if let Some(ino) = self.find(&root, &name).await? {
+        while let Some(ino) = self.find(&root, &name).await? {
             let home = self.node_of(ino).await?;
-            let is_one = home.kind == FileKind::Directory;
-            return if is_one { Ok(home) } else { Err(FsError::NotDirectory) };
+            if home.kind == FileKind::Directory {
+                return Ok(home);
+            }
+            name = Name::parse(&[name.as_bytes(), b"+"].concat())?;
         }
         let mut change = self.plan(Space::Superuser);
         let new = NewFile {

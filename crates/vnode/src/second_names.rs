@@ -4,7 +4,8 @@
 //! way in or out when the power went, and no answer tells of it. An engine that serves a volume
 //! before all names were looked through says so ([`Engine::may_have_second_names`]); then each name
 //! of a directory is looked at before it is told or used, and a second one is taken away by an
-//! ordinary change.
+//! ordinary change. When the name that was told changes, or goes with the directory, another one
+//! may not have been looked at yet: so from then on it is known where the name stands.
 //!
 //! Invariant: a name is taken away only if it is a second one in the step in which the change is
 //! applied. Not asserted: that is the condition itself.
@@ -12,11 +13,13 @@
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, DIRECTORY_TYPE, EntryHeader};
 use directory::index::Slot;
-use vfs::{FsError, Name};
+use vfs::{FileKind, FsError, Name};
 
+use crate::change::Change;
 use crate::engine::{Chunk, Engine, File, Plan, Space};
 use crate::files::Files;
 use crate::planted::{Bug, is_planted};
+use crate::vnode::Vnode;
 
 impl<E: Engine> Files<E> {
     /// The inode behind a name that is no second one.
@@ -101,8 +104,39 @@ impl<E: Engine> Files<E> {
         Ok(None)
     }
 
+    /// A directory gets a name there, or ends, with this change.
+    pub(crate) fn gets_home(
+        &self,
+        change: &mut Change<E>,
+        target: &Vnode<E::Inode>,
+        home: Option<(u64, u64)>,
+    ) {
+        let matters = target.kind == FileKind::Directory && self.engine.may_have_second_names();
+        if matters && !is_planted(Bug::ForgottenHomes) {
+            change.follows.homes.push((target.ino, home));
+        }
+    }
+
+    /// The change is applied.
+    pub(crate) fn note_homes(&self, homes: &mut Vec<(u64, Option<(u64, u64)>)>) {
+        self.homes.borrow_mut().extend(homes.drain(..));
+        if !self.engine.may_have_second_names() {
+            self.homes.take();
+        }
+    }
+
+    /// Whether the name in a slot is a second one, if the name of the directory has changed since
+    /// the volume was opened.
+    fn is_elsewhere(&self, node: &File<E>, slot: Slot) -> Option<bool> {
+        let homes = self.homes.borrow();
+        homes.get(&slot.ino).map(|&home| home != Some((node.ino, slot.offset)))
+    }
+
     /// Whether the name in a slot, which is one of a directory, is a second one.
     async fn is_second(&self, node: &File<E>, slot: Slot) -> Result<bool, FsError> {
+        if let Some(is_elsewhere) = self.is_elsewhere(node, slot) {
+            return Ok(is_elsewhere);
+        }
         let child = self.node_of(slot.ino).await?;
         let known = child.directory.borrow().as_ref().map(|index| index.parent);
         let parent = match known {
@@ -132,8 +166,14 @@ impl<E: Engine> Files<E> {
         };
         let found = self.find_slot(None, node, name.as_bytes()).await?;
         let Some(found) = found else { return Ok(()) };
-        let child = self.node_of(found.slot.ino).await?;
-        self.load_directory(&child).await?;
+        // One that has ended since the volume was opened is not there any more.
+        let child = match self.is_elsewhere(node, found.slot) {
+            Some(_) => None,
+            None => Some(self.node_of(found.slot.ino).await?),
+        };
+        if let Some(child) = &child {
+            self.load_directory(child).await?;
+        }
         let mut change = self.plan(Space::Superuser);
         change.update.manner().goes_on = true;
         self.drop_entry(&mut change, node, name).await?;
@@ -146,11 +186,15 @@ impl<E: Engine> Files<E> {
             });
             slots.any(|slot| slot == found.slot)
         };
-        let leads_elsewhere = child.directory.borrow().as_ref().is_some_and(|index| {
-            index.parent != node.ino // read in the step of the change
+        let leads_elsewhere = |child: File<E>| {
+            let directory = child.directory.borrow();
+            directory.as_ref().is_some_and(|index| index.parent != node.ino)
+        };
+        let is_second = self.is_elsewhere(node, found.slot).unwrap_or_else(|| {
+            child.is_some_and(leads_elsewhere) || self.has_name_before(node, found.slot)
         });
-        if is_there && (leads_elsewhere || self.has_name_before(node, found.slot)) {
-            self.apply(ready, &mut ());
+        if is_there && is_second {
+            self.apply(ready, &mut ()); // in the step in which that was asked
         }
         Ok(())
     }

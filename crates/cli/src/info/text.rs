@@ -109,8 +109,8 @@ fn describe_serving(info: &Info) -> Vec<(&'static str, String)> {
         lines.push((
             "writes",
             format!(
-                "{} that somebody waited for, {} others, {} flushes; {} changes undone in them, \
-                 {} cancelled; {} replies waited",
+                "{} that somebody waited for, {} others, {} flushes; {} of them with changes \
+                 undone; {} changes cancelled; {} replies waited",
                 softdep.sync_writes,
                 softdep.async_writes,
                 softdep.flushes,

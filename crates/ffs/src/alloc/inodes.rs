@@ -16,6 +16,9 @@ pub(crate) enum FoundInode {
     Uninitialised(u64),
 }
 
+/// Blocks of inodes that are initialised at once at most.
+const MOST_AHEAD: u64 = 16;
+
 impl Allocator {
     /// Promises an inode near `parent`.
     ///
@@ -69,11 +72,25 @@ impl Allocator {
         Some(found)
     }
 
-    /// Whether the next inode of a loaded group lies in its last initialised block, or behind.
+    /// Whether the next inode of a loaded group lies in the last blocks of it that are initialised,
+    /// or behind.
     pub(crate) fn needs_inodes(&self, group: u64, initialised: u64) -> bool {
         let geometry = self.geometry();
         let next = self.find_inode(group).map_or(0, |index| index as u64);
-        next + geometry.inodes_per_block > initialised && initialised < geometry.inodes_per_group
+        let ahead = self.inode_blocks_ahead.get() * geometry.inodes_per_block;
+        next + ahead > initialised && initialised < geometry.inodes_per_group
+    }
+
+    /// Blocks of inodes that are kept initialised ahead of the next inode: as many are initialised
+    /// together.
+    pub(crate) fn inode_blocks_ahead(&self) -> u64 {
+        self.inode_blocks_ahead.get()
+    }
+
+    /// The last ones were needed before they were durable: there are to be more at once.
+    pub(crate) fn hasten_inodes(&self) {
+        let more = self.inode_blocks_ahead.get() * 2;
+        self.inode_blocks_ahead.set(more.min(MOST_AHEAD));
     }
 
     /// Directories below the root go where there are few, all others near their parent as long as

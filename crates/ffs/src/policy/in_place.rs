@@ -29,7 +29,7 @@ use std::rc::{Rc, Weak};
 use futures::FutureExt;
 use futures::future::{Either, LocalBoxFuture, select};
 use runtime::Runtime;
-use runtime::sync::Signal;
+use runtime::sync::{Signal, yield_now};
 use vfs::{FsError, Lost, Sequence};
 use vnode::horizon::Horizon;
 
@@ -60,6 +60,11 @@ pub trait Order: Sized + 'static {
     fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending);
     /// Whether anything is in flight.
     fn is_busy(&self) -> bool;
+    /// Whether nothing up to this one is in flight. Callers may hear earlier that it is durable, if
+    /// what is left shows nowhere.
+    fn is_home(&self, through: Sequence) -> bool {
+        self.horizon().through() >= through
+    }
     /// Completes when there is something to do, even if no further Update is staged.
     fn due<'a>(&'a self, _pending: &'a RefCell<Pending>) -> LocalBoxFuture<'a, ()> {
         std::future::ready(()).boxed_local()
@@ -149,6 +154,7 @@ impl<O: Order> InPlace<O> {
         let horizon = self.order.horizon();
         while self.has_work() && !horizon.has_failed() {
             self.wait_until_due().await;
+            yield_now().await; // who has just been told goes on, and comes along
             let round = self.round().await;
             let is_refused = matches!(&round, Err(error) if error.is_full())
                 && !is_planted(Bug::StoppedByRefusals);
@@ -357,7 +363,11 @@ impl<O: Order> Policy for InPlace<O> {
             this.order.hurry();
             this.settling.set(this.settling.get() + 1);
             this.bring_dirty_home().await;
-            let reached = this.order.horizon().reach(last).await;
+            let mut reached = this.order.horizon().reach(last).await;
+            while reached.is_ok() && !this.order.is_home(last) {
+                this.order.horizon().moved().await;
+                reached = if this.order.horizon().has_failed() { Err(Lost) } else { Ok(()) };
+            }
             this.settling.set(this.settling.get() - 1);
             reached
         }

@@ -78,6 +78,9 @@ pub struct StagedUpdate {
     pub carried: Carried,
     /// Fragments that are given back: first and how many.
     pub freed: Vec<(u64, u64)>,
+    /// Runs of directories that stand elsewhere from then on, with all that was changed in them:
+    /// where Updates do not become durable in their order, it waits for those that did.
+    pub moved: Vec<Rc<Buffer>>,
     /// How it is to be carried out.
     pub manner: Manner,
     /// The call that is answered with it, to be remembered where there is a place for that.
@@ -95,7 +98,7 @@ pub struct SoftUpdatesCounts {
     pub async_writes: u64,
     /// Flushes of the disk.
     pub flushes: u64,
-    /// Changes that were undone in the copy of a block that was written.
+    /// Blocks that were written with something undone in the copy.
     pub rollbacks: u64,
     /// Changes that were not made, because a later one took them back.
     pub cancelled: u64,

@@ -16,6 +16,7 @@
 //! | a link that goes with a name in a directory that grows | that the directory shows that |
 //! | blocks and pointers that go with the last name | that every name has gone |
 //! | bits given back of a block of metadata | all that changed the block |
+//! | a run of a directory that moves | all that changed it |
 //! | an Update that rests on others | all of these |
 //!
 //! A name that comes and goes before any write takes it along is *cancelled*, and so is one that
@@ -25,9 +26,10 @@
 //!
 //! A name *hangs* when it is durable, its directory covers it, and the directory's own name hangs.
 //!
-//! **Commit point**: an Update has happened when the flush that covers its last item completes and
-//! the names that it added hang ([`Dependencies::landed`]). Before that, a crash may show any part
-//! of it that its ranks and waits allow, and later Updates that do not depend on it may be durable.
+//! **Commit point**: an Update has happened when the flush that covers its last item completes,
+//! bits that it gives back aside, and the names that it added hang ([`Dependencies::landed`]).
+//! Before that, a crash may show any part of it that its ranks and waits allow, and later Updates
+//! that do not depend on it may be durable.
 //!
 //! Invariants:
 //! 1. A delta lands only when all items of its Update with lower ranks are durable, and all that
@@ -81,6 +83,8 @@ const REVEALING: usize = 2;
 const DESTRUCTIVE: usize = 6;
 /// The first rank behind names that go.
 const BEHIND_NAMES: usize = 7;
+/// The rank of bits that are given back.
+const GIVING_BACK: usize = 9;
 /// The first rank that replaces something.
 const REPLACING: usize = 4;
 /// So many Updates are looked at to see whether a name may be cancelled.
@@ -131,11 +135,18 @@ struct Flight {
     is_hung: bool,
     /// The names that it takes away are gone, and their directories show that.
     is_dropped: bool,
+    /// Callers were told that it is durable.
+    is_told: bool,
     /// Bytes of memory that its waits take, about.
     bytes: usize,
     /// Where its items land, each with its rank.
     homes: Vec<(usize, u64)>,
     names: Names,
+}
+
+/// The first rank of what shows nowhere.
+fn first_unseen() -> usize {
+    if is_planted(Bug::HastyTelling) { BEHIND_NAMES } else { GIVING_BACK }
 }
 
 impl Flight {
@@ -146,6 +157,13 @@ impl Flight {
 
     fn is_landed(&self) -> bool {
         self.remaining.iter().all(|&count| count == 0)
+    }
+
+    /// Whether nothing is left of it but bits to be given back.
+    fn only_gives_back(&self) -> bool {
+        let first = first_unseen();
+        let mut others = self.remaining.iter().enumerate();
+        others.all(|(rank, &count)| count == 0 || (first..=GIVING_BACK).contains(&rank))
     }
 
     /// Whether its inodes and links wait for another Update.
@@ -255,6 +273,27 @@ impl Flights {
         waits.chain(flight.hangs_on.iter().copied()).chain(flight.follows.iter().copied()).collect()
     }
 
+    /// Notes of which Updates callers may be told that they are durable, and gives these: what is
+    /// left of one is bits that it gives back, which may land whenever and show nowhere.
+    fn find_told(&mut self) -> Vec<u64> {
+        let may_be_told = |flight: &Flight| {
+            let is_over = flight.is_hung && flight.only_gives_back();
+            !flight.is_told && is_over && self.may_land(flight, first_unseen())
+        };
+        let told = self.0.iter().filter(|(_, flight)| may_be_told(flight));
+        let told: Vec<u64> = told.map(|(&sequence, _)| sequence).collect();
+        for sequence in &told {
+            self.0.get_mut(sequence).expect("it is in flight").is_told = true;
+        }
+        told
+    }
+
+    /// Whether an Update in flight waits for this one.
+    fn is_needed(&self, sequence: u64) -> bool {
+        let flight = self.0.get(&sequence);
+        flight.is_some_and(|flight| flight.needed_by.iter().any(|by| self.0.contains_key(by)))
+    }
+
     /// Whether an item of this rank may land.
     fn may_land(&self, flight: &Flight, rank: usize) -> bool {
         let mut waits = flight.waits.iter().filter(|wait| wait.from <= rank);
@@ -308,8 +347,12 @@ pub struct Dependencies {
     clock: Rc<dyn Clock>,
     options: SoftUpdatesOptions,
     counters: Counters,
+    /// Updates that later ones will rest on: they come along with the next round, or make one soon.
+    ahead: RefCell<Vec<u64>>,
     /// An Update rests on all up to this one.
     pinned: Cell<u64>,
+    /// All up to this one are to come home to the last bit.
+    hurried: Cell<u64>,
     /// Whether something was due when the round began.
     pushes: Cell<bool>,
     /// When old changes are looked for next.
@@ -327,7 +370,9 @@ impl SoftUpdates {
             flights: Rc::default(),
             facts: RefCell::default(),
             due: RefCell::default(),
+            ahead: RefCell::default(),
             pinned: Cell::new(0),
+            hurried: Cell::new(0),
             pushes: Cell::new(false),
             tick: Cell::new(clock.now()),
             clock,
@@ -369,14 +414,18 @@ impl Dependencies {
         }
     }
 
-    /// Buffers with a change that is as old as it may become, and Updates of which all is.
+    /// Buffers with a change that is as old as it may become and may land, and Updates of which all
+    /// is that old. Attributes alone wait for the latter, since what lands besides brings them
+    /// along.
     fn aged(&self, pending: &Pending) -> (Pending, Vec<u64>) {
         let flights = self.flights.borrow();
         let now = self.clock.now();
         let age = |sequence: u64| flights.0.get(&sequence).map(|flight| now.since(flight.since));
+        let may_land = self.conditions();
+        let holds = |delta: &Delta| delta.tag as usize != WHENEVER && may_land(delta);
         let is_old = |buffer: &Buffer| {
-            let first = buffer.oldest_sequence().and_then(|sequence| age(sequence.0));
-            first.is_some_and(|age| age >= self.options.ages.of(buffer.role()))
+            let most = self.options.ages.of(buffer.role());
+            buffer.has_landing(holds, |sequence| age(sequence.0).is_some_and(|age| age >= most))
         };
         let buffers = pending.iter().filter(|(_, buffer)| is_old(buffer));
         let buffers = buffers.map(|(&address, buffer)| (address, buffer.clone())).collect();
@@ -524,6 +573,7 @@ impl Order for Dependencies {
             needed_by: Vec::new(),
             is_hung: false,
             is_dropped: false,
+            is_told: false,
             bytes: 0,
             homes: Vec::new(),
             names: Names::default(),
@@ -539,6 +589,7 @@ impl Order for Dependencies {
         self.facts.borrow_mut().note(sequence.0, update, &mut flight);
         flight.rest_on(&update.manner.rests_on);
         self.pinned.set(self.pinned.get().max(update.manner.rests_on.all_through().0));
+        flight.come_after(sequence, update);
         flight.outlive(sequence, update, pending);
         self.cancel(sequence, update, &mut flight);
         let earlier = flight.needs().all(|before| before < sequence.0);
@@ -549,6 +600,9 @@ impl Order for Dependencies {
                 before.needed_by.push(sequence.0);
             }
         }
+        if update.items.iter().any(|item| item.intent == Intent::InitialisedRaised) {
+            self.ahead.borrow_mut().push(sequence.0);
+        }
         flight.bytes = flight.memory();
         self.memory.add(flight.bytes);
         flights.0.insert(sequence.0, flight);
@@ -556,6 +610,10 @@ impl Order for Dependencies {
 
     fn is_busy(&self) -> bool {
         !self.flights.borrow().0.is_empty()
+    }
+
+    fn is_home(&self, through: Sequence) -> bool {
+        self.flights.borrow().0.first_key_value().is_none_or(|(&first, _)| first > through.0)
     }
 
     fn due<'a>(&'a self, pending: &'a RefCell<Pending>) -> LocalBoxFuture<'a, ()> {
@@ -568,7 +626,7 @@ impl Order for Dependencies {
                 if now >= self.tick.get() {
                     self.tick.set(now.after(TICK));
                     let (buffers, old) = self.aged(&pending.borrow());
-                    if !buffers.is_empty() || !old.is_empty() {
+                    if !buffers.is_empty() || !old.is_empty() || !self.ahead.borrow().is_empty() {
                         return;
                     }
                 }
@@ -584,6 +642,7 @@ impl Order for Dependencies {
         for &sequence in &all {
             self.counters.note_awaited(sequence);
         }
+        self.hurried.set(all.last().copied().unwrap_or(0).max(self.hurried.get()));
         self.due.borrow_mut().extend(all);
     }
 
@@ -594,7 +653,7 @@ impl Order for Dependencies {
     fn writes(&self, buffer: &Buffer, is_awaited: bool) {
         let is_one = |sequence: Sequence| self.counters.is_awaited(sequence.0);
         let (brings, undone) = buffer.landing(is_one);
-        self.counters.count_write(undone, is_awaited || brings);
+        self.counters.count_write(undone > 0, is_awaited || brings);
     }
 
     fn flushed(&self) {
@@ -618,6 +677,7 @@ impl Order for Dependencies {
         self.flights.borrow_mut().find_dropped(); // for what was staged since the last round
         let (aged, old) = self.aged(pending);
         self.want(old, false);
+        self.want(self.ahead.take(), false);
         self.pushes.set(!self.due.borrow().is_empty());
         loop {
             let chosen = self.due_buffers(pending);
@@ -666,6 +726,16 @@ impl Order for Dependencies {
             self.memory.subtract(flight.bytes);
             self.counters.forget(sequence);
             self.facts.borrow_mut().forget(sequence, &flight.names);
+            if !flight.is_told {
+                self.horizon.pass(sequence);
+            }
+        }
+        let told = self.flights.borrow_mut().find_told();
+        for sequence in told {
+            let is_needed = self.flights.borrow().is_needed(sequence);
+            if sequence > self.hurried.get().max(self.pinned.get()) && !is_needed {
+                self.due.borrow_mut().remove(&sequence); // what is left waits for company
+            }
             self.horizon.pass(sequence);
         }
     }

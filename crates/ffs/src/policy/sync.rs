@@ -6,13 +6,13 @@
 //! one, and nothing ever waits for company.
 //!
 //! Ranks: 0 bits taken, payload, blocks that nothing points at yet; 1 inodes initialised, links
-//! added; 2 names, and pointers in indirect blocks, appear; 3 sizes that cover them; 4 names name
-//! another file; 5 '..' of a moved directory; 6 names go; 7 links go, files become shorter; 8
-//! pointers behind their end go; 9 bits given back. So what a cut leaves of a write or a truncation
-//! is the old file or the new one, and perhaps pointers behind its end. A create takes three
-//! flushes, as does the removal of a small file. Beyond that the disk keeps the contract of soft
-//! updates at every moment: no pointer leads to what is not initialised, and no link count is too
-//! low.
+//! added; 2 names, chunks for them, and pointers in indirect blocks, appear; 3 sizes that cover
+//! them; 4 names name another file; 5 '..' of a moved directory; 6 names go; 7 links go, files
+//! become shorter; 8 pointers behind their end go; 9 bits given back. So what a cut leaves of a
+//! write or a truncation is the old file or the new one, and perhaps pointers behind its end. A
+//! create takes three flushes, as does the removal of a small file. Beyond that the disk keeps the
+//! contract of soft updates at every moment: no pointer leads to what is not initialised, and no
+//! link count is too low.
 //!
 //! **Commit point**: an Update has happened when the flush that covers its last rank completes
 //! (`Ranks::landed`). Before that, a crash may show any rank-ordered part of it.
@@ -111,7 +111,7 @@ pub(super) fn rank_of(intent: Intent) -> Option<u32> {
         | Intent::InodeBlockInitialised
         | Intent::BlockInitialised => 0,
         Intent::InitialisedRaised | Intent::InodeInitialised | Intent::LinkAdded => 1,
-        Intent::PointerSet | Intent::EntryAdded => 2,
+        Intent::PointerSet | Intent::ChunkInitialised | Intent::EntryAdded => 2,
         Intent::SizeSet => 3,
         Intent::EntryRetargeted => 4,
         Intent::ParentRetargeted => 5,
@@ -136,6 +136,7 @@ fn planted_rank(intent: Intent) -> Option<u32> {
     let wrong: &[(Bug, Intent, u32)] = &[
         (Bug::EarlyNames, Intent::EntryAdded, 1),
         (Bug::LateBlocks, Intent::BlockInitialised, 3),
+        (Bug::LateBlocks, Intent::ChunkInitialised, 4),
         (Bug::LateBits, Intent::MapTaken, 4),
         (Bug::LateLinks, Intent::LinkAdded, 4),
         (Bug::EarlyLinkDrops, Intent::LinkDropped, 6),
@@ -305,8 +306,8 @@ mod tests {
         });
         let (items, payload, freed) = (items.collect(), Vec::new(), Vec::new());
         let (carried, manner) = (Carried::default(), Manner { rests_on, ..Manner::default() });
-        let update =
-            StagedUpdate { items, payload, carried, freed, manner, answered: None, room: 0 };
+        let (moved, answered, room) = (Vec::new(), None, 0);
+        let update = StagedUpdate { items, payload, carried, freed, moved, manner, answered, room };
         policy.stage(sequence, update);
     }
 

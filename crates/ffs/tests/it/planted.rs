@@ -103,6 +103,11 @@ fn soft_drops_that_come_early_are_found() {
 }
 
 #[test]
+fn runs_of_directories_that_move_early_are_found() {
+    is_found_in_soft_updates(Bug::LooseRuns, 1);
+}
+
+#[test]
 fn soft_clears_that_come_early_are_found() {
     is_found_in_soft_updates(Bug::EarlyInodeClears, 1);
 }

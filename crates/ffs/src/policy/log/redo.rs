@@ -324,6 +324,7 @@ mod tests {
             payload: update.payload,
             carried: update.carried,
             freed,
+            moved: Vec::new(),
             manner: update.manner,
             answered: None,
             room: 0,

@@ -376,6 +376,7 @@ mod tests {
             payload: update.payload,
             carried: update.carried,
             freed: Vec::new(),
+            moved: Vec::new(),
             manner: update.manner,
             answered: None,
             room,

@@ -54,10 +54,10 @@ impl Counters {
         add(counter, pieces as u64);
     }
 
-    /// A block of metadata is written, with so many changes undone.
-    pub(super) fn count_write(&self, undone: usize, is_awaited: bool) {
+    /// A block of metadata is written; whether something is undone in the copy.
+    pub(super) fn count_write(&self, is_rolled_back: bool, is_awaited: bool) {
         add(if is_awaited { &self.sync_writes } else { &self.async_writes }, 1);
-        add(&self.rollbacks, undone as u64);
+        add(&self.rollbacks, u64::from(is_rolled_back));
     }
 
     /// The disk was flushed.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use ufs2::layout::{Dinode, MAX_LINKS, kind_bits};
 use vfs::{Depends, FileKind, Sequence};
 
-use super::{BEHIND_NAMES, Flight, REPLACING, REVEALING, Until, Wait};
+use super::{BEHIND_NAMES, Flight, GIVING_BACK, REPLACING, REVEALING, Until, Wait};
 use crate::buffer::Buffer;
 use crate::edit::{Extent, entry_at};
 use crate::item::{Intent, Subject};
@@ -21,8 +21,6 @@ use crate::policy::{Staged, StagedUpdate};
 
 /// The rank of links that are added.
 const LINKING: usize = 1;
-/// The rank of bits that are given back.
-const GIVING_BACK: usize = 9;
 
 /// What an Update in flight has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +202,8 @@ impl Facts {
         if !is_planted(Bug::LooseNames) {
             flight.hangs_on.extend(self.named.last(directory));
         }
-        flight.hangs_on.extend(self.grown.of(directory));
+        // What makes a directory longer hangs on what did so before.
+        flight.hangs_on.extend(self.grown.last(directory));
         flight.names.facts.push(Fact::Named(target));
     }
 
@@ -227,10 +226,10 @@ impl Facts {
             flight.hangs_on.extend(self.moved_out.of(gone));
         }
         // The drop shows when the directory shows the place in which it happened.
-        let grown = self.grown.of(directory);
-        let shown = |&on: &u64| Wait { from: BEHIND_NAMES, on, until: Until::Hung };
+        let grown = self.grown.last(directory);
+        let shown = |on| Wait { from: BEHIND_NAMES, on, until: Until::Hung };
         if !is_planted(Bug::UnshownDrops) {
-            flight.waits.extend(grown.iter().map(shown));
+            flight.waits.extend(grown.map(shown));
         }
         flight.hangs_on.extend(grown);
         let owes = adds_name || !keeps.is_empty() || !self.moved_out.of(gone).is_empty();
@@ -308,6 +307,14 @@ impl Flight {
         }
         let each = changes.each().iter();
         self.waits.extend(each.map(|on| Wait { from: 0, on: on.0, until: Until::Done }));
+    }
+
+    /// A run of a directory moves when all that changed it is durable.
+    pub(super) fn come_after(&mut self, own: Sequence, update: &StagedUpdate) {
+        for run in update.moved.iter().filter(|_| !is_planted(Bug::LooseRuns)) {
+            let others = run.sequences().into_iter().filter(|&on| on != own);
+            self.waits.extend(others.map(|on| Wait { from: 0, on: on.0, until: Until::Done }));
+        }
     }
 
     /// Bits of metadata are given back when all that changed it is durable.

@@ -17,6 +17,7 @@ pub(crate) mod raw;
 pub(crate) mod returns;
 pub(crate) mod reuse;
 pub(crate) mod sharing;
+pub(crate) mod soft;
 pub(crate) mod sparse;
 pub(crate) mod strays;
 pub(crate) mod together;

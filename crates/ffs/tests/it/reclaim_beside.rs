@@ -1,0 +1,366 @@
+//! Callers use a volume in the first moments after a cut, before anything of what that left was
+//! looked for: names move into directories that are new, large files grow, directories of which
+//! the cut left two names get another or go.
+
+use std::rc::Rc;
+
+use ffs::policy::softdep::SoftUpdatesOptions;
+use ffs::{Disks, OpenOptions, Opened, PolicyKind, open};
+use futures::future::join_all;
+use runtime::Timestamp;
+use sim::{Choice, Disk, Executor, Image, Prng};
+use ufs2::mkfs::mkfs;
+use vfs::{FileSystem, FsError, ObjectId, Stability};
+
+use crate::common::cutting::{Pair, after_cut, judge, sizes};
+use crate::common::volume::Volume;
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+
+/// So slow that callers are done before a scan has begun.
+const SLOW: f64 = 0.0001;
+
+async fn reopen(executor: &Executor, disk: &Rc<Disk>, share: f64) -> Opened {
+    let softdep = SoftUpdatesOptions { reclaim_share: share, ..SoftUpdatesOptions::default() };
+    let options = OpenOptions { softdep, finishes_reclaim: true, ..OpenOptions::default() };
+    let disks = Disks::alone(disk.clone());
+    let policy = PolicyKind::SoftUpdates;
+    let opened = open(policy, disks, executor.runtime(), &options, &mut |_| ()).await;
+    opened.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A new volume that was used, and lost its power when all was home.
+fn cut_off(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume)) -> Image {
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(size));
+    executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(block.0, block.1), &*random, NOW).await.expect("it fits");
+        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+        in_use(&volume).await;
+        volume.settle().await;
+        disk.contents()
+    })
+}
+
+/// Serves what a cut left while it is used, waits for reclaim, stops, and looks at what is left.
+fn serve(
+    image: &Image,
+    use_it: impl AsyncFnOnce(&Volume) -> Result<(), String>,
+) -> Result<(), String> {
+    let (executor, disks) = after_cut(9, Pair { home: image.clone(), log: None });
+    executor.block_on(async {
+        let volume = Volume::new(reopen(&executor, &disks.home, SLOW).await.files);
+        use_it(&volume).await?;
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })?;
+    judge(&disks.home, "reclaim-beside")
+}
+
+/// Waits until reclaim is through.
+async fn wait_for_reclaim(volume: &Volume) -> Result<(), String> {
+    let is_through = volume.files.store().engine().wait_for_reclaim().await;
+    if is_through { Ok(()) } else { Err("reclaim cannot go on".to_owned()) }
+}
+
+fn told(error: FsError) -> String {
+    format!("{error:?}")
+}
+
+async fn make_files(volume: &Volume, count: u8, length: usize) {
+    let root = volume.files.root();
+    for index in 0..count {
+        let file = volume.create(root, &format!("file-{index}")).await.expect("there is room");
+        let data = vec![index + 1; length];
+        volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+    }
+}
+
+/// Files move into directories that were made since, and get second names there.
+fn move_into_new_directories(size: u64, block: (u64, u64)) -> Result<(), String> {
+    const FILES: u8 = 8;
+    let image = cut_off(size, block, async |volume| make_files(volume, FILES, 3000).await);
+    serve(&image, async |volume| {
+        let root = volume.files.root();
+        let mut directories = Vec::new();
+        for index in 0..60 {
+            let made = volume.mkdir(root, &format!("new-{index}")).await.map_err(told)?;
+            directories.push(made);
+        }
+        for index in 0..FILES {
+            let (name, at) = (format!("file-{index}"), usize::from(index));
+            let home = directories[at * 7];
+            volume.rename((root, &name), (home, &name)).await.map_err(told)?;
+            if index % 2 == 0 {
+                let file = volume.lookup(home, &name).await.map_err(told)?;
+                volume.link(file, directories[at * 7 + 3], &name).await.map_err(told)?;
+            }
+        }
+        wait_for_reclaim(volume).await?;
+        for index in 0..FILES {
+            let (name, at) = (format!("file-{index}"), usize::from(index));
+            let file = volume.lookup(directories[at * 7], &name).await;
+            let file = file.map_err(|error| format!("{name}: {error:?}"))?;
+            let bytes = volume.read(file).await.map_err(told)?;
+            let links = volume.attributes(file).await.nlink;
+            if bytes != vec![index + 1; 3000] || links != 1 + u32::from(index % 2 == 0) {
+                return Err(format!("{name} has {} bytes and {links} links", bytes.len()));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn files_may_move_into_new_directories_in_small_blocks() {
+    assert_eq!(move_into_new_directories(16 << 20, (4096, 512)), Ok(()));
+}
+
+#[test]
+fn files_may_move_into_new_directories_in_default_blocks() {
+    assert_eq!(move_into_new_directories(512 << 20, (32768, 4096)), Ok(()));
+}
+
+/// Several callers make large files longer that none has used since the cut.
+fn append_to_large_files() -> Result<(), String> {
+    const FILES: u8 = 12;
+    let block = 4096;
+    let image = cut_off(64 << 20, (4096, 512), async |volume| {
+        make_files(volume, FILES, 15 * block).await;
+    });
+    for seed in 0..6 {
+        serve(&image, async |volume| {
+            let root = volume.files.root();
+            let mut files = Vec::new();
+            for index in 0..FILES {
+                files.push(volume.lookup(root, &format!("file-{index}")).await.map_err(told)?);
+            }
+            let pieces = (0..3_u8).flat_map(|piece| (0..FILES).map(move |file| (file, piece)));
+            let mut calls: Vec<(u8, u8)> = pieces.collect();
+            let mut chance = Prng::new(seed);
+            for at in (1..calls.len()).rev() {
+                calls.swap(at, chance.index(at + 1));
+            }
+            let content = |file: u8, piece: u8| vec![100 + 3 * file + piece; block];
+            let place = |piece: u8| (15 + usize::from(piece)) * block;
+            let written = join_all(calls.iter().map(|&(file, piece)| {
+                let (id, data) = (files[usize::from(file)], content(file, piece));
+                volume.write(id, place(piece) as u64, data, Stability::FileSync)
+            }));
+            written.await.into_iter().collect::<Result<Vec<()>, _>>().map_err(told)?;
+            for (file, piece) in calls {
+                let bytes = volume.read(files[usize::from(file)]).await.map_err(told)?;
+                if bytes[place(piece)..][..block] != content(file, piece) {
+                    return Err(format!("of file {file} block {piece} behind the end is lost"));
+                }
+            }
+            wait_for_reclaim(volume).await
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn large_files_may_grow_by_many_callers_at_once() {
+    assert_eq!(append_to_large_files(), Ok(()));
+}
+
+/// What becomes of a directory of which the cut may have left two names.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Moved,
+    Replaced,
+    Removed,
+    /// Removed, and others are made, one of them in its inode.
+    Reused,
+}
+
+/// Cuts a rename of a directory everywhere, and uses the name that is told.
+fn use_second_names(across: bool, then: Then) -> Result<(), String> {
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
+    let (homes, moved, trace) = executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+        let root = volume.files.root();
+        let a = volume.mkdir(root, "a").await.expect("there is room");
+        let b = volume.mkdir(root, "b").await.expect("there is room");
+        let moved = volume.mkdir(a, "old").await.expect("there is room");
+        volume.settle().await;
+        disk.start_trace();
+        let to = if across { b } else { a };
+        volume.rename((a, "old"), (to, "new")).await.expect("it is there");
+        ([a, to], moved, disk.trace())
+    });
+    for (position, platter) in trace.cuts() {
+        for seed in 0..4 {
+            let image = platter.image(&Choice::random(&platter, &mut Prng::new(seed)));
+            let used = async |volume: &Volume| {
+                if volume.files.store().engine().reclaimed().is_some() {
+                    use_name(volume, homes, moved, then).await?;
+                }
+                Ok(())
+            };
+            serve(&image, used).map_err(|error| format!("{position}, {seed}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+async fn use_name(
+    volume: &Volume,
+    [a, b]: [ObjectId; 2],
+    moved: ObjectId,
+    then: Then,
+) -> Result<(), String> {
+    let up = volume.lookup(moved, "..").await.map_err(told)?;
+    let mut name = None;
+    for one in ["old", "new"] {
+        if name.is_none() && volume.lookup(up, one).await == Ok(moved) {
+            name = Some(one);
+        }
+    }
+    let name = name.ok_or("it has no name")?;
+    let other = if up == a { b } else { a };
+    let is_named = async |directory, name: &str, id| match volume.lookup(directory, name).await {
+        Ok(found) if found == id => Ok(()),
+        found => Err(format!("{name} is {found:?}")),
+    };
+    match then {
+        Then::Moved => {
+            volume.rename((up, name), (other, "third")).await.map_err(told)?;
+            is_named(other, "third", moved).await?;
+        }
+        Then::Replaced => {
+            let root = volume.files.root();
+            let new = volume.mkdir(root, "z").await.map_err(told)?;
+            volume.rename((root, "z"), (up, name)).await.map_err(told)?;
+            is_named(up, name, new).await?;
+        }
+        Then::Removed => volume.rmdir(up, name).await.map_err(told)?,
+        Then::Reused => {
+            volume.rmdir(up, name).await.map_err(told)?;
+            volume.settle().await;
+            let mut made = Vec::new();
+            for index in 0..12 {
+                made.push(volume.mkdir(other, &format!("more-{index}")).await.map_err(told)?);
+            }
+            for (index, &id) in made.iter().enumerate() {
+                is_named(other, &format!("more-{index}"), id).await?;
+            }
+        }
+    }
+    wait_for_reclaim(volume).await?;
+    for directory in [a, b] {
+        for name in volume.list(directory).await.map_err(told)? {
+            volume.lookup(directory, &name).await.map_err(|error| format!("{name}: {error:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_directory_of_two_names_may_move() {
+    for across in [false, true] {
+        assert_eq!(use_second_names(across, Then::Moved), Ok(()), "across: {across}");
+    }
+}
+
+#[test]
+fn a_directory_of_two_names_may_be_replaced() {
+    for across in [false, true] {
+        assert_eq!(use_second_names(across, Then::Replaced), Ok(()), "across: {across}");
+    }
+}
+
+#[test]
+fn a_directory_of_two_names_may_go() {
+    for across in [false, true] {
+        for then in [Then::Removed, Then::Reused] {
+            assert_eq!(use_second_names(across, then), Ok(()), "{then:?}, across: {across}");
+        }
+    }
+}
+
+/// An answered removal is over: after the next cut the handle names nothing, before anything of
+/// what that left was looked for.
+fn remove_and_cut() -> Result<(), String> {
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
+    let (files, trace) = executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+        make_files(&volume, 2, 3000).await;
+        let root = volume.files.root();
+        let mut files = Vec::new();
+        for index in 0..2 {
+            files.push(volume.lookup(root, &format!("file-{index}")).await.expect("it is there"));
+        }
+        volume.settle().await;
+        disk.start_trace();
+        volume.remove(root, "file-0").await.expect("it is there");
+        disk.mark(0);
+        volume.remove(root, "file-1").await.expect("it is there");
+        (files, disk.trace())
+    });
+    for (position, platter) in trace.cuts() {
+        if trace.marks_before(position).next().is_none() {
+            continue;
+        }
+        let image = platter.image(&Choice::random(&platter, &mut Prng::new(position as u64)));
+        serve(&image, async |volume| {
+            let sealed = volume.files.getattr(files[0]).await;
+            match sealed.open().await.expect("running").into_inner() {
+                Err(FsError::Stale) => Ok(()),
+                found => Err(format!("{position}: a file that was removed is {found:?}")),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_answered_removal_is_over() {
+    assert_eq!(remove_and_cut(), Ok(()));
+}
+
+#[cfg(feature = "planted-bugs")]
+mod planted {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use ffs::planted::Bug;
+    use vnode::planted::Bug as VnodeBug;
+
+    use super::*;
+    use crate::common::bugs::{Planted, plant, unplant};
+
+    fn is_seen(bug: impl Into<Planted>, scenario: impl Fn() -> Result<(), String>) {
+        plant(bug.into());
+        let outcome = catch_unwind(AssertUnwindSafe(scenario));
+        unplant();
+        let said = outcome.unwrap_or_else(|_| Err("an assertion".to_owned()));
+        println!("{}", said.expect_err("it is seen"));
+    }
+
+    #[test]
+    fn directories_that_are_new_must_be_followed() {
+        is_seen(Bug::UnfollowedNewcomers, || move_into_new_directories(16 << 20, (4096, 512)));
+    }
+
+    #[test]
+    fn what_stands_behind_an_end_must_be_asked_of_the_inode_as_it_is() {
+        is_seen(Bug::StaleEnds, append_to_large_files);
+    }
+
+    #[test]
+    fn where_a_directory_has_its_name_must_be_known_when_that_changes() {
+        is_seen(VnodeBug::ForgottenHomes, || use_second_names(false, Then::Moved));
+    }
+
+    #[test]
+    fn a_removal_must_not_be_answered_before_the_file_is_gone() {
+        is_seen(Bug::HastyTelling, remove_and_cut);
+    }
+}
