@@ -206,7 +206,7 @@ impl Ffs {
         let mut named = Vec::new();
         for (item, tag) in update.items.drain(..).zip(tags) {
             if let Some(leftovers) = self.leftovers() {
-                leftovers.follow(&item);
+                leftovers.follow(&item, update.manner.goes_on);
                 if let Subject::Entry { target: Some(target), .. } = item.subject {
                     named.push(target);
                 }

@@ -174,6 +174,20 @@ impl Leftovers {
         }
     }
 
+    /// The scan has been through.
+    pub(crate) fn scan_is_through(&self) {
+        self.pass_to(self.geometry.group_count);
+        self.moved.notify();
+    }
+
+    /// Completes when it has, or does not go on.
+    pub(crate) async fn wait_for_scan(&self) {
+        let end = self.geometry.group_count * self.geometry.inodes_per_group;
+        while self.cursor.get() < end && self.are_looked_for() {
+            self.moved.wait().await;
+        }
+    }
+
     /// Whether it was asked to.
     pub(crate) fn is_to_end(&self) -> bool {
         self.ends.get()
@@ -284,8 +298,8 @@ impl Leftovers {
         }
     }
 
-    /// An item is about to be applied.
-    pub(crate) fn follow(&self, item: &Item) {
+    /// An item is about to be applied, of a caller's Update or of one that mends what a cut left.
+    pub(crate) fn follow(&self, item: &Item, is_repair: bool) {
         let Some((buffer, edit)) = &item.change else { return };
         match (buffer.role(), edit, item.subject) {
             (Role::Group(group), Edit::Bits { map, first, count, value }, _) => {
@@ -300,7 +314,7 @@ impl Leftovers {
             {
                 let before = buffer.read(|image| edit.names_before(image));
                 let (old, old_kind) = before.unwrap_or_default();
-                self.of_inode(old.into(), |fact| fact.is_dropped = true);
+                self.of_inode(old.into(), |fact| fact.is_dropped |= !is_repair);
                 if self.has_scanned(directory) {
                     for ((target, kind), change) in [((old, old_kind), -1), ((*ino, *kind), 1)] {
                         let target = (u64::from(target), kind == kind_bits(FileKind::Directory));
@@ -379,17 +393,9 @@ impl Leftovers {
 
     /// Whether a caller has changed it since the opening, and has not taken its name away.
     pub(crate) fn is_wanted(&self, ino: u64) -> bool {
-        self.of_inode(ino, |fact| fact.is_touched && !fact.is_dropped)
-    }
-
-    /// Whether a caller has taken a name of it away since the opening.
-    pub(crate) fn is_dropped(&self, ino: u64) -> bool {
-        self.of_inode(ino, |fact| fact.is_dropped)
-    }
-
-    /// Says that again after reclaim itself has taken a name away.
-    pub(crate) fn set_dropped(&self, ino: u64, is_dropped: bool) {
-        self.of_inode(ino, |fact| fact.is_dropped = is_dropped);
+        let is_new = ino % self.geometry.inodes_per_group
+            >= self.inode_count(self.geometry.group_of_inode(ino));
+        is_new || self.of_inode(ino, |fact| fact.is_touched && !fact.is_dropped)
     }
 
     /// The first run of candidates of a group from a fragment of it on, inside one block: where it

@@ -231,12 +231,35 @@ impl Reclaim {
             self.leftovers.pass_to(group);
             self.scan_group(group).await?;
         }
-        self.leftovers.pass_to(groups);
+        self.leftovers.scan_is_through();
         let dead = self.dead.take();
         for ino in dead {
             self.mend_nameless(ino).await?;
             self.step().await?;
         }
+        self.mend_all().await?;
+        for group in 0..groups {
+            self.give_back(group).await?;
+        }
+        loop {
+            self.settle().await?;
+            let homeless = self.homeless.take();
+            if homeless.is_empty() {
+                return Ok(());
+            }
+            for &ino in &homeless {
+                self.mend_nameless(ino).await?; // there may be room now
+            }
+            if self.homeless.borrow().len() == homeless.len() {
+                return Err(FsError::NoSpace.into());
+            }
+            self.mend_all().await?;
+        }
+    }
+
+    /// Mends links and names until all are well, but for what has no room.
+    async fn mend_all(&self) -> Result<(), Stopped> {
+        let groups = self.engine().geometry().group_count;
         // What is well stays so. But a name may go while its file has a link too many.
         let mut rounds = 0;
         loop {
@@ -263,19 +286,7 @@ impl Reclaim {
             let has_mended = self.leftovers.progress() != before;
             rounds = if has_mended || is_freed { 0 } else { rounds + 1 };
         }
-        self.settle().await?;
-        for group in 0..groups {
-            self.give_back(group).await?;
-        }
-        self.settle().await?;
-        for ino in self.homeless.take() {
-            self.mend_nameless(ino).await?; // there may be room now
-        }
-        if self.homeless.borrow().is_empty() {
-            self.settle().await
-        } else {
-            Err(FsError::NoSpace.into())
-        }
+        self.settle().await
     }
 
     /// Brings home all that was changed until now.
@@ -563,15 +574,12 @@ impl Reclaim {
     /// Takes the names out of a directory that has none. Whether none is left: one stays that leads
     /// to what a caller has changed since the opening.
     async fn drop_names(&self, node: &Rc<Node>) -> Result<bool, Stopped> {
-        let was_dropped = Cell::new(false);
         let may_go = |target| {
-            was_dropped.set(self.leftovers.is_dropped(target));
             let is_wanted = self.leftovers.is_wanted(node.ino) || self.leftovers.is_wanted(target);
             self.leftovers.is_nameless(node.ino) && !is_wanted
         };
-        let has_gone = |target| self.leftovers.set_dropped(target, was_dropped.get());
         loop {
-            match self.files.drop_names(node, NAMES_AT_ONCE, may_go, has_gone).await? {
+            match self.files.drop_names(node, NAMES_AT_ONCE, may_go).await? {
                 Dropped::Some => {
                     self.settle().await?; // what is in flight takes time of every round
                     self.step().await?;

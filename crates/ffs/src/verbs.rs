@@ -263,6 +263,12 @@ impl Engine for Ffs {
         self.leftovers().is_some()
     }
 
+    async fn looked_through(&self) {
+        if let Some(leftovers) = self.leftovers() {
+            leftovers.wait_for_scan().await;
+        }
+    }
+
     async fn end_background(&self) {
         self.end_reclaim().await;
     }

@@ -51,6 +51,7 @@ impl<S: Store> Namespace<S> {
             _ => {}
         }
         access::check(who, &parent.attributes(), EXECUTE)?;
+        self.settle_names(call, &parent, name).await?;
         let ([node], _held) = self.lock_names(call, [(&parent, name)]).await?;
         let node = node.ok_or(FsError::NoEntry)?;
         self.check_removal(who, &parent, &node)?;
@@ -67,6 +68,22 @@ impl<S: Store> Namespace<S> {
         self.entries_changed(&mut update, &parent);
         self.apply(call, update).await?;
         Ok(())
+    }
+
+    /// Where a cut may have left a second name of a directory, waits until it has none.
+    pub(crate) async fn settle_names(
+        &self,
+        call: &mut Call<S::Node>,
+        parent: &S::Node,
+        name: &Name,
+    ) -> Result<(), FsError> {
+        if !self.store.may_have_second_names() {
+            return Ok(());
+        }
+        match self.peek(call, parent, name).await? {
+            Some(node) => self.store.settle_names(&node).await,
+            None => Ok(()),
+        }
     }
 
     /// Whether `who` may take the name of `node` out of `parent`.

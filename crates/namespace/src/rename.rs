@@ -70,6 +70,8 @@ impl<S: Store> Namespace<S> {
         (from, from_name): (&S::Node, &Name),
         (to, to_name): (&S::Node, &Name),
     ) -> Result<bool, FsError> {
+        self.settle_names(call, from, from_name).await?;
+        self.settle_names(call, to, to_name).await?;
         let moving = self.peek(call, from, from_name).await?.ok_or(FsError::NoEntry)?;
         let alone = if moving.kind() == FileKind::Directory && from.id() != to.id() {
             let alone = self.reparenting.exclusive().await;

@@ -195,6 +195,11 @@ pub trait Store: 'static {
 
     /// The inode behind a name; "." and ".." are names.
     async fn find(&self, directory: &Self::Node, name: &Name) -> Result<Option<u64>, FsError>;
+    /// Whether a directory may have two names, by a cut in the middle of a rename.
+    fn may_have_second_names(&self) -> bool;
+    /// Waits until a directory has one name, if it may have two: before that changes, or ends. Any
+    /// other file is left alone.
+    async fn settle_names(&self, node: &Self::Node) -> Result<(), FsError>;
     /// Whether a directory has only "." and "..".
     async fn is_empty(&self, directory: &Self::Node) -> Result<bool, FsError>;
     /// Some entries behind `cookie`, at least one unless it is the end.

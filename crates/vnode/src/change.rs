@@ -33,9 +33,6 @@ pub(crate) struct Follows<E: Engine> {
     pub(crate) index_changes: Vec<(File<E>, IndexChange)>,
     /// Files that begin (true) or end (false).
     pub(crate) lives: Vec<(File<E>, bool)>,
-    /// Directories that get another name, or none, and where the name stands: in which directory
-    /// and at which byte.
-    pub(crate) homes: Vec<(u64, Option<(u64, u64)>)>,
     /// Large files that lose their last name, each with its place among the chains: freed in steps
     /// afterwards.
     pub(crate) orphans: Vec<(File<E>, Permit)>,
@@ -48,7 +45,6 @@ impl<E: Engine> Change<E> {
         let follows = Follows {
             index_changes: Vec::new(),
             lives: Vec::new(),
-            homes: Vec::new(),
             orphans: Vec::new(),
             discards: Vec::new(),
         };

@@ -390,6 +390,9 @@ pub trait Engine: Sized + 'static {
         false
     }
 
+    /// Completes when no directory has a second name any more, or none is looked for.
+    async fn looked_through(&self) {}
+
     /// Ends what the engine does by itself while it is served. A stop begins with it.
     async fn end_background(&self) {}
 

@@ -76,9 +76,6 @@ pub struct Files<E: Engine> {
     gone: RefCell<BTreeMap<u64, Sequence>>,
     /// Answers that survived, until they are taken.
     pub(crate) remembered: Cell<Vec<LoggedReply>>,
-    /// Where the name of a directory stands that got it since the volume was opened, while a cut
-    /// may have left others (see `second_names`).
-    pub(crate) homes: RefCell<BTreeMap<u64, Option<(u64, u64)>>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, File<E>>>,
     /// Files with a chain that has not ended.
@@ -154,7 +151,6 @@ impl<E: Engine> Files<E> {
             leaving: RefCell::default(),
             gone: RefCell::default(),
             remembered: Cell::new(options.remembered),
-            homes: RefCell::default(),
             orphans: RefCell::default(),
             unfinished: RefCell::default(),
             stuck: RefCell::default(),
@@ -429,7 +425,6 @@ impl<E: Engine> Files<E> {
                 index.apply(change, sequence, horizon.through());
             }
         }
-        self.note_homes(&mut follows.homes);
         if !is_planted(Bug::LandsAfterRemoval) {
             follows.discards.drain(..).for_each(|node| self.discard_pages(&node));
         }
@@ -449,7 +444,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Replies that show the file wait for this change from now on.
-    fn note_change(&self, node: &Vnode<E::Inode>, sequence: Sequence) {
+    pub(crate) fn note_change(&self, node: &Vnode<E::Inode>, sequence: Sequence) {
         let horizon = self.engine.horizon();
         if !horizon.is_in_order() {
             let newest_alone = node.kind == FileKind::Directory && is_planted(Bug::NewestAlone);

@@ -197,7 +197,6 @@ impl<E: Engine> Files<E> {
             let (chunk, at) = self.chunk_at(Some(&change.update), node, offset).await?;
             self.retarget(change, node, (&chunk, at), NameChange::Added, target);
             let slot = Slot { offset, ino: target.ino };
-            self.gets_home(change, target, Some((node.ino, offset)));
             change.index(node, IndexChange::Returned { name: bytes.into(), slot });
             return Ok(());
         }
@@ -284,7 +283,6 @@ impl<E: Engine> Files<E> {
         let Standing { slot, chunk, at } = self.standing(change, node, name).await?;
         self.retarget(change, node, (&chunk, at), NameChange::Retargeted, target);
         let slot = Slot { ino: target.ino, ..slot };
-        self.gets_home(change, target, Some((node.ino, slot.offset)));
         change.index(node, IndexChange::Retargeted { name: name.as_bytes().into(), slot });
         Ok(())
     }
@@ -334,7 +332,6 @@ impl<E: Engine> Files<E> {
             record_length: place.record_length,
             slack: place.slack,
         };
-        self.gets_home(change, target, Some((node.ino, start + place.offset as u64)));
         let (what, target) = (NameChange::Added, Some((target.ino, target.kind)));
         let entry =
             EntryChange { change: what, offset: place.offset, target, layout: place.layout };

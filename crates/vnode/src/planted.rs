@@ -59,6 +59,6 @@ planted::bugs! {
     UnwaitedChains,
     /// A second name of a directory that a cut left is told.
     SecondNames,
-    /// Which name of a directory is the second is not known any more when the first one changes.
-    ForgottenHomes,
+    /// A directory moves or ends while another name of it may be left.
+    HastyMoves,
 }

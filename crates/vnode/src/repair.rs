@@ -5,7 +5,7 @@
 //! back rests on all that is not durable of the file: a link never goes before the name that it was
 //! for.
 
-use namespace::{NewFile, Store};
+use namespace::{NewFile, Object, Store};
 use vfs::{Device, FileKind, FsError, Name};
 
 use crate::engine::{Engine, File, Plan, Space};
@@ -71,8 +71,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Takes names out of a directory that is to be freed, `most` of them and each with a change of
-    /// its own. Each asks `may_go`, of the inode that is named, before it is applied, and tells
-    /// `has_gone` in the same step.
+    /// its own. Each asks `may_go`, of the inode that is named, before it is applied.
     ///
     /// # Errors
     /// As [`Files::repair`].
@@ -81,7 +80,6 @@ impl<E: Engine> Files<E> {
         node: &File<E>,
         most: usize,
         may_go: impl Fn(u64) -> bool,
-        has_gone: impl Fn(u64),
     ) -> Result<Dropped, FsError> {
         for _ in 0..most {
             let _alone = node.lock.exclusive().await;
@@ -98,7 +96,6 @@ impl<E: Engine> Files<E> {
                 return Ok(Dropped::Refused);
             }
             self.apply(ready, &mut ());
-            has_gone(ino);
         }
         Ok(Dropped::Some)
     }
@@ -115,6 +112,12 @@ impl<E: Engine> Files<E> {
         let _alone = node.lock.exclusive().await;
         if node.is_dead() || !is_needed() {
             return Ok(false);
+        }
+        if node.kind == FileKind::Directory && node.attributes().nlink > 0 {
+            self.load_directory(node).await?;
+            if self.first_name(node).await?.is_some() {
+                return Ok(false); // a caller was faster
+            }
         }
         let mut change = self.plan(Space::Superuser);
         change.update.manner().goes_on = true;
@@ -160,7 +163,8 @@ impl<E: Engine> Files<E> {
         let ready = self.reserve(change).await?;
         let is_needed = is_needed();
         if is_needed {
-            self.apply(ready, &mut ());
+            let sequence = self.apply(ready, &mut ());
+            self.note_change(node, sequence); // who makes it durable waits for its name
         }
         Ok(is_needed)
     }

@@ -155,7 +155,6 @@ impl<E: Engine> Files<E> {
         node: &File<E>,
     ) -> Result<(), FsError> {
         change.follows.discards.push(node.clone());
-        self.gets_home(change, node, None);
         if self.engine.free(&mut change.update, node).await? {
             self.ends(change, node);
         } else {

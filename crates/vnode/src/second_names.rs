@@ -4,8 +4,8 @@
 //! way in or out when the power went, and no answer tells of it. An engine that serves a volume
 //! before all names were looked through says so ([`Engine::may_have_second_names`]); then each name
 //! of a directory is looked at before it is told or used, and a second one is taken away by an
-//! ordinary change. When the name that was told changes, or goes with the directory, another one
-//! may not have been looked at yet: so from then on it is known where the name stands.
+//! ordinary change. Before the name that was told changes, or goes with the directory, any other
+//! one has to be gone, for '..' would tell of it something else then ([`Files::settle_names`]).
 //!
 //! Invariant: a name is taken away only if it is a second one in the step in which the change is
 //! applied. Not asserted: that is the condition itself.
@@ -13,13 +13,12 @@
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, DIRECTORY_TYPE, EntryHeader};
 use directory::index::Slot;
-use vfs::{FileKind, FsError, Name};
+use namespace::Object;
+use vfs::{Depends, FileKind, FsError, Ledger, Name};
 
-use crate::change::Change;
 use crate::engine::{Chunk, Engine, File, Plan, Space};
 use crate::files::Files;
 use crate::planted::{Bug, is_planted};
-use crate::vnode::Vnode;
 
 impl<E: Engine> Files<E> {
     /// The inode behind a name that is no second one.
@@ -104,39 +103,35 @@ impl<E: Engine> Files<E> {
         Ok(None)
     }
 
-    /// A directory gets a name there, or ends, with this change.
-    pub(crate) fn gets_home(
-        &self,
-        change: &mut Change<E>,
-        target: &Vnode<E::Inode>,
-        home: Option<(u64, u64)>,
-    ) {
-        let matters = target.kind == FileKind::Directory && self.engine.may_have_second_names();
-        if matters && !is_planted(Bug::ForgottenHomes) {
-            change.follows.homes.push((target.ino, home));
+    /// Waits until a directory has no second name, if it may have one. Where it has one, that is
+    /// counted: so nothing is waited for unless its links are more than it and what is in it make,
+    /// and then for the end of the scan, and until what that took away is durable. For a caller
+    /// that is about to change the name that was told, or to end the directory.
+    ///
+    /// # Errors
+    /// As those of looking a name up.
+    pub(crate) async fn settle_names(&self, node: &File<E>) -> Result<(), FsError> {
+        let may_have = || self.engine.may_have_second_names() && !is_planted(Bug::HastyMoves);
+        if node.kind != FileKind::Directory || !may_have() {
+            return Ok(());
         }
-    }
-
-    /// The change is applied.
-    pub(crate) fn note_homes(&self, homes: &mut Vec<(u64, Option<(u64, u64)>)>) {
-        self.homes.borrow_mut().extend(homes.drain(..));
-        if !self.engine.may_have_second_names() {
-            self.homes.take();
+        let below = {
+            let _shared = node.lock.shared().await;
+            if node.is_dead() {
+                return Ok(());
+            }
+            self.look_through(node).await?.iter().filter(|(_, is_directory)| *is_directory).count()
+        };
+        if u64::from(node.attributes().nlink) <= 2 + below as u64 {
+            return Ok(());
         }
-    }
-
-    /// Whether the name in a slot is a second one, if the name of the directory has changed since
-    /// the volume was opened.
-    fn is_elsewhere(&self, node: &File<E>, slot: Slot) -> Option<bool> {
-        let homes = self.homes.borrow();
-        homes.get(&slot.ino).map(|&home| home != Some((node.ino, slot.offset)))
+        self.engine.looked_through().await;
+        let horizon = self.engine.horizon();
+        Ok(horizon.durable(Depends::through(self.newest())).await?)
     }
 
     /// Whether the name in a slot, which is one of a directory, is a second one.
     async fn is_second(&self, node: &File<E>, slot: Slot) -> Result<bool, FsError> {
-        if let Some(is_elsewhere) = self.is_elsewhere(node, slot) {
-            return Ok(is_elsewhere);
-        }
         let child = self.node_of(slot.ino).await?;
         let known = child.directory.borrow().as_ref().map(|index| index.parent);
         let parent = match known {
@@ -166,14 +161,8 @@ impl<E: Engine> Files<E> {
         };
         let found = self.find_slot(None, node, name.as_bytes()).await?;
         let Some(found) = found else { return Ok(()) };
-        // One that has ended since the volume was opened is not there any more.
-        let child = match self.is_elsewhere(node, found.slot) {
-            Some(_) => None,
-            None => Some(self.node_of(found.slot.ino).await?),
-        };
-        if let Some(child) = &child {
-            self.load_directory(child).await?;
-        }
+        let child = self.node_of(found.slot.ino).await?;
+        self.load_directory(&child).await?;
         let mut change = self.plan(Space::Superuser);
         change.update.manner().goes_on = true;
         self.drop_entry(&mut change, node, name).await?;
@@ -186,15 +175,11 @@ impl<E: Engine> Files<E> {
             });
             slots.any(|slot| slot == found.slot)
         };
-        let leads_elsewhere = |child: File<E>| {
-            let directory = child.directory.borrow();
-            directory.as_ref().is_some_and(|index| index.parent != node.ino)
-        };
-        let is_second = self.is_elsewhere(node, found.slot).unwrap_or_else(|| {
-            child.is_some_and(leads_elsewhere) || self.has_name_before(node, found.slot)
+        let leads_elsewhere = child.directory.borrow().as_ref().is_some_and(|index| {
+            index.parent != node.ino // read in the step of the change
         });
-        if is_there && is_second {
-            self.apply(ready, &mut ()); // in the step in which that was asked
+        if is_there && (leads_elsewhere || self.has_name_before(node, found.slot)) {
+            self.apply(ready, &mut ());
         }
         Ok(())
     }

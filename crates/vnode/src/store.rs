@@ -74,6 +74,14 @@ impl<E: Engine> Store for Files<E> {
         Files::find(self, directory, name).await
     }
 
+    fn may_have_second_names(&self) -> bool {
+        self.engine.may_have_second_names()
+    }
+
+    async fn settle_names(&self, node: &File<E>) -> Result<(), FsError> {
+        Files::settle_names(self, node).await
+    }
+
     async fn is_empty(&self, directory: &File<E>) -> Result<bool, FsError> {
         Files::is_empty(self, directory).await
     }
