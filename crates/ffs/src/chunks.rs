@@ -6,7 +6,7 @@
 //! 2. A run moves with all that its deltas changed: the Update that moves it rests on them, so that
 //!    no entry is ever durable in a place that nothing points at, or without what it leads to.
 //!
-//! Not asserted: 1, which the ranks of the items keep; 2, which the policy does.
+//! Not asserted: 1, which the ranks of the items keep.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -163,15 +163,20 @@ impl Ffs {
         };
         if have < need && more.is_none() {
             update.moved.push(old.clone());
-            if self.policy.horizon().is_in_order()
-                && let Some(pending) = old.pending_sequence()
-            {
+            let is_in_order = self.policy.horizon().is_in_order();
+            if let Some(pending) = old.pending_sequence().filter(|_| is_in_order) {
                 update.manner.rests_on.join(&Depends::through(pending)); // invariant 2
             }
             let place = (old.address(), have);
             let address = self.map().exchange(update, node, lbn, place, need).await?;
             let mut image = old.read(|image| block::Buffer::padded(image, length));
             image[at..at + CHUNK_SIZE].copy_from_slice(&chunk);
+            let newest = update.manner.rests_on.newest();
+            let rests = old.pending_sequence().is_none_or(|pending| pending <= newest);
+            debug_assert!(
+                rests || !is_in_order,
+                "invariant 2: a run moves with all that changed it"
+            );
             let buffer = Buffer::new(address, Role::Directory, image);
             update.push_fresh(Intent::BlockInitialised, buffer.clone());
             return Ok(buffer);

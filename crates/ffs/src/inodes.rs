@@ -200,18 +200,17 @@ impl Ffs {
         if !self.policy.horizon().is_in_order() && self.grown_for(last).is_some() {
             self.allocator.hasten_inodes();
         }
-        let (from, most) = (u64::from(initialised), geometry.inodes_per_group);
-        let raised = from + self.allocator.inode_blocks_ahead() * geometry.inodes_per_block;
-        let raised = raised.min(most);
+        let from = u64::from(initialised);
+        let more = self.allocator.inode_blocks_ahead() * geometry.inodes_per_block;
+        let raised = (from + more).min(geometry.inodes_per_group);
         let mut update = Update::new(Space::Superuser);
         let blocks = (from..raised).step_by(geometry.inodes_per_block as usize);
         for index in blocks.clone() {
             let buffer = self.free_inodes_at(first + index);
             update.push_fresh(Intent::InodeBlockInitialised, buffer);
         }
-        let raised = raised as u32;
         let offset = std::mem::offset_of!(GroupHeader, initialized_inodes);
-        let new = Box::from(raised.to_le_bytes().as_slice());
+        let new = Box::from((raised as u32).to_le_bytes().as_slice());
         update.push(Intent::InitialisedRaised, &header, Edit::Bytes { offset, new });
         let grown = self.commit(update).await?;
         let mut all = self.inodes_grown.borrow_mut();

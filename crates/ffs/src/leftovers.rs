@@ -241,9 +241,13 @@ impl Leftovers {
 
     /// Whether an inode has been scanned, or need not be, since there was none at the opening.
     pub(crate) fn has_scanned(&self, ino: u64) -> bool {
+        ino < self.cursor.get() || self.is_new(ino) && !is_planted(Bug::UnfollowedNewcomers)
+    }
+
+    /// Whether there was no such inode at the opening: nothing is known of it, nor has to be.
+    fn is_new(&self, ino: u64) -> bool {
         let index = ino % self.geometry.inodes_per_group;
-        let is_new = || index >= self.inode_count(self.geometry.group_of_inode(ino));
-        ino < self.cursor.get() || is_new() && !is_planted(Bug::UnfollowedNewcomers)
+        index >= self.inode_count(self.geometry.group_of_inode(ino))
     }
 
     /// The scan has seen an inode, which no file has.
@@ -393,9 +397,7 @@ impl Leftovers {
 
     /// Whether a caller has changed it since the opening, and has not taken its name away.
     pub(crate) fn is_wanted(&self, ino: u64) -> bool {
-        let is_new = ino % self.geometry.inodes_per_group
-            >= self.inode_count(self.geometry.group_of_inode(ino));
-        is_new || self.of_inode(ino, |fact| fact.is_touched && !fact.is_dropped)
+        self.is_new(ino) || self.of_inode(ino, |fact| fact.is_touched && !fact.is_dropped)
     }
 
     /// The first run of candidates of a group from a fragment of it on, inside one block: where it

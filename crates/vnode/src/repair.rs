@@ -6,8 +6,9 @@
 //! for.
 
 use namespace::{NewFile, Object, Store};
-use vfs::{Device, FileKind, FsError, Name};
+use vfs::{Device, FileKind, FsError, Name, Sequence};
 
+use crate::change::Change;
 use crate::engine::{Engine, File, Plan, Space};
 use crate::files::Files;
 
@@ -26,6 +27,23 @@ pub enum Dropped {
 }
 
 impl<E: Engine> Files<E> {
+    /// A change that mends something: it goes on with what was begun before the cut.
+    pub(crate) fn mending(&self) -> Change<E> {
+        let mut change = self.plan(Space::Superuser);
+        change.update.manner().goes_on = true;
+        change
+    }
+
+    /// Applies a change if that `is_needed` in the step in which it is applied.
+    pub(crate) async fn apply_if(
+        &self,
+        change: Change<E>,
+        is_needed: impl FnOnce() -> bool,
+    ) -> Result<Option<Sequence>, FsError> {
+        let ready = self.reserve(change).await?;
+        Ok(is_needed().then(|| self.apply(ready, &mut ())))
+    }
+
     /// A change that `plan` makes, and that concerns no file in memory. Gives whether there was
     /// one.
     ///
@@ -35,8 +53,7 @@ impl<E: Engine> Files<E> {
         &self,
         plan: impl AsyncFnOnce(&mut E::Update) -> Result<(), FsError>,
     ) -> Result<bool, FsError> {
-        let mut change = self.plan(Space::Superuser);
-        change.update.manner().goes_on = true;
+        let mut change = self.mending();
         plan(&mut change.update).await?;
         let is_empty = change.update.is_empty();
         self.apply(self.reserve(change).await?, &mut ());
@@ -58,16 +75,10 @@ impl<E: Engine> Files<E> {
         if node.is_dead() || !is_needed() {
             return Ok(false);
         }
-        let mut change = self.plan(Space::Superuser);
-        change.update.manner().goes_on = true;
+        let mut change = self.mending();
         plan(&mut change.update).await?;
         self.rest_on(&mut change, &node.depends());
-        let ready = self.reserve(change).await?;
-        let is_needed = is_needed();
-        if is_needed {
-            self.apply(ready, &mut ());
-        }
-        Ok(is_needed)
+        Ok(self.apply_if(change, is_needed).await?.is_some())
     }
 
     /// Takes names out of a directory that is to be freed, `most` of them and each with a change of
@@ -87,15 +98,12 @@ impl<E: Engine> Files<E> {
                 return Ok(Dropped::Refused);
             }
             let Some((name, ino)) = self.first_name(node).await? else { return Ok(Dropped::All) };
-            let mut change = self.plan(Space::Superuser);
-            change.update.manner().goes_on = true;
+            let mut change = self.mending();
             self.drop_entry(&mut change, node, &name).await?;
             self.rest_on(&mut change, &node.depends());
-            let ready = self.reserve(change).await?;
-            if !may_go(ino) {
+            if self.apply_if(change, || may_go(ino)).await?.is_none() {
                 return Ok(Dropped::Refused);
             }
-            self.apply(ready, &mut ());
         }
         Ok(Dropped::Some)
     }
@@ -119,16 +127,10 @@ impl<E: Engine> Files<E> {
                 return Ok(false); // a caller was faster
             }
         }
-        let mut change = self.plan(Space::Superuser);
-        change.update.manner().goes_on = true;
+        let mut change = self.mending();
         self.destroy(&mut change, node).await?;
         self.rest_on(&mut change, &node.depends());
-        let ready = self.reserve(change).await?;
-        let is_needed = is_needed();
-        if is_needed {
-            self.apply(ready, &mut ());
-        }
-        Ok(is_needed)
+        Ok(self.apply_if(change, is_needed).await?.is_some())
     }
 
     /// Gives a file that has lost its name one in `lost+found`: `#` and its number.
@@ -151,8 +153,7 @@ impl<E: Engine> Files<E> {
         while self.find(&home, &name).await?.is_some() {
             name = Name::parse(&[name.as_bytes(), b"+"].concat())?;
         }
-        let mut change = self.plan(Space::Superuser);
-        change.update.manner().goes_on = true;
+        let mut change = self.mending();
         if node.kind == FileKind::Directory {
             self.engine.add_link(&mut change.update, &home)?;
             self.retarget_parent(&mut change, node, &home).await?;
@@ -160,13 +161,11 @@ impl<E: Engine> Files<E> {
         self.add_entry(&mut change, &home, &name, node).await?;
         self.rest_on(&mut change, &node.depends());
         self.rest_on(&mut change, &home.depends());
-        let ready = self.reserve(change).await?;
-        let is_needed = is_needed();
-        if is_needed {
-            let sequence = self.apply(ready, &mut ());
+        let named = self.apply_if(change, is_needed).await?;
+        if let Some(sequence) = named {
             self.note_change(node, sequence); // who makes it durable waits for its name
         }
-        Ok(is_needed)
+        Ok(named.is_some())
     }
 
     /// The directory for what has lost its name, which is made if it is not there.

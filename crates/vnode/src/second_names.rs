@@ -16,7 +16,7 @@ use directory::index::Slot;
 use namespace::Object;
 use vfs::{Depends, FileKind, FsError, Ledger, Name};
 
-use crate::engine::{Chunk, Engine, File, Plan, Space};
+use crate::engine::{Chunk, Engine, File};
 use crate::files::Files;
 use crate::planted::{Bug, is_planted};
 
@@ -87,18 +87,12 @@ impl<E: Engine> Files<E> {
 
     /// The first name of a directory that stays, and what it leads to. Under its lock.
     pub(crate) async fn first_name(&self, node: &File<E>) -> Result<Option<(Name, u64)>, FsError> {
-        for start in (0..self.directory_size(node)?).step_by(CHUNK_SIZE) {
-            self.vet_chunk(node, start).await?;
-            let chunk = self.engine.chunk(None, node, start).await?;
-            let first = chunk.read(|bytes| {
-                let live = chunk::entries(bytes).find(|entry| {
-                    entry.as_ref().is_ok_and(|entry| entry.is_live() && !is_dots(entry.name))
-                });
-                live.and_then(Result::ok).map(|entry| (entry.name.to_vec(), entry.ino.into()))
-            });
-            if let Some((name, ino)) = first {
-                return Ok(Some((Name::parse(&name).map_err(|_| FsError::Corrupt)?, ino)));
+        let mut listed = self.list(node, 0).await?;
+        while let Some(last) = listed.last() {
+            if let Some(first) = listed.iter().find(|entry| !is_dots(&entry.name)) {
+                return Ok(Some((Name::parse(&first.name)?, first.ino)));
             }
+            listed = self.list(node, last.cookie).await?;
         }
         Ok(None)
     }
@@ -163,8 +157,7 @@ impl<E: Engine> Files<E> {
         let Some(found) = found else { return Ok(()) };
         let child = self.node_of(found.slot.ino).await?;
         self.load_directory(&child).await?;
-        let mut change = self.plan(Space::Superuser);
-        change.update.manner().goes_on = true;
+        let mut change = self.mending();
         self.drop_entry(&mut change, node, name).await?;
         let ready = self.reserve(change).await?;
         let is_there = {
