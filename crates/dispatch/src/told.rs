@@ -10,7 +10,7 @@
 //! Not asserted: 1, which the private field of the type keeps; 2 and 3, which are about the order
 //! of waits: the tests of `delayed` hold the disk up at each.
 
-use vfs::{Accepted, Durable, Lost, Sealed};
+use vfs::{Accepted, Durable, FsError, Lost, ObjectId, Sealed};
 
 use crate::planted::{Bug, is_planted};
 use crate::volume::Served;
@@ -79,6 +79,18 @@ impl Served {
             return self.open(sealed).await;
         }
         self.open_durable(sealed).await
+    }
+
+    /// Waits until a file is known to have a name, before a client is told that it stays: of a
+    /// volume that is declared delayed, clients know files that a cut took.
+    ///
+    /// # Errors
+    /// As [`vfs::FileSystem::ensure_named`].
+    pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
+        match self.delayed() {
+            Some(_) => self.file_system.ensure_named(id).await,
+            None => Ok(()),
+        }
     }
 
     /// Waits for what was told while the volume was declared delayed, if it was.

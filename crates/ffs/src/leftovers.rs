@@ -26,7 +26,7 @@ use std::rc::Rc;
 use runtime::sync::Signal;
 use ufs2::derive::bits;
 use ufs2::layout::{Dinode, Geometry, GroupHeader, ROOT_INODE, kind_bits};
-use vfs::FileKind;
+use vfs::{FileKind, FsError};
 
 use crate::buffer::Role;
 use crate::edit::Edit;
@@ -44,6 +44,8 @@ struct Fact {
     is_touched: bool,
     /// A caller has taken a name of it away since.
     is_dropped: bool,
+    /// A caller came to it by a name since.
+    is_found: bool,
 }
 
 /// What is known of a group.
@@ -99,9 +101,13 @@ pub(crate) struct Leftovers {
     progress: Cell<Reclaimed>,
     /// It is to end before it is through.
     ends: Cell<bool>,
+    /// Files without a name have one, or are gone.
+    are_named: Cell<bool>,
+    /// Callers that wait until the scan has been through, or names are given: it does not rest.
+    awaited: Cell<usize>,
     /// The task that looks for them has ended.
     has_ended: Cell<bool>,
-    /// Told when one of both becomes true.
+    /// Told when one of these becomes true.
     moved: Signal,
 }
 
@@ -115,6 +121,8 @@ impl Leftovers {
             cursor: Cell::new(0),
             progress: Cell::default(),
             ends: Cell::new(false),
+            are_named: Cell::new(false),
+            awaited: Cell::new(0),
             has_ended: Cell::new(false),
             moved: Signal::new(),
         }
@@ -183,9 +191,45 @@ impl Leftovers {
     /// Completes when it has, or does not go on.
     pub(crate) async fn wait_for_scan(&self) {
         let end = self.geometry.group_count * self.geometry.inodes_per_group;
-        while self.cursor.get() < end && self.are_looked_for() {
+        self.wait_until(|| self.cursor.get() >= end).await;
+    }
+
+    /// Files without a name have been mended.
+    pub(crate) fn all_are_named(&self) {
+        self.are_named.set(true);
+        self.moved.notify();
+    }
+
+    /// Keeps a file as one that a caller wants, and waits until it has a name, or is gone, or that
+    /// cannot be found out.
+    pub(crate) async fn find(&self, ino: u64) -> Result<(), FsError> {
+        self.of_inode(ino, |fact| fact.is_touched = true);
+        self.wait_until(|| self.is_found(ino)).await;
+        if self.is_to_end() && !self.is_found(ino) { Err(FsError::Io) } else { Ok(()) }
+    }
+
+    /// Waits while it is looked for what a cut left.
+    async fn wait_until(&self, is_so: impl Fn() -> bool) {
+        let _awaited = Awaited::one_more(&self.awaited);
+        while !is_so() && self.are_looked_for() {
             self.moved.wait().await;
         }
+    }
+
+    /// Whether a caller waits.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.get() > 0
+    }
+
+    /// Whether a name is known to lead to a file.
+    pub(crate) fn is_found(&self, ino: u64) -> bool {
+        let is_known = || self.of_inode(ino, |fact| fact.is_found);
+        ino == ROOT_INODE || self.are_named.get() || self.is_new(ino) || is_known()
+    }
+
+    /// A caller came to it by a name.
+    pub(crate) fn note_found(&self, ino: u64) {
+        self.of_inode(ino, |fact| fact.is_found = true);
     }
 
     /// Whether it was asked to.
@@ -318,7 +362,10 @@ impl Leftovers {
             {
                 let before = buffer.read(|image| edit.names_before(image));
                 let (old, old_kind) = before.unwrap_or_default();
-                self.of_inode(old.into(), |fact| fact.is_dropped |= !is_repair);
+                self.of_inode(old.into(), |fact| {
+                    fact.is_dropped |= !is_repair;
+                    fact.is_found &= is_repair; // what leads to it besides is not known
+                });
                 if self.has_scanned(directory) {
                     for ((target, kind), change) in [((old, old_kind), -1), ((*ino, *kind), 1)] {
                         let target = (u64::from(target), kind == kind_bits(FileKind::Directory));
@@ -336,7 +383,7 @@ impl Leftovers {
     /// it was not all that a caller wanted it to have.
     pub(crate) fn follow_named(&self, named: &[u64]) {
         for &ino in named {
-            self.of_inode(ino, |fact| fact.is_dropped = false);
+            self.of_inode(ino, |fact| (fact.is_dropped, fact.is_found) = (false, true));
         }
     }
 
@@ -432,6 +479,22 @@ impl Leftovers {
     /// Whether the map of a group calls something free that a file holds.
     pub(crate) fn is_rotten(&self, group: u64) -> bool {
         self.of_group(group, |known| known.is_rotten)
+    }
+}
+
+/// One that waits, until it is dropped.
+struct Awaited<'a>(&'a Cell<usize>);
+
+impl<'a> Awaited<'a> {
+    fn one_more(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

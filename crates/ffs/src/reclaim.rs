@@ -238,6 +238,9 @@ impl Reclaim {
             self.step().await?;
         }
         self.mend_all().await?;
+        if self.homeless.borrow().is_empty() {
+            self.leftovers.all_are_named();
+        }
         for group in 0..groups {
             self.give_back(group).await?;
         }
@@ -312,7 +315,7 @@ impl Reclaim {
         let clock = &self.engine().runtime.clock;
         let took = clock.now().since(self.pace.begun.get()).as_secs_f64();
         let rest = Duration::from_secs_f64((took * (1.0 / self.pace.share - 1.0)).max(0.0));
-        if rest.is_zero() {
+        if rest.is_zero() || self.leftovers.is_awaited() {
             yield_now().await;
         } else {
             let rest = pin!(clock.sleep(rest.min(LONGEST_REST)));

@@ -269,6 +269,23 @@ impl Engine for Ffs {
         }
     }
 
+    fn is_found(&self, ino: u64) -> bool {
+        self.leftovers().is_none_or(|leftovers| leftovers.is_found(ino))
+    }
+
+    fn note_found(&self, ino: u64) {
+        if let Some(leftovers) = self.leftovers() {
+            leftovers.note_found(ino);
+        }
+    }
+
+    async fn find(&self, ino: u64) -> Result<(), FsError> {
+        match self.leftovers() {
+            Some(leftovers) => leftovers.find(ino).await,
+            None => Ok(()),
+        }
+    }
+
     async fn end_background(&self) {
         self.end_reclaim().await;
     }

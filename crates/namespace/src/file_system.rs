@@ -252,6 +252,10 @@ impl<S: Store> FileSystem for Namespace<S> {
         self.seal_wcc(call, result)
     }
 
+    async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
+        self.store.ensure_named(id).await
+    }
+
     fn changes_so_far(&self) -> Receipt {
         self.store.receipt(Depends::through(self.store.newest()))
     }

@@ -182,9 +182,9 @@ pub trait Store: 'static {
 
     /// The file that `id` names; [`FsError::Stale`] when it is gone.
     async fn node(&self, id: ObjectId) -> Result<Self::Node, FsError>;
-    /// The file that has this number now.
+    /// The file that has this number now, to which a name has led.
     async fn node_of(&self, ino: u64) -> Result<Self::Node, FsError>;
-    /// What is to be told of the file that has this number now. Nothing is awaited between looking
+    /// What is to be told of the file that has this number now, to which a name has led. Nothing is awaited between looking
     /// at it and returning.
     async fn peek(&self, ino: u64) -> Result<Stat, FsError>;
     /// [`FsError::Io`] when a change of the file could not come to its end, and nothing else may be
@@ -200,6 +200,8 @@ pub trait Store: 'static {
     /// Waits until a directory has one name, if it may have two: before that changes, or ends. Any
     /// other file is left alone.
     async fn settle_names(&self, node: &Self::Node) -> Result<(), FsError>;
+    /// Waits until a file has a name, or is gone, if a cut may have taken that.
+    async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError>;
     /// Whether a directory has only "." and "..".
     async fn is_empty(&self, directory: &Self::Node) -> Result<bool, FsError>;
     /// Some entries behind `cookie`, at least one unless it is the end.

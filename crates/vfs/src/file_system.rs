@@ -323,6 +323,15 @@ pub trait FileSystem {
         count: u32,
     ) -> Sealed<Answer<Verifier, Wcc>>;
 
+    /// Waits until a file is known to have a name, where a cut may have taken that with changes
+    /// that were told before they were durable. To be asked before such a file is told to stay.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when the file is gone, [`FsError::Io`], [`FsError::Corrupt`].
+    async fn ensure_named(&self, _id: ObjectId) -> Result<(), FsError> {
+        Ok(())
+    }
+
     /// A receipt for every change that was made so far, by whoever. UNSTABLE data is none yet.
     fn changes_so_far(&self) -> Receipt;
 

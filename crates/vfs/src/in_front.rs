@@ -215,6 +215,10 @@ impl<F: InFront> FileSystem for F {
         self.hand_on(&[id], self.behind().commit(who, id, offset, count)).await
     }
 
+    async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
+        self.behind().ensure_named(id).await
+    }
+
     fn changes_so_far(&self) -> Receipt {
         self.behind().changes_so_far()
     }

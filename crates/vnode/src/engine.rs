@@ -393,6 +393,22 @@ pub trait Engine: Sized + 'static {
     /// Completes when no directory has a second name any more, or none is looked for.
     async fn looked_through(&self) {}
 
+    /// Whether a name is known to lead to a file, where a cut may have taken it.
+    fn is_found(&self, _ino: u64) -> bool {
+        true
+    }
+
+    /// A caller came by a name to a file.
+    fn note_found(&self, _ino: u64) {}
+
+    /// Keeps a file, and waits until it has a name, if it has none; or is gone.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when the volume is stopped meanwhile.
+    async fn find(&self, _ino: u64) -> Result<(), FsError> {
+        Ok(())
+    }
+
     /// Ends what the engine does by itself while it is served. A stop begins with it.
     async fn end_background(&self) {}
 

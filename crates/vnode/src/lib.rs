@@ -12,7 +12,7 @@
 //! * `vnode`: a file in memory. `table`: all of them. `doubts`: data whose write failed.
 //! * `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
 //! * `files`: the one place where a change is applied.
-//! * `data`, `names`, `second_names`, `resize`, `housekeeping`: the verbs. `store`: them in the
+//! * `data`, `names`, `second_names`, `lost_names`, `resize`, `housekeeping`: the verbs. `store`: them in the
 //!   namespace's words. `repair`: what an engine mends by itself while it is served.
 //!
 //! Commit point: the engine's, where it advances its [`Horizon`](horizon::Horizon). A change is
@@ -31,6 +31,7 @@ mod engine;
 mod files;
 pub mod horizon;
 mod housekeeping;
+mod lost_names;
 mod names;
 mod pages;
 #[doc(hidden)]

@@ -61,4 +61,8 @@ planted::bugs! {
     SecondNames,
     /// A directory moves or ends while another name of it may be left.
     HastyMoves,
+    /// A handle names a directory to which no name leads any more.
+    LostDirectories,
+    /// What a client wants to stay is told to stay before it is known to have a name.
+    HastyPromises,
 }

@@ -51,15 +51,21 @@ impl<E: Engine> Store for Files<E> {
     }
 
     async fn node(&self, id: ObjectId) -> Result<File<E>, FsError> {
-        Files::node(self, id).await
+        let node = Files::node(self, id).await?;
+        self.check_found(&node).await?;
+        Ok(node)
     }
 
     async fn node_of(&self, ino: u64) -> Result<File<E>, FsError> {
-        Files::node_of(self, ino).await
+        let node = Files::node_of(self, ino).await?;
+        self.engine.note_found(ino);
+        Ok(node)
     }
 
     async fn peek(&self, ino: u64) -> Result<Stat, FsError> {
-        Files::peek(self, ino).await
+        let peek = Files::peek(self, ino).await?;
+        self.engine.note_found(ino);
+        Ok(peek)
     }
 
     fn check_usable(&self, node: &File<E>) -> Result<(), FsError> {
@@ -80,6 +86,10 @@ impl<E: Engine> Store for Files<E> {
 
     async fn settle_names(&self, node: &File<E>) -> Result<(), FsError> {
         Files::settle_names(self, node).await
+    }
+
+    async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
+        Files::ensure_named(self, id).await
     }
 
     async fn is_empty(&self, directory: &File<E>) -> Result<bool, FsError> {

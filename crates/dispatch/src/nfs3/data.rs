@@ -49,6 +49,9 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
     }
     let pieces = start_of(args.data, count as usize);
     let stability = convert::stability(args.stable);
+    if stability != Stability::Unstable {
+        target.volume.ensure_named(target.id).await?;
+    }
     let file_system = &target.volume.file_system;
     let sealed = file_system.write(&target.who, target.id, args.offset, pieces, stability).await;
     let wcc = |about| convert::wcc(target.volume.fsid, about);
@@ -84,6 +87,7 @@ fn start_of(mut pieces: Vec<Bytes>, length: usize) -> Vec<Bytes> {
 
 pub(super) async fn commit(caller: &Caller, args: CommitArgs<'_>) -> Answered<CommitOk, Wcc> {
     let target = caller.object(args.file)?;
+    target.volume.ensure_named(target.id).await?;
     let file_system = &target.volume.file_system;
     let sealed = file_system.commit(&target.who, target.id, args.offset, args.count).await;
     let wcc = |about| convert::wcc(target.volume.fsid, about);

@@ -10,10 +10,13 @@ use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Choice, Disk, Executor, Image, Prng};
 use ufs2::mkfs::mkfs;
-use vfs::{FileSystem, FsError, ObjectId, Stability};
+use vfs::{
+    Answer, CreateHow, Delayed, FileSystem, FsError, ObjectId, Requester, Sealed, SetAttributes,
+    Stability, Wcc,
+};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
-use crate::common::volume::Volume;
+use crate::common::volume::{Volume, name};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -357,6 +360,100 @@ fn an_answered_removal_is_over() {
     assert_eq!(remove_and_cut(), Ok(()));
 }
 
+/// An answer that was told before it was durable.
+fn accepted<T>(sealed: Sealed<Answer<T, Wcc>>) -> T {
+    let answer = sealed.accept(Delayed::declared()).expect("running").into_inner();
+    answer.result.expect("there is room")
+}
+
+/// A directory and a file in it, which nothing has made durable yet.
+async fn make_delayed(volume: &Volume, index: u8) -> (ObjectId, ObjectId) {
+    let (root, who) = (volume.files.root(), Requester::root());
+    let name = name(&format!("new-{index}"));
+    let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+    let home = accepted(volume.files.mkdir(&who, root, &name, attributes.clone()).await).id;
+    let how = CreateHow::Guarded(attributes);
+    let file = accepted(volume.files.create(&who, home, &name, how).await).id;
+    (home, file)
+}
+
+/// Asks that what is written to a file stays. Whether it does.
+async fn is_told_to_stay(volume: &Volume, id: ObjectId, data: &[u8]) -> Result<bool, String> {
+    let named = volume.files.ensure_named(id).await;
+    match named.and(volume.write(id, 0, data.to_vec(), Stability::FileSync).await) {
+        Ok(()) => Ok(true),
+        Err(FsError::Stale) => Ok(false),
+        Err(error) => Err(told(error)),
+    }
+}
+
+/// A volume that is declared delayed is cut while directories with files are new, at any moment.
+/// Clients go on by the handles that they have, and ask that what they write stays, in a file or in
+/// a new one beside it. At any moment it is cut again: what was told to stay is there.
+fn promise_by_old_handles() -> Result<(), String> {
+    const NEW: u8 = 3;
+    const DATA: [u8; 3000] = [7; 3000];
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
+    let (known, trace) = executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+        disk.start_trace();
+        let mut known = Vec::new();
+        for index in 0..NEW {
+            known.push(make_delayed(&volume, index).await);
+        }
+        volume.settle().await;
+        (known, disk.trace())
+    });
+    let mut promises = 0;
+    for (position, platter) in trace.cuts() {
+        let image = platter.image(&Choice::random(&platter, &mut Prng::new(position as u64)));
+        let mut again = Vec::new();
+        let used = serve_on(&image, async |volume, disk| {
+            if volume.files.store().engine().reclaimed().is_none() {
+                return Ok(());
+            }
+            let mut kept = Vec::new();
+            let mut chance = Prng::new(position as u64);
+            for &(home, file) in &known {
+                let beside = volume.create(home, "beside").await.ok();
+                for id in beside.into_iter().chain([file]) {
+                    if is_told_to_stay(volume, id, &DATA).await? {
+                        kept.push(id);
+                        let platter = disk.platter();
+                        let left = platter.image(&Choice::random(&platter, &mut chance));
+                        again.push((left, kept.clone()));
+                    }
+                }
+            }
+            wait_for_reclaim(volume).await
+        });
+        used.map_err(|error| format!("{position}: {error}"))?;
+        for (left, kept) in again {
+            promises += kept.len();
+            let looked_at = serve(&left, async |volume| {
+                wait_for_reclaim(volume).await?;
+                for &id in &kept {
+                    let bytes = volume.read(id).await;
+                    if bytes.as_deref() != Ok(&DATA[..]) {
+                        return Err(format!("what {id:?} was to keep is {:?}", bytes.err()));
+                    }
+                }
+                Ok(())
+            });
+            looked_at.map_err(|error| format!("{position}, cut again: {error}"))?;
+        }
+    }
+    if promises == 0 { Err("no file was there".to_owned()) } else { Ok(()) }
+}
+
+#[test]
+fn what_was_told_to_stay_stays_whatever_handle_named_it() {
+    assert_eq!(promise_by_old_handles(), Ok(()));
+}
+
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -388,6 +485,16 @@ mod planted {
     #[test]
     fn where_a_directory_has_its_name_must_be_known_when_that_changes() {
         is_seen(VnodeBug::HastyMoves, || use_second_names(false, Then::Moved));
+    }
+
+    #[test]
+    fn a_file_must_be_known_to_have_a_name_before_it_is_told_to_stay() {
+        is_seen(VnodeBug::HastyPromises, promise_by_old_handles);
+    }
+
+    #[test]
+    fn directories_that_a_cut_took_must_be_stale() {
+        is_seen(VnodeBug::LostDirectories, promise_by_old_handles);
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! Files whose name a cut has taken, until the engine has found them.
+//!
+//! No inode says what names it. So an engine that serves a volume before all names were looked
+//! through ([`Engine::may_have_second_names`]) knows of a file only that it *was found*: a caller
+//! came to it by a name, or gave it one, since the volume was opened. A caller that comes by an old
+//! handle may ask for what has no name any more.
+//!
+//! A directory tells by its ".." where its name has to be, so that the way up is looked at once; one
+//! to which no way leads is stale, as if it had been freed already. So a name that is added leads to
+//! a file that is found. Of any other file only the end of the search knows. It can be used
+//! meanwhile, and is kept if a caller changes it; but who asks that it stays waits until it has a
+//! name ([`Files::ensure_named`]).
+//!
+//! Invariant: names are added to directories that were found alone. Not asserted: a node does not
+//! know by which way its caller came to it.
+
+use namespace::Object;
+use vfs::{FileKind, FsError, ObjectId};
+
+use crate::engine::{Engine, File};
+use crate::files::Files;
+use crate::planted::{Bug, is_planted};
+
+impl<E: Engine> Files<E> {
+    /// [`FsError::Stale`] for a directory to which no name leads.
+    pub(crate) async fn check_found(&self, node: &File<E>) -> Result<(), FsError> {
+        let is_known = || node.kind != FileKind::Directory || self.engine.is_found(node.ino);
+        if !self.engine.may_have_second_names() || is_known() || is_planted(Bug::LostDirectories) {
+            return Ok(());
+        }
+        // Rare, and its future would make that of each call large.
+        Box::pin(self.climb(node)).await
+    }
+
+    /// Goes up from a directory to one that was found.
+    async fn climb(&self, node: &File<E>) -> Result<(), FsError> {
+        let mut passed = Vec::new();
+        let mut below = node.clone();
+        while !self.engine.is_found(below.ino) {
+            if below.is_dead() || passed.contains(&below.ino) {
+                return Err(FsError::Stale);
+            }
+            self.load_directory(&below).await?;
+            let parent_of = |node: &File<E>| node.directory.borrow().as_ref().map(|it| it.parent);
+            let parent = parent_of(&below).ok_or(FsError::Stale)?;
+            let above = self.node_of(parent).await?;
+            if above.kind != FileKind::Directory {
+                return Err(FsError::Stale);
+            }
+            self.load_directory(&above).await?;
+            let names = above.directory.borrow();
+            let is_named = names.as_ref().is_some_and(|names| names.first_of(below.ino).is_some());
+            drop(names);
+            if is_named {
+                passed.push(below.ino);
+                below = above;
+            } else if parent_of(&below) == Some(parent) {
+                return Err(FsError::Stale); // and if it has moved, once more
+            }
+        }
+        passed.into_iter().for_each(|ino| self.engine.note_found(ino));
+        Ok(())
+    }
+
+    /// Waits until a file has a name, or is gone, if a cut may have taken that: for a caller that
+    /// is about to promise that the file stays.
+    ///
+    /// # Errors
+    /// As those of [`Files::node`]; [`FsError::Io`] when the volume is stopped meanwhile.
+    pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
+        if !self.engine.may_have_second_names() || is_planted(Bug::HastyPromises) {
+            return Ok(());
+        }
+        let node = self.node(id).await?;
+        if self.engine.is_found(node.ino) { Ok(()) } else { self.engine.find(node.ino).await }
+    }
+}
