@@ -41,6 +41,9 @@ use crate::edit::{Edit, Undo};
 use crate::planted::{Bug, is_planted};
 use crate::span::{Span, Union};
 
+/// So many deltas are looked at to find what has come and gone.
+const MOST_LOOKED_BACK: usize = 4096;
+
 /// What a buffer holds, which decides what has to be derived when it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -278,6 +281,52 @@ impl Buffer {
         Some((before.sequence, before.tag))
     }
 
+    /// What is pending of these fields, ranges of bits, from the newest delta back to where all of
+    /// it together leaves them as they were: nothing, if a write has taken some of it along, or a
+    /// delta reaches beyond the fields, or it is too far back.
+    fn void_deltas(&self, fields: &[Range<usize>]) -> Option<Vec<usize>> {
+        let deltas = self.deltas.borrow();
+        let mut open = match self.role {
+            Role::Inodes => Open::Inode,
+            _ => Open::Bits(BTreeSet::new()),
+        };
+        let mut found = Vec::new();
+        for (index, delta) in deltas.iter().enumerate().rev().take(MOST_LOOKED_BACK) {
+            let field = delta.undo.field();
+            if matches!(delta.undo, Undo::Whole) || !fields.iter().any(|of| overlaps(of, &field)) {
+                continue; // a block that begins does not land before what is in it
+            }
+            let is_within = fields.iter().any(|of| of.start <= field.start && field.end <= of.end);
+            if delta.was_written && !is_planted(Bug::WrittenVoids) || !is_within {
+                return None;
+            }
+            found.push(index);
+            if open.is_closed_by(&delta.undo) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// Whether all that is pending of these fields takes itself back, and no write took any along.
+    pub(crate) fn is_void(&self, fields: &[Range<usize>]) -> bool {
+        self.void_deltas(fields).is_some()
+    }
+
+    /// Forgets that, and says whose it was, and how it was tagged.
+    pub(crate) fn forget_void(&self, fields: &[Range<usize>]) -> Vec<(Sequence, u32)> {
+        let found = self.void_deltas(fields).unwrap_or_default();
+        let (mut deltas, mut image) = (self.deltas.borrow_mut(), self.image.borrow_mut());
+        let mut forgotten = Vec::with_capacity(found.len());
+        for index in found {
+            let delta = deltas.remove(index); // from the newest on
+            delta.undo.apply(&mut image, 0);
+            self.count(|meter| meter.subtract(delta.bytes()));
+            forgotten.push((delta.sequence, delta.tag));
+        }
+        forgotten
+    }
+
     /// The Updates of which a delta, because it does not `hold` yet, is in the way of one that does
     /// and that is `wanted`.
     pub(crate) fn blockers(
@@ -411,6 +460,31 @@ impl Buffer {
         let deltas = self.deltas.take();
         self.count(|meter| meter.subtract(deltas.iter().map(Delta::bytes).sum()));
         deltas.into_iter().map(|delta| delta.sequence).collect()
+    }
+}
+
+/// Fields of which newer deltas were looked at, and what of that has not taken itself back.
+enum Open {
+    /// Bits that were changed once more than they were changed back.
+    Bits(BTreeSet<usize>),
+    /// An inode that has ended, and has not begun.
+    Inode,
+}
+
+impl Open {
+    /// Whether nothing is left with this delta, too.
+    fn is_closed_by(&mut self, undo: &Undo) -> bool {
+        match self {
+            Self::Bits(bits) => {
+                for bit in undo.field() {
+                    if !bits.remove(&bit) {
+                        bits.insert(bit);
+                    }
+                }
+                bits.is_empty()
+            }
+            Self::Inode => undo.begins_inode(),
+        }
     }
 }
 

@@ -309,6 +309,16 @@ impl Undo {
         }
     }
 
+    /// Whether it takes back that an inode began.
+    pub(crate) fn begins_inode(&self) -> bool {
+        match self {
+            Undo::Bytes { old, .. } => {
+                old.len() == size_of::<Dinode>() && Dinode::at(old, 0).is_free()
+            }
+            _ => false,
+        }
+    }
+
     /// Bytes of memory that it takes beside itself, about.
     pub(crate) fn bytes_beside(&self) -> usize {
         match self {

@@ -197,11 +197,11 @@ impl Ffs {
         }
         let first = group * geometry.inodes_per_group;
         let last = (first + u64::from(initialised)).saturating_sub(1);
-        if !self.policy.horizon().is_in_order() && self.grown_for(last).is_some() {
-            self.allocator.hasten_inodes();
-        }
+        let were_late = !self.policy.horizon().is_in_order() && self.grown_for(last).is_some();
+        let now = self.runtime.clock.now();
+        let more = self.allocator.inode_blocks_at_once(group, were_late, now);
         let from = u64::from(initialised);
-        let more = self.allocator.inode_blocks_ahead() * geometry.inodes_per_block;
+        let more = more * geometry.inodes_per_block;
         let raised = (from + more).min(geometry.inodes_per_group);
         let mut update = Update::new(Space::Superuser);
         let blocks = (from..raised).step_by(geometry.inodes_per_block as usize);

@@ -31,6 +31,10 @@ planted::bugs! {
     LooseNames,
     /// A link that goes with a name that was cancelled goes before the one that came with it.
     UncountedCancels,
+    /// A file that comes and goes leaves no trace although a name of it may be on the disk.
+    NamedVoids,
+    /// A file that comes and goes is forgotten although a write has taken something of it along.
+    WrittenVoids,
     /// The old name of a file whose new one was cancelled waits for nothing.
     LooseCancels,
     /// Blocks go although the directory does not show yet that the name has gone.

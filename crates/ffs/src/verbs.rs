@@ -240,7 +240,10 @@ impl Engine for Ffs {
     fn stage(&self, applied: Applied, answered: Option<(CallReply, Depends)>) -> Option<GivenUp> {
         let Applied { sequence, mut staged, freed, end_room } = applied;
         staged.answered = answered.map(|(answered, _)| answered); // what it shows comes before
-        self.policy.stage(sequence, staged);
+        if self.policy.stage(sequence, staged) {
+            freed.into_iter().for_each(|freed| self.allocator.free(freed));
+            return None;
+        }
         let has_freed = !freed.is_empty();
         has_freed.then(|| GivenUp { freed, _end_room: end_room })
     }

@@ -184,8 +184,8 @@ pub trait Store: 'static {
     async fn node(&self, id: ObjectId) -> Result<Self::Node, FsError>;
     /// The file that has this number now, to which a name has led.
     async fn node_of(&self, ino: u64) -> Result<Self::Node, FsError>;
-    /// What is to be told of the file that has this number now, to which a name has led. Nothing is awaited between looking
-    /// at it and returning.
+    /// What is to be told of the file that has this number now, to which a name has led. Nothing
+    /// is awaited between looking at it and returning.
     async fn peek(&self, ino: u64) -> Result<Stat, FsError>;
     /// [`FsError::Io`] when a change of the file could not come to its end, and nothing else may be
     /// done to it before the volume is opened anew.

@@ -12,8 +12,8 @@
 //! * `vnode`: a file in memory. `table`: all of them. `doubts`: data whose write failed.
 //! * `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
 //! * `files`: the one place where a change is applied.
-//! * `data`, `names`, `second_names`, `lost_names`, `resize`, `housekeeping`: the verbs. `store`: them in the
-//!   namespace's words. `repair`: what an engine mends by itself while it is served.
+//! * `data`, `names`, `second_names`, `lost_names`, `resize`, `housekeeping`: the verbs. `store`:
+//!   them in the namespace's words. `repair`: what an engine mends by itself while it is served.
 //!
 //! Commit point: the engine's, where it advances its [`Horizon`](horizon::Horizon). A change is
 //! applied before, and every reply that shows it waits.

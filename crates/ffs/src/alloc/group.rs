@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use runtime::Instant;
 use ufs2::derive::bits;
 use ufs2::layout::{Geometry, GroupHeader, Summary};
 
@@ -27,6 +28,9 @@ pub(super) struct Group {
     pub(super) fragment_rotor: usize,
     /// Where the last search for an inode ended.
     pub(super) inode_rotor: usize,
+    /// Blocks of inodes that are kept initialised ahead of that, and when some were last.
+    pub(super) inode_blocks_ahead: u64,
+    pub(super) initialised_at: Instant,
 }
 
 impl Group {
@@ -43,6 +47,8 @@ impl Group {
             block_rotor: 0,
             fragment_rotor: 0,
             inode_rotor: 0,
+            inode_blocks_ahead: 1,
+            initialised_at: Instant::default(),
         }
     }
 

@@ -1,5 +1,8 @@
 //! Finding inodes: directories apart from each other, files near their directory.
 
+use std::time::Duration;
+
+use runtime::Instant;
 use ufs2::layout::{GroupHeader, ROOT_INODE};
 use vfs::FsError;
 
@@ -18,6 +21,8 @@ pub(crate) enum FoundInode {
 
 /// Blocks of inodes that are initialised at once at most.
 const MOST_AHEAD: u64 = 16;
+/// If the last ones were initialised before that, inodes are taken slowly.
+const LONG_AGO: Duration = Duration::from_secs(10);
 
 impl Allocator {
     /// Promises an inode near `parent`.
@@ -77,20 +82,24 @@ impl Allocator {
     pub(crate) fn needs_inodes(&self, group: u64, initialised: u64) -> bool {
         let geometry = self.geometry();
         let next = self.find_inode(group).map_or(0, |index| index as u64);
-        let ahead = self.inode_blocks_ahead.get() * geometry.inodes_per_block;
+        let ahead = self.groups[group as usize].borrow().inode_blocks_ahead;
+        let ahead = ahead * geometry.inodes_per_block;
         next + ahead > initialised && initialised < geometry.inodes_per_group
     }
 
-    /// Blocks of inodes that are kept initialised ahead of the next inode: as many are initialised
-    /// together.
-    pub(crate) fn inode_blocks_ahead(&self) -> u64 {
-        self.inode_blocks_ahead.get()
-    }
-
-    /// The last ones were needed before they were durable: there are to be more at once.
-    pub(crate) fn hasten_inodes(&self) {
-        let more = self.inode_blocks_ahead.get() * 2;
-        self.inode_blocks_ahead.set(more.min(MOST_AHEAD));
+    /// How many blocks of inodes of a loaded group are to be initialised together now, and are kept
+    /// ahead of the next inode from then on: more if the last ones `were_late`, since they were
+    /// needed before they were durable, and fewer if that was long ago.
+    pub(crate) fn inode_blocks_at_once(&self, group: u64, were_late: bool, now: Instant) -> u64 {
+        let mut group = self.groups[group as usize].borrow_mut();
+        let before = group.inode_blocks_ahead;
+        if were_late {
+            group.inode_blocks_ahead = MOST_AHEAD.min(before * 2);
+        } else if now.since(group.initialised_at) > LONG_AGO {
+            group.inode_blocks_ahead = 1.max(before / 2);
+        }
+        group.initialised_at = now;
+        group.inode_blocks_ahead
     }
 
     /// Directories below the root go where there are few, all others near their parent as long as

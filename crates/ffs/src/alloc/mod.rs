@@ -159,8 +159,6 @@ pub(crate) struct Allocator {
     leaving_inodes: Cell<i64>,
     /// Whole blocks that UNSTABLE data will need.
     reserved_blocks: Cell<i64>,
-    /// Blocks of inodes that are initialised at once.
-    inode_blocks_ahead: Cell<u64>,
     /// One at a time takes of the blocks that are kept.
     ends: Rc<Semaphore>,
     /// Told whenever something becomes allocatable.
@@ -192,7 +190,6 @@ impl Allocator {
             leaving_fragments: Cell::new(0),
             leaving_inodes: Cell::new(0),
             reserved_blocks: Cell::new(0),
-            inode_blocks_ahead: Cell::new(1),
             ends: Semaphore::new(1),
             released: Signal::new(),
             this: this.clone(),

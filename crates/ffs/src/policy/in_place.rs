@@ -56,8 +56,9 @@ pub trait Order: Sized + 'static {
     }
     /// As [`Policy::tags`].
     fn tags(&self, items: &[Item]) -> Vec<u32>;
-    /// Takes note of an Update. `pending` has the buffers of those before it.
-    fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending);
+    /// Takes note of an Update. `pending` has the buffers of those before it. As
+    /// [`Policy::stage`].
+    fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) -> bool;
     /// Whether anything is in flight.
     fn is_busy(&self) -> bool;
     /// Whether nothing up to this one is in flight. Callers may hear earlier that it is durable, if
@@ -335,16 +336,17 @@ impl<O: Order> Policy for InPlace<O> {
         refused.boxed_local()
     }
 
-    fn stage(&self, sequence: Sequence, update: StagedUpdate) {
+    fn stage(&self, sequence: Sequence, update: StagedUpdate) -> bool {
         assert_eq!(sequence, self.next_sequence(), "invariant 4: Updates are staged in order");
         self.next.set(sequence.0 + 1);
-        self.order.stage(sequence, &update, &self.pending.borrow());
+        let is_void = self.order.stage(sequence, &update, &self.pending.borrow());
         let mut pending = self.pending.borrow_mut();
         for (buffer, _) in update.items.into_iter().filter_map(|item| item.change) {
             pending.insert(buffer.address(), buffer);
         }
         drop(pending);
         self.kick();
+        is_void
     }
 
     fn soft_updates(&self) -> Option<SoftUpdatesCounts> {

@@ -149,8 +149,9 @@ pub trait Policy {
         false
     }
 
-    /// Takes an Update whose items have been applied. Cannot fail and does not wait.
-    fn stage(&self, sequence: Sequence, update: StagedUpdate);
+    /// Takes an Update whose items have been applied. Cannot fail and does not wait. Says whether
+    /// the file that it ends never was on its way to the disk: then what it gives back is free.
+    fn stage(&self, sequence: Sequence, update: StagedUpdate) -> bool;
 
     /// Everything up to this sequence is durable.
     fn durable_through(&self) -> Sequence {

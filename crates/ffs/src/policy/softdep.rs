@@ -22,7 +22,9 @@
 //! A name that comes and goes before any write takes it along is *cancelled*, and so is one that
 //! goes and comes back: neither change is made. Who waited for such a name waits for what took its
 //! place: the Update by which it went hangs instead. It is not cancelled where that could close a
-//! circle (`Flights::may_stand_for`), or where a caller waits for it.
+//! circle (`Flights::may_stand_for`), or where a caller waits for it. A file whose names were all
+//! cancelled, and of which no write has taken anything along, leaves no trace at all: its inode,
+//! its bits and its blocks are free when its last name goes.
 //!
 //! A name *hangs* when it is durable, its directory covers it, and the directory's own name hangs.
 //!
@@ -44,6 +46,7 @@
 //! Not asserted: 3, which the buffer keeps; 4, since a round that brings nothing home is noticed by
 //! 2; 5, which is about time.
 
+mod cancel;
 mod counts;
 mod facts;
 mod options;
@@ -69,7 +72,7 @@ use crate::home::Home;
 use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
 use counts::Counters;
-use facts::{Facts, Names, added, is_file};
+use facts::{Facts, Names};
 
 pub use options::SoftUpdatesOptions;
 
@@ -461,79 +464,6 @@ impl Dependencies {
         blockers.map(|sequence| sequence.0).filter(|sequence| !due.contains(sequence)).collect()
     }
 
-    /// Cancels what an Update takes back, and notes whose entries it changes again.
-    fn cancel(&self, own: Sequence, update: &StagedUpdate, flight: &mut Flight) {
-        if self.horizon.has_asked() {
-            self.note_asked();
-        }
-        for item in &update.items {
-            let _ = match item.intent {
-                // The name was away while its file had another one, by an Update that counts both.
-                Intent::EntryAdded => {
-                    let counts_at_once = !flight.waits_to_prepare();
-                    self.cancel_entry(own, item, flight, |_, before| {
-                        let is_moved = |(_, of)| before.names.has_named(of);
-                        counts_at_once && is_file(item) && added(item).is_some_and(is_moved)
-                    })
-                }
-                Intent::EntryRetargeted => self.cancel_entry(own, item, flight, |_, _| false),
-                _ => None,
-            };
-        }
-        // Only now is it known whose entries come before those that it adds.
-        for item in update.items.iter().filter(|item| item.intent == Intent::EntryDropped) {
-            let needs = self.flights.borrow().needs_below(flight, DESTRUCTIVE);
-            let (pinned, moves_directory) = (self.pinned.get(), flight.has_moved_directory);
-            let cancelled = self.cancel_entry(own, item, flight, |flights, before| {
-                before.names.has_named(item.named_before())
-                    && !before.has_moved_directory
-                    && !moves_directory
-                    && flights.may_stand_for(before.sequence, pinned, &needs)
-            });
-            let Some(before) = cancelled else { continue };
-            // The count falls again only after it rose.
-            let wait = Wait { from: BEHIND_NAMES, on: before, until: Until::Prepared };
-            flight.waits.extend(Some(wait).filter(|_| !is_planted(Bug::UncountedCancels)));
-            if is_planted(Bug::LooseCancels) {
-                continue;
-            }
-            let mut flights = self.flights.borrow_mut();
-            let before = flights.0.get_mut(&before).expect("its delta was pending");
-            before.hangs_on.insert(own.0);
-            before.waits.push(Wait { from: REPLACING, on: own.0, until: Until::Hung });
-            flight.needed_by.push(before.sequence);
-        }
-    }
-
-    /// Cancels what an item takes back of an earlier Update that `may` do without, and says which
-    /// that is; else notes whose entry it changes again.
-    fn cancel_entry(
-        &self,
-        own: Sequence,
-        item: &Staged,
-        flight: &mut Flight,
-        may: impl Fn(&Flights, &Flight) -> bool,
-    ) -> Option<u64> {
-        let (buffer, offset) = item.entry_place()?;
-        let cancelled = {
-            let (flights, due) = (self.flights.borrow(), self.due.borrow());
-            buffer.cancel_entry(offset, own, |before| {
-                let is_free = !due.contains(&before.0) && before.0 > self.pinned.get();
-                is_free && flights.0.get(&before.0).is_some_and(|before| may(&flights, before))
-            })
-        };
-        let Some((before, rank)) = cancelled else {
-            flight.follows.extend(buffer.entry_before(offset, own).map(|before| before.0));
-            return None;
-        };
-        self.counters.count_cancelled();
-        flight.remaining[item.tag as usize] -= 1;
-        let mut flights = self.flights.borrow_mut();
-        let other = flights.0.get_mut(&before.0).expect("its delta was pending");
-        other.remaining[rank as usize] -= 1;
-        Some(before.0)
-    }
-
     /// What hangs now, and which Updates are durable.
     fn find_done(&self) -> Vec<(u64, Flight)> {
         let mut flights = self.flights.borrow_mut();
@@ -559,7 +489,7 @@ impl Order for Dependencies {
         items.iter().map(|item| rank_of(item.intent).unwrap_or(WHENEVER as u32)).collect()
     }
 
-    fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) {
+    fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) -> bool {
         let moves_up = |item: &Staged| item.intent == Intent::ParentRetargeted;
         let mut flight = Flight {
             sequence: sequence.0,
@@ -592,6 +522,7 @@ impl Order for Dependencies {
         flight.come_after(sequence, update);
         flight.outlive(sequence, update, pending);
         self.cancel(sequence, update, &mut flight);
+        let is_void = self.forget_file(sequence, update, &mut flight, pending);
         let earlier = flight.needs().all(|before| before < sequence.0);
         assert!(earlier, "invariant 2: an Update waits for earlier ones");
         let mut flights = self.flights.borrow_mut();
@@ -606,6 +537,7 @@ impl Order for Dependencies {
         flight.bytes = flight.memory();
         self.memory.add(flight.bytes);
         flights.0.insert(sequence.0, flight);
+        is_void
     }
 
     fn is_busy(&self) -> bool {

@@ -181,7 +181,7 @@ impl Order for Ranks {
         ranks
     }
 
-    fn stage(&self, sequence: Sequence, update: &StagedUpdate, _: &Pending) {
+    fn stage(&self, sequence: Sequence, update: &StagedUpdate, _: &Pending) -> bool {
         let rests_on = update.manner.rests_on;
         let mut flight = Flight { remaining: [0; RANKS], payload: false, links: false, rests_on };
         for item in &update.items {
@@ -193,6 +193,7 @@ impl Order for Ranks {
             flight.payload |= item.change.is_none();
         }
         self.flights.borrow_mut().insert(sequence.0, flight);
+        false
     }
 
     fn is_busy(&self) -> bool {

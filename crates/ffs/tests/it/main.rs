@@ -57,6 +57,7 @@ mod scale;
 mod settling;
 mod shared_log;
 mod soft_costs;
+mod soft_stories;
 mod soft_updates;
 mod softdep;
 mod softdep_counts;

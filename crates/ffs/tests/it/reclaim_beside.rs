@@ -371,7 +371,7 @@ async fn make_delayed(volume: &Volume, index: u8) -> (ObjectId, ObjectId) {
     let (root, who) = (volume.files.root(), Requester::root());
     let name = name(&format!("new-{index}"));
     let attributes = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
-    let home = accepted(volume.files.mkdir(&who, root, &name, attributes.clone()).await).id;
+    let home = accepted(volume.files.mkdir(&who, root, &name, attributes).await).id;
     let how = CreateHow::Guarded(attributes);
     let file = accepted(volume.files.create(&who, home, &name, how).await).id;
     (home, file)

@@ -55,7 +55,8 @@ fn what_is_undone_and_what_is_cancelled_is_counted() {
         here.create("short", false).await;
         assert_eq!(here.counts().cancelled, 0);
         here.remove("short", false).await;
-        assert_eq!(here.counts().cancelled, 2, "a name came and went");
+        let cancelled = here.counts().cancelled;
+        assert!(cancelled >= 6, "a name, an inode and its bit came and went: {cancelled}");
         let before = here.counts();
         here.remove("old", false).await;
         assert_eq!(here.counts().cancelled, before.cancelled, "that one is on the disk");

@@ -420,7 +420,7 @@ impl Policy for RedoLog {
         vec![0; items.len()] // all of an Update lands after its entry
     }
 
-    fn stage(&self, sequence: Sequence, update: StagedUpdate) {
+    fn stage(&self, sequence: Sequence, update: StagedUpdate) -> bool {
         assert_eq!(sequence, self.next_sequence(), "Updates are staged in order");
         self.next.set(sequence.0 + 1);
         let rides = update.carried.rides.is_some();
@@ -460,10 +460,11 @@ impl Policy for RedoLog {
         self.queued.set(self.queued.get() + waiting.room);
         self.shared.waiting.borrow_mut().push_back(waiting);
         if update.manner.may_wait_for_batch {
-            self.batch_later(sequence)
+            self.batch_later(sequence);
         } else {
-            self.commit_soon()
+            self.commit_soon();
         }
+        false
     }
 
     fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()> {

@@ -6,6 +6,8 @@
 //! Not asserted, since the table that says which Updates are in flight is not here.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::rc::Rc;
 
 use ufs2::layout::{Dinode, MAX_LINKS, kind_bits};
@@ -45,6 +47,8 @@ type Place = (u64, usize);
 pub(super) struct Names {
     facts: Vec<Fact>,
     places: Vec<Place>,
+    /// Of which inodes it adds names that were not cancelled.
+    adding: Vec<u64>,
 }
 
 impl Names {
@@ -65,6 +69,8 @@ pub(super) struct Facts {
     grown: Table,
     moved_out: Table,
     dropped: Table,
+    /// How many names of an inode are being added that were not cancelled.
+    adding: BTreeMap<u64, u32>,
 }
 
 /// Updates by the inode that they are about.
@@ -119,6 +125,29 @@ impl Facts {
             let (table, ino) = self.table(fact);
             table.remove(ino, sequence);
         }
+        names.adding.iter().for_each(|&ino| self.add_one_less(ino));
+    }
+
+    /// A name of an inode that an Update adds was cancelled.
+    pub(super) fn cancel_name(&mut self, names: &mut Names, ino: u64) {
+        if let Some(at) = names.adding.iter().position(|&one| one == ino) {
+            names.adding.swap_remove(at);
+            self.add_one_less(ino);
+        }
+    }
+
+    fn add_one_less(&mut self, ino: u64) {
+        if let Entry::Occupied(mut adding) = self.adding.entry(ino) {
+            *adding.get_mut() -= 1;
+            if *adding.get() == 0 {
+                adding.remove();
+            }
+        }
+    }
+
+    /// Whether a name of an inode is being added, by an Update that is not durable.
+    pub(super) fn adds_name(&self, ino: u64) -> bool {
+        self.adding.contains_key(&ino)
     }
 
     /// Says what an Update waits for, and takes note of what it does.
@@ -154,6 +183,8 @@ impl Facts {
             if let (Some((_, target)), Some(place)) = (added(item), place_of(item)) {
                 self.standing.insert(place, (sequence, target));
                 flight.names.places.push(place);
+                *self.adding.entry(target).or_default() += 1;
+                flight.names.adding.push(target);
             }
         }
         flight.waits.retain(|wait| wait.on != sequence);
@@ -269,6 +300,42 @@ fn taken_away(item: &Staged) -> Option<(u64, u64)> {
         }
         _ => None,
     }
+}
+
+/// The inode of the file that an Update ends, all at once.
+pub(super) fn ended(update: &StagedUpdate) -> Option<u64> {
+    update.items.iter().find_map(|item| match (item.intent, item.subject, &item.change) {
+        (Intent::SizeCleared, Subject::Inode { ino }, Some((buffer, Extent::Bytes(bytes)))) => {
+            buffer.read(|image| Dinode::at(image, bytes.start).is_free()).then_some(ino)
+        }
+        _ => None,
+    })
+}
+
+/// What an Update changes that ends a file, besides names and attributes of others: by address the
+/// buffers, with ranges of bits.
+pub(super) fn fields_of(
+    update: &StagedUpdate,
+    ended: u64,
+) -> BTreeMap<u64, (Rc<Buffer>, Vec<Range<usize>>)> {
+    let mut all: BTreeMap<u64, (Rc<Buffer>, Vec<Range<usize>>)> = BTreeMap::new();
+    for item in &update.items {
+        let Some((buffer, extent)) = &item.change else { continue };
+        let field = match (item.intent, extent) {
+            (Intent::SizeCleared, Extent::Bytes(bytes))
+                if item.subject == (Subject::Inode { ino: ended }) =>
+            {
+                bytes.start * 8..bytes.end * 8
+            }
+            (Intent::MapGivenBack, &Extent::Bits { map, first, count, .. }) => {
+                map * 8 + first..map * 8 + first + count
+            }
+            _ => continue,
+        };
+        let of = all.entry(buffer.address()).or_insert_with(|| (buffer.clone(), Vec::new()));
+        of.1.push(field);
+    }
+    all
 }
 
 /// The links that an inode has, which an item changes.
