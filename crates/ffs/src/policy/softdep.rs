@@ -203,7 +203,8 @@ impl Flights {
             Until::Prepared => flight.current() >= REVEALING,
             Until::Hung => flight.is_hung,
             Until::Dropped => flight.is_dropped,
-            Until::Done | Until::DoneThrough => false,
+            Until::Done => flight.is_told, // bits that it gives back show nowhere
+            Until::DoneThrough => false,
         }
     }
 
@@ -409,7 +410,8 @@ impl Dependencies {
             if !is_new || is_planted(Bug::LonelyPushes) {
                 continue;
             }
-            open.extend(flight.needs());
+            let is_told = |on: &u64| flights.0.get(on).is_some_and(|flight| flight.is_told);
+            open.extend(flight.needs().filter(|on| !is_told(on)));
             let through = flight.waits.iter().filter(|wait| wait.until == Until::DoneThrough);
             for wait in through {
                 open.extend(flights.0.range(..=wait.on).map(|(&before, _)| before));

@@ -158,6 +158,11 @@ impl Facts {
             if let Some((directory, target)) = added(item) {
                 self.note_added(directory, target, flight);
             }
+            if let (Intent::ParentRetargeted, Subject::Entry { directory, .. }) =
+                (item.intent, item.subject)
+            {
+                flight.hangs_on.extend(self.grown.last(directory));
+            }
         }
         if adds_name && !is_planted(Bug::EarlyDrops) {
             let hangs_on = flight.hangs_on.iter();
