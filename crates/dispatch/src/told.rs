@@ -82,15 +82,15 @@ impl Served {
     }
 
     /// Waits until a file is known to have a name, before a client is told that it stays: of a
-    /// volume that is declared delayed, clients know files that a cut took.
+    /// volume that is declared delayed, or was, clients know files that a cut took.
     ///
     /// # Errors
     /// As [`vfs::FileSystem::ensure_named`].
     pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
-        match self.delayed() {
-            Some(_) => self.file_system.ensure_named(id).await,
-            None => Ok(()),
+        if self.delayed().is_some() || self.owes() {
+            self.file_system.ensure_named(id).await?;
         }
+        Ok(())
     }
 
     /// Waits for what was told while the volume was declared delayed, if it was.

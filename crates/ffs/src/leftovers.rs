@@ -44,8 +44,9 @@ struct Fact {
     is_touched: bool,
     /// A caller has taken a name of it away since.
     is_dropped: bool,
-    /// A caller came to it by a name since.
+    /// A caller came to it by a name since, or it began since: then all its names are new.
     is_found: bool,
+    is_begun: bool,
 }
 
 /// What is known of a group.
@@ -188,10 +189,13 @@ impl Leftovers {
         self.moved.notify();
     }
 
-    /// Completes when it has, or does not go on.
-    pub(crate) async fn wait_for_scan(&self) {
+    /// Waits until it has.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when it does not go on.
+    pub(crate) async fn wait_for_scan(&self) -> Result<(), FsError> {
         let end = self.geometry.group_count * self.geometry.inodes_per_group;
-        self.wait_until(|| self.cursor.get() >= end).await;
+        self.wait_until(|| self.cursor.get() >= end).await
     }
 
     /// Files without a name have been mended.
@@ -200,20 +204,22 @@ impl Leftovers {
         self.moved.notify();
     }
 
-    /// Keeps a file as one that a caller wants, and waits until it has a name, or is gone, or that
-    /// cannot be found out.
+    /// Keeps a file as one that a caller wants, and waits until it has a name, or is gone.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when that is not found out.
     pub(crate) async fn find(&self, ino: u64) -> Result<(), FsError> {
         self.of_inode(ino, |fact| fact.is_touched = true);
-        self.wait_until(|| self.is_found(ino)).await;
-        if self.is_to_end() && !self.is_found(ino) { Err(FsError::Io) } else { Ok(()) }
+        self.wait_until(|| self.is_found(ino)).await
     }
 
-    /// Waits while it is looked for what a cut left.
-    async fn wait_until(&self, is_so: impl Fn() -> bool) {
+    /// Waits for what comes of the search for what a cut left, if that goes on.
+    async fn wait_until(&self, is_so: impl Fn() -> bool) -> Result<(), FsError> {
         let _awaited = Awaited::one_more(&self.awaited);
         while !is_so() && self.are_looked_for() {
             self.moved.wait().await;
         }
+        if is_so() { Ok(()) } else { Err(FsError::Io) }
     }
 
     /// Whether a caller waits.
@@ -223,7 +229,7 @@ impl Leftovers {
 
     /// Whether a name is known to lead to a file.
     pub(crate) fn is_found(&self, ino: u64) -> bool {
-        let is_known = || self.of_inode(ino, |fact| fact.is_found);
+        let is_known = || self.of_inode(ino, |fact| fact.is_found || fact.is_begun);
         ino == ROOT_INODE || self.are_named.get() || self.is_new(ino) || is_known()
     }
 
@@ -411,6 +417,7 @@ impl Leftovers {
         let is_scanned = self.has_scanned(ino);
         self.of_inode(ino, |fact| {
             fact.is_touched |= old.change_time() != new.change_time() && !new.is_free();
+            fact.is_begun = !new.is_free() && (old.is_free() || fact.is_begun);
             if is_scanned && !is_planted(Bug::UnfollowedLinks) {
                 fact.excess += links(new) - links(old);
             }

@@ -126,12 +126,18 @@ impl Ffs {
         self.leftovers.as_ref().is_some_and(|leftovers| leftovers.are_looked_for())
     }
 
-    /// Ends reclaim, through or not, and waits until it has; or lets it come to its end.
+    /// Asks reclaim to end, through or not, unless it is to come to its end.
+    pub(crate) fn ask_reclaim_to_end(&self) {
+        if let Some(leftovers) = self.leftovers.as_ref().filter(|_| !self.finishes_reclaim) {
+            leftovers.end();
+            self.allocator.released.notify(); // who waits for space that it counts
+        }
+    }
+
+    /// The same, and waits until it has.
     pub(crate) async fn end_reclaim(&self) {
+        self.ask_reclaim_to_end();
         if let Some(leftovers) = &self.leftovers {
-            if !self.finishes_reclaim {
-                leftovers.end();
-            }
             leftovers.wait_for_end().await;
         }
     }
@@ -551,15 +557,20 @@ impl Reclaim {
             Err(FsError::Stale) => return Ok(()),
             node => node?,
         };
-        let is_kept = self.leftovers.is_wanted(ino)
+        let is_kept = self.is_wanted(ino)
             || node.kind == FileKind::Directory && !self.drop_names(&node).await?;
         if is_kept {
             self.reconnect(&node).await?;
         } else {
-            let is_left = || is_needed() && !self.leftovers.is_wanted(ino);
+            let is_left = || is_needed() && !self.is_wanted(ino);
             self.count_freed(self.files.free_nameless(&node, is_left).await?);
         }
         Ok(())
+    }
+
+    /// Whether a caller wants a file that has lost its name.
+    fn is_wanted(&self, ino: u64) -> bool {
+        self.leftovers.is_wanted(ino) || self.files.has_unstable(ino)
     }
 
     /// Names a file in `lost+found`; if there is no room for that, once more at the end.
@@ -578,7 +589,7 @@ impl Reclaim {
     /// to what a caller has changed since the opening.
     async fn drop_names(&self, node: &Rc<Node>) -> Result<bool, Stopped> {
         let may_go = |target| {
-            let is_wanted = self.leftovers.is_wanted(node.ino) || self.leftovers.is_wanted(target);
+            let is_wanted = self.is_wanted(node.ino) || self.is_wanted(target);
             self.leftovers.is_nameless(node.ino) && !is_wanted
         };
         loop {

@@ -259,16 +259,17 @@ impl Engine for Ffs {
     }
 
     fn finds_space(&self) -> bool {
-        self.allocator.is_counting() && self.reclaims()
+        self.allocator.has_unread() && self.reclaims()
     }
 
     fn may_have_second_names(&self) -> bool {
         self.leftovers().is_some()
     }
 
-    async fn looked_through(&self) {
-        if let Some(leftovers) = self.leftovers() {
-            leftovers.wait_for_scan().await;
+    async fn looked_through(&self) -> Result<(), FsError> {
+        match self.leftovers() {
+            Some(leftovers) => leftovers.wait_for_scan().await,
+            None => Ok(()),
         }
     }
 
@@ -287,6 +288,10 @@ impl Engine for Ffs {
             Some(leftovers) => leftovers.find(ino).await,
             None => Ok(()),
         }
+    }
+
+    fn ask_to_end(&self) {
+        self.ask_reclaim_to_end();
     }
 
     async fn end_background(&self) {

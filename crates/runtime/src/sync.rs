@@ -66,6 +66,20 @@ impl Future for SignalWait<'_> {
     }
 }
 
+impl Drop for SignalWait<'_> {
+    fn drop(&mut self) {
+        let Some(noted) = self.noted.take().filter(|_| self.signal.round.get() == self.round)
+        else {
+            return;
+        };
+        // A task that waits for one of two things, again and again, is not noted each time.
+        let mut waiters = self.signal.waiters.borrow_mut();
+        if let Some(at) = waiters.iter().rposition(|waker| waker.will_wake(&noted)) {
+            waiters.remove(at);
+        }
+    }
+}
+
 /// Lets all other tasks have a turn: for one that has much to do and waits for nothing meanwhile.
 pub async fn yield_now() {
     let mut has_yielded = false;

@@ -390,8 +390,13 @@ pub trait Engine: Sized + 'static {
         false
     }
 
-    /// Completes when no directory has a second name any more, or none is looked for.
-    async fn looked_through(&self) {}
+    /// Waits until no directory has a second name any more.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when none is looked for any more.
+    async fn looked_through(&self) -> Result<(), FsError> {
+        Ok(())
+    }
 
     /// Whether a name is known to lead to a file, where a cut may have taken it.
     fn is_found(&self, _ino: u64) -> bool {
@@ -404,10 +409,13 @@ pub trait Engine: Sized + 'static {
     /// Keeps a file, and waits until it has a name, if it has none; or is gone.
     ///
     /// # Errors
-    /// [`FsError::Io`] when the volume is stopped meanwhile.
+    /// [`FsError::Io`] when that is not found out any more.
     async fn find(&self, _ino: u64) -> Result<(), FsError> {
         Ok(())
     }
+
+    /// Tells what the engine does by itself to end, so that no call waits for it: a stop is near.
+    fn ask_to_end(&self) {}
 
     /// Ends what the engine does by itself while it is served. A stop begins with it.
     async fn end_background(&self) {}

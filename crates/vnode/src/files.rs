@@ -74,6 +74,8 @@ pub struct Files<E: Engine> {
     leaving: RefCell<VecDeque<Leaving<E>>>,
     /// Sequences of freed inodes (invariant 3).
     gone: RefCell<BTreeMap<u64, Sequence>>,
+    /// Changes by which directories that a cut had left without a name got one.
+    pub(crate) reconnected: Cell<Depends>,
     /// Answers that survived, until they are taken.
     pub(crate) remembered: Cell<Vec<LoggedReply>>,
     /// Large files without a name that are being freed.
@@ -150,6 +152,7 @@ impl<E: Engine> Files<E> {
             name_hash,
             leaving: RefCell::default(),
             gone: RefCell::default(),
+            reconnected: Cell::new(Depends::NOTHING),
             remembered: Cell::new(options.remembered),
             orphans: RefCell::default(),
             unfinished: RefCell::default(),

@@ -14,6 +14,8 @@
 //! Invariant: names are added to directories that were found alone. Not asserted: a node does not
 //! know by which way its caller came to it.
 
+use std::collections::BTreeSet;
+
 use namespace::Object;
 use vfs::{FileKind, FsError, ObjectId};
 
@@ -34,7 +36,7 @@ impl<E: Engine> Files<E> {
 
     /// Goes up from a directory to one that was found.
     async fn climb(&self, node: &File<E>) -> Result<(), FsError> {
-        let mut passed = Vec::new();
+        let mut passed = BTreeSet::new();
         let mut below = node.clone();
         while !self.engine.is_found(below.ino) {
             if below.is_dead() || passed.contains(&below.ino) {
@@ -43,35 +45,52 @@ impl<E: Engine> Files<E> {
             self.load_directory(&below).await?;
             let parent_of = |node: &File<E>| node.directory.borrow().as_ref().map(|it| it.parent);
             let parent = parent_of(&below).ok_or(FsError::Stale)?;
-            let above = self.node_of(parent).await?;
-            if above.kind != FileKind::Directory {
-                return Err(FsError::Stale);
-            }
-            self.load_directory(&above).await?;
-            let names = above.directory.borrow();
-            let is_named = names.as_ref().is_some_and(|names| names.first_of(below.ino).is_some());
-            drop(names);
-            if is_named {
-                passed.push(below.ino);
-                below = above;
-            } else if parent_of(&below) == Some(parent) {
-                return Err(FsError::Stale); // and if it has moved, once more
+            match self.find_in(parent, below.ino).await? {
+                Some(above) => {
+                    passed.insert(below.ino);
+                    below = above;
+                }
+                None if parent_of(&below) == Some(parent) => return Err(FsError::Stale),
+                None => {} // it has moved: once more
             }
         }
         passed.into_iter().for_each(|ino| self.engine.note_found(ino));
         Ok(())
     }
 
+    /// The directory of this number, if there is one that names a file.
+    async fn find_in(&self, parent: u64, ino: u64) -> Result<Option<File<E>>, FsError> {
+        let above = match self.node_of(parent).await {
+            Err(FsError::Stale) => return Ok(None),
+            above => above?,
+        };
+        if above.kind != FileKind::Directory || above.is_dead() {
+            return Ok(None);
+        }
+        self.load_directory(&above).await?;
+        let names_it = above.directory.borrow().as_ref().is_some_and(|names| {
+            names.first_of(ino).is_some() // of an inode
+        });
+        Ok(names_it.then_some(above))
+    }
+
     /// Waits until a file has a name, or is gone, if a cut may have taken that: for a caller that
     /// is about to promise that the file stays.
     ///
     /// # Errors
-    /// As those of [`Files::node`]; [`FsError::Io`] when the volume is stopped meanwhile.
+    /// As those of [`Files::node`]; [`FsError::Io`] when that is not found out any more.
     pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
         if !self.engine.may_have_second_names() || is_planted(Bug::HastyPromises) {
             return Ok(());
         }
         let node = self.node(id).await?;
-        if self.engine.is_found(node.ino) { Ok(()) } else { self.engine.find(node.ino).await }
+        if node.kind == FileKind::Directory {
+            return Ok(()); // it is found, or stale
+        }
+        if !self.engine.is_found(node.ino) {
+            self.engine.find(node.ino).await?;
+        }
+        // It may stand in a directory that has only now got a name.
+        Ok(self.receipt(self.reconnected.get()).wait().await?)
     }
 }

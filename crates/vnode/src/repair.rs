@@ -164,6 +164,12 @@ impl<E: Engine> Files<E> {
         let named = self.apply_if(change, is_needed).await?;
         if let Some(sequence) = named {
             self.note_change(node, sequence); // who makes it durable waits for its name
+            if node.kind == FileKind::Directory {
+                let mut all = self.reconnected.get();
+                all.retain(|change| !self.engine.horizon().has_passed(change));
+                all.join(&self.engine.horizon().up_to(sequence));
+                self.reconnected.set(all);
+            }
         }
         Ok(named.is_some())
     }
@@ -195,6 +201,11 @@ impl<E: Engine> Files<E> {
         self.add_entry(&mut change, &root, &name, &home).await?;
         self.apply(self.reserve(change).await?, &mut ());
         Ok(home)
+    }
+
+    /// Whether data waits in memory that a caller has written to this file.
+    pub fn has_unstable(&self, ino: u64) -> bool {
+        self.dirty_files.borrow().contains_key(&ino)
     }
 
     /// A large file without a name that is being freed under this number.

@@ -103,7 +103,7 @@ impl<E: Engine> Files<E> {
     /// that is about to change the name that was told, or to end the directory.
     ///
     /// # Errors
-    /// As those of looking a name up.
+    /// As those of looking a name up; [`FsError::Io`] when the scan does not go on.
     pub(crate) async fn settle_names(&self, node: &File<E>) -> Result<(), FsError> {
         let may_have = || self.engine.may_have_second_names() && !is_planted(Bug::HastyMoves);
         if node.kind != FileKind::Directory || !may_have() {
@@ -119,7 +119,7 @@ impl<E: Engine> Files<E> {
         if u64::from(node.attributes().nlink) <= 2 + below as u64 {
             return Ok(());
         }
-        self.engine.looked_through().await;
+        self.engine.looked_through().await?;
         let horizon = self.engine.horizon();
         Ok(horizon.durable(Depends::through(self.newest())).await?)
     }

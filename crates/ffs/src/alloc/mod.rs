@@ -284,6 +284,8 @@ impl Allocator {
             drop(known);
             if !is_torn || is_planted(Bug::OpenTornGroups) {
                 self.count_group(group);
+            } else {
+                self.released.notify(); // nothing of it comes before the scan is through
             }
         }
         Ok(buffer)
@@ -303,7 +305,13 @@ impl Allocator {
         self.released.notify();
     }
 
-    /// Whether space may show without being given back: groups have not been counted.
+    /// Whether space may show without being given back, soon: groups have not been read.
+    pub(crate) fn has_unread(&self) -> bool {
+        let is_unread = |group: &Group| !group.counts && group.buffer().is_none();
+        self.is_counting() && self.groups.iter().any(|group| is_unread(&group.borrow()))
+    }
+
+    /// Whether groups have not been counted.
     pub(crate) fn is_counting(&self) -> bool {
         self.uncounted.get() > 0
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use ffs::policy::softdep::SoftUpdatesOptions;
 use ffs::{Disks, OpenOptions, Opened, PolicyKind, ReclaimState, open};
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Options};
 use ufs2::derive::bits;
 use ufs2::layout::Geometry;
 use ufs2::mkfs::mkfs;
-use vfs::{FileSystem, Stability};
+use vfs::{FileSystem, FsError, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
 use crate::common::tree::{Setting, record};
@@ -153,6 +153,37 @@ fn use_a_rotten_group() -> Result<(), String> {
 #[test]
 fn a_rotten_group_is_left_alone_and_told() {
     assert_eq!(use_a_rotten_group(), Ok(()));
+}
+
+/// Serves what a cut left, and asks for a file by the handle that it had before: at once, and when
+/// a name has led to it.
+fn ask_by_an_old_handle(meanwhile: impl AsyncFnOnce(&Volume)) -> [Result<(), FsError>; 2] {
+    let mut known = None;
+    let left = cut_off(async |volume| {
+        make_files(volume).await;
+        known = volume.lookup(volume.files.root(), "file-3").await.ok();
+    });
+    let known = known.expect("it was made");
+    let (executor, disks) = after_cut(11, Pair { home: left, log: None });
+    executor.block_on(async {
+        let volume = Volume::new(reopen(&executor, &disks.home, 0.001).await.files);
+        let (asked, ()) = join(volume.files.ensure_named(known), meanwhile(&volume)).await;
+        let found = volume.lookup(volume.files.root(), "file-3").await;
+        assert_eq!(found, Ok(known));
+        [asked, volume.files.ensure_named(known).await]
+    })
+}
+
+#[test]
+fn who_is_told_that_a_file_stays_waits_until_it_has_a_name() {
+    let nothing = async |_: &Volume| ();
+    assert_eq!(ask_by_an_old_handle(nothing), [Ok(()); 2]);
+}
+
+#[test]
+fn nobody_is_told_that_a_file_stays_if_its_name_is_not_looked_for() {
+    let stop = async |volume: &Volume| volume.files.ask_to_end();
+    assert_eq!(ask_by_an_old_handle(stop), [Err(FsError::Io), Ok(())]);
 }
 
 fn setting(size: u64) -> Setting {
