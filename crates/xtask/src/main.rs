@@ -104,7 +104,7 @@ struct Race {
     /// One round, short, to see that it works; writes no page
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "output"])]
     quick: bool,
-    /// Where to make the files of the devices, 14 GiB [default: where cargo builds]
+    /// Where to make the files of the devices, 18 GiB [default: where cargo builds]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// The page to write [default: docs/benchmarks.md]

@@ -23,6 +23,9 @@ pub(super) enum Who {
     Theirs,
     /// nfs-ganesha on XFS, mounted as it is: it answers before the data is on the disk.
     Volatile,
+    /// Ours with soft updates, on a device, of a volume that is declared delayed: it answers before
+    /// the data is on the disk, too.
+    Delayed,
     /// Ours, a folder of the file system that is underneath of all.
     File,
     /// A server that only moves bytes, which are durable when it says so: what any server can come
@@ -77,6 +80,7 @@ impl Ground<'_> {
             self.ours(janitor)?,
             self.ganesha(janitor, Who::Theirs, "wsync")?,
             self.ganesha(janitor, Who::Volatile, "defaults")?,
+            self.delayed(janitor)?,
             self.file(janitor)?,
             Contestant { who: Who::Bare, process: bare, disk: Some(raw.clone()) },
         ])
@@ -93,6 +97,15 @@ impl Ground<'_> {
         let server = Server::on_devices(self.binary, disk.path(), log.path(), &folder)?;
         janitor.end(server.id(), &self.folder.to_string_lossy())?;
         Ok(Contestant { who: Who::Ours, process: Process::Duramen(server), disk: Some(disk) })
+    }
+
+    fn delayed(&self, janitor: &mut Janitor) -> Result<Contestant> {
+        let disk = self.disk(janitor, "duramen-delayed", self.disk_mib)?;
+        let folder = self.own_folder("delayed")?;
+        let server = Server::delayed_on_device(self.binary, disk.path(), &folder)?;
+        janitor.end(server.id(), &self.folder.to_string_lossy())?;
+        let process = Process::Duramen(server);
+        Ok(Contestant { who: Who::Delayed, process, disk: Some(disk) })
     }
 
     fn file(&self, janitor: &mut Janitor) -> Result<Contestant> {

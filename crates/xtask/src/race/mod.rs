@@ -3,8 +3,9 @@
 //! 1. Files are made on one file system and written from end to end; loop devices stand over them.
 //!    One has XFS, mounted `wsync`, which nfs-ganesha serves: each of its operations is on the
 //!    device before it is answered. Two are ours, policy `log`, one for the disk and one for the
-//!    log. One more XFS is mounted as it is, for a nfs-ganesha as people run it; and a plain folder
-//!    holds a volume of ours as people have it.
+//!    log. One more XFS is mounted as it is, for a nfs-ganesha as people run it; beside it stands
+//!    ours with soft updates, declared delayed; and a plain folder holds a volume of ours as people
+//!    have it.
 //! 2. Each round begins with files that are written to each contestant and removed, so that none
 //!    measures how long it takes to get memory that no process had before: the host of a virtual
 //!    machine may have to find it first. Then, for each of the [`rows`], `duramen bench` measures
@@ -145,7 +146,7 @@ fn race(
     for (load_place, load) in LOADS.into_iter().enumerate() {
         let is_measured = |who| match who {
             Who::Ours | Who::Theirs => true,
-            Who::Volatile | Who::File | Who::Bare => round.is_multiple_of(2),
+            Who::Volatile | Who::Delayed | Who::File | Who::Bare => round.is_multiple_of(2),
         };
         let mut now: Vec<_> = contestants.iter_mut().filter(|one| is_measured(one.who)).collect();
         if !round.is_multiple_of(2) {
@@ -202,7 +203,9 @@ stable storage. They have loop devices over files of one file system, which were
 to end before: ganesha one of {disk} MiB, Duramen one of {disk} MiB for the disk and one of
 {log} MiB for the log. {direct}
 All settings are those that each has by itself. A volatile ganesha, on XFS mounted with its
-defaults, stands beside. So does *a server that only moves bytes*: it has no file system, no reply
+defaults, stands beside, and so does Duramen with soft updates (policy `softdep`) on a device of
+{disk} MiB, of a volume that is declared delayed: both answer before the data is on the disk, except
+to COMMIT and stable WRITEs. So does *a server that only moves bytes*: it has no file system, no reply
 cache and no checks, and a device of the same kind, past the cache. GETATTR and LOOKUP it answers at
 once. CREATE, MKDIR, REMOVE, RMDIR and WRITE with FILE_SYNC change nothing, but are answered when
 256 bytes for each and the payload are durable: all that wait are one write, of whole blocks of

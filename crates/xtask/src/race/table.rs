@@ -32,6 +32,7 @@ pub(super) fn render(results: &Results) -> String {
     };
     section("The device", device(results));
     section("The race", race(results));
+    section("Answers before the disk has them", delayed(results));
     section("What a server that only moves bytes comes to", bare(results));
     section("The server's processor time", processors(results));
     section("Ours on devices and in a plain file", file(results));
@@ -88,6 +89,35 @@ fn race(results: &Results) -> Table {
             wanted.collect::<Vec<_>>().join("; "),
             goals.iter().map(|(of, goal)| verdict(*goal, of)).collect::<Vec<_>>().join("; "),
             of(&found, Who::Volatile),
+        ]);
+    }
+    table
+}
+
+/// Those that do not wait for the disk.
+fn delayed(results: &Results) -> Table {
+    let mut table = Table::new(&[
+        "what",
+        "connections",
+        "duramen, soft updates, declared delayed",
+        "ganesha, volatile",
+        "ratio",
+        "spread",
+        "duramen, policy `log`",
+        "ratio",
+    ]);
+    let median = |ratio: Option<Summary>| rate(ratio.map(|ratio| ratio.median), "");
+    for found in results.found() {
+        let ratio = found.ratio(Who::Delayed, Who::Volatile);
+        table.row([
+            found.row.name.to_owned(),
+            found.load.connections().to_string(),
+            of(&found, Who::Delayed),
+            of(&found, Who::Volatile),
+            median(ratio),
+            spread(ratio),
+            of(&found, Who::Ours),
+            median(found.ratio(Who::Delayed, Who::Ours)),
         ]);
     }
     table

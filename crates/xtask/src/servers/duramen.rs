@@ -53,6 +53,12 @@ struct Told {
     more: Vec<String>,
 }
 
+/// That of a device, which is exported by the name of its file.
+fn configuration_for(disk: &Path) -> String {
+    let export = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    CONFIGURATION.replace("exports.volume", &format!("exports.{export}"))
+}
+
 /// Builds the release binary; gives its path.
 pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
     build_in(repository, &repository.target(), None)
@@ -128,10 +134,19 @@ impl Server {
         folder: &Path,
     ) -> Result<Server> {
         command::capture(Command::new(binary).arg("mkfs").arg(disk))?;
-        let export = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let configuration = CONFIGURATION.replace("exports.volume", &format!("exports.{export}"));
         let usual = Told::usual(binary, disk, &["--log", &log.to_string_lossy()])?;
-        Told { configuration, files: folder.join("volume"), ..usual }.serve()
+        Told { configuration: configuration_for(disk), files: folder.join("volume"), ..usual }
+            .serve()
+    }
+
+    /// Makes a disk with soft updates on a device, and serves it as one that is declared delayed.
+    /// Its configuration and what it logs go into `folder`.
+    pub(crate) fn delayed_on_device(binary: &Path, disk: &Path, folder: &Path) -> Result<Server> {
+        let mut mkfs = Command::new(binary);
+        command::capture(mkfs.arg("mkfs").arg(disk).args(["--policy", "softdep"]))?;
+        let configuration = configuration_for(disk) + DELAYED;
+        let files = folder.join("volume");
+        Told { configuration, files, ..Told::usual(binary, disk, &[])? }.serve()
     }
 
     /// Serves the disk image `volume` as it is.
