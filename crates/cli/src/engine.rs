@@ -11,7 +11,7 @@ use fsck::{Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use namespace::Namespace;
 use runtime::{Instant, Runtime};
-use server::control::Live;
+use server::control::{End, Jobs, Live};
 use ufs2::mark::Mark;
 use vfs::FileSystem;
 
@@ -37,6 +37,8 @@ pub(crate) struct OpenVolume {
     pub(crate) file_system: Rc<dyn FileSystem>,
     /// What can be told of it while it is served.
     pub(crate) live: Live,
+    /// Its long work.
+    pub(crate) jobs: Jobs,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -118,10 +120,11 @@ impl Opening {
         let opened =
             opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
-        watch(&self.path, &opened, runtime);
+        let jobs = Jobs::default();
+        watch(&self.path, &opened, &jobs, runtime);
         let live = live_of(&opened);
         let file_system = Rc::new(Namespace::new(opened.files));
-        Ok(OpenVolume { id: self.id, file_system, live })
+        Ok(OpenVolume { id: self.id, file_system, live, jobs })
     }
 }
 
@@ -173,18 +176,22 @@ fn repair_bar(path: &Path) -> ProgressBar {
 
 /// Says when a call waits long for room in the log of a volume: the user should know that the disk
 /// does not keep up, or does not answer. And when what holds the disk is full, as long as it is.
-fn watch(path: &Path, opened: &Opened, runtime: &Runtime) {
+/// What a cut has left is reclaimed meanwhile, as a job.
+fn watch(path: &Path, opened: &Opened, jobs: &Jobs, runtime: &Runtime) {
     let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.files));
     let clock = runtime.clock.clone();
+    let mut reclaim = opened.reclaims.then(|| jobs.begin("reclaim", 0, "inodes", false));
     let watch = async move {
         let mut told = 0;
         let (mut refusals, mut refused_at) = (0, None::<Instant>);
-        let mut reclaims = true;
         loop {
             clock.sleep(WATCH_INTERVAL).await;
             let Some(engine) = engine.upgrade() else { return };
-            if reclaims {
-                reclaims = say_reclaimed(&path, engine.engine().reclaimed());
+            if let (Some(job), Some(reclaimed)) = (&reclaim, engine.engine().reclaimed()) {
+                job.advance(reclaimed.scanned, reclaimed.total);
+                if let Some(end) = say_reclaimed(&path, reclaimed) {
+                    reclaim.take().into_iter().for_each(|job| job.end(end));
+                }
             }
             let waits = engine.engine().log_statistics().map_or(0, |log| log.long_waits);
             if waits > told {
@@ -210,23 +217,28 @@ fn watch(path: &Path, opened: &Opened, runtime: &Runtime) {
     runtime.tasks.spawn(Box::pin(watch));
 }
 
-/// Says how it ended to look for what a cut left; whether there is an end to wait for.
-fn say_reclaimed(path: &Path, reclaimed: Option<Reclaimed>) -> bool {
-    let Some(Reclaimed { state, fragments, inodes, links, .. }) = reclaimed else { return false };
+/// Says how it ended to look for what a cut left, if it has.
+fn say_reclaimed(path: &Path, reclaimed: Reclaimed) -> Option<End> {
+    let Reclaimed { state, fragments, inodes, links, .. } = reclaimed;
     let path = path.display();
     match state {
-        ReclaimState::Running => return true,
-        ReclaimState::Done => words::say(format_args!(
-            "{path}: what the cut had left is reclaimed: {fragments} fragments, {inodes} inodes, \
-             {links} links"
-        )),
-        ReclaimState::Failed => words::say(format_args!(
-            "{path}: reclaiming what the cut had left met damage or an error of the disk, and has \
-             ended; nothing more is given back. Stop the server and run 'duramen fsck --repair' on \
-             the volume"
-        )),
+        ReclaimState::Running => None,
+        ReclaimState::Done => {
+            words::say(format_args!(
+                "{path}: what the cut had left is reclaimed: {fragments} fragments, {inodes} \
+                 inodes, {links} links"
+            ));
+            Some(End::Done)
+        }
+        ReclaimState::Failed => {
+            words::say(format_args!(
+                "{path}: reclaiming what the cut had left met damage or an error of the disk, and \
+                 has ended; nothing more is given back. Stop the server and run 'duramen fsck \
+                 --repair' on the volume"
+            ));
+            Some(End::Failed)
+        }
     }
-    false
 }
 
 /// What the administrator should know of a volume that opened.

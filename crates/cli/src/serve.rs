@@ -14,7 +14,7 @@ use block::file::Access;
 use clap::Args;
 use runtime::Runtime;
 use server::config::{Listen, parse_address};
-use server::control::{Desk, Jobs, Socket};
+use server::control::{Desk, Socket};
 use server::disks::Disks;
 use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume as Served, reactor};
 use tracing_subscriber::EnvFilter;
@@ -141,7 +141,7 @@ async fn open_and_serve(
     let (mut volumes, mut desks) = (Vec::new(), Vec::new());
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
-            Ok(OpenVolume { id, file_system, live }) => {
+            Ok(OpenVolume { id, file_system, live, jobs }) => {
                 opened.push(file_system.clone());
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 desks.extend(socket.map(|socket| Desk {
@@ -149,7 +149,7 @@ async fn open_and_serve(
                     socket,
                     live,
                     info: info::served(&volume),
-                    jobs: Jobs::default(),
+                    jobs,
                 }));
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }

@@ -114,6 +114,39 @@ fn a_delayed_export_is_told_and_leaves_changes_pending() {
     assert!(serving.stop().success());
 }
 
+/// What the server of a volume answers to a request for a path.
+fn ask(volume: &Path, path: &str) -> Value {
+    let mut stream = UnixStream::connect(volume.join("control.sock")).expect("it listens");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("it listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    serde_json::from_str(body).expect("it is JSON")
+}
+
+#[test]
+fn what_a_killed_server_left_is_reclaimed_as_a_job() {
+    let folder = Folder::new();
+    let volume = soft_volume(&folder);
+    let serving = Serving::start(&[&volume], &["--config", &delayed(&folder)]);
+    assert_eq!(ask(&volume, "/v1/jobs"), Value::Array(Vec::new()));
+    create(&serving, "file");
+    serving.kill();
+    let serving = Serving::start(&[&volume], &[]);
+    let jobs = || ask(&volume, "/v1/jobs");
+    let first = jobs();
+    assert_eq!((&first[0]["kind"], &first[0]["unit"]), (&"reclaim".into(), &"inodes".into()));
+    while jobs()[0]["state"] == "running" {
+        pause(Duration::from_millis(10));
+    }
+    let (ended, told) = (jobs(), info(&volume, &[]));
+    assert_eq!((&ended[0]["state"], &told["reclaim"]["state"]), (&"done".into(), &"done".into()));
+    assert_eq!(ended[0]["done"], told["reclaim"]["scanned"]);
+    assert!(ended[0]["done"].as_u64() > Some(0), "{ended}");
+    assert!(serving.stop().success());
+}
+
 #[test]
 fn the_settings_of_soft_updates_are_heeded() {
     let folder = Folder::new();
