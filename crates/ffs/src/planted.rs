@@ -31,6 +31,10 @@ planted::bugs! {
     LooseNames,
     /// A link that goes with a name that was cancelled goes before the one that came with it.
     UncountedCancels,
+    /// A block is used again while a write of it is on its way.
+    HastyReuse,
+    /// A round does not know what hangs of that which was staged since the last one.
+    StaleHangs,
     /// A file that comes and goes leaves no trace although a name of it may be on the disk.
     NamedVoids,
     /// A file that comes and goes is forgotten although a write has taken something of it along.

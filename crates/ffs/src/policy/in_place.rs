@@ -102,6 +102,8 @@ pub struct InPlace<O> {
     pub(super) running: Cell<bool>,
     /// Blocks that were changed without a delta and that a caller wants written, by address.
     asked: RefCell<BTreeSet<u64>>,
+    /// Blocks that the round under way writes.
+    writing: RefCell<BTreeSet<u64>>,
     /// Rounds that have begun, the last that ended well, and the last that a caller waits for.
     begun: Cell<u64>,
     ended: Cell<u64>,
@@ -126,6 +128,7 @@ impl<O: Order> InPlace<O> {
             pending: RefCell::default(),
             running: Cell::new(false),
             asked: RefCell::default(),
+            writing: RefCell::default(),
             begun: Cell::new(0),
             ended: Cell::new(0),
             wanted: Cell::new(0),
@@ -157,6 +160,7 @@ impl<O: Order> InPlace<O> {
             self.wait_until_due().await;
             yield_now().await; // who has just been told goes on, and comes along
             let round = self.round().await;
+            self.writing.take();
             let is_refused = matches!(&round, Err(error) if error.is_full())
                 && !is_planted(Bug::StoppedByRefusals);
             self.home.data().refusals().set_waiting(is_refused);
@@ -223,6 +227,7 @@ impl<O: Order> InPlace<O> {
                 written.push(buffer);
             }
         }
+        self.writing.replace(written.iter().map(|buffer| buffer.address()).collect());
         let brought = self.home.write_images(images).await;
         if brought.is_err() {
             // If there is to be another round, it writes all of them again.
@@ -256,6 +261,12 @@ impl<O: Order> InPlace<O> {
         let landed = written.iter().flat_map(|buffer| buffer.landed()).collect();
         self.order.landed(landed, covered, self.next.get());
         self.pending.borrow_mut().retain(|_, buffer| buffer.is_pending());
+    }
+
+    /// Whether the round under way writes something of these fragments.
+    fn is_writing(&self, address: u64, count: u64) -> bool {
+        let range = address..address + count;
+        self.writing.borrow().range(range).next().is_some() && !is_planted(Bug::HastyReuse)
     }
 
     /// Has everything that is dirty now written by the next round, and says which that is.
@@ -339,6 +350,8 @@ impl<O: Order> Policy for InPlace<O> {
     fn stage(&self, sequence: Sequence, update: StagedUpdate) -> bool {
         assert_eq!(sequence, self.next_sequence(), "invariant 4: Updates are staged in order");
         self.next.set(sequence.0 + 1);
+        let is_still =
+            update.freed.iter().all(|&(address, count)| !self.is_writing(address, count));
         let is_void = self.order.stage(sequence, &update, &self.pending.borrow());
         let mut pending = self.pending.borrow_mut();
         for (buffer, _) in update.items.into_iter().filter_map(|item| item.change) {
@@ -346,7 +359,21 @@ impl<O: Order> Policy for InPlace<O> {
         }
         drop(pending);
         self.kick();
-        is_void
+        is_void && is_still
+    }
+
+    /// A block that was changed without a delta may be on its way when it is freed.
+    fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()> {
+        if !self.is_writing(address, count) {
+            return std::future::ready(()).boxed_local();
+        }
+        let this = self.this();
+        async move {
+            while this.is_writing(address, count) {
+                this.tried.wait().await;
+            }
+        }
+        .boxed_local()
     }
 
     fn soft_updates(&self) -> Option<SoftUpdatesCounts> {

@@ -608,7 +608,12 @@ impl Order for Dependencies {
 
     fn choose(&self, pending: &Pending) -> Pending {
         self.note_asked();
-        self.flights.borrow_mut().find_dropped(); // for what was staged since the last round
+        let mut flights = self.flights.borrow_mut(); // of what was staged since the last round
+        if !is_planted(Bug::StaleHangs) {
+            flights.find_hung();
+        }
+        flights.find_dropped();
+        drop(flights);
         let (aged, old) = self.aged(pending);
         self.want(old, false);
         self.want(self.ahead.take(), false);

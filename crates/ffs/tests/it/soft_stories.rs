@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::Verb;
 use bytes::Bytes;
 use ffs::policy::softdep::SoftUpdatesOptions;
 use ffs::{Disks, OpenOptions, PolicyKind, open};
 use futures::future::join;
 use runtime::{Clock, Timestamp};
-use sim::{Choice, Disk, Executor, Image, Mark, Prng};
+use sim::{Choice, Disk, Effect, Executor, Fault, Image, Mark, Prng};
 use ufs2::mkfs::mkfs;
 use vfs::{
     Answer, CreateHow, Delayed, FileSystem, FsError, ObjectId, Requester, Sealed, SetAttributes,
@@ -24,6 +25,7 @@ use vfs::{
 use crate::common::cutting::{Pair, after_cut, cuts, judge, sizes};
 use crate::common::raw::soft_update_violations;
 use crate::common::volume::{Volume, name};
+use vnode::Engine as _;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 /// The most bytes that are added to a file at once.
@@ -404,6 +406,110 @@ fn whatever_comes_and_goes_no_file_loses_or_finds_a_byte() {
     assert_eq!(first_wrong(cuts(16), 4), None);
 }
 
+/// A new volume whose access times are written when the test says so.
+async fn new_volume(executor: &Executor, disk: &Rc<Disk>) -> Volume {
+    let random = executor.runtime().random;
+    mkfs(&**disk, &sizes(4096, 4096), &*random, NOW).await.expect("it fits");
+    let housekeeping_interval = Duration::from_secs(100_000);
+    let options = OpenOptions { keeps_data: false, housekeeping_interval, ..Default::default() };
+    let (policy, disks) = (PolicyKind::SoftUpdates, Disks::alone(disk.clone()));
+    let opened = open(policy, disks, executor.runtime(), &options, &mut |_| ()).await;
+    Volume::new(opened.unwrap_or_else(|error| panic!("{error}")).files)
+}
+
+/// A directory comes and goes, and a write of its block, which was changed without a delta, takes
+/// long: files are made meanwhile, and written.
+fn reuse_what_is_on_its_way() -> Result<(), String> {
+    const DATA: [u8; 12_288] = [7; 12_288];
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(8 << 20));
+    executor.block_on(async {
+        let volume = new_volume(&executor, &disk).await;
+        let clock = executor.runtime().clock;
+        let mut teller = Teller::new(&volume, &disk, clock.clone(), Prng::new(1));
+        let (root, who) = (volume.files.root(), Requester::root());
+        for index in 0..8 {
+            // Each group has inodes that are initialised.
+            let home = volume.mkdir(root, &format!("d{index}")).await.expect("there is room");
+            volume.create(home, "first").await.expect("there is room");
+            teller.homes.push(home);
+        }
+        volume.settle().await;
+        let made = volume.files.mkdir(&who, root, &name("D"), attributes()).await;
+        teller.homes.push(told(made).expect("there is room").id);
+        let come_and_go = async |teller: &mut Teller| {
+            let home = *teller.homes.last().expect("it was made");
+            let how = CreateHow::Guarded(attributes());
+            told(volume.files.create(&who, home, &name("x"), how).await).expect("there is room");
+            told(volume.files.remove(&who, home, &name("x")).await).expect("it is there");
+        };
+        come_and_go(&mut teller).await;
+        let slow = || disk.inject(Fault::on(Verb::Write, Effect::Slow(Duration::from_secs(1))));
+        let begun = || clock.sleep(Duration::from_millis(100));
+        slow();
+        join(volume.files.store().engine().write_times(), async {
+            begun().await;
+            come_and_go(&mut teller).await;
+        })
+        .await;
+        slow();
+        let mut files = Vec::new();
+        join(volume.files.store().engine().write_times(), async {
+            begun().await;
+            told(volume.files.rmdir(&who, root, &name("D")).await).expect("it is empty");
+            for &home in &teller.homes[1..9] {
+                let how = CreateHow::Guarded(attributes());
+                let file = volume.files.create(&who, home, &name("file"), how).await;
+                let file = told(file).expect("there is room").id;
+                let pieces = vec![Bytes::from(DATA.to_vec())];
+                let written = volume.files.write(&who, file, 0, pieces, Stability::FileSync).await;
+                told(written).expect("there is room");
+                files.push(file);
+            }
+        })
+        .await;
+        for file in files {
+            volume.commit(file).await.expect("it is there");
+            let bytes = volume.read(file).await.expect("it is there");
+            if bytes != DATA {
+                return Err(format!("{file:?} holds {:?}", &runs_of(&bytes)[..3]));
+            }
+        }
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })?;
+    judge(&disk, "soft-reuse")
+}
+
+#[test]
+fn a_block_that_is_on_its_way_is_not_used_again() {
+    assert_eq!(reuse_what_is_on_its_way(), Ok(()));
+}
+
+/// The new name of a directory goes after all else of the Update that added it has landed.
+fn cancel_late() -> Result<(), String> {
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(8 << 20));
+    executor.block_on(async {
+        let volume = new_volume(&executor, &disk).await;
+        let (root, who) = (volume.files.root(), Requester::root());
+        let home = volume.mkdir(root, "p").await.expect("there is room");
+        volume.mkdir(home, "d").await.expect("there is room");
+        volume.settle().await;
+        let (old, new) = (&name("d"), &name("e"));
+        told(volume.files.rename(&who, home, old, home, new).await).expect("it is there");
+        executor.runtime().clock.sleep(Duration::from_millis(12_500)).await;
+        told(volume.files.rmdir(&who, home, new).await).expect("it is empty");
+        volume.settle().await;
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })?;
+    judge(&disk, "soft-late")
+}
+
+#[test]
+fn a_name_may_be_cancelled_when_all_else_has_landed() {
+    assert_eq!(cancel_late(), Ok(()));
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn files_that_are_forgotten_too_soon_are_seen() {
@@ -420,4 +526,11 @@ fn files_that_are_forgotten_too_soon_are_seen() {
         let said = outcome.unwrap_or_else(|_| Some("an assertion".to_owned()));
         println!("{bug:?}: {}", said.expect("it is seen"));
     }
+    plant(Bug::HastyReuse);
+    let reused = reuse_what_is_on_its_way();
+    plant(Bug::StaleHangs);
+    let cancelled = catch_unwind(cancel_late);
+    unplant();
+    println!("{}", reused.expect_err("it is seen"));
+    assert!(cancelled.is_err(), "a round brings nothing home");
 }

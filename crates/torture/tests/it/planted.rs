@@ -182,6 +182,8 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "HastyPromises",
     "LostDirectories",
     "NamedVoids",
+    "HastyReuse",
+    "StaleHangs",
     "WrittenVoids",
     "UnfollowedLinks",
     "UnsettledEnds",
