@@ -205,9 +205,9 @@ to end before: ganesha one of {disk} MiB, Duramen one of {disk} MiB for the disk
 All settings are those that each has by itself. A volatile ganesha, on XFS mounted with its
 defaults, stands beside, and so does Duramen with soft updates (policy `softdep`) on a device of
 {disk} MiB, of a volume that is declared delayed: both answer before the data is on the disk, except
-to COMMIT and stable WRITEs. So does *a server that only moves bytes*: it has no file system, no reply
-cache and no checks, and a device of the same kind, past the cache. GETATTR and LOOKUP it answers at
-once. CREATE, MKDIR, REMOVE, RMDIR and WRITE with FILE_SYNC change nothing, but are answered when
+to COMMIT and stable WRITEs. So does *a server that only moves bytes*: it has no file system, no
+reply cache and no checks, and a device of the same kind, past the cache. GETATTR and LOOKUP it
+answers at once. CREATE, MKDIR, REMOVE, RMDIR and WRITE with FILE_SYNC change nothing, but are answered when
 256 bytes for each and the payload are durable: all that wait are one write, of whole blocks of
 4 KiB behind those before, and one flush; what comes meanwhile is the next. Nothing of that is ever
 written to another place or read again. UNSTABLE payload it answers when it has it, while the device
