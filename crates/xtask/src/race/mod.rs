@@ -207,14 +207,14 @@ defaults, stands beside, and so does Duramen with soft updates (policy `softdep`
 {disk} MiB, of a volume that is declared delayed: both answer before the data is on the disk, except
 to COMMIT and stable WRITEs. So does *a server that only moves bytes*: it has no file system, no
 reply cache and no checks, and a device of the same kind, past the cache. GETATTR and LOOKUP it
-answers at once. CREATE, MKDIR, REMOVE, RMDIR and WRITE with FILE_SYNC change nothing, but are answered when
-256 bytes for each and the payload are durable: all that wait are one write, of whole blocks of
-4 KiB behind those before, and one flush; what comes meanwhile is the next. Nothing of that is ever
-written to another place or read again. UNSTABLE payload it answers when it has it, while the device
-takes what came before in pieces of 1 MiB; COMMIT waits for that and flushes. READ it answers from
-its memory, cold from the device, of which it reads 3 MiB ahead. What it comes to is about what
-client, sockets and device leave to a server on this machine; where another is faster, it is no
-limit.
+answers at once. CREATE, MKDIR, REMOVE, RMDIR and WRITE with FILE_SYNC change nothing, but are
+answered when 256 bytes for each and the payload are durable: all that wait are one write, of whole
+blocks of 4 KiB behind those before, and one flush; what comes meanwhile is the next. Nothing of
+that is ever written to another place or read again. UNSTABLE payload it answers when it has it,
+while the device takes what came before in pieces of 1 MiB; COMMIT waits for that and flushes. READ
+it answers from its memory, cold from the device, of which it reads 3 MiB ahead. What it comes to is
+about what client, sockets and device leave to a server on this machine; where another is faster, it
+is no limit.
 
 Each row is measured by `duramen bench` for {seconds} s a round, with one call under way on each
 connection, by turns, `sync` before each. A round begins with files of {warmed} MiB that are written
