@@ -87,10 +87,13 @@ impl Served {
     /// # Errors
     /// As [`vfs::FileSystem::ensure_named`].
     pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
-        if self.delayed().is_some() || self.owes() {
-            self.file_system.ensure_named(id).await?;
+        if self.delayed().is_none() && !self.owes() {
+            return Ok(());
         }
-        Ok(())
+        match self.file_system.ensure_named(id).await {
+            Err(FsError::Stale) => Ok(()), // the call says so, and waits for what made it so
+            named => named,
+        }
     }
 
     /// Waits for what was told while the volume was declared delayed, if it was.

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! 1. Group buffers, promises and pointers need no lock, since they are changed between two awaits.
-//! 2. What an Update frees is held until [`Engine::give_back`], which comes when it is durable.
+//! 2. What an Update frees is held until [`Engine::give_back`], which comes when it is durable; or
+//!    until it is staged, if its file has left no trace.
 //!
 //! Not asserted: 1, which is about what is not awaited; 2, which the allocator asserts.
 

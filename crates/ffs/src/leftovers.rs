@@ -44,8 +44,9 @@ struct Fact {
     is_touched: bool,
     /// A caller has taken a name of it away since.
     is_dropped: bool,
-    /// A caller came to it by a name since, or it began since: then all its names are new.
+    /// A caller came to it by a name since.
     is_found: bool,
+    /// It began since: all its names are new.
     is_begun: bool,
 }
 
@@ -235,7 +236,10 @@ impl Leftovers {
 
     /// A caller came to it by a name.
     pub(crate) fn note_found(&self, ino: u64) {
-        self.of_inode(ino, |fact| fact.is_found = true);
+        let was_found = self.of_inode(ino, |fact| std::mem::replace(&mut fact.is_found, true));
+        if !was_found && self.is_awaited() {
+            self.moved.notify();
+        }
     }
 
     /// Whether it was asked to.

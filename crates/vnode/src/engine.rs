@@ -369,7 +369,7 @@ pub trait Engine: Sized + 'static {
 
     /// Hands it over to be made durable, with the answer that is to be remembered with it, and not
     /// without the changes which that shows. The order was fixed by [`Engine::apply`]. Gives what
-    /// it freed, if it did.
+    /// it freed, if that is not free by now.
     fn stage(
         &self,
         applied: Self::Applied,

@@ -6,12 +6,12 @@
 //! handle may ask for what has no name any more.
 //!
 //! A directory tells by its ".." where its name has to be, so that the way up is looked at once;
-//! one to which no way leads is stale, as if it had been freed already. So a name that is added
-//! leads to a file that is found. Of any other file only the end of the search knows. It can be
-//! used meanwhile, and is kept if a caller changes it; but who asks that it stays waits until it
-//! has a name ([`Files::ensure_named`]).
+//! one to which no way leads is stale, as if it had been freed already. So whoever adds a name to a
+//! file has found it. Of any other file only the end of the search knows. It can be used meanwhile,
+//! and is kept if a caller changes it; but who asks that it stays waits until it has a name
+//! ([`Files::ensure_named`]).
 //!
-//! Invariant: names are added to directories that were found alone. Not asserted: a node does not
+//! Invariant: names are added only to directories that were found. Not asserted: a node does not
 //! know by which way its caller came to it.
 
 use std::collections::BTreeSet;

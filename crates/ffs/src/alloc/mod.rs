@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. A fragment or inode is promised at most once; a promise that is dropped gives it back.
 //! 2. What an Update frees is held until that Update is durable: nothing is reused while a pointer
-//!    to it may still be on the disk.
+//!    to it may still be on the disk. Of a file that left no trace there none ever was.
 //! 3. The counts here are those of what may be allocated; the counts on disk are derived from the
 //!    maps when a group is written.
 //! 4. A group with anything held has its buffer in memory.
@@ -423,7 +423,7 @@ impl Allocator {
         }
     }
 
-    /// The Update is durable: what it freed may be used again.
+    /// The Update is durable, or has left no trace: what it freed may be used again.
     pub(crate) fn free(&self, freed: Freed) {
         assert!(freed.applied.get(), "invariant 2: who gives it back was applied");
         if let Some((address, count)) = self.run_of(&freed) {

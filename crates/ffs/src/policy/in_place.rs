@@ -18,9 +18,11 @@
 //!    durable, they wait before the next one. UNSTABLE data, which goes to the disk to leave room
 //!    in memory, does not.
 //! 4. Updates are staged in the order in which they were applied.
+//! 5. No block is used again while a write of it is on its way. The writes of a run begin at its
+//!    first fragment.
 //!
 //! Not asserted: 2, which is about what is not waited for; 3, which the last Update before the wait
-//! may exceed.
+//! may exceed; 5, which is about when the caller goes on.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -89,6 +89,9 @@ fn names_that_come_and_go_are_not_written() {
             here.write(file, vec![7; 4096]).await;
             here.remove(&format!("short-{number}"), false).await;
             here.pass(Duration::from_micros(500)).await;
+            let pending = here.counts().pending_bytes;
+            let most = 4000 * (number + 20);
+            assert!(pending < most, "{pending} bytes after {number} files");
         }
         here.pass(Duration::from_secs(60)).await;
         let (_, writes) = between(before, here.counts());

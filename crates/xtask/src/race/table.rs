@@ -287,7 +287,7 @@ mod tests {
             width = cells;
         }
         let rows = text.lines().filter(|line| line.starts_with("| RMDIR")).count();
-        assert_eq!(rows, 8, "two loads in each of four tables");
+        assert_eq!(rows, 10, "two loads in each of five tables");
     }
 
     #[test]

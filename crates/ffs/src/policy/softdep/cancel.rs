@@ -1,8 +1,8 @@
 //! Changes that take each other back, and are not made.
 //!
 //! A name that comes and goes before any write takes it along is cancelled, and so is one that goes
-//! and comes back. When the last name of a file is cancelled, and nothing else of it was taken
-//! along, all the rest is: that its inode began and ended, and what was taken and given back.
+//! and comes back. When the last name of a file is cancelled, the rest may be too: the inode, and
+//! the bits that it took and gave back. Nothing of it may have been taken along by a write.
 //!
 //! Invariant: what is cancelled, no write has taken along, and no name of the file may come to the
 //! disk. Not asserted: it is the condition.
@@ -131,6 +131,9 @@ impl Dependencies {
                 self.counters.count_cancelled();
             }
         }
+        // What it waited for of this inode is not there any more.
+        flight.waits.retain(|wait| wait.until != Until::Dropped);
+        self.facts.borrow_mut().forget_inode(ino);
         true
     }
 }

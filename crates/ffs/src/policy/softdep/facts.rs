@@ -145,6 +145,12 @@ impl Facts {
         }
     }
 
+    /// A file has left no trace: nothing waits for what became of its inode.
+    pub(super) fn forget_inode(&mut self, ino: u64) {
+        self.begun.0.remove(&ino);
+        self.dropped.0.remove(&ino);
+    }
+
     /// Whether a name of an inode is being added, by an Update that is not durable.
     pub(super) fn adds_name(&self, ino: u64) -> bool {
         self.adding.contains_key(&ino)
