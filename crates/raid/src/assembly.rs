@@ -1,0 +1,472 @@
+//! On which members a set may be opened.
+//!
+//! A member that misses a write is *out* before that write is acknowledged: the labels of all
+//! others say so, with a later generation, and are durable. What labels say of the slots under one
+//! generation is a *story*. A story that a cut has interrupted is not on the labels of all whom it
+//! calls up to date: nothing was acknowledged under it, and it does not hold. Of those that were
+//! found one is left that holds; if there are two, two parts of the set have gone on apart.
+//!
+//! What the members that were found cannot tell is whether the others went on without them. Those
+//! cannot, where they are too few; nor where the story calls them out: each of them would be
+//! refused alone. Else a *witness*, which is written outside of the set when the labels are and
+//! before anything is acknowledged, has to tell the same story; or a person says that it is so.
+//!
+//! The label of a member that comes in is written before those of the others, so that what came
+//! before is still told if that is interrupted.
+//!
+//! Invariant 2 of the crate is that of this module. It holds as long as no part of the set was
+//! opened against its advice.
+
+use std::cmp::Reverse;
+
+use crate::label::{Id, Label, Slot, Standing};
+use crate::planted::{Bug, is_planted};
+
+/// What is known of a set outside of its members: the last story under which anything was
+/// acknowledged, or may have been.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// Its generation.
+    pub generation: u64,
+    /// What it says of each slot.
+    pub slots: Vec<Slot>,
+}
+
+impl Witness {
+    /// Of the story that a label tells.
+    pub fn of(label: &Label) -> Self {
+        Self { generation: label.generation, slots: label.slots.clone() }
+    }
+}
+
+/// A set that may be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembly {
+    /// What holds of the set: a label with the latest generation.
+    pub label: Label,
+    /// Of each slot, which of the labels that were given is that of its member, if that has seen
+    /// every write.
+    pub members: Vec<Option<usize>>,
+    /// Members that were found, and are not to be read before they have caught up: the slot, and
+    /// which of the labels it is.
+    pub stale: Vec<(usize, usize)>,
+}
+
+/// Why a set is not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There are no labels.
+    #[error("none of the disks is a member of a set")]
+    Nothing,
+    /// A disk is of another set than the first.
+    #[error("disk {0} is a member of another set")]
+    OtherSet(usize),
+    /// Labels do not agree about what never changes, or two disks have the same number.
+    #[error("disks {0} and {1} contradict each other: one may be a copy of the other")]
+    Contradiction(usize, usize),
+    /// Two parts of the set have gone on without each other.
+    #[error("disks {0} and {1} were used apart from each other, and each calls the other one old")]
+    Apart(usize, usize),
+    /// Labels contradict each other in a way that no cut leaves.
+    #[error("what the disks say of each other fits nowhere")]
+    NoStory,
+    /// So many members that have seen every write are not enough.
+    #[error("of {of} members {found} are there and up to date, and it takes {needed}")]
+    TooFew {
+        /// How many there are.
+        found: usize,
+        /// How many it takes.
+        needed: usize,
+        /// How many members the set has.
+        of: usize,
+    },
+    /// Those that are not there may have seen later writes.
+    #[error("the members that are missing may be newer: generation {0} is the latest that is here")]
+    MaybeOld(u64),
+}
+
+/// Judges the labels of the disks that were found. `witness` is what is known outside of the set,
+/// if anything is; `is_meant` if a person says that what is missing is not newer.
+///
+/// # Errors
+/// [`Refused`] says why the set is not opened, of the disks by their places.
+pub fn assemble(
+    labels: &[Label],
+    witness: Option<&Witness>,
+    is_meant: bool,
+) -> Result<Assembly, Refused> {
+    let first = labels.first().ok_or(Refused::Nothing)?;
+    for (place, label) in labels.iter().enumerate() {
+        if label.set != first.set {
+            return Err(Refused::OtherSet(place));
+        }
+        if label.layout != first.layout || label.data_start != first.data_start {
+            return Err(Refused::Contradiction(0, place));
+        }
+        let is_same = |other: &&Label| other.member() == label.member();
+        if let Some(other) = labels[..place].iter().position(|other| is_same(&other)) {
+            return Err(Refused::Contradiction(other, place));
+        }
+    }
+    let place = story_that_holds(labels, witness)?;
+    let label = &labels[place];
+    let mut members = vec![None; label.slots.len()];
+    let mut stale = Vec::new();
+    for (place, found) in labels.iter().enumerate() {
+        let slot = label.slots.iter().position(|slot| slot.member == found.member());
+        let Some(slot) = slot else { continue }; // it was replaced
+        match label.slots[slot].standing {
+            Standing::Stale if is_planted(Bug::ReadOutsiders) => members[slot] = Some(place),
+            Standing::InSync => members[slot] = Some(place),
+            _ => stale.push((slot, place)),
+        }
+    }
+    let of = members.len();
+    let found = members.iter().flatten().count();
+    let needed = of - label.layout.level.spare_of(of);
+    if found < needed {
+        return Err(Refused::TooFew { found, needed, of });
+    }
+    let are_others_out = (0..of)
+        .all(|slot| members[slot].is_some() || label.slots[slot].standing != Standing::InSync);
+    let are_others_too_few = of - found < needed;
+    // A later story that only those tell which are here may have been interrupted.
+    let is_witnessed = witness.is_some_and(|witness| {
+        let is_earlier = witness.generation < label.generation;
+        *witness == Witness::of(label) || is_earlier && is_planted(Bug::OldWitnesses)
+    });
+    let is_known_old = witness.is_some_and(|witness| witness.generation > label.generation);
+    let is_believed = is_meant || is_planted(Bug::BelievedHalves);
+    let may_be_new = are_others_out || are_others_too_few || is_witnessed;
+    if !is_believed && (is_known_old || !may_be_new) {
+        return Err(Refused::MaybeOld(label.generation));
+    }
+    Ok(Assembly { label: label.clone(), members, stale })
+}
+
+/// Which label has the story that holds: from the latest on, those that a cut has interrupted are
+/// passed over.
+fn story_that_holds(labels: &[Label], witness: Option<&Witness>) -> Result<usize, Refused> {
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&place| Reverse(labels[place].generation));
+    let tells =
+        |one: &Label, other: &Label| one.generation == other.generation && one.slots == other.slots;
+    let is_witnessed =
+        |place: usize| witness.is_some_and(|witness| *witness == Witness::of(&labels[place]));
+    let mut interrupted = vec![false; labels.len()];
+    let mut holds: Option<usize> = None;
+    for &place in &order {
+        let story = &labels[place];
+        if interrupted[place] || holds.is_some_and(|holds| tells(&labels[holds], story)) {
+            continue;
+        }
+        let is_in = |member: Id| {
+            let slots = story.slots.iter();
+            slots.filter(|slot| slot.member == member).any(|s| s.standing == Standing::InSync)
+        };
+        // Members that it calls up to date, and that tell something else.
+        let others = labels.iter().enumerate().filter(|(other, label)| {
+            is_in(label.member()) && !tells(label, story) && !interrupted[*other]
+        });
+        let others = others.filter(|_| !is_planted(Bug::BelievedBeginnings));
+        match (others.map(|(_, label)| label.generation).max(), holds) {
+            (None, None) => holds = Some(place),
+            (None, Some(_)) if is_planted(Bug::TakenApart) => {}
+            // One of them was interrupted, and its teller has been told something else since.
+            (None, Some(found)) if is_witnessed(found) => {}
+            (None, Some(_)) if is_witnessed(place) => holds = Some(place),
+            (None, Some(holds)) => return Err(Refused::Apart(holds, place)),
+            (Some(later), _) if later > story.generation => {} // they have gone on
+            (Some(_), _) => {
+                let same = (0..labels.len()).filter(|&other| tells(&labels[other], story));
+                same.for_each(|other| interrupted[other] = true);
+            }
+        }
+    }
+    holds.ok_or(Refused::NoStory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    use super::*;
+    use crate::label::tests::label;
+    use crate::layout::Level;
+
+    /// What happens to a set.
+    #[derive(Clone, Debug)]
+    enum Event {
+        /// These members are found, and the set is opened if it may be. Of the labels that say who
+        /// is missing so many are written before the next cut, if that is fewer.
+        Open(BTreeSet<usize>, usize),
+        /// A write reaches so many members; if these are all, it is acknowledged.
+        Write(usize),
+        /// A member fails; so many labels say so before the next cut, if that is fewer.
+        Lose(usize, usize),
+        /// A member that was out has caught up; so many labels say so before the next cut.
+        CatchUp(usize, usize),
+        Cut,
+    }
+
+    /// A set, and what really became of its members.
+    struct History {
+        labels: Vec<Label>,
+        /// How many writes each has seen, and how many were acknowledged.
+        seen: Vec<u32>,
+        acknowledged: u32,
+        /// Members in use, while it is open.
+        running: Option<Vec<usize>>,
+        witness: Option<Witness>,
+    }
+
+    impl History {
+        fn new(level: Level, members: usize, has_witness: bool) -> Self {
+            let labels: Vec<Label> = (0..members).map(|slot| label(level, members, slot)).collect();
+            Self {
+                witness: has_witness.then(|| Witness::of(&labels[0])),
+                labels,
+                seen: vec![0; members],
+                acknowledged: 0,
+                running: None,
+            }
+        }
+
+        /// The labels of those in use say how it stands; a cut may come in between. Those who go on
+        /// are told to the witness before anything is acknowledged.
+        fn tell(&mut self, slots: Vec<Slot>, written: usize) {
+            let running = self.running.clone().expect("it is open");
+            let latest = running.iter().map(|&member| self.labels[member].generation).max();
+            let generation = latest.expect("it has members") + 1;
+            for (count, &member) in running.iter().enumerate() {
+                if count >= written {
+                    self.running = None;
+                    return;
+                }
+                let number = self.labels[member].number + 1;
+                let before = self.labels[member].clone();
+                let slots = slots.clone();
+                self.labels[member] = Label { generation, number, slots, ..before };
+            }
+            self.witness = self.witness.take().map(|_| Witness { generation, slots });
+        }
+
+        fn happen(&mut self, event: &Event) -> Result<(), String> {
+            match event {
+                Event::Open(found, written) if self.running.is_none() => {
+                    self.open(found, *written)?
+                }
+                Event::Write(reached) => {
+                    let Some(running) = &self.running else { return Ok(()) };
+                    running.iter().take(*reached).for_each(|&m| self.seen[m] += 1);
+                    if *reached >= running.len() {
+                        self.acknowledged += 1;
+                    } else {
+                        self.running = None; // the power went
+                    }
+                }
+                Event::Lose(member, written) => {
+                    let Some(running) = &mut self.running else { return Ok(()) };
+                    let layout = self.labels[0].layout;
+                    let needed = layout.members - layout.level.spare_of(layout.members);
+                    if !running.contains(member) || running.len() <= needed {
+                        self.running = None; // it fails as a whole
+                        return Ok(());
+                    }
+                    running.retain(|one| one != member);
+                    let mut slots = self.labels[running[0]].slots.clone();
+                    slots[*member].standing = Standing::Stale;
+                    self.tell(slots, *written);
+                }
+                Event::CatchUp(member, written) => {
+                    let Some(running) = &mut self.running else { return Ok(()) };
+                    if running.contains(member) {
+                        return Ok(());
+                    }
+                    let mut slots = self.labels[running[0]].slots.clone();
+                    slots[*member].standing = Standing::InSync;
+                    running.insert(0, *member); // its label is the first
+                    self.seen[*member] = self.seen[running[1]];
+                    self.tell(slots, *written);
+                }
+                Event::Open(..) | Event::Cut => self.running = None,
+            }
+            Ok(())
+        }
+
+        fn open(&mut self, found: &BTreeSet<usize>, written: usize) -> Result<(), String> {
+            let places: Vec<usize> = found.iter().copied().collect();
+            let labels: Vec<Label> = places.iter().map(|&m| self.labels[m].clone()).collect();
+            let assembled = match assemble(&labels, self.witness.as_ref(), false) {
+                Ok(assembled) => assembled,
+                Err(refused) if found.len() == self.labels.len() => {
+                    return Err(format!("all are there, and: {refused}"));
+                }
+                Err(_) => return Ok(()),
+            };
+            let used: Vec<usize> =
+                assembled.members.iter().flatten().map(|&at| places[at]).collect();
+            if let Some(old) = used.iter().find(|&&member| self.seen[member] < self.acknowledged) {
+                return Err(format!("member {old} is read, and has missed what was acknowledged"));
+            }
+            let newest =
+                used.iter().map(|&member| self.seen[member]).max().expect("there are some");
+            used.iter().for_each(|&member| self.seen[member] = newest);
+            let mut slots = assembled.label.slots.clone();
+            let is_missing = |slot: usize| assembled.members[slot].is_none();
+            let out: Vec<usize> = (0..slots.len()).filter(|&slot| is_missing(slot)).collect();
+            let was_in = out.iter().any(|&slot| slots[slot].standing == Standing::InSync);
+            out.iter().for_each(|&slot| slots[slot].standing = Standing::Stale);
+            // What a cut has interrupted is over when the set goes on.
+            let differs =
+                used.iter().any(|&m| self.labels[m].generation != assembled.label.generation);
+            self.running = Some(used);
+            if was_in || differs {
+                self.tell(slots, written);
+            }
+            Ok(())
+        }
+    }
+
+    fn events(members: usize) -> impl Strategy<Value = Vec<Event>> {
+        let some = prop::collection::btree_set(0..members, 1..=members);
+        let all: BTreeSet<usize> = (0..members).collect();
+        let count = || prop_oneof![3 => Just(usize::MAX), 1 => 0..members];
+        let event = prop_oneof![
+            4 => (some, count()).prop_map(|(found, written)| Event::Open(found, written)),
+            2 => count().prop_map(move |written| Event::Open(all.clone(), written)),
+            4 => count().prop_map(Event::Write),
+            3 => (0..members, count()).prop_map(|(member, written)| Event::Lose(member, written)),
+            3 => (0..members, count()).prop_map(|(m, written)| Event::CatchUp(m, written)),
+            2 => Just(Event::Cut),
+        ];
+        prop::collection::vec(event, 1..40)
+    }
+
+    fn first_wrong(
+        level: Level,
+        members: usize,
+        witness: bool,
+        events: &[Event],
+    ) -> Option<String> {
+        let mut history = History::new(level, members, witness);
+        events.iter().find_map(|event| history.happen(event).err())
+    }
+
+    /// The first of so many histories in which something is wrong: the same ones each time.
+    fn first_wrong_of(count: usize) -> Option<String> {
+        let mut runner = TestRunner::deterministic();
+        let histories = (prop::sample::select(Level::ALL.to_vec()), 2..6_usize, any::<bool>())
+            .prop_flat_map(|(level, members, has_witness)| {
+                let members = members.max(level.fewest());
+                (Just(level), Just(members), Just(has_witness), events(members))
+            });
+        (0..count).find_map(|_| {
+            let history = histories.new_tree(&mut runner).expect("there is one").current();
+            let (level, members, has_witness, events) = history;
+            let wrong = first_wrong(level, members, has_witness, &events);
+            wrong.map(|wrong| format!("{wrong}: {level}, {members}, {has_witness}, {events:?}"))
+        })
+    }
+
+    /// Invariant 2 of the crate. `DURAMEN_HISTORIES` asks for more.
+    #[test]
+    fn no_member_is_read_that_has_missed_what_was_acknowledged() {
+        let count = std::env::var("DURAMEN_HISTORIES").ok();
+        let count = count.and_then(|count| count.parse().ok()).unwrap_or(20_000);
+        assert_eq!(first_wrong_of(count), None);
+    }
+
+    fn opened(labels: &[&Label], witness: Option<&Witness>) -> Result<Vec<bool>, Refused> {
+        let labels: Vec<Label> = labels.iter().map(|&label| label.clone()).collect();
+        let assembled = assemble(&labels, witness, false)?;
+        Ok(assembled.members.iter().map(Option::is_some).collect())
+    }
+
+    #[test]
+    fn of_raid_5_one_member_may_be_missing_and_no_more() {
+        let all: Vec<Label> = (0..4).map(|slot| label(Level::Parity, 4, slot)).collect();
+        let [a, b, c, d] = [&all[0], &all[1], &all[2], &all[3]];
+        assert_eq!(opened(&[d, b, a, c], None), Ok(vec![true; 4]));
+        assert_eq!(opened(&[a, b, d], None), Ok(vec![true, true, false, true]));
+        assert_eq!(opened(&[a, b], None), Err(Refused::TooFew { found: 2, needed: 3, of: 4 }));
+        assert_eq!(opened(&[], None), Err(Refused::Nothing));
+    }
+
+    #[test]
+    fn half_a_mirror_is_believed_where_it_is_known_to_be_the_newer() {
+        let (one, other) = (label(Level::Mirrored, 2, 0), label(Level::Mirrored, 2, 1));
+        assert_eq!(opened(&[&one], None), Err(Refused::MaybeOld(3)));
+        let witness = Witness::of(&other);
+        assert_eq!(opened(&[&one], Some(&witness)), Ok(vec![true, false]));
+        let later = Witness { generation: 4, ..witness.clone() };
+        assert_eq!(opened(&[&one], Some(&later)), Err(Refused::MaybeOld(3)));
+        let begun = Label { generation: 4, ..one.clone() };
+        assert_eq!(opened(&[&begun], Some(&witness)), Err(Refused::MaybeOld(4)), "interrupted");
+        let mut alone = one.clone();
+        alone.generation = 4;
+        alone.slots[1].standing = Standing::Stale;
+        assert_eq!(opened(&[&alone], None), Ok(vec![true, false]), "the other one is out");
+        assert_eq!(opened(&[&alone, &other], None), Ok(vec![true, false]), "it has to catch up");
+        let mut apart = other.clone();
+        apart.generation = 5;
+        apart.slots[0].standing = Standing::Stale;
+        assert_eq!(opened(&[&alone, &apart], None), Err(Refused::Apart(1, 0)));
+        let labels = [one];
+        assert!(assemble(&labels, None, true).is_ok(), "a person says that it is so");
+    }
+
+    #[test]
+    fn disks_that_do_not_belong_together_are_refused() {
+        let (one, other) = (label(Level::Parity, 3, 0), label(Level::Parity, 3, 1));
+        let strange = Label { set: [8; 16], ..other.clone() };
+        assert_eq!(opened(&[&one, &strange], None), Err(Refused::OtherSet(1)));
+        assert_eq!(opened(&[&one, &other, &one], None), Err(Refused::Contradiction(0, 2)));
+        let mut cut = other.clone();
+        cut.layout.unit *= 2;
+        assert_eq!(opened(&[&one, &cut], None), Err(Refused::Contradiction(0, 1)));
+    }
+
+    #[test]
+    fn a_story_that_a_cut_has_interrupted_does_not_hold() {
+        let all: Vec<Label> = (0..4).map(|slot| label(Level::Parity, 4, slot)).collect();
+        let mut begun = all[1].clone();
+        begun.generation = 4;
+        begun.slots[0].standing = Standing::Stale;
+        let found = [&all[0], &begun, &all[2], &all[3]];
+        assert_eq!(opened(&found, None), Ok(vec![true; 4]), "nothing was acknowledged under it");
+        let mut others = [all[2].clone(), all[3].clone()];
+        for other in &mut others {
+            other.generation = 4;
+            other.slots[0].standing = Standing::Stale;
+        }
+        let found = [&all[0], &begun, &others[0], &others[1]];
+        assert_eq!(opened(&found, None), Ok(vec![false, true, true, true]));
+    }
+
+    /// Each law of this module, broken, is seen by the histories or by one of the cases above.
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn laws_that_are_broken_are_seen() {
+        use crate::planted::plant;
+
+        let laws =
+            [Bug::BelievedBeginnings, Bug::BelievedHalves, Bug::OldWitnesses, Bug::ReadOutsiders];
+        for law in laws {
+            plant(Some(law));
+            let found = first_wrong_of(20_000);
+            plant(None);
+            println!("{law:?}: {}", found.expect("it is seen"));
+        }
+        let (mut one, mut other) = (label(Level::Mirrored, 2, 0), label(Level::Mirrored, 2, 1));
+        (one.slots[1].standing, other.slots[0].standing) = (Standing::Stale, Standing::Stale);
+        plant(Some(Bug::TakenApart));
+        let taken = opened(&[&one, &other], None);
+        plant(None);
+        assert!(taken.is_ok() && opened(&[&one, &other], None).is_err());
+    }
+}

@@ -1,0 +1,391 @@
+//! What each member says of itself and of its set: the bytes of a label.
+//!
+//! Two copies lie on each member, at both ends of what it has, so that no write elsewhere takes
+//! both; they are written one after the other, and of two that are whole the later one holds. All
+//! numbers are little-endian; the checksum is CRC-32C. docs/formats/raid.md has the picture.
+
+use std::mem::offset_of;
+
+use crc_fast::{CrcAlgorithm, checksum};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::layout::{Layout, Level, MEMBERS, UNITS};
+use crate::planted::{Bug, is_planted};
+
+/// What a label begins with.
+pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
+/// The newest version of the format.
+pub const VERSION: u32 = 1;
+/// Bytes of a label.
+pub const LABEL_SIZE: u64 = 4096;
+/// Where data may begin on a member, in bytes: no volume is found where one would look for it.
+pub const DATA_START: u64 = 1 << 20;
+/// Bytes at the end of a member that are kept for its second label.
+pub const TAIL: u64 = 64 << 10;
+/// The most members.
+const MOST: usize = *MEMBERS.end();
+
+/// A number by which a set or a member is known wherever it is.
+pub type Id = [u8; 16];
+
+/// What is known of a member of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has seen every write.
+    InSync,
+    /// It has missed writes, or may have.
+    Stale,
+    /// It is being made again of the others.
+    Rebuilding,
+    /// No member has this slot.
+    Empty,
+}
+
+impl Standing {
+    const ALL: [Self; 4] = [Self::InSync, Self::Stale, Self::Rebuilding, Self::Empty];
+
+    fn number(self) -> u8 {
+        Self::ALL.iter().position(|&one| one == self).expect("it is one of them") as u8
+    }
+}
+
+/// A slot of a set: who has it, and what is known of that member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The member that has it, or had it last; zeros for none.
+    pub member: Id,
+    /// What is known of it.
+    pub standing: Standing,
+}
+
+/// A label, as far as it is no matter of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The set.
+    pub set: Id,
+    /// Which of the slots has the member whose label it is.
+    pub slot: usize,
+    /// Grows whenever a member goes or comes.
+    pub generation: u64,
+    /// Grows with every write of the member's labels.
+    pub number: u64,
+    /// How the set is cut.
+    pub layout: Layout,
+    /// Where the data area begins on each member, in bytes.
+    pub data_start: u64,
+    /// Every slot.
+    pub slots: Vec<Slot>,
+}
+
+impl Label {
+    /// The member whose label it is.
+    pub fn member(&self) -> Id {
+        self.slots[self.slot].member
+    }
+}
+
+/// Why bytes are no label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLabel {
+    /// They begin with something else.
+    #[error("there is no label")]
+    Missing,
+    /// It is of a version that is not known here.
+    #[error("the label has version {0}, and only version {VERSION} is known")]
+    Version(u32),
+    /// It does not fit its checksum: it was torn, or has rotted.
+    #[error("the label does not fit its checksum")]
+    Checksum,
+    /// It fits, and says what no set is.
+    #[error("the label contradicts itself: {0}")]
+    Nonsense(&'static str),
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawSlot {
+    member: Id,
+    standing: u8,
+    reserved: [u8; 7],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 16],
+    version: U32,
+    checksum: U32,
+    set: Id,
+    generation: U64,
+    number: U64,
+    unit: U64,
+    rows: U64,
+    data_start: U64,
+    level: U16,
+    members: U16,
+    slot: U16,
+    reserved: U16,
+    slots: [RawSlot; MOST],
+}
+
+/// Where the labels of a member of so many bytes lie, in bytes.
+pub fn places(size: u64) -> [u64; 2] {
+    [0, (size - size % LABEL_SIZE).saturating_sub(TAIL)]
+}
+
+/// The units of the data area of a member of so many bytes.
+pub fn rows_of(size: u64, data_start: u64, unit: u64) -> u64 {
+    places(size)[1].saturating_sub(data_start) / unit
+}
+
+fn sum_of(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+impl Label {
+    /// The bytes of a label.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut raw = Raw {
+            magic: MAGIC,
+            version: VERSION.into(),
+            set: self.set,
+            generation: self.generation.into(),
+            number: self.number.into(),
+            unit: self.layout.unit.into(),
+            rows: self.layout.rows.into(),
+            data_start: self.data_start.into(),
+            level: (Level::ALL.iter().position(|&one| one == self.layout.level))
+                .map_or(0, |level| level as u16)
+                .into(),
+            members: (self.layout.members as u16).into(),
+            slot: (self.slot as u16).into(),
+            ..Raw::new_zeroed()
+        };
+        for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
+            (raw.member, raw.standing) = (slot.member, slot.standing.number());
+        }
+        let mut bytes = raw.as_bytes().to_vec();
+        bytes.resize(LABEL_SIZE as usize, 0);
+        let sum = sum_of(&bytes).to_le_bytes();
+        bytes[offset_of!(Raw, checksum)..][..sum.len()].copy_from_slice(&sum);
+        bytes
+    }
+
+    /// Reads a label.
+    ///
+    /// # Errors
+    /// [`BadLabel`] says why it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadLabel> {
+        let bytes = bytes.get(..LABEL_SIZE as usize).ok_or(BadLabel::Missing)?;
+        let (raw, _) = Raw::read_from_prefix(bytes).map_err(|_| BadLabel::Missing)?;
+        if raw.magic != MAGIC {
+            return Err(BadLabel::Missing);
+        }
+        if raw.version.get() != VERSION {
+            return Err(BadLabel::Version(raw.version.get()));
+        }
+        let mut summed = bytes.to_vec();
+        summed[offset_of!(Raw, checksum)..][..4].fill(0);
+        if sum_of(&summed) != raw.checksum.get() && !is_planted(Bug::UnsummedLabels) {
+            return Err(BadLabel::Checksum);
+        }
+        Self::judge(&raw)
+    }
+
+    /// What a label says that is whole.
+    fn judge(raw: &Raw) -> Result<Self, BadLabel> {
+        let unless = |is_so: bool, why| if is_so { Ok(()) } else { Err(BadLabel::Nonsense(why)) };
+        let level = Level::ALL.get(usize::from(raw.level.get())).copied();
+        let level = level.ok_or(BadLabel::Nonsense("no level has that number"))?;
+        let (members, slot) = (usize::from(raw.members.get()), usize::from(raw.slot.get()));
+        let is_fit = MEMBERS.contains(&members) && members >= level.fewest();
+        unless(is_fit, "no set has so many members")?;
+        unless(slot < members, "its slot is none of the set")?;
+        let unit = raw.unit.get();
+        unless(UNITS.contains(&unit) && unit.is_power_of_two(), "no unit has that length")?;
+        let (start, rows) = (raw.data_start.get(), raw.rows.get());
+        unless(start >= DATA_START && start % unit == 0, "its data begins too early, or askew")?;
+        let room = (u64::MAX / 2 - start.min(u64::MAX / 2)) / (unit * members as u64);
+        unless((1..=room).contains(&rows), "it has more room than there is, or none")?;
+        let slots = raw.slots[..members].iter().map(|slot| {
+            let standing = Standing::ALL.get(usize::from(slot.standing)).copied();
+            let standing = standing.ok_or(BadLabel::Nonsense("nothing stands like that"))?;
+            let is_empty = standing == Standing::Empty;
+            unless(is_empty == (slot.member == Id::default()), "a slot is empty, or not")?;
+            Ok(Slot { member: slot.member, standing })
+        });
+        let slots = slots.collect::<Result<Vec<Slot>, BadLabel>>()?;
+        unless(slots[slot].standing != Standing::Empty, "the member has no slot")?;
+        let twice = |at: usize| {
+            let one = &slots[at];
+            one.standing != Standing::Empty && slots[..at].iter().any(|s| s.member == one.member)
+        };
+        unless(!(0..members).any(twice), "a member has two slots")?;
+        Ok(Self {
+            set: raw.set,
+            slot,
+            generation: raw.generation.get(),
+            number: raw.number.get(),
+            layout: Layout { level, members, unit, rows },
+            data_start: start,
+            slots,
+        })
+    }
+
+    /// Of the two copies that a member has the one that holds: the later of those that are whole.
+    ///
+    /// # Errors
+    /// Why the first is none, if neither is; but if one of them was a label once, why that is none
+    /// any more.
+    pub fn of_copies(copies: [Result<Self, BadLabel>; 2]) -> Result<Self, BadLabel> {
+        match copies {
+            [Ok(one), Ok(other)] => Ok(if other.number > one.number { other } else { one }),
+            [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+            [Err(BadLabel::Missing), Err(why)] | [Err(why), Err(_)] => Err(why),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A label of a set of so many members.
+    pub(crate) fn label(level: Level, members: usize, slot: usize) -> Label {
+        let layout = Layout { level, members, unit: 64 << 10, rows: 100 };
+        let slots = (1..=members as u8)
+            .map(|member| Slot { member: [member; 16], standing: Standing::InSync });
+        let (set, slots) = ([9; 16], slots.collect());
+        Label { set, slot, generation: 3, number: 7, layout, data_start: DATA_START, slots }
+    }
+
+    /// Makes it fit its checksum again.
+    fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+        bytes[offset_of!(Raw, checksum)..][..4].fill(0);
+        let sum = sum_of(&bytes).to_le_bytes();
+        bytes[offset_of!(Raw, checksum)..][..4].copy_from_slice(&sum);
+        bytes
+    }
+
+    #[test]
+    fn a_label_says_what_it_was_told() {
+        for level in Level::ALL {
+            for members in [3, 32] {
+                let mut told = label(level, members, 2);
+                told.slots[1].standing = Standing::Stale;
+                told.slots[0] = Slot { member: Id::default(), standing: Standing::Empty };
+                assert_eq!(Label::decode(&told.encode()), Ok(told));
+            }
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_page() {
+        let bytes = label(Level::Parity, 4, 2).encode();
+        assert_eq!(bytes.len(), 4096);
+        assert_eq!(&bytes[..16], b"duramen raid\0\0\0\0");
+        assert_eq!(bytes[16..20], 1_u32.to_le_bytes());
+        assert_eq!(bytes[24..40], [9; 16]);
+        assert_eq!(bytes[40..48], 3_u64.to_le_bytes());
+        assert_eq!(bytes[48..56], 7_u64.to_le_bytes());
+        assert_eq!(bytes[56..64], (64_u64 << 10).to_le_bytes());
+        assert_eq!(bytes[64..72], 100_u64.to_le_bytes());
+        assert_eq!(bytes[72..80], (1_u64 << 20).to_le_bytes());
+        assert_eq!(bytes[80..86], [2, 0, 4, 0, 2, 0], "level, members, slot");
+        assert_eq!(bytes[88..104], [1; 16]);
+        assert_eq!(bytes[88 + 3 * 24..][..16], [4; 16]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_label_in_which_a_byte_is_another_is_none(at in 0..4096_usize, by in 1..=255_u8) {
+            let mut bytes = label(Level::Parity, 5, 1).encode();
+            bytes[at] ^= by;
+            prop_assert!(Label::decode(&bytes).is_err());
+        }
+
+        /// Whatever fits its checksum is refused, or can be used without harm.
+        #[test]
+        fn any_bytes_that_fit_are_judged(
+            changes in prop::collection::vec((16..900_usize, any::<u8>()), 0..12),
+        ) {
+            let mut bytes = label(Level::Mirrored, 4, 1).encode();
+            changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+            if let Ok(label) = Label::decode(&sealed(bytes)) {
+                let last = label.layout.pieces(label.layout.size() - 1, 1).next();
+                prop_assert!(last.is_some_and(|piece| piece.member < label.layout.members));
+                prop_assert!(label.slot < label.slots.len());
+                prop_assert_eq!(Label::decode(&label.encode()), Ok(label));
+            }
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let refused = |change: &dyn Fn(&mut Label)| {
+            let mut label = label(Level::Parity, 4, 1);
+            change(&mut label);
+            match Label::decode(&label.encode()) {
+                Err(BadLabel::Nonsense(why)) => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(refused(&|label| label.layout.unit = 5000), "no unit has that length");
+        assert_eq!(refused(&|label| label.layout.members = 2), "no set has so many members");
+        assert_eq!(refused(&|label| label.slot = 4), "its slot is none of the set");
+        let early = "its data begins too early, or askew";
+        assert_eq!(refused(&|label| label.data_start = 4096), early);
+        assert_eq!(refused(&|label| label.data_start += 512), early);
+        let room = "it has more room than there is, or none";
+        assert_eq!(refused(&|label| label.layout.rows = 0), room);
+        assert_eq!(refused(&|label| label.layout.rows = u64::MAX), room);
+        let other = "a member has two slots";
+        assert_eq!(refused(&|label| label.slots[0].member = label.slots[3].member), other);
+        assert_eq!(
+            refused(&|label| label.slots[1].standing = Standing::Empty),
+            "a slot is empty, or not"
+        );
+    }
+
+    #[test]
+    fn of_two_copies_the_later_one_holds_that_is_whole() {
+        let (old, mut new) = (label(Level::Mirrored, 2, 0), label(Level::Mirrored, 2, 0));
+        new.number += 1;
+        let of = |one: Result<&Label, BadLabel>, other: Result<&Label, BadLabel>| {
+            Label::of_copies([one.cloned(), other.cloned()])
+        };
+        assert_eq!(of(Ok(&old), Ok(&new)), Ok(new.clone()));
+        assert_eq!(of(Ok(&new), Ok(&old)), Ok(new.clone()));
+        assert_eq!(of(Err(BadLabel::Checksum), Ok(&old)), Ok(old.clone()));
+        assert_eq!(of(Ok(&old), Err(BadLabel::Missing)), Ok(old));
+        let neither = of(Err(BadLabel::Missing), Err(BadLabel::Checksum));
+        assert_eq!(neither, Err(BadLabel::Checksum));
+        assert_eq!(of(Err(BadLabel::Missing), Err(BadLabel::Missing)), Err(BadLabel::Missing));
+    }
+
+    #[test]
+    fn data_lies_between_the_labels() {
+        for size in [2 << 20, (8 << 20) + 512, (1_u64 << 40) + 4095] {
+            let [first, last] = places(size);
+            let rows = rows_of(size, DATA_START, 64 << 10);
+            assert_eq!((first, last % LABEL_SIZE), (0, 0));
+            assert!(DATA_START + rows * (64 << 10) <= last && last + LABEL_SIZE <= size);
+            assert!(rows > 0, "{size}");
+        }
+        assert_eq!(rows_of(1 << 20, DATA_START, 64 << 10), 0);
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn a_label_that_is_believed_without_its_checksum_is_seen() {
+        let mut bytes = label(Level::Parity, 5, 1).encode();
+        bytes[41] ^= 1;
+        crate::planted::plant(Some(Bug::UnsummedLabels));
+        let believed = Label::decode(&bytes);
+        crate::planted::plant(None);
+        assert!(believed.is_ok() && Label::decode(&bytes) == Err(BadLabel::Checksum));
+    }
+}
