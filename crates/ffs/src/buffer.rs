@@ -283,8 +283,9 @@ impl Buffer {
 
     /// What is pending of these fields, ranges of bits, from the newest delta back to where all of
     /// it together leaves them as they were: nothing, if a write has taken some of it along, or a
-    /// delta reaches beyond the fields, or it is too far back.
-    fn void_deltas(&self, fields: &[Range<usize>]) -> Option<Vec<usize>> {
+    /// delta reaches beyond the fields, or it is too far back. The places hold until the next
+    /// change.
+    pub(crate) fn void_deltas(&self, fields: &[Range<usize>]) -> Option<Vec<usize>> {
         let deltas = self.deltas.borrow();
         let mut open = match self.role {
             Role::Inodes => Open::Inode,
@@ -308,14 +309,8 @@ impl Buffer {
         None
     }
 
-    /// Whether all that is pending of these fields takes itself back, and no write took any along.
-    pub(crate) fn is_void(&self, fields: &[Range<usize>]) -> bool {
-        self.void_deltas(fields).is_some()
-    }
-
-    /// Forgets that, and says whose it was, and how it was tagged.
-    pub(crate) fn forget_void(&self, fields: &[Range<usize>]) -> Vec<(Sequence, u32)> {
-        let found = self.void_deltas(fields).unwrap_or_default();
+    /// Forgets these, and says whose they were, and how they were tagged.
+    pub(crate) fn forget_void(&self, found: Vec<usize>) -> Vec<(Sequence, u32)> {
         let (mut deltas, mut image) = (self.deltas.borrow_mut(), self.image.borrow_mut());
         let mut forgotten = Vec::with_capacity(found.len());
         for index in found {

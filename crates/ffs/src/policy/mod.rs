@@ -160,9 +160,7 @@ pub trait Policy {
 
     /// The Update that gave `count` fragments from `address` on back is durable. Completes when
     /// nothing is on its way to them any more; then they may be used again.
-    fn drain_block(&self, _address: u64, _count: u64) -> LocalBoxFuture<'static, ()> {
-        std::future::ready(()).boxed_local()
-    }
+    fn drain_block(&self, address: u64, count: u64) -> LocalBoxFuture<'static, ()>;
 
     /// Whether a write failed: nothing becomes durable any more.
     fn has_stopped(&self) -> bool {

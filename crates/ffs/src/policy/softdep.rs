@@ -22,9 +22,9 @@
 //! A name that comes and goes before any write takes it along is *cancelled*, and so is one that
 //! goes and comes back: neither change is made. Who waited for such a name waits for what took its
 //! place: the Update by which it went hangs instead. It is not cancelled where that could close a
-//! circle (`Flights::may_stand_for`), or where a caller waits for it. A file whose names were all
-//! cancelled, and of which no write has taken anything along, leaves no trace at all: its inode,
-//! its bits and its blocks are free when its last name goes.
+//! circle (`Flights::may_stand_for`), or where a caller waits for it. A small file whose names were
+//! all cancelled, and of which no write has taken anything along, leaves no trace, if not too much
+//! was changed since it began: its inode and its blocks are free when its last name goes.
 //!
 //! A name *hangs* when it is durable, its directory covers it, and the directory's own name hangs.
 //!

@@ -96,6 +96,17 @@ impl<'v> Teller<'v> {
         (count > 0).then(|| self.chance.index(count))
     }
 
+    /// So many steps, after which all that it knows of is there.
+    async fn tell(&mut self, steps: usize) -> Result<(), String> {
+        for _ in 0..steps {
+            match self.step().await {
+                Ok(()) | Err(FsError::NoSpace) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.check_all().await
+    }
+
     /// Something that may be refused for want of room.
     async fn step(&mut self) -> Result<(), FsError> {
         match self.chance.below(20) {
@@ -324,15 +335,9 @@ fn tell(seed: u64, block: (u64, u64), wanted: u64) -> Result<(), String> {
         }
         volume.settle().await;
         disk.start_trace();
-        for _ in 0..STEPS {
-            match teller.step().await {
-                Ok(()) | Err(FsError::NoSpace) => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        teller.check_all().await?;
+        teller.tell(STEPS).await?;
         volume.files.shutdown().await.map_err(|error| error.to_string())?;
-        Ok((disk.trace(), teller.events, teller.bytes))
+        Ok::<_, String>((disk.trace(), teller.events, teller.bytes))
     })?;
     judge(&disk, "soft-story")?;
     let count = trace.cuts().count() as u64;
@@ -377,13 +382,7 @@ fn go_on(
         for (id, size) in promised {
             teller.check_bytes(*id, *size).await?;
         }
-        for _ in 0..STEPS / 2 {
-            match teller.step().await {
-                Ok(()) | Err(FsError::NoSpace) => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        teller.check_all().await?;
+        teller.tell(STEPS / 2).await?;
         if !volume.files.store().engine().wait_for_reclaim().await {
             return Err("reclaim cannot go on".to_owned());
         }

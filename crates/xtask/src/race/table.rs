@@ -84,7 +84,7 @@ fn race(results: &Results) -> Table {
             found.load.connections().to_string(),
             of(&found, Who::Ours),
             of(&found, Who::Theirs),
-            ratio.map_or(NOTHING.to_owned(), |ratio| short(ratio.median)),
+            median(ratio),
             spread(ratio),
             wanted.collect::<Vec<_>>().join("; "),
             goals.iter().map(|(of, goal)| verdict(*goal, of)).collect::<Vec<_>>().join("; "),
@@ -106,7 +106,6 @@ fn delayed(results: &Results) -> Table {
         "duramen, policy `log`",
         "ratio",
     ]);
-    let median = |ratio: Option<Summary>| rate(ratio.map(|ratio| ratio.median), "");
     for found in results.found() {
         let ratio = found.ratio(Who::Delayed, Who::Volatile);
         table.row([
@@ -136,7 +135,6 @@ fn bare(results: &Results) -> Table {
         "of the device at the limit",
         "wanted",
     ]);
-    let median = |ratio: Option<Summary>| rate(ratio.map(|ratio| ratio.median), "");
     let optional = |value: Option<f64>| value.map_or(String::new(), short);
     for found in results.found() {
         table.row([
@@ -192,7 +190,7 @@ fn file(results: &Results) -> Table {
             found.load.connections().to_string(),
             of(&found, Who::Ours),
             of(&found, Who::File),
-            ratio.map_or(NOTHING.to_owned(), |ratio| short(ratio.median)),
+            median(ratio),
         ]);
     }
     table
@@ -207,6 +205,10 @@ fn of(found: &Found<'_>, who: Who) -> String {
 
 fn rate(rate: Option<f64>, unit: &str) -> String {
     rate.map_or(NOTHING.to_owned(), |rate| format!("{}{unit}", short(rate)))
+}
+
+fn median(ratio: Option<Summary>) -> String {
+    rate(ratio.map(|ratio| ratio.median), "")
 }
 
 fn spread(summary: Option<Summary>) -> String {

@@ -115,13 +115,12 @@ impl Dependencies {
         if has_metadata || is_named {
             return false;
         }
-        let fields = fields_of(update, ino);
-        if !fields.values().all(|(buffer, fields)| buffer.is_void(fields)) {
-            return false;
-        }
+        let fields = fields_of(update, ino).into_values();
+        let void = fields.map(|(buffer, fields)| Some((buffer.void_deltas(&fields)?, buffer)));
+        let Some(void) = void.collect::<Option<Vec<_>>>() else { return false };
         let mut flights = self.flights.borrow_mut();
-        for (buffer, fields) in fields.values() {
-            for (sequence, rank) in buffer.forget_void(fields) {
+        for (found, buffer) in void {
+            for (sequence, rank) in buffer.forget_void(found) {
                 let of = if sequence == own {
                     &mut *flight
                 } else {
