@@ -139,7 +139,6 @@ impl Dispatcher {
         self.exports_version.set(self.exports_version.get() + 1);
     }
 
-    /// Another number whenever the rules may be others.
     /// Whether answers of this volume do not wait for the disk, as its export declares.
     pub fn is_delayed(&self, volume: &str) -> bool {
         self.exports.borrow().of(volume).delayed().is_some()

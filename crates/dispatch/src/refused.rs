@@ -58,6 +58,7 @@ pub(crate) fn status(error: FsError) -> Status {
         FsError::NotSupported => Status::NotSupported,
         FsError::TooSmall => Status::TooSmall,
         FsError::BadType => Status::BadType,
+        FsError::Jukebox => Status::Jukebox,
         // The protocol has no word for damage. The log of the server has one.
         FsError::Corrupt => Status::Io,
     }
@@ -93,6 +94,7 @@ mod tests {
             (FsError::NotSupported, 10_004),
             (FsError::TooSmall, 10_005),
             (FsError::BadType, 10_007),
+            (FsError::Jukebox, 10_008),
             (FsError::Corrupt, 5),
         ] {
             assert_eq!(status(error) as u32, number, "{error}");

@@ -21,8 +21,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
+use futures::future::select;
+use runtime::Clock;
 use runtime::sync::Signal;
 use ufs2::derive::bits;
 use ufs2::layout::{Dinode, Geometry, GroupHeader, ROOT_INODE, kind_bits};
@@ -32,6 +36,9 @@ use crate::buffer::Role;
 use crate::edit::Edit;
 use crate::item::{Intent, Item, Subject};
 use crate::planted::{Bug, is_planted};
+
+/// So long a caller waits for what comes of the search.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is known of an inode that there was at the opening.
 #[derive(Clone, Copy, Default)]
@@ -105,8 +112,8 @@ pub(crate) struct Leftovers {
     ends: Cell<bool>,
     /// Files without a name have one, or are gone.
     are_named: Cell<bool>,
-    /// Callers that wait until the scan has been through, or names are given: it does not rest.
-    awaited: Cell<usize>,
+    /// A caller has asked for what comes of the search: it does not rest any more.
+    is_urgent: Cell<bool>,
     /// The task that looks for them has ended.
     has_ended: Cell<bool>,
     /// Told when one of these becomes true.
@@ -124,7 +131,7 @@ impl Leftovers {
             progress: Cell::default(),
             ends: Cell::new(false),
             are_named: Cell::new(false),
-            awaited: Cell::new(0),
+            is_urgent: Cell::new(false),
             has_ended: Cell::new(false),
             moved: Signal::new(),
         }
@@ -159,9 +166,9 @@ impl Leftovers {
         self.moved.notify();
     }
 
-    /// Completes when it was asked to.
-    pub(crate) async fn asked_to_end(&self) {
-        while !self.ends.get() {
+    /// Completes when the search is to rest no more: it is to end, or a caller waits for it.
+    pub(crate) async fn no_rest(&self) {
+        while !self.ends.get() && !self.is_urgent.get() {
             self.moved.wait().await;
         }
     }
@@ -193,10 +200,10 @@ impl Leftovers {
     /// Waits until it has.
     ///
     /// # Errors
-    /// [`FsError::Io`] when it does not go on.
-    pub(crate) async fn wait_for_scan(&self) -> Result<(), FsError> {
+    /// As those of [`Leftovers::wait_until`].
+    pub(crate) async fn wait_for_scan(&self, clock: &dyn Clock) -> Result<(), FsError> {
         let end = self.geometry.group_count * self.geometry.inodes_per_group;
-        self.wait_until(|| self.cursor.get() >= end).await
+        self.wait_until(clock, || self.cursor.get() >= end).await
     }
 
     /// Files without a name have been mended.
@@ -208,24 +215,39 @@ impl Leftovers {
     /// Keeps a file as one that a caller wants, and waits until it has a name, or is gone.
     ///
     /// # Errors
-    /// [`FsError::Io`] when that is not found out.
-    pub(crate) async fn find(&self, ino: u64) -> Result<(), FsError> {
+    /// As those of [`Leftovers::wait_until`].
+    pub(crate) async fn find(&self, clock: &dyn Clock, ino: u64) -> Result<(), FsError> {
         self.of_inode(ino, |fact| fact.is_touched = true);
-        self.wait_until(|| self.is_found(ino)).await
+        self.wait_until(clock, || self.is_found(ino)).await
     }
 
-    /// Waits for what comes of the search for what a cut left, if that goes on.
-    async fn wait_until(&self, is_so: impl Fn() -> bool) -> Result<(), FsError> {
-        let _awaited = Awaited::one_more(&self.awaited);
-        while !is_so() && self.are_looked_for() {
-            self.moved.wait().await;
+    /// Waits for what comes of the search for what a cut left, but not for long: a caller holds
+    /// memory that others need, and is better off asking again.
+    ///
+    /// # Errors
+    /// [`FsError::Jukebox`] when nothing has come of it yet, or the volume is being stopped;
+    /// [`FsError::Io`] when nothing will, since the search has failed.
+    async fn wait_until(&self, clock: &dyn Clock, is_so: impl Fn() -> bool) -> Result<(), FsError> {
+        if !self.is_urgent.replace(true) {
+            self.moved.notify();
         }
-        if is_so() { Ok(()) } else { Err(FsError::Io) }
+        let search = async {
+            while !is_so() && self.are_looked_for() {
+                self.moved.wait().await;
+            }
+        };
+        select(pin!(search), pin!(clock.sleep(PATIENCE))).await;
+        let has_failed = self.progress.get().state == ReclaimState::Failed;
+        match is_so() {
+            true => Ok(()),
+            false if has_failed => Err(FsError::Io),
+            false => Err(FsError::Jukebox),
+        }
     }
 
-    /// Whether a caller waits.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.awaited.get() > 0
+    /// Whether a caller has asked for what comes of it.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.is_urgent.get()
     }
 
     /// Whether a name is known to lead to a file.
@@ -237,7 +259,7 @@ impl Leftovers {
     /// A caller came to it by a name.
     pub(crate) fn note_found(&self, ino: u64) {
         let was_found = self.of_inode(ino, |fact| std::mem::replace(&mut fact.is_found, true));
-        if !was_found && self.is_awaited() {
+        if !was_found && self.is_urgent() {
             self.moved.notify();
         }
     }
@@ -490,22 +512,6 @@ impl Leftovers {
     /// Whether the map of a group calls something free that a file holds.
     pub(crate) fn is_rotten(&self, group: u64) -> bool {
         self.of_group(group, |known| known.is_rotten)
-    }
-}
-
-/// One that waits, until it is dropped.
-struct Awaited<'a>(&'a Cell<usize>);
-
-impl<'a> Awaited<'a> {
-    fn one_more(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Self(count)
-    }
-}
-
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -321,12 +321,11 @@ impl Reclaim {
         let clock = &self.engine().runtime.clock;
         let took = clock.now().since(self.pace.begun.get()).as_secs_f64();
         let rest = Duration::from_secs_f64((took * (1.0 / self.pace.share - 1.0)).max(0.0));
-        if rest.is_zero() || self.leftovers.is_awaited() {
+        if rest.is_zero() || self.leftovers.is_urgent() {
             yield_now().await;
         } else {
             let rest = pin!(clock.sleep(rest.min(LONGEST_REST)));
-            let asked = pin!(self.leftovers.asked_to_end());
-            futures::future::select(rest, asked).await;
+            futures::future::select(rest, pin!(self.leftovers.no_rest())).await;
         }
         self.pace.begun.set(clock.now());
         self.check()

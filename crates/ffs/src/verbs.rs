@@ -268,7 +268,7 @@ impl Engine for Ffs {
 
     async fn looked_through(&self) -> Result<(), FsError> {
         match self.leftovers() {
-            Some(leftovers) => leftovers.wait_for_scan().await,
+            Some(leftovers) => leftovers.wait_for_scan(&*self.runtime.clock).await,
             None => Ok(()),
         }
     }
@@ -285,13 +285,9 @@ impl Engine for Ffs {
 
     async fn find(&self, ino: u64) -> Result<(), FsError> {
         match self.leftovers() {
-            Some(leftovers) => leftovers.find(ino).await,
+            Some(leftovers) => leftovers.find(&*self.runtime.clock, ino).await,
             None => Ok(()),
         }
-    }
-
-    fn ask_to_end(&self) {
-        self.ask_reclaim_to_end();
     }
 
     async fn end_background(&self) {

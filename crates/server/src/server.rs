@@ -213,7 +213,6 @@ impl Server {
         self.unregister().await;
         drop(self.listeners);
         connections.drain(&self.runtime).await;
-        self.dispatcher.volumes().ask_to_end();
         let _quiet = self.dispatcher.quiesce().await;
         self.recording.iter().for_each(|recording| recording.finish());
         tell_repetitions(self.dispatcher.reply_cache_counters());

@@ -69,6 +69,9 @@ pub enum FsError {
     /// A file type that cannot be made.
     #[error("bad type")]
     BadType,
+    /// It takes long: the caller is to ask again later.
+    #[error("try again later")]
+    Jukebox,
     /// The disk holds something that cannot be: reported, never guessed at.
     #[error("the volume is damaged here")]
     Corrupt,

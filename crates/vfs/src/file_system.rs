@@ -327,7 +327,8 @@ pub trait FileSystem {
     /// that were told before they were durable. To be asked before such a file is told to stay.
     ///
     /// # Errors
-    /// [`FsError::Stale`] when the file is gone, [`FsError::Io`], [`FsError::Corrupt`].
+    /// [`FsError::Jukebox`] when that takes long; [`FsError::Stale`] when the file is gone,
+    /// [`FsError::Io`], [`FsError::Corrupt`].
     async fn ensure_named(&self, _id: ObjectId) -> Result<(), FsError> {
         Ok(())
     }
@@ -343,9 +344,6 @@ pub trait FileSystem {
     /// A call of this volume was repeated and answered from memory; `over_a_start` if it was
     /// carried out before the last start. Kept for people, where answers are.
     fn count_repetition(&self, over_a_start: bool);
-
-    /// [`FileSystem::shutdown`] is near: no call waits any more for what takes long by itself.
-    fn ask_to_end(&self) {}
 
     /// Writes everything home and leaves the disk clean. No verb may follow.
     ///

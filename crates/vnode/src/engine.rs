@@ -393,7 +393,7 @@ pub trait Engine: Sized + 'static {
     /// Waits until no directory has a second name any more.
     ///
     /// # Errors
-    /// [`FsError::Io`] when none is looked for any more.
+    /// [`FsError::Jukebox`] when that takes long; [`FsError::Io`] when none is looked for any more.
     async fn looked_through(&self) -> Result<(), FsError> {
         Ok(())
     }
@@ -409,13 +409,10 @@ pub trait Engine: Sized + 'static {
     /// Keeps a file, and waits until it has a name, if it has none; or is gone.
     ///
     /// # Errors
-    /// [`FsError::Io`] when that is not found out any more.
+    /// [`FsError::Jukebox`] when that takes long; [`FsError::Io`] when nobody looks any more.
     async fn find(&self, _ino: u64) -> Result<(), FsError> {
         Ok(())
     }
-
-    /// Tells what the engine does by itself to end, so that no call waits for it: a stop is near.
-    fn ask_to_end(&self) {}
 
     /// Ends what the engine does by itself while it is served. A stop begins with it.
     async fn end_background(&self) {}

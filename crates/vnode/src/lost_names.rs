@@ -78,7 +78,8 @@ impl<E: Engine> Files<E> {
     /// is about to promise that the file stays.
     ///
     /// # Errors
-    /// As those of [`Files::node`]; [`FsError::Io`] when that is not found out any more.
+    /// As those of [`Files::node`]; [`FsError::Jukebox`] when that takes long, [`FsError::Io`] when
+    /// it is not found out any more.
     pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
         if !self.engine.may_have_second_names() || is_planted(Bug::HastyPromises) {
             return Ok(());

@@ -103,7 +103,8 @@ impl<E: Engine> Files<E> {
     /// that is about to change the name that was told, or to end the directory.
     ///
     /// # Errors
-    /// As those of looking a name up; [`FsError::Io`] when the scan does not go on.
+    /// As those of looking a name up; [`FsError::Jukebox`] when the scan takes long, and
+    /// [`FsError::Io`] when it does not go on.
     pub(crate) async fn settle_names(&self, node: &File<E>) -> Result<(), FsError> {
         let may_have = || self.engine.may_have_second_names() && !is_planted(Bug::HastyMoves);
         if node.kind != FileKind::Directory || !may_have() {

@@ -9,11 +9,11 @@ use ffs::policy::softdep::SoftUpdatesOptions;
 use ffs::{Disks, OpenOptions, Opened, PolicyKind, ReclaimState, open};
 use futures::future::{join, join_all};
 use runtime::Timestamp;
-use sim::{Disk, Executor, Image, Options};
+use sim::{Disk, Executor, Image, Latency, Options, Timing};
 use ufs2::derive::bits;
 use ufs2::layout::Geometry;
 use ufs2::mkfs::mkfs;
-use vfs::{FileSystem, FsError, Stability};
+use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
 use crate::common::tree::{Setting, record};
@@ -101,11 +101,15 @@ fn a_stop_in_the_middle_is_no_clean_one_and_the_next_start_goes_on() {
     assert_eq!(stop_in_the_middle(), Ok(()));
 }
 
-/// Calls the data of a file free in the map of its group, whose hash does not fit then.
-fn rot(image: &mut Image) -> (Geometry, u64) {
+fn geometry_of(image: &Image) -> Geometry {
     let mut room = vec![0; ufs2::layout::SUPERBLOCK_ROOM as usize];
     image.read(ufs2::layout::SUPERBLOCK_ADDRESS, &mut room);
-    let geometry = Geometry::parse(ufs2::layout::Superblock::of(&room)).expect("it is a volume");
+    Geometry::parse(ufs2::layout::Superblock::of(&room)).expect("it is a volume")
+}
+
+/// Calls the data of a file free in the map of its group, whose hash does not fit then.
+fn rot(image: &mut Image) -> (Geometry, u64) {
+    let geometry = geometry_of(image);
     let address = geometry.byte_address(geometry.group_header_fragment(0));
     let mut block = vec![0; geometry.group_block_size as usize];
     image.read(address, &mut block);
@@ -118,6 +122,16 @@ fn rot(image: &mut Image) -> (Geometry, u64) {
     bits::set(&mut block[map], held);
     image.write(address, &block);
     (geometry, held)
+}
+
+/// Spoils the inode of a file.
+fn rot_inode(image: &mut Image, ino: u64) {
+    let geometry = geometry_of(image);
+    let position = geometry.inode_position(ino);
+    let address = geometry.byte_address(position.fragment) + position.offset as u64;
+    let mut kind = [0; 2];
+    image.read(address, &mut kind);
+    image.write(address, &kind.map(|byte| !byte));
 }
 
 /// Fills a volume of which a group is rotten, and looks whether the files of before stay.
@@ -155,35 +169,94 @@ fn a_rotten_group_is_left_alone_and_told() {
     assert_eq!(use_a_rotten_group(), Ok(()));
 }
 
-/// Serves what a cut left, and asks for a file by the handle that it had before: at once, and when
-/// a name has led to it.
-fn ask_by_an_old_handle(meanwhile: impl AsyncFnOnce(&Volume)) -> [Result<(), FsError>; 2] {
+/// A volume that a cut left, with a file of which a client has the handle.
+fn left_with_a_handle() -> (Image, ObjectId) {
     let mut known = None;
     let left = cut_off(async |volume| {
         make_files(volume).await;
         known = volume.lookup(volume.files.root(), "file-3").await.ok();
     });
-    let known = known.expect("it was made");
-    let (executor, disks) = after_cut(11, Pair { home: left, log: None });
+    (left, known.expect("it was made"))
+}
+
+/// Serves what a cut left from a disk on which a read takes so long, and asks until there is an
+/// answer whether the file of an old handle stays. The answers, with the times that they took.
+fn ask_by_an_old_handle(
+    left: &(Image, ObjectId),
+    read: Duration,
+    meanwhile: impl AsyncFnOnce(&Volume),
+) -> Vec<(Result<(), FsError>, Duration)> {
+    let executor = Executor::new(11);
+    let read = read.as_nanos() as u64;
+    let timing = Timing::Random(Latency { read_ns: (read, read), ..Latency::default() });
+    let options = Options { timing, ..Options::default() };
+    let disk = Disk::with_options(&executor, left.0.clone(), options);
+    let clock = executor.runtime().clock;
     executor.block_on(async {
-        let volume = Volume::new(reopen(&executor, &disks.home, 0.001).await.files);
-        let (asked, ()) = join(volume.files.ensure_named(known), meanwhile(&volume)).await;
-        let found = volume.lookup(volume.files.root(), "file-3").await;
-        assert_eq!(found, Ok(known));
-        [asked, volume.files.ensure_named(known).await]
+        let volume = Volume::new(reopen(&executor, &disk, 0.001).await.files);
+        let mut answers: Vec<(Result<(), FsError>, Duration)> = Vec::new();
+        let ask = async {
+            loop {
+                let begun = clock.now();
+                let answer = volume.files.ensure_named(left.1).await;
+                answers.push((answer, clock.now().since(begun)));
+                if answer != Err(FsError::Jukebox) || answers.len() == 100 {
+                    break;
+                }
+            }
+        };
+        join(ask, meanwhile(&volume)).await;
+        answers
     })
 }
 
 #[test]
 fn who_is_told_that_a_file_stays_waits_until_it_has_a_name() {
-    let nothing = async |_: &Volume| ();
-    assert_eq!(ask_by_an_old_handle(nothing), [Ok(()); 2]);
+    let left = left_with_a_handle();
+    let answers = ask_by_an_old_handle(&left, Duration::from_micros(80), async |_| ());
+    assert!(matches!(answers[..], [(Ok(()), _)]), "{answers:?}");
+}
+
+#[test]
+fn who_has_waited_for_a_second_is_told_to_ask_again() {
+    let left = left_with_a_handle();
+    let answers = ask_by_an_old_handle(&left, Duration::from_millis(200), async |_| ());
+    let (last, before) = answers.split_last().expect("there is one");
+    assert_eq!(last.0, Ok(()), "the scan goes on");
+    assert!(!before.is_empty() && before.len() < 100, "it takes a while: {answers:?}");
+    for &(answer, took) in before {
+        assert_eq!(answer, Err(FsError::Jukebox));
+        assert!((1000..1500).contains(&took.as_millis()), "{took:?}");
+    }
+}
+
+#[test]
+fn a_name_that_leads_to_the_file_ends_the_wait() {
+    let left = left_with_a_handle();
+    let look = async |volume: &Volume| {
+        let found = volume.lookup(volume.files.root(), "file-3").await;
+        assert_eq!(found, Ok(left.1));
+    };
+    let answers = ask_by_an_old_handle(&left, Duration::from_millis(20), look);
+    let longest = Duration::from_millis(200);
+    assert!(matches!(answers[..], [(Ok(()), took)] if took < longest), "{answers:?}");
 }
 
 #[test]
 fn nobody_is_told_that_a_file_stays_if_its_name_is_not_looked_for() {
-    let stop = async |volume: &Volume| volume.files.ask_to_end();
-    assert_eq!(ask_by_an_old_handle(stop), [Err(FsError::Io), Ok(())]);
+    let (mut image, known) = left_with_a_handle();
+    let stopped =
+        ask_by_an_old_handle(&(image.clone(), known), Duration::from_millis(20), async |volume| {
+            _ = volume.files.shutdown().await
+        });
+    let (answer, took) = stopped[0];
+    assert_eq!(answer, Err(FsError::Jukebox), "the next start looks for it");
+    assert!(took < Duration::from_millis(500), "a stop waits for no caller: {took:?}");
+    rot_inode(&mut image, known.ino.0 + 1);
+    let failed = ask_by_an_old_handle(&(image, known), Duration::from_micros(80), async |_| ());
+    let (answer, took) = failed[0];
+    assert_eq!(answer, Err(FsError::Io), "the search has failed");
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 fn setting(size: u64) -> Setting {
