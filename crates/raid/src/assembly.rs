@@ -130,10 +130,19 @@ pub fn assemble(
     let are_others_out = (0..of)
         .all(|slot| members[slot].is_some() || label.slots[slot].standing != Standing::InSync);
     let are_others_too_few = of - found < needed;
-    // A later story that only those tell which are here may have been interrupted.
+    // A later story that only those tell which are here may have been interrupted: then nothing was
+    // acknowledged after the witness, and who was in by that has seen everything.
+    let were_in = |witness: &Witness| {
+        let found = members.iter().zip(&label.slots).filter(|(found, _)| found.is_some());
+        found.map(|(_, slot)| slot).all(|slot| {
+            let was = witness.slots.iter().find(|was| was.member == slot.member);
+            was.is_some_and(|was| was.standing == Standing::InSync)
+        })
+    };
     let is_witnessed = witness.is_some_and(|witness| {
         let is_earlier = witness.generation < label.generation;
-        *witness == Witness::of(label) || is_earlier && is_planted(Bug::OldWitnesses)
+        let is_enough = || were_in(witness) || is_planted(Bug::OldWitnesses);
+        *witness == Witness::of(label) || is_earlier && is_enough()
     });
     let is_known_old = witness.is_some_and(|witness| witness.generation > label.generation);
     let is_believed = is_meant || is_planted(Bug::BelievedHalves);
@@ -406,7 +415,11 @@ mod tests {
         let later = Witness { generation: 4, ..witness.clone() };
         assert_eq!(opened(&[&one], Some(&later)), Err(Refused::MaybeOld(3)));
         let begun = Label { generation: 4, ..one.clone() };
-        assert_eq!(opened(&[&begun], Some(&witness)), Err(Refused::MaybeOld(4)), "interrupted");
+        let is_begun = opened(&[&begun], Some(&witness));
+        assert_eq!(is_begun, Ok(vec![true, false]), "interrupted: nothing came after the witness");
+        let mut out = witness.clone();
+        out.slots[0].standing = Standing::Stale;
+        assert_eq!(opened(&[&begun], Some(&out)), Err(Refused::MaybeOld(4)), "it was out");
         let mut alone = one.clone();
         alone.generation = 4;
         alone.slots[1].standing = Standing::Stale;

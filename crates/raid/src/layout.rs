@@ -120,11 +120,16 @@ impl Layout {
     }
 
     /// The member that has a unit of data of a stripe; of a mirror the first.
-    fn member_of(&self, stripe: u64, index: usize) -> usize {
+    pub fn member_of(&self, stripe: u64, index: usize) -> usize {
         match self.parity_of(stripe) {
             Some(parity) => (parity + 1 + index) % self.members,
             None => index,
         }
+    }
+
+    /// Which of the units of data of its stripe has a byte of the set.
+    pub fn index_of(&self, at: u64) -> usize {
+        (at / self.unit % self.width()) as usize
     }
 
     /// What the unit in a row of a member holds.

@@ -1,31 +1,47 @@
 //! Sets of disks: one of them may die, and nothing that was answered dies with it.
 //!
-//! What is here so far is what a set has to know before it moves a byte: where each byte lies, what
-//! its members say of themselves, and on which of them it may be opened. The device itself, with
-//! its log, its checksums and its rebuild, is still to come; docs/formats/raid.md says what of the
-//! disks is fixed.
+//! A [`Set`] is a device of `block` over others, its *members*, and keeps the contract of that
+//! crate also when any one of them is lost at the moment of a cut. docs/formats/raid.md has what
+//! stands on the members. Checksums, spares, rebuild and a map of what was written are still to
+//! come.
 //!
-//! Layers, from the bottom: `layout` is where a set keeps what, `parity` how what is lost is made
-//! again. `label` is what each member says of itself, byte by byte. `assembly` judges the labels
-//! that were found.
+//! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
+//! made again. [`label`] is what each member says of itself, [`record`] what the log has, byte by
+//! byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a member
+//! leaves; `prelog` the log in front of every write; `plan` what a write changes on which member.
+//! `set` is the device, `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
 //!    byte of the set, or parity ([`layout`]).
 //! 2. A set is opened by itself only on members of which one has seen every write that was ever
 //!    acknowledged ([`assembly`]), as long as none was opened against that advice.
+//! 3. A stripe of which a write is under way or was cut has its changes in the log, on more than
+//!    one member, until they are at home on all, durably (`prelog`).
 //!
-//! Not asserted: 1, which is about all bytes; 2, which is about all that ever happened. Tests go
-//! through both.
+//! Not asserted: 1, which is about all bytes; 2, which is about all that ever happened; 3, which
+//! is about what a cut leaves. Tests go through them: for the last, torture's campaign `contract`.
 //!
-//! Commit point: a member is out of the set when the labels of all others that say so are durable,
-//! which is before any write that it missed is acknowledged.
+//! Commit points: a write has happened when its record is durable (`prelog`); a member is out of
+//! the set when the labels of all others that say so are durable, which is before any write that it
+//! missed is acknowledged.
 //!
 //! Architecture invariant: nothing of file systems, and no sockets: it runs under the simulator.
 
 pub mod assembly;
 pub mod label;
 pub mod layout;
+mod members;
+mod opening;
 pub mod parity;
+mod plan;
 #[doc(hidden)]
 pub mod planted;
+mod prelog;
+pub mod record;
+mod set;
+mod stripes;
+
+pub use members::Witnessed;
+pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, make, open};
+pub use set::Set;

@@ -9,10 +9,26 @@ planted::bugs! {
     OldWitnesses,
     /// A member that is out is read.
     ReadOutsiders,
+    /// What a record has goes home before it.
+    DataFirst,
+    /// Of what the log has, a return brings the first alone home.
+    HalfReturns,
+    /// A record is called durable when its members have taken it.
+    HastyRecords,
+    /// A record is on one member alone.
+    LonelyRecords,
+    /// A return brings home what a single member has told it.
+    LonelyReturns,
+    /// The parity of a stripe is not changed with its data.
+    StaleParity,
     /// Of two parts that went on apart the later one is taken.
     TakenApart,
     /// Parity stands on the same member in each stripe.
     StandingParity,
     /// A label holds whatever its checksum.
     UnsummedLabels,
+    /// A record holds whatever its checksum.
+    UnsummedRecords,
+    /// What a member has missed is acknowledged before the labels say that it is out.
+    UntoldLosses,
 }

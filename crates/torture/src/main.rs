@@ -9,7 +9,8 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use torture::campaign::concurrent::seed::PartOf;
 use torture::campaign::{
-    Cuts, Options, Outcome, concurrent, conformance, data, faults, nested, retry, sequences,
+    Cuts, Device, Options, Outcome, concurrent, conformance, contract, data, faults, nested, retry,
+    sequences,
 };
 use torture::explore::Counts;
 use torture::explore::case::Case;
@@ -32,11 +33,15 @@ const CAMPAIGNS: &[Campaign] = &[
     ("planted", "which workload brings which planted bug to light", |options| {
         torture::campaign::planted::planted(options, None)
     }),
+    ("contract", "pairs of writes to a device, any disk of it lost at any cut", contract::contract),
     ("conformance", "random operations, compared with a reference", conformance::random),
 ];
 
 /// What can be tried of an engine that has no disks.
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
+
+/// What can be tried of a set of disks.
+const OF_SETS: [&str; 1] = ["contract"];
 
 /// What can be tried of a volume that is declared delayed.
 const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];
@@ -66,6 +71,9 @@ struct Arguments {
     /// Whether answers wait for the disk: durable, or delayed, which is for seq1, seq2 and nested
     #[arg(long, default_value = DURABLE, value_parser = [DURABLE, DELAYED])]
     durability: String,
+    /// What the volume stands on: plain, raid1 or raid5; of sets there is contract
+    #[arg(long, default_value_t)]
+    device: Device,
     #[command(flatten)]
     part: PartOf,
     /// End with one line of JSON
@@ -132,6 +140,7 @@ fn main() -> ExitCode {
         engine,
         policy,
         durability,
+        device,
         part,
         json,
         full,
@@ -146,7 +155,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let options = Options { design, full, threads, seed };
+    let options = Options { design, device, full, threads, seed };
     match &campaign[..] {
         SEED => return tell_seed(argument.as_deref(), design, &part),
         REPLAY => return replay(argument.as_deref()),
@@ -156,6 +165,7 @@ fn main() -> ExitCode {
     let suits = |word: &&str| {
         (design.has_disks() || WITHOUT_DISKS.contains(word))
             && (!design.is_delayed() || OF_DELAYED.contains(word))
+            && (device == Device::Plain || OF_SETS.contains(word))
     };
     for (word, _, function) in CAMPAIGNS.iter().filter(|(word, ..)| suits(word)) {
         if campaign == ALL || campaign == *word {
@@ -164,14 +174,16 @@ fn main() -> ExitCode {
     }
     if runs.is_empty() {
         let (without, delayed) = (WITHOUT_DISKS.join(", "), OF_DELAYED.join(", "));
+        let sets = OF_SETS.join(", ");
         eprintln!(
-            "duramen-torture: without disks there are {without}; of a delayed volume, {delayed}"
+            "duramen-torture: without disks there are {without}; of a delayed volume, {delayed}; \
+             of a set of disks, {sets}"
         );
         return ExitCode::from(2);
     }
     table(&runs);
     if json {
-        println!("{}", as_json(&runs, design));
+        println!("{}", as_json(&runs, design, device));
     }
     let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
     let found = violations > 0 || runs.iter().any(|run| !run.outcome.violations.is_empty());
@@ -254,7 +266,7 @@ fn table(runs: &[Run]) {
 }
 
 /// One object for each campaign, in a list if there are several.
-fn as_json(runs: &[Run], design: Design) -> String {
+fn as_json(runs: &[Run], design: Design, device: Device) -> String {
     let policy = design.policy().map_or("null".to_owned(), |policy| format!("\"{policy}\""));
     let objects = runs.iter().map(|run| {
         let Counts { workloads, states, images, violations } = run.outcome.counts;
@@ -265,7 +277,7 @@ fn as_json(runs: &[Run], design: Design) -> String {
         let [taking, keeping] = [taking, keeping].map(told);
         format!(
             "{{\"campaign\":\"{}\",\"engine\":\"{}\",\"policy\":{},\"durability\":\"{}\",\
-             \"device\":\"plain\",\
+             \"device\":\"{device}\",\
              \"workloads\":{workloads},\"states\":{states},\"images\":{images},\
              \"violations\":{violations},\"cuts_taking\":{taking},\"cuts_keeping\":{keeping},\
              \"states_per_s\":{:.0},\"seconds\":{:.1}}}",

@@ -6,6 +6,7 @@
 
 pub mod concurrent;
 pub mod conformance;
+pub mod contract;
 pub mod data;
 pub mod faults;
 pub mod nested;
@@ -19,12 +20,15 @@ use std::thread;
 use crate::explore::Counts;
 use crate::explore::design::Design;
 pub use crate::world::Cuts;
+pub use contract::Device;
 
 /// How a campaign is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How the engine keeps its promises.
     pub design: Design,
+    /// What the volume stands on.
+    pub device: Device,
     /// Everything, and not a sample.
     pub full: bool,
     /// How many threads work.
@@ -34,6 +38,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The short form of a campaign, on a plain disk.
+    pub const fn short(design: Design, threads: usize) -> Self {
+        Self { design, device: Device::Plain, full: false, threads, seed: 1 }
+    }
+
     /// The words of a command line that say the policy and the seed.
     pub fn words(&self) -> String {
         format!("{} --seed {}", self.design.words(), self.seed)

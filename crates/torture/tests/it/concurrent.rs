@@ -8,7 +8,7 @@ use torture::explore::design::Design;
 #[test]
 fn histories_are_explained_by_an_order_of_their_calls() {
     for &design in Design::ALL {
-        let outcome = concurrent(&Options { design, full: false, threads: 2, seed: 1 });
+        let outcome = concurrent(&Options::short(design, 2));
         assert_eq!(outcome.violations, Vec::<String>::new());
         let counts = outcome.counts;
         assert_eq!(counts.workloads, torture::campaign::concurrent::SHORT);

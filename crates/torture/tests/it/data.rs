@@ -4,7 +4,7 @@ use torture::campaign::{Options, data};
 use torture::explore::design::Design;
 
 fn options(design: Design) -> Options {
-    Options { design, full: false, threads: 1, seed: 1 }
+    Options::short(design, 1)
 }
 
 #[test]

@@ -4,7 +4,7 @@ use torture::campaign::{Options, faults};
 use torture::explore::design::Design;
 
 fn options(design: Design) -> Options {
-    Options { design, full: false, threads: 2, seed: 1 }
+    Options::short(design, 2)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod conformance;
+mod contract;
 mod crashes;
 mod data;
 mod faults;

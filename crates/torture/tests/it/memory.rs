@@ -5,7 +5,7 @@ use torture::campaign::retry::promised;
 use torture::campaign::{Options, conformance};
 use torture::explore::design::Design;
 
-const OPTIONS: Options = Options { design: Design::RAM, full: false, threads: 2, seed: 1 };
+const OPTIONS: Options = Options::short(Design::RAM, 2);
 
 #[test]
 fn every_campaign_that_needs_no_disks_finds_nothing() {

@@ -424,7 +424,7 @@ fn bugs_of_bytes_are_found() {
     for &(name, design) in OF_BYTES {
         let bug: Bug = name.parse().expect("a bug");
         plant(Some(bug));
-        let options = Options { design, full: false, threads: 1, seed: 1 };
+        let options = Options::short(design, 1);
         let outcome = data::first(&options, STORIES);
         plant(None);
         let told = outcome.counts.workloads;

@@ -4,7 +4,7 @@ use torture::campaign::Options;
 use torture::campaign::retry::{Expectation, promised, retry};
 use torture::explore::design::Design;
 
-const OPTIONS: Options = Options { design: Design::SYNC, full: false, threads: 2, seed: 1 };
+const OPTIONS: Options = Options::short(Design::SYNC, 2);
 
 #[test]
 fn a_repeated_call_is_answered_as_promised() {

@@ -1,0 +1,315 @@
+//! How a set is made, and how it is opened after whatever happened to it.
+//!
+//! Opening judges the labels ([`crate::assembly`]). Who is missing is called out, durably, before
+//! anything is written that he would miss. Then the log is read, of all members that are in: the
+//! latest record that is whole on any of them names the oldest that may be needed, and all between
+//! are there. What the latest one says may be believed on the word of a single member, so it is
+//! written to members anew, with a flush of all, before anything of it goes home. Then all of them
+//! are brought home in their order, everything is flushed, and an empty record says that nothing is
+//! needed. All of it may be cut anywhere, and is then done again.
+//!
+//! **Commit point**: that empty record.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, IoError, Verb};
+use bytes::Bytes;
+use futures::future::join_all;
+use runtime::Runtime;
+
+use crate::assembly::{Assembly, Refused, Witness, assemble};
+use crate::label::{BadLabel, DATA_START, Id, LABEL_SIZE, Label, Slot, Standing, places, rows_of};
+use crate::layout::{Layout, Level, MEMBERS};
+use crate::members::{Members, Witnessed, write_label};
+use crate::planted::{Bug, is_planted};
+use crate::prelog::{LOG_START, PreLog};
+use crate::record::{BLOCK, Record, decode, size_at};
+use crate::set::Set;
+
+/// The smallest log, in bytes, and the smallest of as many stripes.
+const LOG_LEAST: (u64, u64) = (64 << 10, 8);
+
+/// What a new set is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MakeOptions {
+    /// How it keeps what is written.
+    pub level: Level,
+    /// Bytes of a unit.
+    pub unit: u64,
+    /// Bytes of the log at least, on each member.
+    pub log: u64,
+}
+
+impl MakeOptions {
+    /// Of this level, with the usual unit of 64 KiB and a log of 16 MiB.
+    pub fn new(level: Level) -> Self {
+        Self { level, unit: 64 << 10, log: 16 << 20 }
+    }
+
+    /// Where the data area begins.
+    fn data_start(&self, members: usize) -> u64 {
+        let stripe = self.unit * members as u64;
+        let log = match self.level {
+            Level::Striped => 0,
+            _ => self.log.max(LOG_LEAST.0).max(LOG_LEAST.1 * stripe),
+        };
+        (DATA_START + log).next_multiple_of(self.unit)
+    }
+}
+
+/// Why a set is not made, or not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// A disk failed.
+    #[error("disk {0}: {1}")]
+    Disk(usize, IoError),
+    /// A disk is no member of any set.
+    #[error("disk {0}: {1}")]
+    NoMember(usize, BadLabel),
+    /// The disks do not make a set that may be opened.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// A set cannot have so many members.
+    #[error("{0} is made of {1} to {2} disks, and not of {3}")]
+    Members(Level, usize, usize, usize),
+    /// A disk has no room for data.
+    #[error("disk {0} has {1} bytes, and the data would begin at {2}")]
+    TooSmall(usize, u64, u64),
+    /// The log lacks records that are needed.
+    #[error("the log of the set lacks record {0}, which it needs")]
+    Hole(u64),
+    /// Too many members failed while it was opened.
+    #[error("too many members failed while the set was opened")]
+    Failed,
+}
+
+/// What is known besides when a set is opened.
+pub struct OpenOptions {
+    /// The last story under which anything was acknowledged, if that is known.
+    pub witness: Option<Witness>,
+    /// A person says that what is missing is not newer.
+    pub is_meant: bool,
+    /// Keeps the story from now on.
+    pub witnessed: Witnessed,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        let witnessed: Witnessed = Rc::new(|_| Box::pin(async {}));
+        Self { witness: None, is_meant: false, witnessed }
+    }
+}
+
+/// Makes a set of these disks, whose data areas come to zeros in each column, as those of new files
+/// do. Whatever else they held is lost.
+///
+/// # Errors
+/// [`OpenError`]; some of the disks may have a label then.
+pub async fn make(
+    devices: &[Rc<dyn BlockDevice>],
+    options: &MakeOptions,
+    runtime: &Runtime,
+) -> Result<(), OpenError> {
+    let (level, count) = (options.level, devices.len());
+    if !MEMBERS.contains(&count) || count < level.fewest() {
+        return Err(OpenError::Members(level, level.fewest(), *MEMBERS.end(), count));
+    }
+    let data_start = options.data_start(count);
+    let rows = |(disk, device): (usize, &Rc<dyn BlockDevice>)| {
+        let size = device.geometry().size;
+        match rows_of(size, data_start, options.unit) {
+            0 => Err(OpenError::TooSmall(disk, size, data_start)),
+            rows => Ok(rows),
+        }
+    };
+    let rows = devices.iter().enumerate().map(rows).collect::<Result<Vec<u64>, OpenError>>()?;
+    let rows = rows.into_iter().min().unwrap_or_default();
+    let id = || -> Id {
+        let halves = [runtime.random.next_u64(), runtime.random.next_u64()];
+        let mut id = Id::default();
+        id[..8].copy_from_slice(&halves[0].to_le_bytes());
+        id[8..].copy_from_slice(&halves[1].to_le_bytes());
+        id
+    };
+    let set = id();
+    let slots = devices.iter().map(|_| Slot { member: id(), standing: Standing::InSync });
+    let slots: Vec<Slot> = slots.collect();
+    let layout = Layout { level, members: count, unit: options.unit, rows };
+    for (slot, device) in devices.iter().enumerate() {
+        let slots = slots.clone();
+        let label = Label { set, slot, generation: 1, number: 1, layout, data_start, slots };
+        for copy in 0..2 {
+            let written = write_label(&**device, &label, copy).await;
+            written.map_err(|error| OpenError::Disk(slot, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The label of a disk.
+///
+/// # Errors
+/// Why it has none, or why that cannot be read, as [`OpenError`] of disk 0.
+pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
+    let size = device.geometry().size;
+    let mut copies = Vec::new();
+    let mut failure = None;
+    for at in places(size) {
+        if at + LABEL_SIZE > size {
+            copies.push(Err(BadLabel::Missing));
+            continue;
+        }
+        copies.push(match device.read(at, Buffer::unfilled(LABEL_SIZE as usize)).await {
+            Ok(bytes) => Label::decode(&bytes),
+            Err(error) => {
+                failure = Some(error);
+                Err(BadLabel::Missing)
+            }
+        });
+    }
+    let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
+    match (Label::of_copies(copies), failure) {
+        (Ok(label), _) => Ok(label),
+        (Err(_), Some(error)) => Err(OpenError::Disk(0, error)),
+        (Err(bad), None) => Err(OpenError::NoMember(0, bad)),
+    }
+}
+
+/// Opens the set of which these disks are members, in any order. A disk that cannot be read is as
+/// if it were not there.
+///
+/// # Errors
+/// [`OpenError`] says why not; nothing that is needed has changed then.
+pub async fn open(
+    devices: Vec<Rc<dyn BlockDevice>>,
+    runtime: &Runtime,
+    options: OpenOptions,
+) -> Result<Set, OpenError> {
+    let read = join_all(devices.iter().map(|device| label_of(&**device))).await;
+    let (mut labels, mut of_labels) = (Vec::new(), Vec::new());
+    for (disk, label) in read.into_iter().enumerate() {
+        match label {
+            Ok(label) => {
+                labels.push(label);
+                of_labels.push(devices[disk].clone());
+            }
+            Err(OpenError::Disk(..)) => {}
+            Err(OpenError::NoMember(_, bad)) => return Err(OpenError::NoMember(disk, bad)),
+            Err(error) => return Err(error),
+        }
+    }
+    let assembled = assemble(&labels, options.witness.as_ref(), options.is_meant)?;
+    let Assembly { mut label, members, .. } = assembled;
+    // A number that is later than all: the next label holds against each copy that there is.
+    label.number = labels.iter().map(|label| label.number).max().unwrap_or_default();
+    let in_slots = members.iter().map(|found| found.map(|place| of_labels[place].clone()));
+    let is_level_told = labels.iter().all(|one| one.generation <= label.generation);
+    let all_tell = is_level_told
+        && members.iter().flatten().all(|&place| {
+            labels[place].generation == label.generation && labels[place].slots == label.slots
+        });
+    // An interrupted story has a generation that is not to be used again for another.
+    let latest = labels.iter().map(|label| label.generation).max().unwrap_or_default();
+    if !all_tell {
+        label.generation = latest;
+    }
+    let log_size = label.data_start - LOG_START;
+    let members = Rc::new(Members::new(in_slots.collect(), label, all_tell, options.witnessed));
+    if members.label().layout.level != Level::Striped {
+        members.call_out_missing();
+        let told = members.settled(Verb::Write).await;
+        told.map_err(|_| OpenError::Failed)?;
+    }
+    let log = recover(&members, runtime, log_size).await?;
+    Ok(Set::new(members, Rc::new(log), runtime.tasks.clone()))
+}
+
+/// A record that was found, and where in the ring.
+struct Found {
+    record: Record,
+    start: u64,
+    bytes: Bytes,
+}
+
+/// Brings home what the log has, and begins it anew.
+async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<PreLog, OpenError> {
+    let label = members.label();
+    let log = |next, end| {
+        let (members, tasks) = (members.clone(), runtime.tasks.clone());
+        PreLog::new(members, tasks, size, next, end)
+    };
+    if label.layout.level == Level::Striped {
+        return Ok(log((1, 0), 0));
+    }
+    let mut found: BTreeMap<u64, Found> = BTreeMap::new();
+    for slot in members.slots().iter() {
+        match read_log(members, slot, size).await {
+            Some(records) => {
+                for one in records {
+                    found.entry(one.record.place.sequence).or_insert(one);
+                }
+            }
+            None => members.call_out(slot), // it cannot be read
+        }
+    }
+    let settle = async || members.settled(Verb::Write).await.map_err(|_| OpenError::Failed);
+    settle().await?;
+    let Some((&last, latest)) = found.last_key_value() else {
+        return Ok(log((1, 0), 0));
+    };
+    let tail = latest.record.place.tail.min(last);
+    let needed = tail..=last;
+    for sequence in needed.clone() {
+        let is_chained = || {
+            let before = found.get(&(sequence - 1)).filter(|_| sequence > tail);
+            before.is_none_or(|it| it.record.checksum == found[&sequence].record.place.previous)
+        };
+        if !found.contains_key(&sequence) || !is_chained() {
+            return Err(OpenError::Hole(sequence));
+        }
+    }
+    // Law 3 of every engine: what is believed on the word of one is written to all.
+    if !is_planted(Bug::LonelyReturns) {
+        let again = members.slots().iter().map(|slot| {
+            let (at, data) = (LOG_START + latest.start, vec![latest.bytes.clone()]);
+            members.write(slot, at, data, Durability::Plain)
+        });
+        join_all(again).await;
+        members.flush(members.slots()).await;
+        settle().await?;
+    }
+    for sequence in needed {
+        for change in &found[&sequence].record.changes {
+            let at = label.data_start + change.offset;
+            let present = change.slots.iter().filter(|&slot| members.has(slot));
+            let writes =
+                present.map(|slot| members.write(slot, at, change.data.clone(), Durability::Plain));
+            join_all(writes).await;
+        }
+        if is_planted(Bug::HalfReturns) {
+            break;
+        }
+    }
+    members.flush(members.slots()).await;
+    settle().await?;
+    let end = latest.start + latest.bytes.len() as u64;
+    let log = log((last + 1, latest.record.checksum), end);
+    log.forget_all().await.map_err(|_| OpenError::Failed)?;
+    Ok(log)
+}
+
+/// The records that a member has. `None` if it cannot be read.
+async fn read_log(members: &Members, slot: usize, size: u64) -> Option<Vec<Found>> {
+    let set = members.label().set;
+    let ring = members.read(slot, LOG_START, Buffer::unfilled(size as usize)).await?.freeze();
+    let starts = (0..size / BLOCK).map(|block| block * BLOCK);
+    let found = starts.filter_map(|start| {
+        let rest = ring.slice(start as usize..);
+        let length = size_at(&rest, set).filter(|&length| length <= rest.len() as u64)?;
+        let bytes = rest.slice(..length as usize);
+        let record = decode(&bytes)?;
+        Some(Found { record, start, bytes })
+    });
+    Some(found.collect())
+}

@@ -1,0 +1,219 @@
+//! What a write to a stripe changes on which members, and what of a stripe is there.
+//!
+//! A *column* is the same bytes of each unit of a stripe: they come to zeros together. New data of
+//! some units needs the parity of its column. If all of the column is written, that follows from
+//! what is new alone. Else either what was there is read, with the old parity, or the units that
+//! are not written; whichever is less. With a member missing that is to be written, its old bytes
+//! are made of the others'.
+//!
+//! To be called by a task that is alone with the stripe.
+
+use block::{Buffer, Durability, IoError, Verb, length_of};
+use bytes::Bytes;
+use futures::future::join_all;
+
+use crate::layout::{Layout, Level};
+use crate::members::Members;
+use crate::parity::{add, missing};
+use crate::planted::{Bug, is_planted};
+use crate::prelog::Group;
+use crate::record::{Change, Slots};
+
+/// New bytes of one unit.
+pub(crate) struct Part {
+    /// Which of the stripe's units of data.
+    pub(crate) index: usize,
+    /// Where in it, in bytes.
+    pub(crate) within: u64,
+    pub(crate) data: Vec<Bytes>,
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        self.within + length_of(&self.data)
+    }
+
+    /// Whether all of a column is in it.
+    fn covers(&self, column: &Column) -> bool {
+        self.within <= column.from && column.to <= self.end()
+    }
+
+    /// Adds it to what stands in the column.
+    fn add_to(&self, sum: &mut [u8], column: &Column) {
+        let mut at = (self.within - column.from) as usize;
+        for piece in &self.data {
+            add(&mut sum[at..][..piece.len()], piece);
+            at += piece.len();
+        }
+    }
+
+    /// Puts it where it belongs in a unit's part of the column.
+    fn put_on(&self, unit: &mut [u8], column: &Column) {
+        let mut at = (self.within - column.from) as usize;
+        for piece in &self.data {
+            unit[at..][..piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+    }
+}
+
+/// The same bytes of each unit of a stripe.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) stripe: u64,
+    /// Where in the units, in bytes.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+impl Column {
+    fn length(&self) -> usize {
+        (self.to - self.from) as usize
+    }
+
+    /// Where it is in the data area of a member.
+    fn offset(&self, layout: &Layout) -> u64 {
+        self.stripe * layout.unit + self.from
+    }
+}
+
+/// A stripe of a set.
+pub(crate) struct Stripe<'s> {
+    pub(crate) members: &'s Members,
+    pub(crate) layout: &'s Layout,
+    pub(crate) data_start: u64,
+}
+
+impl Stripe<'_> {
+    /// What is to be written to which member.
+    ///
+    /// # Errors
+    /// [`IoError`] when what is needed of the stripe is lost.
+    pub(crate) async fn plan(&self, stripe: u64, parts: &[Part]) -> Result<Group, IoError> {
+        let of_part = |part: &Part, slots: Slots| Change {
+            slots,
+            offset: stripe * self.layout.unit + part.within,
+            data: part.data.clone(),
+        };
+        let in_set = self.members.slots();
+        if self.layout.level == Level::Mirrored {
+            return Ok(parts.iter().map(|part| of_part(part, in_set)).collect());
+        }
+        let member = |part: &Part| self.layout.member_of(stripe, part.index);
+        let present = parts.iter().filter(|part| self.members.has(member(part)));
+        let mut group: Group =
+            present.map(|part| of_part(part, Slots::one(member(part)))).collect();
+        let parity = self.layout.parity_of(stripe).expect("there is parity, or there are mirrors");
+        if self.members.has(parity) {
+            let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
+            let to = parts.iter().map(Part::end).max().unwrap_or_default();
+            let column = Column { stripe, from, to };
+            let data = vec![Bytes::from(self.new_parity(&column, parity, parts).await?)];
+            let offset = column.offset(self.layout);
+            group.push(Change { slots: Slots::one(parity), offset, data });
+        }
+        Ok(group)
+    }
+
+    /// The parity of a column when these parts are new.
+    async fn new_parity(
+        &self,
+        column: &Column,
+        parity: usize,
+        parts: &[Part],
+    ) -> Result<Vec<u8>, IoError> {
+        let width = self.layout.width() as usize;
+        let member = |index| self.layout.member_of(column.stripe, index);
+        let covered = |index| parts.iter().any(|part| part.index == index && part.covers(column));
+        let others: Vec<usize> = (0..width).filter(|&index| !covered(index)).collect();
+        let mut sum = vec![0; column.length()];
+        if others.is_empty() {
+            parts.iter().for_each(|part| part.add_to(&mut sum, column));
+            return Ok(sum);
+        }
+        let changed: Vec<usize> = parts.iter().map(|part| part.index).collect();
+        let are_there = |indices: &[usize]| indices.iter().all(|&i| self.members.has(member(i)));
+        if are_there(&changed) && (changed.len() < others.len() || !are_there(&others)) {
+            let changed = self.by_change(column, parity, parts).await;
+            if let Some(sum) = changed {
+                return Ok(sum);
+            }
+        }
+        let mut units = self.units(column, Some(&others)).await?;
+        for part in parts {
+            part.put_on(&mut units[part.index], column);
+        }
+        Ok(missing(column.length(), units.iter().map(Vec::as_slice)))
+    }
+
+    /// The new parity from the old one and what was where the parts go. `None` when that cannot be
+    /// read.
+    async fn by_change(&self, column: &Column, parity: usize, parts: &[Part]) -> Option<Vec<u8>> {
+        let old_parity = self.read_member(column, parity);
+        let olds = parts.iter().map(|part| {
+            let own = Column { from: part.within, to: part.end(), ..*column };
+            let member = self.layout.member_of(column.stripe, part.index);
+            async move { self.read_member(&own, member).await }
+        });
+        let (old_parity, olds) = futures::future::join(old_parity, join_all(olds)).await;
+        let mut sum = old_parity?.to_vec();
+        if is_planted(Bug::StaleParity) {
+            return Some(sum);
+        }
+        for (part, old) in parts.iter().zip(olds) {
+            let at = (part.within - column.from) as usize;
+            let old = old?;
+            add(&mut sum[at..][..old.len()], &old);
+            part.add_to(&mut sum, column);
+        }
+        Some(sum)
+    }
+
+    async fn read_member(&self, column: &Column, member: usize) -> Option<Buffer> {
+        let at = self.data_start + column.offset(self.layout);
+        self.members.read(member, at, Buffer::unfilled(column.length())).await
+    }
+
+    /// The units of data of a column. If it takes these alone, others may be zeros. What a member
+    /// cannot read is made of what the others have, and written there once more.
+    ///
+    /// # Errors
+    /// [`IoError`] when two members cannot tell.
+    pub(crate) async fn units(
+        &self,
+        column: &Column,
+        needed: Option<&[usize]>,
+    ) -> Result<Vec<Vec<u8>>, IoError> {
+        let width = self.layout.width() as usize;
+        let member = |index| self.layout.member_of(column.stripe, index);
+        let is_needed = |index: &usize| needed.is_none_or(|needed| needed.contains(index));
+        let reads = (0..width).map(|index| async move {
+            if !is_needed(&index) {
+                return Some(vec![0; column.length()]);
+            }
+            self.read_member(column, member(index)).await.map(|read| read.to_vec())
+        });
+        let units: Option<Vec<Vec<u8>>> = join_all(reads).await.into_iter().collect();
+        if let Some(units) = units {
+            return Ok(units);
+        }
+        let parity = self.layout.parity_of(column.stripe).unwrap_or_default();
+        let all: Vec<usize> = (0..width).map(member).chain([parity]).collect();
+        let reads = all.iter().map(|&member| self.read_member(column, member));
+        let mut reads = join_all(reads).await;
+        let lost: Vec<usize> = (0..reads.len()).filter(|&place| reads[place].is_none()).collect();
+        if let [lost] = lost[..] {
+            let made = missing(column.length(), reads.iter().flatten().map(|read| &read[..]));
+            let at = self.data_start + column.offset(self.layout);
+            let mended = vec![Bytes::from(made.clone())];
+            self.members.write(all[lost], at, mended, Durability::Plain).await;
+            reads[lost] = Some(Buffer::copied(&made));
+        }
+        let units: Option<Vec<Vec<u8>>> =
+            reads.into_iter().take(width).map(|read| read.map(|read| read.to_vec())).collect();
+        let at = column.stripe * self.layout.width() * self.layout.unit;
+        let error =
+            || IoError::new(Verb::Read, at, column.length() as u64, std::io::ErrorKind::Other);
+        units.ok_or_else(error)
+    }
+}

@@ -1,0 +1,284 @@
+//! The pre-write log: what is written to members stands here first.
+//!
+//! A write that changes data and parity takes several member writes, and a cut between them would
+//! leave a stripe that says nothing true of a member that is lost. So its changes, a *group*, go to
+//! the log before any of them goes home, and a return goes through the log again. All groups that
+//! wait go together in one *record* ([`crate::record`]), a *round*: it is written to two members,
+//! by turns, and durable there; of a mirror to all. Then the groups go home, plainly. A flush of
+//! all members brings them there for good, and the next record says that they are no longer needed.
+//!
+//! The log is a ring with the same places on each member. A record has a place there of its own on
+//! all of them, whoever has it.
+//!
+//! Invariants:
+//! 1. There is one round at a time: a record is durable on its members before the next is written.
+//! 2. A record is overwritten only when one that is durable says that it is not needed.
+//! 3. It is needed until all members have been flushed since its last group went home, and the
+//!    labels told durably who these are.
+//! 4. No round begins while the members are not settled: what it has was then planned for them, or
+//!    for more.
+//! 5. Behind each record there is room for an empty one, which says what is needed.
+//!
+//! Not asserted: 3 and 4, which are about the order of waits: torture's campaign `contract` cuts
+//! there.
+//!
+//! **Commit point**: a group has happened when its record is durable on its members.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use block::Durability::{Plain, Through};
+use block::{IoError, Verb};
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::join_all;
+use runtime::Spawn;
+use runtime::sync::Signal;
+
+use crate::layout::Level;
+use crate::members::Members;
+use crate::planted::{Bug, is_planted};
+use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
+
+/// Where the log begins on each member, in bytes.
+pub(crate) const LOG_START: u64 = 1 << 20;
+
+/// Changes that are made all or none.
+pub(crate) type Group = Vec<Change>;
+
+/// A record that is durable and still needed, or may be.
+struct Live {
+    sequence: u64,
+    /// Where in the ring, and how much, in bytes.
+    start: u64,
+    length: u64,
+    /// Groups that are not home.
+    outstanding: usize,
+}
+
+struct Waiting {
+    group: Group,
+    answer: oneshot::Sender<Result<u64, IoError>>,
+}
+
+/// See the module's prose.
+pub(crate) struct PreLog {
+    members: Rc<Members>,
+    tasks: Rc<dyn Spawn>,
+    /// Bytes of the ring.
+    size: u64,
+    waiting: RefCell<VecDeque<Waiting>>,
+    is_busy: Cell<bool>,
+    is_writing: Cell<bool>,
+    live: RefCell<VecDeque<Live>>,
+    /// The next record, and the checksum of the one before it.
+    next: Cell<(u64, u32)>,
+    /// Where in the ring it goes.
+    end: Cell<u64>,
+    /// Records before this one are not needed, as far as is known in memory.
+    home: Cell<u64>,
+    /// A group has gone home.
+    moved: Signal,
+    /// Records that were written.
+    pub(crate) written: Cell<u64>,
+}
+
+impl PreLog {
+    /// The log of a set of which nothing waits there, and whose last record was this one, if there
+    /// was any: its place and where it ends.
+    pub(crate) fn new(
+        members: Rc<Members>,
+        tasks: Rc<dyn Spawn>,
+        size: u64,
+        next: (u64, u32),
+        end: u64,
+    ) -> Self {
+        Self {
+            members,
+            tasks,
+            size,
+            waiting: RefCell::default(),
+            is_busy: Cell::new(false),
+            is_writing: Cell::new(false),
+            live: RefCell::default(),
+            next: Cell::new(next),
+            end: Cell::new(end),
+            home: Cell::new(next.0),
+            moved: Signal::new(),
+            written: Cell::new(0),
+        }
+    }
+
+    /// The most bytes that one record may take: what is needed of four fits beside it.
+    fn largest(&self) -> u64 {
+        self.size / 4
+    }
+
+    /// Makes a group durable here. Its record, of which [`PreLog::gone_home`] has to hear.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn append(self: &Rc<Self>, group: Group) -> Result<u64, IoError> {
+        let (answer, answered) = oneshot::channel();
+        self.waiting.borrow_mut().push_back(Waiting { group, answer });
+        if !self.is_busy.replace(true) {
+            let log = self.clone();
+            let rounds = async move {
+                while !log.waiting.borrow().is_empty() {
+                    log.round().await;
+                }
+                log.is_busy.set(false);
+            };
+            self.tasks.spawn(rounds.boxed_local());
+        }
+        answered.await.unwrap_or_else(|_| Err(IoError::closed(Verb::Write)))
+    }
+
+    /// One round, of as many groups as there is room for.
+    async fn round(&self) {
+        let mut groups = Vec::new();
+        let (mut changes, mut bytes) = (0, 0);
+        loop {
+            let next = self.waiting.borrow_mut().pop_front();
+            let Some(next) = next else { break };
+            let more: u64 = next.group.iter().map(Change::length).sum();
+            let size = size_of_record(changes + next.group.len(), bytes + more);
+            if !groups.is_empty() && size > self.largest() {
+                self.waiting.borrow_mut().push_front(next);
+                break;
+            }
+            assert!(size <= self.size / 2, "a group of {size} bytes is too large for this log");
+            (changes, bytes) = (changes + next.group.len(), bytes + more);
+            groups.push(next);
+        }
+        let size = size_of_record(changes, bytes);
+        let done = self.write_round(&groups, size).await;
+        for waiting in groups {
+            // Who asked is a task of the set, which does not go away.
+            let _ = waiting.answer.send(done.clone());
+        }
+    }
+
+    async fn write_round(&self, groups: &[Waiting], size: u64) -> Result<u64, IoError> {
+        while self.place_for(size).is_none() {
+            self.make_room().await?;
+        }
+        let changes = groups.iter().flat_map(|waiting| waiting.group.iter().cloned());
+        let changes: Vec<Change> = changes.collect();
+        self.write_record(&changes, groups.len()).await
+    }
+
+    /// Where so many bytes fit that no record needs, with room for an empty one behind them.
+    fn place_for(&self, size: u64) -> Option<u64> {
+        [self.end.get(), 0].into_iter().find(|&start| {
+            let rest = self.rest_behind(start + size);
+            let is_beside = rest >= start + size || rest + BLOCK <= start;
+            self.is_free(start, size) && self.is_free(rest, BLOCK) && is_beside
+        })
+    }
+
+    /// Whether no record needs these bytes of the ring.
+    fn is_free(&self, start: u64, size: u64) -> bool {
+        let beside = |live: &Live| start + size <= live.start || live.start + live.length <= start;
+        start + size <= self.size && self.live.borrow().iter().all(beside)
+    }
+
+    /// The room for an empty record behind one that ends here (invariant 5).
+    fn rest_behind(&self, end: u64) -> u64 {
+        if end + BLOCK <= self.size { end } else { 0 }
+    }
+
+    /// Brings everything home, and says so in an empty record.
+    async fn make_room(&self) -> Result<(), IoError> {
+        while self.live.borrow().iter().any(|live| live.outstanding > 0) {
+            self.moved.wait().await;
+        }
+        self.flush().await?;
+        self.write_record(&[], 0).await.map(|_| ())
+    }
+
+    /// Says in an empty record that nothing is needed, as is true of a set that was just opened.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn forget_all(&self) -> Result<(), IoError> {
+        self.write_record(&[], 0).await.map(|_| ())
+    }
+
+    /// Flushes all members: what was home before is home for good.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn flush(&self) -> Result<(), IoError> {
+        let through = {
+            let live = self.live.borrow();
+            let first = live.iter().find(|live| live.outstanding > 0);
+            first.map_or(self.next.get().0, |live| live.sequence)
+        };
+        self.members.flush(self.members.slots()).await;
+        self.members.settled(Verb::Flush).await?;
+        self.home.set(self.home.get().max(through));
+        Ok(())
+    }
+
+    /// The members that have the next record.
+    fn keepers(&self, sequence: u64, level: Level) -> Slots {
+        let slots: Vec<usize> = self.members.slots().iter().collect();
+        let copies = if level == Level::Mirrored { slots.len() } else { 2 };
+        let copies = if is_planted(Bug::LonelyRecords) { 1 } else { copies.min(slots.len()) };
+        let first = (sequence as usize).wrapping_mul(copies);
+        let kept = (0..copies).map(|copy| slots[(first + copy) % slots.len()]);
+        Slots(kept.fold(0, |all, slot| all | 1 << slot))
+    }
+
+    /// Writes a record, durably.
+    async fn write_record(&self, changes: &[Change], groups: usize) -> Result<u64, IoError> {
+        let data: u64 = changes.iter().map(Change::length).sum();
+        let size = size_of_record(changes.len(), data);
+        let (sequence, previous) = self.next.get();
+        let start = match self.place_for(size) {
+            Some(start) => start,
+            // Invariant 5: the room that is left is for this one.
+            None if changes.is_empty() => self.rest_behind(self.end.get()),
+            None => unreachable!("room was made"),
+        };
+        let label = self.members.label();
+        assert!(self.is_free(start, size), "invariant 2");
+        assert!(!self.is_writing.replace(true), "invariant 1");
+        let tail = self.home.get().min(sequence);
+        let place = Place { set: label.set, sequence, tail, previous };
+        let (data, checksum) = encode(&place, changes);
+        loop {
+            self.members.settled(Verb::Write).await?; // invariant 4
+            let keepers = self.keepers(sequence, label.layout.level);
+            let how = if is_planted(Bug::HastyRecords) { Plain } else { Through };
+            let write = |slot| self.members.write(slot, LOG_START + start, data.clone(), how);
+            join_all(keepers.iter().map(write)).await;
+            if self.members.slots().0 & keepers.0 != keepers.0 {
+                continue; // one that was to have it is out: others get it
+            }
+            self.next.set((sequence + 1, checksum));
+            self.end.set(start + size);
+            self.written.set(self.written.get() + 1);
+            let mut live = self.live.borrow_mut();
+            live.push_back(Live { sequence, start, length: size, outstanding: groups });
+            live.retain(|live| live.sequence >= tail);
+            drop(live);
+            let rest = self.rest_behind(self.end.get());
+            assert!(self.is_free(rest, BLOCK), "invariant 5");
+            assert!(self.is_writing.replace(false), "invariant 1");
+            return Ok(sequence);
+        }
+    }
+
+    /// A group of this record is home.
+    pub(crate) fn gone_home(&self, sequence: u64) {
+        for live in &mut *self.live.borrow_mut() {
+            if live.sequence == sequence {
+                live.outstanding -= 1;
+            }
+        }
+        self.moved.notify();
+    }
+}

@@ -1,0 +1,278 @@
+//! Records of the pre-write log: what is about to be written to members, byte by byte.
+//!
+//! A record is one write. Its head says which bytes go where, the bytes follow, and a checksum is
+//! over all of it: so a record that is there is whole. docs/formats/raid.md has the picture. All
+//! numbers are little-endian; the checksum is CRC-32C.
+
+use std::mem::size_of;
+
+use block::{Buffer, length_of, zeros};
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::label::Id;
+use crate::planted::{Bug, is_planted};
+
+/// What a record begins with.
+pub const MAGIC: [u8; 8] = *b"prewrite";
+/// Records begin at multiples of this, and take whole ones, in bytes.
+pub const BLOCK: u64 = 4096;
+/// Where in a head its checksum stands, in bytes.
+const CHECKSUM: usize = 8;
+
+/// Members of a set, by their slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots(pub u32);
+
+impl Slots {
+    /// This one alone.
+    pub fn one(slot: usize) -> Self {
+        Self(1 << slot)
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..u32::BITS as usize).filter(move |slot| self.0 >> slot & 1 == 1)
+    }
+}
+
+/// Bytes that are to stand on members, the same on each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The members.
+    pub slots: Slots,
+    /// Where in their data area, in bytes.
+    pub offset: u64,
+    /// What, in pieces.
+    pub data: Vec<Bytes>,
+}
+
+impl Change {
+    /// How many bytes.
+    pub fn length(&self) -> u64 {
+        length_of(&self.data)
+    }
+}
+
+/// What a record says beside its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The set.
+    pub set: Id,
+    /// Grows by one with each record of a set.
+    pub sequence: u64,
+    /// The oldest record that was still needed when this one was written; itself, if none was.
+    pub tail: u64,
+    /// The checksum of the record before it.
+    pub previous: u32,
+}
+
+/// A record that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it stands among others.
+    pub place: Place,
+    /// Its own checksum.
+    pub checksum: u32,
+    /// What is to be done, in this order.
+    pub changes: Vec<Change>,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHead {
+    magic: [u8; 8],
+    checksum: U32,
+    /// Blocks of the whole record.
+    blocks: U32,
+    set: Id,
+    sequence: U64,
+    tail: U64,
+    previous: U32,
+    changes: U32,
+    reserved: U64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawChange {
+    offset: U64,
+    slots: U32,
+    length: U32,
+}
+
+const HEAD: usize = size_of::<RawHead>();
+const CHANGE: usize = size_of::<RawChange>();
+
+/// Bytes of the head of a record of so many changes: whole blocks.
+fn head_size(changes: usize) -> u64 {
+    ((HEAD + changes * CHANGE) as u64).next_multiple_of(BLOCK)
+}
+
+/// Bytes of a record with so many changes of so many bytes together: whole blocks.
+pub fn size_of_record(changes: usize, bytes: u64) -> u64 {
+    head_size(changes) + bytes.next_multiple_of(BLOCK)
+}
+
+/// The bytes of a record, and its checksum.
+pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
+    let bytes: u64 = changes.iter().map(Change::length).sum();
+    let size = size_of_record(changes.len(), bytes);
+    let raw = RawHead {
+        magic: MAGIC,
+        blocks: ((size / BLOCK) as u32).into(),
+        set: place.set,
+        sequence: place.sequence.into(),
+        tail: place.tail.into(),
+        previous: place.previous.into(),
+        changes: (changes.len() as u32).into(),
+        ..RawHead::new_zeroed()
+    };
+    let mut head = Buffer::zeroed(head_size(changes.len()) as usize);
+    head[..HEAD].copy_from_slice(raw.as_bytes());
+    for (change, room) in changes.iter().zip(head[HEAD..].chunks_exact_mut(CHANGE)) {
+        let raw = RawChange {
+            offset: change.offset.into(),
+            slots: change.slots.0.into(),
+            length: (change.length() as u32).into(),
+        };
+        room.copy_from_slice(raw.as_bytes());
+    }
+    let padding = (size - head.len() as u64 - bytes) as usize;
+    let data = changes.iter().flat_map(|change| change.data.iter().cloned());
+    let data: Vec<Bytes> = data.chain((padding > 0).then(|| zeros(padding))).collect();
+    let checksum = sum_of(&head, &data);
+    head[CHECKSUM..][..4].copy_from_slice(&checksum.to_le_bytes());
+    let pieces = std::iter::once(head.freeze()).chain(data).collect();
+    (pieces, checksum)
+}
+
+/// The checksum of a record, in whose head there are zeros where it is to stand.
+fn sum_of(head: &[u8], data: &[Bytes]) -> u32 {
+    let mut sum = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    sum.update(head);
+    data.iter().for_each(|piece| sum.update(piece));
+    sum.finalize() as u32
+}
+
+/// Bytes of the record that begins here, as its head has it: to know how much to look at. `None`
+/// when there is none of this set.
+pub fn size_at(bytes: &[u8], set: Id) -> Option<u64> {
+    let (raw, _) = RawHead::ref_from_prefix(bytes).ok()?;
+    let is_one = raw.magic == MAGIC && raw.set == set && raw.blocks.get() > 0;
+    is_one.then(|| u64::from(raw.blocks.get()) * BLOCK)
+}
+
+/// Reads a record, which is all of `bytes`. `None` when it is not whole.
+pub fn decode(bytes: &Bytes) -> Option<Record> {
+    let (raw, rest) = RawHead::ref_from_prefix(bytes).ok()?;
+    let changes = raw.changes.get() as usize;
+    let head = usize::try_from(head_size(changes)).ok().filter(|&head| head <= bytes.len())?;
+    if raw.magic != MAGIC || u64::from(raw.blocks.get()) * BLOCK != bytes.len() as u64 {
+        return None;
+    }
+    let mut summed = bytes[..head].to_vec();
+    summed[CHECKSUM..][..4].fill(0);
+    let checksum = sum_of(&summed, &[bytes.slice(head..)]);
+    if checksum != raw.checksum.get() && !is_planted(Bug::UnsummedRecords) {
+        return None;
+    }
+    let mut at = head;
+    let of_each = rest.chunks_exact(CHANGE).take(changes).map(|raw| {
+        let raw = RawChange::ref_from_bytes(raw).ok()?;
+        let end = at.checked_add(raw.length.get() as usize).filter(|&end| end <= bytes.len())?;
+        let data = vec![bytes.slice(at..end)];
+        at = end;
+        Some(Change { slots: Slots(raw.slots.get()), offset: raw.offset.get(), data })
+    });
+    let changes = of_each.collect::<Option<Vec<Change>>>()?;
+    let place = Place {
+        set: raw.set,
+        sequence: raw.sequence.get(),
+        tail: raw.tail.get(),
+        previous: raw.previous.get(),
+    };
+    Some(Record { place, checksum, changes })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place() -> Place {
+        Place { set: [7; 16], sequence: 12, tail: 9, previous: 0x0102_0304 }
+    }
+
+    fn joined(pieces: &[Bytes]) -> Bytes {
+        Buffer::joined(pieces).freeze()
+    }
+
+    fn changes() -> impl Strategy<Value = Vec<Change>> {
+        let change = (any::<u32>(), any::<u64>(), 0..9_usize, any::<u8>()).prop_map(
+            |(slots, offset, sectors, byte)| {
+                let data = (0..sectors).map(|_| Bytes::from(vec![byte; 512])).collect();
+                Change { slots: Slots(slots), offset, data }
+            },
+        );
+        prop::collection::vec(change, 0..300)
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_says_what_it_was_told(told in changes()) {
+            let (pieces, checksum) = encode(&place(), &told);
+            let bytes = joined(&pieces);
+            let data = told.iter().map(Change::length).sum();
+            prop_assert_eq!(bytes.len() as u64, size_of_record(told.len(), data));
+            prop_assert_eq!(size_at(&bytes, [7; 16]), Some(bytes.len() as u64));
+            prop_assert_eq!(size_at(&bytes, [8; 16]), None);
+            let read = decode(&bytes).expect("it is whole");
+            prop_assert_eq!((read.place, read.checksum), (place(), checksum));
+            let flat = |changes: &[Change]| -> Vec<(Slots, u64, Bytes)> {
+                let each = changes.iter();
+                each.map(|it| (it.slots, it.offset, joined(&it.data))).collect()
+            };
+            prop_assert_eq!(flat(&read.changes), flat(&told));
+        }
+
+        #[test]
+        fn a_record_that_is_torn_is_none(sector in 0..40_usize, first in any::<u8>()) {
+            let data = vec![Bytes::from(vec![first; 16 << 10])];
+            let change = Change { slots: Slots::one(1), offset: 4096, data };
+            let bytes = joined(&encode(&place(), &[change]).0);
+            let mut torn = bytes.to_vec();
+            torn[sector * 512..][..512].fill(!first);
+            prop_assert_eq!(decode(&torn.into()), None);
+        }
+
+        #[test]
+        fn any_bytes_are_judged(
+            at in 0..200_usize,
+            bytes in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let mut record = joined(&encode(&place(), &[]).0).to_vec();
+            record[at..][..bytes.len()].copy_from_slice(&bytes);
+            decode(&record.into());
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_page() {
+        let data = vec![Bytes::from(vec![5; 512])];
+        let change = Change { slots: Slots(0b101), offset: 0x1000, data };
+        let bytes = joined(&encode(&place(), &[change]).0);
+        assert_eq!(&bytes[..8], b"prewrite");
+        assert_eq!(bytes[12..16], 2_u32.to_le_bytes(), "blocks");
+        assert_eq!(bytes[16..32], [7; 16]);
+        assert_eq!(bytes[32..40], 12_u64.to_le_bytes());
+        assert_eq!(bytes[40..48], 9_u64.to_le_bytes());
+        assert_eq!(bytes[48..56], [4, 3, 2, 1, 1, 0, 0, 0], "the one before, and changes");
+        assert_eq!(bytes[64..72], 0x1000_u64.to_le_bytes());
+        assert_eq!(bytes[72..80], [5, 0, 0, 0, 0, 2, 0, 0], "slots and length");
+        assert_eq!(bytes[4096..4608], [5; 512]);
+    }
+}

@@ -1,0 +1,216 @@
+//! The disks that are tried: one, or a set.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use block::{BlockDevice, Durability};
+use raid::assembly::Witness;
+use raid::label::Standing;
+use raid::layout::Level;
+use raid::{MakeOptions, OpenOptions, Set};
+use runtime::Runtime;
+use sim::{Disk, Event, Executor, Image, Mark, Trace};
+
+/// What a volume stands on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// One disk.
+    #[default]
+    Plain,
+    /// Mirrors.
+    Raid1,
+    /// A set with parity.
+    Raid5,
+}
+
+impl Device {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Raid1, Self::Raid5];
+
+    /// So many disks are tried.
+    pub(super) fn sizes(self) -> &'static [usize] {
+        match self {
+            Self::Plain => &[1],
+            Self::Raid1 => &[2, 3],
+            Self::Raid5 => &[3, 4],
+        }
+    }
+
+    fn level(self) -> Option<Level> {
+        match self {
+            Self::Plain => None,
+            Self::Raid1 => Some(Level::Mirrored),
+            Self::Raid5 => Some(Level::Parity),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Raid1 => "raid1",
+            Self::Raid5 => "raid5",
+        })
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|device| device.to_string() == word);
+        found.ok_or_else(|| format!("there is no device {word}: there are plain, raid1, raid5"))
+    }
+}
+
+/// Bytes of a unit of a set that is tried.
+pub(super) const UNIT: u64 = 4096;
+/// Stripes of a set that is tried.
+const ROWS: u64 = 3;
+/// Mark of the first story that the outside was told; each has the next.
+const TOLD: u64 = 1000;
+
+/// Where the data of a set of so many disks begins, with the smallest log that there is.
+fn data_start(disks: usize) -> u64 {
+    raid::label::DATA_START + (8 * UNIT * disks as u64).max(64 << 10)
+}
+
+/// What a set of so many disks is like at first: its content is that of version 0.
+pub(super) struct Base {
+    pub(super) device: Device,
+    pub(super) images: Vec<Image>,
+    pub(super) size: u64,
+    /// What is known outside of it.
+    pub(super) witness: Option<Witness>,
+}
+
+impl Base {
+    /// A new one, which holds `content` from its beginning.
+    pub(super) fn new(device: Device, disks: usize, content: impl Fn(u64) -> Vec<u8>) -> Self {
+        let executor = Executor::new(1);
+        let runtime = executor.runtime();
+        let Some(level) = device.level() else {
+            let size = 4 * UNIT;
+            return Self {
+                device,
+                images: vec![Image::from_bytes(&content(size))],
+                size,
+                witness: None,
+            };
+        };
+        let options = MakeOptions { level, unit: UNIT, log: 0 };
+        let member = data_start(disks) + ROWS * UNIT + raid::label::TAIL;
+        let new = |_| Disk::new(&executor, Image::zeroed(member));
+        let members: Vec<Rc<Disk>> = (0..disks).map(new).collect();
+        let devices = || members.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>);
+        let (size, witness) = executor.block_on(async {
+            let devices: Vec<_> = devices().collect();
+            raid::make(&devices, &options, &runtime).await.expect("there is room");
+            let set =
+                raid::open(devices, &runtime, OpenOptions::default()).await.expect("it is new");
+            let size = set.geometry().size;
+            set.write(0, vec![content(size).into()], Durability::Plain).await.expect("it is whole");
+            set.flush().await.expect("it is whole");
+            (size, Witness::of(&set.label()))
+        });
+        let images = members.iter().map(|disk| disk.contents()).collect();
+        Self { device, images, size, witness: Some(witness) }
+    }
+
+    /// Whether what the members hold comes to zeros, or is the same on each.
+    ///
+    /// # Errors
+    /// The first stripe that is not so.
+    pub(super) fn fits_together(&self, disks: &[Option<Rc<Disk>>]) -> Result<(), String> {
+        let start = data_start(disks.len());
+        let images: Vec<Image> = disks.iter().flatten().map(|disk| disk.contents()).collect();
+        for stripe in 0..ROWS {
+            let unit = |image: &Image| {
+                let mut unit = vec![0; UNIT as usize];
+                image.read(start + stripe * UNIT, &mut unit);
+                unit
+            };
+            let units: Vec<Vec<u8>> = images.iter().map(unit).collect();
+            let fits = match self.device {
+                Device::Raid5 => {
+                    let sum = raid::parity::missing(UNIT as usize, units.iter().map(Vec::as_slice));
+                    sum.iter().all(|&byte| byte == 0)
+                }
+                _ => units.iter().all(|unit| *unit == units[0]),
+            };
+            if !fits {
+                return Err(format!(
+                    "what the members have of stripe {stripe} does not fit together"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The disks of a world that hold these images; those that are lost hold none.
+    pub(super) fn disks(executor: &Executor, images: &[Option<Image>]) -> Vec<Option<Rc<Disk>>> {
+        let new = |image: &Option<Image>| image.clone().map(|image| Disk::new(executor, image));
+        images.iter().map(new).collect()
+    }
+}
+
+/// A device that was opened.
+pub(super) struct Opened {
+    pub(super) device: Rc<dyn BlockDevice>,
+    /// The stories that the outside was told meanwhile.
+    told: Rc<RefCell<Vec<Witness>>>,
+    /// It is a set, and all of its members were in when it was opened.
+    pub(super) is_whole: bool,
+}
+
+impl Opened {
+    /// The stories that the outside was told, by the trace of the first disk that was there, with
+    /// the serial numbers of these events.
+    pub(super) fn told_in(&self, trace: &Trace) -> Vec<(u64, Witness)> {
+        let told = self.told.borrow();
+        let events = trace.events().iter();
+        events
+            .filter_map(|event| match event.event {
+                Event::Mark(Mark::Number(number)) => {
+                    let story = told.get(number.checked_sub(TOLD)? as usize)?;
+                    Some((event.serial, story.clone()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// Opens what is on disks.
+pub(super) async fn open(
+    base: &Base,
+    disks: &[Option<Rc<Disk>>],
+    witness: Option<Witness>,
+    runtime: &Runtime,
+) -> Result<Opened, String> {
+    let told: Rc<RefCell<Vec<Witness>>> = Rc::default();
+    let mut present = disks.iter().flatten();
+    if base.device == Device::Plain {
+        let device = present.next().expect("it has a disk").clone();
+        return Ok(Opened { device, told, is_whole: false });
+    }
+    let devices = present.clone().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect();
+    let (first, kept) = (present.next().expect("one is left").clone(), told.clone());
+    let witnessed = move |story: Witness| {
+        let (first, kept) = (first.clone(), kept.clone());
+        let note = async move {
+            let number = kept.borrow().len() as u64;
+            kept.borrow_mut().push(story);
+            first.mark(Mark::Number(TOLD + number));
+        };
+        Box::pin(note) as futures::future::LocalBoxFuture<'static, ()>
+    };
+    let options = OpenOptions { witness, is_meant: false, witnessed: Rc::new(witnessed) };
+    let set: Set =
+        raid::open(devices, runtime, options).await.map_err(|error| error.to_string())?;
+    let is_whole = set.label().slots.iter().all(|slot| slot.standing == Standing::InSync);
+    Ok(Opened { device: Rc::new(set), told, is_whole })
+}

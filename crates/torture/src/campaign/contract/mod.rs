@@ -1,0 +1,65 @@
+//! The contract of a device, held against plain disks and sets of them at every cut.
+//!
+//! A workload is two writes, of every shape that matters to a set: less than a unit, across units,
+//! a stripe in part and in full, more than one, over each other; with a flush between them, through
+//! or at once; now and then with a member that fails. It is recorded, and cut at each event. What
+//! each member has not made durable is lost, kept or torn apart from the others, and then any one
+//! member is lost besides. What comes back has to obey the contract ([`model`]): each sector is old
+//! or new, and new where an answer covers it; then what members have fits together, and everything
+//! is durable. Returns are cut as well.
+//!
+//! # A failure
+//! names the workload and the cut: `DURAMEN_CONTRACT=WORKLOAD` tries that workload alone.
+
+mod devices;
+mod model;
+mod search;
+mod workload;
+
+pub use devices::Device;
+
+use super::{Options, Outcome, in_threads};
+use search::Search;
+use workload::Workload;
+
+/// Names a workload that is to be tried alone, in full.
+const VARIABLE: &str = "DURAMEN_CONTRACT";
+/// In the short form, of so many workloads one is tried.
+const ONE_OF: usize = 151;
+
+/// The campaign.
+pub fn contract(options: &Options) -> Outcome {
+    let named = std::env::var(VARIABLE).ok();
+    let is_full = options.full || named.is_some();
+    let all = match named {
+        Some(name) => workload::named(options.device, &name),
+        None => chosen(options),
+    };
+    let threads = options.threads.clamp(1, all.len());
+    let part = |part: usize| all.iter().skip(part).step_by(threads).cloned();
+    let parts: Vec<Vec<Workload>> = (0..threads).map(|number| part(number).collect()).collect();
+    in_threads(parts, |part| {
+        let mut search = Search::new(is_full, options.seed);
+        let outcomes = part.iter().map(|workload| search.try_one(workload));
+        outcomes.fold(Outcome::default(), Outcome::plus)
+    })
+}
+
+/// The same, in this thread, until something is found.
+pub fn first(options: &Options) -> Outcome {
+    let mut search = Search::new(options.full, options.seed);
+    let mut outcome = Outcome::default();
+    for workload in chosen(options) {
+        outcome = outcome.plus(search.try_one(&workload));
+        if !outcome.violations.is_empty() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn chosen(options: &Options) -> Vec<Workload> {
+    let one_of = if options.full { 1 } else { ONE_OF };
+    let first = options.seed as usize % one_of;
+    workload::all(options.device).into_iter().skip(first).step_by(one_of).collect()
+}

@@ -1,0 +1,150 @@
+//! What the contract allows at a cut.
+//!
+//! Every sector shows a *version*: that of the beginning, or that of one of the writes. A write
+//! that no flush covers may be there or not, sector by sector. One that is covered has to be there,
+//! or a later one that may be.
+
+use sim::{Event, Mark, Trace};
+
+use super::workload::Workload;
+
+/// Bytes of a sector.
+pub(super) const SECTOR: u64 = 512;
+/// What a sector shows that shows no version.
+pub(super) const GARBAGE: u8 = 0xff;
+
+/// Calls of a workload, each with a mark when it is issued and one when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// A write, by its number.
+    Write(usize),
+    Flush,
+}
+
+/// What is written to a sector by a version: 0 is what was there at first.
+pub(super) fn content(version: u8, sector: u64) -> [u8; SECTOR as usize] {
+    // Zeros are written now and then: what is lost must not look like them.
+    if version == 2 && sector.is_multiple_of(3) {
+        return [0; SECTOR as usize];
+    }
+    let mut word = (u64::from(version) << 32 | sector).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    std::array::from_fn(|_| {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        (word >> 24) as u8
+    })
+}
+
+/// The bytes of a range in a version.
+pub(super) fn bytes(version: u8, at: u64, length: u64) -> Vec<u8> {
+    (at / SECTOR..(at + length) / SECTOR).flat_map(|sector| content(version, sector)).collect()
+}
+
+/// Which version each sector shows.
+pub(super) fn versions(bytes: &[u8]) -> Vec<u8> {
+    let sectors = bytes.chunks(SECTOR as usize).zip(0..);
+    let shown = sectors.map(|(bytes, sector)| {
+        (0..=2).find(|&version| content(version, sector) == bytes).unwrap_or(GARBAGE)
+    });
+    shown.collect()
+}
+
+/// When a call was issued and answered with success, as serial numbers of the world.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    issued: Option<u64>,
+    answered: Option<u64>,
+}
+
+/// The calls of a run, with their times.
+pub(super) struct Timeline {
+    calls: Vec<(Call, Span)>,
+    is_through: bool,
+    writes: [(u64, u64); 2],
+}
+
+impl Timeline {
+    /// Of the marks in a trace: call `n` is issued with `2 n` and answered with `2 n + 1`.
+    pub(super) fn new(
+        workload: &Workload,
+        calls: &[Call],
+        is_through: bool,
+        trace: &Trace,
+    ) -> Self {
+        let mut spans = vec![Span::default(); calls.len()];
+        for event in trace.events() {
+            let Event::Mark(Mark::Number(number)) = event.event else { continue };
+            let Some(span) = spans.get_mut((number / 2) as usize) else { continue };
+            let time = if number % 2 == 0 { &mut span.issued } else { &mut span.answered };
+            *time = Some(event.serial);
+        }
+        let calls = calls.iter().copied().zip(spans).collect();
+        Self { calls, is_through, writes: workload.writes }
+    }
+
+    /// For each sector, bit by bit, the versions that it may show when the power goes before the
+    /// event with this serial.
+    pub(super) fn allowed(&self, serial: u64, sectors: u64) -> Vec<u8> {
+        let before = |time: Option<u64>| time.filter(|&time| time < serial);
+        let spans = self.calls.iter();
+        let writes: Vec<(usize, Span)> = spans
+            .filter_map(|&(call, span)| match call {
+                Call::Write(number) => Some((number, span)),
+                Call::Flush => None,
+            })
+            .filter(|(_, span)| before(span.issued).is_some())
+            .collect();
+        let is_durable = |span: &Span| {
+            let Some(answered) = before(span.answered) else { return false };
+            let covers = |&(call, flush): &(Call, Span)| {
+                call == Call::Flush
+                    && before(flush.answered).is_some()
+                    && flush.issued.is_some_and(|issued| issued > answered)
+            };
+            self.is_through || self.calls.iter().any(covers)
+        };
+        (0..sectors)
+            .map(|sector| {
+                let at = sector * SECTOR;
+                let covers = |number: usize| {
+                    let (start, length) = self.writes[number];
+                    (start..start + length).contains(&at)
+                };
+                let here: Vec<&(usize, Span)> =
+                    writes.iter().filter(|(number, _)| covers(*number)).collect();
+                // A version is out when a durable write came after it.
+                let is_over = |answered: Option<u64>| {
+                    here.iter().any(|(_, later)| {
+                        let follows = answered.is_some_and(|time| later.issued > Some(time));
+                        is_durable(later) && follows
+                    })
+                };
+                let old = u8::from(!is_over(Some(0)));
+                here.iter().fold(old, |allowed, (number, span)| {
+                    let may_be = !is_over(before(span.answered));
+                    allowed | u8::from(may_be) << (number + 1)
+                })
+            })
+            .collect()
+    }
+}
+
+/// Whether sectors show what they may.
+///
+/// # Errors
+/// The first that does not, in words.
+pub(super) fn judge(shown: &[u8], allowed: &[u8]) -> Result<(), String> {
+    for (sector, (&version, &allowed)) in shown.iter().zip(allowed).enumerate() {
+        if version == GARBAGE || allowed >> version & 1 == 0 {
+            let may = (0..3).filter(|version| allowed >> version & 1 == 1);
+            let may: Vec<String> = may.map(|version: u8| version.to_string()).collect();
+            let shows = match version {
+                GARBAGE => "what was never written".to_owned(),
+                version => format!("version {version}"),
+            };
+            return Err(format!("sector {sector} shows {shows}, and may show {}", may.join(", ")));
+        }
+    }
+    Ok(())
+}

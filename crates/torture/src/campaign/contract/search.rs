@@ -1,0 +1,369 @@
+//! Runs a workload, and tries what cuts leave of it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+use block::{Buffer, Durability, Verb};
+use futures::future::join;
+use raid::assembly::Witness;
+use sim::{
+    Choice, Disk, Executor, Fate, Image, Mark, Persistence, Platter, Prng, Remains, Sectors, Trace,
+};
+
+use super::devices::{Base, Device, open};
+use super::model::{Call, SECTOR, Timeline, bytes, judge, versions};
+use super::workload::{Pattern, Workload};
+use crate::campaign::Outcome;
+use crate::explore::Counts;
+
+/// Pending writes of which every subset is tried.
+const SUBSETS: usize = 6;
+/// Choices by chance at a cut with more, in the full form and in the short one.
+const BY_CHANCE: (usize, usize) = (24, 6);
+/// Of so many images one is returned from with cuts.
+const CUT_RETURNS: (u128, u128) = (48, 16);
+
+/// A run that was recorded.
+struct Run {
+    timeline: Timeline,
+    traces: Vec<Trace>,
+    /// Stories that the outside was told, and when.
+    told: Vec<(u64, Witness)>,
+}
+
+/// What a return made of images: the versions that it shows.
+type Returned = Result<Rc<Vec<u8>>, String>;
+
+/// See the module's prose.
+pub(super) struct Search {
+    is_full: bool,
+    seed: u64,
+    bases: Vec<(Device, usize, Rc<Base>)>,
+}
+
+impl Search {
+    pub(super) fn new(is_full: bool, seed: u64) -> Self {
+        Self { is_full, seed, bases: Vec::new() }
+    }
+
+    fn base(&mut self, device: Device, disks: usize) -> Rc<Base> {
+        let found = self.bases.iter().find(|known| (known.0, known.1) == (device, disks));
+        if let Some((.., base)) = found {
+            return base.clone();
+        }
+        let base = Rc::new(Base::new(device, disks, |size| bytes(0, 0, size)));
+        self.bases.push((device, disks, base.clone()));
+        base
+    }
+
+    /// Tries a workload at all cuts.
+    pub(super) fn try_one(&mut self, workload: &Workload) -> Outcome {
+        let base = self.base(workload.device, workload.disks);
+        let mut outcome = Outcome::default();
+        let mut counts = Counts { workloads: 1, ..Counts::default() };
+        if let Err(wrong) = self.cut_all(&base, workload, &mut counts) {
+            counts.violations = 1;
+            let device = workload.device;
+            outcome.violations.push(format!(
+                "{wrong}; {}={workload} cargo xtask torture contract --device {device}",
+                super::VARIABLE
+            ));
+        }
+        outcome.counts = counts;
+        outcome
+    }
+
+    fn cut_all(&self, base: &Base, workload: &Workload, counts: &mut Counts) -> Result<(), String> {
+        let run = play(base, workload)?;
+        let mut prng = Prng::new(self.seed);
+        let mut known: HashMap<Vec<Option<u128>>, Returned> = HashMap::new();
+        let serials = serials_of(&run.traces);
+        let last = serials.last().map_or(0, |last| last + 1);
+        let platters: Vec<Vec<Platter>> = run
+            .traces
+            .iter()
+            .map(|trace| trace.cuts().map(|(_, platter)| platter).collect())
+            .collect();
+        for serial in serials.into_iter().chain([last]) {
+            let at = |disk: usize| &platters[disk][run.traces[disk].position_of(serial)];
+            let cut: Vec<&Platter> = (0..run.traces.len()).map(at).collect();
+            let allowed = run.timeline.allowed(serial, base.size / SECTOR);
+            let told = run.told.iter().rev().find(|(when, _)| *when < serial);
+            let witness = told.map(|(_, witness)| witness.clone()).or_else(|| base.witness.clone());
+            // Of a set that has lost a member none but that one may be missing.
+            let losable = match workload.failure {
+                _ if base.device == Device::Plain => Vec::new(),
+                Some(failure) => vec![failure.member],
+                None => (0..cut.len()).collect(),
+            };
+            let moment = Moment { base, cut: &cut, allowed: &allowed, witness, losable };
+            moment
+                .try_all(self, &mut known, &mut prng, counts)
+                .map_err(|wrong| format!("{wrong}, cut before event {serial}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A cut of a run.
+struct Moment<'m> {
+    base: &'m Base,
+    cut: &'m [&'m Platter],
+    allowed: &'m [u8],
+    witness: Option<Witness>,
+    /// Disks of which any one may be lost with the power.
+    losable: Vec<usize>,
+}
+
+impl Moment<'_> {
+    fn try_all(
+        &self,
+        search: &Search,
+        known: &mut HashMap<Vec<Option<u128>>, Returned>,
+        prng: &mut Prng,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
+        let mut remains: Vec<Remains<'_>> =
+            self.cut.iter().map(|platter| Remains::new(platter)).collect();
+        let mut tried = HashSet::new();
+        for choices in self.choices(search.is_full, prng) {
+            let prints: Vec<u128> = remains
+                .iter_mut()
+                .zip(&choices)
+                .map(|(remains, choice)| remains.fingerprint(choice))
+                .collect();
+            if !tried.insert(prints.clone()) {
+                continue;
+            }
+            let losses = std::iter::once(None).chain(self.losable.iter().copied().map(Some));
+            for lost in losses {
+                let key: Vec<Option<u128>> = (0..prints.len())
+                    .map(|disk| (Some(disk) != lost).then_some(prints[disk]))
+                    .collect();
+                counts.states += 1;
+                let images = |remains: &mut Vec<Remains<'_>>| -> Vec<Option<Image>> {
+                    let disks = remains.iter_mut().zip(&choices).enumerate();
+                    disks
+                        .map(|(disk, (remains, choice))| {
+                            (Some(disk) != lost).then(|| remains.image(choice))
+                        })
+                        .collect()
+                };
+                let told = || {
+                    let fates: Vec<String> =
+                        choices.iter().map(|choice| format!("'{choice}'")).collect();
+                    let lost = lost.map_or("none".to_owned(), |lost| lost.to_string());
+                    format!("{}, lost: {lost}", fates.join(" "))
+                };
+                let returned = known.entry(key.clone()).or_insert_with(|| {
+                    counts.images += 1;
+                    let images = images(&mut remains);
+                    let mix = key.iter().flatten().fold(0, |mix, print| mix ^ print);
+                    let (full, short) = CUT_RETURNS;
+                    let one_of = if search.is_full { full } else { short };
+                    let is_cut = mix % one_of == 0;
+                    self.returns(&images, lost, is_cut, prng, counts)
+                });
+                let shown = returned.clone().map_err(|wrong| format!("{wrong}: {}", told()))?;
+                judge(&shown, self.allowed).map_err(|wrong| format!("{wrong}: {}", told()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fates of what is pending on each disk.
+    fn choices(&self, is_full: bool, prng: &mut Prng) -> Vec<Vec<Choice>> {
+        let sectors: Vec<Vec<usize>> = self
+            .cut
+            .iter()
+            .map(|platter| {
+                platter.pending().map(|written| written.data.len() / SECTOR as usize).collect()
+            })
+            .collect();
+        let flat: Vec<usize> = sectors.iter().flatten().copied().collect();
+        let mut fates: Vec<Vec<Fate>> = Vec::new();
+        let all = |fate: Fate| vec![fate; flat.len()];
+        let kept = |is_kept: bool| if is_kept { Fate::Whole } else { Fate::Lost };
+        if flat.len() <= SUBSETS {
+            for subset in 0..1_usize << flat.len() {
+                fates.push((0..flat.len()).map(|place| kept(subset >> place & 1 == 1)).collect());
+            }
+        } else {
+            fates.extend([all(Fate::Lost), all(Fate::Whole)]);
+            for place in 0..flat.len() {
+                for is_kept in [false, true] {
+                    let mut one = all(kept(!is_kept));
+                    one[place] = kept(is_kept);
+                    fates.push(one);
+                }
+            }
+            let (full, short) = BY_CHANCE;
+            for _ in 0..if is_full { full } else { short } {
+                fates.push(flat.iter().map(|&sectors| Fate::random(sectors, prng)).collect());
+            }
+        }
+        for (place, &sectors) in flat.iter().enumerate().filter(|(_, sectors)| **sectors > 1) {
+            let half = prng.between(1, sectors as u64 - 1) as usize;
+            for torn in [Sectors::first(half, sectors), Sectors::but_first(half, sectors)] {
+                for is_kept in [false, true] {
+                    let mut one = all(kept(is_kept));
+                    one[place] = Fate::Torn(torn.clone());
+                    fates.push(one);
+                }
+            }
+        }
+        let apart = |fates: Vec<Fate>| {
+            let mut fates = fates.into_iter();
+            let of_disk = |of: &Vec<usize>| Choice::new(fates.by_ref().take(of.len()).collect());
+            sectors.iter().map(of_disk).collect()
+        };
+        fates.into_iter().map(apart).collect()
+    }
+
+    /// Returns from images; perhaps it is cut, and returns once more, at each of its events.
+    fn returns(
+        &self,
+        images: &[Option<Image>],
+        lost: Option<usize>,
+        is_cut: bool,
+        prng: &mut Prng,
+        counts: &mut Counts,
+    ) -> Returned {
+        let Back { shown, traces, told } = self.come_back(images, is_cut)?;
+        if !is_cut {
+            return Ok(shown);
+        }
+        let serials = serials_of(traces.iter().flatten());
+        let last = serials.last().map_or(0, |last| last + 1);
+        for serial in serials.into_iter().chain([last]) {
+            let mut cut = |trace: &Trace| {
+                let platter = trace.platter_at(trace.position_of(serial));
+                platter.image(&Choice::random(&platter, prng))
+            };
+            let mut left: Vec<Option<Image>> =
+                traces.iter().map(|trace| trace.as_ref().map(&mut cut)).collect();
+            if lost.is_none() && !self.losable.is_empty() && prng.chance(1, 2) {
+                left[self.losable[prng.index(self.losable.len())]] = None;
+            }
+            counts.states += 1;
+            let latest = told.iter().rev().find(|(when, _)| *when < serial);
+            let witness = latest.map(|(_, story)| story.clone()).or_else(|| self.witness.clone());
+            let losable = Vec::new();
+            let Self { base, cut, allowed, .. } = *self;
+            let again = Moment { base, cut, allowed, witness, losable };
+            let returned = again.come_back(&left, false).map(|back| back.shown);
+            let judged = returned.and_then(|shown| {
+                judge(&shown, self.allowed)?;
+                Ok(shown)
+            });
+            let shown_again = judged
+                .map_err(|wrong| format!("{wrong}, after a return that was cut before {serial}"))?;
+            if serial == last && shown_again != shown {
+                return Err("what a return has shown is another after the next".to_owned());
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Opens what is left, reads all of it, and looks whether what the members have fits together.
+    fn come_back(&self, images: &[Option<Image>], is_recorded: bool) -> Result<Back, String> {
+        let executor = Executor::new(7);
+        let disks = Base::disks(&executor, images);
+        if is_recorded {
+            disks.iter().flatten().for_each(|disk| disk.start_trace());
+        }
+        let runtime = executor.runtime();
+        let (shown, opened) = executor.block_on(async {
+            let opened = open(self.base, &disks, self.witness.clone(), &runtime).await?;
+            let room = Buffer::zeroed(self.base.size as usize);
+            let read = opened.device.read(0, room).await.map_err(|error| error.to_string())?;
+            Ok::<_, String>((versions(&read), opened))
+        })?;
+        if opened.is_whole {
+            self.base.fits_together(&disks)?;
+        }
+        let trace =
+            |disk: &Option<Rc<Disk>>| disk.as_ref().filter(|_| is_recorded).map(|it| it.trace());
+        let traces: Vec<Option<Trace>> = disks.iter().map(trace).collect();
+        let told = traces.iter().flatten().next().map(|first| opened.told_in(first));
+        Ok(Back { shown: Rc::new(shown), traces, told: told.unwrap_or_default() })
+    }
+}
+
+/// What came of a return.
+struct Back {
+    /// Which version each sector shows.
+    shown: Rc<Vec<u8>>,
+    /// What happened to each disk, if that was recorded.
+    traces: Vec<Option<Trace>>,
+    told: Vec<(u64, Witness)>,
+}
+
+/// The serial numbers of all events, each once.
+fn serials_of<'t>(traces: impl IntoIterator<Item = &'t Trace>) -> BTreeSet<u64> {
+    traces.into_iter().flat_map(Trace::events).map(|event| event.serial).collect()
+}
+
+/// Carries a workload out, and records it.
+fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
+    let executor = Executor::new(11);
+    let images: Vec<Option<Image>> = base.images.iter().cloned().map(Some).collect();
+    let disks = Base::disks(&executor, &images);
+    let disks_there = || disks.iter().flatten();
+    let (first, runtime) =
+        (disks_there().next().expect("there is one").clone(), executor.runtime());
+    let is_through = workload.pattern == Pattern::Through;
+    let calls = match workload.pattern {
+        Pattern::Flushed | Pattern::Together | Pattern::Crossed => {
+            vec![Call::Write(0), Call::Write(1), Call::Flush]
+        }
+        Pattern::Apart => vec![Call::Write(0), Call::Flush, Call::Write(1), Call::Flush],
+        Pattern::Through => vec![Call::Write(0), Call::Write(1)],
+    };
+    let opened = executor.block_on(async {
+        let opened = open(base, &disks, base.witness.clone(), &runtime).await?;
+        disks_there().for_each(|disk| disk.start_trace());
+        if let Some(failure) = workload.failure {
+            let disk = disks[failure.member].as_ref().expect("all are there");
+            let verb = if failure.is_flush { Verb::Flush } else { Verb::Write };
+            disk.fail(verb, failure.nth, Persistence::Forever);
+        }
+        let call = async |number: usize| -> Result<(), String> {
+            first.mark(Mark::Number(2 * number as u64));
+            let done = match calls[number] {
+                Call::Flush => opened.device.flush().await,
+                Call::Write(write) => {
+                    let (at, length) = workload.writes[write];
+                    let data = vec![bytes(write as u8 + 1, at, length).into()];
+                    let durability =
+                        if is_through { Durability::Through } else { Durability::Plain };
+                    opened.device.write(at, data, durability).await
+                }
+            };
+            first.mark(Mark::Number(2 * number as u64 + 1));
+            done.map_err(|error| format!("a call failed: {error}"))
+        };
+        match workload.pattern {
+            Pattern::Together => {
+                let (one, other) = join(call(0), call(1)).await;
+                one.and(other)?;
+                call(2).await?;
+            }
+            Pattern::Crossed => {
+                call(0).await?;
+                let (one, other) = join(call(1), call(2)).await;
+                one.and(other)?;
+            }
+            _ => {
+                for number in 0..calls.len() {
+                    call(number).await?;
+                }
+            }
+        }
+        Ok::<_, String>(opened)
+    })?;
+    let traces: Vec<Trace> = disks_there().map(|disk| disk.trace()).collect();
+    let timeline = Timeline::new(workload, &calls, is_through, &traces[0]);
+    let told = opened.told_in(&traces[0]);
+    Ok(Run { timeline, traces, told })
+}

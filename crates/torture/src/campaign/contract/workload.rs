@@ -1,0 +1,122 @@
+//! What is done to a device: two writes, in many ways.
+
+use std::fmt;
+
+use super::devices::{Device, UNIT};
+
+/// How two writes follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// One, the other, a flush.
+    Flushed,
+    /// One, a flush, the other, a flush.
+    Apart,
+    /// Both through, one after the other.
+    Through,
+    /// Both at once, then a flush.
+    Together,
+    /// One; then the other, and a flush at the same time.
+    Crossed,
+}
+
+impl Pattern {
+    const ALL: [Self; 5] =
+        [Self::Flushed, Self::Apart, Self::Through, Self::Together, Self::Crossed];
+}
+
+/// A verb of a member that fails, and its how-manieth call, from which on all do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) member: usize,
+    pub(super) is_flush: bool,
+    pub(super) nth: u64,
+}
+
+/// See the module's prose.
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    pub(super) device: Device,
+    pub(super) disks: usize,
+    pub(super) pattern: Pattern,
+    /// Where, and how much, in bytes.
+    pub(super) writes: [(u64, u64); 2],
+    pub(super) failure: Option<Failure>,
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, disks, pattern, writes: [one, other], failure } = self;
+        write!(f, "{device}-{disks}-{pattern:?}-{}+{}-{}+{}", one.0, one.1, other.0, other.1)?;
+        if let Some(Failure { member, is_flush, nth }) = failure {
+            write!(f, "-{member}{}{nth}", if *is_flush { "f" } else { "w" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Where writes begin and how long they are, of a set with stripes of so many bytes.
+fn shapes(stripe: u64) -> Vec<(u64, u64)> {
+    let mut shapes = vec![
+        (0, 512),
+        (1024, 2048),
+        (0, UNIT),
+        (UNIT - 512, 1024),
+        (UNIT, 2 * UNIT - 1024),
+        (512, stripe - 512),
+        (0, stripe),
+        (stripe, stripe),
+        (stripe - 1024, 1536),
+        (stripe - UNIT, 2 * UNIT),
+        (UNIT, 2 * stripe),
+        (0, 2 * stripe + 512),
+    ];
+    shapes.sort_unstable();
+    shapes.dedup();
+    shapes
+}
+
+/// All that are tried on a device.
+pub(super) fn all(device: Device) -> Vec<Workload> {
+    let mut all = Vec::new();
+    for &disks in device.sizes() {
+        let stripe = match device {
+            Device::Raid5 => (disks as u64 - 1) * UNIT,
+            Device::Plain | Device::Raid1 => UNIT,
+        };
+        let shapes = shapes(stripe);
+        let end = if device == Device::Plain { 4 * UNIT } else { 3 * stripe };
+        let fits = |&(at, length): &(u64, u64)| at + length <= end;
+        let shapes: Vec<(u64, u64)> = shapes.into_iter().filter(fits).collect();
+        for (first, &one) in shapes.iter().enumerate() {
+            for (second, &other) in shapes.iter().enumerate() {
+                for (number, pattern) in Pattern::ALL.into_iter().enumerate() {
+                    let writes = [one, other];
+                    let whole = Workload { device, disks, pattern, writes, failure: None };
+                    all.push(whole.clone());
+                    if device == Device::Plain {
+                        continue;
+                    }
+                    let turn = first + 5 * second + 3 * number;
+                    let failure = Some(Failure {
+                        member: turn % disks,
+                        is_flush: turn % 4 == 3,
+                        nth: 1 + (turn / 4 % 4) as u64,
+                    });
+                    all.push(Workload { failure, ..whole });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The one of this name.
+///
+/// # Panics
+/// When there is none.
+pub(super) fn named(device: Device, name: &str) -> Vec<Workload> {
+    let found: Vec<Workload> =
+        all(device).into_iter().filter(|workload| workload.to_string() == name).collect();
+    assert!(!found.is_empty(), "no workload of {device} is called {name}");
+    found
+}
