@@ -175,6 +175,13 @@ impl Design {
         self.entry.has(DiskRole::Log)
     }
 
+    /// Whether a return after a cut looks at all of the volume before it is served, and mends it: a
+    /// log is replayed without a look at what it is about, and what soft updates leave is looked
+    /// for while it is served.
+    pub fn checks_first(self) -> bool {
+        !self.has_log() && self.keeps_order()
+    }
+
     /// The engine.
     pub fn engine(self) -> &'static str {
         self.entry.engine

@@ -186,6 +186,7 @@ pub(super) fn run(design: Design, seed: u64, strike: &Strike) -> Verdict {
 }
 
 struct Trial {
+    design: Design,
     session: Session,
     witness: Witness,
     /// Calls of the volume's disk and of the log's.
@@ -207,8 +208,8 @@ impl Trial {
         let strike = strike.filter(|strike| strike.phase == Phase::Trace);
         let mut witness = Witness::new(session.reference.clone());
         witness.may_refuse = strike.is_some_and(Strike::is_refusal);
-        let trial =
-            Self { session, witness, before, strike, lost_data: false, struck_behind_end: false };
+        let (lost_data, struck_behind_end) = (false, false);
+        let trial = Self { design, session, witness, before, strike, lost_data, struck_behind_end };
         if let Some(strike) = &trial.strike {
             trial.inject(strike);
         }
@@ -470,8 +471,7 @@ impl Trial {
         self.session.world.start();
         let status = self.session.world.run_for(PATIENCE, self.session.world.serving());
         let status = status.ok_or("it never comes back")?;
-        // A log is replayed without a look at what it is about.
-        if status != Status::Serving || left.0.len() > 1 {
+        if status != Status::Serving || !self.design.checks_first() {
             let repaired = repair(&left)?;
             self.session.world.crash_with(&repaired);
             self.start()?;

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs3_types::nfs3::nfsstat3::{self, *};
 
 use super::content::Content;
-use super::words::{File, Kind, Op, Place, Told};
+use super::words::{File, How, Kind, Op, Place, Told};
 
 /// The number of a file: that of the execution which made it, and one more.
 pub type Id = usize;
@@ -46,7 +46,15 @@ struct Node {
     links: u32,
     file: Option<File>,
     /// Of the exclusive CREATE that made it.
-    verifier: Option<u64>,
+    verifier: Option<Verifier>,
+}
+
+/// What an exclusive CREATE is recognised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Verifier {
+    number: u64,
+    /// A SETATTR or WRITE has come since, and it may have gone with the change.
+    may_be_gone: bool,
 }
 
 /// A state of the server.
@@ -183,14 +191,21 @@ impl State {
         self.old_verifiers.extend(self.verifier.take());
     }
 
-    /// The states in which the file that a call looks at has a known length.
+    /// The states in which the file that a call looks at has a known length, and is recognised by
+    /// an exclusive CREATE or not.
     fn settled(&self, op: &Op) -> Vec<Self> {
         let Some(id) = self.looked_at(op) else { return vec![self.clone()] };
         let Body::Regular(content) = &self.nodes[&id].body else { return vec![self.clone()] };
-        let settled = content.settled().into_iter().map(|content| {
-            let mut state = self.clone();
-            state.nodes.get_mut(&id).expect("it is there").body = Body::Regular(content);
-            state
+        let verifier = self.nodes[&id].verifier;
+        let is_asked = matches!(op, Op::Create(_, How::Exclusive(_), _));
+        let is_gone = verifier.filter(|verifier| is_asked && verifier.may_be_gone).map(|_| None);
+        let settled = content.settled().into_iter().flat_map(|content| {
+            [Some(verifier), is_gone].into_iter().flatten().map(move |verifier| {
+                let mut state = self.clone();
+                let node = state.nodes.get_mut(&id).expect("it is there");
+                (node.body, node.verifier) = (Body::Regular(content.clone()), verifier);
+                state
+            })
         });
         settled.collect()
     }

@@ -6,7 +6,7 @@ use nfs3_types::nfs3::nfsstat3::*;
 
 use super::super::content::Content;
 use super::super::words::{File, How, Kind, Op, Place};
-use super::{Body, Done, Failure, Id, Node, ROOT, State};
+use super::{Body, Done, Failure, Id, Node, ROOT, State, Verifier};
 
 impl State {
     pub(super) fn carry_out(
@@ -26,11 +26,16 @@ impl State {
             Op::List(file) => Ok(Done::about(self.directory(*file)?)),
             Op::Read(file) => Ok(Done::about(self.regular(*file)?)),
             Op::Commit(file) => self.change_content(*file, Content::commit),
-            Op::Resize(file, length) => self.change_content(*file, |file| file.resize(*length)),
+            Op::Resize(file, length) => {
+                self.touch(*file);
+                self.change_content(*file, |file| file.resize(*length))
+            }
             Op::Write { file, at, count, value, .. } => {
+                self.touch(*file);
                 self.change_content(*file, |file| file.write(*at, *count, *value, stable))
             }
             Op::Chmod(file, mode) => {
+                self.touch(*file);
                 let id = self.find(*file)?;
                 self.nodes.get_mut(&id).expect("it was found").mode = *mode;
                 Ok(Done::about(id))
@@ -49,6 +54,14 @@ impl State {
             Op::Rmdir(place) => self.rmdir(place),
             Op::Rename(from, to) => self.rename(from, to),
             Op::Link(file, place) => self.link(*file, place),
+        }
+    }
+
+    /// A change of a file may take its verifier along.
+    fn touch(&mut self, file: File) {
+        let node = self.find(file).ok().and_then(|id| self.nodes.get_mut(&id));
+        if let Some(verifier) = node.and_then(|node| node.verifier.as_mut()) {
+            verifier.may_be_gone = true;
         }
     }
 
@@ -94,6 +107,7 @@ impl State {
             let done = self.make(execution, place, Body::Regular(Content::default()), mode)?;
             if let How::Exclusive(verifier) = how {
                 let made = done.object.and_then(|id| self.nodes.get_mut(&id));
+                let verifier = Verifier { number: verifier, may_be_gone: false };
                 made.expect("it was made").verifier = Some(verifier);
             }
             return Ok(done);
@@ -102,7 +116,9 @@ impl State {
         let node = self.nodes.get_mut(&there).expect("a name has a file");
         match how {
             How::Guarded => return refused(NFS3ERR_EXIST),
-            How::Exclusive(verifier) if node.verifier != Some(verifier) => {
+            How::Exclusive(verifier)
+                if node.verifier.is_none_or(|known| known.number != verifier) =>
+            {
                 return refused(NFS3ERR_EXIST);
             }
             How::Exclusive(_) | How::Unchecked { .. } => {}
@@ -110,7 +126,10 @@ impl State {
         match &mut node.body {
             Body::Directory { .. } => return refused(NFS3ERR_ISDIR),
             Body::Other(_) => return refused(NFS3ERR_EXIST),
-            Body::Regular(content) if how == How::Unchecked { empty: true } => content.resize(0),
+            Body::Regular(content) if how == How::Unchecked { empty: true } => {
+                content.resize(0);
+                node.verifier.iter_mut().for_each(|verifier| verifier.may_be_gone = true);
+            }
             Body::Regular(_) => {}
         }
         Ok(Done { object: Some(there), ..Done::about(parent) })
