@@ -130,6 +130,13 @@ impl fmt::Display for Choice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoChoice(String);
 
+impl NoChoice {
+    /// This one.
+    pub fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 impl fmt::Display for NoChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a fate is 0, 1 or bits in brackets, and not '{}'", self.0)

@@ -9,12 +9,13 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use torture::campaign::concurrent::seed::PartOf;
 use torture::campaign::{
-    Cuts, Device, Options, Outcome, concurrent, conformance, contract, data, faults, nested, retry,
+    Cuts, Options, Outcome, concurrent, conformance, contract, data, faults, nested, retry,
     sequences,
 };
 use torture::explore::Counts;
 use torture::explore::case::Case;
 use torture::explore::design::{DELAYED, Design, TRIED};
+use torture::explore::device::Device;
 use torture::explore::ways;
 
 /// A word, what it does, and the function that does it.
@@ -41,7 +42,7 @@ const CAMPAIGNS: &[Campaign] = &[
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
 /// What can be tried of a set of disks.
-const OF_SETS: [&str; 1] = ["contract"];
+const OF_SETS: [&str; 4] = ["contract", "seq1", "seq2", "nested"];
 
 /// What can be tried of a volume that is declared delayed.
 const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];
@@ -71,7 +72,8 @@ struct Arguments {
     /// Whether answers wait for the disk: durable, or delayed, which is for seq1, seq2 and nested
     #[arg(long, default_value = DURABLE, value_parser = [DURABLE, DELAYED])]
     durability: String,
-    /// What the volume stands on: plain, raid1 or raid5; of sets there is contract
+    /// What the volume stands on: plain, raid1 or raid5; of sets there are contract, seq1, seq2 and
+    /// nested
     #[arg(long, default_value_t)]
     device: Device,
     #[command(flatten)]
@@ -155,7 +157,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let options = Options { design, device, full, threads, seed };
+    let design = design.on(device);
+    let options = Options { design, full, threads, seed };
     match &campaign[..] {
         SEED => return tell_seed(argument.as_deref(), design, &part),
         REPLAY => return replay(argument.as_deref()),
@@ -183,7 +186,7 @@ fn main() -> ExitCode {
     }
     table(&runs);
     if json {
-        println!("{}", as_json(&runs, design, device));
+        println!("{}", as_json(&runs, design));
     }
     let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
     let found = violations > 0 || runs.iter().any(|run| !run.outcome.violations.is_empty());
@@ -266,7 +269,7 @@ fn table(runs: &[Run]) {
 }
 
 /// One object for each campaign, in a list if there are several.
-fn as_json(runs: &[Run], design: Design, device: Device) -> String {
+fn as_json(runs: &[Run], design: Design) -> String {
     let policy = design.policy().map_or("null".to_owned(), |policy| format!("\"{policy}\""));
     let objects = runs.iter().map(|run| {
         let Counts { workloads, states, images, violations } = run.outcome.counts;
@@ -277,7 +280,7 @@ fn as_json(runs: &[Run], design: Design, device: Device) -> String {
         let [taking, keeping] = [taking, keeping].map(told);
         format!(
             "{{\"campaign\":\"{}\",\"engine\":\"{}\",\"policy\":{},\"durability\":\"{}\",\
-             \"device\":\"{device}\",\
+             \"device\":\"{}\",\
              \"workloads\":{workloads},\"states\":{states},\"images\":{images},\
              \"violations\":{violations},\"cuts_taking\":{taking},\"cuts_keeping\":{keeping},\
              \"states_per_s\":{:.0},\"seconds\":{:.1}}}",
@@ -285,6 +288,7 @@ fn as_json(runs: &[Run], design: Design, device: Device) -> String {
             design.engine(),
             policy,
             if design.is_delayed() { DELAYED } else { DURABLE },
+            design.device(),
             run.states_per_second(),
             run.seconds
         )

@@ -20,15 +20,12 @@ use std::thread;
 use crate::explore::Counts;
 use crate::explore::design::Design;
 pub use crate::world::Cuts;
-pub use contract::Device;
 
 /// How a campaign is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How the engine keeps its promises.
     pub design: Design,
-    /// What the volume stands on.
-    pub device: Device,
     /// Everything, and not a sample.
     pub full: bool,
     /// How many threads work.
@@ -38,9 +35,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// The short form of a campaign, on a plain disk.
+    /// The short form of a campaign.
     pub const fn short(design: Design, threads: usize) -> Self {
-        Self { design, device: Device::Plain, full: false, threads, seed: 1 }
+        Self { design, full: false, threads, seed: 1 }
     }
 
     /// The words of a command line that say the policy and the seed.

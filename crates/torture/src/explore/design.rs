@@ -17,6 +17,7 @@ use runtime::{Runtime, Timestamp};
 use sim::{Executor, Image};
 use ufs2::mkfs::MkfsOptions;
 
+use super::device::{self, Device};
 use super::disks::{Disks, Images};
 
 /// What disks are full of at first: no file ever holds such a byte.
@@ -66,6 +67,7 @@ impl Default for Shape {
 pub struct Design {
     entry: &'static designs::Design,
     is_delayed: bool,
+    device: Device,
 }
 
 /// The word of a command line, and of the line of a case, for a volume that is declared delayed.
@@ -131,17 +133,31 @@ impl Design {
             Some(name) => (name.trim_end(), true),
             None => (name, false),
         };
-        let named = Self::ALL.iter().copied().find(|design| design.name() == name)?;
+        let (name, device) = match name.rsplit_once(' ') {
+            Some((before, device)) => (before, device.parse().ok()?),
+            None => (name, Device::Plain),
+        };
+        let named = Self::ALL.iter().copied().find(|design| design.name() == name)?.on(device);
         Some(if is_delayed { named.delayed() } else { named })
     }
 
     const fn of(entry: &'static designs::Design) -> Self {
-        Self { entry, is_delayed: false }
+        Self { entry, is_delayed: false, device: Device::Plain }
     }
 
     /// The same, of which what is answered need not be durable yet.
     pub const fn delayed(self) -> Self {
-        Self { is_delayed: true, entry: self.entry }
+        Self { is_delayed: true, ..self }
+    }
+
+    /// The same, of which the volume stands on this.
+    pub const fn on(self, device: Device) -> Self {
+        Self { device, ..self }
+    }
+
+    /// What the volume stands on.
+    pub const fn device(self) -> Device {
+        self.device
     }
 
     /// Whether what is answered need not be durable yet.
@@ -199,19 +215,27 @@ impl Design {
 
     /// The words of a command line that choose it.
     pub fn words(self) -> String {
-        let delayed = if self.is_delayed { " --durability delayed" } else { "" };
-        match self.policy() {
+        let mut words = match self.policy() {
             Some(policy) if self.engine() == Self::default().engine() => {
-                format!("--policy {policy}{delayed}")
+                format!("--policy {policy}")
             }
-            _ => self.entry.words() + delayed,
+            _ => self.entry.words(),
+        };
+        if self.is_delayed {
+            words += " --durability delayed";
         }
+        if self.device != Device::Plain {
+            words += &format!(" --device {}", self.device);
+        }
+        words
     }
 
     /// Its name in the line of a case.
     pub fn case_name(self) -> String {
-        let delayed = if self.is_delayed { format!(" {DELAYED}") } else { String::new() };
-        self.name().to_owned() + &delayed
+        let device = Some(self.device.to_string()).filter(|_| self.device != Device::Plain);
+        let delayed = self.is_delayed.then(|| DELAYED.to_owned());
+        let words = [Some(self.name().to_owned()), device, delayed].into_iter().flatten();
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// Its name.
@@ -234,11 +258,13 @@ impl Design {
 
     /// Bytes of each disk, the volume first, if those of each kind are so large.
     pub(crate) fn sizes(self, volume_bytes: u64, log_bytes: u64) -> Vec<u64> {
-        let size = |role: &DiskRole| match role {
-            DiskRole::Volume => volume_bytes,
-            DiskRole::Log => log_bytes,
-        };
-        self.entry.disks.iter().map(size).collect()
+        let sizes = self.entry.disks.iter().flat_map(|role| match role {
+            DiskRole::Volume => {
+                vec![device::member_size(self.device, volume_bytes); self.device.disks()]
+            }
+            DiskRole::Log => vec![log_bytes],
+        });
+        sizes.collect()
     }
 
     /// Whether a cut while a large file is cut short may leave any length in between.
@@ -290,15 +316,32 @@ impl Design {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub(super) async fn open_at_once(
+    pub(super) async fn open_stack(
         self,
-        disks: Vec<Rc<dyn BlockDevice>>,
+        disks: designs::Disks,
         runtime: Runtime,
     ) -> Result<Opened, OpenError> {
-        let mut disks = disks.into_iter();
-        let volume = disks.next().expect("a design that is opened has disks");
-        let disks = designs::Disks { volume, log: disks.next() };
         self.open_disks_at_once(disks, runtime, &Shape::default().to_open()).await
+    }
+
+    /// The disks of an engine, which stand on these.
+    pub(super) async fn stack(
+        self,
+        disks: Vec<Rc<dyn BlockDevice>>,
+        runtime: &Runtime,
+    ) -> Result<designs::Disks, OpenError> {
+        let mut disks = disks.into_iter();
+        let volume: Rc<dyn BlockDevice> = match self.device {
+            Device::Plain => disks.next().expect("a design that is opened has disks"),
+            device => {
+                let members = disks.by_ref().take(device.disks()).collect();
+                let set = device::open(members, runtime).await.map_err(|error| {
+                    OpenError::Damaged(error) // as far as an engine can tell
+                })?;
+                Rc::new(set)
+            }
+        };
+        Ok(designs::Disks { volume, log: disks.next() })
     }
 
     /// Opens the volume; a log is kept small in this way.
@@ -321,9 +364,7 @@ impl Design {
         runtime: Runtime,
         options: &OpenOptions,
     ) -> Result<Opened, OpenError> {
-        let mut disks = disks.into_iter();
-        let volume = disks.next().expect("a design that is opened has disks");
-        let disks = designs::Disks { volume, log: disks.next() };
+        let disks = self.stack(disks, &runtime).await?;
         self.open_disks(disks, runtime, options).await
     }
 
@@ -362,12 +403,26 @@ impl Design {
 }
 
 fn format_on(design: Design, executor: &Executor, sizes: &[u64], shape: &Shape) -> Disks {
-    let full = |&size: &u64| Image::from_bytes(&vec![RUBBISH; size as usize]);
-    let disks = Disks::new(executor, &Images(sizes.iter().map(full).collect()));
-    let (random, options) = (executor.runtime().random, shape.to_make());
-    let make = (design.work().make)(&**disks.volume(), &options, &*random, NOW);
-    let made = executor.block_on(make);
-    made.expect("it is large enough");
+    // The members of a new set hold zeros.
+    let is_member = |disk: usize| design.device.losable().contains(&disk);
+    let full = |(disk, &size): (usize, &u64)| {
+        if is_member(disk) {
+            return Image::zeroed(size);
+        }
+        Image::from_bytes(&vec![RUBBISH; size as usize])
+    };
+    let disks = Disks::new(executor, &Images(sizes.iter().enumerate().map(full).collect()));
+    let (runtime, options) = (executor.runtime(), shape.to_make());
+    executor.block_on(async {
+        let devices = disks.devices();
+        if let Some(level) = design.device.level() {
+            device::make(level, &devices[..design.device.disks()], &runtime).await;
+        }
+        let volume = design.stack(devices, &runtime).await.expect("it is new").volume;
+        let made = (design.work().make)(&*volume, &options, &*runtime.random, NOW).await;
+        made.expect("it is large enough");
+        volume.flush().await.expect("nothing has failed");
+    });
     disks
 }
 

@@ -6,6 +6,7 @@
 //! happened, and a [`Loss`] says what becomes of the pending writes of each.
 
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 use std::str::FromStr;
 
@@ -166,7 +167,7 @@ fn platter((_, platter): (usize, Platter)) -> Platter {
 impl Cut {
     /// What is worth trying.
     pub fn losses(&self, prng: &mut Prng) -> Vec<Loss> {
-        Choice::explore_together(&self.platters, prng).into_iter().map(Loss).collect()
+        Choice::explore_together(&self.platters, prng).into_iter().map(Loss::of).collect()
     }
 
     /// For all of them.
@@ -196,10 +197,12 @@ impl Cut {
         let all = |count: usize, fate: Fate| Choice::new(vec![fate; count]);
         let corner = |bits: u32| {
             let fate = |disk: usize| if bits >> disk & 1 == 1 { Fate::Whole } else { Fate::Lost };
-            Loss(counts.iter().enumerate().map(|(disk, &count)| all(count, fate(disk))).collect())
+            Loss::of(
+                counts.iter().enumerate().map(|(disk, &count)| all(count, fate(disk))).collect(),
+            )
         };
         let chance = self.platters.iter().map(|one| Choice::random(one, prng)).collect();
-        (0..1_u32 << counts.len()).map(corner).chain([Loss(chance)]).collect()
+        (0..1_u32 << counts.len()).map(corner).chain([Loss::of(chance)]).collect()
     }
 
     /// What is left by chance.
@@ -212,10 +215,11 @@ impl Cut {
     pub fn some_losses(&self, prng: &mut Prng, more: usize) -> Vec<Loss> {
         let all = |fate: Fate| {
             let of = |platter: &Platter| Choice::new(vec![fate.clone(); platter.pending().count()]);
-            Loss(self.platters.iter().map(of).collect())
+            Loss::of(self.platters.iter().map(of).collect())
         };
-        let by_chance =
-            |_| Loss(self.platters.iter().map(|platter| Choice::random(platter, prng)).collect());
+        let by_chance = |_| {
+            Loss::of(self.platters.iter().map(|platter| Choice::random(platter, prng)).collect())
+        };
         [all(Fate::Lost), all(Fate::Whole)].into_iter().chain((0..more).map(by_chance)).collect()
     }
 
@@ -229,11 +233,14 @@ impl Cut {
             };
             pending.len() == choice.fates().len() && pending.iter().zip(choice.fates()).all(torn)
         };
-        let both = || self.platters.iter().zip(&loss.0);
-        if loss.0.len() != self.platters.len() || !both().all(fits) {
+        let both = || self.platters.iter().zip(&loss.choices);
+        if loss.choices.len() != self.platters.len() || !both().all(fits) {
             return None;
         }
-        Some(Images(both().map(|(platter, choice)| platter.image(choice)).collect()))
+        let left = both().enumerate().map(|(disk, (platter, choice))| {
+            loss.left(disk, || platter.image(choice)) // of a disk
+        });
+        Some(Images(left.collect()))
     }
 }
 
@@ -243,43 +250,78 @@ pub struct Left<'a>(Vec<Remains<'a>>);
 impl Left<'_> {
     /// The hash of what a loss of this cut leaves, without the making of it.
     pub fn fingerprint(&mut self, loss: &Loss) -> u128 {
-        let both = self.0.iter_mut().zip(&loss.0);
-        together(both.map(|(remains, choice)| remains.fingerprint(choice)))
+        let both = self.0.iter_mut().zip(&loss.choices).enumerate();
+        together(both.map(|(disk, (remains, choice))| match loss.disk {
+            Some(lost) if lost == disk => Image::zeroed(0).fingerprint(),
+            _ => remains.fingerprint(choice),
+        }))
     }
 
     /// What a loss of this cut leaves.
     pub fn images(&mut self, loss: &Loss) -> Images {
-        let both = self.0.iter_mut().zip(&loss.0);
-        Images(both.map(|(remains, choice)| remains.image(choice)).collect())
+        let both = self.0.iter_mut().zip(&loss.choices).enumerate();
+        let left = both.map(|(disk, (remains, choice))| {
+            loss.left(disk, || remains.image(choice)) // of a disk
+        });
+        Images(left.collect())
     }
 }
 
-/// What becomes of the pending writes of each disk.
+/// What becomes of the pending writes of each disk, and which disk is lost with all that it held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss(pub Vec<Choice>);
+pub struct Loss {
+    /// By disk.
+    choices: Vec<Choice>,
+    disk: Option<usize>,
+}
 
 impl Loss {
+    fn of(choices: Vec<Choice>) -> Self {
+        Self { choices, disk: None }
+    }
+
+    /// The same, and besides with each of these disks lost, one at a time.
+    pub fn with_each(self, losable: Range<usize>) -> impl Iterator<Item = Self> {
+        let disks = std::iter::once(None).chain(losable.map(Some));
+        disks.map(move |disk| Self { disk, ..self.clone() })
+    }
+
+    /// What is left of a disk.
+    fn left(&self, disk: usize, image: impl FnOnce() -> Image) -> Image {
+        if self.disk == Some(disk) { Image::zeroed(0) } else { image() }
+    }
+
     /// How hard it is to picture: writes that survive in part, then those that survive.
     pub fn weight(&self) -> (usize, usize) {
-        let fates = || self.0.iter().flat_map(Choice::fates);
+        let fates = || self.choices.iter().flat_map(Choice::fates);
         let torn = fates().filter(|fate| matches!(fate, Fate::Torn(_))).count();
         (torn, fates().filter(|fate| **fate == Fate::Whole).count())
     }
 }
 
-/// The choices of the disks, with a stroke between.
+/// The choices of the disks, with a stroke between; behind them the disk that is lost.
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let choices: Vec<String> = self.0.iter().map(Choice::to_string).collect();
-        f.write_str(&choices.join(" / "))
+        let choices: Vec<String> = self.choices.iter().map(Choice::to_string).collect();
+        f.write_str(&choices.join(" / "))?;
+        self.disk.map_or(Ok(()), |disk| write!(f, "{WITHOUT}{disk}"))
     }
 }
+
+/// Before the number of a disk that is lost.
+const WITHOUT: &str = " without ";
 
 impl FromStr for Loss {
     type Err = NoChoice;
 
     fn from_str(text: &str) -> Result<Self, NoChoice> {
-        text.split('/').map(str::parse).collect::<Result<_, _>>().map(Self)
+        let (choices, disk) = match text.split_once(WITHOUT) {
+            Some((choices, disk)) => (choices, Some(disk)),
+            None => (text, None),
+        };
+        let disk = disk.map(|disk| disk.parse().map_err(|_| NoChoice::of(disk))).transpose()?;
+        let choices = choices.split('/').map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Self { choices, disk })
     }
 }
 
@@ -319,7 +361,12 @@ mod tests {
                 let found = (first(&images, 0), first(&images, 1));
                 seen.insert(found);
                 assert!(!marks.contains(&2) || found.1 == 2, "{marks:?} {found:?}");
-                assert_eq!(loss.to_string().parse(), Ok(loss));
+                for loss in loss.with_each(0..2) {
+                    assert_eq!(loss.to_string().parse(), Ok(loss.clone()));
+                    let images = cut.images(&loss).expect("a loss of this cut");
+                    assert_eq!(left.fingerprint(&loss), images.fingerprint());
+                    assert_eq!(left.images(&loss), images);
+                }
             }
         }
         let expected = [(0, 0), (1, 0), (1, 2), (3, 2)];

@@ -20,6 +20,7 @@
 pub mod caller;
 pub mod case;
 pub mod design;
+pub mod device;
 pub mod disks;
 pub mod driver;
 pub mod judge;
@@ -204,7 +205,9 @@ impl Explorer {
         for cut in run.recording.cuts() {
             let moment = moment(&run.recording, cut.position);
             let mut left = cut.left();
-            for loss in cut.losses(&mut prng) {
+            let losable = self.design.device().losable();
+            let losses = cut.losses(&mut prng).into_iter();
+            for loss in losses.flat_map(|loss| loss.with_each(losable.clone())) {
                 if self.depth == 0 {
                     self.counts.states += 1;
                 }

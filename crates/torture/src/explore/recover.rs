@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::rc::Rc;
 
+use block::{BlockDevice, Buffer};
 use fsck::CheckOptions;
 use journal::format::SLOTS;
 use namespace::Namespace;
-use sim::{Digest, Executor, SECTOR_SIZE};
+use sim::{Digest, Executor, Image, SECTOR_SIZE};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, Superblock};
 use vfs::ObjectId;
 
 use super::Before;
 use super::design::Design;
+use super::device::Device;
 use super::disks::{Disks, Images, Recording};
 use super::driver::Driver;
 use super::law::only_leaks;
@@ -32,6 +34,9 @@ const MARK: usize = 64;
 /// after a return that was cut it has to be another world. So it follows from where a boot leaves
 /// them, which are few bytes: images that differ elsewhere are brought back in the same world.
 pub(super) fn seed(design: Design, images: &Images) -> u64 {
+    if design.device() != Device::Plain {
+        return images.fingerprint() as u64; // its log may have what a boot leaves
+    }
     let slots = if design.has_log() { &SLOTS[..] } else { &[] };
     let slots = slots.iter().map(|&slot| (&images.0[1], slot, SECTOR_SIZE));
     let mark = SUPERBLOCK_ADDRESS + offset_of!(Superblock, last_mount) as u64;
@@ -64,16 +69,19 @@ pub struct Recovered {
 /// What went wrong, on the way or afterwards.
 pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recovered, String> {
     let executor = Executor::new(seed(design, images));
-    let rams: Vec<Rc<Ram>> =
-        images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect();
+    let rams = rams_of(images);
     let recovered = executor.block_on(async {
-        let devices = rams.iter().map(|ram| ram.clone() as _).collect();
-        let opened = design.open_at_once(devices, executor.runtime()).await;
-        let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
+        let failed = |error| format!("it does not come back: {error}");
+        let disks = design.stack(devices(&rams), &executor.runtime()).await.map_err(failed)?;
+        let volume = disks.volume.clone();
+        let opened = design.open_stack(disks, executor.runtime()).await.map_err(failed)?;
         let (reclaims, engine) = (opened.reclaims, opened.files.engine().clone());
         if let Some(report) = &opened.rebuilt {
             let geometry = opened.files.engine().geometry();
-            only_leaks(geometry, images.volume(), &rams[0].image(), report)?;
+            let left = rams_of(images);
+            let left = design.stack(devices(&left), &executor.runtime()).await.map_err(failed)?;
+            let (left, now) = (content_of(&*left.volume).await, content_of(&*volume).await);
+            only_leaks(geometry, &left, &now, report)?;
         }
         let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.files)));
         let driver = Driver::new(server.witness.clone());
@@ -103,13 +111,32 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
     })?;
     let check = design.work().check;
     let report = executor.block_on(async {
-        check(&*rams[0], &executor.runtime(), &CheckOptions::default(), &mut |_| ()).await
+        let runtime = executor.runtime();
+        let disks =
+            design.stack(devices(&rams), &runtime).await.map_err(|error| error.to_string())?;
+        let report = check(&*disks.volume, &runtime, &CheckOptions::default(), &mut |_| ()).await;
+        report.map_err(|error| error.to_string())
     });
     let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
     match report.findings.list.first() {
         None => Ok(recovered),
         Some(finding) => Err(format!("emptied and stopped, it is not well: {finding}")),
     }
+}
+
+/// Disks on which nothing takes time.
+fn rams_of(images: &Images) -> Vec<Rc<Ram>> {
+    images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect()
+}
+
+fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {
+    rams.iter().map(|ram| ram.clone() as _).collect()
+}
+
+/// What is on a volume.
+async fn content_of(volume: &dyn BlockDevice) -> Image {
+    let room = Buffer::zeroed(volume.geometry().size as usize);
+    Image::from_bytes(&volume.read(0, room).await.expect("nothing fails here"))
 }
 
 /// Has what counts too many links count as many as it has names.

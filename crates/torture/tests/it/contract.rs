@@ -1,11 +1,12 @@
 //! The contract of a device, on plain disks and on sets; and that bugs of a set are found.
 
+use torture::campaign::Options;
 use torture::campaign::contract::{contract, first};
-use torture::campaign::{Device, Options};
 use torture::explore::design::Design;
+use torture::explore::device::Device;
 
 fn options(device: Device, threads: usize) -> Options {
-    Options { device, ..Options::short(Design::default(), threads) }
+    Options::short(Design::default().on(device), threads)
 }
 
 fn keeps(device: Device, least: u64) {

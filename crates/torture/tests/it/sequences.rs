@@ -3,6 +3,7 @@
 
 use torture::explore::Explorer;
 use torture::explore::design::Design;
+use torture::explore::device::Device;
 use torture::explore::nested::Further;
 use torture::explore::op::{Op, operations};
 
@@ -45,4 +46,11 @@ fn every_cut_of_some_returns_leaves_what_may_be_there() {
     let nested = Explorer::nested(Design::SYNC, 2, Further::All);
     let list = operations();
     explore(nested, list.into_iter().step_by(15).map(|op| vec![op]), 5_000);
+}
+
+#[test]
+fn a_cut_that_loses_a_disk_of_a_set_leaves_what_may_be_there() {
+    let some = |first: usize| operations().into_iter().skip(first).step_by(29).map(|op| vec![op]);
+    explore(Explorer::new(Design::SYNC.on(Device::Raid1)), some(1), 10_000);
+    explore(Explorer::new(Design::LOG.on(Device::Raid5)), some(40), 10_000);
 }

@@ -1,70 +1,16 @@
 //! The disks that are tried: one, or a set.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::rc::Rc;
-use std::str::FromStr;
 
 use block::{BlockDevice, Durability};
 use raid::assembly::Witness;
 use raid::label::Standing;
-use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set};
 use runtime::Runtime;
 use sim::{Disk, Event, Executor, Image, Mark, Trace};
 
-/// What a volume stands on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Device {
-    /// One disk.
-    #[default]
-    Plain,
-    /// Mirrors.
-    Raid1,
-    /// A set with parity.
-    Raid5,
-}
-
-impl Device {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Raid1, Self::Raid5];
-
-    /// So many disks are tried.
-    pub(super) fn sizes(self) -> &'static [usize] {
-        match self {
-            Self::Plain => &[1],
-            Self::Raid1 => &[2, 3],
-            Self::Raid5 => &[3, 4],
-        }
-    }
-
-    fn level(self) -> Option<Level> {
-        match self {
-            Self::Plain => None,
-            Self::Raid1 => Some(Level::Mirrored),
-            Self::Raid5 => Some(Level::Parity),
-        }
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Raid1 => "raid1",
-            Self::Raid5 => "raid5",
-        })
-    }
-}
-
-impl FromStr for Device {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|device| device.to_string() == word);
-        found.ok_or_else(|| format!("there is no device {word}: there are plain, raid1, raid5"))
-    }
-}
+use crate::explore::device::Device;
 
 /// Bytes of a unit of a set that is tried.
 pub(super) const UNIT: u64 = 4096;

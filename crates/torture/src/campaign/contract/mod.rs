@@ -16,8 +16,6 @@ mod model;
 mod search;
 mod workload;
 
-pub use devices::Device;
-
 use super::{Options, Outcome, in_threads};
 use search::Search;
 use workload::Workload;
@@ -32,7 +30,7 @@ pub fn contract(options: &Options) -> Outcome {
     let named = std::env::var(VARIABLE).ok();
     let is_full = options.full || named.is_some();
     let all = match named {
-        Some(name) => workload::named(options.device, &name),
+        Some(name) => workload::named(options.design.device(), &name),
         None => chosen(options),
     };
     let threads = options.threads.clamp(1, all.len());
@@ -61,5 +59,5 @@ pub fn first(options: &Options) -> Outcome {
 fn chosen(options: &Options) -> Vec<Workload> {
     let one_of = if options.full { 1 } else { ONE_OF };
     let first = options.seed as usize % one_of;
-    workload::all(options.device).into_iter().skip(first).step_by(one_of).collect()
+    workload::all(options.design.device()).into_iter().skip(first).step_by(one_of).collect()
 }

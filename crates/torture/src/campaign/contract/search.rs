@@ -10,11 +10,12 @@ use sim::{
     Choice, Disk, Executor, Fate, Image, Mark, Persistence, Platter, Prng, Remains, Sectors, Trace,
 };
 
-use super::devices::{Base, Device, open};
+use super::devices::{Base, open};
 use super::model::{Call, SECTOR, Timeline, bytes, judge, versions};
 use super::workload::{Pattern, Workload};
 use crate::campaign::Outcome;
 use crate::explore::Counts;
+use crate::explore::device::Device;
 
 /// Pending writes of which every subset is tried.
 const SUBSETS: usize = 6;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::devices::{Device, UNIT};
+use super::devices::UNIT;
+use crate::explore::device::Device;
 
 /// How two writes follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,12 @@ fn shapes(stripe: u64) -> Vec<(u64, u64)> {
 /// All that are tried on a device.
 pub(super) fn all(device: Device) -> Vec<Workload> {
     let mut all = Vec::new();
-    for &disks in device.sizes() {
+    let sizes: &[usize] = match device {
+        Device::Plain => &[1],
+        Device::Raid1 => &[2, 3],
+        Device::Raid5 => &[3, 4],
+    };
+    for &disks in sizes {
         let stripe = match device {
             Device::Raid5 => (disks as u64 - 1) * UNIT,
             Device::Plain | Device::Raid1 => UNIT,

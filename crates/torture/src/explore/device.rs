@@ -1,0 +1,100 @@
+//! What a volume stands on: a disk, or a set of them, of which one may be lost with the power.
+
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use block::BlockDevice;
+use raid::layout::Level;
+use raid::{MakeOptions, OpenOptions, Set};
+use runtime::Runtime;
+
+/// Bytes of a unit of a set on which an engine is tried.
+const UNIT: u64 = 8192;
+
+/// What a volume stands on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// One disk.
+    #[default]
+    Plain,
+    /// Mirrors.
+    Raid1,
+    /// A set with parity.
+    Raid5,
+}
+
+impl Device {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Raid1, Self::Raid5];
+
+    /// On how many disks an engine is tried.
+    pub fn disks(self) -> usize {
+        match self {
+            Self::Plain => 1,
+            Self::Raid1 => 2,
+            Self::Raid5 => 4,
+        }
+    }
+
+    /// Which of the first disks may be lost with the power, one of them.
+    pub fn losable(self) -> Range<usize> {
+        if self == Self::Plain { 0..0 } else { 0..self.disks() }
+    }
+
+    pub(crate) fn level(self) -> Option<Level> {
+        match self {
+            Self::Plain => None,
+            Self::Raid1 => Some(Level::Mirrored),
+            Self::Raid5 => Some(Level::Parity),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Raid1 => "raid1",
+            Self::Raid5 => "raid5",
+        })
+    }
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|device| device.to_string() == word);
+        found.ok_or_else(|| format!("there is no device {word}: there are plain, raid1, raid5"))
+    }
+}
+
+/// Bytes of each member of a set that holds so many.
+pub(super) fn member_size(device: Device, bytes: u64) -> u64 {
+    let Some(level) = device.level() else { return bytes };
+    let width = if level == Level::Parity { device.disks() as u64 - 1 } else { 1 };
+    let log = (8 * UNIT * device.disks() as u64).max(64 << 10);
+    raid::label::DATA_START + log + bytes.div_ceil(width * UNIT) * UNIT + raid::label::TAIL
+}
+
+/// Makes a set of members that hold zeros.
+pub(super) async fn make(level: Level, members: &[Rc<dyn BlockDevice>], runtime: &Runtime) {
+    let options = MakeOptions { level, unit: UNIT, log: 0 };
+    raid::make(members, &options, runtime).await.expect("they are large enough");
+}
+
+/// Opens a set; members without a byte are lost. No part of it has ever gone on alone but as its
+/// labels say, so what is missing is not newer.
+///
+/// # Errors
+/// Why not.
+pub(super) async fn open(
+    members: Vec<Rc<dyn BlockDevice>>,
+    runtime: &Runtime,
+) -> Result<Set, String> {
+    let there = members.into_iter().filter(|member| member.geometry().size > 0).collect();
+    let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
+    raid::open(there, runtime, options).await.map_err(|error| format!("the set: {error}"))
+}
