@@ -8,7 +8,8 @@
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
 //! made again. [`label`] is what each member says of itself, [`record`] what the log has, byte by
 //! byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a member
-//! leaves; `prelog` the log in front of every write; `plan` what a write changes on which member.
+//! leaves; `prelog` the log in front of every write; `blocks` what is known of members in memory;
+//! `plan` what a write changes on which member.
 //! `set` is the device, `opening` how it is made and comes back.
 //!
 //! Invariants:
@@ -29,6 +30,7 @@
 //! Architecture invariant: nothing of file systems, and no sockets: it runs under the simulator.
 
 pub mod assembly;
+mod blocks;
 pub mod label;
 pub mod layout;
 mod members;

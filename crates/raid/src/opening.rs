@@ -92,12 +92,14 @@ pub struct OpenOptions {
     pub is_meant: bool,
     /// Keeps the story from now on.
     pub witnessed: Witnessed,
+    /// Bytes of memory for what members hold, so that small writes need not read.
+    pub cache: usize,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
         let witnessed: Witnessed = Rc::new(|_| Box::pin(async {}));
-        Self { witness: None, is_meant: false, witnessed }
+        Self { witness: None, is_meant: false, witnessed, cache: 8 << 20 }
     }
 }
 
@@ -222,7 +224,7 @@ pub async fn open(
         told.map_err(|_| OpenError::Failed)?;
     }
     let log = recover(&members, runtime, log_size).await?;
-    Ok(Set::new(members, Rc::new(log), runtime.tasks.clone()))
+    Ok(Set::new(members, Rc::new(log), runtime.tasks.clone(), options.cache))
 }
 
 /// A record that was found, and where in the ring.

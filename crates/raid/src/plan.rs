@@ -12,6 +12,7 @@ use block::{Buffer, Durability, IoError, Verb, length_of};
 use bytes::Bytes;
 use futures::future::join_all;
 
+use crate::blocks::{BLOCK, Blocks};
 use crate::layout::{Layout, Level};
 use crate::members::Members;
 use crate::parity::{add, missing};
@@ -82,6 +83,7 @@ pub(crate) struct Stripe<'s> {
     pub(crate) members: &'s Members,
     pub(crate) layout: &'s Layout,
     pub(crate) data_start: u64,
+    pub(crate) blocks: &'s Blocks,
 }
 
 impl Stripe<'_> {
@@ -156,7 +158,7 @@ impl Stripe<'_> {
             async move { self.read_member(&own, member).await }
         });
         let (old_parity, olds) = futures::future::join(old_parity, join_all(olds)).await;
-        let mut sum = old_parity?.to_vec();
+        let mut sum = old_parity?;
         if is_planted(Bug::StaleParity) {
             return Some(sum);
         }
@@ -169,9 +171,20 @@ impl Stripe<'_> {
         Some(sum)
     }
 
-    async fn read_member(&self, column: &Column, member: usize) -> Option<Buffer> {
-        let at = self.data_start + column.offset(self.layout);
-        self.members.read(member, at, Buffer::unfilled(column.length())).await
+    /// A member's part of a column. Whole blocks are read, to be known.
+    async fn read_member(&self, column: &Column, member: usize) -> Option<Vec<u8>> {
+        if !self.members.has(member) {
+            return None;
+        }
+        let (offset, length) = (column.offset(self.layout), column.length());
+        if let Some(known) = self.blocks.find(member, offset, length as u64) {
+            return Some(known);
+        }
+        let (from, to) = (offset / BLOCK * BLOCK, (offset + length as u64).next_multiple_of(BLOCK));
+        let room = Buffer::unfilled((to - from) as usize);
+        let read = self.members.read(member, self.data_start + from, room).await?;
+        self.blocks.tell(member, from, &read);
+        Some(read[(offset - from) as usize..][..length].to_vec())
     }
 
     /// The units of data of a column. If it takes these alone, others may be zeros. What a member
@@ -191,7 +204,7 @@ impl Stripe<'_> {
             if !is_needed(&index) {
                 return Some(vec![0; column.length()]);
             }
-            self.read_member(column, member(index)).await.map(|read| read.to_vec())
+            self.read_member(column, member(index)).await
         });
         let units: Option<Vec<Vec<u8>>> = join_all(reads).await.into_iter().collect();
         if let Some(units) = units {
@@ -203,14 +216,13 @@ impl Stripe<'_> {
         let mut reads = join_all(reads).await;
         let lost: Vec<usize> = (0..reads.len()).filter(|&place| reads[place].is_none()).collect();
         if let [lost] = lost[..] {
-            let made = missing(column.length(), reads.iter().flatten().map(|read| &read[..]));
+            let made = missing(column.length(), reads.iter().flatten().map(Vec::as_slice));
             let at = self.data_start + column.offset(self.layout);
             let mended = vec![Bytes::from(made.clone())];
             self.members.write(all[lost], at, mended, Durability::Plain).await;
-            reads[lost] = Some(Buffer::copied(&made));
+            reads[lost] = Some(made);
         }
-        let units: Option<Vec<Vec<u8>>> =
-            reads.into_iter().take(width).map(|read| read.map(|read| read.to_vec())).collect();
+        let units: Option<Vec<Vec<u8>>> = reads.into_iter().take(width).collect();
         let at = column.stripe * self.layout.width() * self.layout.unit;
         let error =
             || IoError::new(Verb::Read, at, column.length() as u64, std::io::ErrorKind::Other);

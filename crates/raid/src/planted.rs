@@ -19,6 +19,8 @@ planted::bugs! {
     LonelyRecords,
     /// A return brings home what a single member has told it.
     LonelyReturns,
+    /// What is known of a block stays as it was when that is written.
+    StaleBlocks,
     /// The parity of a stripe is not changed with its data.
     StaleParity,
     /// Of two parts that went on apart the later one is taken.

@@ -30,12 +30,14 @@ use std::rc::Rc;
 
 use block::Durability::{Plain, Through};
 use block::{IoError, Verb};
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::join_all;
 use runtime::Spawn;
 use runtime::sync::Signal;
 
+use crate::label::Label;
 use crate::layout::Level;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
@@ -243,32 +245,42 @@ impl PreLog {
             None if changes.is_empty() => self.rest_behind(self.end.get()),
             None => unreachable!("room was made"),
         };
-        let label = self.members.label();
+        let Label { set, layout, .. } = self.members.label();
         assert!(self.is_free(start, size), "invariant 2");
-        assert!(!self.is_writing.replace(true), "invariant 1");
         let tail = self.home.get().min(sequence);
-        let place = Place { set: label.set, sequence, tail, previous };
-        let (data, checksum) = encode(&place, changes);
+        let (data, checksum) = encode(&Place { set, sequence, tail, previous }, changes);
+        assert!(!self.is_writing.replace(true), "invariant 1");
+        let kept = self.keep(sequence, layout.level, start, &data).await;
+        self.is_writing.set(false);
+        kept?;
+        self.next.set((sequence + 1, checksum));
+        self.end.set(start + size);
+        self.written.set(self.written.get() + 1);
+        let mut live = self.live.borrow_mut();
+        live.push_back(Live { sequence, start, length: size, outstanding: groups });
+        live.retain(|live| live.sequence >= tail);
+        drop(live);
+        assert!(self.is_free(self.rest_behind(self.end.get()), BLOCK), "invariant 5");
+        Ok(sequence)
+    }
+
+    /// Makes a record durable on its members.
+    async fn keep(
+        &self,
+        sequence: u64,
+        level: Level,
+        start: u64,
+        data: &[Bytes],
+    ) -> Result<(), IoError> {
         loop {
             self.members.settled(Verb::Write).await?; // invariant 4
-            let keepers = self.keepers(sequence, label.layout.level);
+            let keepers = self.keepers(sequence, level);
             let how = if is_planted(Bug::HastyRecords) { Plain } else { Through };
-            let write = |slot| self.members.write(slot, LOG_START + start, data.clone(), how);
+            let write = |slot| self.members.write(slot, LOG_START + start, data.to_vec(), how);
             join_all(keepers.iter().map(write)).await;
-            if self.members.slots().0 & keepers.0 != keepers.0 {
-                continue; // one that was to have it is out: others get it
-            }
-            self.next.set((sequence + 1, checksum));
-            self.end.set(start + size);
-            self.written.set(self.written.get() + 1);
-            let mut live = self.live.borrow_mut();
-            live.push_back(Live { sequence, start, length: size, outstanding: groups });
-            live.retain(|live| live.sequence >= tail);
-            drop(live);
-            let rest = self.rest_behind(self.end.get());
-            assert!(self.is_free(rest, BLOCK), "invariant 5");
-            assert!(self.is_writing.replace(false), "invariant 1");
-            return Ok(sequence);
+            if self.members.slots().0 & keepers.0 == keepers.0 {
+                return Ok(());
+            } // else one that was to have it is out, and others get it
         }
     }
 

@@ -27,6 +27,7 @@ use futures::future::{join_all, try_join_all};
 use runtime::Spawn;
 use runtime::sync::Signal;
 
+use crate::blocks::Blocks;
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
 use crate::members::Members;
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     layout: Layout,
     data_start: u64,
     stripes: Rc<Stripes>,
+    blocks: Blocks,
     tasks: Rc<dyn Spawn>,
     /// Calls that are under way.
     calls: Cell<usize>,
@@ -53,7 +55,14 @@ pub(crate) struct Inner {
 }
 
 impl Set {
-    pub(crate) fn new(members: Rc<Members>, log: Rc<PreLog>, tasks: Rc<dyn Spawn>) -> Self {
+    /// Of members of which nothing waits in the log; `cache` bytes of memory are for what they
+    /// hold.
+    pub(crate) fn new(
+        members: Rc<Members>,
+        log: Rc<PreLog>,
+        tasks: Rc<dyn Spawn>,
+        cache: usize,
+    ) -> Self {
         let Label { layout, data_start, .. } = members.label();
         let of_all = || members.all_devices().map(|device| device.geometry());
         let sector = |of: fn(&Geometry) -> u32| of_all().map(|it| of(&it)).max().unwrap_or(512);
@@ -69,6 +78,7 @@ impl Set {
             layout,
             data_start,
             stripes: Rc::default(),
+            blocks: Blocks::new(cache),
             tasks,
             calls: Cell::new(0),
             is_closed: Cell::new(false),
@@ -176,7 +186,8 @@ impl BlockDevice for Set {
 
 impl Inner {
     fn stripe(&self) -> Stripe<'_> {
-        Stripe { members: &self.members, layout: &self.layout, data_start: self.data_start }
+        let Self { members, layout, data_start, blocks, .. } = self;
+        Stripe { members, layout, data_start: *data_start, blocks }
     }
 
     fn lost(&self, verb: Verb) -> IoError {
@@ -303,6 +314,12 @@ impl Inner {
             })
         });
         join_all(writes).await;
+        if self.layout.level == Level::Parity {
+            for change in group {
+                let bytes = Buffer::joined(&change.data);
+                change.slots.iter().for_each(|slot| self.blocks.tell(slot, change.offset, &bytes));
+            }
+        }
     }
 
     async fn flush(&self) -> Result<(), IoError> {

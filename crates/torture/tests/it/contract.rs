@@ -42,6 +42,7 @@ fn bugs_of_a_set_are_found() {
         (Bug::HastyRecords, Device::Raid5),
         (Bug::LonelyRecords, Device::Raid5),
         (Bug::LonelyReturns, Device::Raid5),
+        (Bug::StaleBlocks, Device::Raid5),
         (Bug::StaleParity, Device::Raid5),
         (Bug::UnsummedRecords, Device::Raid5),
         (Bug::UntoldLosses, Device::Raid5),

@@ -154,7 +154,8 @@ pub(super) async fn open(
         };
         Box::pin(note) as futures::future::LocalBoxFuture<'static, ()>
     };
-    let options = OpenOptions { witness, is_meant: false, witnessed: Rc::new(witnessed) };
+    let witnessed = Rc::new(witnessed);
+    let options = OpenOptions { witness, witnessed, ..OpenOptions::default() };
     let set: Set =
         raid::open(devices, runtime, options).await.map_err(|error| error.to_string())?;
     let is_whole = set.label().slots.iter().all(|slot| slot.standing == Standing::InSync);

@@ -1,0 +1,125 @@
+//! How many calls of its members a set makes for what it is asked, in virtual time.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Durability};
+use futures::future::join_all;
+use raid::layout::Level;
+use raid::{MakeOptions, OpenOptions, Set, make, open};
+use sim::{Counters, Disk, Executor, Image, Options, Prng, Timing, presets};
+
+/// The smallest members that hold so many units each.
+fn member_size(disks: usize, units: u64) -> u64 {
+    let options = MakeOptions::new(Level::Parity);
+    let log = options.log.max(8 * options.unit * disks as u64);
+    raid::label::DATA_START + log + units * options.unit + raid::label::TAIL
+}
+
+/// A new set, and its disks.
+fn set(
+    executor: &Executor,
+    disks: usize,
+    timing: Timing,
+    cache: usize,
+) -> (Rc<Set>, Vec<Rc<Disk>>) {
+    let size = member_size(disks, 64);
+    let new = |_| {
+        let options = Options { timing, ..Options::default() };
+        Disk::with_options(executor, Image::zeroed(size), options)
+    };
+    let members: Vec<Rc<Disk>> = (0..disks).map(new).collect();
+    let devices = || members.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect();
+    let runtime = executor.runtime();
+    let set = executor.block_on(async {
+        let devices: Vec<Rc<dyn BlockDevice>> = devices();
+        make(&devices, &MakeOptions::new(Level::Parity), &runtime).await.expect("there is room");
+        let options = OpenOptions { cache, ..OpenOptions::default() };
+        open(devices, &runtime, options).await.expect("it is new")
+    });
+    (Rc::new(set), members)
+}
+
+fn counters(disks: &[Rc<Disk>]) -> Counters {
+    disks.iter().map(|disk| disk.counters()).fold(Counters::default(), |mut all, one| {
+        all.reads += one.reads;
+        all.writes += one.writes;
+        all.flushes += one.flushes;
+        all.bytes_read += one.bytes_read;
+        all
+    })
+}
+
+/// Reads, writes and flushes of members while something is done.
+fn cost(disks: &[Rc<Disk>], work: impl FnOnce()) -> [u64; 3] {
+    let before = counters(disks);
+    work();
+    let after = counters(disks);
+    [after.reads - before.reads, after.writes - before.writes, after.flushes - before.flushes]
+}
+
+#[test]
+fn a_small_overwrite_takes_six_calls_and_four_when_what_was_there_is_known() {
+    let executor = Executor::new(1);
+    let (set, disks) = set(&executor, 4, Timing::default(), 8 << 20);
+    let write = |at: u64| {
+        executor
+            .block_on(set.write(at, vec![vec![1; 8192].into()], Durability::Through))
+            .expect("nothing fails");
+    };
+    assert_eq!(cost(&disks, || write(64 << 10)), [2, 4, 0], "two read, two to the log, two home");
+    assert_eq!(cost(&disks, || write(64 << 10)), [0, 4, 0], "it is known");
+    assert_eq!(cost(&disks, || write((64 << 10) + 4096)), [2, 4, 0], "half of it is");
+}
+
+#[test]
+fn a_set_without_memory_reads_before_each_small_write() {
+    let executor = Executor::new(1);
+    let (set, disks) = set(&executor, 4, Timing::default(), 0);
+    for _ in 0..3 {
+        let write = || {
+            let done = set.write(4096, vec![vec![1; 4096].into()], Durability::Plain);
+            executor.block_on(done).expect("nothing fails");
+        };
+        assert_eq!(cost(&disks, write), [2, 4, 0]);
+    }
+}
+
+#[test]
+fn whole_stripes_are_written_without_a_read() {
+    let executor = Executor::new(1);
+    let (set, disks) = set(&executor, 4, Timing::default(), 8 << 20);
+    let stripe = set.layout().width() * set.layout().unit;
+    let write = || {
+        let data = vec![vec![1; 4 * stripe as usize].into()];
+        executor.block_on(set.write(0, data, Durability::Plain)).expect("nothing fails");
+    };
+    let [reads, writes, _] = cost(&disks, write);
+    assert_eq!(reads, 0);
+    assert!(writes <= 16 + 2 * 4, "{writes}: the units, and at most a record for each stripe");
+}
+
+/// 32 callers overwrite 8 KiB each, anywhere, on 11 old disks: a round's record serves them all.
+#[test]
+fn overwrites_that_come_together_share_their_record() {
+    let executor = Executor::new(3);
+    let (set, disks) = set(&executor, 11, presets::NETRA_4_2_GB, 0);
+    let (callers, each) = (32, 20);
+    let size = set.geometry().size;
+    let work = || {
+        executor.block_on(join_all((0..callers).map(|caller| {
+            let set = set.clone();
+            async move {
+                let mut prng = Prng::new(caller);
+                for _ in 0..each {
+                    let at = prng.below(size / 8192) * 8192;
+                    let data = vec![vec![caller as u8; 8192].into()];
+                    set.write(at, data, Durability::Through).await.expect("nothing fails");
+                }
+            }
+        })));
+    };
+    let [reads, writes, _] = cost(&disks, work);
+    let per_call = (reads + writes) as f64 / (callers * each) as f64;
+    println!("{per_call:.2} member I/Os for each overwrite, {} records", set.log_writes());
+    assert!(per_call <= 4.5, "{per_call}");
+}

@@ -1,0 +1,4 @@
+//! Tests of sets as a whole.
+
+mod costs;
+mod losses;
