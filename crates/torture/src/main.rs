@@ -42,7 +42,7 @@ const CAMPAIGNS: &[Campaign] = &[
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
 /// What can be tried of a set of disks.
-const OF_SETS: [&str; 4] = ["contract", "seq1", "seq2", "nested"];
+const OF_SETS: [&str; 3] = ["contract", "seq1", "seq2"];
 
 /// What can be tried of a volume that is declared delayed.
 const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];
@@ -72,8 +72,7 @@ struct Arguments {
     /// Whether answers wait for the disk: durable, or delayed, which is for seq1, seq2 and nested
     #[arg(long, default_value = DURABLE, value_parser = [DURABLE, DELAYED])]
     durability: String,
-    /// What the volume stands on: plain, raid1 or raid5; of sets there are contract, seq1, seq2 and
-    /// nested
+    /// What the volume stands on: plain, raid1 or raid5; of sets there are contract, seq1 and seq2
     #[arg(long, default_value_t)]
     device: Device,
     #[command(flatten)]
