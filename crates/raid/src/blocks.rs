@@ -59,6 +59,13 @@ impl Blocks {
         Some(bytes)
     }
 
+    /// A slot has another member.
+    pub(crate) fn forget(&self, slot: usize) {
+        let known = &mut *self.known.borrow_mut();
+        known.blocks.retain(|key, _| key.0 != slot);
+        known.order.retain(|_, key| key.0 != slot);
+    }
+
     /// This is what stands on a member: what was read there, or is written. Of a block of which a
     /// part is told the rest is as it was, if it is known.
     pub(crate) fn tell(&self, slot: usize, offset: u64, bytes: &[u8]) {
@@ -148,6 +155,10 @@ mod tests {
         blocks.tell(0, 2 * BLOCK, &block(2));
         let is_known = |number: u64| blocks.find(0, number * BLOCK, BLOCK).is_some();
         assert_eq!([is_known(0), is_known(1), is_known(2)], [true, false, true]);
+        blocks.tell(1, 0, &block(9));
+        blocks.forget(0);
+        assert_eq!([is_known(0), is_known(2)], [false, false]);
+        assert!(blocks.find(1, 0, BLOCK).is_some(), "it is another member");
         let none = Blocks::new(0);
         none.tell(0, 0, &block(1));
         assert_eq!(none.find(0, 0, 512), None);

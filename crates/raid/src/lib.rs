@@ -2,7 +2,7 @@
 //!
 //! A [`Set`] is a device of `block` over others, its *members*, and keeps the contract of that
 //! crate also when any one of them is lost at the moment of a cut. docs/formats/raid.md has what
-//! stands on the members. Checksums, spares, rebuild and a map of what was written are still to
+//! stands on the members. Checksums, spares and a map of what was written are still to
 //! come.
 //!
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
@@ -10,7 +10,8 @@
 //! byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a member
 //! leaves; `prelog` the log in front of every write; `blocks` what is known of members in memory;
 //! `plan` what a write changes on which member.
-//! `set` is the device, `opening` how it is made and comes back.
+//! `set` is the device, `rebuild` how a member is made again, `opening` how a set is made and comes
+//! back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -40,10 +41,12 @@ mod plan;
 #[doc(hidden)]
 pub mod planted;
 mod prelog;
+mod rebuild;
 pub mod record;
 mod set;
 mod stripes;
 
 pub use members::Witnessed;
 pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, make, open};
+pub use rebuild::RebuildError;
 pub use set::Set;

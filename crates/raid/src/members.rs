@@ -1,43 +1,58 @@
-//! The members of a set that is in use: who is in it, and how a member leaves.
+//! The members of a set that is in use: who is in it, how a member leaves, and how one comes in.
 //!
 //! A member that fails a write or a flush is *out*: it is asked nothing more, and the labels of all
 //! others say so. Until these are durable, and the witness is, nothing may be acknowledged that the
 //! member has missed, or may have ([`Members::settled`]).
 //!
+//! One member at a time may be *coming*: it is made again of the others, stripe by stripe, and gets
+//! what is written to those that it has. Its label is written before those of the others, so that
+//! what came before is still told if that is interrupted.
+//!
 //! Invariants:
-//! 1. A member that is out never comes in again here.
+//! 1. A member that is out comes in when it has every stripe, and all of that is durable.
 //! 2. While the labels do not say durably who is in, the set is not settled.
 //! 3. With fewer members than it takes the set has stopped, and stays so.
 //!
-//! Not asserted: 1, which has no code that would break it; 2 and 3, which are what the functions
-//! that ask for it compute.
+//! Not asserted: 2 and 3, which are what the functions that ask for it compute.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{LocalBoxFuture, join_all};
+use runtime::Clock;
 use runtime::sync::Lock;
 
 use crate::assembly::Witness;
-use crate::label::{Label, Standing, places};
+use crate::label::{Id, Label, Slot, Standing, places};
 use crate::planted::{Bug, is_planted};
 use crate::record::Slots;
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
 
+/// After so long a write that found no room below is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
 /// See the module's prose.
 pub(crate) struct Members {
     /// By slot.
-    devices: Vec<Option<Rc<dyn BlockDevice>>>,
+    devices: RefCell<Vec<Option<Rc<dyn BlockDevice>>>>,
+    /// The member that is made again, and how many stripes it has.
+    coming: Cell<Option<(usize, u64)>>,
     /// What holds of the set; its slot is no one's.
     label: RefCell<Label>,
     /// The generation that the labels of all have, durably.
     told: Cell<u64>,
     telling: Lock,
     witnessed: Witnessed,
+    clock: Rc<dyn Clock>,
+    /// Writes that found no room below, and are tried again.
+    refused: Cell<usize>,
+    /// No write is tried again any more.
+    is_closing: Cell<bool>,
 }
 
 impl Members {
@@ -48,12 +63,26 @@ impl Members {
         mut label: Label,
         is_told: bool,
         witnessed: Witnessed,
+        clock: Rc<dyn Clock>,
     ) -> Self {
         assert_eq!(devices.len(), label.slots.len(), "a device, or none, for each slot");
         let told = Cell::new(label.generation);
         label.generation += u64::from(!is_told);
-        let label = RefCell::new(label);
-        Self { devices, label, told, telling: Lock::default(), witnessed }
+        let (devices, label) = (RefCell::new(devices), RefCell::new(label));
+        let coming = Cell::new(None);
+        let (refused, is_closing) = (Cell::new(0), Cell::new(false));
+        let telling = Lock::default();
+        Self { devices, coming, label, told, telling, witnessed, clock, refused, is_closing }
+    }
+
+    /// Whether a write of what the log has finds no room below.
+    pub(crate) fn are_full(&self) -> bool {
+        self.refused.get() > 0
+    }
+
+    /// Has writes that find no room end: the log keeps what they had.
+    pub(crate) fn close(&self) {
+        self.is_closing.set(true);
     }
 
     /// What holds of the set now.
@@ -74,14 +103,76 @@ impl Members {
         self.label.borrow().slots[slot].standing == Standing::InSync
     }
 
-    /// The device of a member that is in.
-    pub(crate) fn device(&self, slot: usize) -> Option<&Rc<dyn BlockDevice>> {
-        self.devices[slot].as_ref().filter(|_| self.has(slot))
+    /// Whether what is written to a stripe goes to this one: it is in, or has the stripe already.
+    pub(crate) fn takes(&self, slot: usize, stripe: u64) -> bool {
+        let has_stripe = |(coming, stripes)| coming == slot && stripe < stripes;
+        self.has(slot) || self.coming.get().is_some_and(has_stripe)
     }
 
-    /// Every device that the set was opened with.
-    pub(crate) fn all_devices(&self) -> impl Iterator<Item = &Rc<dyn BlockDevice>> {
-        self.devices.iter().flatten()
+    /// Those of which that is so.
+    pub(crate) fn takers(&self, stripe: u64) -> Slots {
+        let takers = (0..self.devices.borrow().len()).filter(|&slot| self.takes(slot, stripe));
+        Slots(takers.fold(0, |all, slot| all | 1 << slot))
+    }
+
+    /// The member that is made again.
+    pub(crate) fn coming(&self) -> Option<usize> {
+        self.coming.get().map(|(slot, _)| slot)
+    }
+
+    /// The device of a member that is in.
+    pub(crate) fn device(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+        self.devices.borrow()[slot].clone().filter(|_| self.has(slot))
+    }
+
+    /// The device of a member to which may be written.
+    fn writable(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+        let is_coming = self.coming() == Some(slot);
+        self.devices.borrow()[slot].clone().filter(|_| self.has(slot) || is_coming)
+    }
+
+    /// Those to which may be written.
+    pub(crate) fn all(&self) -> Slots {
+        self.coming().map_or(self.slots(), |coming| Slots(self.slots().0 | 1 << coming))
+    }
+
+    /// Every device that the set has, or had.
+    pub(crate) fn all_devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        self.devices.borrow().iter().flatten().cloned().collect()
+    }
+
+    /// A device is to be made the member of a slot that no member has. That is so when it is
+    /// settled.
+    pub(crate) fn begin(&self, slot: usize, device: Rc<dyn BlockDevice>, member: Id) {
+        assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
+        self.devices.borrow_mut()[slot] = Some(device);
+        self.coming.set(Some((slot, 0)));
+        let mut label = self.label.borrow_mut();
+        label.slots[slot] = Slot { member, standing: Standing::Rebuilding };
+        label.generation += 1;
+    }
+
+    /// The member that comes has so many stripes. Whether it still comes.
+    pub(crate) fn has_come(&self, slot: usize, stripes: u64) -> bool {
+        let is_coming = self.coming() == Some(slot);
+        if is_coming {
+            self.coming.set(Some((slot, stripes)));
+        }
+        is_coming
+    }
+
+    /// The member that comes has everything, durably. It is in when that is settled.
+    pub(crate) fn admit(&self, slot: usize) {
+        let mut label = self.label.borrow_mut();
+        let is_whole = self.coming.get() == Some((slot, label.layout.rows));
+        assert!(is_whole, "invariant 1");
+        label.slots[slot].standing = Standing::InSync;
+        label.generation += 1;
+    }
+
+    /// The member that came is as any other.
+    pub(crate) fn is_settled_in(&self) {
+        self.coming.set(None);
     }
 
     /// Whether there are too few.
@@ -95,15 +186,19 @@ impl Members {
     /// Calls a member out. What may be missed by it waits until that is settled.
     pub(crate) fn call_out(&self, slot: usize) {
         let mut label = self.label.borrow_mut();
-        if label.slots[slot].standing == Standing::InSync {
+        if matches!(label.slots[slot].standing, Standing::InSync | Standing::Rebuilding) {
             label.slots[slot].standing = Standing::Stale;
             label.generation += 1;
+        }
+        if self.coming() == Some(slot) {
+            self.coming.set(None);
         }
     }
 
     /// Calls those out of which there is no device.
     pub(crate) fn call_out_missing(&self) {
-        let missing = (0..self.devices.len()).filter(|&slot| self.devices[slot].is_none());
+        let devices = self.devices.borrow().clone();
+        let missing = (0..devices.len()).filter(|&slot| devices[slot].is_none() && self.has(slot));
         missing.for_each(|slot| self.call_out(slot));
     }
 
@@ -125,7 +220,8 @@ impl Members {
         if is_over { Err(IoError::new(verb, 0, 0, std::io::ErrorKind::Other)) } else { Ok(()) }
     }
 
-    /// Writes what holds to the labels of all that are in, to one copy after the other.
+    /// Writes what holds to the labels of all that are in, to one copy after the other; before that
+    /// to those of one that comes in.
     async fn tell(&self) {
         while !self.are_settled() {
             let label = {
@@ -133,18 +229,18 @@ impl Members {
                 label.number += 1;
                 label.clone()
             };
-            for copy in 0..2 {
-                let writes = self.slots().iter().filter_map(|slot| {
-                    let device = self.device(slot)?.clone();
+            let coming = self.coming().map_or(Slots(0), Slots::one);
+            for (slots, copy) in [(coming, 0), (coming, 1), (self.slots(), 0), (self.slots(), 1)] {
+                let writes = slots.iter().filter_map(|slot| {
+                    let device = self.writable(slot)?;
                     let label = Label { slot, ..label.clone() };
-                    Some(async move { (slot, write_label(&*device, &label, copy).await) })
+                    Some(async move {
+                        if write_label(&*device, &label, copy).await.is_err() {
+                            self.call_out(slot);
+                        }
+                    })
                 });
-                let writes: Vec<_> = writes.collect();
-                for (slot, written) in join_all(writes).await {
-                    if written.is_err() {
-                        self.call_out(slot);
-                    }
-                }
+                join_all(writes.collect::<Vec<_>>()).await;
             }
             if self.label.borrow().generation == label.generation {
                 (self.witnessed)(Witness::of(&label)).await;
@@ -155,11 +251,11 @@ impl Members {
 
     /// Reads from a member. `None` if it is out, or cannot read that.
     pub(crate) async fn read(&self, slot: usize, offset: u64, buffer: Buffer) -> Option<Buffer> {
-        let device = self.device(slot)?.clone();
+        let device = self.device(slot)?;
         device.read(offset, buffer).await.ok()
     }
 
-    /// Writes to a member, if it is in. One that fails is out.
+    /// Writes to a member, if it is in, or comes. One that fails is out.
     pub(crate) async fn write(
         &self,
         slot: usize,
@@ -167,24 +263,35 @@ impl Members {
         data: Vec<Bytes>,
         durability: Durability,
     ) {
-        let Some(device) = self.device(slot).cloned() else { return };
-        if device.write(offset, data, durability).await.is_err() {
-            self.call_out(slot);
+        while let Some(device) = self.writable(slot) {
+            match device.write(offset, data.clone(), durability).await {
+                Ok(()) => return,
+                // No dead disk: what holds it is full. It stays in the log until it is home.
+                Err(error) if error.is_full() && durability == Durability::Plain => {
+                    if self.is_closing.get() {
+                        return;
+                    }
+                    self.refused.set(self.refused.get() + 1);
+                    self.clock.sleep(AGAIN).await;
+                    self.refused.set(self.refused.get() - 1);
+                }
+                Err(_) => return self.call_out(slot),
+            }
         }
     }
 
-    /// Flushes those of these that are in. Who fails is out.
-    pub(crate) async fn flush(&self, slots: Slots) {
-        let flushes = slots.iter().filter_map(|slot| {
-            let device = self.device(slot)?.clone();
-            Some(async move { (slot, device.flush().await) })
+    /// Flushes all that are in, and one that comes. Who fails is out.
+    pub(crate) async fn flush(&self) {
+        let flushes = self.all().iter().filter_map(|slot| {
+            let device = self.writable(slot)?;
+            // At once: another flush would succeed, and say nothing of what this one has lost.
+            Some(async move {
+                if device.flush().await.is_err() {
+                    self.call_out(slot);
+                }
+            })
         });
-        let flushes: Vec<_> = flushes.collect();
-        for (slot, flushed) in join_all(flushes).await {
-            if flushed.is_err() {
-                self.call_out(slot);
-            }
-        }
+        join_all(flushes.collect::<Vec<_>>()).await;
     }
 }
 

@@ -24,8 +24,12 @@ use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
+use crate::rebuild::empty_log;
 use crate::record::{BLOCK, Record, decode, size_at};
 use crate::set::Set;
+
+/// Bytes of a log that are read at once.
+const AT_ONCE: u64 = 1 << 20;
 
 /// The smallest log, in bytes, and the smallest of as many stripes.
 const LOG_LEAST: (u64, u64) = (64 << 10, 8);
@@ -104,7 +108,8 @@ impl Default for OpenOptions {
 }
 
 /// Makes a set of these disks, whose data areas come to zeros in each column, as those of new files
-/// do. Whatever else they held is lost.
+/// do. Whatever else they held is lost. The log is filled with zeros: it has its place on a host
+/// that may be full later.
 ///
 /// # Errors
 /// [`OpenError`]; some of the disks may have a label then.
@@ -139,6 +144,8 @@ pub async fn make(
     let slots: Vec<Slot> = slots.collect();
     let layout = Layout { level, members: count, unit: options.unit, rows };
     for (slot, device) in devices.iter().enumerate() {
+        let emptied = empty_log(&**device, data_start).await;
+        emptied.map_err(|error| OpenError::Disk(slot, error))?;
         let slots = slots.clone();
         let label = Label { set, slot, generation: 1, number: 1, layout, data_start, slots };
         for copy in 0..2 {
@@ -154,6 +161,11 @@ pub async fn make(
 /// # Errors
 /// Why it has none, or why that cannot be read, as [`OpenError`] of disk 0.
 pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
+    labels_of(device).await.map(|(label, _)| label)
+}
+
+/// The label of a disk, and whether both copies say that.
+async fn labels_of(device: &dyn BlockDevice) -> Result<(Label, bool), OpenError> {
     let size = device.geometry().size;
     let mut copies = Vec::new();
     let mut failure = None;
@@ -171,15 +183,16 @@ pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
         });
     }
     let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
+    let are_same = copies[0].is_ok() && copies[0] == copies[1];
     match (Label::of_copies(copies), failure) {
-        (Ok(label), _) => Ok(label),
+        (Ok(label), _) => Ok((label, are_same)),
         (Err(_), Some(error)) => Err(OpenError::Disk(0, error)),
         (Err(bad), None) => Err(OpenError::NoMember(0, bad)),
     }
 }
 
 /// Opens the set of which these disks are members, in any order. A disk that cannot be read is as
-/// if it were not there.
+/// if it were not there. Whoever gives up waiting closes the devices before another try.
 ///
 /// # Errors
 /// [`OpenError`] says why not; nothing that is needed has changed then.
@@ -188,13 +201,19 @@ pub async fn open(
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
-    let read = join_all(devices.iter().map(|device| label_of(&**device))).await;
-    let (mut labels, mut of_labels) = (Vec::new(), Vec::new());
+    let read = join_all(devices.iter().map(|device| labels_of(&**device))).await;
+    let (mut labels, mut of_labels, mut are_twice) = (Vec::new(), Vec::new(), Vec::new());
     for (disk, label) in read.into_iter().enumerate() {
         match label {
-            Ok(label) => {
+            Ok((label, is_twice)) => {
+                let Label { layout, data_start, .. } = label;
+                let has = rows_of(devices[disk].geometry().size, data_start, layout.unit);
+                if has < layout.rows {
+                    continue; // a copy on a disk that is too small
+                }
                 labels.push(label);
                 of_labels.push(devices[disk].clone());
+                are_twice.push(is_twice);
             }
             Err(OpenError::Disk(..)) => {}
             Err(OpenError::NoMember(_, bad)) => return Err(OpenError::NoMember(disk, bad)),
@@ -209,7 +228,8 @@ pub async fn open(
     let is_level_told = labels.iter().all(|one| one.generation <= label.generation);
     let all_tell = is_level_told
         && members.iter().flatten().all(|&place| {
-            labels[place].generation == label.generation && labels[place].slots == label.slots
+            let one = &labels[place];
+            are_twice[place] && one.generation == label.generation && one.slots == label.slots
         });
     // An interrupted story has a generation that is not to be used again for another.
     let latest = labels.iter().map(|label| label.generation).max().unwrap_or_default();
@@ -217,7 +237,9 @@ pub async fn open(
         label.generation = latest;
     }
     let log_size = label.data_start - LOG_START;
-    let members = Rc::new(Members::new(in_slots.collect(), label, all_tell, options.witnessed));
+    let (in_slots, clock) = (in_slots.collect(), runtime.clock.clone());
+    let members = Members::new(in_slots, label, all_tell, options.witnessed, clock);
+    let members = Rc::new(members);
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
         let told = members.settled(Verb::Write).await;
@@ -237,13 +259,12 @@ struct Found {
 /// Brings home what the log has, and begins it anew.
 async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<PreLog, OpenError> {
     let label = members.label();
-    let log = |next, end| {
-        let (members, tasks) = (members.clone(), runtime.tasks.clone());
-        PreLog::new(members, tasks, size, next, end)
-    };
+    let log = |next, end| PreLog::new(members.clone(), runtime.clone(), size, next, end);
     if label.layout.level == Level::Striped {
         return Ok(log((1, 0), 0));
     }
+    // A process that was killed may have left what it says, and nothing has made that durable.
+    members.flush().await;
     let mut found: BTreeMap<u64, Found> = BTreeMap::new();
     for slot in members.slots().iter() {
         match read_log(members, slot, size).await {
@@ -278,7 +299,7 @@ async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<
             members.write(slot, at, data, Durability::Plain)
         });
         join_all(again).await;
-        members.flush(members.slots()).await;
+        members.flush().await;
         settle().await?;
     }
     for sequence in needed {
@@ -293,7 +314,7 @@ async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<
             break;
         }
     }
-    members.flush(members.slots()).await;
+    members.flush().await;
     settle().await?;
     let end = latest.start + latest.bytes.len() as u64;
     let log = log((last + 1, latest.record.checksum), end);
@@ -301,17 +322,42 @@ async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<
     Ok(log)
 }
 
-/// The records that a member has. `None` if it cannot be read.
+/// The records that a member has, as far as they may be needed. What cannot be read of the ring is
+/// as if nothing stood there: whether something is missing shows. `None` if none of it can be read.
 async fn read_log(members: &Members, slot: usize, size: u64) -> Option<Vec<Found>> {
     let set = members.label().set;
-    let ring = members.read(slot, LOG_START, Buffer::unfilled(size as usize)).await?.freeze();
+    let mut ring = Vec::new();
+    let mut can_be_read = false;
+    while (ring.len() as u64) < size {
+        let at = ring.len() as u64;
+        let length = AT_ONCE.min(size - at);
+        if let Some(part) = members.read(slot, LOG_START + at, room(length)).await {
+            ring.extend_from_slice(&part);
+            can_be_read = true;
+            continue;
+        }
+        for block in (at..at + length).step_by(BLOCK as usize) {
+            let part = members.read(slot, LOG_START + block, room(BLOCK)).await;
+            can_be_read |= part.is_some();
+            ring.extend_from_slice(&part.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
+        }
+    }
+    if !can_be_read {
+        return None;
+    }
     let starts = (0..size / BLOCK).map(|block| block * BLOCK);
     let found = starts.filter_map(|start| {
-        let rest = ring.slice(start as usize..);
-        let length = size_at(&rest, set).filter(|&length| length <= rest.len() as u64)?;
-        let bytes = rest.slice(..length as usize);
-        let record = decode(&bytes)?;
-        Some(Found { record, start, bytes })
+        let rest = &ring[start as usize..];
+        let length = size_at(rest, set).filter(|&length| length <= rest.len() as u64)?;
+        let bytes = &rest[..length as usize];
+        Some(Found { record: decode(bytes)?, start, bytes: Bytes::copy_from_slice(bytes) })
     });
-    Some(found.collect())
+    let mut found: Vec<Found> = found.collect();
+    let latest = found.iter().map(|one| one.record.place).max_by_key(|place| place.sequence);
+    found.retain(|one| latest.is_none_or(|latest| one.record.place.sequence >= latest.tail));
+    Some(found)
+}
+
+fn room(length: u64) -> Buffer {
+    Buffer::unfilled(length as usize)
 }

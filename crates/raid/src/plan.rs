@@ -97,16 +97,16 @@ impl Stripe<'_> {
             offset: stripe * self.layout.unit + part.within,
             data: part.data.clone(),
         };
-        let in_set = self.members.slots();
+        let in_set = self.members.takers(stripe);
         if self.layout.level == Level::Mirrored {
             return Ok(parts.iter().map(|part| of_part(part, in_set)).collect());
         }
         let member = |part: &Part| self.layout.member_of(stripe, part.index);
-        let present = parts.iter().filter(|part| self.members.has(member(part)));
+        let present = parts.iter().filter(|part| self.members.takes(member(part), stripe));
         let mut group: Group =
             present.map(|part| of_part(part, Slots::one(member(part)))).collect();
         let parity = self.layout.parity_of(stripe).expect("there is parity, or there are mirrors");
-        if self.members.has(parity) {
+        if self.members.takes(parity, stripe) {
             let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
             let to = parts.iter().map(Part::end).max().unwrap_or_default();
             let column = Column { stripe, from, to };
@@ -182,9 +182,14 @@ impl Stripe<'_> {
         }
         let (from, to) = (offset / BLOCK * BLOCK, (offset + length as u64).next_multiple_of(BLOCK));
         let room = Buffer::unfilled((to - from) as usize);
-        let read = self.members.read(member, self.data_start + from, room).await?;
-        self.blocks.tell(member, from, &read);
-        Some(read[(offset - from) as usize..][..length].to_vec())
+        if let Some(read) = self.members.read(member, self.data_start + from, room).await {
+            self.blocks.tell(member, from, &read);
+            return Some(read[(offset - from) as usize..][..length].to_vec());
+        }
+        // A sector beside it may be the one that cannot be read.
+        let room = Buffer::unfilled(length);
+        let read = self.members.read(member, self.data_start + offset, room).await?;
+        Some(read.to_vec())
     }
 
     /// The units of data of a column. If it takes these alone, others may be zeros. What a member
@@ -217,9 +222,11 @@ impl Stripe<'_> {
         let lost: Vec<usize> = (0..reads.len()).filter(|&place| reads[place].is_none()).collect();
         if let [lost] = lost[..] {
             let made = missing(column.length(), reads.iter().flatten().map(Vec::as_slice));
-            let at = self.data_start + column.offset(self.layout);
-            let mended = vec![Bytes::from(made.clone())];
-            self.members.write(all[lost], at, mended, Durability::Plain).await;
+            if self.members.has(all[lost]) {
+                let at = self.data_start + column.offset(self.layout);
+                let mended = vec![Bytes::from(made.clone())];
+                self.members.write(all[lost], at, mended, Durability::Plain).await;
+            }
             reads[lost] = Some(made);
         }
         let units: Option<Vec<Vec<u8>>> = reads.into_iter().take(width).collect();

@@ -5,6 +5,8 @@ planted::bugs! {
     BelievedBeginnings,
     /// A part of a set is opened whatever the others may have seen.
     BelievedHalves,
+    /// A member comes in while the log has records for the one that it replaces.
+    OldRecords,
     /// A witness is believed that knows of an earlier story.
     OldWitnesses,
     /// A member that is out is read.
@@ -13,6 +15,8 @@ planted::bugs! {
     DataFirst,
     /// Of what the log has, a return brings the first alone home.
     HalfReturns,
+    /// A member is in before what it was given is durable.
+    HastyMembers,
     /// A record is called durable when its members have taken it.
     HastyRecords,
     /// A record is on one member alone.

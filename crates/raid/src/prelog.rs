@@ -34,7 +34,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::join_all;
-use runtime::Spawn;
+use runtime::Runtime;
 use runtime::sync::Signal;
 
 use crate::label::Label;
@@ -60,14 +60,15 @@ struct Live {
 }
 
 struct Waiting {
-    group: Group,
+    /// None for a task that waits until no earlier record is needed.
+    group: Option<Group>,
     answer: oneshot::Sender<Result<u64, IoError>>,
 }
 
 /// See the module's prose.
 pub(crate) struct PreLog {
     members: Rc<Members>,
-    tasks: Rc<dyn Spawn>,
+    runtime: Runtime,
     /// Bytes of the ring.
     size: u64,
     waiting: RefCell<VecDeque<Waiting>>,
@@ -91,14 +92,14 @@ impl PreLog {
     /// was any: its place and where it ends.
     pub(crate) fn new(
         members: Rc<Members>,
-        tasks: Rc<dyn Spawn>,
+        runtime: Runtime,
         size: u64,
         next: (u64, u32),
         end: u64,
     ) -> Self {
         Self {
             members,
-            tasks,
+            runtime,
             size,
             waiting: RefCell::default(),
             is_busy: Cell::new(false),
@@ -122,6 +123,18 @@ impl PreLog {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn append(self: &Rc<Self>, group: Group) -> Result<u64, IoError> {
+        self.wait(Some(group)).await
+    }
+
+    /// Brings home what is here, durably, and says so: no record of before is needed any more.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn forget_old(self: &Rc<Self>) -> Result<(), IoError> {
+        self.wait(None).await.map(|_| ())
+    }
+
+    async fn wait(self: &Rc<Self>, group: Option<Group>) -> Result<u64, IoError> {
         let (answer, answered) = oneshot::channel();
         self.waiting.borrow_mut().push_back(Waiting { group, answer });
         if !self.is_busy.replace(true) {
@@ -132,7 +145,7 @@ impl PreLog {
                 }
                 log.is_busy.set(false);
             };
-            self.tasks.spawn(rounds.boxed_local());
+            self.runtime.tasks.spawn(rounds.boxed_local());
         }
         answered.await.unwrap_or_else(|_| Err(IoError::closed(Verb::Write)))
     }
@@ -144,14 +157,20 @@ impl PreLog {
         loop {
             let next = self.waiting.borrow_mut().pop_front();
             let Some(next) = next else { break };
-            let more: u64 = next.group.iter().map(Change::length).sum();
-            let size = size_of_record(changes + next.group.len(), bytes + more);
-            if !groups.is_empty() && size > self.largest() {
+            if next.group.is_none() && groups.is_empty() {
+                let done = self.make_room().await.map(|()| 0);
+                let _ = next.answer.send(done);
+                return;
+            }
+            let group = next.group.as_deref().unwrap_or_default();
+            let more: u64 = group.iter().map(Change::length).sum();
+            let size = size_of_record(changes + group.len(), bytes + more);
+            if next.group.is_none() || !groups.is_empty() && size > self.largest() {
                 self.waiting.borrow_mut().push_front(next);
                 break;
             }
             assert!(size <= self.size / 2, "a group of {size} bytes is too large for this log");
-            (changes, bytes) = (changes + next.group.len(), bytes + more);
+            (changes, bytes) = (changes + group.len(), bytes + more);
             groups.push(next);
         }
         let size = size_of_record(changes, bytes);
@@ -166,7 +185,7 @@ impl PreLog {
         while self.place_for(size).is_none() {
             self.make_room().await?;
         }
-        let changes = groups.iter().flat_map(|waiting| waiting.group.iter().cloned());
+        let changes = groups.iter().flat_map(|waiting| waiting.group.iter().flatten().cloned());
         let changes: Vec<Change> = changes.collect();
         self.write_record(&changes, groups.len()).await
     }
@@ -218,7 +237,7 @@ impl PreLog {
             let first = live.iter().find(|live| live.outstanding > 0);
             first.map_or(self.next.get().0, |live| live.sequence)
         };
-        self.members.flush(self.members.slots()).await;
+        self.members.flush().await;
         self.members.settled(Verb::Flush).await?;
         self.home.set(self.home.get().max(through));
         Ok(())
@@ -248,7 +267,8 @@ impl PreLog {
         let Label { set, layout, .. } = self.members.label();
         assert!(self.is_free(start, size), "invariant 2");
         let tail = self.home.get().min(sequence);
-        let (data, checksum) = encode(&Place { set, sequence, tail, previous }, changes);
+        let mask = self.runtime.random.next_u64();
+        let (data, checksum) = encode(&Place { set, sequence, tail, previous, mask }, changes);
         assert!(!self.is_writing.replace(true), "invariant 1");
         let kept = self.keep(sequence, layout.level, start, &data).await;
         self.is_writing.set(false);

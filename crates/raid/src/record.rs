@@ -3,6 +3,10 @@
 //! A record is one write. Its head says which bytes go where, the bytes follow, and a checksum is
 //! over all of it: so a record that is there is whole. docs/formats/raid.md has the picture. All
 //! numbers are little-endian; the checksum is CRC-32C.
+//!
+//! What is written to a set may itself be records of that set: a copy of a member, say. So the first
+//! bytes of each block of data are masked with a number that is drawn anew for each record: no block
+//! but the first looks like the beginning of one.
 
 use std::mem::size_of;
 
@@ -67,6 +71,8 @@ pub struct Place {
     pub tail: u64,
     /// The checksum of the record before it.
     pub previous: u32,
+    /// Drawn anew for each record.
+    pub mask: u64,
 }
 
 /// A record that was read.
@@ -92,7 +98,7 @@ struct RawHead {
     tail: U64,
     previous: U32,
     changes: U32,
-    reserved: U64,
+    mask: U64,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -128,6 +134,7 @@ pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
         tail: place.tail.into(),
         previous: place.previous.into(),
         changes: (changes.len() as u32).into(),
+        mask: place.mask.into(),
         ..RawHead::new_zeroed()
     };
     let mut head = Buffer::zeroed(head_size(changes.len()) as usize);
@@ -143,17 +150,25 @@ pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
     let padding = (size - head.len() as u64 - bytes) as usize;
     let data = changes.iter().flat_map(|change| change.data.iter().cloned());
     let data: Vec<Bytes> = data.chain((padding > 0).then(|| zeros(padding))).collect();
+    let mut data = Buffer::joined(&data);
+    mask(&mut data, place.mask);
     let checksum = sum_of(&head, &data);
     head[CHECKSUM..][..4].copy_from_slice(&checksum.to_le_bytes());
-    let pieces = std::iter::once(head.freeze()).chain(data).collect();
-    (pieces, checksum)
+    (vec![head.freeze(), data.freeze()], checksum)
+}
+
+/// Changes the first bytes of each block of data, or changes them back.
+fn mask(data: &mut [u8], mask: u64) {
+    for block in data.chunks_mut(BLOCK as usize) {
+        block.iter_mut().zip(mask.to_le_bytes()).for_each(|(byte, mask)| *byte ^= mask);
+    }
 }
 
 /// The checksum of a record, in whose head there are zeros where it is to stand.
-fn sum_of(head: &[u8], data: &[Bytes]) -> u32 {
+fn sum_of(head: &[u8], data: &[u8]) -> u32 {
     let mut sum = Digest::new(CrcAlgorithm::Crc32Iscsi);
     sum.update(head);
-    data.iter().for_each(|piece| sum.update(piece));
+    sum.update(data);
     sum.finalize() as u32
 }
 
@@ -166,7 +181,7 @@ pub fn size_at(bytes: &[u8], set: Id) -> Option<u64> {
 }
 
 /// Reads a record, which is all of `bytes`. `None` when it is not whole.
-pub fn decode(bytes: &Bytes) -> Option<Record> {
+pub fn decode(bytes: &[u8]) -> Option<Record> {
     let (raw, rest) = RawHead::ref_from_prefix(bytes).ok()?;
     let changes = raw.changes.get() as usize;
     let head = usize::try_from(head_size(changes)).ok().filter(|&head| head <= bytes.len())?;
@@ -175,15 +190,17 @@ pub fn decode(bytes: &Bytes) -> Option<Record> {
     }
     let mut summed = bytes[..head].to_vec();
     summed[CHECKSUM..][..4].fill(0);
-    let checksum = sum_of(&summed, &[bytes.slice(head..)]);
+    let checksum = sum_of(&summed, &bytes[head..]);
     if checksum != raw.checksum.get() && !is_planted(Bug::UnsummedRecords) {
         return None;
     }
-    let mut at = head;
+    let mut data = bytes[head..].to_vec();
+    mask(&mut data, raw.mask.get());
+    let (data, mut at) = (Bytes::from(data), 0_usize);
     let of_each = rest.chunks_exact(CHANGE).take(changes).map(|raw| {
         let raw = RawChange::ref_from_bytes(raw).ok()?;
-        let end = at.checked_add(raw.length.get() as usize).filter(|&end| end <= bytes.len())?;
-        let data = vec![bytes.slice(at..end)];
+        let end = at.checked_add(raw.length.get() as usize).filter(|&end| end <= data.len())?;
+        let data = vec![data.slice(at..end)];
         at = end;
         Some(Change { slots: Slots(raw.slots.get()), offset: raw.offset.get(), data })
     });
@@ -193,6 +210,7 @@ pub fn decode(bytes: &Bytes) -> Option<Record> {
         sequence: raw.sequence.get(),
         tail: raw.tail.get(),
         previous: raw.previous.get(),
+        mask: raw.mask.get(),
     };
     Some(Record { place, checksum, changes })
 }
@@ -204,7 +222,7 @@ mod tests {
     use super::*;
 
     fn place() -> Place {
-        Place { set: [7; 16], sequence: 12, tail: 9, previous: 0x0102_0304 }
+        Place { set: [7; 16], sequence: 12, tail: 9, previous: 0x0102_0304, mask: 0xa5 }
     }
 
     fn joined(pieces: &[Bytes]) -> Bytes {
@@ -246,7 +264,7 @@ mod tests {
             let bytes = joined(&encode(&place(), &[change]).0);
             let mut torn = bytes.to_vec();
             torn[sector * 512..][..512].fill(!first);
-            prop_assert_eq!(decode(&torn.into()), None);
+            prop_assert_eq!(decode(&torn), None);
         }
 
         #[test]
@@ -256,8 +274,20 @@ mod tests {
         ) {
             let mut record = joined(&encode(&place(), &[]).0).to_vec();
             record[at..][..bytes.len()].copy_from_slice(&bytes);
-            decode(&record.into());
+            decode(&record);
         }
+    }
+
+    #[test]
+    fn a_record_in_the_data_of_another_does_not_look_like_one() {
+        let inner = joined(&encode(&Place { sequence: 99, ..place() }, &[]).0);
+        let change = Change { slots: Slots::one(1), offset: 0, data: vec![inner.clone(); 3] };
+        let bytes = joined(&encode(&place(), &[change]).0);
+        let starts = (0..bytes.len()).step_by(BLOCK as usize);
+        let found = starts.filter(|&at| size_at(&bytes[at..], [7; 16]).is_some());
+        assert_eq!(found.collect::<Vec<_>>(), [0]);
+        let read = decode(&bytes).expect("it is whole");
+        assert_eq!(joined(&read.changes[0].data), joined(&vec![inner; 3]));
     }
 
     #[test]
@@ -271,8 +301,9 @@ mod tests {
         assert_eq!(bytes[32..40], 12_u64.to_le_bytes());
         assert_eq!(bytes[40..48], 9_u64.to_le_bytes());
         assert_eq!(bytes[48..56], [4, 3, 2, 1, 1, 0, 0, 0], "the one before, and changes");
+        assert_eq!(bytes[56..64], 0xa5_u64.to_le_bytes(), "the mask");
         assert_eq!(bytes[64..72], 0x1000_u64.to_le_bytes());
         assert_eq!(bytes[72..80], [5, 0, 0, 0, 0, 2, 0, 0], "slots and length");
-        assert_eq!(bytes[4096..4608], [5; 512]);
+        assert_eq!(bytes[4096..4608], [&[5 ^ 0xa5; 1][..], &[5; 511]].concat());
     }
 }

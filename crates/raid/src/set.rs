@@ -10,7 +10,8 @@
 //! Invariants:
 //! 1. A completed write is at home on all members that are in, and its record is durable.
 //! 2. Nothing is answered before the labels say durably who is out ([`Members::settled`]).
-//! 3. All reads of a stripe of a mirror ask the same member, as long as that can tell.
+//! 3. All reads of a stripe of a mirror ask the same member, as long as that can tell; else no write
+//!    is under way there.
 //!
 //! Not asserted: 1 and 2, which are about the order of waits: torture's campaign `contract` cuts
 //! there; 3, which is about the order of members alone.
@@ -28,12 +29,13 @@ use runtime::Spawn;
 use runtime::sync::Signal;
 
 use crate::blocks::Blocks;
-use crate::label::Label;
+use crate::label::{Id, Label};
 use crate::layout::{Layout, Level, Piece};
 use crate::members::Members;
 use crate::plan::{Column, Part, Stripe};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::PreLog;
+use crate::rebuild::RebuildError;
 use crate::stripes::Stripes;
 
 /// A set of disks that is open.
@@ -42,15 +44,17 @@ pub struct Set(Rc<Inner>);
 pub(crate) struct Inner {
     pub(crate) members: Rc<Members>,
     pub(crate) log: Rc<PreLog>,
-    layout: Layout,
-    data_start: u64,
-    stripes: Rc<Stripes>,
-    blocks: Blocks,
+    pub(crate) layout: Layout,
+    pub(crate) data_start: u64,
+    pub(crate) stripes: Rc<Stripes>,
+    pub(crate) blocks: Blocks,
     tasks: Rc<dyn Spawn>,
     /// Calls that are under way.
     calls: Cell<usize>,
-    is_closed: Cell<bool>,
+    pub(crate) is_closed: Cell<bool>,
     ended: Signal,
+    /// A member is made again.
+    pub(crate) is_rebuilding: Cell<bool>,
     geometry: Geometry,
 }
 
@@ -64,7 +68,7 @@ impl Set {
         cache: usize,
     ) -> Self {
         let Label { layout, data_start, .. } = members.label();
-        let of_all = || members.all_devices().map(|device| device.geometry());
+        let of_all = || members.all_devices().into_iter().map(|device| device.geometry());
         let sector = |of: fn(&Geometry) -> u32| of_all().map(|it| of(&it)).max().unwrap_or(512);
         let geometry = Geometry {
             size: layout.size(),
@@ -83,6 +87,7 @@ impl Set {
             calls: Cell::new(0),
             is_closed: Cell::new(false),
             ended: Signal::new(),
+            is_rebuilding: Cell::new(false),
             geometry,
         }))
     }
@@ -100,6 +105,30 @@ impl Set {
     /// Records that were written to its log since it was opened.
     pub fn log_writes(&self) -> u64 {
         self.0.log.written.get()
+    }
+
+    /// Makes a device the member of a slot whose member is out, of what the others have, while the
+    /// set is used. Stripes that are done, and all there are, are told as it goes on. Dropping the
+    /// future does not stop it.
+    ///
+    /// # Errors
+    /// [`RebuildError`]; the device is no member then.
+    pub async fn rebuild(
+        &self,
+        slot: usize,
+        device: Rc<dyn BlockDevice>,
+        member: Id,
+        progress: impl FnMut(u64, u64) + 'static,
+    ) -> Result<(), RebuildError> {
+        let rebuilt = self.run(Verb::Write, async move |set| {
+            if set.is_rebuilding.replace(true) {
+                return Ok(Err(RebuildError::Taken(slot)));
+            }
+            let rebuilt = set.clone().rebuild(slot, device, member, progress).await;
+            set.is_rebuilding.set(false);
+            Ok(rebuilt)
+        });
+        rebuilt.await.unwrap_or(Err(RebuildError::Stopped))
     }
 
     /// Does something as a task of the set, and hands its answer over.
@@ -172,11 +201,12 @@ impl BlockDevice for Set {
         let inner = self.0.clone();
         async move {
             inner.is_closed.set(true);
+            inner.members.close();
             while inner.calls.get() > 0 {
                 inner.ended.wait().await;
             }
             let closing: Vec<_> =
-                inner.members.all_devices().map(|device| device.close()).collect();
+                inner.members.all_devices().iter().map(|device| device.close()).collect();
             join_all(closing).await;
             Ok(())
         }
@@ -185,7 +215,7 @@ impl BlockDevice for Set {
 }
 
 impl Inner {
-    fn stripe(&self) -> Stripe<'_> {
+    pub(crate) fn stripe(&self) -> Stripe<'_> {
         let Self { members, layout, data_start, blocks, .. } = self;
         Stripe { members, layout, data_start: *data_start, blocks }
     }
@@ -204,7 +234,8 @@ impl Inner {
             let room = Buffer::unfilled(piece.length as usize);
             self.read_piece(piece, room)
         });
-        let parts = try_join_all(reads).await?;
+        // Each comes to its end: one may be about to mend.
+        let parts = join_all(reads).await.into_iter().collect::<Result<Vec<Buffer>, IoError>>()?;
         for (piece, part) in pieces.iter().zip(parts) {
             buffer[(piece.at - at) as usize..][..part.len()].copy_from_slice(&part);
         }
@@ -236,11 +267,10 @@ impl Inner {
     /// there once more.
     async fn read_mirrors(&self, stripe: u64, at: u64, buffer: Buffer) -> Result<Buffer, IoError> {
         let length = buffer.len();
-        let slots: Vec<usize> = self.members.slots().iter().collect();
-        let first = stripe as usize % slots.len().max(1);
-        let order = || (0..slots.len()).map(|place| slots[(first + place) % slots.len()]);
-        let Some(preferred) = order().next() else { return Err(self.lost(Verb::Read)) };
-        if let Some(read) = self.members.read(preferred, at, buffer).await {
+        let count = self.layout.members;
+        let first = stripe as usize % count;
+        let order = || (0..count).map(|place| (first + place) % count);
+        if let Some(read) = self.members.read(first, at, buffer).await {
             return Ok(read);
         }
         let _alone = self.stripes.alone(stripe).await;
@@ -253,7 +283,7 @@ impl Inner {
                 }
                 return Ok(read);
             }
-            failed.push(slot);
+            failed.extend(self.members.has(slot).then_some(slot));
         }
         Err(self.lost(Verb::Read))
     }
@@ -271,7 +301,11 @@ impl Inner {
                 let device = self.members.device(piece.member).expect("none is ever out");
                 device.write(self.data_start + piece.offset, cut(&piece), durability)
             });
-            return try_join_all(writes.collect::<Vec<_>>()).await.map(|_| ());
+            let done = join_all(writes.collect::<Vec<_>>()).await;
+            return done.into_iter().collect();
+        }
+        if self.members.are_full() {
+            return Err(IoError::new(Verb::Write, at, 0, ErrorKind::StorageFull));
         }
         let mut stripes: Vec<(u64, Vec<Part>)> = Vec::new();
         for piece in pieces {
@@ -324,8 +358,8 @@ impl Inner {
 
     async fn flush(&self) -> Result<(), IoError> {
         if self.layout.level == Level::Striped {
-            let flushes = self.members.all_devices().map(|device| device.flush());
-            return try_join_all(flushes.collect::<Vec<_>>()).await.map(|_| ());
+            let devices = self.members.all_devices();
+            return try_join_all(devices.iter().map(|device| device.flush())).await.map(|_| ());
         }
         self.log.flush().await
     }

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::assembly::Refused;
-use raid::label::Standing;
+use raid::label::{Label, Standing};
 use raid::layout::Level;
-use raid::{MakeOptions, OpenError, OpenOptions, Set, make, open};
+use raid::record::{decode, size_at};
+use raid::{MakeOptions, OpenError, OpenOptions, RebuildError, Set, make, open};
 use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Prng};
 
 const MEMBER: u64 = 4 << 20;
@@ -200,4 +201,212 @@ fn a_small_log_is_used_over_and_over() {
             }
         });
     }
+}
+
+/// Makes a member again while callers write, and looks whether any other may be lost then.
+fn rebuild_meanwhile(level: Level, count: usize, seed: u64) {
+    let executor = Executor::new(seed);
+    let disks = new_disks(&executor, count);
+    let lost = seed as usize % count;
+    let fresh = Disk::new(&executor, Image::zeroed(MEMBER));
+    executor.block_on(async {
+        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
+        let set = opened(&executor, &disks).await.expect("it is new");
+        write_in_pieces(&set, &bytes(&set, seed), &mut Prng::new(1)).await;
+        disks[lost].fail(Verb::Write, 1, Persistence::Forever);
+        set.write(0, vec![vec![1; 65_536].into()], Durability::Plain).await.expect("enough");
+        let written = bytes(&set, seed + 1);
+        let (mut half, mut prng) = (written[..written.len() / 2].to_vec(), Prng::new(seed));
+        let done = std::rc::Rc::new(std::cell::Cell::new((0, 0)));
+        let seen = done.clone();
+        let rebuild =
+            set.rebuild(lost, fresh.clone(), [77; 16], move |has, of| seen.set((has, of)));
+        let write = async {
+            write_in_pieces(&set, &half, &mut prng).await;
+            half.iter_mut().for_each(|byte| *byte = !*byte);
+            write_in_pieces(&set, &half, &mut prng).await;
+        };
+        let (rebuilt, ()) = futures::future::join(rebuild, write).await;
+        assert_eq!(rebuilt, Ok(()));
+        assert_eq!(done.get(), (set.layout().rows, set.layout().rows));
+        assert_eq!(set.label().slots[lost].standing, Standing::InSync);
+        write_in_pieces(&set, &written[..99 * 512], &mut prng).await;
+        let all = all_of(&set).await;
+        assert!(
+            all[..99 * 512] == written[..99 * 512] && all[99 * 512..half.len()] == half[99 * 512..]
+        );
+        let mut now = disks.clone();
+        now[lost] = fresh.clone();
+        for other in 0..count {
+            let rest = now.iter().enumerate().filter(|(slot, _)| *slot != other);
+            let rest: Vec<Rc<Disk>> =
+                rest.map(|(_, disk)| Disk::new(&executor, disk.contents())).collect();
+            let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
+            let set = open(devices(&rest), &executor.runtime(), options).await.expect("enough");
+            assert!(all_of(&set).await == all, "{level}, seed {seed}, without {other}");
+        }
+    });
+}
+
+#[test]
+fn a_member_is_made_again_while_the_set_is_used() {
+    for seed in 0..8 {
+        rebuild_meanwhile(Level::Parity, 3 + seed as usize % 3, seed);
+        rebuild_meanwhile(Level::Mirrored, 2 + seed as usize % 2, seed);
+    }
+}
+
+#[test]
+fn what_cannot_be_made_again_is_refused() {
+    let executor = Executor::new(9);
+    let disks = new_disks(&executor, 3);
+    executor.block_on(async {
+        make(&devices(&disks), &options(Level::Parity), &executor.runtime()).await.expect("room");
+        let set = opened(&executor, &disks).await.expect("it is new");
+        let fresh = || Disk::new(&executor, Image::zeroed(MEMBER));
+        let rebuild = async |slot, disk| set.rebuild(slot, disk, [7; 16], |_, _| ()).await;
+        assert_eq!(rebuild(1, fresh()).await, Err(RebuildError::Taken(1)));
+        assert_eq!(rebuild(3, fresh()).await, Err(RebuildError::NoSlot(3)));
+        disks[1].fail(Verb::Write, 1, Persistence::Forever);
+        set.write(0, vec![vec![1; 65_536].into()], Durability::Plain).await.expect("enough");
+        let known = set.label().slots[0].member;
+        for member in [[0; 16], known] {
+            let refused = set.rebuild(1, fresh(), member, |_, _| ()).await;
+            assert_eq!(refused, Err(RebuildError::Known));
+        }
+        let small = Disk::new(&executor, Image::zeroed(MEMBER - (64 << 10)));
+        assert!(matches!(rebuild(1, small).await, Err(RebuildError::TooSmall { .. })));
+        let broken = fresh();
+        broken.fail(Verb::Write, 40, Persistence::Forever);
+        assert_eq!(rebuild(1, broken).await, Err(RebuildError::Failed));
+        assert_eq!(set.label().slots[1].standing, Standing::Stale);
+        set.write(0, vec![vec![2; 65_536].into()], Durability::Plain).await.expect("enough");
+        assert_eq!(rebuild(1, fresh()).await, Ok(()));
+    });
+}
+
+/// A set with parity on disks of a world of its own, with bytes by chance on it.
+fn with_parity(seed: u64) -> (Executor, Vec<Rc<Disk>>, Vec<u8>) {
+    let executor = Executor::new(seed);
+    let disks = new_disks(&executor, 4);
+    let written = executor.block_on(async {
+        make(&devices(&disks), &options(Level::Parity), &executor.runtime()).await.expect("room");
+        let set = opened(&executor, &disks).await.expect("it is new");
+        let written = bytes(&set, seed);
+        write_in_pieces(&set, &written, &mut Prng::new(seed)).await;
+        set.flush().await.expect("nothing fails");
+        written
+    });
+    (executor, disks, written)
+}
+
+#[test]
+fn a_copy_of_a_label_that_was_lost_is_written_again() {
+    let (executor, disks, written) = with_parity(20);
+    executor.block_on(async {
+        let at = raid::label::places(MEMBER)[1];
+        let spoilt = disks[2].write(at, vec![vec![9; 4096].into()], Durability::Through);
+        spoilt.await.expect("nothing fails");
+        let set = opened(&executor, &disks).await.expect("one copy is enough");
+        assert!(all_of(&set).await == written);
+        for disk in &disks {
+            let both = raid::label::places(MEMBER).map(|at| disk.read(at, Buffer::zeroed(4096)));
+            let [first, second] = futures::future::join_all(both).await.try_into().expect("two");
+            let label = |read: Result<Buffer, _>| Label::decode(&read.expect("read"));
+            let (first, second) = (label(first), label(second));
+            assert!(first.is_ok() && first == second, "{first:?} {second:?}");
+        }
+    });
+}
+
+/// Where in the ring of a disk the latest record of a set begins, in bytes.
+async fn latest_record(disk: &Disk, set: &Label) -> u64 {
+    let size = set.data_start - (1 << 20);
+    let ring = disk.read(1 << 20, Buffer::zeroed(size as usize)).await.expect("it can be read");
+    let starts = (0..size).step_by(4096).filter_map(|start| {
+        let rest = &ring[start as usize..];
+        let record = decode(&rest[..size_at(rest, set.set)? as usize])?;
+        Some((record.place.sequence, start))
+    });
+    starts.max().expect("there is a record").1
+}
+
+#[test]
+fn a_log_of_which_a_sector_cannot_be_read_does_not_close_a_set() {
+    let (executor, disks, written) = with_parity(21);
+    executor.block_on(async {
+        // What is open needs nothing but its last record.
+        let set = opened(&executor, &disks[..3]).await.expect("one may be missing");
+        let mut needed = Vec::new();
+        for disk in &disks[..3] {
+            needed.push(latest_record(disk, &set.label()).await);
+        }
+        let other = (0..4).map(|block| block * 8192).find(|place| !needed.contains(place));
+        let place = (1 << 20) + other.expect("there are more than three");
+        for disk in &disks[..3] {
+            let bad = Fault::on(Verb::Read, Effect::Eio).within(place + 512..place + 1024);
+            disk.inject(bad.forever());
+        }
+        let set = opened(&executor, &disks[..3]).await.expect("what is needed can be read");
+        assert!(all_of(&set).await == written);
+        let standing = set.label().slots.iter().map(|slot| slot.standing).collect::<Vec<_>>();
+        assert_eq!(standing[..3], [Standing::InSync; 3]);
+    });
+}
+
+#[test]
+fn a_member_that_was_copied_to_a_smaller_disk_is_not_there() {
+    let (executor, disks, written) = with_parity(22);
+    executor.block_on(async {
+        let mut cut = vec![0; MEMBER as usize - (128 << 10)];
+        disks[1].contents().read(0, &mut cut);
+        let mut found = disks.clone();
+        found[1] = Disk::new(&executor, Image::from_bytes(&cut));
+        let set = opened(&executor, &found).await.expect("the others are enough");
+        assert_eq!(set.label().slots[1].standing, Standing::Stale);
+        assert!(all_of(&set).await == written);
+    });
+}
+
+#[test]
+fn a_sector_beside_one_that_cannot_be_read_can_be_written() {
+    let (executor, disks, _) = with_parity(23);
+    executor.block_on(async {
+        let set = opened(&executor, &disks[..3]).await.expect("one may be missing");
+        let start = set.label().data_start;
+        for disk in &disks[..3] {
+            let bad = Fault::on(Verb::Read, Effect::Eio).within(start + 512..start + 1024);
+            disk.inject(bad.forever());
+        }
+        let data = || vec![vec![3; 512].into()];
+        set.write(0, data(), Durability::Plain).await.expect("it is not of the bad sectors");
+        let read = set.read(0, Buffer::zeroed(512)).await.expect("nor is this");
+        assert!(read.iter().all(|&byte| byte == 3));
+    });
+}
+
+#[test]
+fn a_host_that_is_full_is_no_dead_disk() {
+    let (executor, disks, _) = with_parity(24);
+    let clock = executor.runtime().clock;
+    executor.block_on(async {
+        let set = opened(&executor, &disks).await.expect("all are there");
+        let start = set.label().data_start;
+        let full = Fault::on(Verb::Write, Effect::NoSpace).within(start..start + 4096);
+        disks[0].inject(full.forever());
+        let first = set.write(0, vec![vec![1; 4096].into()], Durability::Through);
+        let waits = std::time::Duration::from_secs(5);
+        let refused = async {
+            clock.sleep(waits / 2).await;
+            let refused = set.write(65_536, vec![vec![2; 4096].into()], Durability::Plain).await;
+            assert!(refused.is_err_and(|error| error.is_full()), "there is no room meanwhile");
+            clock.sleep(waits / 2).await;
+            disks[0].heal();
+        };
+        let (written, ()) = futures::future::join(first, refused).await;
+        written.expect("it is home when there is room");
+        assert!(set.label().slots.iter().all(|slot| slot.standing == Standing::InSync));
+        let data = vec![vec![2; 4096].into()];
+        set.write(65_536, data, Durability::Plain).await.expect("there is room again");
+    });
 }

@@ -66,6 +66,24 @@ impl Base {
         Self { device, images, size, witness: Some(witness) }
     }
 
+    /// The same when a member has been lost, and a disk that holds nothing is in its place.
+    pub(super) fn without(&self, slot: usize) -> Self {
+        let executor = Executor::new(2);
+        let mut left: Vec<Option<Image>> = self.images.iter().cloned().map(Some).collect();
+        left[slot] = None;
+        let disks = Self::disks(&executor, &left);
+        let runtime = executor.runtime();
+        let opened = executor.block_on(async {
+            open(self, &disks, self.witness.clone(), &runtime).await.expect("enough are left")
+        });
+        let image = |(disk, old): (&Option<Rc<Disk>>, &Image)| {
+            disk.as_ref().map_or_else(|| Image::zeroed(old.size()), |disk| disk.contents())
+        };
+        let images = disks.iter().zip(&self.images).map(image).collect();
+        let witness = opened.told.borrow().last().cloned();
+        Self { device: self.device, images, size: self.size, witness }
+    }
+
     /// Whether what the members hold comes to zeros, or is the same on each.
     ///
     /// # Errors
@@ -106,6 +124,8 @@ impl Base {
 /// A device that was opened.
 pub(super) struct Opened {
     pub(super) device: Rc<dyn BlockDevice>,
+    /// The same, if it is a set.
+    pub(super) set: Option<Rc<Set>>,
     /// The stories that the outside was told meanwhile.
     told: Rc<RefCell<Vec<Witness>>>,
     /// It is a set, and all of its members were in when it was opened.
@@ -141,9 +161,15 @@ pub(super) async fn open(
     let mut present = disks.iter().flatten();
     if base.device == Device::Plain {
         let device = present.next().expect("it has a disk").clone();
-        return Ok(Opened { device, told, is_whole: false });
+        return Ok(Opened { device, set: None, told, is_whole: false });
     }
-    let devices = present.clone().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect();
+    let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+    for disk in present.clone() {
+        // A disk without a label was to become a member.
+        if raid::label_of(&**disk).await.is_ok() {
+            devices.push(disk.clone());
+        }
+    }
     let (first, kept) = (present.next().expect("one is left").clone(), told.clone());
     let witnessed = move |story: Witness| {
         let (first, kept) = (first.clone(), kept.clone());
@@ -156,8 +182,8 @@ pub(super) async fn open(
     };
     let witnessed = Rc::new(witnessed);
     let options = OpenOptions { witness, witnessed, ..OpenOptions::default() };
-    let set: Set =
-        raid::open(devices, runtime, options).await.map_err(|error| error.to_string())?;
+    let set = raid::open(devices, runtime, options).await.map_err(|error| error.to_string())?;
     let is_whole = set.label().slots.iter().all(|slot| slot.standing == Standing::InSync);
-    Ok(Opened { device: Rc::new(set), told, is_whole })
+    let set = Rc::new(set);
+    Ok(Opened { device: set.clone(), set: Some(set), told, is_whole })
 }

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use block::{Buffer, Durability, Verb};
 use futures::future::join;
 use raid::assembly::Witness;
+use raid::label::Standing;
 use sim::{
     Choice, Disk, Executor, Fate, Image, Mark, Persistence, Platter, Prng, Remains, Sectors, Trace,
 };
 
 use super::devices::{Base, open};
 use super::model::{Call, SECTOR, Timeline, bytes, judge, versions};
-use super::workload::{Pattern, Workload};
+use super::workload::{COMING, Pattern, Workload};
 use crate::campaign::Outcome;
 use crate::explore::Counts;
 use crate::explore::device::Device;
@@ -59,7 +60,10 @@ impl Search {
 
     /// Tries a workload at all cuts.
     pub(super) fn try_one(&mut self, workload: &Workload) -> Outcome {
-        let base = self.base(workload.device, workload.disks);
+        let mut base = self.base(workload.device, workload.disks);
+        if workload.pattern == Pattern::Rebuilt {
+            base = Rc::new(base.without(COMING));
+        }
         let mut outcome = Outcome::default();
         let mut counts = Counts { workloads: 1, ..Counts::default() };
         if let Err(wrong) = self.cut_all(&base, workload, &mut counts) {
@@ -95,6 +99,7 @@ impl Search {
             let losable = match workload.failure {
                 _ if base.device == Device::Plain => Vec::new(),
                 Some(failure) => vec![failure.member],
+                None if workload.pattern.has_rebuild() && serial < last => vec![COMING],
                 None => (0..cut.len()).collect(),
             };
             let moment = Moment { base, cut: &cut, allowed: &allowed, witness, losable };
@@ -138,8 +143,10 @@ impl Moment<'_> {
             }
             let losses = std::iter::once(None).chain(self.losable.iter().copied().map(Some));
             for lost in losses {
+                let witnessed = self.witness.as_ref().map(|story| u128::from(story.generation));
                 let key: Vec<Option<u128>> = (0..prints.len())
                     .map(|disk| (Some(disk) != lost).then_some(prints[disk]))
+                    .chain([witnessed])
                     .collect();
                 counts.states += 1;
                 let images = |remains: &mut Vec<Remains<'_>>| -> Vec<Option<Image>> {
@@ -305,6 +312,17 @@ fn serials_of<'t>(traces: impl IntoIterator<Item = &'t Trace>) -> BTreeSet<u64> 
     traces.into_iter().flat_map(Trace::events).map(|event| event.serial).collect()
 }
 
+/// Makes calls one after the other.
+async fn in_turn(
+    call: &impl AsyncFn(usize) -> Result<(), String>,
+    count: usize,
+) -> Result<(), String> {
+    for number in 0..count {
+        call(number).await?;
+    }
+    Ok(())
+}
+
 /// Carries a workload out, and records it.
 fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
     let executor = Executor::new(11);
@@ -313,13 +331,13 @@ fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
     let disks_there = || disks.iter().flatten();
     let (first, runtime) =
         (disks_there().next().expect("there is one").clone(), executor.runtime());
-    let is_through = workload.pattern == Pattern::Through;
+    let is_through = workload.pattern.is_through();
     let calls = match workload.pattern {
-        Pattern::Flushed | Pattern::Together | Pattern::Crossed => {
+        Pattern::Flushed | Pattern::Together | Pattern::Crossed | Pattern::Rebuilt => {
             vec![Call::Write(0), Call::Write(1), Call::Flush]
         }
         Pattern::Apart => vec![Call::Write(0), Call::Flush, Call::Write(1), Call::Flush],
-        Pattern::Through => vec![Call::Write(0), Call::Write(1)],
+        Pattern::Through | Pattern::Returned => vec![Call::Write(0), Call::Write(1)],
     };
     let opened = executor.block_on(async {
         let opened = open(base, &disks, base.witness.clone(), &runtime).await?;
@@ -355,11 +373,28 @@ fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
                 let (one, other) = join(call(1), call(2)).await;
                 one.and(other)?;
             }
-            _ => {
-                for number in 0..calls.len() {
-                    call(number).await?;
+            Pattern::Returned => {
+                call(0).await?;
+                let disk = disks[COMING].clone().expect("all are there");
+                disk.fail(Verb::Write, 1, Persistence::Forever);
+                call(1).await?;
+                disk.heal();
+                let set = opened.set.as_ref().expect("a set has members");
+                let is_out = set.label().slots[COMING].standing != Standing::InSync;
+                if is_out {
+                    let rebuilt = set.rebuild(COMING, disk, [77; 16], |_, _| ()).await;
+                    rebuilt.map_err(|error| error.to_string())?;
                 }
             }
+            Pattern::Rebuilt => {
+                let set = opened.set.as_ref().expect("a set has members");
+                let fresh = disks[COMING].clone().expect("all are there");
+                let rebuild = set.rebuild(COMING, fresh, [77; 16], |_, _| ());
+                let (rebuilt, called) = join(rebuild, in_turn(&call, calls.len())).await;
+                rebuilt.map_err(|error| error.to_string())?;
+                called?;
+            }
+            _ => in_turn(&call, calls.len()).await?,
         }
         Ok::<_, String>(opened)
     })?;

@@ -18,11 +18,37 @@ pub(super) enum Pattern {
     Together,
     /// One; then the other, and a flush at the same time.
     Crossed,
+    /// One, the other, a flush, while a member is made again ([`COMING`]).
+    Rebuilt,
+    /// One, through; a member fails at the other, and is made again.
+    Returned,
 }
 
 impl Pattern {
-    const ALL: [Self; 5] =
-        [Self::Flushed, Self::Apart, Self::Through, Self::Together, Self::Crossed];
+    /// Whether writes are through.
+    pub(super) fn is_through(self) -> bool {
+        matches!(self, Self::Through | Self::Returned)
+    }
+
+    /// Whether a member is made again.
+    pub(super) fn has_rebuild(self) -> bool {
+        matches!(self, Self::Rebuilt | Self::Returned)
+    }
+}
+
+/// The slot of the member that is made again.
+pub(super) const COMING: usize = 1;
+
+impl Pattern {
+    const ALL: [Self; 7] = [
+        Self::Flushed,
+        Self::Apart,
+        Self::Through,
+        Self::Together,
+        Self::Crossed,
+        Self::Rebuilt,
+        Self::Returned,
+    ];
 }
 
 /// A verb of a member that fails, and its how-manieth call, from which on all do.
@@ -98,8 +124,11 @@ pub(super) fn all(device: Device) -> Vec<Workload> {
                 for (number, pattern) in Pattern::ALL.into_iter().enumerate() {
                     let writes = [one, other];
                     let whole = Workload { device, disks, pattern, writes, failure: None };
-                    all.push(whole.clone());
-                    if device == Device::Plain {
+                    let is_set = device != Device::Plain;
+                    if is_set || !pattern.has_rebuild() {
+                        all.push(whole.clone());
+                    }
+                    if !is_set || pattern.has_rebuild() {
                         continue;
                     }
                     let turn = first + 5 * second + 3 * number;

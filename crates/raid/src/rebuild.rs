@@ -1,0 +1,171 @@
+//! How a member is made again of the others, while the set is used.
+//!
+//! The new device gets a label that says so, before those of the others do. Then it is filled
+//! stripe by stripe, each held still meanwhile; what is written to a stripe that it has goes there
+//! as well. When it has all of them, the log forgets what it has of before: a record may be for the
+//! member that the slot had last, or lack this one. With that all of it is durable, and it is in by
+//! its own label and then by those of the others. A cut leaves it out, to be made again from the
+//! beginning.
+//!
+//! What stood on the device counts for nothing. Its log is emptied first: an old one may have
+//! records of this set.
+//!
+//! **Commit point**: the labels of all others say that it is in.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, Verb, zeros};
+use bytes::Bytes;
+
+use crate::label::{Id, Standing, rows_of};
+use crate::layout::{Holds, Level};
+use crate::parity::missing;
+use crate::plan::Column;
+use crate::planted::{Bug, is_planted};
+use crate::prelog::LOG_START;
+use crate::set::Inner;
+
+/// Bytes of zeros that are written at once.
+const ZEROS: u64 = 64 << 10;
+
+/// Why a member is not made again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RebuildError {
+    /// The set has no such slot, or nothing to make it of.
+    #[error("the set has no slot {0} that could be made again")]
+    NoSlot(usize),
+    /// The number is none, or that of another member.
+    #[error("a new member needs a number of its own")]
+    Known,
+    /// The slot has a member that is in, or comes.
+    #[error("slot {0} has a member already")]
+    Taken(usize),
+    /// There is no room for what the others have.
+    #[error("the disk has room for {has} stripes, and {needed} are needed")]
+    TooSmall {
+        /// For so many stripes there is room.
+        has: u64,
+        /// There are so many.
+        needed: u64,
+    },
+    /// The device has failed.
+    #[error("the new disk has failed")]
+    Failed,
+    /// The set has too few members, or was closed.
+    #[error("the set has stopped")]
+    Stopped,
+    /// What the others have of a stripe cannot be read.
+    #[error("what the others have of stripe {0} cannot be read")]
+    Lost(u64),
+}
+
+impl Inner {
+    pub(crate) async fn rebuild(
+        self: Rc<Self>,
+        slot: usize,
+        device: Rc<dyn BlockDevice>,
+        member: Id,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<(), RebuildError> {
+        let label = self.members.label();
+        let standing = label.slots.get(slot).map(|slot| slot.standing);
+        let Some(standing) = standing.filter(|_| self.layout.level != Level::Striped) else {
+            return Err(RebuildError::NoSlot(slot));
+        };
+        if standing == Standing::InSync || self.members.coming().is_some() {
+            return Err(RebuildError::Taken(slot));
+        }
+        let mut others = label.slots.iter().enumerate().filter(|(other, _)| *other != slot);
+        if member == Id::default() || others.any(|(_, other)| other.member == member) {
+            return Err(RebuildError::Known);
+        }
+        let needed = self.layout.rows;
+        let has = rows_of(device.geometry().size, self.data_start, self.layout.unit);
+        if has < needed {
+            return Err(RebuildError::TooSmall { has, needed });
+        }
+        let settled = async || {
+            let settled = self.members.settled(Verb::Write).await;
+            settled.map_err(|_| RebuildError::Stopped)
+        };
+        self.members.begin(slot, device.clone(), member);
+        let emptied = empty_log(&*device, self.data_start).await;
+        if emptied.is_err() {
+            self.members.call_out(slot);
+            return Err(RebuildError::Failed);
+        }
+        settled().await?;
+        for stripe in 0..needed {
+            if self.is_closed.get() {
+                return Err(RebuildError::Stopped);
+            }
+            let _alone = self.stripes.alone(stripe).await;
+            let Some(unit) = self.unit_of(slot, stripe).await else {
+                self.members.call_out(slot);
+                return Err(RebuildError::Lost(stripe));
+            };
+            let at = self.data_start + stripe * self.layout.unit;
+            self.members.write(slot, at, vec![unit], Durability::Plain).await;
+            if !self.members.has_come(slot, stripe + 1) {
+                return Err(RebuildError::Failed);
+            }
+            progress(stripe + 1, needed);
+        }
+        // Every stripe was held still since it began, so that what was known of the slot's last
+        // member, and every record that is for that, is older than this.
+        self.blocks.forget(slot);
+        if is_planted(Bug::OldRecords) {
+            self.members.flush().await;
+        } else if !is_planted(Bug::HastyMembers) {
+            self.log.forget_old().await.map_err(|_| RebuildError::Stopped)?;
+        }
+        if self.members.coming() != Some(slot) {
+            return Err(RebuildError::Failed);
+        }
+        self.members.admit(slot);
+        settled().await?;
+        self.members.is_settled_in();
+        if self.members.has(slot) { Ok(()) } else { Err(RebuildError::Failed) }
+    }
+
+    /// What a slot is to have of a stripe. `None` if the others cannot tell.
+    async fn unit_of(&self, slot: usize, stripe: u64) -> Option<Bytes> {
+        let length = self.layout.unit;
+        let at = self.data_start + stripe * length;
+        if self.layout.level == Level::Mirrored {
+            for other in self.members.slots().iter() {
+                let room = Buffer::unfilled(length as usize);
+                if let Some(read) = self.members.read(other, at, room).await {
+                    return Some(read.freeze());
+                }
+            }
+            return None;
+        }
+        let column = Column { stripe, from: 0, to: length };
+        let unit = match self.layout.holds(slot, stripe) {
+            Holds::Parity => {
+                let units = self.stripe().units(&column, None).await.ok()?;
+                missing(length as usize, units.iter().map(Vec::as_slice))
+            }
+            Holds::Data(number) => {
+                let index = (number % self.layout.width()) as usize;
+                self.stripe().units(&column, Some(&[index])).await.ok()?.swap_remove(index)
+            }
+        };
+        Some(unit.into())
+    }
+}
+
+/// Has a device forget all records, durably.
+pub(crate) async fn empty_log(
+    device: &dyn BlockDevice,
+    data_start: u64,
+) -> Result<(), block::IoError> {
+    let mut at = LOG_START;
+    while at < data_start {
+        let length = ZEROS.min(data_start - at);
+        device.write(at, vec![zeros(length as usize)], Durability::Plain).await?;
+        at += length;
+    }
+    device.flush().await
+}
