@@ -9,9 +9,8 @@
 //! made again. [`label`] is what each member says of itself, [`record`] what the log has, byte by
 //! byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a member
 //! leaves; `prelog` the log in front of every write; `blocks` what is known of members in memory;
-//! `plan` what a write changes on which member.
-//! `set` is the device, `rebuild` how a member is made again, `opening` how a set is made and comes
-//! back.
+//! `plan` what a write changes on which member. `array` reads and writes, and `rebuild` is how it
+//! makes a member again; `set` is that as a device, and `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -30,6 +29,7 @@
 //!
 //! Architecture invariant: nothing of file systems, and no sockets: it runs under the simulator.
 
+mod array;
 pub mod assembly;
 mod blocks;
 pub mod label;

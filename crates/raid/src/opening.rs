@@ -18,6 +18,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use runtime::Runtime;
 
+use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{BadLabel, DATA_START, Id, LABEL_SIZE, Label, Slot, Standing, places, rows_of};
 use crate::layout::{Layout, Level, MEMBERS};
@@ -246,7 +247,8 @@ pub async fn open(
         told.map_err(|_| OpenError::Failed)?;
     }
     let log = recover(&members, runtime, log_size).await?;
-    Ok(Set::new(members, Rc::new(log), runtime.tasks.clone(), options.cache))
+    let array = Array::new(members, Rc::new(log), options.cache);
+    Ok(Set::new(array, runtime.tasks.clone()))
 }
 
 /// A record that was found, and where in the ring.

@@ -17,13 +17,13 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer, Durability, Verb, zeros};
 use bytes::Bytes;
 
+use crate::array::Array;
 use crate::label::{Id, Standing, rows_of};
 use crate::layout::{Holds, Level};
 use crate::parity::missing;
 use crate::plan::Column;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::LOG_START;
-use crate::set::Inner;
 
 /// Bytes of zeros that are written at once.
 const ZEROS: u64 = 64 << 10;
@@ -59,9 +59,25 @@ pub enum RebuildError {
     Lost(u64),
 }
 
-impl Inner {
+impl Array {
+    /// As [`crate::Set::rebuild`].
     pub(crate) async fn rebuild(
-        self: Rc<Self>,
+        &self,
+        slot: usize,
+        device: Rc<dyn BlockDevice>,
+        member: Id,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(), RebuildError> {
+        if self.is_rebuilding.replace(true) {
+            return Err(RebuildError::Taken(slot));
+        }
+        let rebuilt = self.make_again(slot, device, member, progress).await;
+        self.is_rebuilding.set(false);
+        rebuilt
+    }
+
+    async fn make_again(
+        &self,
         slot: usize,
         device: Rc<dyn BlockDevice>,
         member: Id,

@@ -4,9 +4,9 @@
 //! over all of it: so a record that is there is whole. docs/formats/raid.md has the picture. All
 //! numbers are little-endian; the checksum is CRC-32C.
 //!
-//! What is written to a set may itself be records of that set: a copy of a member, say. So the first
-//! bytes of each block of data are masked with a number that is drawn anew for each record: no block
-//! but the first looks like the beginning of one.
+//! What is written to a set may itself be records of that set: a copy of a member, say. So the
+//! first bytes of each block of data are masked with a number that is drawn anew for each record:
+//! no block but the first looks like the beginning of one.
 
 use std::mem::size_of;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-use block::{Buffer, Durability, Verb};
+use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
 use raid::assembly::Witness;
 use raid::label::Standing;
@@ -323,6 +323,39 @@ async fn in_turn(
     Ok(())
 }
 
+/// Two calls at once.
+async fn both(
+    one: impl Future<Output = Result<(), String>>,
+    other: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    let (one, other) = join(one, other).await;
+    one.and(other)
+}
+
+/// Makes a call of a workload.
+async fn make(
+    device: &dyn BlockDevice,
+    workload: &Workload,
+    call: Call,
+) -> Result<(), block::IoError> {
+    let Call::Write(write) = call else { return device.flush().await };
+    let (at, length) = workload.writes[write];
+    let data = vec![bytes(write as u8 + 1, at, length).into()];
+    let is_through = workload.pattern.is_through();
+    let durability = if is_through { Durability::Through } else { Durability::Plain };
+    device.write(at, data, durability).await
+}
+
+fn calls_of(pattern: Pattern) -> Vec<Call> {
+    match pattern {
+        Pattern::Flushed | Pattern::Together | Pattern::Crossed | Pattern::Rebuilt => {
+            vec![Call::Write(0), Call::Write(1), Call::Flush]
+        }
+        Pattern::Apart => vec![Call::Write(0), Call::Flush, Call::Write(1), Call::Flush],
+        Pattern::Through | Pattern::Returned => vec![Call::Write(0), Call::Write(1)],
+    }
+}
+
 /// Carries a workload out, and records it.
 fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
     let executor = Executor::new(11);
@@ -332,13 +365,7 @@ fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
     let (first, runtime) =
         (disks_there().next().expect("there is one").clone(), executor.runtime());
     let is_through = workload.pattern.is_through();
-    let calls = match workload.pattern {
-        Pattern::Flushed | Pattern::Together | Pattern::Crossed | Pattern::Rebuilt => {
-            vec![Call::Write(0), Call::Write(1), Call::Flush]
-        }
-        Pattern::Apart => vec![Call::Write(0), Call::Flush, Call::Write(1), Call::Flush],
-        Pattern::Through | Pattern::Returned => vec![Call::Write(0), Call::Write(1)],
-    };
+    let calls = calls_of(workload.pattern);
     let opened = executor.block_on(async {
         let opened = open(base, &disks, base.witness.clone(), &runtime).await?;
         disks_there().for_each(|disk| disk.start_trace());
@@ -349,46 +376,36 @@ fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
         }
         let call = async |number: usize| -> Result<(), String> {
             first.mark(Mark::Number(2 * number as u64));
-            let done = match calls[number] {
-                Call::Flush => opened.device.flush().await,
-                Call::Write(write) => {
-                    let (at, length) = workload.writes[write];
-                    let data = vec![bytes(write as u8 + 1, at, length).into()];
-                    let durability =
-                        if is_through { Durability::Through } else { Durability::Plain };
-                    opened.device.write(at, data, durability).await
-                }
-            };
+            let done = make(&*opened.device, workload, calls[number]).await;
             first.mark(Mark::Number(2 * number as u64 + 1));
             done.map_err(|error| format!("a call failed: {error}"))
         };
+        let set = || opened.set.as_ref().expect("a set has members");
+        let coming = || disks[COMING].clone().expect("all are there");
         match workload.pattern {
             Pattern::Together => {
-                let (one, other) = join(call(0), call(1)).await;
-                one.and(other)?;
+                both(call(0), call(1)).await?;
                 call(2).await?;
             }
             Pattern::Crossed => {
                 call(0).await?;
-                let (one, other) = join(call(1), call(2)).await;
-                one.and(other)?;
+                both(call(1), call(2)).await?;
             }
             Pattern::Returned => {
                 call(0).await?;
-                let disk = disks[COMING].clone().expect("all are there");
+                let disk = coming();
                 disk.fail(Verb::Write, 1, Persistence::Forever);
                 call(1).await?;
                 disk.heal();
-                let set = opened.set.as_ref().expect("a set has members");
-                let is_out = set.label().slots[COMING].standing != Standing::InSync;
-                if is_out {
+                let set = set();
+                if set.label().slots[COMING].standing != Standing::InSync {
                     let rebuilt = set.rebuild(COMING, disk, [77; 16], |_, _| ()).await;
                     rebuilt.map_err(|error| error.to_string())?;
                 }
             }
             Pattern::Rebuilt => {
-                let set = opened.set.as_ref().expect("a set has members");
-                let fresh = disks[COMING].clone().expect("all are there");
+                let set = set();
+                let fresh = coming();
                 let rebuild = set.rebuild(COMING, fresh, [77; 16], |_, _| ());
                 let (rebuilt, called) = join(rebuild, in_turn(&call, calls.len())).await;
                 rebuilt.map_err(|error| error.to_string())?;
