@@ -410,3 +410,73 @@ fn a_host_that_is_full_is_no_dead_disk() {
         set.write(65_536, data, Durability::Plain).await.expect("there is room again");
     });
 }
+
+/// One flush fails on a member while it waits for another. The next one must not speak for what
+/// the first has lost.
+#[test]
+fn a_flush_that_failed_is_not_made_good_by_the_next() {
+    let executor = Executor::new(25);
+    let disks = new_disks(&executor, 2);
+    let clock = executor.runtime().clock;
+    executor.block_on(async {
+        make(&devices(&disks), &options(Level::Mirrored), &executor.runtime()).await.expect("room");
+        let set = opened(&executor, &disks).await.expect("it is new");
+        set.write(0, vec![vec![1; 4096].into()], Durability::Plain).await.expect("all are there");
+        let slow = Effect::Slow(std::time::Duration::from_secs(5));
+        disks[0].inject(Fault::on(Verb::Flush, slow));
+        disks[1].inject(Fault::on(Verb::Flush, Effect::Eio));
+        let next = async {
+            clock.sleep(std::time::Duration::from_secs(1)).await;
+            set.flush().await.expect("one is enough");
+            set.label().slots[1].standing
+        };
+        let (first, standing) = futures::future::join(set.flush(), next).await;
+        assert_eq!((first, standing), (Ok(()), Standing::Stale));
+    });
+}
+
+/// A read mends one piece and fails at another. What it mends must not come after a later write.
+#[test]
+fn a_read_that_fails_ends_what_it_mends() {
+    let (executor, disks, _) = with_parity(26);
+    let clock = executor.runtime().clock;
+    executor.block_on(async {
+        let set = opened(&executor, &disks).await.expect("all are there");
+        let start = set.label().data_start;
+        // Of the first stripe one unit cannot be read, of the second two.
+        disks[0].inject(Fault::on(Verb::Read, Effect::Eio).within(start..start + 512).forever());
+        for disk in &disks[2..] {
+            let second = start + 4096..start + 4608;
+            disk.inject(Fault::on(Verb::Read, Effect::Eio).within(second).forever());
+        }
+        let slow = Effect::Slow(std::time::Duration::from_secs(3));
+        disks[0].inject(Fault::on(Verb::Write, slow).within(start..start + 4096));
+        assert!(set.read(0, Buffer::zeroed(24_576)).await.is_err(), "two members cannot tell");
+        disks.iter().for_each(|disk| disk.heal());
+        let data = vec![vec![6; 4096].into()];
+        set.write(0, data, Durability::Through).await.expect("all are well");
+        clock.sleep(std::time::Duration::from_secs(10)).await;
+        let read = set.read(0, Buffer::zeroed(4096)).await.expect("all are well");
+        assert!(read.iter().all(|&byte| byte == 6), "nothing older came home since");
+    });
+}
+
+#[test]
+fn a_set_that_stops_answers_all_that_wait() {
+    let executor = Executor::new(27);
+    let disks = new_disks(&executor, 4);
+    executor.block_on(async {
+        make(&devices(&disks), &options(Level::Parity), &executor.runtime()).await.expect("room");
+        let set = opened(&executor, &disks).await.expect("it is new");
+        disks[0].fail(Verb::Write, 7, Persistence::Forever);
+        disks[2].fail(Verb::Write, 9, Persistence::Forever);
+        let writes = (0..40_u64)
+            .map(|number| set.write(number * 8192, vec![vec![1; 8192].into()], Durability::Plain));
+        let mut done = futures::future::join_all(writes.collect::<Vec<_>>()).await;
+        done.push(set.flush().await);
+        assert!(done.iter().any(Result::is_err), "two are gone");
+        set.close().await.expect("nothing is under way");
+        let closed = set.flush().await.expect_err("it is closed");
+        assert_eq!(closed.kind, std::io::ErrorKind::NotConnected);
+    });
+}

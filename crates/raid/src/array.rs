@@ -1,0 +1,216 @@
+//! What is read and written of a set, taken apart for its members.
+//!
+//! A write goes stripe by stripe. With a stripe for itself, it finds out what is to be changed
+//! ([`crate::plan`]), makes that durable in the log ([`crate::prelog`]), and brings it home. So a
+//! *through* write needs no flush. Reads ask the one member that has the data; where that is out,
+//! or cannot tell, the others are asked, with the stripe held still. A striped set has no second
+//! place for anything, and no log.
+//!
+//! None of these futures may be dropped before it is through: they are awaited by tasks of the set.
+//!
+//! Invariants:
+//! 1. A completed write is at home on all members that are in, and its record is durable.
+//! 2. Nothing is answered before the labels say durably who is out ([`Members::settled`]).
+//! 3. All reads of a stripe of a mirror ask the same member, as long as that can tell; else no
+//!    write is under way there.
+//!
+//! Not asserted: 1 and 2, which are about the order of waits: torture's campaign `contract` cuts
+//! there; 3, which is about the order of members alone.
+
+use std::cell::Cell;
+use std::io::ErrorKind;
+use std::rc::Rc;
+
+use block::{Buffer, Durability, IoError, Verb, length_of, slices};
+use bytes::Bytes;
+use futures::future::{join_all, try_join_all};
+
+use crate::blocks::Blocks;
+use crate::label::Label;
+use crate::layout::{Layout, Level, Piece};
+use crate::members::Members;
+use crate::plan::{Column, Part, Stripe};
+use crate::planted::{Bug, is_planted};
+use crate::prelog::{Group, PreLog};
+use crate::stripes::Stripes;
+
+/// See the module's prose.
+pub(crate) struct Array {
+    pub(crate) members: Rc<Members>,
+    pub(crate) log: Rc<PreLog>,
+    pub(crate) layout: Layout,
+    pub(crate) data_start: u64,
+    pub(crate) stripes: Rc<Stripes>,
+    pub(crate) blocks: Blocks,
+    /// No call comes any more.
+    pub(crate) is_closed: Cell<bool>,
+    /// A member is made again.
+    pub(crate) is_rebuilding: Cell<bool>,
+}
+
+impl Array {
+    /// Of members of which nothing waits in the log; `cache` bytes of memory are for what they
+    /// hold.
+    pub(crate) fn new(members: Rc<Members>, log: Rc<PreLog>, cache: usize) -> Self {
+        let Label { layout, data_start, .. } = members.label();
+        Self {
+            members,
+            log,
+            layout,
+            data_start,
+            stripes: Rc::default(),
+            blocks: Blocks::new(cache),
+            is_closed: Cell::new(false),
+            is_rebuilding: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn stripe(&self) -> Stripe<'_> {
+        let Self { members, layout, data_start, blocks, .. } = self;
+        Stripe { members, layout, data_start: *data_start, blocks }
+    }
+
+    fn lost(&self, verb: Verb) -> IoError {
+        IoError::new(verb, 0, 0, ErrorKind::Other)
+    }
+
+    pub(crate) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer, IoError> {
+        let length = buffer.len() as u64;
+        let pieces: Vec<Piece> = self.layout.pieces(at, length).collect();
+        if let [piece] = pieces[..] {
+            return self.read_piece(piece, buffer).await;
+        }
+        let reads = pieces.iter().map(|&piece| {
+            let room = Buffer::unfilled(piece.length as usize);
+            self.read_piece(piece, room)
+        });
+        // Each comes to its end: one may be about to mend.
+        let parts = join_all(reads).await.into_iter().collect::<Result<Vec<Buffer>, IoError>>()?;
+        for (piece, part) in pieces.iter().zip(parts) {
+            buffer[(piece.at - at) as usize..][..part.len()].copy_from_slice(&part);
+        }
+        Ok(buffer)
+    }
+
+    async fn read_piece(&self, piece: Piece, buffer: Buffer) -> Result<Buffer, IoError> {
+        let length = buffer.len();
+        let at = self.data_start + piece.offset;
+        let stripe = piece.offset / self.layout.unit;
+        if self.layout.level == Level::Mirrored {
+            return self.read_mirrors(stripe, at, buffer).await;
+        }
+        if let Some(read) = self.members.read(piece.member, at, buffer).await {
+            return Ok(read);
+        }
+        if self.layout.level == Level::Striped {
+            return Err(self.lost(Verb::Read));
+        }
+        let _alone = self.stripes.alone(stripe).await;
+        let from = piece.offset % self.layout.unit;
+        let column = Column { stripe, from, to: from + length as u64 };
+        let index = self.layout.index_of(piece.at);
+        let mut units = self.stripe().units(&column, Some(&[index])).await?;
+        Ok(Buffer::copied(&units.swap_remove(index)))
+    }
+
+    /// Reads of one mirror after the other until one can tell; what the others could not is written
+    /// there once more.
+    async fn read_mirrors(&self, stripe: u64, at: u64, buffer: Buffer) -> Result<Buffer, IoError> {
+        let length = buffer.len();
+        let count = self.layout.members;
+        let first = stripe as usize % count;
+        let order = || (0..count).map(|place| (first + place) % count);
+        if let Some(read) = self.members.read(first, at, buffer).await {
+            return Ok(read);
+        }
+        let _alone = self.stripes.alone(stripe).await;
+        let mut failed = Vec::new();
+        for slot in order() {
+            if let Some(read) = self.members.read(slot, at, Buffer::unfilled(length)).await {
+                for slot in failed {
+                    let mended = vec![Bytes::copy_from_slice(&read)];
+                    self.members.write(slot, at, mended, Durability::Plain).await;
+                }
+                return Ok(read);
+            }
+            failed.extend(self.members.has(slot).then_some(slot));
+        }
+        Err(self.lost(Verb::Read))
+    }
+
+    pub(crate) async fn write(
+        &self,
+        at: u64,
+        data: Vec<Bytes>,
+        durability: Durability,
+    ) -> Result<(), IoError> {
+        let pieces = self.layout.pieces(at, length_of(&data));
+        let cut = |piece: &Piece| slices(&data, (piece.at - at) as usize, piece.length as usize);
+        if self.layout.level == Level::Striped {
+            let writes = pieces.map(|piece| {
+                let device = self.members.device(piece.member).expect("none is ever out");
+                device.write(self.data_start + piece.offset, cut(&piece), durability)
+            });
+            let done = join_all(writes.collect::<Vec<_>>()).await;
+            return done.into_iter().collect();
+        }
+        if self.members.are_full() {
+            return Err(IoError::new(Verb::Write, at, 0, ErrorKind::StorageFull));
+        }
+        let mut stripes: Vec<(u64, Vec<Part>)> = Vec::new();
+        for piece in pieces {
+            let (stripe, within) =
+                (piece.offset / self.layout.unit, piece.offset % self.layout.unit);
+            let part = Part { index: self.layout.index_of(piece.at), within, data: cut(&piece) };
+            match stripes.last_mut() {
+                Some((last, parts)) if *last == stripe => parts.push(part),
+                _ => stripes.push((stripe, vec![part])),
+            }
+        }
+        let writes = stripes.into_iter().map(|(stripe, parts)| self.write_stripe(stripe, parts));
+        // Each comes to its end, whatever becomes of the others.
+        join_all(writes).await.into_iter().collect::<Result<(), IoError>>()?;
+        self.members.settled(Verb::Write).await // invariant 2
+    }
+
+    /// Changes a stripe, all or none.
+    async fn write_stripe(&self, stripe: u64, parts: Vec<Part>) -> Result<(), IoError> {
+        let _alone = self.stripes.alone(stripe).await;
+        self.members.settled(Verb::Write).await?;
+        let group = self.stripe().plan(stripe, &parts).await?;
+        let is_late = is_planted(Bug::DataFirst);
+        if is_late {
+            self.bring_home(&group).await;
+        }
+        let record = self.log.append(group.clone()).await?;
+        if !is_late {
+            self.bring_home(&group).await;
+        }
+        self.log.gone_home(record);
+        Ok(())
+    }
+
+    async fn bring_home(&self, group: &Group) {
+        let writes = group.iter().flat_map(|change| {
+            let at = self.data_start + change.offset;
+            change.slots.iter().map(move |slot| {
+                self.members.write(slot, at, change.data.clone(), Durability::Plain)
+            })
+        });
+        join_all(writes).await;
+        if self.layout.level == Level::Parity {
+            for change in group {
+                let bytes = Buffer::joined(&change.data);
+                change.slots.iter().for_each(|slot| self.blocks.tell(slot, change.offset, &bytes));
+            }
+        }
+    }
+
+    pub(crate) async fn flush(&self) -> Result<(), IoError> {
+        if self.layout.level == Level::Striped {
+            let devices = self.members.all_devices();
+            return try_join_all(devices.iter().map(|device| device.flush())).await.map(|_| ());
+        }
+        self.log.flush().await
+    }
+}
