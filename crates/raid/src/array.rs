@@ -33,11 +33,13 @@ use crate::plan::{Column, Part, Stripe};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{Group, PreLog};
 use crate::stripes::Stripes;
+use crate::written::Written;
 
 /// See the module's prose.
 pub(crate) struct Array {
     pub(crate) members: Rc<Members>,
     pub(crate) log: Rc<PreLog>,
+    pub(crate) written: Rc<Written>,
     pub(crate) layout: Layout,
     pub(crate) data_start: u64,
     pub(crate) stripes: Rc<Stripes>,
@@ -51,11 +53,17 @@ pub(crate) struct Array {
 impl Array {
     /// Of members of which nothing waits in the log; `cache` bytes of memory are for what they
     /// hold.
-    pub(crate) fn new(members: Rc<Members>, log: Rc<PreLog>, cache: usize) -> Self {
+    pub(crate) fn new(
+        members: Rc<Members>,
+        log: Rc<PreLog>,
+        written: Rc<Written>,
+        cache: usize,
+    ) -> Self {
         let Label { layout, data_start, .. } = members.label();
         Self {
             members,
             log,
+            written,
             layout,
             data_start,
             stripes: Rc::default(),
@@ -92,10 +100,14 @@ impl Array {
         Ok(buffer)
     }
 
-    async fn read_piece(&self, piece: Piece, buffer: Buffer) -> Result<Buffer, IoError> {
+    async fn read_piece(&self, piece: Piece, mut buffer: Buffer) -> Result<Buffer, IoError> {
         let length = buffer.len();
         let at = self.data_start + piece.offset;
         let stripe = piece.offset / self.layout.unit;
+        if self.layout.level != Level::Striped && !self.written.has(stripe) {
+            buffer.fill(0);
+            return Ok(buffer);
+        }
         if self.layout.level == Level::Mirrored {
             return self.read_mirrors(stripe, at, buffer).await;
         }
@@ -177,27 +189,26 @@ impl Array {
     async fn write_stripe(&self, stripe: u64, parts: Vec<Part>) -> Result<(), IoError> {
         let _alone = self.stripes.alone(stripe).await;
         self.members.settled(Verb::Write).await?;
-        let group = self.stripe().plan(stripe, &parts).await?;
+        let first = Some(stripe).filter(|&stripe| !self.written.has(stripe));
+        let group = match first {
+            Some(stripe) => self.stripe().plan_first(stripe, &parts),
+            None => self.stripe().plan(stripe, &parts).await?,
+        };
         let is_late = is_planted(Bug::DataFirst);
         if is_late {
             self.bring_home(&group).await;
         }
-        let record = self.log.append(group.clone()).await?;
+        let record = self.log.append(group.clone(), first).await?;
         if !is_late {
             self.bring_home(&group).await;
         }
+        first.into_iter().for_each(|stripe| self.written.come_home(stripe));
         self.log.gone_home(record);
         Ok(())
     }
 
     async fn bring_home(&self, group: &Group) {
-        let writes = group.iter().flat_map(|change| {
-            let at = self.data_start + change.offset;
-            change.slots.iter().map(move |slot| {
-                self.members.write(slot, at, change.data.clone(), Durability::Plain)
-            })
-        });
-        join_all(writes).await;
+        self.log.bring_home(group).await;
         if self.layout.level == Level::Parity {
             for change in group {
                 let bytes = Buffer::joined(&change.data);

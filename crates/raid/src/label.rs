@@ -23,6 +23,8 @@ pub const LABEL_SIZE: u64 = 4096;
 pub const DATA_START: u64 = 1 << 20;
 /// Bytes at the end of a member that are kept for its second label.
 pub const TAIL: u64 = 64 << 10;
+/// Bytes of a block of the map of stripes.
+pub const MAP_BLOCK: u64 = 4096;
 /// The most members.
 const MOST: usize = *MEMBERS.end();
 
@@ -134,9 +136,15 @@ pub fn places(size: u64) -> [u64; 2] {
     [0, (size - size % LABEL_SIZE).saturating_sub(TAIL)]
 }
 
-/// The units of the data area of a member of so many bytes.
+/// Bytes of a map with a bit for each of so many stripes: whole blocks.
+pub fn map_size(rows: u64) -> u64 {
+    rows.div_ceil(8).next_multiple_of(MAP_BLOCK)
+}
+
+/// The units of the data area of a member of so many bytes. Behind them is the map of stripes.
 pub fn rows_of(size: u64, data_start: u64, unit: u64) -> u64 {
-    places(size)[1].saturating_sub(data_start) / unit
+    let room = places(size)[1].saturating_sub(data_start);
+    room.saturating_sub(map_size(room / unit)) / unit
 }
 
 fn sum_of(bytes: &[u8]) -> u32 {
@@ -372,7 +380,8 @@ pub(crate) mod tests {
             let [first, last] = places(size);
             let rows = rows_of(size, DATA_START, 64 << 10);
             assert_eq!((first, last % LABEL_SIZE), (0, 0));
-            assert!(DATA_START + rows * (64 << 10) <= last && last + LABEL_SIZE <= size);
+            let end = DATA_START + rows * (64 << 10) + map_size(rows);
+            assert!(end <= last && last + LABEL_SIZE <= size);
             assert!(rows > 0, "{size}");
         }
         assert_eq!(rows_of(1 << 20, DATA_START, 64 << 10), 0);

@@ -45,6 +45,7 @@ mod rebuild;
 pub mod record;
 mod set;
 mod stripes;
+mod written;
 
 pub use members::Witnessed;
 pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, make, open};

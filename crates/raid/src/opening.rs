@@ -11,9 +11,10 @@
 //! **Commit point**: that empty record.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability, IoError, Verb};
+use block::{BlockDevice, Buffer, Durability, IoError, Verb, zeros};
 use bytes::Bytes;
 use futures::future::join_all;
 use runtime::Runtime;
@@ -28,6 +29,7 @@ use crate::prelog::{LOG_START, PreLog};
 use crate::rebuild::empty_log;
 use crate::record::{BLOCK, Record, decode, size_at};
 use crate::set::Set;
+use crate::written::{self, Written};
 
 /// Bytes of a log that are read at once.
 const AT_ONCE: u64 = 1 << 20;
@@ -108,9 +110,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// Makes a set of these disks, whose data areas come to zeros in each column, as those of new files
-/// do. Whatever else they held is lost. The log is filled with zeros: it has its place on a host
-/// that may be full later.
+/// Makes a set of these disks. Whatever they held is lost; the set reads as zeros. The log is
+/// filled with zeros: it has its place on a host that may be full later.
 ///
 /// # Errors
 /// [`OpenError`]; some of the disks may have a label then.
@@ -145,8 +146,13 @@ pub async fn make(
     let slots: Vec<Slot> = slots.collect();
     let layout = Layout { level, members: count, unit: options.unit, rows };
     for (slot, device) in devices.iter().enumerate() {
-        let emptied = empty_log(&**device, data_start).await;
-        emptied.map_err(|error| OpenError::Disk(slot, error))?;
+        let emptied = async {
+            empty_log(&**device, data_start).await?;
+            let (start, length) = written::place(&layout);
+            let nothing = vec![zeros(length as usize)];
+            device.write(data_start + start, nothing, Durability::Through).await
+        };
+        emptied.await.map_err(|error| OpenError::Disk(slot, error))?;
         let slots = slots.clone();
         let label = Label { set, slot, generation: 1, number: 1, layout, data_start, slots };
         for copy in 0..2 {
@@ -237,7 +243,6 @@ pub async fn open(
     if !all_tell {
         label.generation = latest;
     }
-    let log_size = label.data_start - LOG_START;
     let (in_slots, clock) = (in_slots.collect(), runtime.clock.clone());
     let members = Members::new(in_slots, label, all_tell, options.witnessed, clock);
     let members = Rc::new(members);
@@ -246,8 +251,8 @@ pub async fn open(
         let told = members.settled(Verb::Write).await;
         told.map_err(|_| OpenError::Failed)?;
     }
-    let log = recover(&members, runtime, log_size).await?;
-    let array = Array::new(members, Rc::new(log), options.cache);
+    let (log, map) = recover(&members, runtime).await?;
+    let array = Array::new(members, Rc::new(log), map, options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 
@@ -259,11 +264,19 @@ struct Found {
 }
 
 /// Brings home what the log has, and begins it anew.
-async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<PreLog, OpenError> {
+async fn recover(
+    members: &Rc<Members>,
+    runtime: &Runtime,
+) -> Result<(PreLog, Rc<Written>), OpenError> {
     let label = members.label();
-    let log = |next, end| PreLog::new(members.clone(), runtime.clone(), size, next, end);
+    let size = label.data_start - LOG_START;
+    let log = async |next, end| {
+        let map = Rc::new(read_map(members).await?);
+        let log = PreLog::new(members.clone(), map.clone(), runtime.clone(), next, end);
+        Ok((log, map))
+    };
     if label.layout.level == Level::Striped {
-        return Ok(log((1, 0), 0));
+        return log((1, 0), 0).await;
     }
     // A process that was killed may have left what it says, and nothing has made that durable.
     members.flush().await;
@@ -281,19 +294,10 @@ async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<
     let settle = async || members.settled(Verb::Write).await.map_err(|_| OpenError::Failed);
     settle().await?;
     let Some((&last, latest)) = found.last_key_value() else {
-        return Ok(log((1, 0), 0));
+        return log((1, 0), 0).await;
     };
-    let tail = latest.record.place.tail.min(last);
-    let needed = tail..=last;
-    for sequence in needed.clone() {
-        let is_chained = || {
-            let before = found.get(&(sequence - 1)).filter(|_| sequence > tail);
-            before.is_none_or(|it| it.record.checksum == found[&sequence].record.place.previous)
-        };
-        if !found.contains_key(&sequence) || !is_chained() {
-            return Err(OpenError::Hole(sequence));
-        }
-    }
+    let needed = latest.record.place.tail.min(last)..=last;
+    check_chain(&found, needed.clone())?;
     // Law 3 of every engine: what is believed on the word of one is written to all.
     if !is_planted(Bug::LonelyReturns) {
         let again = members.slots().iter().map(|slot| {
@@ -319,9 +323,34 @@ async fn recover(members: &Rc<Members>, runtime: &Runtime, size: u64) -> Result<
     members.flush().await;
     settle().await?;
     let end = latest.start + latest.bytes.len() as u64;
-    let log = log((last + 1, latest.record.checksum), end);
+    let (log, map) = log((last + 1, latest.record.checksum), end).await?;
     log.forget_all().await.map_err(|_| OpenError::Failed)?;
-    Ok(log)
+    Ok((log, map))
+}
+
+/// Whether all these records are there, each of which names the one before it.
+fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Result<(), OpenError> {
+    let mut before = None;
+    for sequence in needed {
+        let record = &found.get(&sequence).ok_or(OpenError::Hole(sequence))?.record;
+        if before.is_some_and(|before| before != record.place.previous) {
+            return Err(OpenError::Hole(sequence));
+        }
+        before = Some(record.checksum);
+    }
+    Ok(())
+}
+
+/// The map of what was written, as any member has it. That of a striped set says nothing.
+async fn read_map(members: &Members) -> Result<Written, OpenError> {
+    let Label { layout, data_start, .. } = members.label();
+    let (start, length) = written::place(&layout);
+    for slot in members.slots().iter() {
+        if let Some(bits) = members.read(slot, data_start + start, room(length)).await {
+            return Ok(Written::new(&layout, bits.to_vec()));
+        }
+    }
+    Err(OpenError::Failed)
 }
 
 /// The records that a member has, as far as they may be needed. What cannot be read of the ring is

@@ -96,6 +96,7 @@ impl Stripe<'_> {
             slots,
             offset: stripe * self.layout.unit + part.within,
             data: part.data.clone(),
+            is_zeros: false,
         };
         let in_set = self.members.takers(stripe);
         if self.layout.level == Level::Mirrored {
@@ -112,9 +113,47 @@ impl Stripe<'_> {
             let column = Column { stripe, from, to };
             let data = vec![Bytes::from(self.new_parity(&column, parity, parts).await?)];
             let offset = column.offset(self.layout);
-            group.push(Change { slots: Slots::one(parity), offset, data });
+            group.push(Change { slots: Slots::one(parity), offset, data, is_zeros: false });
         }
         Ok(group)
+    }
+
+    /// The same of a stripe that was never written: all of it becomes these parts and zeros.
+    pub(crate) fn plan_first(&self, stripe: u64, parts: &[Part]) -> Group {
+        let unit = self.layout.unit;
+        let mut group = Group::new();
+        let mut fill = |slots: Slots, from: u64, data: Vec<Bytes>| {
+            let (start, to) = (stripe * unit, from + length_of(&data));
+            let zeros = |at: u64, length: u64| {
+                let is_left = is_planted(Bug::UnzeroedStripes);
+                Change::zeros(slots, at, if is_left { 0 } else { length })
+            };
+            let (before, behind) = (zeros(start, from), zeros(start + to, unit - to));
+            let new = Change { slots, offset: start + from, data, is_zeros: false };
+            group.extend([before, new, behind].into_iter().filter(|it| it.length() > 0));
+        };
+        if self.layout.level == Level::Mirrored {
+            let slots = self.members.takers(stripe);
+            parts.iter().for_each(|part| fill(slots, part.within, part.data.clone()));
+            return group;
+        }
+        let taker = |member: usize| Some(member).filter(|&one| self.members.takes(one, stripe));
+        for index in 0..self.layout.width() as usize {
+            let Some(member) = taker(self.layout.member_of(stripe, index)) else { continue };
+            match parts.iter().find(|part| part.index == index) {
+                Some(part) => fill(Slots::one(member), part.within, part.data.clone()),
+                None => fill(Slots::one(member), 0, Vec::new()),
+            }
+        }
+        if let Some(parity) = self.layout.parity_of(stripe).and_then(taker) {
+            let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
+            let to = parts.iter().map(Part::end).max().unwrap_or_default();
+            let column = Column { stripe, from, to };
+            let mut sum = vec![0; column.length()];
+            parts.iter().for_each(|part| part.add_to(&mut sum, &column));
+            fill(Slots::one(parity), from, vec![sum.into()]);
+        }
+        group
     }
 
     /// The parity of a column when these parts are new.

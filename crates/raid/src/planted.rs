@@ -31,10 +31,14 @@ planted::bugs! {
     TakenApart,
     /// Parity stands on the same member in each stripe.
     StandingParity,
+    /// That a stripe was written is not in the record that writes it.
+    UnloggedMaps,
     /// A label holds whatever its checksum.
     UnsummedLabels,
     /// A record holds whatever its checksum.
     UnsummedRecords,
+    /// The first write of a stripe leaves the rest of it as it was.
+    UnzeroedStripes,
     /// What a member has missed is acknowledged before the labels say that it is out.
     UntoldLosses,
 }

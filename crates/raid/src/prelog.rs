@@ -37,11 +37,12 @@ use futures::future::join_all;
 use runtime::Runtime;
 use runtime::sync::Signal;
 
-use crate::label::Label;
+use crate::label::{Label, MAP_BLOCK};
 use crate::layout::Level;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
+use crate::written::Written;
 
 /// Where the log begins on each member, in bytes.
 pub(crate) const LOG_START: u64 = 1 << 20;
@@ -59,17 +60,28 @@ struct Live {
     outstanding: usize,
 }
 
+/// What a task waits for.
+enum Job {
+    /// This group, and the stripe if that is written for the first time.
+    Group(Group, Option<u64>),
+    /// That no earlier record is needed.
+    Forget,
+    /// That a member has the map of what was written.
+    CopyMap(usize),
+}
+
 struct Waiting {
-    /// None for a task that waits until no earlier record is needed.
-    group: Option<Group>,
+    job: Job,
     answer: oneshot::Sender<Result<u64, IoError>>,
 }
 
 /// See the module's prose.
 pub(crate) struct PreLog {
     members: Rc<Members>,
+    map: Rc<Written>,
     runtime: Runtime,
-    /// Bytes of the ring.
+    /// Where the data area begins on each member, and bytes of the ring before it.
+    data_start: u64,
     size: u64,
     waiting: RefCell<VecDeque<Waiting>>,
     is_busy: Cell<bool>,
@@ -92,15 +104,18 @@ impl PreLog {
     /// was any: its place and where it ends.
     pub(crate) fn new(
         members: Rc<Members>,
+        map: Rc<Written>,
         runtime: Runtime,
-        size: u64,
         next: (u64, u32),
         end: u64,
     ) -> Self {
+        let data_start = members.label().data_start;
         Self {
             members,
+            map,
             runtime,
-            size,
+            data_start,
+            size: data_start - LOG_START,
             waiting: RefCell::default(),
             is_busy: Cell::new(false),
             is_writing: Cell::new(false),
@@ -118,12 +133,25 @@ impl PreLog {
         self.size / 4
     }
 
-    /// Makes a group durable here. Its record, of which [`PreLog::gone_home`] has to hear.
+    /// Makes a group durable here; with it goes that its stripe was written, if it is the first
+    /// write there. Its record, of which [`PreLog::gone_home`] has to hear.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
-    pub(crate) async fn append(self: &Rc<Self>, group: Group) -> Result<u64, IoError> {
-        self.wait(Some(group)).await
+    pub(crate) async fn append(
+        self: &Rc<Self>,
+        group: Group,
+        first: Option<u64>,
+    ) -> Result<u64, IoError> {
+        self.wait(Job::Group(group, first)).await
+    }
+
+    /// Gives a member that comes the map of what was written.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn copy_map(self: &Rc<Self>, slot: usize) -> Result<(), IoError> {
+        self.wait(Job::CopyMap(slot)).await.map(|_| ())
     }
 
     /// Brings home what is here, durably, and says so: no record of before is needed any more.
@@ -131,12 +159,12 @@ impl PreLog {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn forget_old(self: &Rc<Self>) -> Result<(), IoError> {
-        self.wait(None).await.map(|_| ())
+        self.wait(Job::Forget).await.map(|_| ())
     }
 
-    async fn wait(self: &Rc<Self>, group: Option<Group>) -> Result<u64, IoError> {
+    async fn wait(self: &Rc<Self>, job: Job) -> Result<u64, IoError> {
         let (answer, answered) = oneshot::channel();
-        self.waiting.borrow_mut().push_back(Waiting { group, answer });
+        self.waiting.borrow_mut().push_back(Waiting { job, answer });
         if !self.is_busy.replace(true) {
             let log = self.clone();
             let rounds = async move {
@@ -150,27 +178,32 @@ impl PreLog {
         answered.await.unwrap_or_else(|_| Err(IoError::closed(Verb::Write)))
     }
 
-    /// One round, of as many groups as there is room for.
+    /// One round, of as many groups as there is room for; or something that is done between rounds.
     async fn round(&self) {
         let mut groups = Vec::new();
         let (mut changes, mut bytes) = (0, 0);
         loop {
             let next = self.waiting.borrow_mut().pop_front();
             let Some(next) = next else { break };
-            if next.group.is_none() && groups.is_empty() {
-                let done = self.make_room().await.map(|()| 0);
-                let _ = next.answer.send(done);
-                return;
-            }
-            let group = next.group.as_deref().unwrap_or_default();
-            let more: u64 = group.iter().map(Change::length).sum();
-            let size = size_of_record(changes + group.len(), bytes + more);
-            if next.group.is_none() || !groups.is_empty() && size > self.largest() {
+            let Job::Group(group, first) = &next.job else {
+                if groups.is_empty() {
+                    let done = self.between(&next.job).await;
+                    let _ = next.answer.send(done.map(|()| 0));
+                    return;
+                }
+                self.waiting.borrow_mut().push_front(next);
+                break;
+            };
+            let of_map = u64::from(first.is_some());
+            let more_changes = group.len() + of_map as usize;
+            let more = group.iter().map(Change::held).sum::<u64>() + of_map * MAP_BLOCK;
+            let size = size_of_record(changes + more_changes, bytes + more);
+            if !groups.is_empty() && size > self.largest() {
                 self.waiting.borrow_mut().push_front(next);
                 break;
             }
             assert!(size <= self.size / 2, "a group of {size} bytes is too large for this log");
-            (changes, bytes) = (changes + group.len(), bytes + more);
+            (changes, bytes) = (changes + more_changes, bytes + more);
             groups.push(next);
         }
         let size = size_of_record(changes, bytes);
@@ -181,13 +214,48 @@ impl PreLog {
         }
     }
 
+    /// What is no group, while no round is under way.
+    async fn between(&self, job: &Job) -> Result<(), IoError> {
+        match job {
+            Job::CopyMap(slot) => {
+                self.bring_home(&[self.map.all(Slots::one(*slot))]).await;
+                Ok(())
+            }
+            Job::Forget | Job::Group(..) => self.make_room().await,
+        }
+    }
+
     async fn write_round(&self, groups: &[Waiting], size: u64) -> Result<u64, IoError> {
         while self.place_for(size).is_none() {
             self.make_room().await?;
         }
-        let changes = groups.iter().flat_map(|waiting| waiting.group.iter().flatten().cloned());
-        let changes: Vec<Change> = changes.collect();
-        self.write_record(&changes, groups.len()).await
+        let (mut changes, mut stripes) = (Vec::new(), Vec::new());
+        for waiting in groups {
+            if let Job::Group(group, first) = &waiting.job {
+                changes.extend(group.iter().cloned());
+                stripes.extend(*first);
+            }
+        }
+        let of_map = self.map.changes(&stripes, self.members.all());
+        if !is_planted(Bug::UnloggedMaps) {
+            changes.extend(of_map.iter().cloned());
+        }
+        let record = self.write_record(&changes, groups.len()).await?;
+        self.map.are_logged(&stripes);
+        self.bring_home(&of_map).await;
+        Ok(record)
+    }
+
+    /// Writes changes where they belong, plainly.
+    pub(crate) async fn bring_home(&self, changes: &[Change]) {
+        let writes = changes.iter().flat_map(|change| {
+            let at = self.data_start + change.offset;
+            change
+                .slots
+                .iter()
+                .map(move |slot| self.members.write(slot, at, change.data.clone(), Plain))
+        });
+        join_all(writes).await;
     }
 
     /// Where so many bytes fit that no record needs, with room for an empty one behind them.
@@ -255,7 +323,7 @@ impl PreLog {
 
     /// Writes a record, durably.
     async fn write_record(&self, changes: &[Change], groups: usize) -> Result<u64, IoError> {
-        let data: u64 = changes.iter().map(Change::length).sum();
+        let data: u64 = changes.iter().map(Change::held).sum();
         let size = size_of_record(changes.len(), data);
         let (sequence, previous) = self.next.get();
         let start = match self.place_for(size) {

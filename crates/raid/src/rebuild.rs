@@ -1,11 +1,11 @@
 //! How a member is made again of the others, while the set is used.
 //!
 //! The new device gets a label that says so, before those of the others do. Then it is filled
-//! stripe by stripe, each held still meanwhile; what is written to a stripe that it has goes there
-//! as well. When it has all of them, the log forgets what it has of before: a record may be for the
-//! member that the slot had last, or lack this one. With that all of it is durable, and it is in by
-//! its own label and then by those of the others. A cut leaves it out, to be made again from the
-//! beginning.
+//! stripe by stripe, each held still meanwhile, but for those that were never written; what is
+//! written to a stripe that it has goes there as well. When it has all of them, the log forgets
+//! what it has of before: a record may be for the member that the slot had last, or lack this one.
+//! With that all of it is durable, and it is in by its own label and then by those of the others. A
+//! cut leaves it out, to be made again from the beginning.
 //!
 //! What stood on the device counts for nothing. Its log is emptied first: an old one may have
 //! records of this set.
@@ -111,17 +111,20 @@ impl Array {
             return Err(RebuildError::Failed);
         }
         settled().await?;
+        self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
         for stripe in 0..needed {
             if self.is_closed.get() {
                 return Err(RebuildError::Stopped);
             }
             let _alone = self.stripes.alone(stripe).await;
-            let Some(unit) = self.unit_of(slot, stripe).await else {
-                self.members.call_out(slot);
-                return Err(RebuildError::Lost(stripe));
-            };
-            let at = self.data_start + stripe * self.layout.unit;
-            self.members.write(slot, at, vec![unit], Durability::Plain).await;
+            if self.written.has(stripe) {
+                let Some(unit) = self.unit_of(slot, stripe).await else {
+                    self.members.call_out(slot);
+                    return Err(RebuildError::Lost(stripe));
+                };
+                let at = self.data_start + stripe * self.layout.unit;
+                self.members.write(slot, at, vec![unit], Durability::Plain).await;
+            }
             if !self.members.has_come(slot, stripe + 1) {
                 return Err(RebuildError::Failed);
             }

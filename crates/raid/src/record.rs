@@ -17,12 +17,17 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::label::Id;
+use crate::layout::UNITS;
 use crate::planted::{Bug, is_planted};
 
 /// What a record begins with.
 pub const MAGIC: [u8; 8] = *b"prewrite";
 /// Records begin at multiples of this, and take whole ones, in bytes.
 pub const BLOCK: u64 = 4096;
+/// Bytes of zeros in a piece.
+const ZEROS: usize = 64 << 10;
+/// Of the length of a change: it is zeros.
+const IS_ZEROS: u32 = 1 << 31;
 /// Where in a head its checksum stands, in bytes.
 const CHECKSUM: usize = 8;
 
@@ -51,12 +56,26 @@ pub struct Change {
     pub offset: u64,
     /// What, in pieces.
     pub data: Vec<Bytes>,
+    /// All of it is zeros, which a record need not hold.
+    pub is_zeros: bool,
 }
 
 impl Change {
+    /// Zeros.
+    pub fn zeros(slots: Slots, offset: u64, length: u64) -> Self {
+        let pieces = (0..length).step_by(ZEROS);
+        let piece = |at: u64| zeros((length - at).min(ZEROS as u64) as usize);
+        Self { slots, offset, data: pieces.map(piece).collect(), is_zeros: true }
+    }
+
     /// How many bytes.
     pub fn length(&self) -> u64 {
         length_of(&self.data)
+    }
+
+    /// How many of them a record holds.
+    pub fn held(&self) -> u64 {
+        if self.is_zeros { 0 } else { self.length() }
     }
 }
 
@@ -124,7 +143,7 @@ pub fn size_of_record(changes: usize, bytes: u64) -> u64 {
 
 /// The bytes of a record, and its checksum.
 pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
-    let bytes: u64 = changes.iter().map(Change::length).sum();
+    let bytes: u64 = changes.iter().map(Change::held).sum();
     let size = size_of_record(changes.len(), bytes);
     let raw = RawHead {
         magic: MAGIC,
@@ -143,12 +162,13 @@ pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
         let raw = RawChange {
             offset: change.offset.into(),
             slots: change.slots.0.into(),
-            length: (change.length() as u32).into(),
+            length: (change.length() as u32 | if change.is_zeros { IS_ZEROS } else { 0 }).into(),
         };
         room.copy_from_slice(raw.as_bytes());
     }
     let padding = (size - head.len() as u64 - bytes) as usize;
-    let data = changes.iter().flat_map(|change| change.data.iter().cloned());
+    let held = changes.iter().filter(|change| !change.is_zeros);
+    let data = held.flat_map(|change| change.data.iter().cloned());
     let data: Vec<Bytes> = data.chain((padding > 0).then(|| zeros(padding))).collect();
     let mut data = Buffer::joined(&data);
     mask(&mut data, place.mask);
@@ -199,10 +219,16 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
     let (data, mut at) = (Bytes::from(data), 0_usize);
     let of_each = rest.chunks_exact(CHANGE).take(changes).map(|raw| {
         let raw = RawChange::ref_from_bytes(raw).ok()?;
-        let end = at.checked_add(raw.length.get() as usize).filter(|&end| end <= data.len())?;
+        let (slots, offset) = (Slots(raw.slots.get()), raw.offset.get());
+        let length = raw.length.get() & !IS_ZEROS;
+        if raw.length.get() != length {
+            let is_fit = u64::from(length) <= *UNITS.end();
+            return is_fit.then(|| Change::zeros(slots, offset, length.into()));
+        }
+        let end = at.checked_add(length as usize).filter(|&end| end <= data.len())?;
         let data = vec![data.slice(at..end)];
         at = end;
-        Some(Change { slots: Slots(raw.slots.get()), offset: raw.offset.get(), data })
+        Some(Change { slots, offset, data, is_zeros: false })
     });
     let changes = of_each.collect::<Option<Vec<Change>>>()?;
     let place = Place {
@@ -232,8 +258,11 @@ mod tests {
     fn changes() -> impl Strategy<Value = Vec<Change>> {
         let change = (any::<u32>(), any::<u64>(), 0..9_usize, any::<u8>()).prop_map(
             |(slots, offset, sectors, byte)| {
+                if byte < 64 {
+                    return Change::zeros(Slots(slots), offset, (sectors * 65_536) as u64);
+                }
                 let data = (0..sectors).map(|_| Bytes::from(vec![byte; 512])).collect();
-                Change { slots: Slots(slots), offset, data }
+                Change { slots: Slots(slots), offset, data, is_zeros: false }
             },
         );
         prop::collection::vec(change, 0..300)
@@ -244,15 +273,15 @@ mod tests {
         fn a_record_says_what_it_was_told(told in changes()) {
             let (pieces, checksum) = encode(&place(), &told);
             let bytes = joined(&pieces);
-            let data = told.iter().map(Change::length).sum();
+            let data = told.iter().map(Change::held).sum();
             prop_assert_eq!(bytes.len() as u64, size_of_record(told.len(), data));
             prop_assert_eq!(size_at(&bytes, [7; 16]), Some(bytes.len() as u64));
             prop_assert_eq!(size_at(&bytes, [8; 16]), None);
             let read = decode(&bytes).expect("it is whole");
             prop_assert_eq!((read.place, read.checksum), (place(), checksum));
-            let flat = |changes: &[Change]| -> Vec<(Slots, u64, Bytes)> {
+            let flat = |changes: &[Change]| -> Vec<(Slots, u64, Bytes, bool)> {
                 let each = changes.iter();
-                each.map(|it| (it.slots, it.offset, joined(&it.data))).collect()
+                each.map(|it| (it.slots, it.offset, joined(&it.data), it.is_zeros)).collect()
             };
             prop_assert_eq!(flat(&read.changes), flat(&told));
         }
@@ -260,7 +289,7 @@ mod tests {
         #[test]
         fn a_record_that_is_torn_is_none(sector in 0..40_usize, first in any::<u8>()) {
             let data = vec![Bytes::from(vec![first; 16 << 10])];
-            let change = Change { slots: Slots::one(1), offset: 4096, data };
+            let change = Change { slots: Slots::one(1), offset: 4096, data, is_zeros: false };
             let bytes = joined(&encode(&place(), &[change]).0);
             let mut torn = bytes.to_vec();
             torn[sector * 512..][..512].fill(!first);
@@ -281,7 +310,8 @@ mod tests {
     #[test]
     fn a_record_in_the_data_of_another_does_not_look_like_one() {
         let inner = joined(&encode(&Place { sequence: 99, ..place() }, &[]).0);
-        let change = Change { slots: Slots::one(1), offset: 0, data: vec![inner.clone(); 3] };
+        let data = vec![inner.clone(); 3];
+        let change = Change { slots: Slots::one(1), offset: 0, data, is_zeros: false };
         let bytes = joined(&encode(&place(), &[change]).0);
         let starts = (0..bytes.len()).step_by(BLOCK as usize);
         let found = starts.filter(|&at| size_at(&bytes[at..], [7; 16]).is_some());
@@ -293,7 +323,7 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_page() {
         let data = vec![Bytes::from(vec![5; 512])];
-        let change = Change { slots: Slots(0b101), offset: 0x1000, data };
+        let change = Change { slots: Slots(0b101), offset: 0x1000, data, is_zeros: false };
         let bytes = joined(&encode(&place(), &[change]).0);
         assert_eq!(&bytes[..8], b"prewrite");
         assert_eq!(bytes[12..16], 2_u32.to_le_bytes(), "blocks");

@@ -54,6 +54,11 @@ impl Set {
         self.0.array.layout
     }
 
+    /// Whether a stripe was ever written.
+    pub fn was_written(&self, stripe: u64) -> bool {
+        self.0.array.written.has(stripe)
+    }
+
     /// Records that were written to its log since it was opened.
     pub fn log_writes(&self) -> u64 {
         self.0.array.log.written.get()

@@ -12,7 +12,8 @@ use sim::{Counters, Disk, Executor, Image, Options, Prng, Timing, presets};
 fn member_size(disks: usize, units: u64) -> u64 {
     let options = MakeOptions::new(Level::Parity);
     let log = options.log.max(8 * options.unit * disks as u64);
-    raid::label::DATA_START + log + units * options.unit + raid::label::TAIL
+    let data = units * options.unit + raid::label::map_size(units);
+    raid::label::DATA_START + log + data + raid::label::TAIL
 }
 
 /// A new set, and its disks.
@@ -33,8 +34,14 @@ fn set(
     let set = executor.block_on(async {
         let devices: Vec<Rc<dyn BlockDevice>> = devices();
         make(&devices, &MakeOptions::new(Level::Parity), &runtime).await.expect("there is room");
-        let options = OpenOptions { cache, ..OpenOptions::default() };
-        open(devices, &runtime, options).await.expect("it is new")
+        let options = || OpenOptions { cache, ..OpenOptions::default() };
+        let set = open(devices.clone(), &runtime, options()).await.expect("it is new");
+        // All but the last stripes, which stay new.
+        let size = set.geometry().size - 8 * set.layout().width() * set.layout().unit;
+        let data = vec![vec![1; size as usize].into()];
+        set.write(0, data, Durability::Plain).await.expect("nothing fails");
+        set.flush().await.expect("nothing fails");
+        open(devices, &runtime, options()).await.expect("all are there")
     });
     (Rc::new(set), members)
 }
@@ -91,11 +98,13 @@ fn whole_stripes_are_written_without_a_read() {
     let stripe = set.layout().width() * set.layout().unit;
     let write = || {
         let data = vec![vec![1; 4 * stripe as usize].into()];
-        executor.block_on(set.write(0, data, Durability::Plain)).expect("nothing fails");
+        let at = set.geometry().size - 8 * stripe;
+        executor.block_on(set.write(at, data, Durability::Plain)).expect("nothing fails");
     };
     let [reads, writes, _] = cost(&disks, write);
     assert_eq!(reads, 0);
-    assert!(writes <= 16 + 2 * 4, "{writes}: the units, and at most a record for each stripe");
+    let most = 16 + 4 * (2 + 4);
+    assert!(writes <= most, "{writes}: units, and for each stripe at most a record and the map");
 }
 
 /// 32 callers overwrite 8 KiB each, anywhere, on 11 old disks: a round's record serves them all.
@@ -104,7 +113,7 @@ fn overwrites_that_come_together_share_their_record() {
     let executor = Executor::new(3);
     let (set, disks) = set(&executor, 11, presets::NETRA_4_2_GB, 0);
     let (callers, each) = (32, 20);
-    let size = set.geometry().size;
+    let size = set.geometry().size - 8 * set.layout().width() * set.layout().unit;
     let work = || {
         executor.block_on(join_all((0..callers).map(|caller| {
             let set = set.clone();

@@ -12,8 +12,13 @@ use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Prng};
 
 const MEMBER: u64 = 4 << 20;
 
+/// Disks that are full of what no set has written.
 fn new_disks(executor: &Executor, count: usize) -> Vec<Rc<Disk>> {
-    (0..count).map(|_| Disk::new(executor, Image::zeroed(MEMBER))).collect()
+    (0..count).map(|_| Disk::new(executor, rubbish())).collect()
+}
+
+fn rubbish() -> Image {
+    Image::from_bytes(&vec![0xee; MEMBER as usize])
 }
 
 fn devices(disks: &[Rc<Disk>]) -> Vec<Rc<dyn BlockDevice>> {
@@ -208,7 +213,7 @@ fn rebuild_meanwhile(level: Level, count: usize, seed: u64) {
     let executor = Executor::new(seed);
     let disks = new_disks(&executor, count);
     let lost = seed as usize % count;
-    let fresh = Disk::new(&executor, Image::zeroed(MEMBER));
+    let fresh = Disk::new(&executor, rubbish());
     executor.block_on(async {
         make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
         let set = opened(&executor, &disks).await.expect("it is new");
@@ -263,7 +268,7 @@ fn what_cannot_be_made_again_is_refused() {
     executor.block_on(async {
         make(&devices(&disks), &options(Level::Parity), &executor.runtime()).await.expect("room");
         let set = opened(&executor, &disks).await.expect("it is new");
-        let fresh = || Disk::new(&executor, Image::zeroed(MEMBER));
+        let fresh = || Disk::new(&executor, rubbish());
         let rebuild = async |slot, disk| set.rebuild(slot, disk, [7; 16], |_, _| ()).await;
         assert_eq!(rebuild(1, fresh()).await, Err(RebuildError::Taken(1)));
         assert_eq!(rebuild(3, fresh()).await, Err(RebuildError::NoSlot(3)));
@@ -277,7 +282,7 @@ fn what_cannot_be_made_again_is_refused() {
         let small = Disk::new(&executor, Image::zeroed(MEMBER - (64 << 10)));
         assert!(matches!(rebuild(1, small).await, Err(RebuildError::TooSmall { .. })));
         let broken = fresh();
-        broken.fail(Verb::Write, 40, Persistence::Forever);
+        broken.fail(Verb::Write, 8, Persistence::Forever);
         assert_eq!(rebuild(1, broken).await, Err(RebuildError::Failed));
         assert_eq!(set.label().slots[1].standing, Standing::Stale);
         set.write(0, vec![vec![2; 65_536].into()], Durability::Plain).await.expect("enough");
@@ -479,4 +484,37 @@ fn a_set_that_stops_answers_all_that_wait() {
         let closed = set.flush().await.expect_err("it is closed");
         assert_eq!(closed.kind, std::io::ErrorKind::NotConnected);
     });
+}
+
+#[test]
+fn what_was_never_written_reads_as_zeros_whichever_member_is_lost() {
+    for (level, count) in [(Level::Mirrored, 2), (Level::Parity, 4)] {
+        let executor = Executor::new(28);
+        let disks = new_disks(&executor, count);
+        executor.block_on(async {
+            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
+            let set = opened(&executor, &disks).await.expect("it is new");
+            let mut expected = vec![0; set.geometry().size as usize];
+            assert!(all_of(&set).await == expected, "{level}: it is new");
+            let mut prng = Prng::new(3);
+            for _ in 0..30 {
+                let at = 512 * prng.index(expected.len() / 512 - 40);
+                let length = 512 * prng.between(1, 40) as usize;
+                expected[at..at + length].fill(prng.next_u64() as u8);
+                let data = vec![expected[at..at + length].to_vec().into()];
+                set.write(at as u64, data, Durability::Plain).await.expect("all are there");
+            }
+            assert!(all_of(&set).await == expected, "{level}");
+            let written = (0..set.layout().rows).filter(|&stripe| set.was_written(stripe)).count();
+            assert!(written > 20 && (written as u64) < set.layout().rows, "{written}");
+            for lost in 0..count {
+                let rest = disks.iter().enumerate().filter(|(slot, _)| *slot != lost);
+                let rest: Vec<Rc<Disk>> =
+                    rest.map(|(_, disk)| Disk::new(&executor, disk.contents())).collect();
+                let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
+                let set = open(devices(&rest), &executor.runtime(), options).await.expect("enough");
+                assert!(all_of(&set).await == expected, "{level}, without {lost}");
+            }
+        });
+    }
 }

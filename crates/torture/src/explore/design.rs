@@ -403,15 +403,8 @@ impl Design {
 }
 
 fn format_on(design: Design, executor: &Executor, sizes: &[u64], shape: &Shape) -> Disks {
-    // The members of a new set hold zeros.
-    let is_member = |disk: usize| design.device.losable().contains(&disk);
-    let full = |(disk, &size): (usize, &u64)| {
-        if is_member(disk) {
-            return Image::zeroed(size);
-        }
-        Image::from_bytes(&vec![RUBBISH; size as usize])
-    };
-    let disks = Disks::new(executor, &Images(sizes.iter().enumerate().map(full).collect()));
+    let full = |&size: &u64| Image::from_bytes(&vec![RUBBISH; size as usize]);
+    let disks = Disks::new(executor, &Images(sizes.iter().map(full).collect()));
     let (runtime, options) = (executor.runtime(), shape.to_make());
     executor.block_on(async {
         let devices = disks.devices();

@@ -14,6 +14,8 @@ use crate::explore::device::Device;
 
 /// Bytes of a unit of a set that is tried.
 pub(super) const UNIT: u64 = 4096;
+/// What disks are full of at first.
+const RUBBISH: u8 = 0xee;
 /// Stripes of a set that is tried.
 const ROWS: u64 = 3;
 /// Mark of the first story that the outside was told; each has the next.
@@ -34,8 +36,13 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// A new one, which holds `content` from its beginning.
-    pub(super) fn new(device: Device, disks: usize, content: impl Fn(u64) -> Vec<u8>) -> Self {
+    /// A new one, which holds `content` from its beginning; or a set that was never written.
+    pub(super) fn new(
+        device: Device,
+        disks: usize,
+        is_fresh: bool,
+        content: impl Fn(u64) -> Vec<u8>,
+    ) -> Self {
         let executor = Executor::new(1);
         let runtime = executor.runtime();
         let Some(level) = device.level() else {
@@ -48,8 +55,10 @@ impl Base {
             };
         };
         let options = MakeOptions { level, unit: UNIT, log: 0 };
-        let member = data_start(disks) + ROWS * UNIT + raid::label::TAIL;
-        let new = |_| Disk::new(&executor, Image::zeroed(member));
+        let data = ROWS * UNIT + raid::label::map_size(ROWS);
+        let member = data_start(disks) + data + raid::label::TAIL;
+        let rubbish = Image::from_bytes(&vec![RUBBISH; member as usize]);
+        let new = |_| Disk::new(&executor, rubbish.clone());
         let members: Vec<Rc<Disk>> = (0..disks).map(new).collect();
         let devices = || members.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>);
         let (size, witness) = executor.block_on(async {
@@ -58,8 +67,11 @@ impl Base {
             let set =
                 raid::open(devices, &runtime, OpenOptions::default()).await.expect("it is new");
             let size = set.geometry().size;
-            set.write(0, vec![content(size).into()], Durability::Plain).await.expect("it is whole");
-            set.flush().await.expect("it is whole");
+            if !is_fresh {
+                let content = vec![content(size).into()];
+                set.write(0, content, Durability::Plain).await.expect("it is whole");
+                set.flush().await.expect("it is whole");
+            }
             (size, Witness::of(&set.label()))
         });
         let images = members.iter().map(|disk| disk.contents()).collect();
@@ -77,7 +89,8 @@ impl Base {
             open(self, &disks, self.witness.clone(), &runtime).await.expect("enough are left")
         });
         let image = |(disk, old): (&Option<Rc<Disk>>, &Image)| {
-            disk.as_ref().map_or_else(|| Image::zeroed(old.size()), |disk| disk.contents())
+            let rubbish = || Image::from_bytes(&vec![RUBBISH; old.size() as usize]);
+            disk.as_ref().map_or_else(rubbish, |disk| disk.contents())
         };
         let images = disks.iter().zip(&self.images).map(image).collect();
         let witness = opened.told.borrow().last().cloned();
@@ -88,10 +101,14 @@ impl Base {
     ///
     /// # Errors
     /// The first stripe that is not so.
-    pub(super) fn fits_together(&self, disks: &[Option<Rc<Disk>>]) -> Result<(), String> {
+    pub(super) fn fits_together(
+        &self,
+        set: &Set,
+        disks: &[Option<Rc<Disk>>],
+    ) -> Result<(), String> {
         let start = data_start(disks.len());
         let images: Vec<Image> = disks.iter().flatten().map(|disk| disk.contents()).collect();
-        for stripe in 0..ROWS {
+        for stripe in (0..ROWS).filter(|&stripe| set.was_written(stripe)) {
             let unit = |image: &Image| {
                 let mut unit = vec![0; UNIT as usize];
                 image.read(start + stripe * UNIT, &mut unit);

@@ -23,7 +23,7 @@ use workload::Workload;
 /// Names a workload that is to be tried alone, in full.
 const VARIABLE: &str = "DURAMEN_CONTRACT";
 /// In the short form, of so many workloads one is tried.
-const ONE_OF: usize = 151;
+const ONE_OF: usize = 307;
 
 /// The campaign.
 pub fn contract(options: &Options) -> Outcome {
@@ -43,17 +43,14 @@ pub fn contract(options: &Options) -> Outcome {
     })
 }
 
-/// The same, in this thread, until something is found.
-pub fn first(options: &Options) -> Outcome {
-    let mut search = Search::new(options.full, options.seed);
-    let mut outcome = Outcome::default();
-    for workload in chosen(options) {
-        outcome = outcome.plus(search.try_one(&workload));
-        if !outcome.violations.is_empty() {
-            break;
-        }
-    }
-    outcome
+/// One workload in this thread, by its name, in the full form.
+///
+/// # Panics
+/// When there is none of that name.
+pub fn named(options: &Options, name: &str) -> Outcome {
+    let named = workload::named(options.design.device(), name);
+    let mut search = Search::thorough(options.seed);
+    named.iter().fold(Outcome::default(), |all, one| all.plus(search.try_one(one)))
 }
 
 fn chosen(options: &Options) -> Vec<Workload> {

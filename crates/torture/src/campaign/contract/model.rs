@@ -10,8 +10,6 @@ use super::workload::Workload;
 
 /// Bytes of a sector.
 pub(super) const SECTOR: u64 = 512;
-/// What a sector shows that shows no version.
-pub(super) const GARBAGE: u8 = 0xff;
 
 /// Calls of a workload, each with a mark when it is issued and one when it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +19,12 @@ pub(super) enum Call {
     Flush,
 }
 
-/// What is written to a sector by a version: 0 is what was there at first.
-pub(super) fn content(version: u8, sector: u64) -> [u8; SECTOR as usize] {
+/// What is written to a sector by a version: 0 is what was there at first, which is zeros of a set
+/// that was never written.
+fn content(version: u8, sector: u64, is_fresh: bool) -> [u8; SECTOR as usize] {
+    if version == 0 && is_fresh {
+        return [0; SECTOR as usize];
+    }
     // Zeros are written now and then: what is lost must not look like them.
     if version == 2 && sector.is_multiple_of(3) {
         return [0; SECTOR as usize];
@@ -38,14 +40,16 @@ pub(super) fn content(version: u8, sector: u64) -> [u8; SECTOR as usize] {
 
 /// The bytes of a range in a version.
 pub(super) fn bytes(version: u8, at: u64, length: u64) -> Vec<u8> {
-    (at / SECTOR..(at + length) / SECTOR).flat_map(|sector| content(version, sector)).collect()
+    let sectors = at / SECTOR..(at + length) / SECTOR;
+    sectors.flat_map(|sector| content(version, sector, false)).collect()
 }
 
-/// Which version each sector shows.
-pub(super) fn versions(bytes: &[u8]) -> Vec<u8> {
+/// Which versions each sector may show, bit by bit.
+pub(super) fn versions(bytes: &[u8], is_fresh: bool) -> Vec<u8> {
     let sectors = bytes.chunks(SECTOR as usize).zip(0..);
     let shown = sectors.map(|(bytes, sector)| {
-        (0..=2).find(|&version| content(version, sector) == bytes).unwrap_or(GARBAGE)
+        let is_shown = |version: &u8| content(*version, sector, is_fresh) == bytes;
+        (0..=2).filter(is_shown).fold(0, |shown, version| shown | 1 << version)
     });
     shown.collect()
 }
@@ -135,15 +139,17 @@ impl Timeline {
 /// # Errors
 /// The first that does not, in words.
 pub(super) fn judge(shown: &[u8], allowed: &[u8]) -> Result<(), String> {
-    for (sector, (&version, &allowed)) in shown.iter().zip(allowed).enumerate() {
-        if version == GARBAGE || allowed >> version & 1 == 0 {
-            let may = (0..3).filter(|version| allowed >> version & 1 == 1);
-            let may: Vec<String> = may.map(|version: u8| version.to_string()).collect();
-            let shows = match version {
-                GARBAGE => "what was never written".to_owned(),
-                version => format!("version {version}"),
+    for (sector, (&shown, &allowed)) in shown.iter().zip(allowed).enumerate() {
+        if shown & allowed == 0 {
+            let words = |versions: u8| {
+                let versions = (0..3).filter(|version| versions >> version & 1 == 1);
+                versions.map(|version: u8| version.to_string()).collect::<Vec<_>>().join(", ")
             };
-            return Err(format!("sector {sector} shows {shows}, and may show {}", may.join(", ")));
+            let shows = match shown {
+                0 => "what was never written".to_owned(),
+                shown => format!("version {}", words(shown)),
+            };
+            return Err(format!("sector {sector} shows {shows}, and may show {}", words(allowed)));
         }
     }
     Ok(())

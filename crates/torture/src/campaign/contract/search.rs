@@ -18,12 +18,15 @@ use crate::campaign::Outcome;
 use crate::explore::Counts;
 use crate::explore::device::Device;
 
-/// Pending writes of which every subset is tried.
-const SUBSETS: usize = 6;
+/// So many pending writes at most are lost and kept in every subset, in the full form and in the
+/// short one.
+const SUBSETS: (usize, usize) = (6, 4);
 /// Choices by chance at a cut with more, in the full form and in the short one.
 const BY_CHANCE: (usize, usize) = (24, 6);
 /// Of so many images one is returned from with cuts.
-const CUT_RETURNS: (u128, u128) = (48, 16);
+const CUT_RETURNS: (u128, u128) = (48, 40);
+/// The same of a workload that is tried alone.
+const THOROUGH: u128 = 8;
 
 /// A run that was recorded.
 struct Run {
@@ -39,28 +42,37 @@ type Returned = Result<Rc<Vec<u8>>, String>;
 /// See the module's prose.
 pub(super) struct Search {
     is_full: bool,
+    /// Of so many images one is returned from with cuts.
+    cut_returns: u128,
     seed: u64,
-    bases: Vec<(Device, usize, Rc<Base>)>,
+    bases: Vec<((Device, usize, bool), Rc<Base>)>,
 }
 
 impl Search {
     pub(super) fn new(is_full: bool, seed: u64) -> Self {
-        Self { is_full, seed, bases: Vec::new() }
+        let cut_returns = if is_full { CUT_RETURNS.0 } else { CUT_RETURNS.1 };
+        Self { is_full, cut_returns, seed, bases: Vec::new() }
     }
 
-    fn base(&mut self, device: Device, disks: usize) -> Rc<Base> {
-        let found = self.bases.iter().find(|known| (known.0, known.1) == (device, disks));
-        if let Some((.., base)) = found {
+    /// In the full form, with more of the returns cut.
+    pub(super) fn thorough(seed: u64) -> Self {
+        Self { cut_returns: THOROUGH, ..Self::new(true, seed) }
+    }
+
+    fn base(&mut self, workload: &Workload) -> Rc<Base> {
+        let Workload { device, disks, is_fresh, .. } = *workload;
+        let kind = (device, disks, is_fresh);
+        if let Some((_, base)) = self.bases.iter().find(|(known, _)| *known == kind) {
             return base.clone();
         }
-        let base = Rc::new(Base::new(device, disks, |size| bytes(0, 0, size)));
-        self.bases.push((device, disks, base.clone()));
+        let base = Rc::new(Base::new(device, disks, is_fresh, |size| bytes(0, 0, size)));
+        self.bases.push((kind, base.clone()));
         base
     }
 
     /// Tries a workload at all cuts.
     pub(super) fn try_one(&mut self, workload: &Workload) -> Outcome {
-        let mut base = self.base(workload.device, workload.disks);
+        let mut base = self.base(workload);
         if workload.pattern == Pattern::Rebuilt {
             base = Rc::new(base.without(COMING));
         }
@@ -102,7 +114,8 @@ impl Search {
                 None if workload.pattern.has_rebuild() && serial < last => vec![COMING],
                 None => (0..cut.len()).collect(),
             };
-            let moment = Moment { base, cut: &cut, allowed: &allowed, witness, losable };
+            let is_fresh = workload.is_fresh;
+            let moment = Moment { base, is_fresh, cut: &cut, allowed: &allowed, witness, losable };
             moment
                 .try_all(self, &mut known, &mut prng, counts)
                 .map_err(|wrong| format!("{wrong}, cut before event {serial}"))?;
@@ -114,6 +127,8 @@ impl Search {
 /// A cut of a run.
 struct Moment<'m> {
     base: &'m Base,
+    /// Nothing had been written before.
+    is_fresh: bool,
     cut: &'m [&'m Platter],
     allowed: &'m [u8],
     witness: Option<Witness>,
@@ -141,7 +156,12 @@ impl Moment<'_> {
             if !tried.insert(prints.clone()) {
                 continue;
             }
-            let losses = std::iter::once(None).chain(self.losable.iter().copied().map(Some));
+            // In the short form one of them by turns.
+            let turn = tried.len() % self.losable.len().max(1);
+            let is_tried = |(place, _): &(usize, &usize)| search.is_full || *place == turn;
+            let lost =
+                self.losable.iter().enumerate().filter(is_tried).map(|(_, &disk)| Some(disk));
+            let losses = std::iter::once(None).chain(lost);
             for lost in losses {
                 let witnessed = self.witness.as_ref().map(|story| u128::from(story.generation));
                 let key: Vec<Option<u128>> = (0..prints.len())
@@ -167,9 +187,7 @@ impl Moment<'_> {
                     counts.images += 1;
                     let images = images(&mut remains);
                     let mix = key.iter().flatten().fold(0, |mix, print| mix ^ print);
-                    let (full, short) = CUT_RETURNS;
-                    let one_of = if search.is_full { full } else { short };
-                    let is_cut = mix % one_of == 0;
+                    let is_cut = mix % search.cut_returns == 0;
                     self.returns(&images, lost, is_cut, prng, counts)
                 });
                 let shown = returned.clone().map_err(|wrong| format!("{wrong}: {}", told()))?;
@@ -192,7 +210,8 @@ impl Moment<'_> {
         let mut fates: Vec<Vec<Fate>> = Vec::new();
         let all = |fate: Fate| vec![fate; flat.len()];
         let kept = |is_kept: bool| if is_kept { Fate::Whole } else { Fate::Lost };
-        if flat.len() <= SUBSETS {
+        let most = if is_full { SUBSETS.0 } else { SUBSETS.1 };
+        if flat.len() <= most {
             for subset in 0..1_usize << flat.len() {
                 fates.push((0..flat.len()).map(|place| kept(subset >> place & 1 == 1)).collect());
             }
@@ -213,7 +232,7 @@ impl Moment<'_> {
         for (place, &sectors) in flat.iter().enumerate().filter(|(_, sectors)| **sectors > 1) {
             let half = prng.between(1, sectors as u64 - 1) as usize;
             for torn in [Sectors::first(half, sectors), Sectors::but_first(half, sectors)] {
-                for is_kept in [false, true] {
+                for is_kept in [false, true].into_iter().skip(usize::from(!is_full)) {
                     let mut one = all(kept(is_kept));
                     one[place] = Fate::Torn(torn.clone());
                     fates.push(one);
@@ -257,8 +276,7 @@ impl Moment<'_> {
             let latest = told.iter().rev().find(|(when, _)| *when < serial);
             let witness = latest.map(|(_, story)| story.clone()).or_else(|| self.witness.clone());
             let losable = Vec::new();
-            let Self { base, cut, allowed, .. } = *self;
-            let again = Moment { base, cut, allowed, witness, losable };
+            let again = Moment { witness, losable, ..*self };
             let returned = again.come_back(&left, false).map(|back| back.shown);
             let judged = returned.and_then(|shown| {
                 judge(&shown, self.allowed)?;
@@ -285,10 +303,10 @@ impl Moment<'_> {
             let opened = open(self.base, &disks, self.witness.clone(), &runtime).await?;
             let room = Buffer::zeroed(self.base.size as usize);
             let read = opened.device.read(0, room).await.map_err(|error| error.to_string())?;
-            Ok::<_, String>((versions(&read), opened))
+            Ok::<_, String>((versions(&read, self.is_fresh), opened))
         })?;
-        if opened.is_whole {
-            self.base.fits_together(&disks)?;
+        if let Some(set) = opened.set.as_ref().filter(|_| opened.is_whole) {
+            self.base.fits_together(set, &disks)?;
         }
         let trace =
             |disk: &Option<Rc<Disk>>| disk.as_ref().filter(|_| is_recorded).map(|it| it.trace());

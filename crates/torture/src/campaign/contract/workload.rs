@@ -68,15 +68,18 @@ pub(super) struct Workload {
     /// Where, and how much, in bytes.
     pub(super) writes: [(u64, u64); 2],
     pub(super) failure: Option<Failure>,
+    /// Nothing was ever written to the set.
+    pub(super) is_fresh: bool,
 }
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, disks, pattern, writes: [one, other], failure } = self;
+        let Self { device, disks, pattern, writes: [one, other], failure, is_fresh } = self;
         write!(f, "{device}-{disks}-{pattern:?}-{}+{}-{}+{}", one.0, one.1, other.0, other.1)?;
         if let Some(Failure { member, is_flush, nth }) = failure {
             write!(f, "-{member}{}{nth}", if *is_flush { "f" } else { "w" })?;
         }
+        f.write_str(if *is_fresh { "-fresh" } else { "" })?;
         Ok(())
     }
 }
@@ -123,8 +126,10 @@ pub(super) fn all(device: Device) -> Vec<Workload> {
             for (second, &other) in shapes.iter().enumerate() {
                 for (number, pattern) in Pattern::ALL.into_iter().enumerate() {
                     let writes = [one, other];
-                    let whole = Workload { device, disks, pattern, writes, failure: None };
                     let is_set = device != Device::Plain;
+                    let is_fresh = is_set && (first + second + number) % 3 == 0;
+                    let whole =
+                        Workload { device, disks, pattern, writes, failure: None, is_fresh };
                     if is_set || !pattern.has_rebuild() {
                         all.push(whole.clone());
                     }
