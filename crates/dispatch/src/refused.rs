@@ -8,6 +8,8 @@ use vfs::{FsError, Lost};
 pub(crate) enum Refused {
     /// Before a file system was asked.
     Unasked(Status),
+    /// It takes long, and is made again later, as another call.
+    Later,
     /// Its answer was lost, and what is known of its files may never have been.
     Lost,
 }
@@ -16,6 +18,7 @@ impl Refused {
     pub(crate) fn status(self) -> Status {
         match self {
             Self::Unasked(status) => status,
+            Self::Later => Status::Jukebox,
             Self::Lost => Status::Io,
         }
     }
@@ -23,7 +26,10 @@ impl Refused {
 
 impl From<FsError> for Refused {
     fn from(error: FsError) -> Self {
-        Self::Unasked(status(error))
+        match error {
+            FsError::Jukebox => Self::Later,
+            error => Self::Unasked(status(error)),
+        }
     }
 }
 
@@ -98,7 +104,12 @@ mod tests {
             (FsError::Corrupt, 5),
         ] {
             assert_eq!(status(error) as u32, number, "{error}");
-            assert_eq!(Refused::from(error), Refused::Unasked(status(error)), "{error}");
+            let refused = match error {
+                FsError::Jukebox => Refused::Later,
+                error => Refused::Unasked(status(error)),
+            };
+            assert_eq!(Refused::from(error), refused, "{error}");
+            assert_eq!(refused.status(), status(error));
         }
         assert_eq!(Refused::from(Lost).status(), Status::Io);
     }

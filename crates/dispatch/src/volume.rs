@@ -142,6 +142,11 @@ impl Volumes {
         self.0.iter().find(|volume| volume.name.as_bytes() == name)
     }
 
+    /// A stop is near: no call waits for what takes long by itself.
+    pub fn ask_to_end(&self) {
+        self.served().for_each(|volume| volume.file_system.ask_to_end());
+    }
+
     /// Whether they are delayed is what these rules say.
     pub(crate) fn declare(&self, exports: &Exports) {
         self.served().for_each(|volume| volume.declare(exports.of(&volume.name).delayed()));

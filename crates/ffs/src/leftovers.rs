@@ -209,6 +209,7 @@ impl Leftovers {
     /// Files without a name have been mended.
     pub(crate) fn all_are_named(&self) {
         self.are_named.set(true);
+        self.is_urgent.set(false); // who waits has an answer now
         self.moved.notify();
     }
 
@@ -416,6 +417,9 @@ impl Leftovers {
     pub(crate) fn follow_named(&self, named: &[u64]) {
         for &ino in named {
             self.of_inode(ino, |fact| (fact.is_dropped, fact.is_found) = (false, true));
+        }
+        if self.is_urgent() {
+            self.moved.notify();
         }
     }
 

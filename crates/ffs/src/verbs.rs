@@ -290,6 +290,10 @@ impl Engine for Ffs {
         }
     }
 
+    fn ask_to_end(&self) {
+        self.ask_reclaim_to_end();
+    }
+
     async fn end_background(&self) {
         self.end_reclaim().await;
     }

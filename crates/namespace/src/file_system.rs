@@ -268,6 +268,10 @@ impl<S: Store> FileSystem for Namespace<S> {
         self.store.count_repetition(over_a_start);
     }
 
+    fn ask_to_end(&self) {
+        self.store.ask_to_end();
+    }
+
     async fn shutdown(&self) -> Result<(), FsError> {
         self.store.shutdown().await
     }

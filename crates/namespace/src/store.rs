@@ -325,6 +325,8 @@ pub trait Store: 'static {
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>>;
     /// A call was answered from memory: see [`vfs::FileSystem::count_repetition`].
     fn count_repetition(&self, over_a_start: bool);
+    /// As [`vfs::FileSystem::ask_to_end`].
+    fn ask_to_end(&self);
     /// Writes everything home and leaves the disk clean.
     async fn shutdown(&self) -> Result<(), FsError>;
 }

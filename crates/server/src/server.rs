@@ -213,6 +213,8 @@ impl Server {
         self.unregister().await;
         drop(self.listeners);
         connections.drain(&self.runtime).await;
+        // Calls may wait for space that a search counts, or for a file that it looks through.
+        self.dispatcher.volumes().ask_to_end();
         let _quiet = self.dispatcher.quiesce().await;
         self.recording.iter().for_each(|recording| recording.finish());
         tell_repetitions(self.dispatcher.reply_cache_counters());

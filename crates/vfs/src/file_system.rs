@@ -345,6 +345,9 @@ pub trait FileSystem {
     /// carried out before the last start. Kept for people, where answers are.
     fn count_repetition(&self, over_a_start: bool);
 
+    /// [`FileSystem::shutdown`] is near: no call waits any more for what takes long by itself.
+    fn ask_to_end(&self) {}
+
     /// Writes everything home and leaves the disk clean. No verb may follow.
     ///
     /// # Errors

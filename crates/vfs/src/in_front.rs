@@ -219,6 +219,10 @@ impl<F: InFront> FileSystem for F {
         self.behind().ensure_named(id).await
     }
 
+    fn ask_to_end(&self) {
+        self.behind().ask_to_end();
+    }
+
     fn changes_so_far(&self) -> Receipt {
         self.behind().changes_so_far()
     }

@@ -414,6 +414,9 @@ pub trait Engine: Sized + 'static {
         Ok(())
     }
 
+    /// Tells what the engine does by itself to end, so that no call waits for it: a stop is near.
+    fn ask_to_end(&self) {}
+
     /// Ends what the engine does by itself while it is served. A stop begins with it.
     async fn end_background(&self) {}
 

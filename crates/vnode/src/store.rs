@@ -315,6 +315,10 @@ impl<E: Engine> Store for Files<E> {
         self.engine.count_repetition(over_a_start);
     }
 
+    fn ask_to_end(&self) {
+        self.engine.ask_to_end();
+    }
+
     async fn shutdown(&self) -> Result<(), FsError> {
         self.close().await
     }

@@ -109,8 +109,12 @@ fn reply<T: Encode, W: Encode + Default>(xid: u32, answered: Answered<T, W>) -> 
         Err(refused) => {
             to.value(&Outcome::<(), W>::Err(refused.status().into()));
             let reply = Reply::new(to.finish());
-            // A call whose answer was lost may have been carried out, once.
-            if refused == Refused::Lost { reply } else { reply.bare() }
+            match refused {
+                Refused::Unasked(_) => reply.bare(),
+                // A call whose answer was lost may have been carried out, once; and what is made
+                // again later is another call: if this one comes once more, it may be too late.
+                Refused::Lost | Refused::Later => reply,
+            }
         }
     }
 }
