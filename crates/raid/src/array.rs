@@ -73,6 +73,13 @@ impl Array {
         }
     }
 
+    /// The largest logical sector of its members, in bytes.
+    pub(crate) fn sector(&self) -> u32 {
+        let devices = self.members.all_devices();
+        let sectors = devices.iter().map(|device| device.geometry().logical_sector_size);
+        sectors.max().unwrap_or(512)
+    }
+
     pub(crate) fn stripe(&self) -> Stripe<'_> {
         let Self { members, layout, data_start, blocks, .. } = self;
         Stripe { members, layout, data_start: *data_start, blocks }

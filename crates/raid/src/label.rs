@@ -23,6 +23,8 @@ pub const LABEL_SIZE: u64 = 4096;
 pub const DATA_START: u64 = 1 << 20;
 /// Bytes at the end of a member that are kept for its second label.
 pub const TAIL: u64 = 64 << 10;
+/// The smallest log, in bytes, and the smallest of as many stripes. It begins at [`DATA_START`].
+pub(crate) const LOG_LEAST: (u64, u64) = (64 << 10, 8);
 /// Bytes of a block of the map of stripes.
 pub const MAP_BLOCK: u64 = 4096;
 /// The most members.
@@ -214,6 +216,9 @@ impl Label {
         unless(UNITS.contains(&unit) && unit.is_power_of_two(), "no unit has that length")?;
         let (start, rows) = (raw.data_start.get(), raw.rows.get());
         unless(start >= DATA_START && start % unit == 0, "its data begins too early, or askew")?;
+        let stripe = unit * members as u64;
+        let log = if level == Level::Striped { 0 } else { LOG_LEAST.0.max(LOG_LEAST.1 * stripe) };
+        unless(start - DATA_START >= log, "its log is too short")?;
         let room = (u64::MAX / 2 - start.min(u64::MAX / 2)) / (unit * members as u64);
         unless((1..=room).contains(&rows), "it has more room than there is, or none")?;
         let slots = raw.slots[..members].iter().map(|slot| {
@@ -267,7 +272,8 @@ pub(crate) mod tests {
         let slots = (1..=members as u8)
             .map(|member| Slot { member: [member; 16], standing: Standing::InSync });
         let (set, slots) = ([9; 16], slots.collect());
-        Label { set, slot, generation: 3, number: 7, layout, data_start: DATA_START, slots }
+        let data_start = DATA_START + (16 << 20); // room for the log of the most members
+        Label { set, slot, generation: 3, number: 7, layout, data_start, slots }
     }
 
     /// Makes it fit its checksum again.
@@ -301,7 +307,7 @@ pub(crate) mod tests {
         assert_eq!(bytes[48..56], 7_u64.to_le_bytes());
         assert_eq!(bytes[56..64], (64_u64 << 10).to_le_bytes());
         assert_eq!(bytes[64..72], 100_u64.to_le_bytes());
-        assert_eq!(bytes[72..80], (1_u64 << 20).to_le_bytes());
+        assert_eq!(bytes[72..80], (17_u64 << 20).to_le_bytes());
         assert_eq!(bytes[80..86], [2, 0, 4, 0, 2, 0], "level, members, slot");
         assert_eq!(bytes[88..104], [1; 16]);
         assert_eq!(bytes[88 + 3 * 24..][..16], [4; 16]);
@@ -347,6 +353,7 @@ pub(crate) mod tests {
         let early = "its data begins too early, or askew";
         assert_eq!(refused(&|label| label.data_start = 4096), early);
         assert_eq!(refused(&|label| label.data_start += 512), early);
+        assert_eq!(refused(&|label| label.data_start = DATA_START), "its log is too short");
         let room = "it has more room than there is, or none";
         assert_eq!(refused(&|label| label.layout.rows = 0), room);
         assert_eq!(refused(&|label| label.layout.rows = u64::MAX), room);

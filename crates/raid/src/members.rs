@@ -53,6 +53,7 @@ pub(crate) struct Members {
     refused: Cell<usize>,
     /// No write is tried again any more.
     is_closing: Cell<bool>,
+    gave_up: Cell<bool>,
 }
 
 impl Members {
@@ -70,14 +71,29 @@ impl Members {
         label.generation += u64::from(!is_told);
         let (devices, label) = (RefCell::new(devices), RefCell::new(label));
         let coming = Cell::new(None);
-        let (refused, is_closing) = (Cell::new(0), Cell::new(false));
-        let telling = Lock::default();
-        Self { devices, coming, label, told, telling, witnessed, clock, refused, is_closing }
+        Self {
+            devices,
+            coming,
+            label,
+            told,
+            telling: Lock::default(),
+            witnessed,
+            clock,
+            refused: Cell::new(0),
+            is_closing: Cell::new(false),
+            gave_up: Cell::new(false),
+        }
     }
 
     /// Whether a write of what the log has finds no room below.
     pub(crate) fn are_full(&self) -> bool {
         self.refused.get() > 0
+    }
+
+    /// Whether a write was given up that found no room when the set was closed. What it had is in
+    /// the log, which must not forget it.
+    pub(crate) fn gave_up(&self) -> bool {
+        self.gave_up.get()
     }
 
     /// Has writes that find no room end: the log keeps what they had.
@@ -195,6 +211,14 @@ impl Members {
         }
     }
 
+    /// A device has failed: its member is out, unless the slot has another one by now.
+    fn lose(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
+        let is_its = self.devices.borrow()[slot].as_ref().is_some_and(|it| Rc::ptr_eq(it, device));
+        if is_its {
+            self.call_out(slot);
+        }
+    }
+
     /// Calls those out of which there is no device.
     pub(crate) fn call_out_missing(&self) {
         let devices = self.devices.borrow().clone();
@@ -236,7 +260,7 @@ impl Members {
                     let label = Label { slot, ..label.clone() };
                     Some(async move {
                         if write_label(&*device, &label, copy).await.is_err() {
-                            self.call_out(slot);
+                            self.lose(slot, &device);
                         }
                     })
                 });
@@ -267,15 +291,17 @@ impl Members {
             match device.write(offset, data.clone(), durability).await {
                 Ok(()) => return,
                 // No dead disk: what holds it is full. It stays in the log until it is home.
-                Err(error) if error.is_full() && durability == Durability::Plain => {
+                Err(error)
+                    if error.is_full() && durability == Durability::Plain && self.has(slot) =>
+                {
                     if self.is_closing.get() {
-                        return;
+                        return self.gave_up.set(true);
                     }
                     self.refused.set(self.refused.get() + 1);
                     self.clock.sleep(AGAIN).await;
                     self.refused.set(self.refused.get() - 1);
                 }
-                Err(_) => return self.call_out(slot),
+                Err(_) => return self.lose(slot, &device),
             }
         }
     }
@@ -287,7 +313,7 @@ impl Members {
             // At once: another flush would succeed, and say nothing of what this one has lost.
             Some(async move {
                 if device.flush().await.is_err() {
-                    self.call_out(slot);
+                    self.lose(slot, &device);
                 }
             })
         });

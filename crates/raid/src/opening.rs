@@ -21,7 +21,9 @@ use runtime::Runtime;
 
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
-use crate::label::{BadLabel, DATA_START, Id, LABEL_SIZE, Label, Slot, Standing, places, rows_of};
+use crate::label::{
+    BadLabel, DATA_START, Id, LABEL_SIZE, LOG_LEAST, Label, Slot, Standing, places, rows_of,
+};
 use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
 use crate::planted::{Bug, is_planted};
@@ -33,9 +35,6 @@ use crate::written::{self, Written};
 
 /// Bytes of a log that are read at once.
 const AT_ONCE: u64 = 1 << 20;
-
-/// The smallest log, in bytes, and the smallest of as many stripes.
-const LOG_LEAST: (u64, u64) = (64 << 10, 8);
 
 /// What a new set is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -307,14 +307,20 @@ impl PreLog {
         };
         self.members.flush().await;
         self.members.settled(Verb::Flush).await?;
+        if self.members.gave_up() {
+            return Err(IoError::closed(Verb::Flush));
+        }
         self.home.set(self.home.get().max(through));
         Ok(())
     }
 
     /// The members that have the next record.
     fn keepers(&self, sequence: u64, level: Level) -> Slots {
-        let slots: Vec<usize> = self.members.slots().iter().collect();
-        let copies = if level == Level::Mirrored { slots.len() } else { 2 };
+        // One that comes to a mirror has what it may be left alone with.
+        let is_mirror = level == Level::Mirrored;
+        let kept = if is_mirror { self.members.all() } else { self.members.slots() };
+        let slots: Vec<usize> = kept.iter().collect();
+        let copies = if is_mirror { slots.len() } else { 2 };
         let copies = if is_planted(Bug::LonelyRecords) { 1 } else { copies.min(slots.len()) };
         let first = (sequence as usize).wrapping_mul(copies);
         let kept = (0..copies).map(|copy| slots[(first + copy) % slots.len()]);
@@ -366,7 +372,7 @@ impl PreLog {
             let how = if is_planted(Bug::HastyRecords) { Plain } else { Through };
             let write = |slot| self.members.write(slot, LOG_START + start, data.to_vec(), how);
             join_all(keepers.iter().map(write)).await;
-            if self.members.slots().0 & keepers.0 == keepers.0 {
+            if self.members.all().0 & keepers.0 == keepers.0 {
                 return Ok(());
             } // else one that was to have it is out, and others get it
         }

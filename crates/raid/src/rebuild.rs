@@ -17,6 +17,8 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer, Durability, Verb, zeros};
 use bytes::Bytes;
 
+use runtime::sync::yield_now;
+
 use crate::array::Array;
 use crate::label::{Id, Standing, rows_of};
 use crate::layout::{Holds, Level};
@@ -25,6 +27,8 @@ use crate::plan::Column;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::LOG_START;
 
+/// Stripes that are passed while no other task has a turn.
+const AT_ONCE: u64 = 256;
 /// Bytes of zeros that are written at once.
 const ZEROS: u64 = 64 << 10;
 
@@ -48,6 +52,9 @@ pub enum RebuildError {
         /// There are so many.
         needed: u64,
     },
+    /// It cannot be written, or only in larger pieces than the set.
+    #[error("the disk is read-only, or has larger sectors than the set")]
+    Unfit,
     /// The device has failed.
     #[error("the new disk has failed")]
     Failed,
@@ -83,23 +90,8 @@ impl Array {
         member: Id,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
-        let label = self.members.label();
-        let standing = label.slots.get(slot).map(|slot| slot.standing);
-        let Some(standing) = standing.filter(|_| self.layout.level != Level::Striped) else {
-            return Err(RebuildError::NoSlot(slot));
-        };
-        if standing == Standing::InSync || self.members.coming().is_some() {
-            return Err(RebuildError::Taken(slot));
-        }
-        let mut others = label.slots.iter().enumerate().filter(|(other, _)| *other != slot);
-        if member == Id::default() || others.any(|(_, other)| other.member == member) {
-            return Err(RebuildError::Known);
-        }
+        self.check(slot, &*device, member)?;
         let needed = self.layout.rows;
-        let has = rows_of(device.geometry().size, self.data_start, self.layout.unit);
-        if has < needed {
-            return Err(RebuildError::TooSmall { has, needed });
-        }
         let settled = async || {
             let settled = self.members.settled(Verb::Write).await;
             settled.map_err(|_| RebuildError::Stopped)
@@ -129,6 +121,9 @@ impl Array {
                 return Err(RebuildError::Failed);
             }
             progress(stripe + 1, needed);
+            if stripe % AT_ONCE == 0 {
+                yield_now().await; // what was never written takes no wait
+            }
         }
         // Every stripe was held still since it began, so that what was known of the slot's last
         // member, and every record that is for that, is older than this.
@@ -145,6 +140,32 @@ impl Array {
         settled().await?;
         self.members.is_settled_in();
         if self.members.has(slot) { Ok(()) } else { Err(RebuildError::Failed) }
+    }
+
+    /// Whether a device may be made the member of a slot.
+    fn check(&self, slot: usize, device: &dyn BlockDevice, member: Id) -> Result<(), RebuildError> {
+        let label = self.members.label();
+        let standing = label.slots.get(slot).map(|slot| slot.standing);
+        let Some(standing) = standing.filter(|_| self.layout.level != Level::Striped) else {
+            return Err(RebuildError::NoSlot(slot));
+        };
+        if standing == Standing::InSync || self.members.coming().is_some() {
+            return Err(RebuildError::Taken(slot));
+        }
+        let mut others = label.slots.iter().enumerate().filter(|(other, _)| *other != slot);
+        if member == Id::default() || others.any(|(_, other)| other.member == member) {
+            return Err(RebuildError::Known);
+        }
+        let needed = self.layout.rows;
+        let has = rows_of(device.geometry().size, self.data_start, self.layout.unit);
+        if has < needed {
+            return Err(RebuildError::TooSmall { has, needed });
+        }
+        let geometry = device.geometry();
+        if geometry.read_only || geometry.logical_sector_size > self.sector() {
+            return Err(RebuildError::Unfit);
+        }
+        Ok(())
     }
 
     /// What a slot is to have of a stripe. `None` if the others cannot tell.

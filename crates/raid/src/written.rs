@@ -60,13 +60,15 @@ impl Written {
 
     /// What a record has of the map that writes these stripes for the first time.
     pub(crate) fn changes(&self, stripes: &[u64], slots: Slots) -> Vec<Change> {
-        let mut bits = self.logged.borrow().clone();
-        set(&mut bits, stripes);
+        let logged = self.logged.borrow();
         let blocks: BTreeSet<u64> = stripes.iter().map(|stripe| stripe / 8 / MAP_BLOCK).collect();
         let block = |block: u64| {
-            let bytes = &bits[(block * MAP_BLOCK) as usize..][..MAP_BLOCK as usize];
-            let data = vec![Bytes::copy_from_slice(bytes)];
-            Change { slots, offset: self.start + block * MAP_BLOCK, data, is_zeros: false }
+            let mut bits = logged[(block * MAP_BLOCK) as usize..][..MAP_BLOCK as usize].to_vec();
+            let first = block * MAP_BLOCK * 8;
+            let here = stripes.iter().filter(|stripe| **stripe / 8 / MAP_BLOCK == block);
+            set(&mut bits, &here.map(|stripe| stripe - first).collect::<Vec<_>>());
+            let (offset, data) = (self.start + block * MAP_BLOCK, vec![Bytes::from(bits)]);
+            Change { slots, offset, data, is_zeros: false }
         };
         blocks.into_iter().map(block).collect()
     }

@@ -281,6 +281,9 @@ fn what_cannot_be_made_again_is_refused() {
         }
         let small = Disk::new(&executor, Image::zeroed(MEMBER - (64 << 10)));
         assert!(matches!(rebuild(1, small).await, Err(RebuildError::TooSmall { .. })));
+        let coarse = sim::Options { logical_sector_size: 4096, ..sim::Options::default() };
+        let coarse = Disk::with_options(&executor, rubbish(), coarse);
+        assert_eq!(rebuild(1, coarse).await, Err(RebuildError::Unfit));
         let broken = fresh();
         broken.fail(Verb::Write, 8, Persistence::Forever);
         assert_eq!(rebuild(1, broken).await, Err(RebuildError::Failed));
@@ -517,4 +520,31 @@ fn what_was_never_written_reads_as_zeros_whichever_member_is_lost() {
             }
         });
     }
+}
+
+/// A set is closed while a write finds no room: the log keeps what it had.
+#[test]
+fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
+    let (executor, disks, _) = with_parity(29);
+    let clock = executor.runtime().clock;
+    executor.block_on(async {
+        let set = opened(&executor, &disks).await.expect("all are there");
+        let start = set.label().data_start;
+        let full = Fault::on(Verb::Write, Effect::NoSpace).within(start..start + 4096);
+        disks[0].inject(full.forever());
+        let first = set.write(0, vec![vec![4; 4096].into()], Durability::Through);
+        let rest = async {
+            clock.sleep(std::time::Duration::from_millis(100)).await;
+            set.close().await.expect("nothing waits for ever");
+        };
+        futures::future::join(first, rest).await.0.expect("its record is durable");
+        let left: Vec<Rc<Disk>> =
+            disks.iter().map(|disk| Disk::new(&executor, disk.contents())).collect();
+        let set = opened(&executor, &left).await.expect("all are there");
+        let read = set.read(0, Buffer::zeroed(4096)).await.expect("all are there");
+        assert!(read.iter().all(|&byte| byte == 4), "it was in the log");
+        let seen = all_of(&set).await;
+        let set = opened(&executor, &left[1..]).await.expect("one may be missing");
+        assert!(all_of(&set).await == seen, "and its stripe fits together");
+    });
 }
