@@ -28,7 +28,7 @@ use futures::future::{join_all, try_join_all};
 use crate::blocks::Blocks;
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
-use crate::members::Members;
+use crate::members::{Members, lost};
 use crate::plan::{Column, Part, Stripe};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{Group, PreLog};
@@ -44,8 +44,6 @@ pub(crate) struct Array {
     pub(crate) data_start: u64,
     pub(crate) stripes: Rc<Stripes>,
     pub(crate) blocks: Blocks,
-    /// No call comes any more.
-    pub(crate) is_closed: Cell<bool>,
     /// A member is made again.
     pub(crate) is_rebuilding: Cell<bool>,
 }
@@ -68,7 +66,6 @@ impl Array {
             data_start,
             stripes: Rc::default(),
             blocks: Blocks::new(cache),
-            is_closed: Cell::new(false),
             is_rebuilding: Cell::new(false),
         }
     }
@@ -83,10 +80,6 @@ impl Array {
     pub(crate) fn stripe(&self) -> Stripe<'_> {
         let Self { members, layout, data_start, blocks, .. } = self;
         Stripe { members, layout, data_start: *data_start, blocks }
-    }
-
-    fn lost(&self, verb: Verb) -> IoError {
-        IoError::new(verb, 0, 0, ErrorKind::Other)
     }
 
     pub(crate) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer, IoError> {
@@ -122,7 +115,7 @@ impl Array {
             return Ok(read);
         }
         if self.layout.level == Level::Striped {
-            return Err(self.lost(Verb::Read));
+            return Err(lost(Verb::Read));
         }
         let _alone = self.stripes.alone(stripe).await;
         let from = piece.offset % self.layout.unit;
@@ -138,13 +131,12 @@ impl Array {
         let length = buffer.len();
         let count = self.layout.members;
         let first = stripe as usize % count;
-        let order = || (0..count).map(|place| (first + place) % count);
         if let Some(read) = self.members.read(first, at, buffer).await {
             return Ok(read);
         }
         let _alone = self.stripes.alone(stripe).await;
         let mut failed = Vec::new();
-        for slot in order() {
+        for slot in (0..count).map(|place| (first + place) % count) {
             if let Some(read) = self.members.read(slot, at, Buffer::unfilled(length)).await {
                 for slot in failed {
                     let mended = vec![Bytes::copy_from_slice(&read)];
@@ -154,7 +146,7 @@ impl Array {
             }
             failed.extend(self.members.has(slot).then_some(slot));
         }
-        Err(self.lost(Verb::Read))
+        Err(lost(Verb::Read))
     }
 
     pub(crate) async fn write(
@@ -215,7 +207,7 @@ impl Array {
     }
 
     async fn bring_home(&self, group: &Group) {
-        self.log.bring_home(group).await;
+        self.members.bring_home(self.data_start, group).await;
         if self.layout.level == Level::Parity {
             for change in group {
                 let bytes = Buffer::joined(&change.data);

@@ -16,6 +16,7 @@
 //! Not asserted: 2 and 3, which are what the functions that ask for it compute.
 
 use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use runtime::sync::Lock;
 use crate::assembly::Witness;
 use crate::label::{Id, Label, Slot, Standing, places};
 use crate::planted::{Bug, is_planted};
-use crate::record::Slots;
+use crate::record::{Change, Slots};
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
@@ -51,8 +52,8 @@ pub(crate) struct Members {
     clock: Rc<dyn Clock>,
     /// Writes that found no room below, and are tried again.
     refused: Cell<usize>,
-    /// No write is tried again any more.
-    is_closing: Cell<bool>,
+    /// No call comes any more, and no write is tried again.
+    is_closed: Cell<bool>,
     gave_up: Cell<bool>,
 }
 
@@ -80,7 +81,7 @@ impl Members {
             witnessed,
             clock,
             refused: Cell::new(0),
-            is_closing: Cell::new(false),
+            is_closed: Cell::new(false),
             gave_up: Cell::new(false),
         }
     }
@@ -96,9 +97,14 @@ impl Members {
         self.gave_up.get()
     }
 
-    /// Has writes that find no room end: the log keeps what they had.
+    /// No call comes any more. Writes that find no room end: the log keeps what they had.
     pub(crate) fn close(&self) {
-        self.is_closing.set(true);
+        self.is_closed.set(true);
+    }
+
+    /// Whether no call comes any more.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.is_closed.get()
     }
 
     /// What holds of the set now.
@@ -110,8 +116,7 @@ impl Members {
     pub(crate) fn slots(&self) -> Slots {
         let label = self.label.borrow();
         let is_in = |slot: &usize| label.slots[*slot].standing == Standing::InSync;
-        let slots = (0..label.slots.len()).filter(is_in);
-        Slots(slots.fold(0, |all, slot| all | 1 << slot))
+        (0..label.slots.len()).filter(is_in).collect()
     }
 
     /// Whether this one is in.
@@ -127,8 +132,7 @@ impl Members {
 
     /// Those of which that is so.
     pub(crate) fn takers(&self, stripe: u64) -> Slots {
-        let takers = (0..self.devices.borrow().len()).filter(|&slot| self.takes(slot, stripe));
-        Slots(takers.fold(0, |all, slot| all | 1 << slot))
+        (0..self.devices.borrow().len()).filter(|&slot| self.takes(slot, stripe)).collect()
     }
 
     /// The member that is made again.
@@ -149,7 +153,7 @@ impl Members {
 
     /// Those to which may be written.
     pub(crate) fn all(&self) -> Slots {
-        self.coming().map_or(self.slots(), |coming| Slots(self.slots().0 | 1 << coming))
+        self.slots().with(self.coming().into_iter().collect())
     }
 
     /// Every device that the set has, or had.
@@ -240,8 +244,7 @@ impl Members {
             let _alone = self.telling.exclusive().await;
             self.tell().await;
         }
-        let is_over = self.have_stopped();
-        if is_over { Err(IoError::new(verb, 0, 0, std::io::ErrorKind::Other)) } else { Ok(()) }
+        if self.have_stopped() { Err(lost(verb)) } else { Ok(()) }
     }
 
     /// Writes what holds to the labels of all that are in, to one copy after the other; before that
@@ -253,7 +256,7 @@ impl Members {
                 label.number += 1;
                 label.clone()
             };
-            let coming = self.coming().map_or(Slots(0), Slots::one);
+            let coming: Slots = self.coming().into_iter().collect();
             for (slots, copy) in [(coming, 0), (coming, 1), (self.slots(), 0), (self.slots(), 1)] {
                 let writes = slots.iter().filter_map(|slot| {
                     let device = self.writable(slot)?;
@@ -294,7 +297,7 @@ impl Members {
                 Err(error)
                     if error.is_full() && durability == Durability::Plain && self.has(slot) =>
                 {
-                    if self.is_closing.get() {
+                    if self.is_closed.get() {
                         return self.gave_up.set(true);
                     }
                     self.refused.set(self.refused.get() + 1);
@@ -304,6 +307,16 @@ impl Members {
                 Err(_) => return self.lose(slot, &device),
             }
         }
+    }
+
+    /// Writes changes where they belong, plainly.
+    pub(crate) async fn bring_home(&self, data_start: u64, changes: &[Change]) {
+        let writes = changes.iter().flat_map(|change| {
+            let at = data_start + change.offset;
+            let write = move |slot| self.write(slot, at, change.data.clone(), Durability::Plain);
+            change.slots.iter().map(write)
+        });
+        join_all(writes).await;
     }
 
     /// Flushes all that are in, and one that comes. Who fails is out.
@@ -319,6 +332,11 @@ impl Members {
         });
         join_all(flushes.collect::<Vec<_>>()).await;
     }
+}
+
+/// What is answered when the members that are left do not have it. The range is the caller's.
+pub(crate) fn lost(verb: Verb) -> IoError {
+    IoError::new(verb, 0, 0, ErrorKind::Other)
 }
 
 /// Writes one copy of a label, durably.

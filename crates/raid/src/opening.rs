@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
+use std::slice;
 
 use block::{BlockDevice, Buffer, Durability, IoError, Verb, zeros};
 use bytes::Bytes;
@@ -22,7 +23,8 @@ use runtime::Runtime;
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{
-    BadLabel, DATA_START, Id, LABEL_SIZE, LOG_LEAST, Label, Slot, Standing, places, rows_of,
+    BadLabel, DATA_START, Id, LABEL_SIZE, LOG_LEAST, Label, Slot, Standing, TAIL, map_size, places,
+    rows_of,
 };
 use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
@@ -51,6 +53,11 @@ impl MakeOptions {
     /// Of this level, with the usual unit of 64 KiB and a log of 16 MiB.
     pub fn new(level: Level) -> Self {
         Self { level, unit: 64 << 10, log: 16 << 20 }
+    }
+
+    /// Bytes of each of so many members, at least, of a set with so many units on each.
+    pub fn member_size(&self, members: usize, rows: u64) -> u64 {
+        self.data_start(members) + rows * self.unit + map_size(rows) + TAIL
     }
 
     /// Where the data area begins.
@@ -309,11 +316,7 @@ async fn recover(
     }
     for sequence in needed {
         for change in &found[&sequence].record.changes {
-            let at = label.data_start + change.offset;
-            let present = change.slots.iter().filter(|&slot| members.has(slot));
-            let writes =
-                present.map(|slot| members.write(slot, at, change.data.clone(), Durability::Plain));
-            join_all(writes).await;
+            members.bring_home(label.data_start, slice::from_ref(change)).await;
         }
         if is_planted(Bug::HalfReturns) {
             break;

@@ -14,7 +14,7 @@ use futures::future::join_all;
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::layout::{Layout, Level};
-use crate::members::Members;
+use crate::members::{Members, lost};
 use crate::parity::{add, missing};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::Group;
@@ -68,6 +68,13 @@ pub(crate) struct Column {
 }
 
 impl Column {
+    /// The smallest that has all these parts.
+    fn of(stripe: u64, parts: &[Part]) -> Self {
+        let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
+        let to = parts.iter().map(Part::end).max().unwrap_or_default();
+        Self { stripe, from, to }
+    }
+
     fn length(&self) -> usize {
         (self.to - self.from) as usize
     }
@@ -108,9 +115,7 @@ impl Stripe<'_> {
             present.map(|part| of_part(part, Slots::one(member(part)))).collect();
         let parity = self.layout.parity_of(stripe).expect("there is parity, or there are mirrors");
         if self.members.takes(parity, stripe) {
-            let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
-            let to = parts.iter().map(Part::end).max().unwrap_or_default();
-            let column = Column { stripe, from, to };
+            let column = Column::of(stripe, parts);
             let data = vec![Bytes::from(self.new_parity(&column, parity, parts).await?)];
             let offset = column.offset(self.layout);
             group.push(Change { slots: Slots::one(parity), offset, data, is_zeros: false });
@@ -146,12 +151,10 @@ impl Stripe<'_> {
             }
         }
         if let Some(parity) = self.layout.parity_of(stripe).and_then(taker) {
-            let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
-            let to = parts.iter().map(Part::end).max().unwrap_or_default();
-            let column = Column { stripe, from, to };
+            let column = Column::of(stripe, parts);
             let mut sum = vec![0; column.length()];
             parts.iter().for_each(|part| part.add_to(&mut sum, &column));
-            fill(Slots::one(parity), from, vec![sum.into()]);
+            fill(Slots::one(parity), column.from, vec![sum.into()]);
         }
         group
     }
@@ -258,20 +261,17 @@ impl Stripe<'_> {
         let all: Vec<usize> = (0..width).map(member).chain([parity]).collect();
         let reads = all.iter().map(|&member| self.read_member(column, member));
         let mut reads = join_all(reads).await;
-        let lost: Vec<usize> = (0..reads.len()).filter(|&place| reads[place].is_none()).collect();
-        if let [lost] = lost[..] {
+        let unread: Vec<usize> = (0..reads.len()).filter(|&place| reads[place].is_none()).collect();
+        if let [unread] = unread[..] {
             let made = missing(column.length(), reads.iter().flatten().map(Vec::as_slice));
-            if self.members.has(all[lost]) {
+            if self.members.has(all[unread]) {
                 let at = self.data_start + column.offset(self.layout);
                 let mended = vec![Bytes::from(made.clone())];
-                self.members.write(all[lost], at, mended, Durability::Plain).await;
+                self.members.write(all[unread], at, mended, Durability::Plain).await;
             }
-            reads[lost] = Some(made);
+            reads[unread] = Some(made);
         }
         let units: Option<Vec<Vec<u8>>> = reads.into_iter().take(width).collect();
-        let at = column.stripe * self.layout.width() * self.layout.unit;
-        let error =
-            || IoError::new(Verb::Read, at, column.length() as u64, std::io::ErrorKind::Other);
-        units.ok_or_else(error)
+        units.ok_or_else(|| lost(Verb::Read))
     }
 }

@@ -37,7 +37,7 @@ use futures::future::join_all;
 use runtime::Runtime;
 use runtime::sync::Signal;
 
-use crate::label::{Label, MAP_BLOCK};
+use crate::label::{DATA_START, Id, Label, MAP_BLOCK};
 use crate::layout::Level;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
@@ -45,7 +45,7 @@ use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
 use crate::written::Written;
 
 /// Where the log begins on each member, in bytes.
-pub(crate) const LOG_START: u64 = 1 << 20;
+pub(crate) const LOG_START: u64 = DATA_START;
 
 /// Changes that are made all or none.
 pub(crate) type Group = Vec<Change>;
@@ -80,6 +80,8 @@ pub(crate) struct PreLog {
     members: Rc<Members>,
     map: Rc<Written>,
     runtime: Runtime,
+    set: Id,
+    level: Level,
     /// Where the data area begins on each member, and bytes of the ring before it.
     data_start: u64,
     size: u64,
@@ -109,11 +111,13 @@ impl PreLog {
         next: (u64, u32),
         end: u64,
     ) -> Self {
-        let data_start = members.label().data_start;
+        let Label { set, layout, data_start, .. } = members.label();
         Self {
             members,
             map,
             runtime,
+            set,
+            level: layout.level,
             data_start,
             size: data_start - LOG_START,
             waiting: RefCell::default(),
@@ -218,7 +222,8 @@ impl PreLog {
     async fn between(&self, job: &Job) -> Result<(), IoError> {
         match job {
             Job::CopyMap(slot) => {
-                self.bring_home(&[self.map.all(Slots::one(*slot))]).await;
+                let map = [self.map.all(Slots::one(*slot))];
+                self.members.bring_home(self.data_start, &map).await;
                 Ok(())
             }
             Job::Forget | Job::Group(..) => self.make_room().await,
@@ -242,20 +247,8 @@ impl PreLog {
         }
         let record = self.write_record(&changes, groups.len()).await?;
         self.map.are_logged(&stripes);
-        self.bring_home(&of_map).await;
+        self.members.bring_home(self.data_start, &of_map).await;
         Ok(record)
-    }
-
-    /// Writes changes where they belong, plainly.
-    pub(crate) async fn bring_home(&self, changes: &[Change]) {
-        let writes = changes.iter().flat_map(|change| {
-            let at = self.data_start + change.offset;
-            change
-                .slots
-                .iter()
-                .map(move |slot| self.members.write(slot, at, change.data.clone(), Plain))
-        });
-        join_all(writes).await;
     }
 
     /// Where so many bytes fit that no record needs, with room for an empty one behind them.
@@ -284,10 +277,10 @@ impl PreLog {
             self.moved.wait().await;
         }
         self.flush().await?;
-        self.write_record(&[], 0).await.map(|_| ())
+        self.forget_all().await
     }
 
-    /// Says in an empty record that nothing is needed, as is true of a set that was just opened.
+    /// Says in an empty record that nothing is needed: all is home, durably.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -315,16 +308,15 @@ impl PreLog {
     }
 
     /// The members that have the next record.
-    fn keepers(&self, sequence: u64, level: Level) -> Slots {
+    fn keepers(&self, sequence: u64) -> Slots {
         // One that comes to a mirror has what it may be left alone with.
-        let is_mirror = level == Level::Mirrored;
+        let is_mirror = self.level == Level::Mirrored;
         let kept = if is_mirror { self.members.all() } else { self.members.slots() };
         let slots: Vec<usize> = kept.iter().collect();
         let copies = if is_mirror { slots.len() } else { 2 };
         let copies = if is_planted(Bug::LonelyRecords) { 1 } else { copies.min(slots.len()) };
         let first = (sequence as usize).wrapping_mul(copies);
-        let kept = (0..copies).map(|copy| slots[(first + copy) % slots.len()]);
-        Slots(kept.fold(0, |all, slot| all | 1 << slot))
+        (0..copies).map(|copy| slots[(first + copy) % slots.len()]).collect()
     }
 
     /// Writes a record, durably.
@@ -338,13 +330,13 @@ impl PreLog {
             None if changes.is_empty() => self.rest_behind(self.end.get()),
             None => unreachable!("room was made"),
         };
-        let Label { set, layout, .. } = self.members.label();
         assert!(self.is_free(start, size), "invariant 2");
         let tail = self.home.get().min(sequence);
         let mask = self.runtime.random.next_u64();
-        let (data, checksum) = encode(&Place { set, sequence, tail, previous, mask }, changes);
+        let (data, checksum) =
+            encode(&Place { set: self.set, sequence, tail, previous, mask }, changes);
         assert!(!self.is_writing.replace(true), "invariant 1");
-        let kept = self.keep(sequence, layout.level, start, &data).await;
+        let kept = self.keep(sequence, start, &data).await;
         self.is_writing.set(false);
         kept?;
         self.next.set((sequence + 1, checksum));
@@ -359,16 +351,10 @@ impl PreLog {
     }
 
     /// Makes a record durable on its members.
-    async fn keep(
-        &self,
-        sequence: u64,
-        level: Level,
-        start: u64,
-        data: &[Bytes],
-    ) -> Result<(), IoError> {
+    async fn keep(&self, sequence: u64, start: u64, data: &[Bytes]) -> Result<(), IoError> {
         loop {
             self.members.settled(Verb::Write).await?; // invariant 4
-            let keepers = self.keepers(sequence, level);
+            let keepers = self.keepers(sequence);
             let how = if is_planted(Bug::HastyRecords) { Plain } else { Through };
             let write = |slot| self.members.write(slot, LOG_START + start, data.to_vec(), how);
             join_all(keepers.iter().map(write)).await;

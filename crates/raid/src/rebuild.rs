@@ -105,7 +105,7 @@ impl Array {
         settled().await?;
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
         for stripe in 0..needed {
-            if self.is_closed.get() {
+            if self.members.are_closed() {
                 return Err(RebuildError::Stopped);
             }
             let _alone = self.stripes.alone(stripe).await;

@@ -41,9 +41,20 @@ impl Slots {
         Self(1 << slot)
     }
 
+    /// Those of both.
+    pub fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// Each of them.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..u32::BITS as usize).filter(move |slot| self.0 >> slot & 1 == 1)
+    }
+}
+
+impl FromIterator<usize> for Slots {
+    fn from_iter<T: IntoIterator<Item = usize>>(slots: T) -> Self {
+        slots.into_iter().map(Self::one).fold(Self(0), Self::with)
     }
 }
 

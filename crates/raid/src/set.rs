@@ -33,11 +33,11 @@ impl Set {
     pub(crate) fn new(array: Array, tasks: Rc<dyn Spawn>) -> Self {
         let of_all: Vec<Geometry> =
             array.members.all_devices().iter().map(|device| device.geometry()).collect();
-        let sector = |of: fn(&Geometry) -> u32| of_all.iter().map(of).max().unwrap_or(512);
+        let physical = of_all.iter().map(|it| it.physical_sector_size).max();
         let geometry = Geometry {
             size: array.layout.size(),
-            logical_sector_size: sector(|it| it.logical_sector_size),
-            physical_sector_size: sector(|it| it.physical_sector_size),
+            logical_sector_size: array.sector(),
+            physical_sector_size: physical.unwrap_or(512),
             read_only: of_all.iter().any(|it| it.read_only),
         };
         let (calls, ended) = (Cell::new(0), Signal::new());
@@ -89,7 +89,7 @@ impl Set {
         verb: Verb,
         work: impl AsyncFnOnce(Rc<Inner>) -> Result<T, IoError> + 'static,
     ) -> Io<T> {
-        if self.0.array.is_closed.get() {
+        if self.0.array.members.are_closed() {
             return async move { Err(IoError::closed(verb)) }.boxed_local();
         }
         let (answer, answered) = oneshot::channel();
@@ -152,7 +152,6 @@ impl BlockDevice for Set {
     fn close(&self) -> Io<()> {
         let inner = self.0.clone();
         async move {
-            inner.array.is_closed.set(true);
             inner.array.members.close();
             while inner.calls.get() > 0 {
                 inner.ended.wait().await;

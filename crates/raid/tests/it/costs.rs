@@ -8,14 +8,6 @@ use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set, make, open};
 use sim::{Counters, Disk, Executor, Image, Options, Prng, Timing, presets};
 
-/// The smallest members that hold so many units each.
-fn member_size(disks: usize, units: u64) -> u64 {
-    let options = MakeOptions::new(Level::Parity);
-    let log = options.log.max(8 * options.unit * disks as u64);
-    let data = units * options.unit + raid::label::map_size(units);
-    raid::label::DATA_START + log + data + raid::label::TAIL
-}
-
 /// A new set, and its disks.
 fn set(
     executor: &Executor,
@@ -23,7 +15,7 @@ fn set(
     timing: Timing,
     cache: usize,
 ) -> (Rc<Set>, Vec<Rc<Disk>>) {
-    let size = member_size(disks, 64);
+    let size = MakeOptions::new(Level::Parity).member_size(disks, 64);
     let new = |_| {
         let options = Options { timing, ..Options::default() };
         Disk::with_options(executor, Image::zeroed(size), options)

@@ -45,6 +45,27 @@ async fn all_of(set: &Set) -> Vec<u8> {
     set.read(0, room).await.expect("it can be read").to_vec()
 }
 
+/// Disks that hold the same.
+fn copies(executor: &Executor, disks: &[Rc<Disk>]) -> Vec<Rc<Disk>> {
+    disks.iter().map(|disk| Disk::new(executor, disk.contents())).collect()
+}
+
+/// Looks whether a set holds this, whichever of its disks is lost.
+async fn assert_any_may_be_lost(
+    executor: &Executor,
+    disks: &[Rc<Disk>],
+    expected: &[u8],
+    what: &str,
+) {
+    for lost in 0..disks.len() {
+        let mut rest = copies(executor, disks);
+        rest.remove(lost);
+        let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
+        let set = open(devices(&rest), &executor.runtime(), options).await.expect("enough");
+        assert!(all_of(&set).await == expected, "{what}, without {lost}");
+    }
+}
+
 /// Pieces of any length, one after the other and some at once.
 async fn write_in_pieces(set: &Set, bytes: &[u8], prng: &mut Prng) {
     let mut at = 0;
@@ -195,15 +216,7 @@ fn a_small_log_is_used_over_and_over() {
             assert!(set.log_writes() > 60, "{}", set.log_writes());
             let seen = all_of(&set).await;
             drop(set);
-            for lost in 0..3 {
-                let mut rest: Vec<Rc<Disk>> = disks.clone();
-                rest.remove(lost);
-                let images: Vec<Image> = rest.iter().map(|disk| disk.contents()).collect();
-                let rest: Vec<Rc<Disk>> =
-                    images.into_iter().map(|image| Disk::new(&executor, image)).collect();
-                let set = opened(&executor, &rest).await.expect("one may be missing");
-                assert!(all_of(&set).await == seen, "seed {seed}, without {lost}");
-            }
+            assert_any_may_be_lost(&executor, &disks, &seen, &format!("seed {seed}")).await;
         });
     }
 }
@@ -242,14 +255,7 @@ fn rebuild_meanwhile(level: Level, count: usize, seed: u64) {
         );
         let mut now = disks.clone();
         now[lost] = fresh.clone();
-        for other in 0..count {
-            let rest = now.iter().enumerate().filter(|(slot, _)| *slot != other);
-            let rest: Vec<Rc<Disk>> =
-                rest.map(|(_, disk)| Disk::new(&executor, disk.contents())).collect();
-            let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
-            let set = open(devices(&rest), &executor.runtime(), options).await.expect("enough");
-            assert!(all_of(&set).await == all, "{level}, seed {seed}, without {other}");
-        }
+        assert_any_may_be_lost(&executor, &now, &all, &format!("{level}, seed {seed}")).await;
     });
 }
 
@@ -510,14 +516,7 @@ fn what_was_never_written_reads_as_zeros_whichever_member_is_lost() {
             assert!(all_of(&set).await == expected, "{level}");
             let written = (0..set.layout().rows).filter(|&stripe| set.was_written(stripe)).count();
             assert!(written > 20 && (written as u64) < set.layout().rows, "{written}");
-            for lost in 0..count {
-                let rest = disks.iter().enumerate().filter(|(slot, _)| *slot != lost);
-                let rest: Vec<Rc<Disk>> =
-                    rest.map(|(_, disk)| Disk::new(&executor, disk.contents())).collect();
-                let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
-                let set = open(devices(&rest), &executor.runtime(), options).await.expect("enough");
-                assert!(all_of(&set).await == expected, "{level}, without {lost}");
-            }
+            assert_any_may_be_lost(&executor, &disks, &expected, &level.to_string()).await;
         });
     }
 }
@@ -538,8 +537,7 @@ fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
             set.close().await.expect("nothing waits for ever");
         };
         futures::future::join(first, rest).await.0.expect("its record is durable");
-        let left: Vec<Rc<Disk>> =
-            disks.iter().map(|disk| Disk::new(&executor, disk.contents())).collect();
+        let left = copies(&executor, &disks);
         let set = opened(&executor, &left).await.expect("all are there");
         let read = set.read(0, Buffer::zeroed(4096)).await.expect("all are there");
         assert!(read.iter().all(|&byte| byte == 4), "it was in the log");
