@@ -75,16 +75,17 @@ impl FromStr for Device {
 pub(super) fn member_size(device: Device, bytes: u64) -> u64 {
     let Some(level) = device.level() else { return bytes };
     let width = if level == Level::Parity { device.disks() as u64 - 1 } else { 1 };
-    let log = (8 * UNIT * device.disks() as u64).max(64 << 10);
-    let rows = bytes.div_ceil(width * UNIT);
-    let data = rows * UNIT + raid::label::map_size(rows);
-    raid::label::DATA_START + log + data + raid::label::TAIL
+    options(level).member_size(device.disks(), bytes.div_ceil(width * UNIT))
+}
+
+/// A set with the smallest log that there is.
+fn options(level: Level) -> MakeOptions {
+    MakeOptions { level, unit: UNIT, log: 0 }
 }
 
 /// Makes a set of members, whatever they hold.
 pub(super) async fn make(level: Level, members: &[Rc<dyn BlockDevice>], runtime: &Runtime) {
-    let options = MakeOptions { level, unit: UNIT, log: 0 };
-    raid::make(members, &options, runtime).await.expect("they are large enough");
+    raid::make(members, &options(level), runtime).await.expect("they are large enough");
 }
 
 /// Opens a set; members without a byte are lost. No part of it has ever gone on alone but as its

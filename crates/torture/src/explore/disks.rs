@@ -282,8 +282,9 @@ impl Loss {
 
     /// The same, and besides with each of these disks lost, one at a time.
     pub fn with_each(self, losable: Range<usize>) -> impl Iterator<Item = Self> {
-        let disks = std::iter::once(None).chain(losable.map(Some));
-        disks.map(move |disk| Self { disk, ..self.clone() })
+        let with = |disk| Self { disk: Some(disk), ..self.clone() };
+        let with_each: Vec<Self> = losable.map(with).collect();
+        std::iter::once(self).chain(with_each)
     }
 
     /// What is left of a disk.

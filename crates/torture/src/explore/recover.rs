@@ -78,9 +78,13 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         let (reclaims, engine) = (opened.reclaims, opened.files.engine().clone());
         if let Some(report) = &opened.rebuilt {
             let geometry = opened.files.engine().geometry();
-            let left = rams_of(images);
-            let left = design.stack(devices(&left), &executor.runtime()).await.map_err(failed)?;
-            let (left, now) = (content_of(&*left.volume).await, content_of(&*volume).await);
+            let (left, now) = if design.device() == Device::Plain {
+                (images.volume().clone(), rams[0].image())
+            } else {
+                let left = devices(&rams_of(images));
+                let left = design.stack(left, &executor.runtime()).await.map_err(failed)?;
+                (content_of(&*left.volume).await, content_of(&*volume).await)
+            };
             only_leaks(geometry, &left, &now, report)?;
         }
         let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.files)));

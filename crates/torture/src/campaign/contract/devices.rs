@@ -21,11 +21,6 @@ const ROWS: u64 = 3;
 /// Mark of the first story that the outside was told; each has the next.
 const TOLD: u64 = 1000;
 
-/// Where the data of a set of so many disks begins, with the smallest log that there is.
-fn data_start(disks: usize) -> u64 {
-    raid::label::DATA_START + (8 * UNIT * disks as u64).max(64 << 10)
-}
-
 /// What a set of so many disks is like at first: its content is that of version 0.
 pub(super) struct Base {
     pub(super) device: Device,
@@ -55,8 +50,7 @@ impl Base {
             };
         };
         let options = MakeOptions { level, unit: UNIT, log: 0 };
-        let data = ROWS * UNIT + raid::label::map_size(ROWS);
-        let member = data_start(disks) + data + raid::label::TAIL;
+        let member = options.member_size(disks, ROWS);
         let rubbish = Image::from_bytes(&vec![RUBBISH; member as usize]);
         let new = |_| Disk::new(&executor, rubbish.clone());
         let members: Vec<Rc<Disk>> = (0..disks).map(new).collect();
@@ -106,7 +100,7 @@ impl Base {
         set: &Set,
         disks: &[Option<Rc<Disk>>],
     ) -> Result<(), String> {
-        let start = data_start(disks.len());
+        let start = set.label().data_start;
         let images: Vec<Image> = disks.iter().flatten().map(|disk| disk.contents()).collect();
         for stripe in (0..ROWS).filter(|&stripe| set.was_written(stripe)) {
             let unit = |image: &Image| {

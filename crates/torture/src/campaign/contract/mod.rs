@@ -27,17 +27,17 @@ const ONE_OF: usize = 307;
 
 /// The campaign.
 pub fn contract(options: &Options) -> Outcome {
-    let named = std::env::var(VARIABLE).ok();
-    let is_full = options.full || named.is_some();
-    let all = match named {
-        Some(name) => workload::named(options.design.device(), &name),
-        None => chosen(options),
-    };
+    if let Ok(name) = std::env::var(VARIABLE) {
+        return named(options, &name);
+    }
+    let one_of = if options.full { 1 } else { ONE_OF };
+    let all = workload::all(options.design.device()).into_iter();
+    let all: Vec<Workload> = all.skip(options.seed as usize % one_of).step_by(one_of).collect();
     let threads = options.threads.clamp(1, all.len());
     let part = |part: usize| all.iter().skip(part).step_by(threads).cloned();
     let parts: Vec<Vec<Workload>> = (0..threads).map(|number| part(number).collect()).collect();
     in_threads(parts, |part| {
-        let mut search = Search::new(is_full, options.seed);
+        let mut search = Search::new(options.full, options.seed);
         let outcomes = part.iter().map(|workload| search.try_one(workload));
         outcomes.fold(Outcome::default(), Outcome::plus)
     })
@@ -48,13 +48,6 @@ pub fn contract(options: &Options) -> Outcome {
 /// # Panics
 /// When there is none of that name.
 pub fn named(options: &Options, name: &str) -> Outcome {
-    let named = workload::named(options.design.device(), name);
-    let mut search = Search::thorough(options.seed);
-    named.iter().fold(Outcome::default(), |all, one| all.plus(search.try_one(one)))
-}
-
-fn chosen(options: &Options) -> Vec<Workload> {
-    let one_of = if options.full { 1 } else { ONE_OF };
-    let first = options.seed as usize % one_of;
-    workload::all(options.design.device()).into_iter().skip(first).step_by(one_of).collect()
+    let workload = workload::named(options.design.device(), name);
+    Search::thorough(options.seed).try_one(&workload)
 }

@@ -105,8 +105,7 @@ impl Search {
             let at = |disk: usize| &platters[disk][run.traces[disk].position_of(serial)];
             let cut: Vec<&Platter> = (0..run.traces.len()).map(at).collect();
             let allowed = run.timeline.allowed(serial, base.size / SECTOR);
-            let told = run.told.iter().rev().find(|(when, _)| *when < serial);
-            let witness = told.map(|(_, witness)| witness.clone()).or_else(|| base.witness.clone());
+            let witness = witness_at(serial, &run.told).or_else(|| base.witness.clone());
             // Of a set that has lost a member none but that one may be missing.
             let losable = match workload.failure {
                 _ if base.device == Device::Plain => Vec::new(),
@@ -273,8 +272,7 @@ impl Moment<'_> {
                 left[self.losable[prng.index(self.losable.len())]] = None;
             }
             counts.states += 1;
-            let latest = told.iter().rev().find(|(when, _)| *when < serial);
-            let witness = latest.map(|(_, story)| story.clone()).or_else(|| self.witness.clone());
+            let witness = witness_at(serial, &told).or_else(|| self.witness.clone());
             let losable = Vec::new();
             let again = Moment { witness, losable, ..*self };
             let returned = again.come_back(&left, false).map(|back| back.shown);
@@ -323,6 +321,12 @@ struct Back {
     /// What happened to each disk, if that was recorded.
     traces: Vec<Option<Trace>>,
     told: Vec<(u64, Witness)>,
+}
+
+/// The last story that the outside was told before an event.
+fn witness_at(serial: u64, told: &[(u64, Witness)]) -> Option<Witness> {
+    let latest = told.iter().rev().find(|(when, _)| *when < serial);
+    latest.map(|(_, story)| story.clone())
 }
 
 /// The serial numbers of all events, each once.

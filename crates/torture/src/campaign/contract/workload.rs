@@ -5,6 +5,9 @@ use std::fmt;
 use super::devices::UNIT;
 use crate::explore::device::Device;
 
+/// The slot of the member that is made again.
+pub(super) const COMING: usize = 1;
+
 /// How two writes follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
@@ -34,12 +37,7 @@ impl Pattern {
     pub(super) fn has_rebuild(self) -> bool {
         matches!(self, Self::Rebuilt | Self::Returned)
     }
-}
 
-/// The slot of the member that is made again.
-pub(super) const COMING: usize = 1;
-
-impl Pattern {
     const ALL: [Self; 7] = [
         Self::Flushed,
         Self::Apart,
@@ -154,9 +152,7 @@ pub(super) fn all(device: Device) -> Vec<Workload> {
 ///
 /// # Panics
 /// When there is none.
-pub(super) fn named(device: Device, name: &str) -> Vec<Workload> {
-    let found: Vec<Workload> =
-        all(device).into_iter().filter(|workload| workload.to_string() == name).collect();
-    assert!(!found.is_empty(), "no workload of {device} is called {name}");
-    found
+pub(super) fn named(device: Device, name: &str) -> Workload {
+    let found = all(device).into_iter().find(|workload| workload.to_string() == name);
+    found.unwrap_or_else(|| panic!("no workload of {device} is called {name}"))
 }
