@@ -232,9 +232,9 @@ fn say_reclaimed(path: &Path, reclaimed: Reclaimed) -> Option<End> {
         }
         ReclaimState::Failed => {
             words::say(format_args!(
-                "{path}: reclaiming what the cut had left met damage or an error of the disk, and \
-                 has ended; nothing more is given back. Stop the server and run 'duramen fsck \
-                 --repair' on the volume"
+                "{path}: reclaiming what the cut had left met damage, an error of the disk, or a \
+                 volume too full to name lost files in lost+found, and has ended; nothing more is \
+                 given back. Stop the server and run 'duramen fsck --repair' on the volume"
             ));
             Some(End::Failed)
         }

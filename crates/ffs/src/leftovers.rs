@@ -20,6 +20,7 @@
 //! Not asserted: 2, which takes the whole disk: the checker does; 3, which the allocator keeps.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -110,8 +111,8 @@ pub(crate) struct Leftovers {
     progress: Cell<Reclaimed>,
     /// It is to end before it is through.
     ends: Cell<bool>,
-    /// Files without a name have one, or are gone.
-    are_named: Cell<bool>,
+    /// Files without a name have one, or are gone, but for these.
+    are_named: RefCell<Option<BTreeSet<u64>>>,
     /// A caller has asked for what comes of the search: it does not rest any more.
     is_urgent: Cell<bool>,
     /// The task that looks for them has ended.
@@ -130,7 +131,7 @@ impl Leftovers {
             cursor: Cell::new(0),
             progress: Cell::default(),
             ends: Cell::new(false),
-            are_named: Cell::new(false),
+            are_named: RefCell::default(),
             is_urgent: Cell::new(false),
             has_ended: Cell::new(false),
             moved: Signal::new(),
@@ -206,9 +207,9 @@ impl Leftovers {
         self.wait_until(clock, || self.cursor.get() >= end).await
     }
 
-    /// Files without a name have been mended.
-    pub(crate) fn all_are_named(&self) {
-        self.are_named.set(true);
+    /// Files without a name have been mended, but for these.
+    pub(crate) fn all_are_named_but(&self, homeless: BTreeSet<u64>) {
+        self.are_named.replace(Some(homeless));
         self.is_urgent.set(false); // who waits has an answer now
         self.moved.notify();
     }
@@ -254,7 +255,9 @@ impl Leftovers {
     /// Whether a name is known to lead to a file.
     pub(crate) fn is_found(&self, ino: u64) -> bool {
         let is_known = || self.of_inode(ino, |fact| fact.is_found || fact.is_begun);
-        ino == ROOT_INODE || self.are_named.get() || self.is_new(ino) || is_known()
+        let is_mended =
+            || self.are_named.borrow().as_ref().is_some_and(|homeless| !homeless.contains(&ino));
+        ino == ROOT_INODE || self.is_new(ino) || is_known() || is_mended()
     }
 
     /// A caller came to it by a name.

@@ -24,7 +24,7 @@
 //! stopped cleanly from then on.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ struct Reclaim {
     /// Files without links that the scan has met, which no task frees.
     dead: RefCell<Vec<u64>>,
     /// Files that are to be named, for which there was no room.
-    homeless: RefCell<BTreeSet<u64>>,
+    homeless: RefCell<BTreeMap<u64, FileKind>>,
 }
 
 impl Ffs {
@@ -244,9 +244,7 @@ impl Reclaim {
             self.step().await?;
         }
         self.mend_all().await?;
-        if self.homeless.borrow().is_empty() {
-            self.leftovers.all_are_named();
-        }
+        self.tell_named();
         for group in 0..groups {
             self.give_back(group).await?;
         }
@@ -256,13 +254,23 @@ impl Reclaim {
             if homeless.is_empty() {
                 return Ok(());
             }
-            for &ino in &homeless {
+            for &ino in homeless.keys() {
                 self.mend_nameless(ino).await?; // there may be room now
             }
             if self.homeless.borrow().len() == homeless.len() {
                 return Err(FsError::NoSpace.into());
             }
             self.mend_all().await?;
+            self.tell_named();
+        }
+    }
+
+    /// Tells callers that all files have a name, but for those that find no room for one. What a
+    /// directory without a name has in it is no better off: then nothing is told.
+    fn tell_named(&self) {
+        let homeless = self.homeless.borrow();
+        if homeless.values().all(|&kind| kind != FileKind::Directory) {
+            self.leftovers.all_are_named_but(homeless.keys().copied().collect());
         }
     }
 
@@ -274,7 +282,7 @@ impl Reclaim {
         loop {
             let suspects = (0..groups).flat_map(|group| self.leftovers.suspects(group));
             let (mut is_well, mut is_freed) = (true, false);
-            for ino in suspects.filter(|ino| !self.homeless.borrow().contains(ino)) {
+            for ino in suspects.filter(|ino| !self.homeless.borrow().contains_key(ino)) {
                 is_well = false;
                 is_freed |= self.files.orphan(ino).is_some(); // in steps, by another task
             }
@@ -522,7 +530,7 @@ impl Reclaim {
     /// Files of a group without a name.
     async fn mend_nameless_files(&self, group: u64) -> Result<(), Stopped> {
         for ino in self.leftovers.suspects(group) {
-            if self.leftovers.is_nameless(ino) && !self.homeless.borrow().contains(&ino) {
+            if self.leftovers.is_nameless(ino) && !self.homeless.borrow().contains_key(&ino) {
                 self.mend_nameless(ino).await?;
                 self.step().await?;
             }
@@ -577,7 +585,7 @@ impl Reclaim {
         let is_needed = || self.leftovers.is_nameless(node.ino);
         match self.files.reconnect(node, is_needed).await {
             Err(FsError::NoSpace | FsError::TooManyLinks) => {
-                self.homeless.borrow_mut().insert(node.ino);
+                self.homeless.borrow_mut().insert(node.ino, node.kind);
                 Ok(())
             }
             done => Ok(done.map(|_| ())?),

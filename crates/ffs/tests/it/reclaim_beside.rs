@@ -454,6 +454,71 @@ fn what_was_told_to_stay_stays_whatever_handle_named_it() {
     assert_eq!(promise_by_old_handles(), Ok(()));
 }
 
+/// Writes until no fragment is left: a large file takes whole blocks alone.
+async fn fill(volume: &Volume) {
+    let root = volume.files.root();
+    for (number, size) in (0..1000).zip(std::iter::once(4096).chain(std::iter::repeat(512))) {
+        let Ok(file) = volume.create(root, &format!("filler-{number}")).await else { return };
+        let mut length = 0;
+        while volume.write(file, length, vec![1; size], Stability::Unstable).await.is_ok() {
+            length += size as u64;
+        }
+        if length == 0 {
+            return;
+        }
+    }
+    panic!("there is always room");
+}
+
+/// A full volume is cut while a new file has no name yet, which is changed afterwards by its
+/// handle: `lost+found` has no room for it. What is answered then of that file, and of one that has
+/// its name; none if the cut took the new file, or left its name.
+fn ask_when_full(
+    image: &Image,
+    (lost, named): (ObjectId, ObjectId),
+) -> Option<[Result<(), FsError>; 2]> {
+    let (executor, disks) = after_cut(9, Pair { home: image.clone(), log: None });
+    executor.block_on(async {
+        let volume = Volume::new(reopen(&executor, &disks.home, SLOW).await.files);
+        let (root, who) = (volume.files.root(), Requester::root());
+        if volume.lookup(root, "new").await.is_ok() {
+            return None;
+        }
+        let mode = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        let changed = volume.files.setattr(&who, lost, mode, None).await;
+        changed.accept(Delayed::declared()).expect("running").into_inner().result.ok()?;
+        let engine = volume.files.store().engine();
+        assert!(!engine.wait_for_reclaim().await, "there is room for a name");
+        let answers =
+            [volume.files.ensure_named(lost).await, volume.files.ensure_named(named).await];
+        Some(answers)
+    })
+}
+
+#[test]
+fn a_file_without_room_for_a_name_holds_up_no_other() {
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(4 << 20));
+    let (known, trace) = executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+        let (root, who) = (volume.files.root(), Requester::root());
+        let named = volume.create(root, "named").await.expect("there is room");
+        fill(&volume).await;
+        volume.settle().await;
+        disk.start_trace();
+        let how = CreateHow::Guarded(SetAttributes::default());
+        let lost = accepted(volume.files.create(&who, root, &name("new"), how).await).id;
+        volume.settle().await;
+        ((lost, named), disk.trace())
+    });
+    let images = trace.cuts().map(|(_, platter)| platter.killed().durable_image());
+    let asked: Vec<_> = images.filter_map(|image| ask_when_full(&image, known)).collect();
+    assert!(!asked.is_empty(), "no cut leaves the file without its name");
+    assert!(asked.iter().all(|answers| *answers == [Err(FsError::Io), Ok(())]), "{asked:?}");
+}
+
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -46,6 +46,11 @@ pub(super) const AREAS: &[Area] = &[
     },
     Area { name: "ffs/policy", files: &["crates/ffs/src/policy/**/*.rs"], stages: ENGINE },
     Area {
+        name: "ffs/leftovers",
+        files: &["crates/ffs/src/leftovers.rs", "crates/ffs/src/reclaim.rs"],
+        stages: &[tests("ffs", &["--lib"]), SOFT, CUTS],
+    },
+    Area {
         name: "ffs/replay",
         files: &["crates/ffs/src/replay.rs", "crates/ffs/src/logged/**/*.rs"],
         stages: &[tests("ffs", &["--lib"]), LOG, CUTS, LOST],
@@ -58,7 +63,7 @@ pub(super) const AREAS: &[Area] = &[
     Area {
         name: "vnode",
         files: &["crates/vnode/src/**/*.rs"],
-        stages: &[tests("vnode", UNITS), tests("ram", UNITS), MEMORY, LOG, CUTS],
+        stages: &[tests("vnode", UNITS), tests("ram", UNITS), MEMORY, LOG, SOFT, CUTS],
     },
     Area {
         name: "cache",
@@ -85,6 +90,11 @@ pub(super) const AREAS: &[Area] = &[
         files: &["crates/block/src/**/*.rs"],
         stages: &[tests("block", UNITS), tests("journal", UNITS)],
     },
+    Area {
+        name: "raid",
+        files: &["crates/raid/src/**/*.rs"],
+        stages: &[tests("raid", UNITS), SETS],
+    },
 ];
 
 /// All programs of tests, but none of a page's examples.
@@ -92,9 +102,11 @@ const UNITS: &[&str] = &["--tests"];
 /// The engine's own tests: first those of single parts, which are built soonest, then those of its
 /// log, which see most of it, last those that cut it off, and those of what it may never do. Those
 /// that try the checker are not among them.
-const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, CUTS];
+const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, SOFT, CUTS];
 /// What tries the log of an engine.
 const LOG: Stage = tests("ffs", &["--test", "it", "--", "log_", "answers", "shared_log", "rounds"]);
+/// What tries soft updates, and what gives back what a cut left under them.
+const SOFT: Stage = tests("ffs", &["--test", "it", "--", "soft_", "softdep", "reclaim"]);
 /// What cuts an engine off, under every policy, what breaks its disk or leaves it no room, and what
 /// holds it to its rules.
 const CUTS: Stage = tests(
@@ -111,7 +123,6 @@ const CUTS: Stage = tests(
         "zeros::",
         "rule_five::",
         "settling::",
-        "soft_updates::",
         "stuck::",
         "returns::",
         "planted_log::",
@@ -127,6 +138,8 @@ const MEMORY: Stage = tests("ffs", &["--test", "it", "--", "memory::", "readers:
 /// What loses logs, moves them and gives them up, by the program's commands.
 const LOST: Stage =
     tests("duramen", &["--test", "it", "--", "lost_log::", "leftovers::", "logged::", "saved::"]);
+/// What cuts off a set of disks, one of which is lost.
+const SETS: Stage = tests("duramen-torture", &["--test", "it", "--", "contract"]);
 /// What looks at a whole server.
 const WHOLE: Stage =
     tests("duramen-torture", &["--test", "it", "--", "conformance", "procedures", "late"]);
@@ -167,7 +180,7 @@ mod tests {
     #[test]
     fn a_part_is_named_alone_or_with_its_neighbours() {
         assert_eq!(names(&["journal", "ffs/data"]), ["journal", "ffs/data"]);
-        assert_eq!(names(&["ffs"]), ["ffs/policy", "ffs/replay", "ffs/data"]);
+        assert_eq!(names(&["ffs"]), ["ffs/policy", "ffs/leftovers", "ffs/replay", "ffs/data"]);
         assert_eq!(names(&[]).len(), AREAS.len());
     }
 
