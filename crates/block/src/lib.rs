@@ -24,7 +24,7 @@
 //! on it, and differ in what makes the calls: [`uring::UringDevice`] the kernel, by io_uring;
 //! [`threads::ThreadsDevice`] a few threads, where io_uring is forbidden, as it is in many
 //! containers; [`file::FileDevice`] the caller itself. [`scratch::ScratchDevice`] stands on any of
-//! them and writes nothing.
+//! them and writes nothing, and a [`slice::Slice`] is a part of any of them.
 //!
 //! I/O is buffered: what is read and written goes through the kernel's page cache as well. There
 //! are two exceptions. A log goes past it, since nothing of it is read while it is written, and
@@ -45,6 +45,7 @@ mod held;
 mod pages;
 mod pieces;
 pub mod scratch;
+pub mod slice;
 mod system;
 pub mod threads;
 pub mod uring;
