@@ -84,6 +84,7 @@ impl Array {
 
     pub(crate) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer, IoError> {
         let length = buffer.len() as u64;
+        self.members.counts.note(|done| done.reads += 1);
         let pieces: Vec<Piece> = self.layout.pieces(at, length).collect();
         if let [piece] = pieces[..] {
             return self.read_piece(piece, buffer).await;
@@ -139,6 +140,7 @@ impl Array {
         for slot in (0..count).map(|place| (first + place) % count) {
             if let Some(read) = self.members.read(slot, at, Buffer::unfilled(length)).await {
                 for slot in failed {
+                    self.members.counts.meet(slot, |met| met.mended += 1);
                     let mended = vec![Bytes::copy_from_slice(&read)];
                     self.members.write(slot, at, mended, Durability::Plain).await;
                 }
@@ -155,6 +157,7 @@ impl Array {
         data: Vec<Bytes>,
         durability: Durability,
     ) -> Result<(), IoError> {
+        self.members.counts.note(|done| done.writes += 1);
         let pieces = self.layout.pieces(at, length_of(&data));
         let cut = |piece: &Piece| slices(&data, (piece.at - at) as usize, piece.length as usize);
         if self.layout.level == Level::Striped {
@@ -193,6 +196,11 @@ impl Array {
             Some(stripe) => self.stripe().plan_first(stripe, &parts),
             None => self.stripe().plan(stripe, &parts).await?,
         };
+        let written: u64 = parts.iter().map(|part| length_of(&part.data)).sum();
+        let is_full = written == self.layout.width() * self.layout.unit;
+        self.members.counts.note(|done| {
+            *(if is_full { &mut done.full_stripes } else { &mut done.partial_stripes }) += 1;
+        });
         let is_late = is_planted(Bug::DataFirst);
         if is_late {
             self.bring_home(&group).await;

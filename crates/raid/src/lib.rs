@@ -8,9 +8,10 @@
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
 //! made again. [`label`] is what each member says of itself, [`record`] what the log has, byte by
 //! byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a member
-//! leaves; `prelog` the log in front of every write; `blocks` what is known of members in memory;
-//! `plan` what a write changes on which member. `array` reads and writes, and `rebuild` is how it
-//! makes a member again; `set` is that as a device, and `opening` how it is made and comes back.
+//! leaves, and [`Status`] what they have met; `prelog` the log in front of every write; `blocks`
+//! what is known of members in memory; `plan` what a write changes on which member. `array` reads
+//! and writes, and `rebuild` is how it makes a member again; `set` is that as a device, and
+//! `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -44,10 +45,12 @@ mod prelog;
 mod rebuild;
 pub mod record;
 mod set;
+mod status;
 mod stripes;
 mod written;
 
 pub use members::Witnessed;
 pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, make, open};
 pub use rebuild::RebuildError;
-pub use set::Set;
+pub use set::{FailError, Set};
+pub use status::{Done, Met, Status};

@@ -30,6 +30,7 @@ use crate::assembly::Witness;
 use crate::label::{Id, Label, Slot, Standing, places};
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
+use crate::status::Counts;
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
@@ -55,6 +56,7 @@ pub(crate) struct Members {
     /// No call comes any more, and no write is tried again.
     is_closed: Cell<bool>,
     gave_up: Cell<bool>,
+    pub(crate) counts: Counts,
 }
 
 impl Members {
@@ -68,7 +70,7 @@ impl Members {
         clock: Rc<dyn Clock>,
     ) -> Self {
         assert_eq!(devices.len(), label.slots.len(), "a device, or none, for each slot");
-        let told = Cell::new(label.generation);
+        let (told, counts) = (Cell::new(label.generation), Counts::new(devices.len()));
         label.generation += u64::from(!is_told);
         let (devices, label) = (RefCell::new(devices), RefCell::new(label));
         let coming = Cell::new(None);
@@ -83,6 +85,7 @@ impl Members {
             refused: Cell::new(0),
             is_closed: Cell::new(false),
             gave_up: Cell::new(false),
+            counts,
         }
     }
 
@@ -133,6 +136,11 @@ impl Members {
     /// Those of which that is so.
     pub(crate) fn takers(&self, stripe: u64) -> Slots {
         (0..self.devices.borrow().len()).filter(|&slot| self.takes(slot, stripe)).collect()
+    }
+
+    /// The member that is made again, and how many stripes it has.
+    pub(crate) fn rebuild(&self) -> Option<(usize, u64)> {
+        self.coming.get()
     }
 
     /// The member that is made again.
@@ -219,6 +227,7 @@ impl Members {
     fn lose(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
         let is_its = self.devices.borrow()[slot].as_ref().is_some_and(|it| Rc::ptr_eq(it, device));
         if is_its {
+            self.counts.meet(slot, |met| met.write_errors += 1);
             self.call_out(slot);
         }
     }
@@ -279,7 +288,8 @@ impl Members {
     /// Reads from a member. `None` if it is out, or cannot read that.
     pub(crate) async fn read(&self, slot: usize, offset: u64, buffer: Buffer) -> Option<Buffer> {
         let device = self.device(slot)?;
-        device.read(offset, buffer).await.ok()
+        let read = device.read(offset, buffer).await;
+        read.inspect_err(|_| self.counts.meet(slot, |met| met.read_errors += 1)).ok()
     }
 
     /// Writes to a member, if it is in, or comes. One that fails is out.

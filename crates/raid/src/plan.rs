@@ -266,6 +266,7 @@ impl Stripe<'_> {
             let made = missing(column.length(), reads.iter().flatten().map(Vec::as_slice));
             if self.members.has(all[unread]) {
                 let at = self.data_start + column.offset(self.layout);
+                self.members.counts.meet(all[unread], |met| met.mended += 1);
                 let mended = vec![Bytes::from(made.clone())];
                 self.members.write(all[unread], at, mended, Durability::Plain).await;
             }

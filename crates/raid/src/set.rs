@@ -13,9 +13,24 @@ use runtime::Spawn;
 use runtime::sync::Signal;
 
 use crate::array::Array;
-use crate::label::{Id, Label};
+use crate::label::{Id, Label, Standing};
 use crate::layout::Layout;
 use crate::rebuild::RebuildError;
+use crate::status::{Done, Status};
+
+/// Why a member is not called out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FailError {
+    /// The slot has no member that is in.
+    #[error("slot {0} has no member that is up to date")]
+    IsOut(usize),
+    /// Without it the set would have too few.
+    #[error("the member of slot {0} is needed: without it the set has too few")]
+    Needed(usize),
+    /// The set has too few members, or was closed.
+    #[error("the set has stopped")]
+    Stopped,
+}
 
 /// A set of disks that is open.
 pub struct Set(Rc<Inner>);
@@ -62,6 +77,38 @@ impl Set {
     /// Records that were written to its log since it was opened.
     pub fn log_writes(&self) -> u64 {
         self.0.array.log.written.get()
+    }
+
+    /// How it stands, and what it has met and done.
+    pub fn status(&self) -> Status {
+        let members = &self.0.array.members;
+        Status {
+            label: members.label(),
+            rebuild: members.rebuild(),
+            met: members.counts.met(),
+            done: Done { log_writes: self.log_writes(), ..members.counts.done() },
+        }
+    }
+
+    /// Calls a member out, durably, as if it had failed.
+    ///
+    /// # Errors
+    /// [`FailError`]; then nothing has changed, unless the set has stopped.
+    pub async fn fail(&self, slot: usize) -> Result<(), FailError> {
+        let failed = self.run(Verb::Write, async move |set| {
+            let members = &set.array.members;
+            let Label { layout, slots, .. } = members.label();
+            if !slots.get(slot).is_some_and(|slot| slot.standing == Standing::InSync) {
+                return Ok(Err(FailError::IsOut(slot)));
+            }
+            let left = members.slots().iter().count() - 1;
+            if left < layout.members - layout.level.spare_of(layout.members) {
+                return Ok(Err(FailError::Needed(slot)));
+            }
+            members.call_out(slot);
+            Ok(members.settled(Verb::Write).await.map_err(|_| FailError::Stopped))
+        });
+        failed.await.unwrap_or(Err(FailError::Stopped))
     }
 
     /// Makes a device the member of a slot whose member is out, of what the others have, while the

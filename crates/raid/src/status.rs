@@ -1,0 +1,72 @@
+//! How a set stands, and what it has met and done since it was opened: for administrators.
+
+use std::cell::RefCell;
+
+use crate::label::Label;
+
+/// What a member has met since the set was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes and flushes that failed; not those that found no room.
+    pub write_errors: u64,
+    /// Ranges that it could not read and that were written there anew.
+    pub mended: u64,
+}
+
+/// What a set was asked to do, and did for it, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Records that were written to its log.
+    pub log_writes: u64,
+    /// Stripes that were written as a whole.
+    pub full_stripes: u64,
+    /// Stripes of which a part was written.
+    pub partial_stripes: u64,
+}
+
+/// How a set stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What holds of the set; its slot is no one's.
+    pub label: Label,
+    /// The slot whose member is made again, with the stripes that it has.
+    pub rebuild: Option<(usize, u64)>,
+    /// By slot.
+    pub met: Vec<Met>,
+    /// See there.
+    pub done: Done,
+}
+
+/// Counters, of the members and of the whole.
+pub(crate) struct Counts {
+    met: RefCell<Vec<Met>>,
+    done: RefCell<Done>,
+}
+
+impl Counts {
+    pub(crate) fn new(members: usize) -> Self {
+        Self { met: RefCell::new(vec![Met::default(); members]), done: RefCell::default() }
+    }
+
+    pub(crate) fn meet(&self, slot: usize, note: impl FnOnce(&mut Met)) {
+        note(&mut self.met.borrow_mut()[slot]);
+    }
+
+    pub(crate) fn note(&self, note: impl FnOnce(&mut Done)) {
+        note(&mut self.done.borrow_mut());
+    }
+
+    pub(crate) fn met(&self) -> Vec<Met> {
+        self.met.borrow().clone()
+    }
+
+    pub(crate) fn done(&self) -> Done {
+        *self.done.borrow()
+    }
+}
