@@ -20,8 +20,10 @@ use crate::folder::is_there;
 use crate::info::live_of;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
+use crate::sets::Orders;
 use crate::size::show_size;
-use crate::volume::{FileSystem as Superblock, Volume, read_superblock};
+use crate::stack::{OpenSet, Stack};
+use crate::volume::{FileSystem as Superblock, Volume, file_system_on};
 use crate::words;
 
 /// How often it is looked whether there is something to say.
@@ -39,6 +41,8 @@ pub(crate) struct OpenVolume {
     pub(crate) live: Live,
     /// Its long work.
     pub(crate) jobs: Jobs,
+    /// What changes the set of disks on which it stands.
+    pub(crate) orders: Option<Orders>,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -49,34 +53,38 @@ pub(crate) struct OpenVolume {
 pub(crate) async fn open_volume(
     volume: &Volume,
     access: Access,
-    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    device: impl Fn(DiskFile) -> Rc<dyn BlockDevice> + Clone + 'static,
     cache_bytes: usize,
     runtime: &Runtime,
 ) -> Result<OpenVolume, Failure> {
     let path = &volume.path;
-    let opening = Opening::begin(volume, runtime)?;
+    let start = runtime.clock.now();
+    let stack = volume.open(access, &device, runtime).await?;
+    let opening = Opening::begin(volume, &stack, start).await?;
     let read_only = access == Access::ReadOnly;
     let softdep = volume.settings.softdep.options();
     let options = OpenOptions { read_only, cache_bytes, softdep, ..OpenOptions::default() };
     let log_path = volume.log_path.as_deref().filter(|_| !read_only);
     if let Some(log) = log_path.filter(|_| !opening.is_clean) {
-        refuse_saved(volume, log, &device).await?;
+        refuse_saved(volume, &*stack.disk, log, &device).await?;
     }
-    let disk = volume.open(access)?;
     let log_size = volume.settings.log_size.unwrap_or_else(|| log_size_for(opening.size));
     let log = match log_path {
         Some(path) => open_log(volume, path, log_size, opening.needs_log, &device).await?,
-        None => None,
+        None => stack.log.filter(|_| !read_only),
     };
     let bar = repair_bar(path);
     let mut show = |progress: Progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
-    let (open, disks) = (volume.design().work().open, Disks { volume: device(disk), log });
+    let (open, disks) = (volume.design().work().open, Disks { volume: stack.disk, log });
     let opened = open(disks, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
-    let opened = opening.end(opened, runtime)?;
+    let opened = opening.end(volume, stack.set, opened, device, runtime)?;
+    if let Some(orders) = opened.orders.as_ref().filter(|_| !read_only) {
+        orders.attend();
+    }
     if let Some(path) = log_path {
         log::grow(path.to_owned(), log_size);
     }
@@ -99,10 +107,15 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    pub(crate) fn begin(volume: &Volume, runtime: &Runtime) -> Result<Self, Failure> {
-        let disk = volume.open(Access::ReadOnly)?;
-        let Superblock { superblock, geometry, .. } = read_superblock(&disk, &volume.disk_path)?;
-        let (path, start) = (volume.path.clone(), runtime.clock.now());
+    /// Looks at the volume that is open so far, which was begun at this time.
+    pub(crate) async fn begin(
+        volume: &Volume,
+        stack: &Stack,
+        start: Instant,
+    ) -> Result<Self, Failure> {
+        let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
+        let Superblock { superblock, geometry, .. } = found;
+        let path = volume.path.clone();
         let words = volume.words();
         let (id, is_clean) = (superblock.number(), superblock.clean == 1);
         let needs_log = !is_clean && may_have_logged(&superblock);
@@ -113,7 +126,10 @@ impl Opening {
     /// It is open, or was refused.
     pub(crate) fn end(
         self,
+        volume: &Volume,
+        set: Option<OpenSet>,
         opened: Result<Opened, OpenError>,
+        device: impl Fn(DiskFile) -> Rc<dyn BlockDevice> + 'static,
         runtime: &Runtime,
     ) -> Result<OpenVolume, Failure> {
         let (path, words) = (self.path.clone(), self.words);
@@ -122,9 +138,10 @@ impl Opening {
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         let jobs = Jobs::default();
         watch(&self.path, &opened, &jobs, runtime);
-        let live = live_of(&opened);
+        let live = live_of(&opened, set.clone());
         let file_system = Rc::new(Namespace::new(opened.files));
-        Ok(OpenVolume { id: self.id, file_system, live, jobs })
+        let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
+        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders })
     }
 }
 
@@ -159,10 +176,11 @@ async fn open_log(
 /// that where the log is one to be shared.
 async fn refuse_saved(
     volume: &Volume,
+    disk: &dyn BlockDevice,
     log: &Path,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<(), Failure> {
-    let Some(saved) = saved_of(volume, log, device).await? else { return Ok(()) };
+    let Some(saved) = saved_of(disk, log, device).await? else { return Ok(()) };
     let words = volume.clone().with_log(Some(log))?.words();
     Err(Failure::Saved { path: volume.path.clone(), saved, words })
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use raid::assembly::Refused;
 use ufs2::layout::BadSuperblock;
 
 /// Why a command did not do what it was asked.
@@ -45,6 +46,16 @@ pub(crate) enum Failure {
     /// The disk cannot be opened or created.
     #[error(transparent)]
     Open(#[from] block::file::OpenError),
+    /// The set of disks cannot be opened or made.
+    #[error("{}: {source}{}{}", path.display(), name_disks(disks), set_advice(source))]
+    Set {
+        /// Which volume.
+        path: PathBuf,
+        /// Why not; disks by their places in `disks`.
+        source: raid::OpenError,
+        /// Those that were found.
+        disks: Vec<PathBuf>,
+    },
     /// The disk failed.
     #[error("{}: {source}", path.display())]
     Device {
@@ -185,6 +196,26 @@ pub(crate) fn spell_out(sentence: impl ToString, words: &str) -> String {
         whole.push_str(&format!("{COMMAND}{options} {words}'{rest}"));
     }
     whole
+}
+
+/// What can be done about a set that is not opened.
+fn set_advice(error: &raid::OpenError) -> &'static str {
+    match error {
+        raid::OpenError::Refused(Refused::MaybeOld(_)) => {
+            "; if what is missing is gone for good, 'duramen serve --degraded' goes on without it"
+        }
+        _ => "",
+    }
+}
+
+/// Which disk has which number.
+fn name_disks(disks: &[PathBuf]) -> String {
+    let named = disks.iter().enumerate();
+    let named: Vec<_> = named.map(|(place, path)| format!("{place}: {}", path.display())).collect();
+    if named.is_empty() {
+        return "; no disk of it was found".to_owned();
+    }
+    format!(" (disks: {})", named.join(", "))
 }
 
 /// What can be done about a superblock that is none: the disk may hold copies of a good one.

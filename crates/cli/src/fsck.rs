@@ -38,6 +38,7 @@ use server::reactor;
 
 use crate::failure::Failure;
 use crate::saved;
+use crate::stack::Stack;
 use crate::volume::Volume;
 use crate::words::{self, quoted};
 use outcome::Outcome;
@@ -214,10 +215,10 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
     let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
     let disks = Disks::new().map_err(Failure::Start)?;
-    let device = disks.device(volume.open(access)?);
-    let (mut log, mut saved) = (None, None);
+    let open = |disk| -> Rc<dyn BlockDevice> { disks.device(disk) };
+    let Stack { disk: device, mut log, .. } = volume.open(access, &open, runtime).await?;
+    let mut saved = None;
     if let Some(path) = &volume.log_place() {
-        let open = |disk| -> Rc<dyn BlockDevice> { disks.device(disk) };
         saved = saved::saved_for(&*device, path, open).await?;
         let last = saved::log_of(&*device, path, saved.as_deref(), open);
         if let Some(last) = last.await? {

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use server::control;
 use server::control::client::{self, AskError};
-use server::control::{self, SOCKET_NAME};
 
 use crate::failure::Failure;
 use crate::folder::real_place;
@@ -42,7 +42,7 @@ pub(crate) struct InfoArguments {
 /// [`Failure`] when there is no volume, or its superblock makes no sense.
 pub(crate) fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = Volume::find(&arguments.volume)?;
-    let socket = arguments.control.clone().or_else(|| socket_of(&volume));
+    let socket = arguments.control.clone().or_else(|| volume.socket());
     let told = match &socket {
         Some(socket) => ask(&volume, socket)?,
         None => None,
@@ -63,11 +63,6 @@ pub(crate) fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<(
 
 fn json(info: &Info) -> String {
     serde_json::to_string_pretty(info).expect("all keys are names")
-}
-
-/// Where the server of a volume is asked, if that has a folder.
-pub(crate) fn socket_of(volume: &Volume) -> Option<PathBuf> {
-    volume.folder.as_ref().map(|folder| folder.join(SOCKET_NAME))
 }
 
 /// What the server of a volume tells; nothing if there is none. One that cannot be asked is no

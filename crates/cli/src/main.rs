@@ -25,14 +25,20 @@ mod folder;
 mod fsck;
 mod info;
 mod log;
+mod make_set;
 mod memory;
 mod mkfs;
+mod mkfs_arguments;
+mod occupied;
 mod redo_log;
 mod saved;
 mod serve;
+mod set_state;
+mod sets;
 mod sharing;
 mod signature;
 mod size;
+mod stack;
 mod tune;
 mod volume;
 mod words;
@@ -84,7 +90,7 @@ are others: 'duramen fsck --help' tells them.";
 enum Command {
     /// Makes a new, empty volume
     #[command(after_long_help = mkfs::help())]
-    Mkfs(mkfs::MkfsArguments),
+    Mkfs(mkfs_arguments::MkfsArguments),
     /// Shows what a volume is and how it is
     Info(info::InfoArguments),
     /// Lists a directory of a volume that nobody serves
@@ -100,6 +106,9 @@ enum Command {
     /// Serves volumes over NFS, version 3, until SIGTERM or SIGINT
     #[command(after_long_help = SERVE_HELP)]
     Serve(serve::ServeArguments),
+    /// Looks at the set of disks on which a volume stands, and changes it
+    #[command(after_long_help = sets::HELP)]
+    Raid(sets::RaidArguments),
     /// Measures an NFS server, this one or another
     #[command(after_long_help = bench::after_help())]
     Bench(bench::BenchArguments),
@@ -151,6 +160,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
         Command::Fsck(arguments) => return fsck::run(arguments, output),
         Command::Tune(arguments) => tune::run(arguments, output),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Raid(arguments) => sets::run(arguments, output),
         Command::Bench(arguments) => bench::run(arguments, output),
     };
     match result.and_then(|()| Ok(output.flush()?)) {

@@ -4,30 +4,26 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
-use clap::Args;
 use designs::{Design, DiskRole};
 use duramen_settings::{SMALLEST_LOG, Settings};
-use server::control::SOCKET_NAME;
 use ufs2::layout::{Geometry, ROOT_INODE};
-use ufs2::mkfs::{MkfsOptions, is_begun_mark};
 
-use crate::choice::{Word, chosen, promises};
+use crate::choice::promises;
 use crate::failure::Failure;
 use crate::folder::{parent, sync_folder};
-use crate::log::{self, LOG_NAME, NEW_SUFFIX, log_size_for};
+use crate::log::{self, LOG_NAME, log_size_for};
+use crate::make_set;
+use crate::mkfs_arguments::MkfsArguments;
+use crate::occupied::{head, is_begun, is_leftover, on_it, refuse_foreign_folder};
 use crate::redo_log::other_version;
-use crate::signature::{HEAD_SIZE, known, recognise};
-use crate::size::{parse_size, show_size};
+use crate::size::show_size;
 use crate::volume::{
     DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, read_superblock, write_settings,
 };
 use crate::words::{self, quoted};
-
-const DEFAULT_BLOCK_SIZE: u64 = 32_768;
-const DEFAULT_RESERVE: u64 = 8;
 
 /// What `duramen mkfs --help` says at its end.
 pub(crate) fn help() -> String {
@@ -45,52 +41,10 @@ Examples:
   duramen mkfs data --size 100G
   duramen mkfs data --size 100G --policy sync
   duramen mkfs disk.img --bare --size 4G --block-size 16K --fragment-size 2K
-  duramen mkfs /dev/sdb1 --label backup"
+  duramen mkfs /dev/sdb1 --label backup
+  duramen mkfs data --raid5 /dev/sdb /dev/sdc /dev/sdd /dev/sde
+  duramen mkfs data --raid1 one.img two.img --size 4G"
     )
-}
-
-/// The arguments of `duramen mkfs`.
-#[derive(Args, Debug)]
-pub(crate) struct MkfsArguments {
-    /// What to make it in: see 'duramen --help'
-    pub(crate) volume: PathBuf,
-    /// Size of a new disk, such as 512M, 1G or 1T. The file is sparse: it grows as it is filled
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) size: Option<u64>,
-    /// What keeps the files [default: ffs]
-    #[arg(long, value_parser = Word::Engine)]
-    pub(crate) engine: Option<String>,
-    /// How changes become durable [default: log]
-    #[arg(long, value_parser = Word::Policy, conflicts_with = "bare")]
-    pub(crate) policy: Option<String>,
-    /// Size to which the log grows [default: 256M, less for a small disk]
-    #[arg(long, value_parser = parse_size, conflicts_with = "bare")]
-    pub(crate) log_size: Option<u64>,
-    /// Bytes in a block: 4K, 8K, 16K, 32K or 64K
-    #[arg(long, value_parser = parse_size, default_value_t = DEFAULT_BLOCK_SIZE)]
-    pub(crate) block_size: u64,
-    /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it
-    /// [default: 1/8, but at least 512 bytes and a sector of the disk]
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) fragment_size: Option<u64>,
-    /// Room for one file for each so many bytes [default: two fragments]
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) bytes_per_inode: Option<u64>,
-    /// Percent of the space that only root may fill
-    #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT_RESERVE)]
-    pub(crate) reserve: u64,
-    /// A name for the file system: up to 31 letters, digits, '-' and '_'
-    #[arg(long, default_value = "")]
-    pub(crate) label: String,
-    /// Make a new image file alone, not a folder with settings
-    #[arg(long)]
-    pub(crate) bare: bool,
-    /// Take the space for all of the disk at once, so that nothing else can fill it
-    #[arg(long)]
-    pub(crate) preallocate: bool,
-    /// Overwrite whatever is there
-    #[arg(long)]
-    pub(crate) force: bool,
 }
 
 /// Makes the volume and says what was made.
@@ -140,7 +94,7 @@ fn lack_of_space(volume: &Path) -> Option<String> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
-    make_folder(&usual(volume, size))?;
+    make_folder(&MkfsArguments::usual(volume, size))?;
     if let Some(note) = lack_of_space(volume) {
         words::say(note);
     }
@@ -153,7 +107,7 @@ pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure`].
 pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
-    let (arguments, path) = (usual(volume, size), volume.join(DISK_NAME));
+    let (arguments, path) = (MkfsArguments::usual(volume, size), volume.join(DISK_NAME));
     if !path.exists() {
         return make_in_folder(&arguments).map(drop);
     }
@@ -211,36 +165,13 @@ pub(crate) fn is_unfinished(folder: &Path) -> bool {
         && entries.all(|entry| entry.is_ok_and(|entry| is_own(&entry.file_name())))
 }
 
-/// What `mkfs` is told when it is told nothing but the size.
-fn usual(volume: &Path, size: u64) -> MkfsArguments {
-    MkfsArguments {
-        volume: volume.to_owned(),
-        size: Some(size),
-        engine: None,
-        policy: None,
-        log_size: None,
-        block_size: DEFAULT_BLOCK_SIZE,
-        fragment_size: None,
-        bytes_per_inode: None,
-        reserve: DEFAULT_RESERVE,
-        label: String::new(),
-        bare: false,
-        preallocate: false,
-        force: false,
-    }
-}
-
-impl MkfsArguments {
-    /// What is to be made.
-    fn design(&self) -> Result<&'static Design, Failure> {
-        chosen(self.engine.as_deref(), self.policy.as_deref())
-    }
-}
-
 /// Makes the volume; the design is that of a folder, a bare disk has none that it could tell.
 fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
-    arguments.design()?;
+    let design = arguments.design()?;
+    if let Some((level, disks)) = make_set::wanted(arguments) {
+        return Ok((make_set::make(arguments, level, disks, design)?, Some(design)));
+    }
     match fs::metadata(path) {
         Err(_) if arguments.bare => Ok((make_image(arguments, path)?, None)),
         Err(_) => make_folder(arguments),
@@ -363,32 +294,6 @@ pub(crate) fn undo_create(volume: &Path) {
     let _ = fs::remove_dir(volume); // not if there is anything else in it
 }
 
-/// A volume does not mix with other files: no server would serve them, and they would be removed by
-/// mistake.
-fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
-    let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if !is_leftover(&name) {
-            let sentence = format!(
-                "the folder {} is not empty: there is {}; name a new or an empty one",
-                folder.display(),
-                name.display()
-            );
-            return Err(Failure::Usage(sentence));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a run that was cut off, or a server that was killed, may have left a file of this name
-/// beside the disk.
-fn is_leftover(name: &OsStr) -> bool {
-    let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
-    let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];
-    own.iter().any(|own| name == *own)
-}
-
 fn require_size(arguments: &MkfsArguments) -> Result<u64, Failure> {
     arguments.size.ok_or_else(|| {
         let path = arguments.volume.display();
@@ -444,27 +349,10 @@ fn remake_disk(
     make_file_system(arguments, disk, path)
 }
 
-/// What is on a disk that begins so, if there is something. A file system whose making was cut off
-/// is nothing: the user that began it wanted what was there to go.
-fn on_it(head: &[u8]) -> Option<&'static str> {
-    if is_begun(head) { None } else { recognise(head) }
-}
-
 /// What is on a disk whose first bytes tell nothing: they may be lost, and the rest may be there.
 fn of_a_volume(disk: &Path) -> Option<&'static str> {
     let is_of_one = disk.ends_with(DISK_NAME) && disk.with_file_name(SETTINGS_NAME).exists();
     is_of_one.then_some("the disk of a volume, as volume.toml says")
-}
-
-fn head(disk: &DiskFile, path: &Path) -> Result<block::Buffer, Failure> {
-    let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
-    disk.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
-    Ok(head)
-}
-
-/// Whether a file system was begun here, and nothing else is there.
-fn is_begun(head: &[u8]) -> bool {
-    known(head).is_none() && is_begun_mark(head)
 }
 
 /// Whether a run that was cut off leaves an image like this one: it was never written to, or the
@@ -493,24 +381,12 @@ fn make_file_system(
     disk: DiskFile,
     path: &Path,
 ) -> Result<Geometry, Failure> {
-    let sector = u64::from(disk.geometry().logical_sector_size);
-    let smallest_fragment = sector.max(512);
-    let fragment_size = (arguments.block_size / 8).max(smallest_fragment);
-    let options = MkfsOptions {
-        block_size: arguments.block_size,
-        fragment_size: arguments.fragment_size.unwrap_or(fragment_size),
-        bytes_per_inode: arguments.bytes_per_inode,
-        reserve_percent: arguments.reserve,
-        volume_name: arguments.label.clone(),
-        ..MkfsOptions::default()
-    };
     if arguments.preallocate {
         disk.allocate().map_err(|source| Failure::no_space(path, source))?;
     }
-    let (device, make) = (FileDevice::new(disk), arguments.design()?.work().make);
+    let (device, design) = (FileDevice::new(disk), arguments.design()?);
     let made = server::reactor::block_on(|runtime| async move {
-        make(&device, &options, &*runtime.random, runtime.clock.wall()).await
+        arguments.make_on(&device, path, design, &runtime).await
     });
-    let made = made.map_err(Failure::Start)?;
-    made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })
+    made.map_err(Failure::Start)?
 }

@@ -11,7 +11,6 @@ use block::file::{Access, DiskFile};
 use crate::failure::Failure;
 use crate::folder::{is_there, parent, real_place, sync_folder};
 use crate::redo_log::{is_needed, saved_under};
-use crate::volume::Volume;
 use crate::words;
 
 /// Where something of this log is saved under this name: beside the log itself, wherever the links
@@ -22,20 +21,18 @@ pub(crate) fn saved_path(log: &Path, name: u64) -> PathBuf {
     file.into()
 }
 
-/// The file in which is saved what a volume needs of this log, if the log itself has it no more. A
-/// disk that cannot be opened says so elsewhere.
+/// The file in which is saved what the volume on `disk` needs of this log, if the log itself has it
+/// no more.
 ///
 /// # Errors
 /// [`Failure`] when what was saved cannot be opened.
 pub(crate) async fn saved_of(
-    volume: &Volume,
+    disk: &dyn BlockDevice,
     log: &Path,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<Option<PathBuf>, Failure> {
-    let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(None) };
-    let disk = device(disk);
-    let Some(saved) = saved_for(&*disk, log, device).await? else { return Ok(None) };
-    let place = log_of(&*disk, log, Some(&saved), device).await?;
+    let Some(saved) = saved_for(disk, log, device).await? else { return Ok(None) };
+    let place = log_of(disk, log, Some(&saved), device).await?;
     Ok(place.filter(|place| *place == saved))
 }
 

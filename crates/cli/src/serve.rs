@@ -12,9 +12,11 @@ use std::rc::Rc;
 
 use block::file::Access;
 use clap::Args;
+use futures::FutureExt;
+use futures::future::ready;
 use runtime::Runtime;
 use server::config::{Listen, parse_address};
-use server::control::{Desk, Socket};
+use server::control::{Act, Desk, Refused, Socket};
 use server::disks::Disks;
 use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume as Served, reactor};
 use tracing_subscriber::EnvFilter;
@@ -27,6 +29,7 @@ use crate::failure::Failure;
 use crate::info;
 use crate::memory;
 use crate::mkfs;
+use crate::sets::Orders;
 use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
 use crate::volume::Volume;
@@ -62,6 +65,10 @@ pub(crate) struct ServeArguments {
     /// cleanly
     #[arg(long, conflicts_with_all = ["create", "log"])]
     pub(crate) read_only: bool,
+    /// Serve also what a part of the disks of a set has, though the others may have newer data:
+    /// when it is known that they have not, or that they are gone for good
+    #[arg(long)]
+    pub(crate) degraded: bool,
     /// Make each volume that does not exist yet, of this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) create: Option<u64>,
@@ -141,7 +148,7 @@ async fn open_and_serve(
     let (mut volumes, mut desks) = (Vec::new(), Vec::new());
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
-            Ok(OpenVolume { id, file_system, live, jobs }) => {
+            Ok(OpenVolume { id, file_system, live, jobs, orders }) => {
                 opened.push(file_system.clone());
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 desks.extend(socket.map(|socket| Desk {
@@ -150,6 +157,7 @@ async fn open_and_serve(
                     live,
                     info: info::served(&volume),
                     jobs,
+                    act: orders.map_or_else(no_orders, Orders::act),
                 }));
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }
@@ -167,7 +175,7 @@ async fn open_and_serve(
 /// The socket on which questions about a volume are answered, if it has one. A folder in which
 /// there can be none is no reason not to serve what is in it.
 fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>, Failure> {
-    let Some(own) = info::socket_of(volume) else {
+    let Some(own) = volume.socket() else {
         return Ok(named.map(Socket::claim).transpose()?);
     };
     match Socket::claim(&own) {
@@ -177,6 +185,12 @@ fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>,
             Ok(None)
         }
     }
+}
+
+/// That of a volume that stands on one disk.
+fn no_orders() -> Act {
+    let why = "the volume does not stand on a set of disks";
+    Rc::new(move |_, _| ready(Err(Refused::Conflict(why.to_owned()))).boxed_local())
 }
 
 /// A socket is that of one disk.
@@ -207,7 +221,9 @@ async fn open_all(
     let mut found = Vec::new();
     let mut names = Vec::new();
     for path in &arguments.volumes {
-        found.push(Volume::find(path)?.with_log(arguments.log.as_deref())?);
+        let mut volume = Volume::find(path)?.with_log(arguments.log.as_deref())?;
+        volume.is_degraded_meant = arguments.degraded;
+        found.push(volume);
         names.push(export_name(path)?);
     }
     refuse_twins(&found)?;
@@ -215,12 +231,12 @@ async fn open_all(
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
     match &arguments.log {
-        Some(log) if is_shared(log, &found, &device).await? => {
+        Some(log) if is_shared(log, &found, &device, runtime).await? => {
             results = open_together(&found, log, device, cache_bytes, runtime).await?;
         }
         _ => {
             for volume in &found {
-                match open_volume(volume, access, &device, cache_bytes, runtime).await {
+                match open_volume(volume, access, device.clone(), cache_bytes, runtime).await {
                     Ok(volume) => results.push(Ok(volume)),
                     Err(failure) => {
                         // One that is refused leaves the others as they were.

@@ -8,6 +8,8 @@
 //! A library of its own, though the program is all that uses it: so a fuzzer can reach it.
 //! Architecture invariant: text into types and back; no files, no disks.
 
+#[path = "settings/raid.rs"]
+mod raid;
 #[path = "settings/softdep.rs"]
 mod softdep;
 
@@ -16,6 +18,8 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use raid::RaidKeys;
+pub use raid::{RaidSettings, id_of, text_of};
 use softdep::SoftdepKeys;
 pub use softdep::SoftdepSettings;
 
@@ -25,12 +29,14 @@ pub const SMALLEST_LOG: u64 = 2 << 20;
 const FIRST_ENGINE: &str = "ffs";
 
 /// What `volume.toml` says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The engine and the policy.
     pub design: &'static Design,
-    /// Bytes that the log grows to.
+    /// Bytes that the log grows to; on a set of disks, those that it has at the set's end.
     pub log_size: Option<u64>,
+    /// The set of disks on which it stands, if it does not stand on one.
+    pub raid: Option<RaidSettings>,
     /// How soft updates wait, for a design that has these. Others keep it for another day.
     pub softdep: SoftdepSettings,
 }
@@ -47,12 +53,14 @@ struct Keys<T> {
     log_size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     softdep: Option<SoftdepKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raid: Option<RaidKeys>,
 }
 
 impl Settings {
     /// Those of a design of which nothing is said.
     pub fn of(design: &'static Design) -> Self {
-        Self { design, log_size: None, softdep: SoftdepSettings::default() }
+        Self { design, log_size: None, raid: None, softdep: SoftdepSettings::default() }
     }
 
     /// Reads the text of the file.
@@ -61,7 +69,7 @@ impl Settings {
     /// What is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         let keys = toml::from_str::<Keys<Spanned<String>>>(text)?;
-        let Keys { engine, policy, log_size, softdep } = keys;
+        let Keys { engine, policy, log_size, softdep, raid } = keys;
         let at = |word: &Option<Spanned<String>>| word.as_ref().map(Spanned::span);
         let [engine_at, policy_at] = [at(&engine), at(&policy)];
         let [engine, policy] = [engine, policy].map(|word| word.map(Spanned::into_inner));
@@ -87,7 +95,8 @@ impl Settings {
             )));
         }
         let softdep = softdep.unwrap_or_default().parse()?;
-        Ok(Self { design, log_size, softdep })
+        let raid = raid.map(RaidKeys::parse).transpose()?;
+        Ok(Self { design, log_size, raid, softdep })
     }
 
     /// The text of a file that says this. A section that the design has and of which nothing is
@@ -96,7 +105,8 @@ impl Settings {
         let Design { engine, policy, .. } = *self.design;
         let softdep = Some(self.softdep.keys()).filter(|_| !self.softdep.is_empty());
         let hint = if self.design.waits && softdep.is_none() { softdep::HINT } else { "" };
-        let keys = Keys { engine: Some(engine), policy, log_size: self.log_size, softdep };
+        let raid = self.raid.as_ref().map(RaidSettings::keys);
+        let keys = Keys { engine: Some(engine), policy, log_size: self.log_size, softdep, raid };
         toml::to_string(&keys).expect("settings are plain values") + hint
     }
 }
@@ -115,12 +125,32 @@ mod tests {
         Settings::parse(text).expect_err(text).to_string()
     }
 
+    fn a_set() -> RaidSettings {
+        let members = ["/dev/sdb", "disks/two \"quoted\".img"].map(Into::into).to_vec();
+        RaidSettings { set: std::array::from_fn(|index| 17 * index as u8), members }
+    }
+
+    #[test]
+    fn the_number_of_a_set_has_all_its_digits() {
+        let text = text_of(&a_set().set);
+        assert_eq!(text, "00112233445566778899aabbccddeeff");
+        assert_eq!(id_of(&text), Some(a_set().set));
+        for wrong in ["", "0011", &format!("{}x", &text[1..]), &format!("+{}", &text[1..])] {
+            assert_eq!(id_of(wrong), None, "{wrong}");
+            let told =
+                refused(&format!("policy = \"log\"\n[raid]\nset = \"{wrong}\"\nmembers = []\n"));
+            assert!(told.contains("raid.set is") && told.contains("32 hexadecimal"), "{told}");
+        }
+    }
+
     #[test]
     fn a_file_is_read_as_it_was_written() {
         for &design in DESIGNS.all() {
             for log_size in [None, Some(12 << 20)] {
-                let settings = Settings { log_size, ..Settings::of(design) };
-                assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+                for raid in [None, Some(a_set())] {
+                    let settings = Settings { log_size, raid, ..Settings::of(design) };
+                    assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+                }
             }
         }
         let text = Settings::of(&FFS_LOG).to_text();
@@ -177,7 +207,7 @@ mod tests {
         let ages = [options.ages.inode, options.ages.directory, options.ages.file];
         assert_eq!(ages.map(|age| age.as_millis()), [3000, 250, 120_000]);
         assert_eq!((options.memory, options.reclaim_share), (Some(3 << 20), 1.0));
-        assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+        assert_eq!(Settings::parse(&settings.to_text()), Ok(settings.clone()));
         // Another policy keeps it for the day on which it is softdep again.
         let other = Settings { design: &FFS_LOG, ..settings };
         assert_eq!(Settings::parse(&other.to_text()), Ok(other));

@@ -22,6 +22,7 @@ use crate::folder::is_there;
 use crate::log::{self, LOG_SIZE};
 use crate::redo_log::{Sharer, is_idle_of_another, open_sharing};
 use crate::saved::{remove, save_beside, saved_for, saved_of, saved_path};
+use crate::stack::{OpenSet, Stack};
 use crate::volume::Volume;
 use crate::words::{self, quoted};
 
@@ -52,9 +53,14 @@ pub(crate) async fn is_shared(
     log: &Path,
     volumes: &[Volume],
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    runtime: &Runtime,
 ) -> Result<bool, Failure> {
     let [volume] = volumes else { return Ok(true) };
-    if saved_of(volume, log, device).await?.is_some() {
+    // A disk that cannot be opened says so elsewhere.
+    let disk = volume.open(Access::ReadOnly, device, runtime).await.ok().map(|stack| stack.disk);
+    if let Some(disk) = &disk
+        && saved_of(&**disk, log, device).await?.is_some()
+    {
         return Ok(true);
     }
     if !is_there(log)? || log::is_void(log)? {
@@ -67,8 +73,8 @@ pub(crate) async fn is_shared(
         return Ok(true);
     }
     // What cannot be saved beside a device could never be brought back.
-    let Ok(disk) = volume.open(Access::ReadOnly) else { return Ok(false) };
-    Ok(log.is_file() && is_idle_of_another(&*device(disk), &*log_device).await.unwrap_or(false))
+    let Some(disk) = disk else { return Ok(false) };
+    Ok(log.is_file() && is_idle_of_another(&*disk, &*log_device).await.unwrap_or(false))
 }
 
 /// Opens volumes with the log that they share, each of them or none.
@@ -89,22 +95,11 @@ pub(crate) async fn open_together(
     let mut openings = Vec::new();
     let mut sharers = Vec::new();
     for volume in volumes {
-        let prepared = async {
-            let opening = Opening::begin(volume, runtime)?;
-            let disk = device(volume.open(Access::ReadWrite)?);
-            let saved = match saved_for(&*disk, log, &device).await? {
-                Some(path) => {
-                    let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
-                    Some((path, saved))
-                }
-                None => None,
-            };
-            Ok::<_, Failure>((opening, disk, saved))
-        };
-        openings.push(prepared.await.map(|(opening, disk, saved)| {
+        let prepared = prepare(volume, log, &device, runtime).await;
+        openings.push(prepared.map(|(opening, disk, set, saved)| {
             let device = saved.as_ref().map(|(_, device)| device.clone());
             sharers.push(Sharer { device: disk, saved: device });
-            (opening, saved)
+            (opening, volume, set, saved)
         }));
     }
     let anew = SavedAnew::default();
@@ -129,9 +124,12 @@ pub(crate) async fn open_together(
     for opening in openings {
         all.push(match opening {
             Err(failure) => Err(failure),
-            Ok((opening, saved)) => {
+            Ok((opening, volume, set, saved)) => {
                 let result = opened.next().expect("one for each");
-                let volume = opening.end(result, runtime);
+                let volume = opening.end(volume, set, result, device.clone(), runtime);
+                if let Ok(OpenVolume { orders: Some(orders), .. }) = &volume {
+                    orders.attend();
+                }
                 if let (Ok(_), Some((path, _))) = (&volume, saved) {
                     // It is back.
                     if let Err(failure) = anew.remove_old(path) {
@@ -145,6 +143,30 @@ pub(crate) async fn open_together(
     Ok(all)
 }
 
+/// What a volume is opened with, and what was saved for it of the log.
+type Prepared = (Opening, Rc<dyn BlockDevice>, Option<OpenSet>, Option<Saved>);
+type Saved = (PathBuf, Rc<dyn BlockDevice>);
+
+async fn prepare(
+    volume: &Volume,
+    log: &Path,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) -> Result<Prepared, Failure> {
+    let start = runtime.clock.now();
+    let stack = volume.open(Access::ReadWrite, device, runtime).await?;
+    let opening = Opening::begin(volume, &stack, start).await?;
+    let Stack { disk, set, .. } = stack;
+    let saved = match saved_for(&*disk, log, device).await? {
+        Some(path) => {
+            let saved = device(DiskFile::open(&path, Access::ReadWrite)?);
+            Some((path, saved))
+        }
+        None => None,
+    };
+    Ok((opening, disk, set, saved))
+}
+
 /// Makes the log if it can belong to some volume. Those that need one had another one, or what they
 /// need of it was saved.
 async fn make_log(
@@ -154,8 +176,11 @@ async fn make_log(
     runtime: &Runtime,
 ) -> Result<(), Failure> {
     for volume in volumes {
-        let has_none = Opening::begin(volume, runtime).is_ok_and(|opening| !opening.needs_log);
-        let needs_none = has_none || saved_of(volume, log, device).await?.is_some();
+        let opened = volume.open(Access::ReadOnly, device, runtime).await;
+        let Ok(stack) = opened else { continue };
+        let opening = Opening::begin(volume, &stack, runtime.clock.now()).await;
+        let has_none = opening.is_ok_and(|opening| !opening.needs_log);
+        let needs_none = has_none || saved_of(&*stack.disk, log, device).await?.is_some();
         if needs_none && log::is_lacking(log)? {
             return log::make(log, LOG_SIZE);
         }

@@ -14,8 +14,37 @@ const fn signature(offset: usize, bytes: &'static [u8], name: &'static str) -> S
     Signature { offset, bytes, name }
 }
 
+/// A disk of a set of ours.
+const MEMBER: &str = "a member of a set of disks";
+/// A disk of a set of Linux's md.
+const MD: &str = "a member of a Linux RAID";
+/// The first bytes of md's superblock.
+const MD_MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+/// What is read at once at the end of a disk.
+const SECTOR: u64 = 4096;
+
+/// What the end of a disk of so many bytes gives away; `read` fills bytes from a place on, and says
+/// whether it could.
+pub(crate) fn at_the_end(size: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<&'static str> {
+    let md = [
+        (size / SECTOR * SECTOR).checked_sub(2 * SECTOR), // version 1.0
+        (size / (64 << 10) * (64 << 10)).checked_sub(64 << 10), // version 0.90
+    ];
+    let md = md.into_iter().flatten().map(|at| (at, &MD_MAGIC[..], MD));
+    let own = [(raid::label::places(size)[1], &raid::label::MAGIC[..], MEMBER)];
+    let mut all = md.chain(own).filter(|(at, ..)| at + SECTOR <= size);
+    let found = all.find(|(at, bytes, _)| {
+        let mut sector = block::Buffer::zeroed(SECTOR as usize);
+        read(*at, &mut sector) && sector.starts_with(bytes)
+    });
+    found.map(|(.., name)| name)
+}
+
 /// The last field of a superblock is its magic number, in the writer's byte order.
-const SIGNATURES: [Signature; 19] = [
+const SIGNATURES: [Signature; 22] = [
+    signature(0, &raid::label::MAGIC, MEMBER),
+    signature(0, &MD_MAGIC, MD),
+    signature(4096, &MD_MAGIC, MD),
     signature(65_536 + 1372, &[0x19, 0x01, 0x54, 0x19], "a UFS2 file system"),
     signature(65_536 + 1372, &[0x19, 0x54, 0x01, 0x19], "a UFS2 file system"),
     signature(8192 + 1372, &[0x54, 0x19, 0x01, 0x00], "a UFS1 file system"),

@@ -10,10 +10,11 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use block::file::{Access, FileDevice};
+use block::file::Access;
 use clap::{ArgGroup, Args};
 use designs::{Design, DiskRole, FFS_SOFTDEP, OpenError, soft_flag};
 use duramen_settings::Settings;
+use runtime::Runtime;
 use server::reactor;
 use ufs2::layout::{ByteOrder, flags};
 
@@ -22,7 +23,8 @@ use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::mkfs::remove_log;
 use crate::size::show_size;
-use crate::volume::{FileSystem, Volume, read_superblock, write_settings};
+use crate::stack::{Stack, at_once};
+use crate::volume::{FileSystem, Volume, file_system_on, write_settings};
 
 /// What `duramen tune --help` says at its end.
 pub(crate) fn help() -> String {
@@ -77,9 +79,34 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         return Err(Failure::Usage(sentence));
     }
     // Held to the end: no server begins to serve it meanwhile.
-    let disk = volume.open(Access::ReadWrite)?;
-    let found = read_superblock(&disk, &volume.disk_path)?;
-    let words = volume.words();
+    let changed = reactor::block_on(|runtime| change_disk(&volume, arguments, design, runtime));
+    let (stack, found) = changed.map_err(Failure::Start)??;
+    if let Some(label) = &arguments.label {
+        if label.is_empty() {
+            writeln!(output, "{path} has no label")?
+        } else {
+            writeln!(output, "{path} has label {label}")?
+        }
+    }
+    let Some(design) = design else { return Ok(()) };
+    match &volume.folder {
+        Some(folder) => change_policy(&volume, folder, &found, design, output)?,
+        None => writeln!(output, "{path} has policy {}", design.name())?,
+    }
+    drop(stack);
+    Ok(())
+}
+
+/// Refuses a volume that must not be changed, and changes what stands on its disk.
+async fn change_disk(
+    volume: &Volume,
+    arguments: &TuneArguments,
+    design: Option<&'static Design>,
+    runtime: Runtime,
+) -> Result<(Stack, FileSystem), Failure> {
+    let stack = volume.open(Access::ReadWrite, &at_once, &runtime).await?;
+    let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
+    let (path, words) = (volume.path.display(), volume.words());
     let is_torn = found.superblock.flags.get() & flags::NEEDS_FSCK != 0 && found.hash.is_err();
     if found.superblock.clean != 1 || is_torn {
         let sentence = format!(
@@ -95,36 +122,21 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         let sentence = format!("{path}: {hash}: check it with 'duramen fsck {words}' first");
         return Err(Failure::Usage(sentence));
     }
-    // Held to the end, too.
-    let device = FileDevice::new(disk);
+    let refused = |error: OpenError| Failure::Engine {
+        path: volume.path.clone(),
+        words: volume.words(),
+        source: error.into(),
+    };
     if let Some(label) = &arguments.label {
         let set_label = volume.design().work().set_label;
-        let set = reactor::block_on(|_| async { set_label(&device, label).await });
-        set.map_err(Failure::Start)?.map_err(|error| Failure::Engine {
-            path: volume.path.clone(),
-            words: volume.words(),
-            source: error.into(),
-        })?;
-        if label.is_empty() {
-            writeln!(output, "{path} has no label")?
-        } else {
-            writeln!(output, "{path} has label {label}")?
-        }
+        set_label(&*stack.disk, label).await.map_err(refused)?;
     }
-    let Some(design) = design else { return Ok(()) };
-    let is_soft = *design == FFS_SOFTDEP;
-    if (found.superblock.flags.get() & flags::SOFT_UPDATES != 0) != is_soft {
-        let set = reactor::block_on(|_| async { soft_flag::set(&device, is_soft).await });
-        set.map_err(Failure::Start)?.map_err(|error| Failure::Engine {
-            path: volume.path.clone(),
-            words: volume.words(),
-            source: error.into(),
-        })?;
+    let is_soft = design.map(|design| *design == FFS_SOFTDEP);
+    let was_soft = found.superblock.flags.get() & flags::SOFT_UPDATES != 0;
+    if let Some(is_soft) = is_soft.filter(|&is_soft| is_soft != was_soft) {
+        soft_flag::set(&*stack.disk, is_soft).await.map_err(refused)?;
     }
-    match &volume.folder {
-        Some(folder) => change_policy(&volume, folder, &found, design, output),
-        None => Ok(writeln!(output, "{path} has policy {}", design.name())?),
-    }
+    Ok((stack, found))
 }
 
 fn change_policy(
@@ -135,6 +147,7 @@ fn change_policy(
     output: &mut dyn Write,
 ) -> Result<(), Failure> {
     let path = volume.path.display();
+    let is_on_set = volume.settings.raid.is_some();
     let log = folder.join(LOG_NAME);
     let size = found.geometry.byte_address(found.geometry.size);
     if !design.has(DiskRole::Log) && log.exists() {
@@ -143,12 +156,12 @@ fn change_policy(
     let log_size = design
         .has(DiskRole::Log)
         .then(|| volume.settings.log_size.unwrap_or_else(|| log_size_for(size)));
-    if let Some(size) = log_size.filter(|_| !log.exists()) {
+    if let Some(size) = log_size.filter(|_| !is_on_set && !log.exists()) {
         log::make(&log, size)?;
     }
     // Without a log, its size is that which it is to have another day.
     let log_size_kept = log_size.or(volume.settings.log_size);
-    let settings = Settings { design, log_size: log_size_kept, ..volume.settings };
+    let settings = Settings { design, log_size: log_size_kept, ..volume.settings.clone() };
     write_settings(folder, &settings)?;
     let name = design.name();
     match log_size {

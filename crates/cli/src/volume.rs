@@ -1,7 +1,8 @@
 //! What a VOLUME on the command line is, and how it is opened.
 //!
 //! A volume is a folder with `volume.toml`, which names the engine and the policy, `disk.img`,
-//! which holds the file system, and under policy `log` also `log.img`. Or it is a *bare* disk: an
+//! which holds the file system, and under policy `log` also `log.img`. Where `volume.toml` names a
+//! set of disks, file system and log are there. Or it is a *bare* disk: an
 //! image file or a device with nothing beside it, such as one that FreeBSD made; then it is of the
 //! design that needs nothing else, or, where its superblock says so, of that of soft updates. Where
 //! a log is named, the volume is of the design of its engine that has one. A `disk.img` with
@@ -15,8 +16,11 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
+use block::{BlockDevice, Buffer, IoError};
 use designs::{DESIGNS, Design, DiskRole, FFS_SOFTDEP};
 use duramen_settings::Settings;
+use futures::FutureExt;
+use server::control::SOCKET_NAME;
 use ufs2::layout::{
     BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
 };
@@ -40,7 +44,7 @@ pub(crate) const DISK_NAME: &str = "disk.img";
 pub(crate) struct Volume {
     /// What the command line says.
     pub(crate) path: PathBuf,
-    /// The image or device that holds the file system.
+    /// The image or device that holds the file system; of a set of disks the volume's folder.
     pub(crate) disk_path: PathBuf,
     /// The file or device that holds its log, if it is to have one.
     pub(crate) log_path: Option<PathBuf>,
@@ -50,6 +54,8 @@ pub(crate) struct Volume {
     pub(crate) folder: Option<PathBuf>,
     /// Whether the command line names its log.
     pub(crate) is_log_named: bool,
+    /// Whether the command line says that no member of its set that is missing is newer.
+    pub(crate) is_degraded_meant: bool,
 }
 
 impl Volume {
@@ -92,18 +98,25 @@ impl Volume {
             settings: Settings::of(design_of_bare(path)),
             folder: None,
             is_log_named: false,
+            is_degraded_meant: false,
         })
     }
 
     fn in_folder(path: &Path, folder: &Path, settings: Settings) -> Self {
-        let log_path = settings.design.has(DiskRole::Log).then(|| folder.join(LOG_NAME));
+        let is_beside = settings.design.has(DiskRole::Log) && settings.raid.is_none();
+        let log_path = is_beside.then(|| folder.join(LOG_NAME));
+        let disk_path = match settings.raid {
+            Some(_) => folder.to_owned(),
+            None => folder.join(DISK_NAME),
+        };
         Self {
             path: path.to_owned(),
-            disk_path: folder.join(DISK_NAME),
+            disk_path,
             log_path,
             settings,
             folder: Some(folder.to_owned()),
             is_log_named: false,
+            is_degraded_meant: false,
         }
     }
 
@@ -132,10 +145,16 @@ impl Volume {
     }
 
     /// Where its log is, if there is one, whatever the settings say of it by now: that which is
-    /// named, or the one in the folder.
+    /// named, or the one in the folder. That of a set of disks lies in the set.
     pub(crate) fn log_place(&self) -> Option<PathBuf> {
-        let beside = || self.folder.as_ref().map(|folder| folder.join(LOG_NAME));
+        let folder = self.folder.as_ref().filter(|_| self.settings.raid.is_none());
+        let beside = || folder.map(|folder| folder.join(LOG_NAME));
         self.log_path.clone().or_else(beside)
+    }
+
+    /// Where its server is asked, if it has a folder.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join(SOCKET_NAME))
     }
 
     /// What a command line says to mean this volume with this log.
@@ -145,14 +164,6 @@ impl Volume {
             Some(log) if self.is_log_named => format!("{volume} --log {}", quoted(log)),
             _ => volume,
         }
-    }
-
-    /// Opens the disk.
-    ///
-    /// # Errors
-    /// [`Failure::Open`].
-    pub(crate) fn open(&self, access: Access) -> Result<DiskFile, Failure> {
-        Ok(DiskFile::open(&self.disk_path, access)?.large_past_cache())
     }
 }
 
@@ -244,7 +255,7 @@ pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), F
 }
 
 /// Gives a file this content, all or nothing: writes it under another name first.
-fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
+pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
     let write = || {
         let mut file = File::create(new)?;
         file.write_all(content)?;
@@ -269,17 +280,40 @@ pub(crate) struct FileSystem {
     pub(crate) hash: Result<(), BadHash>,
 }
 
-/// Reads the superblock of a disk.
+/// Reads the superblock of a disk that is one file or device.
+///
+/// # Errors
+/// As [`file_system_on`].
+pub(crate) fn read_superblock(disk: &DiskFile, path: &Path) -> Result<FileSystem, Failure> {
+    let read = |at, mut bytes: Buffer| disk.read(at, &mut bytes).map(|()| bytes);
+    let read = async |at, bytes| read(at, bytes);
+    let found = parse(disk.geometry().size, path, read).now_or_never();
+    found.expect("a file is read at once")
+}
+
+/// Reads the superblock that stands on a device.
 ///
 /// # Errors
 /// [`Failure`] when the disk cannot be read or has none that makes sense.
-pub(crate) fn read_superblock(disk: &DiskFile, path: &Path) -> Result<FileSystem, Failure> {
+pub(crate) async fn file_system_on(
+    device: &dyn BlockDevice,
+    path: &Path,
+) -> Result<FileSystem, Failure> {
+    parse(device.geometry().size, path, async |at, bytes| device.read(at, bytes).await).await
+}
+
+async fn parse(
+    size: u64,
+    path: &Path,
+    read: impl AsyncFnOnce(u64, Buffer) -> Result<Buffer, IoError>,
+) -> Result<FileSystem, Failure> {
     let bad = |source| Failure::Superblock { path: path.to_owned(), source };
-    if disk.geometry().size < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
+    if size < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
         return Err(bad(BadSuperblock::Missing { found: 0 }));
     }
-    let mut bytes = block::Buffer::zeroed(SUPERBLOCK_ROOM as usize);
-    disk.read(SUPERBLOCK_ADDRESS, &mut bytes)
+    let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
+    let mut bytes = read(SUPERBLOCK_ADDRESS, room)
+        .await
         .map_err(|source| Failure::Device { path: path.to_owned(), source })?;
     let geometry = Geometry::parse_any_order(&mut bytes).map_err(bad)?;
     let (superblock, _) = Superblock::read_from_prefix(&bytes).expect("the room holds one");

@@ -38,7 +38,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::LocalBoxFuture;
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -82,10 +84,26 @@ pub struct Desk {
     pub info: Info,
     /// Its long work.
     pub jobs: Jobs,
+    /// Carries out what is ordered with `POST /v1/raid/ORDER`. Called on the thread that serves.
+    pub act: Act,
 }
 
 /// See [`Desk::live`].
 pub type Live = Rc<dyn Fn(&'static str) -> Value>;
+/// See [`Desk::act`]: the order, and what was said with it.
+pub type Act = Rc<dyn Fn(String, Value) -> LocalBoxFuture<'static, Result<Value, Refused>>>;
+
+/// Why an order is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such order.
+    Unknown,
+    /// What was said with it makes no sense.
+    Senseless(String),
+    /// It cannot be done now.
+    Conflict(String),
+}
+
 /// See [`Desk::info`].
 pub type Info = Arc<dyn Fn(Value) -> Result<String, String> + Send + Sync>;
 
@@ -117,10 +135,16 @@ impl Answer {
     }
 }
 
-/// A question for the thread that serves: of which desk, and where the answer goes.
+/// A question for the thread that serves: of which desk.
 struct Question {
     desk: usize,
-    reply: oneshot::Sender<Value>,
+    ask: Ask,
+}
+
+/// What is asked, and where the answer goes.
+enum Ask {
+    Live(oneshot::Sender<Value>),
+    Act(String, Value, oneshot::Sender<Result<Value, Refused>>),
 }
 
 /// The channel while it is open. Dropped, it is closed, and its sockets are gone.
@@ -150,15 +174,23 @@ impl Control {
             .build()?;
         let (ask, mut asked) = mpsc::channel::<Question>(CLIENTS);
         let (mut lives, mut fronts, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
-        for (desk, Desk { volume, socket, live, info, jobs }) in desks.into_iter().enumerate() {
-            lives.push((volume, live));
+        for (desk, one) in desks.into_iter().enumerate() {
+            let Desk { volume, socket, live, info, jobs, act } = one;
+            lives.push((volume, live, act));
             sockets.push(socket.path().to_owned());
             fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
         }
         tokio::task::spawn_local(async move {
-            while let Some(Question { desk, reply }) = asked.recv().await {
-                let (volume, live) = &lives[desk];
-                let _ = reply.send(live(durability(volume))); // the asker may be gone
+            while let Some(Question { desk, ask }) = asked.recv().await {
+                let (volume, live, act) = &lives[desk];
+                // The asker may be gone.
+                match ask {
+                    Ask::Live(reply) => drop(reply.send(live(durability(volume)))),
+                    Ask::Act(order, said, reply) => {
+                        let acting = act(order, said);
+                        tokio::task::spawn_local(async move { drop(reply.send(acting.await)) });
+                    }
+                }
             }
         });
         let (stop, mut stopped) = watch::channel(false);
@@ -232,8 +264,9 @@ async fn attend(stream: UnixStream, front: Arc<Front>) {
     match head {
         Ok(head) => {
             let io = tokio::io::join(Cursor::new(head).chain(reader), writer);
-            let service = service_fn(async |request: Request<_>| {
-                let answer = front.answer(request.method(), request.uri().path()).await;
+            let service = service_fn(async |request: Request<Incoming>| {
+                let (head, body) = request.into_parts();
+                let answer = front.answer(&head.method, head.uri.path(), body).await;
                 Ok::<_, Infallible>(response(&answer))
             });
             let connection = http1::Builder::new()

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use server::control;
 use vfs::{Credentials, FsStat};
 
+use crate::sets::Status;
+use crate::stack::OpenSet;
+
 /// The names are those of the JSON object.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Live {
@@ -21,6 +24,7 @@ pub(super) struct Live {
     pub(super) free_inodes: u64,
     pub(super) softdep: Option<Softdep>,
     pub(super) reclaim: Option<Reclaim>,
+    pub(super) raid: Option<Status>,
 }
 
 /// What soft updates have done: [`SoftUpdatesCounts`].
@@ -94,15 +98,18 @@ impl Live {
             free_inodes: free_files,
             softdep: files.engine().soft_updates().map(Softdep::from),
             reclaim: files.engine().reclaimed().map(Reclaim::from),
+            raid: None,
         }
     }
 }
 
-/// Reads the counters of an open volume. Once it is closed they say nothing.
-pub(crate) fn live_of(opened: &Opened) -> control::Live {
+/// Reads the counters of an open volume, and of the set on which it stands. Once it is closed they
+/// say nothing.
+pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>) -> control::Live {
     let files: Weak<Files> = Rc::downgrade(&opened.files);
     Rc::new(move |durability| {
-        let live = files.upgrade().map(|files| Live::of(&files, durability));
+        let raid = set.as_ref().map(Status::of);
+        let live = files.upgrade().map(|files| Live { raid, ..Live::of(&files, durability) });
         serde_json::to_value(live.unwrap_or_default()).expect("all keys are names")
     })
 }

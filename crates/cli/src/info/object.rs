@@ -8,7 +8,9 @@ use ufs2::layout::{ByteOrder, flags};
 use super::live::{Live, Reclaim, Softdep};
 use super::log::{self, LogInfo};
 use crate::failure::Failure;
-use crate::volume::{FileSystem, Volume, read_superblock};
+use crate::sets::Status;
+use crate::stack::look;
+use crate::volume::{FileSystem, Volume};
 
 /// What there is to tell. The names are those of the JSON object; what is absent is null.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,6 +24,7 @@ pub(super) struct Info {
     pub(super) durability: Option<String>,
     pub(super) softdep: Option<Softdep>,
     pub(super) reclaim: Option<Reclaim>,
+    pub(super) raid: Option<Status>,
     pub(super) disk: String,
     pub(super) label: String,
     pub(super) id: String,
@@ -62,13 +65,16 @@ impl Info {
     /// # Errors
     /// [`Failure`] when its superblock or its log makes no sense.
     pub(super) fn look(volume: &Volume) -> Result<Self, Failure> {
-        let (disk, in_use) = match volume.open(Access::ReadOnly) {
+        let (found, in_use) = match look(volume, Access::ReadOnly) {
             Err(Failure::Open(OpenError::Locked(_) | OpenError::Busy(_))) => {
-                (volume.open(Access::Glance)?, true)
+                (look(volume, Access::Glance)?, true)
             }
-            opened => (opened?, false),
+            found => (found?, false),
         };
-        let mut info = gather(volume, &read_superblock(&disk, &volume.disk_path)?);
+        let mut info = gather(volume, &found);
+        if volume.settings.raid.is_some() {
+            info.raid = Some(Status::look(volume)?);
+        }
         if in_use {
             info.state = State::InUse;
         }
@@ -80,8 +86,7 @@ impl Info {
     /// # Errors
     /// As [`Info::look`].
     pub(super) fn of_served(volume: &Volume, live: Live) -> Result<Self, Failure> {
-        let disk = volume.open(Access::Glance)?;
-        let on_disk = gather(volume, &read_superblock(&disk, &volume.disk_path)?);
+        let on_disk = gather(volume, &look(volume, Access::Glance)?);
         let info = Self {
             state: State::Served,
             durability: Some(live.durability),
@@ -91,6 +96,7 @@ impl Info {
             free_inodes: live.free_inodes,
             softdep: live.softdep,
             reclaim: live.reclaim,
+            raid: live.raid,
             ..on_disk
         };
         info.look_at_log(volume)
@@ -124,6 +130,7 @@ fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
         durability: None,
         softdep: None,
         reclaim: None,
+        raid: None,
         disk: volume.disk_path.display().to_string(),
         label: text(&superblock.volume_name),
         id: format!("{:08x}{:08x}", superblock.id[0].get(), superblock.id[1].get()),

@@ -3,6 +3,7 @@
 use super::live::Reclaim;
 use super::object::{Info, State};
 use crate::calendar::show_time;
+use crate::sets::Status;
 use crate::size::show_size;
 
 /// The lines for people.
@@ -40,7 +41,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     );
     let mut lines = vec![
         ("volume", info.volume.clone()),
-        ("disk", info.disk.clone()),
+        ("disk", info.raid.as_ref().map_or_else(|| info.disk.clone(), Status::summary)),
         ("engine", info.engine.clone()),
         ("policy", policy),
         ("log", log),

@@ -16,5 +16,6 @@ mod mkfs;
 mod repair;
 mod saved;
 mod serve;
+mod sets;
 mod simulated;
 mod words;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::HOST;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
@@ -40,18 +40,18 @@ pub enum AskError {
 /// # Errors
 /// [`AskError`].
 pub fn get(path: &Path, route: &str) -> Result<Answer, AskError> {
-    ask(path, Method::GET, route)
+    ask(path, Method::GET, route, String::new())
 }
 
-/// Changes what is at this route.
+/// Changes what is at this route, with this body.
 ///
 /// # Errors
 /// [`AskError`].
-pub fn post(path: &Path, route: &str) -> Result<Answer, AskError> {
-    ask(path, Method::POST, route)
+pub fn post(path: &Path, route: &str, body: String) -> Result<Answer, AskError> {
+    ask(path, Method::POST, route, body)
 }
 
-fn ask(path: &Path, method: Method, route: &str) -> Result<Answer, AskError> {
+fn ask(path: &Path, method: Method, route: &str, body: String) -> Result<Answer, AskError> {
     let failed = |source| AskError::Failed { path: path.to_owned(), source };
     let stream = match socket::connect(path) {
         Ok(stream) => stream,
@@ -68,7 +68,7 @@ fn ask(path: &Path, method: Method, route: &str) -> Result<Answer, AskError> {
     };
     let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build();
     reactor.map_err(failed)?.block_on(async {
-        let answer = timeout(PATIENCE, converse(stream, method, route));
+        let answer = timeout(PATIENCE, converse(stream, method, route, body));
         answer.await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())).map_err(failed)
     })
 }
@@ -77,13 +77,14 @@ async fn converse(
     stream: std::os::unix::net::UnixStream,
     method: Method,
     route: &str,
+    body: String,
 ) -> io::Result<Answer> {
     let io = TokioIo::new(UnixStream::from_std(stream)?);
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(io).await.map_err(io::Error::other)?;
     let connection = tokio::spawn(connection);
     let request = Request::builder().method(method).uri(route).header(HOST, "localhost");
-    let request = request.body(Empty::<Bytes>::new()).map_err(io::Error::other)?;
+    let request = request.body(Full::new(Bytes::from(body))).map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), LONGEST);

@@ -180,6 +180,11 @@ impl Running {
 }
 
 impl Job {
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// So much is done.
     pub fn advance(&self, done: u64, total: u64) {
         self.running.done.store(done, Ordering::Relaxed);

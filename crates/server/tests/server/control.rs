@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use futures::FutureExt;
+use futures::future::ready;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::{Value, json};
 use server::control::client::{self, AskError};
-use server::control::{ClaimError, Control, Desk, End, Jobs, Socket};
+use server::control::{ClaimError, Control, Desk, End, Jobs, Refused, Socket};
 use server::reactor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -59,6 +61,16 @@ fn desk(path: &Path, jobs: Jobs) -> Desk {
             if live["asked"] == 2 { Err("the disk is gone".into()) } else { Ok(live.to_string()) }
         }),
         jobs,
+        act: Rc::new(move |order, said| {
+            assert_eq!(thread::current().id(), serving, "what it owns is changed by no other");
+            let answer = match order.as_str() {
+                "replace" if said["slot"] == 2 => Ok(json!({ "job": 7 })),
+                "replace" => Err(Refused::Senseless("no such slot".to_owned())),
+                "fail" => Err(Refused::Conflict("it is out".to_owned())),
+                _ => Err(Refused::Unknown),
+            };
+            ready(answer).boxed_local()
+        }),
     }
 }
 
@@ -129,6 +141,33 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
         }
         let (_, head, _) = said(path, b"DELETE /v1/info HTTP/1.1\r\n\r\n").await;
         assert!(head.contains("allow: GET"), "{head}");
+    });
+}
+
+#[test]
+fn orders_are_given_to_the_thread_that_serves() {
+    with_desk(async |path, _, _control| {
+        for (order, said_with, status, expected) in [
+            ("replace", r#"{"slot":2}"#, 200, r#"{"job":7}"#),
+            ("replace", r#"{"slot":3}"#, 400, r#"{"error":"no such slot"}"#),
+            ("fail", "{}", 409, r#"{"error":"it is out"}"#),
+            ("sing", "{}", 404, r#"{"error":"there is no order 'sing'"}"#),
+            ("replace", "", 400, r#"{"error":"what is said with an order is JSON"}"#),
+            ("replace", "{", 400, r#"{"error":"what is said with an order is JSON"}"#),
+        ] {
+            let length = said_with.len();
+            let request = format!(
+                "POST /v1/raid/{order} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{said_with}"
+            );
+            let (told, _, body) = said(path, request.as_bytes()).await;
+            assert_eq!(
+                (told, body.to_string().as_str()),
+                (status, expected),
+                "{order} {said_with}"
+            );
+        }
+        let (status, ..) = said(path, b"GET /v1/raid/fail HTTP/1.1\r\n\r\n").await;
+        assert_eq!(status, 405);
     });
 }
 

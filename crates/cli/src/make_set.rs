@@ -1,0 +1,222 @@
+//! `duramen mkfs --raid*`: makes a set of disks, and a volume on it.
+//!
+//! The disks are opened first, all of them, and looked at. Then the set is made, the file system on
+//! it, and last the folder with the settings: a run that was cut off leaves disks with labels and
+//! no volume. What this run created goes again when it cannot end.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use block::BlockDevice;
+use block::file::{Access, DiskFile};
+use block::slice::split;
+use designs::Design;
+use duramen_settings::{RaidSettings, Settings};
+use raid::MakeOptions;
+use raid::assembly::Witness;
+use raid::layout::{Level, UNITS};
+use runtime::Runtime;
+use server::reactor;
+use ufs2::layout::Geometry;
+
+use crate::failure::Failure;
+use crate::folder::{parent, real_place, sync_folder};
+use crate::log::log_size_for;
+use crate::mkfs_arguments::MkfsArguments;
+use crate::occupied::{refuse_foreign_folder, what_is_on};
+use crate::set_state;
+use crate::size::show_size;
+use crate::stack::at_once;
+use crate::volume::{DISK_NAME, SETTINGS_NAME, write_settings};
+
+/// Bytes of a member for each byte of its log, where the usual log is too large for it.
+const LOG_SHARE: u64 = 16;
+
+/// The level that the command line asks for, and the disks.
+pub(crate) fn wanted(arguments: &MkfsArguments) -> Option<(Level, &[PathBuf])> {
+    let MkfsArguments { raid0, raid1, raid5, .. } = arguments;
+    let all = [(Level::Striped, raid0), (Level::Mirrored, raid1), (Level::Parity, raid5)];
+    let asked = all.into_iter().find(|(_, disks)| !disks.is_empty());
+    asked.map(|(level, disks)| (level, &disks[..]))
+}
+
+/// Makes the set and the volume on it.
+///
+/// # Errors
+/// [`Failure`]; then there is no volume, and what this run created is gone.
+pub(crate) fn make(
+    arguments: &MkfsArguments,
+    level: Level,
+    paths: &[PathBuf],
+    design: &'static Design,
+) -> Result<Geometry, Failure> {
+    let folder = &arguments.volume;
+    check(arguments, paths)?;
+    let is_new = !folder.exists();
+    let mut created = Vec::new();
+    let made = make_all(arguments, (level, paths), design, &mut created);
+    made.inspect_err(|_| {
+        for path in created {
+            let _ = fs::remove_file(path); // it holds nothing
+        }
+        if is_new {
+            let _ = fs::remove_dir(folder);
+        }
+    })
+}
+
+/// Refuses what can be seen to make no sense before anything is opened.
+fn check(arguments: &MkfsArguments, paths: &[PathBuf]) -> Result<(), Failure> {
+    let folder = &arguments.volume;
+    if folder.join(DISK_NAME).exists() {
+        let why = "the folder has a volume on a disk.img; name a new or an empty one";
+        return Err(Failure::Usage(format!("{}: {why}", folder.display())));
+    }
+    if folder.join(SETTINGS_NAME).exists() {
+        if !arguments.force {
+            let what = "a volume, as volume.toml says".to_owned();
+            return Err(Failure::Occupied { path: folder.clone(), what });
+        }
+    } else if folder.is_dir() {
+        refuse_foreign_folder(folder)?;
+    } else if folder.exists() {
+        let sentence = format!("{} is no folder: a set needs one", folder.display());
+        return Err(Failure::Usage(sentence));
+    }
+    if let Some(unit) = arguments.stripe_unit.filter(|unit| !is_unit(*unit)) {
+        let (least, most) = (show_size(*UNITS.start()), show_size(*UNITS.end()));
+        let sentence = format!(
+            "a stripe unit of {} cannot be: it is a power of two from {least} to {most}",
+            show_size(unit)
+        );
+        return Err(Failure::Usage(sentence));
+    }
+    let mut seen = BTreeSet::new();
+    match paths.iter().find(|path| !seen.insert(real_place(path))) {
+        Some(twice) => Err(Failure::Usage(format!("{} is named twice", twice.display()))),
+        None => Ok(()),
+    }
+}
+
+fn is_unit(unit: u64) -> bool {
+    UNITS.contains(&unit) && unit.is_power_of_two()
+}
+
+fn make_all(
+    arguments: &MkfsArguments,
+    (level, paths): (Level, &[PathBuf]),
+    design: &'static Design,
+    created: &mut Vec<PathBuf>,
+) -> Result<Geometry, Failure> {
+    let mut disks = Vec::new();
+    for path in paths {
+        disks.push(open_member(arguments, path, created)?);
+    }
+    let sizes: Vec<u64> = disks.iter().map(|disk| disk.geometry().size).collect();
+    let is_file = |path: &PathBuf| path.is_file();
+    if paths.iter().all(is_file) && sizes.iter().any(|&size| size != sizes[0]) {
+        let sizes: Vec<String> = sizes.iter().map(|size| size.to_string()).collect();
+        let sentence = format!("the disks are not of one size: {} bytes", sizes.join(", "));
+        return Err(Failure::Usage(sentence));
+    }
+    if !arguments.sparse {
+        for (disk, path) in disks.iter().zip(paths) {
+            disk.allocate().map_err(|source| Failure::no_space(path, source))?;
+        }
+    }
+    let least = sizes.iter().copied().min().unwrap_or_default();
+    let usual = MakeOptions::new(level);
+    let unit = arguments.stripe_unit.unwrap_or(usual.unit);
+    let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
+    let made = reactor::block_on(|runtime| async move {
+        make_on(arguments, disks, paths, (&options, design), &runtime).await
+    });
+    let made = made.map_err(Failure::Start)??;
+    let folder = &arguments.volume;
+    if !folder.exists() {
+        fs::create_dir(folder).map_err(|source| Failure::File {
+            verb: "create",
+            path: folder.clone(),
+            source,
+        })?;
+    }
+    set_state::write(folder, &made.witness)?;
+    let members = paths.iter().map(|path| real_place(path)).collect();
+    let raid = Some(RaidSettings { set: made.set, members });
+    let log_size = Some(made.log_size);
+    write_settings(folder, &Settings { log_size, raid, ..Settings::of(design) })?;
+    Ok(made.geometry)
+}
+
+/// Opens a disk that becomes a member, or creates it.
+fn open_member(
+    arguments: &MkfsArguments,
+    path: &Path,
+    created: &mut Vec<PathBuf>,
+) -> Result<DiskFile, Failure> {
+    if !path.exists() {
+        let size = arguments.size.ok_or_else(|| {
+            let path = path.display();
+            Failure::Usage(format!("there is no {path}; with --size, such as 4G, it is made"))
+        })?;
+        let disk = DiskFile::create(path, size)?;
+        created.push(path.to_owned());
+        sync_folder(parent(path))?;
+        return Ok(disk);
+    }
+    let disk = DiskFile::open(path, Access::ReadWrite)?;
+    let size = disk.geometry().size;
+    if arguments.size.is_some_and(|wanted| wanted != size) {
+        let sentence = format!(
+            "{} has {size} bytes already; leave --size away to use them all, or remove it first",
+            path.display()
+        );
+        return Err(Failure::Usage(sentence));
+    }
+    if !arguments.force
+        && let Some(what) = what_is_on(&disk, path)?
+    {
+        let what = what.to_owned();
+        return Err(Failure::Occupied { path: path.to_owned(), what });
+    }
+    Ok(disk)
+}
+
+/// What was made on the disks.
+struct Made {
+    geometry: Geometry,
+    set: raid::label::Id,
+    witness: Witness,
+    log_size: u64,
+}
+
+async fn make_on(
+    arguments: &MkfsArguments,
+    disks: Vec<DiskFile>,
+    paths: &[PathBuf],
+    (options, design): (&MakeOptions, &'static Design),
+    runtime: &Runtime,
+) -> Result<Made, Failure> {
+    let (path, disks) = (arguments.volume.clone(), disks.into_iter().map(at_once));
+    let devices: Vec<Rc<dyn BlockDevice>> = disks.collect();
+    let failed = |source| Failure::Set { path: path.clone(), source, disks: paths.to_vec() };
+    raid::make(&devices, options, runtime).await.map_err(failed)?;
+    let set = raid::open(devices, runtime, raid::OpenOptions::default()).await.map_err(failed)?;
+    let (label, set): (_, Rc<dyn BlockDevice>) = (set.label(), Rc::new(set));
+    let size = set.geometry().size;
+    let log_size = arguments.log_size.unwrap_or_else(|| log_size_for(size));
+    let sector = u64::from(set.geometry().logical_sector_size);
+    let end = size.checked_sub(log_size).filter(|end| *end > 0).ok_or_else(|| {
+        let (size, log) = (show_size(size), show_size(log_size));
+        Failure::Usage(format!("the set has {size}, and no room for a log of {log}"))
+    })?;
+    let [disk, log] = split(set, end - end % sector);
+    let geometry = arguments.make_on(&disk, &path, design, runtime).await?;
+    let device = |source| Failure::Device { path: path.clone(), source };
+    disk.flush().await.map_err(device)?;
+    disk.close().await.map_err(device)?;
+    log.close().await.map_err(device)?;
+    Ok(Made { geometry, set: label.set, witness: Witness::of(&label), log_size })
+}

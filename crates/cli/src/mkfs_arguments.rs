@@ -1,0 +1,133 @@
+//! What `duramen mkfs` is told, and the file system that it makes of that.
+
+use std::path::{Path, PathBuf};
+
+use block::BlockDevice;
+use clap::Args;
+use designs::Design;
+use runtime::Runtime;
+use ufs2::layout::Geometry;
+use ufs2::mkfs::MkfsOptions;
+
+use crate::choice::{Word, chosen};
+use crate::failure::Failure;
+use crate::size::parse_size;
+
+const DEFAULT_BLOCK_SIZE: u64 = 32_768;
+const DEFAULT_RESERVE: u64 = 8;
+
+/// The arguments of `duramen mkfs`.
+#[derive(Args, Debug)]
+pub(crate) struct MkfsArguments {
+    /// What to make it in: see 'duramen --help'
+    pub(crate) volume: PathBuf,
+    /// Size of a new disk, such as 512M, 1G or 1T; of a set, of each of its disks. The file is
+    /// sparse: it grows as it is filled
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// What keeps the files [default: ffs]
+    #[arg(long, value_parser = Word::Engine)]
+    pub(crate) engine: Option<String>,
+    /// How changes become durable [default: log]
+    #[arg(long, value_parser = Word::Policy, conflicts_with = "bare")]
+    pub(crate) policy: Option<String>,
+    /// Size to which the log grows [default: 256M, less for a small disk]
+    #[arg(long, value_parser = parse_size, conflicts_with = "bare")]
+    pub(crate) log_size: Option<u64>,
+    /// Bytes in a block: 4K, 8K, 16K, 32K or 64K
+    #[arg(long, value_parser = parse_size, default_value_t = DEFAULT_BLOCK_SIZE)]
+    pub(crate) block_size: u64,
+    /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it
+    /// [default: 1/8, but at least 512 bytes and a sector of the disk]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) fragment_size: Option<u64>,
+    /// Room for one file for each so many bytes [default: two fragments]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) bytes_per_inode: Option<u64>,
+    /// Percent of the space that only root may fill
+    #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT_RESERVE)]
+    pub(crate) reserve: u64,
+    /// A name for the file system: up to 31 letters, digits, '-' and '_'
+    #[arg(long, default_value = "")]
+    pub(crate) label: String,
+    /// Make the volume on a set of two or more disks without any redundancy: as many as follow.
+    /// Files that do not exist are made, each of --size bytes
+    #[arg(long, value_name = "DISK", num_args = 2.., group = "set", conflicts_with = "bare")]
+    pub(crate) raid0: Vec<PathBuf>,
+    /// Make it on a set of disks each of which has everything
+    #[arg(long, value_name = "DISK", num_args = 2.., group = "set", conflicts_with = "bare")]
+    pub(crate) raid1: Vec<PathBuf>,
+    /// Make it on a set of three or more disks of which any one may die
+    #[arg(long, value_name = "DISK", num_args = 3.., group = "set", conflicts_with = "bare")]
+    pub(crate) raid5: Vec<PathBuf>,
+    /// Bytes of a set that follow each other on one disk: a power of two, 4K to 4M [default: 64K]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "set")]
+    pub(crate) stripe_unit: Option<u64>,
+    /// Do not take the space for the files of a set at once: they grow as they are filled
+    #[arg(long, requires = "set", conflicts_with = "preallocate")]
+    pub(crate) sparse: bool,
+    /// Make a new image file alone, not a folder with settings
+    #[arg(long)]
+    pub(crate) bare: bool,
+    /// Take the space for all of the disk at once, so that nothing else can fill it
+    #[arg(long)]
+    pub(crate) preallocate: bool,
+    /// Overwrite whatever is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+impl MkfsArguments {
+    /// What `mkfs` is told when it is told nothing but the size.
+    pub(crate) fn usual(volume: &Path, size: u64) -> Self {
+        Self {
+            volume: volume.to_owned(),
+            size: Some(size),
+            engine: None,
+            policy: None,
+            log_size: None,
+            block_size: DEFAULT_BLOCK_SIZE,
+            fragment_size: None,
+            bytes_per_inode: None,
+            reserve: DEFAULT_RESERVE,
+            label: String::new(),
+            raid0: Vec::new(),
+            raid1: Vec::new(),
+            raid5: Vec::new(),
+            stripe_unit: None,
+            sparse: false,
+            bare: false,
+            preallocate: false,
+            force: false,
+        }
+    }
+
+    /// What is to be made.
+    pub(crate) fn design(&self) -> Result<&'static Design, Failure> {
+        chosen(self.engine.as_deref(), self.policy.as_deref())
+    }
+
+    /// Makes the file system on a device, which is that of `path`.
+    pub(crate) async fn make_on(
+        &self,
+        device: &dyn BlockDevice,
+        path: &Path,
+        design: &Design,
+        runtime: &Runtime,
+    ) -> Result<Geometry, Failure> {
+        let sector = u64::from(device.geometry().logical_sector_size);
+        let smallest_fragment = sector.max(512);
+        let fragment_size = (self.block_size / 8).max(smallest_fragment);
+        let options = MkfsOptions {
+            block_size: self.block_size,
+            fragment_size: self.fragment_size.unwrap_or(fragment_size),
+            bytes_per_inode: self.bytes_per_inode,
+            reserve_percent: self.reserve,
+            volume_name: self.label.clone(),
+            ..MkfsOptions::default()
+        };
+        let make = design.work().make;
+        let made = make(device, &options, &*runtime.random, runtime.clock.wall()).await;
+        made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })
+    }
+}

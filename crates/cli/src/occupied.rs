@@ -1,0 +1,71 @@
+//! What is in the way of a new volume: on a disk, or in a folder.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+use block::file::DiskFile;
+use server::control::SOCKET_NAME;
+use ufs2::mkfs::is_begun_mark;
+
+use crate::failure::Failure;
+use crate::log::{LOG_NAME, NEW_SUFFIX};
+use crate::set_state::{NEW_STATE_NAME, STATE_NAME};
+use crate::signature::{HEAD_SIZE, at_the_end, known, recognise};
+use crate::volume::{NEW_SETTINGS_NAME, SETTINGS_NAME};
+
+/// What is on a disk that begins so, if there is something. A file system whose making was cut off
+/// is nothing: the user that began it wanted what was there to go.
+pub(crate) fn on_it(head: &[u8]) -> Option<&'static str> {
+    if is_begun(head) { None } else { recognise(head) }
+}
+
+/// The first bytes of a disk, by which it is known what is on it.
+pub(crate) fn head(disk: &DiskFile, path: &Path) -> Result<block::Buffer, Failure> {
+    let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
+    disk.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
+    Ok(head)
+}
+
+/// Whether a file system was begun here, and nothing else is there.
+pub(crate) fn is_begun(head: &[u8]) -> bool {
+    known(head).is_none() && is_begun_mark(head)
+}
+
+/// What a disk of which nothing else is known holds, at its beginning or at its end.
+///
+/// # Errors
+/// [`Failure::Device`].
+pub(crate) fn what_is_on(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
+    let head = head(disk, path)?;
+    let read = |at, bytes: &mut [u8]| disk.read(at, bytes).is_ok();
+    Ok(on_it(&head).or_else(|| at_the_end(disk.geometry().size, read)))
+}
+
+/// A volume does not mix with other files: no server would serve them, and they would be removed by
+/// mistake.
+pub(crate) fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
+    let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !is_leftover(&name) {
+            let sentence = format!(
+                "the folder {} is not empty: there is {}; name a new or an empty one",
+                folder.display(),
+                name.display()
+            );
+            return Err(Failure::Usage(sentence));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a run that was cut off, or a server that was killed, may have left a file of this name
+/// beside the disk.
+pub(crate) fn is_leftover(name: &OsStr) -> bool {
+    let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
+    let of_sets = [STATE_NAME, NEW_STATE_NAME];
+    let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];
+    let own = own.into_iter().chain(of_sets);
+    own.into_iter().any(|own| name == own)
+}

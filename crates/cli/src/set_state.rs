@@ -1,0 +1,142 @@
+//! `set.state`: what the folder of a volume knows of the set of disks on which it stands.
+//!
+//! A member of a mirror that is found alone cannot know whether the others have gone on without it.
+//! So what became of the members is also kept here, durably before anything is acknowledged that
+//! one of them has missed ([`raid::Witnessed`]). The file is text, and replaced as a whole.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use duramen_settings::{id_of, text_of};
+use raid::Witnessed;
+use raid::assembly::Witness;
+use raid::label::{Slot, Standing};
+use runtime::Clock;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::volume::replace;
+use crate::words;
+
+/// The file of a volume on a set of disks that holds it.
+pub(crate) const STATE_NAME: &str = "set.state";
+/// What it is called while it is written: a cut may leave it behind.
+pub(crate) const NEW_STATE_NAME: &str = ".set.state.new";
+/// After so long it is tried again to write it.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What the file says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    generation: u64,
+    slots: Vec<SlotKeys>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlotKeys {
+    member: String,
+    state: String,
+}
+
+/// The word for how a member stands.
+pub(crate) fn word_for(standing: Standing) -> &'static str {
+    match standing {
+        Standing::InSync => "in_sync",
+        Standing::Stale => "stale",
+        Standing::Rebuilding => "rebuilding",
+        Standing::Empty => "empty",
+    }
+}
+
+fn to_text(witness: &Witness) -> String {
+    let keys = |slot: &Slot| SlotKeys {
+        member: text_of(&slot.member),
+        state: word_for(slot.standing).to_owned(),
+    };
+    let slots = witness.slots.iter().map(keys).collect();
+    let keys = Keys { generation: witness.generation, slots };
+    toml::to_string(&keys).expect("its values are plain")
+}
+
+fn parse(text: &str) -> Option<Witness> {
+    let keys: Keys = toml::from_str(text).ok()?;
+    let slot = |keys: SlotKeys| {
+        let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding, Standing::Empty];
+        let standing = all.into_iter().find(|standing| word_for(*standing) == keys.state)?;
+        Some(Slot { member: id_of(&keys.member)?, standing })
+    };
+    let slots = keys.slots.into_iter().map(slot).collect::<Option<Vec<Slot>>>()?;
+    Some(Witness { generation: keys.generation, slots })
+}
+
+/// What the folder of a volume knows. A file that makes no sense says nothing: then a half of a
+/// mirror is not believed.
+///
+/// # Errors
+/// [`Failure`] when there is one that cannot be read.
+pub(crate) fn read(folder: &Path) -> Result<Option<Witness>, Failure> {
+    let path = folder.join(STATE_NAME);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(parse(&text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidData => Ok(None),
+        Err(source) => Err(Failure::File { verb: "read", path, source }),
+    }
+}
+
+/// Writes it, durably.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn write(folder: &Path, witness: &Witness) -> Result<(), Failure> {
+    let (path, new) = (folder.join(STATE_NAME), folder.join(NEW_STATE_NAME));
+    replace(&path, &new, to_text(witness).as_bytes())
+}
+
+/// Keeps it while the set is open. Where it cannot be written, nothing is acknowledged that a
+/// member has missed, until it can.
+pub(crate) fn keep(folder: PathBuf, clock: Rc<dyn Clock>) -> Witnessed {
+    Rc::new(move |witness| {
+        let (folder, clock) = (folder.clone(), clock.clone());
+        Box::pin(async move {
+            let has_told = Cell::new(false);
+            while let Err(failure) = write(&folder, &witness) {
+                if !has_told.replace(true) {
+                    words::say(format_args!("{failure}; what is written waits until it can be"));
+                }
+                clock.sleep(AGAIN).await;
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_read_as_it_was_written() {
+        let folder = std::env::temp_dir().join(format!("duramen-state-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        assert_eq!(read(&folder).expect("no file says nothing"), None);
+        let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding, Standing::Empty];
+        let slots = all.iter().zip(0_u8..).map(|(&standing, byte)| {
+            let member = [byte; 16];
+            Slot { member, standing }
+        });
+        let witness = Witness { generation: u64::from(u32::MAX), slots: slots.collect() };
+        write(&folder, &witness).expect("there is room");
+        assert_eq!(read(&folder).expect("it is there"), Some(witness));
+        for wrong in ["", "generation = 3", "generation = 3\nslots = [{member = \"x\"}]", "\u{0}"] {
+            fs::write(folder.join(STATE_NAME), wrong).expect("there is room");
+            assert_eq!(read(&folder).expect("it is there"), None, "{wrong}");
+        }
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}

@@ -1,0 +1,249 @@
+//! `duramen raid`: looks at the set of disks on which a volume stands, and changes it.
+//!
+//! 1. [`status`] is how a set stands, as people and programs read it.
+//! 2. [`orders`] is what is done to a set that is open: by the server of the volume, which is asked
+//!    through its control channel, or here where nobody serves it.
+//! 3. [`dump`] writes the volume as one plain image.
+//!
+//! A volume that is served is changed by its server alone; its members are locked.
+
+mod dump;
+mod orders;
+mod status;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use block::file::{Access, OpenError};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use runtime::Runtime;
+use serde_json::{Value, json};
+use server::control::client::{self, AskError};
+use server::control::{Jobs, Refused};
+use server::reactor;
+
+use crate::failure::Failure;
+use crate::folder::real_place;
+use crate::stack::{Stack, at_once};
+use crate::volume::Volume;
+pub(crate) use orders::Orders;
+use orders::Replacing;
+pub(crate) use status::Status;
+
+/// What `duramen raid --help` says at its end.
+pub(crate) const HELP: &str = "\
+A set is made with 'duramen mkfs VOLUME --raid5 DISK DISK DISK'. Its disks may be renamed: they know
+what they are. A volume that is served is changed by its server, and goes on being served.
+
+Examples:
+  duramen raid status data              which disks it has, and how they stand
+  duramen raid replace data 2 /dev/sdf  make a new disk the member of slot 2
+  duramen raid fail data 2              take a disk out that is about to die
+  duramen raid dump data data.img       write the volume as one image, for other programs";
+
+/// How often the server is asked how far a job is.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The arguments of `duramen raid`.
+#[derive(Args, Debug)]
+pub(crate) struct RaidArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Shows how a set and its members stand
+    Status {
+        /// Which volume: see 'duramen --help'
+        volume: PathBuf,
+        /// Print one JSON object, for programs. Sizes are bytes
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes another disk the member of a slot, of what the others have
+    Replace {
+        /// Which volume
+        volume: PathBuf,
+        /// The number of the slot, as 'duramen raid status' tells it
+        slot: usize,
+        /// The new disk. What it holds is lost
+        disk: PathBuf,
+        /// Do not wait for the end: the server goes on
+        #[arg(long)]
+        background: bool,
+        /// Also if the slot has a good member, or the disk holds something
+        #[arg(long)]
+        force: bool,
+    },
+    /// Takes a member out, as if it had failed
+    Fail {
+        /// Which volume
+        volume: PathBuf,
+        /// The number of its slot
+        slot: usize,
+    },
+    /// Writes the volume as one plain image
+    Dump {
+        /// Which volume; nobody may serve it
+        volume: PathBuf,
+        /// A file that does not exist yet
+        file: PathBuf,
+    },
+}
+
+/// Does what is asked for.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Status { volume, json } => tell(&find(volume)?, *json, output),
+        Command::Replace { volume, slot, disk, background, force } => {
+            let (volume, disk) = (find(volume)?, real_place(disk));
+            let said = json!({ "slot": slot, "path": disk, "force": force });
+            match ask(&volume, "replace", &said)? {
+                Some(_) if *background => Ok(()),
+                Some(answer) => follow(&volume, &answer),
+                None => change(&volume, async |orders, stack| {
+                    let replacing = orders.begin(*slot, &disk, *force).await?;
+                    rebuild(stack, replacing).await
+                }),
+            }?;
+            let (path, disk) = (volume.path.display(), disk.display());
+            Ok(writeln!(output, "{path}: slot {slot} has {disk} now")?)
+        }
+        Command::Fail { volume, slot } => {
+            let volume = find(volume)?;
+            if ask(&volume, "fail", &json!({ "slot": slot }))?.is_none() {
+                change(&volume, async |orders, _| orders.fail(*slot).await)?;
+            }
+            Ok(writeln!(output, "{}: the member of slot {slot} is out", volume.path.display())?)
+        }
+        Command::Dump { volume, file } => dump::run(&find(volume)?, file, output),
+    }
+}
+
+/// A volume that stands on a set.
+fn find(path: &Path) -> Result<Volume, Failure> {
+    let volume = Volume::find(path)?;
+    if volume.settings.raid.is_none() {
+        let sentence = format!("{} does not stand on a set of disks", path.display());
+        return Err(Failure::Usage(sentence));
+    }
+    Ok(volume)
+}
+
+fn tell(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
+    let socket = volume.socket();
+    let answer = socket.as_deref().and_then(|socket| client::get(socket, "/v1/info").ok());
+    let told = answer.filter(|answer| answer.status == 200).and_then(|answer| {
+        let info: Value = serde_json::from_str(&answer.body).ok()?;
+        serde_json::from_value(info.get("raid")?.clone()).ok()
+    });
+    let status: Status = match told {
+        Some(status) => status,
+        None => Status::look(volume)?,
+    };
+    if json {
+        let text = serde_json::to_string_pretty(&status).expect("all keys are names");
+        writeln!(output, "{text}")?;
+    } else {
+        write!(output, "{}", status.describe())?;
+    }
+    Ok(())
+}
+
+/// Orders the server of a volume to do something. `None` if nobody serves it.
+fn ask(volume: &Volume, order: &str, said: &Value) -> Result<Option<Value>, Failure> {
+    let Some(socket) = volume.socket() else { return Ok(None) };
+    let refused = |why: String| Failure::Control { path: socket.clone(), why };
+    match client::post(&socket, &format!("/v1/raid/{order}"), said.to_string()) {
+        Err(AskError::Nobody(_)) => Ok(None),
+        Err(error) => Err(refused(error.to_string())),
+        Ok(answer) if answer.status == 200 => {
+            let body = serde_json::from_str(&answer.body);
+            body.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
+        }
+        Ok(answer) if matches!(answer.status, 400 | 409) => {
+            let why = answer.error().unwrap_or_default();
+            Err(Failure::Usage(format!("{}: {why}", volume.path.display())))
+        }
+        Ok(answer) => {
+            Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))
+        }
+    }
+}
+
+/// Waits for the end of a job of the server.
+fn follow(volume: &Volume, answer: &Value) -> Result<(), Failure> {
+    let socket = volume.socket().expect("it was asked");
+    let refused = |why: &str| Failure::Control { path: socket.clone(), why: why.to_owned() };
+    let job = answer["job"].as_u64().ok_or_else(|| refused("it names no job"))?;
+    let bar = bar();
+    loop {
+        let told = client::get(&socket, &format!("/v1/jobs/{job}"));
+        let told = told.map_err(|error| refused(&error.to_string()))?;
+        let view: Value = serde_json::from_str(&told.body).unwrap_or_default();
+        bar.set_length(view["total"].as_u64().unwrap_or_default());
+        bar.set_position(view["done"].as_u64().unwrap_or_default());
+        match view["state"].as_str() {
+            Some("running" | "cancelling") => {}
+            Some("done") => return Ok(()),
+            _ => return Err(refused("the rebuild has failed; its log says why")),
+        }
+        #[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
+        thread::sleep(ASK_AGAIN);
+    }
+}
+
+fn bar() -> ProgressBar {
+    let template = "rebuilding {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    ProgressBar::no_length().with_style(style)
+}
+
+/// Opens the set of a volume that nobody serves, and changes it.
+fn change(
+    volume: &Volume,
+    work: impl AsyncFnOnce(&Orders, &Stack) -> Result<(), Refused>,
+) -> Result<(), Failure> {
+    let changed = reactor::block_on(|runtime: Runtime| async move {
+        let opened = volume.open(Access::ReadWrite, &at_once, &runtime).await;
+        let stack = opened.map_err(|failure| match failure {
+            Failure::Open(OpenError::Locked(path) | OpenError::Busy(path)) => {
+                Failure::Usage(format!("{} is in use by another program", path.display()))
+            }
+            other => other,
+        })?;
+        let set = stack.set.as_ref().expect("it stands on one");
+        let orders = Orders::new(volume, set, Jobs::default(), at_once, &runtime);
+        let done = work(&orders, &stack).await;
+        stack.close(volume).await?;
+        done.map_err(|refused| match refused {
+            Refused::Unknown => unreachable!("it is one of ours"),
+            Refused::Senseless(why) | Refused::Conflict(why) => {
+                Failure::Usage(format!("{}: {why}", volume.path.display()))
+            }
+        })
+    });
+    changed.map_err(Failure::Start)?
+}
+
+async fn rebuild(stack: &Stack, replacing: Replacing) -> Result<(), Refused> {
+    let open = stack.set.as_ref().expect("it stands on one");
+    let unit = open.set.layout().unit;
+    let bar = bar();
+    let shown = bar.clone();
+    let progress = move |done, total| {
+        shown.set_length(total * unit);
+        shown.set_position(done * unit);
+    };
+    let Replacing { slot, device, member } = replacing;
+    let rebuilt = open.set.rebuild(slot, device, member, progress).await;
+    bar.finish_and_clear();
+    rebuilt.map_err(|error| Refused::Conflict(error.to_string()))
+}

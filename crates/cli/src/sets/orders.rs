@@ -1,0 +1,257 @@
+//! What is done to a set that is open.
+//!
+//! A new member is put on the list of `volume.toml` before anything else: a start after a cut finds
+//! it there, and goes on with it. The one that it replaces goes from the list.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::BlockDevice;
+use block::file::{Access, DiskFile};
+use duramen_settings::{RaidSettings, Settings};
+use futures::FutureExt;
+use raid::label::{Id, Label, Standing};
+use runtime::Runtime;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use server::control::{Act, End, Job, Jobs, Refused};
+
+use crate::failure::Failure;
+use crate::folder::real_place;
+use crate::occupied::what_is_on;
+use crate::stack::{Member, OpenSet, Returned};
+use crate::volume::{Volume, write_settings};
+use crate::words;
+
+/// How often it is looked whether a member is out.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A set that is open, and all that it takes to change it. A clone is of the same set.
+#[derive(Clone)]
+pub(crate) struct Orders {
+    open: OpenSet,
+    volume: Rc<Volume>,
+    jobs: Jobs,
+    device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>,
+    runtime: Runtime,
+}
+
+/// What is said with an order.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    slot: usize,
+    path: Option<PathBuf>,
+    #[serde(default)]
+    force: bool,
+}
+
+/// A disk that is to be made a member.
+pub(super) struct Replacing {
+    pub(super) slot: usize,
+    pub(super) device: Rc<dyn BlockDevice>,
+    pub(super) member: Id,
+}
+
+impl Orders {
+    /// For the set of this volume, with a device of `device` for each new disk.
+    pub(crate) fn new(
+        volume: &Volume,
+        open: &OpenSet,
+        jobs: Jobs,
+        device: impl Fn(DiskFile) -> Rc<dyn BlockDevice> + 'static,
+        runtime: &Runtime,
+    ) -> Self {
+        let volume = Rc::new(volume.clone());
+        Self { open: open.clone(), volume, jobs, device: Rc::new(device), runtime: runtime.clone() }
+    }
+
+    /// What a control channel orders.
+    pub(crate) fn act(self) -> Act {
+        Rc::new(move |order, said| {
+            let orders = self.clone();
+            async move { orders.carry_out(&order, said).await }.boxed_local()
+        })
+    }
+
+    async fn carry_out(&self, order: &str, said: Value) -> Result<Value, Refused> {
+        let said = || -> Result<Said, Refused> {
+            serde_json::from_value(said).map_err(|error| Refused::Senseless(error.to_string()))
+        };
+        match order {
+            "replace" => {
+                let Said { slot, path, force } = said()?;
+                let path = path.filter(|path| path.is_absolute());
+                let path = path.ok_or_else(|| {
+                    Refused::Senseless("a replacement needs the whole path of a disk".to_owned())
+                })?;
+                let replacing = self.begin(slot, &path, force).await?;
+                Ok(json!({ "job": self.rebuild(replacing) }))
+            }
+            "fail" => self.fail(said()?.slot).await.map(|()| json!({})),
+            _ => Err(Refused::Unknown),
+        }
+    }
+
+    /// Takes a member out, and from the list: it does not come back by itself.
+    pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
+        let failed = self.open.set.fail(slot).await;
+        failed.map_err(|error| Refused::Conflict(error.to_string()))?;
+        let member = self.open.set.label().slots[slot].member;
+        for known in self.open.members.borrow_mut().iter_mut() {
+            known.is_listed &= known.label.member() != member;
+        }
+        self.write_list().map_err(|error| Refused::Conflict(error.to_string()))
+    }
+
+    /// Has a disk ready to be made the member of a slot, which has none by then.
+    pub(super) async fn begin(
+        &self,
+        slot: usize,
+        path: &Path,
+        force: bool,
+    ) -> Result<Replacing, Refused> {
+        let Label { slots, layout, .. } = self.open.set.label();
+        let refuse = |why: String| Err(Refused::Conflict(why));
+        let Some(old) = slots.get(slot).copied() else {
+            return refuse(format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1));
+        };
+        if layout.level.spare_of(layout.members) == 0 {
+            return refuse(format!("{} has nothing to make a member of", layout.level));
+        }
+        if self.open.set.status().rebuild.is_some() {
+            return refuse("a member is being made already".to_owned());
+        }
+        let is_good = old.standing == Standing::InSync;
+        if is_good && !force {
+            return refuse(format!("slot {slot} has a good member; if that is meant, say --force"));
+        }
+        let path = real_place(path);
+        let is_in = |member: &Member| {
+            let known = slots.iter().find(|slot| slot.member == member.label.member());
+            real_place(&member.path) == path
+                && known.is_some_and(|known| known.standing == Standing::InSync)
+        };
+        if self.open.members.borrow().iter().any(is_in) {
+            return refuse(format!("{} is a member already", path.display()));
+        }
+        if let Some(returned) = self.open.take_returned(slot, &path) {
+            return Ok(Replacing { slot, device: returned, member: old.member });
+        }
+        let failed = |error: &dyn fmt::Display| Refused::Conflict(error.to_string());
+        let disk = DiskFile::open(&path, Access::ReadWrite).map_err(|error| failed(&error))?;
+        if !force {
+            let found = what_is_on(&disk, &path).map_err(|error| failed(&error))?;
+            if let Some(what) = found {
+                let path = path.display();
+                return refuse(format!("{path} holds {what}; if that is meant, say --force"));
+            }
+        }
+        if is_good {
+            self.fail(slot).await?;
+        }
+        let member = self.new_id();
+        self.put_on_list(old.member, member, &path, slot).map_err(|error| failed(&error))?;
+        let device = (self.device)(disk.large_past_cache());
+        Ok(Replacing { slot, device, member })
+    }
+
+    fn new_id(&self) -> Id {
+        let random = &self.runtime.random;
+        let halves = [random.next_u64(), random.next_u64()].map(u64::to_le_bytes);
+        std::array::from_fn(|byte| halves[byte / 8][byte % 8])
+    }
+
+    /// Notes where the new member is, for the next start.
+    fn put_on_list(&self, old: Id, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
+        let mut members = self.open.members.borrow_mut();
+        members.retain(|member| member.label.member() != old && member.path != path);
+        let mut label = Label { slot, ..self.open.set.label() };
+        label.slots[slot].member = new;
+        members.push(Member { path: path.to_owned(), label, is_listed: true });
+        drop(members);
+        self.write_list()
+    }
+
+    fn write_list(&self) -> Result<(), Failure> {
+        let Some(folder) = &self.volume.folder else { return Ok(()) };
+        let set = self.open.set.label().set;
+        let members = self.open.members.borrow();
+        let listed = members.iter().filter(|member| member.is_listed);
+        let members = listed.map(|member| member.path.clone()).collect();
+        let raid = Some(RaidSettings { set, members });
+        write_settings(folder, &Settings { raid, ..self.volume.settings.clone() })
+    }
+
+    /// Makes a member, as a job that other tasks go on beside. Its number.
+    fn rebuild(&self, replacing: Replacing) -> u64 {
+        let job = self.jobs.begin("rebuild", 0, "bytes", false);
+        let (id, orders) = (job.id(), self.clone());
+        let work = async move { orders.make_again(replacing, job).await };
+        self.runtime.tasks.spawn(work.boxed_local());
+        id
+    }
+
+    async fn make_again(&self, replacing: Replacing, job: Job) {
+        let Replacing { slot, device, member } = replacing;
+        let unit = self.open.set.layout().unit;
+        let job = Rc::new(job);
+        let told = job.clone();
+        let progress = move |done, total| told.advance(done * unit, total * unit);
+        let rebuilt = self.open.set.rebuild(slot, device, member, progress).await;
+        let path = self.volume.path.display();
+        let end = match rebuilt {
+            Ok(()) => {
+                words::say(format_args!("{path}: the member of slot {slot} is up to date"));
+                End::Done
+            }
+            Err(error) => {
+                words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
+                End::Failed
+            }
+        };
+        let job = Rc::into_inner(job).expect("the rebuild has let go of it");
+        job.end(end);
+    }
+
+    /// Makes members again that were found and are out, and tells of members that go.
+    pub(crate) fn attend(&self) {
+        let orders = self.clone();
+        let work = async move {
+            while let Some(returned) = orders.open.next_returned() {
+                let Returned { slot, device, .. } = returned;
+                let member = orders.open.set.label().slots[slot].member;
+                let path = orders.volume.path.display();
+                words::say(format_args!(
+                    "{path}: slot {slot} has its member back, which catches up"
+                ));
+                let job = orders.jobs.begin("rebuild", 0, "bytes", false);
+                orders.make_again(Replacing { slot, device, member }, job).await;
+            }
+        };
+        self.runtime.tasks.spawn(work.boxed_local());
+        let (set, path) = (Rc::downgrade(&self.open.set), self.volume.path.clone());
+        let clock = self.runtime.clock.clone();
+        let mut known = self.open.set.label().slots;
+        let watch = async move {
+            loop {
+                clock.sleep(WATCH_INTERVAL).await;
+                let Some(set) = set.upgrade() else { return };
+                let now = set.label().slots;
+                for (slot, (before, now)) in known.iter().zip(&now).enumerate() {
+                    if before.standing != Standing::Stale && now.standing == Standing::Stale {
+                        words::say(format_args!(
+                            "{}: the member of slot {slot} is out; 'duramen raid replace' makes \
+                             another one",
+                            path.display()
+                        ));
+                    }
+                }
+                known = now;
+            }
+        };
+        self.runtime.tasks.spawn(watch.boxed_local());
+    }
+}

@@ -1,0 +1,198 @@
+//! How a set stands: `duramen raid status`, and `raid` in what `duramen info` tells.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use duramen_settings::text_of;
+use raid::assembly::assemble;
+use raid::label::{Label, Standing};
+use raid::{Done, Met};
+use serde::{Deserialize, Serialize};
+use server::reactor;
+
+use crate::failure::Failure;
+use crate::set_state::{self, word_for};
+use crate::size::show_size;
+use crate::stack::{Member, OpenSet, find_members};
+use crate::volume::Volume;
+use crate::words;
+
+/// The names are those of the JSON object. Sizes are bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    uuid: String,
+    level: String,
+    state: State,
+    generation: u64,
+    stripe_unit_bytes: u64,
+    slots: Vec<SlotStatus>,
+    rebuild: Option<Rebuild>,
+    io: Io,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// All members are there and up to date.
+    Clean,
+    /// It works with fewer.
+    Degraded,
+    /// One is made again.
+    Rebuilding,
+    /// There are too few.
+    Failed,
+}
+
+/// A slot, and what its member has met since the set was opened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct SlotStatus {
+    slot: usize,
+    path: Option<PathBuf>,
+    uuid: String,
+    /// `in_sync`, `missing`, `stale`, `rebuilding` or `empty`.
+    state: String,
+    read_errors: u64,
+    write_errors: u64,
+    mended: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Rebuild {
+    slot: usize,
+    done_bytes: u64,
+    total_bytes: u64,
+}
+
+/// Since it was opened.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Io {
+    reads: u64,
+    writes: u64,
+    log_writes: u64,
+    full_stripes: u64,
+    partial_stripes: u64,
+}
+
+impl Status {
+    /// That of a set that is open.
+    pub(crate) fn of(open: &OpenSet) -> Self {
+        let raid::Status { label, rebuild, met, done } = open.set.status();
+        let unit = label.layout.unit;
+        let rebuild = rebuild.map(|(slot, stripes)| Rebuild {
+            slot,
+            done_bytes: stripes * unit,
+            total_bytes: label.layout.rows * unit,
+        });
+        Self { rebuild, ..Self::from_label(&label, &open.members.borrow(), &met, done) }
+    }
+
+    /// That of a set that no server tells of: what its labels say.
+    ///
+    /// # Errors
+    /// [`Failure`] when no member is found.
+    pub(crate) fn look(volume: &Volume) -> Result<Self, Failure> {
+        let raid = volume.settings.raid.as_ref().expect("it stands on a set");
+        let members = reactor::block_on(|_| find_members(raid, false)).map_err(Failure::Start)?;
+        let witness = volume.folder.as_deref().map(set_state::read).transpose()?.flatten();
+        let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
+        let (label, refused) = match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
+            Ok(assembly) => (assembly.label, None),
+            Err(refused) => {
+                let latest = labels.into_iter().max_by_key(|label| label.generation);
+                let latest = latest.ok_or_else(|| Failure::Set {
+                    path: volume.path.clone(),
+                    source: refused.clone().into(),
+                    disks: Vec::new(),
+                })?;
+                (latest, Some(refused))
+            }
+        };
+        let mut status = Self::from_label(&label, &members, &[], Done::default());
+        if let Some(refused) = refused {
+            words::say(format_args!("{}: {refused}", volume.path.display()));
+            status.state = State::Failed;
+        }
+        Ok(status)
+    }
+
+    fn from_label(label: &Label, members: &[Member], met: &[Met], done: Done) -> Self {
+        let Label { layout, generation, .. } = label;
+        let slots = label.slots.iter().enumerate().map(|(slot, known)| {
+            let member = members.iter().find(|member| member.label.member() == known.member);
+            let state = match (known.standing, member) {
+                (Standing::InSync, None) => "missing",
+                (standing, _) => word_for(standing),
+            };
+            let Met { read_errors, write_errors, mended } =
+                met.get(slot).copied().unwrap_or_default();
+            let (uuid, state) = (text_of(&known.member), state.to_owned());
+            let path = member.map(|member| member.path.clone());
+            SlotStatus { slot, path, uuid, state, read_errors, write_errors, mended }
+        });
+        let slots: Vec<SlotStatus> = slots.collect();
+        let good = slots.iter().filter(|slot| slot.state == "in_sync").count();
+        let needed = layout.members - layout.level.spare_of(layout.members);
+        let state = if good < needed {
+            State::Failed
+        } else if slots.iter().any(|slot| slot.state == "rebuilding") {
+            State::Rebuilding
+        } else if good < slots.len() {
+            State::Degraded
+        } else {
+            State::Clean
+        };
+        let Done { reads, writes, log_writes, full_stripes, partial_stripes } = done;
+        Self {
+            uuid: text_of(&label.set),
+            level: layout.level.to_string(),
+            state,
+            generation: *generation,
+            stripe_unit_bytes: layout.unit,
+            slots,
+            rebuild: None,
+            io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
+        }
+    }
+
+    /// One line about all of it.
+    pub(crate) fn summary(&self) -> String {
+        let state = match self.state {
+            State::Clean => "clean",
+            State::Degraded => "degraded",
+            State::Rebuilding => "rebuilding",
+            State::Failed => "failed",
+        };
+        format!("{} of {} disks, {state}", self.level, self.slots.len())
+    }
+
+    /// The lines for people.
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "{name:<16}{value}"); // a string takes everything
+        };
+        line("set", self.uuid.clone());
+        line("state", self.summary());
+        line("generation", self.generation.to_string());
+        line("stripe unit", show_size(self.stripe_unit_bytes));
+        for slot in &self.slots {
+            let path = slot
+                .path
+                .as_ref()
+                .map_or("not found".to_owned(), |path| path.display().to_string());
+            let met = [
+                (slot.read_errors, "read errors"),
+                (slot.write_errors, "write errors"),
+                (slot.mended, "mended"),
+            ];
+            let met = met.iter().filter(|(count, _)| *count > 0);
+            let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();
+            line(&format!("slot {}", slot.slot), format!("{}, {path}{met}", slot.state));
+        }
+        if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
+            let (done, total) = (show_size(done_bytes), show_size(total_bytes));
+            line("rebuild", format!("of slot {slot}: {done} of {total}"));
+        }
+        text
+    }
+}

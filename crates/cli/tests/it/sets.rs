@@ -1,0 +1,334 @@
+//! Volumes on sets of disks: made, served, cut off, with a disk lost, made again, and refused.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, Run, assert_clean, duramen, on, pause};
+
+/// Between two looks at a server.
+const TRY: Duration = Duration::from_millis(100);
+/// Bytes of a member.
+const SIZE: u64 = 24 << 20;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+/// A folder, a volume in it that is not there yet, and disks for it.
+struct Place {
+    folder: Folder,
+    volume: PathBuf,
+    disks: Vec<PathBuf>,
+}
+
+impl Place {
+    fn new(disks: usize) -> Self {
+        let folder = Folder::new();
+        let disk = |number| {
+            let path = folder.path(&format!("disk-{number}"));
+            let file = File::create(&path).expect("a new file");
+            file.set_len(SIZE).expect("it is sparse");
+            path
+        };
+        Self { volume: folder.path("data"), disks: (0..disks).map(disk).collect(), folder }
+    }
+
+    fn mkfs(&self, level: &str, more: &[&str]) -> Run {
+        let disks: Vec<&str> = self.disks.iter().map(|disk| text(disk)).collect();
+        on("mkfs", &self.volume, &[&[level], &disks[..], &["--sparse"], more].concat())
+    }
+
+    fn made(level: &str, disks: usize, more: &[&str]) -> Self {
+        let place = Self::new(disks);
+        place.mkfs(level, more).good();
+        place
+    }
+
+    fn status(&self) -> Value {
+        let told = duramen(&["raid", "status", text(&self.volume), "--json"]);
+        assert_eq!(told.code, 0, "{}", told.errors);
+        serde_json::from_str(&told.output).expect("it is JSON")
+    }
+
+    fn info(&self) -> Value {
+        let told = on("info", &self.volume, &["--json"]).good();
+        serde_json::from_str(&told).expect("it is JSON")
+    }
+
+    /// Waits until something is so that a server brings about.
+    #[track_caller]
+    fn wait(&self, is_so: impl Fn(&Self) -> bool) {
+        let most = 300;
+        let tries = (0..most).take_while(|_| !is_so(self)).inspect(|_| pause(TRY)).count();
+        assert!(tries < most, "it does not come: {}", self.status());
+    }
+
+    /// Waits until nothing is left to reclaim of what a cut left, if anything was.
+    #[track_caller]
+    fn wait_for_reclaim(&self) {
+        self.wait(|place| place.info()["reclaim"]["state"] != "running");
+    }
+
+    fn state_of(&self, slot: usize) -> String {
+        self.status()["slots"][slot]["state"].as_str().expect("a word").to_owned()
+    }
+
+    fn raid(&self, words: &[&str]) -> Run {
+        duramen(&[&["raid", words[0], text(&self.volume)], &words[1..]].concat())
+    }
+
+    /// What stands on the disks is a file system that every judge accepts.
+    #[track_caller]
+    fn assert_whole(&self, files: &[(&str, &[u8])]) {
+        let checked = on("fsck", &self.volume, &[]);
+        assert_eq!(checked.code, 0, "{}{}", checked.output, checked.errors);
+        for (name, data) in files {
+            assert_eq!(on("cat", &self.volume, &[name]).output.as_bytes(), *data);
+        }
+        let image = self.folder.path("dump.img");
+        let _ = fs::remove_file(&image); // the first has none
+        let dumped = self.raid(&["dump", text(&image)]);
+        assert_eq!(dumped.code, 0, "{}", dumped.errors);
+        assert_clean(&image);
+        let plain = on("cat", &image, &[files[0].0]).good();
+        assert_eq!(plain.as_bytes(), files[0].1, "the image is a volume of its own");
+    }
+}
+
+/// Has a disk hold nothing but zeros.
+fn wipe(disk: &Path) {
+    let file = File::create(disk).expect("it is ours");
+    file.set_len(SIZE).expect("it is sparse");
+}
+
+/// Text without an end that is like no other.
+fn letter(number: u8) -> Vec<u8> {
+    (0..40_000_u32).map(|at| b'a' + (at.wrapping_mul(7 + u32::from(number)) % 23) as u8).collect()
+}
+
+/// Makes a set, writes to it, kills its server, loses a disk, serves it again, and makes the disk
+/// anew, under each policy.
+fn lose_a_disk(level: &str, disks: usize, policy: &str) {
+    let place = Place::made(level, disks, &["--policy", policy]);
+    let (one, two, three) = (letter(1), letter(2), letter(3));
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &one);
+    serving.kill();
+    wipe(&place.disks[1]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    assert_eq!(place.status()["state"], "degraded");
+    put(&serving, "data", "two", &two);
+    place.wait_for_reclaim();
+    assert!(serving.stop().success());
+    assert_eq!(place.state_of(1), "stale");
+    place.assert_whole(&[("one", &one), ("two", &two)]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["replace", "1", text(&place.disks[1])]).good();
+    let status = place.status();
+    assert_eq!(status["state"], "clean", "{status}");
+    put(&serving, "data", "three", &three);
+    serving.kill();
+    // The new one is as good as any: another goes now.
+    wipe(&place.disks[0]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.wait_for_reclaim();
+    assert!(serving.stop().success());
+    place.assert_whole(&[("one", &one), ("two", &two), ("three", &three)]);
+}
+
+#[test]
+fn raid_5_loses_a_disk_under_policy_log() {
+    lose_a_disk("--raid5", 3, "log");
+}
+
+#[test]
+fn raid_5_loses_a_disk_under_policy_sync() {
+    lose_a_disk("--raid5", 4, "sync");
+}
+
+#[test]
+fn a_mirror_loses_a_disk_under_policy_softdep() {
+    lose_a_disk("--raid1", 2, "softdep");
+}
+
+#[test]
+fn a_mirror_loses_a_disk_under_policy_log() {
+    lose_a_disk("--raid1", 3, "log");
+}
+
+#[test]
+fn disks_know_what_they_are_wherever_they_lie() {
+    let place = Place::made("--raid5", 3, &[]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    serving.kill();
+    // Two are exchanged, and one has another name.
+    let away = place.folder.path("away");
+    fs::rename(&place.disks[0], &away).expect("it is there");
+    fs::rename(&place.disks[1], &place.disks[0]).expect("it is there");
+    fs::rename(&away, &place.disks[1]).expect("it is there");
+    fs::rename(&place.disks[2], place.folder.path("renamed.img")).expect("it is there");
+    assert_eq!(place.status()["state"], "clean");
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    place.assert_whole(&[("one", &letter(1))]);
+    assert_eq!(place.status()["state"], "clean");
+}
+
+#[test]
+fn a_member_that_was_away_catches_up_by_itself() {
+    let place = Place::made("--raid5", 3, &[]);
+    let away = place.folder.path("away");
+    fs::create_dir(&away).expect("a new folder");
+    fs::rename(&place.disks[2], away.join("disk")).expect("it is there");
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    assert!(serving.stop().success());
+    assert_eq!(place.state_of(2), "stale", "it is not found");
+    fs::rename(away.join("disk"), &place.disks[2]).expect("it is there");
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.wait(|place| place.state_of(2) == "in_sync");
+    assert!(serving.stop().success());
+    wipe(&place.disks[0]);
+    place.assert_whole(&[("one", &letter(1))]);
+}
+
+#[test]
+fn a_member_that_was_taken_out_stays_out() {
+    let place = Place::made("--raid1", 3, &[]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["fail", "1"]).good();
+    put(&serving, "data", "one", &letter(1));
+    place.raid(&["fail", "1"]).failed(2, "slot 1 has no member that is up to date");
+    place.raid(&["fail", "0"]).good();
+    place.raid(&["fail", "2"]).failed(2, "the member of slot 2 is needed");
+    serving.kill();
+    let serving = Serving::start(&[&place.volume], &[]);
+    assert_eq!(place.status()["state"], "degraded");
+    assert!(serving.stop().success());
+    assert_eq!([0, 1].map(|slot| place.state_of(slot)), ["stale", "stale"]);
+    place.assert_whole(&[("one", &letter(1))]);
+    // Without a server it is made again here and now.
+    place.raid(&["replace", "1", text(&place.disks[1])]).failed(2, "a member of a set of disks");
+    place.raid(&["replace", "1", text(&place.disks[1]), "--force"]).good();
+    assert_eq!(place.state_of(1), "in_sync");
+}
+
+#[test]
+fn half_a_mirror_is_served_if_the_folder_knows_that_it_is_the_newer() {
+    let place = Place::made("--raid1", 2, &[]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    serving.kill();
+    fs::remove_file(&place.disks[1]).expect("it is there");
+    let state = place.volume.join("set.state");
+    let known = fs::read(&state).expect("it is kept");
+    fs::remove_file(&state).expect("it is there");
+    let refused = on("serve", &place.volume, &["--listen", "127.0.0.1:0"]);
+    let told = refused.errors.lines().last().expect("it says why").to_owned();
+    assert!(refused.code == 1 && told.contains("may be newer"), "{told}");
+    assert!(told.contains("duramen serve --degraded"), "{told}");
+    assert_eq!(place.status()["state"], "failed");
+    fs::write(&state, known).expect("there is room");
+    put(&Serving::start(&[&place.volume], &[]), "data", "two", &letter(2));
+    fs::remove_file(&state).expect("it is kept");
+    // What is alone by its own word may go on.
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    let other = Place::made("--raid1", 2, &[]);
+    fs::remove_file(other.volume.join("set.state")).expect("it is there");
+    fs::remove_file(&other.disks[0]).expect("it is there");
+    assert!(Serving::start(&[&other.volume], &["--degraded"]).stop().success());
+}
+
+#[test]
+fn a_set_without_redundancy_needs_all_of_its_disks() {
+    let place = Place::made("--raid0", 2, &["--stripe-unit", "16K"]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    serving.kill();
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    place.assert_whole(&[("one", &letter(1))]);
+    assert_eq!(place.status()["stripe_unit_bytes"], 16384);
+    place.raid(&["replace", "0", "/dev/null"]).failed(2, "raid0 has nothing to make a member of");
+    place.raid(&["fail", "0"]).failed(2, "is needed");
+    wipe(&place.disks[0]);
+    let refused = on("ls", &place.volume, &[]);
+    assert!(refused.code == 1 && refused.errors.contains("it takes 2"), "{}", refused.errors);
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_changes_nothing() {
+    let place = Place::new(3);
+    let disk = |number: usize| text(&place.disks[number]);
+    let mkfs = |more: &[&str]| on("mkfs", &place.volume, more);
+    mkfs(&["--raid5", disk(0), disk(1), disk(0)]).failed(2, "is named twice");
+    assert!(mkfs(&["--raid5", disk(0), disk(1)]).code == 2, "too few");
+    let unit = ["--raid5", disk(0), disk(1), disk(2), "--stripe-unit", "48K"];
+    mkfs(&unit).failed(2, "a power of two from 4 KiB to 4 MiB");
+    let there = place.folder.path("new");
+    mkfs(&["--raid1", disk(0), text(&there)]).failed(2, "with --size, such as 4G, it is made");
+    mkfs(&["--raid1", disk(0), text(&there), "--size", "8M"]).failed(2, "has 25165824 bytes");
+    assert!(!there.exists(), "what was made is gone");
+    File::options()
+        .write(true)
+        .open(disk(2))
+        .and_then(|file| file.set_len(SIZE / 2))
+        .expect("it is");
+    place.mkfs("--raid5", &[]).failed(2, "not of one size");
+    wipe(&place.disks[2]);
+    for (at, bytes, what) in [
+        (4096, &0xa92b_4efc_u32.to_le_bytes()[..], "a member of a Linux RAID"),
+        (SIZE - 8192, &0xa92b_4efc_u32.to_le_bytes()[..], "a member of a Linux RAID"),
+        (65_536 + 1372, &[0x19, 0x01, 0x54, 0x19][..], "a UFS2 file system"),
+        (500_000 / 4096 * 4096 - 400_000 / 4096 * 4096, b"?", "data of an unknown kind"),
+    ] {
+        wipe(&place.disks[2]);
+        let mut file = File::options().write(true).open(&place.disks[2]).expect("it is there");
+        file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("there is room");
+        place.mkfs("--raid5", &[]).failed(1, what);
+    }
+    assert!(!place.volume.exists());
+    place.mkfs("--raid5", &["--force"]).good();
+    // No member passes for a volume, and none is taken from its set.
+    assert!(on("ls", &place.disks[0], &[]).code == 1);
+    let other = place.folder.path("other");
+    on("mkfs", &other, &["--raid1", disk(0), disk(1)]).failed(1, "a member of a set of disks");
+    on("mkfs", &place.disks[1], &[]).failed(1, "a member of a set of disks");
+    place.mkfs("--raid5", &[]).failed(1, "a volume, as volume.toml says");
+    let serving = Serving::start(&[&place.volume], &[]);
+    let refused = on("mkfs", &other, &["--raid1", disk(0), disk(1), "--force"]);
+    assert!(refused.errors.contains("in use by another program"), "{}", refused.errors);
+    let refused = on("fsck", &place.volume, &[]);
+    assert!(refused.errors.contains("in use by another program"), "{}", refused.errors);
+    place.raid(&["replace", "1", disk(0)]).failed(2, "slot 1 has a good member");
+    place.raid(&["replace", "7", disk(0)]).failed(2, "there is no slot 7: there are 0 to 2");
+    place.raid(&["replace", "1", disk(0), "--force"]).failed(2, "is a member already");
+    assert!(serving.stop().success());
+    let plain = place.folder.path("plain");
+    on("mkfs", &plain, &["--size", "16M"]).good();
+    duramen(&["raid", "status", text(&plain)]).failed(2, "does not stand on a set of disks");
+}
+
+#[test]
+fn a_policy_and_a_label_are_changed_on_a_set_as_on_a_disk() {
+    let place = Place::made("--raid5", 3, &["--policy", "sync"]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    serving.kill();
+    on("tune", &place.volume, &["--policy", "log"]).failed(2, "was not stopped cleanly");
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    on("tune", &place.volume, &["--policy", "log", "--label", "archive"]).good();
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "two", &letter(2));
+    serving.kill();
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    on("tune", &place.volume, &["--policy", "softdep"]).good();
+    let info = place.info();
+    assert_eq!((&info["policy"], &info["label"]), (&"softdep".into(), &"archive".into()));
+    assert_eq!(info["raid"]["level"], "raid5");
+    place.assert_whole(&[("one", &letter(1)), ("two", &letter(2))]);
+}
