@@ -29,7 +29,7 @@ fn check_volume(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Settings::parse(&text) {
         Ok(settings) => {
-            assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+            assert_eq!(Settings::parse(&settings.to_text()), Ok(settings.clone()));
             let options = settings.softdep.options();
             let ages = [options.ages.inode, options.ages.directory, options.ages.file];
             assert!(ages.iter().all(|age| !age.is_zero()), "no change is old at once");
