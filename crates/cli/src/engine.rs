@@ -41,8 +41,10 @@ pub(crate) struct OpenVolume {
     pub(crate) live: Live,
     /// Its long work.
     pub(crate) jobs: Jobs,
-    /// What changes the set of disks on which it stands.
+    /// What changes the set of disks on which it stands, if it may be changed.
     pub(crate) orders: Option<Orders>,
+    /// Its superblock, when it was opened.
+    pub(crate) superblock: Superblock,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -71,7 +73,14 @@ pub(crate) async fn open_volume(
     let log_size = volume.settings.log_size.unwrap_or_else(|| log_size_for(opening.size));
     let log = match log_path {
         Some(path) => open_log(volume, path, log_size, opening.needs_log, &device).await?,
-        None => stack.log.filter(|_| !read_only),
+        None => stack.log,
+    };
+    let log = match log {
+        Some(log) if read_only => {
+            let _ = log.close().await; // it is not needed, and all parts of a set are to be closed
+            None
+        }
+        log => log,
     };
     let bar = repair_bar(path);
     let mut show = |progress: Progress| {
@@ -81,10 +90,9 @@ pub(crate) async fn open_volume(
     let (open, disks) = (volume.design().work().open, Disks { volume: stack.disk, log });
     let opened = open(disks, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
-    let opened = opening.end(volume, stack.set, opened, device, runtime)?;
-    if let Some(orders) = opened.orders.as_ref().filter(|_| !read_only) {
-        orders.attend();
-    }
+    let mut opened = opening.end(volume, stack.set, opened, device, runtime)?;
+    opened.orders = opened.orders.filter(|_| !read_only);
+    opened.orders.iter().for_each(Orders::attend);
     if let Some(path) = log_path {
         log::grow(path.to_owned(), log_size);
     }
@@ -104,6 +112,7 @@ pub(crate) struct Opening {
     /// Bytes of its file system.
     pub(crate) size: u64,
     start: Instant,
+    found: Superblock,
 }
 
 impl Opening {
@@ -114,13 +123,13 @@ impl Opening {
         start: Instant,
     ) -> Result<Self, Failure> {
         let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
-        let Superblock { superblock, geometry, .. } = found;
+        let Superblock { superblock, geometry, .. } = &found;
         let path = volume.path.clone();
         let words = volume.words();
         let (id, is_clean) = (superblock.number(), superblock.clean == 1);
-        let needs_log = !is_clean && may_have_logged(&superblock);
+        let needs_log = !is_clean && may_have_logged(superblock);
         let size = geometry.byte_address(geometry.size);
-        Ok(Self { path, words, id, is_clean, needs_log, size, start })
+        Ok(Self { path, words, id, is_clean, needs_log, size, start, found })
     }
 
     /// It is open, or was refused.
@@ -141,7 +150,7 @@ impl Opening {
         let live = live_of(&opened, set.clone());
         let file_system = Rc::new(Namespace::new(opened.files));
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
-        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders })
+        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders, superblock: self.found })
     }
 }
 

@@ -17,7 +17,7 @@ use server::control::client::{self, AskError};
 
 use crate::failure::Failure;
 use crate::folder::real_place;
-use crate::volume::Volume;
+use crate::volume::{FileSystem, Volume};
 use crate::words;
 pub(crate) use live::live_of;
 use object::Info;
@@ -88,8 +88,9 @@ fn ask(volume: &Volume, socket: &Path) -> Result<Option<Info>, Failure> {
     Ok(Some(info))
 }
 
-/// What `GET /v1/info` answers of a volume.
-pub(crate) fn served(volume: &Volume) -> control::Info {
+/// What `GET /v1/info` answers of a volume, whose superblock was this when it was opened. A set of
+/// disks is not looked at beside the one that writes to it.
+pub(crate) fn served(volume: &Volume, superblock: FileSystem) -> control::Info {
     let whole = Volume {
         path: real_place(&volume.path),
         disk_path: real_place(&volume.disk_path),
@@ -98,7 +99,8 @@ pub(crate) fn served(volume: &Volume) -> control::Info {
     };
     Arc::new(move |live| {
         let live = serde_json::from_value(live).map_err(|error| error.to_string())?;
-        let info = Info::of_served(&whole, live).map_err(|failure| failure.to_string())?;
+        let known = whole.settings.raid.as_ref().map(|_| &superblock);
+        let info = Info::of_served(&whole, known, live).map_err(|failure| failure.to_string())?;
         Ok(json(&info) + "\n")
     })
 }

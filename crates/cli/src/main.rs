@@ -26,6 +26,7 @@ mod fsck;
 mod info;
 mod log;
 mod make_set;
+mod members;
 mod memory;
 mod mkfs;
 mod mkfs_arguments;

@@ -31,6 +31,8 @@ use crate::size::show_size;
 use crate::stack::at_once;
 use crate::volume::{DISK_NAME, SETTINGS_NAME, write_settings};
 
+/// Where the log begins does not hang on which members there are, of whatever sectors.
+const LARGEST_SECTOR: u64 = 4096;
 /// Bytes of a member for each byte of its log, where the usual log is too large for it.
 const LOG_SHARE: u64 = 16;
 
@@ -53,6 +55,7 @@ pub(crate) fn make(
     design: &'static Design,
 ) -> Result<Geometry, Failure> {
     let folder = &arguments.volume;
+    arguments.check_log_size(design)?;
     check(arguments, paths)?;
     let is_new = !folder.exists();
     let mut created = Vec::new();
@@ -62,6 +65,7 @@ pub(crate) fn make(
             let _ = fs::remove_file(path); // it holds nothing
         }
         if is_new {
+            let _ = fs::remove_file(folder.join(set_state::STATE_NAME));
             let _ = fs::remove_dir(folder);
         }
     })
@@ -142,7 +146,7 @@ fn make_all(
             source,
         })?;
     }
-    set_state::write(folder, &made.witness)?;
+    set_state::write(folder, &made.set, &made.witness)?;
     let members = paths.iter().map(|path| real_place(path)).collect();
     let raid = Some(RaidSettings { set: made.set, members });
     let log_size = Some(made.log_size);
@@ -207,12 +211,12 @@ async fn make_on(
     let (label, set): (_, Rc<dyn BlockDevice>) = (set.label(), Rc::new(set));
     let size = set.geometry().size;
     let log_size = arguments.log_size.unwrap_or_else(|| log_size_for(size));
-    let sector = u64::from(set.geometry().logical_sector_size);
+    let log_size = log_size.next_multiple_of(LARGEST_SECTOR);
     let end = size.checked_sub(log_size).filter(|end| *end > 0).ok_or_else(|| {
         let (size, log) = (show_size(size), show_size(log_size));
         Failure::Usage(format!("the set has {size}, and no room for a log of {log}"))
     })?;
-    let [disk, log] = split(set, end - end % sector);
+    let [disk, log] = split(set, end);
     let geometry = arguments.make_on(&disk, &path, design, runtime).await?;
     let device = |source| Failure::Device { path: path.clone(), source };
     disk.flush().await.map_err(device)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use designs::{Design, DiskRole};
-use duramen_settings::{SMALLEST_LOG, Settings};
+use duramen_settings::Settings;
 use ufs2::layout::{Geometry, ROOT_INODE};
 
 use crate::choice::promises;
@@ -19,6 +19,7 @@ use crate::make_set;
 use crate::mkfs_arguments::MkfsArguments;
 use crate::occupied::{head, is_begun, is_leftover, on_it, refuse_foreign_folder};
 use crate::redo_log::other_version;
+use crate::set_state::STATE_NAME;
 use crate::size::show_size;
 use crate::volume::{
     DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, read_superblock, write_settings,
@@ -156,7 +157,7 @@ fn is_empty_file(image: &Path, head: &[u8]) -> bool {
 
 /// Whether this is a folder as [`finish`] wants it.
 pub(crate) fn is_unfinished(folder: &Path) -> bool {
-    let is_own = |name: &OsStr| name == DISK_NAME || is_leftover(name);
+    let is_own = |name: &OsStr| name == DISK_NAME || name != STATE_NAME && is_leftover(name);
     let Ok(entries) = fs::read_dir(folder) else { return false };
     let mut entries = entries.peekable();
     // An empty folder may be one on which a disk should be mounted.
@@ -211,13 +212,11 @@ fn make_in_folder(
     let folder = &arguments.volume;
     let disk = folder.join(DISK_NAME);
     let design = arguments.design()?;
-    if arguments.log_size.is_some() && !design.has(DiskRole::Log) {
-        let name = design.name();
-        return Err(Failure::Usage(format!("{name} has no log: --log-size says nothing of it")));
-    }
-    if arguments.log_size.is_some_and(|size| size < SMALLEST_LOG) {
-        let least = show_size(SMALLEST_LOG);
-        return Err(Failure::Usage(format!("a log has at least {least}")));
+    arguments.check_log_size(design)?;
+    let is_of_set = folder.join(STATE_NAME).exists();
+    if is_of_set && !arguments.force {
+        let what = "a volume on a set of disks".to_owned();
+        return Err(Failure::Occupied { path: folder.clone(), what });
     }
     refuse_needed_log(&folder.join(LOG_NAME), arguments.force)?;
     if disk.exists() {
@@ -226,7 +225,11 @@ fn make_in_folder(
     }
     refuse_foreign_folder(folder)?;
     let geometry = make_image(arguments, &disk)?;
-    settle_in(arguments, geometry).inspect_err(|_| remove_volume(folder))
+    let settled = settle_in(arguments, geometry).inspect_err(|_| remove_volume(folder))?;
+    if is_of_set {
+        let _ = fs::remove_file(folder.join(STATE_NAME)); // the set is not its any more
+    }
+    Ok(settled)
 }
 
 /// Gives the disk in a folder its log, and the folder its settings.

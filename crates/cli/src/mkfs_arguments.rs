@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use block::BlockDevice;
 use clap::Args;
-use designs::Design;
+use designs::{Design, DiskRole};
+use duramen_settings::SMALLEST_LOG;
 use runtime::Runtime;
 use ufs2::layout::Geometry;
 use ufs2::mkfs::MkfsOptions;
 
 use crate::choice::{Word, chosen};
 use crate::failure::Failure;
-use crate::size::parse_size;
+use crate::size::{parse_size, show_size};
 
 const DEFAULT_BLOCK_SIZE: u64 = 32_768;
 const DEFAULT_RESERVE: u64 = 8;
@@ -100,6 +101,21 @@ impl MkfsArguments {
             preallocate: false,
             force: false,
         }
+    }
+
+    /// Refuses a size for a log that is none, or too small for one.
+    pub(crate) fn check_log_size(&self, design: &Design) -> Result<(), Failure> {
+        if self.log_size.is_some() && !design.has(DiskRole::Log) {
+            let name = design.name();
+            return Err(Failure::Usage(format!(
+                "{name} has no log: --log-size says nothing of it"
+            )));
+        }
+        if self.log_size.is_some_and(|size| size < SMALLEST_LOG) {
+            let least = show_size(SMALLEST_LOG);
+            return Err(Failure::Usage(format!("a log has at least {least}")));
+        }
+        Ok(())
     }
 
     /// What is to be made.

@@ -148,16 +148,16 @@ async fn open_and_serve(
     let (mut volumes, mut desks) = (Vec::new(), Vec::new());
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
-            Ok(OpenVolume { id, file_system, live, jobs, orders }) => {
+            Ok(OpenVolume { id, file_system, live, jobs, orders, superblock }) => {
                 opened.push(file_system.clone());
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 desks.extend(socket.map(|socket| Desk {
                     volume: name.clone(),
                     socket,
                     live,
-                    info: info::served(&volume),
+                    info: info::served(&volume, superblock),
                     jobs,
-                    act: orders.map_or_else(no_orders, Orders::act),
+                    act: orders.map_or_else(|| no_orders(&volume), Orders::act),
                 }));
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }
@@ -187,9 +187,12 @@ fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>,
     }
 }
 
-/// That of a volume that stands on one disk.
-fn no_orders() -> Act {
-    let why = "the volume does not stand on a set of disks";
+/// That of a volume that stands on one disk, or may not be changed.
+fn no_orders(volume: &Volume) -> Act {
+    let why = match volume.settings.raid {
+        None => "the volume does not stand on a set of disks",
+        Some(_) => "the volume is served read-only",
+    };
     Rc::new(move |_, _| ready(Err(Refused::Conflict(why.to_owned()))).boxed_local())
 }
 

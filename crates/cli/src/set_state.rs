@@ -14,7 +14,7 @@ use std::time::Duration;
 use duramen_settings::{id_of, text_of};
 use raid::Witnessed;
 use raid::assembly::Witness;
-use raid::label::{Slot, Standing};
+use raid::label::{Id, Slot, Standing};
 use runtime::Clock;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
+    set: String,
     generation: u64,
     slots: Vec<SlotKeys>,
 }
@@ -54,18 +55,21 @@ pub(crate) fn word_for(standing: Standing) -> &'static str {
     }
 }
 
-fn to_text(witness: &Witness) -> String {
+fn to_text(set: &Id, witness: &Witness) -> String {
     let keys = |slot: &Slot| SlotKeys {
         member: text_of(&slot.member),
         state: word_for(slot.standing).to_owned(),
     };
     let slots = witness.slots.iter().map(keys).collect();
-    let keys = Keys { generation: witness.generation, slots };
+    let keys = Keys { set: text_of(set), generation: witness.generation, slots };
     toml::to_string(&keys).expect("its values are plain")
 }
 
-fn parse(text: &str) -> Option<Witness> {
+fn parse(text: &str, set: &Id) -> Option<Witness> {
     let keys: Keys = toml::from_str(text).ok()?;
+    if id_of(&keys.set)? != *set {
+        return None;
+    }
     let slot = |keys: SlotKeys| {
         let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding, Standing::Empty];
         let standing = all.into_iter().find(|standing| word_for(*standing) == keys.state)?;
@@ -75,15 +79,15 @@ fn parse(text: &str) -> Option<Witness> {
     Some(Witness { generation: keys.generation, slots })
 }
 
-/// What the folder of a volume knows. A file that makes no sense says nothing: then a half of a
-/// mirror is not believed.
+/// What the folder of a volume knows of a set. A file that makes no sense, or is of another set,
+/// says nothing: then a half of a mirror is not believed.
 ///
 /// # Errors
 /// [`Failure`] when there is one that cannot be read.
-pub(crate) fn read(folder: &Path) -> Result<Option<Witness>, Failure> {
+pub(crate) fn read(folder: &Path, set: &Id) -> Result<Option<Witness>, Failure> {
     let path = folder.join(STATE_NAME);
     match fs::read_to_string(&path) {
-        Ok(text) => Ok(parse(&text)),
+        Ok(text) => Ok(parse(&text, set)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidData => Ok(None),
         Err(source) => Err(Failure::File { verb: "read", path, source }),
@@ -94,19 +98,19 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Witness>, Failure> {
 ///
 /// # Errors
 /// [`Failure::File`].
-pub(crate) fn write(folder: &Path, witness: &Witness) -> Result<(), Failure> {
+pub(crate) fn write(folder: &Path, set: &Id, witness: &Witness) -> Result<(), Failure> {
     let (path, new) = (folder.join(STATE_NAME), folder.join(NEW_STATE_NAME));
-    replace(&path, &new, to_text(witness).as_bytes())
+    replace(&path, &new, to_text(set, witness).as_bytes())
 }
 
 /// Keeps it while the set is open. Where it cannot be written, nothing is acknowledged that a
 /// member has missed, until it can.
-pub(crate) fn keep(folder: PathBuf, clock: Rc<dyn Clock>) -> Witnessed {
+pub(crate) fn keep(folder: PathBuf, set: Id, clock: Rc<dyn Clock>) -> Witnessed {
     Rc::new(move |witness| {
         let (folder, clock) = (folder.clone(), clock.clone());
         Box::pin(async move {
             let has_told = Cell::new(false);
-            while let Err(failure) = write(&folder, &witness) {
+            while let Err(failure) = write(&folder, &set, &witness) {
                 if !has_told.replace(true) {
                     words::say(format_args!("{failure}; what is written waits until it can be"));
                 }
@@ -124,18 +128,20 @@ mod tests {
     fn what_is_known_is_read_as_it_was_written() {
         let folder = std::env::temp_dir().join(format!("duramen-state-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary folder");
-        assert_eq!(read(&folder).expect("no file says nothing"), None);
+        let set = [7; 16];
+        assert_eq!(read(&folder, &set).expect("no file says nothing"), None);
         let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding, Standing::Empty];
         let slots = all.iter().zip(0_u8..).map(|(&standing, byte)| {
             let member = [byte; 16];
             Slot { member, standing }
         });
         let witness = Witness { generation: u64::from(u32::MAX), slots: slots.collect() };
-        write(&folder, &witness).expect("there is room");
-        assert_eq!(read(&folder).expect("it is there"), Some(witness));
+        write(&folder, &set, &witness).expect("there is room");
+        assert_eq!(read(&folder, &set).expect("it is there"), Some(witness));
+        assert_eq!(read(&folder, &[8; 16]).expect("it is there"), None, "it is of another set");
         for wrong in ["", "generation = 3", "generation = 3\nslots = [{member = \"x\"}]", "\u{0}"] {
             fs::write(folder.join(STATE_NAME), wrong).expect("there is room");
-            assert_eq!(read(&folder).expect("it is there"), None, "{wrong}");
+            assert_eq!(read(&folder, &set).expect("it is there"), None, "{wrong}");
         }
         fs::remove_dir_all(&folder).expect("it is ours");
     }

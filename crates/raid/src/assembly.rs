@@ -37,6 +37,14 @@ impl Witness {
     pub fn of(label: &Label) -> Self {
         Self { generation: label.generation, slots: label.slots.clone() }
     }
+
+    /// Whether a label is a copy that was made before: the member had a later one, durably, when
+    /// the witness called it up to date.
+    pub fn is_before(&self, label: &Label) -> bool {
+        let was = self.slots.iter().find(|slot| slot.member == label.member());
+        let was_in = was.is_some_and(|slot| slot.standing == Standing::InSync);
+        was_in && label.generation < self.generation
+    }
 }
 
 /// A set that may be opened.

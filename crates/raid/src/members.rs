@@ -17,12 +17,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
-use futures::future::{LocalBoxFuture, join_all};
+use futures::future::{Either, LocalBoxFuture, join_all, select};
 use runtime::Clock;
 use runtime::sync::Lock;
 
@@ -37,6 +38,8 @@ pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
 
 /// After so long a write that found no room below is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// So long a set that is closed waits for the witness.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the module's prose.
 pub(crate) struct Members {
@@ -56,6 +59,8 @@ pub(crate) struct Members {
     /// No call comes any more, and no write is tried again.
     is_closed: Cell<bool>,
     gave_up: Cell<bool>,
+    /// The witness was not told of the last story when the set was closed.
+    is_untold: Cell<bool>,
     pub(crate) counts: Counts,
 }
 
@@ -85,6 +90,7 @@ impl Members {
             refused: Cell::new(0),
             is_closed: Cell::new(false),
             gave_up: Cell::new(false),
+            is_untold: Cell::new(false),
             counts,
         }
     }
@@ -249,17 +255,17 @@ impl Members {
     /// # Errors
     /// [`IoError`] of the verb when the set has stopped.
     pub(crate) async fn settled(&self, verb: Verb) -> Result<(), IoError> {
-        while !self.are_settled() && !is_planted(Bug::UntoldLosses) {
+        while !self.are_settled() && !self.is_untold.get() && !is_planted(Bug::UntoldLosses) {
             let _alone = self.telling.exclusive().await;
             self.tell().await;
         }
-        if self.have_stopped() { Err(lost(verb)) } else { Ok(()) }
+        if self.have_stopped() || self.is_untold.get() { Err(lost(verb)) } else { Ok(()) }
     }
 
     /// Writes what holds to the labels of all that are in, to one copy after the other; before that
     /// to those of one that comes in.
     async fn tell(&self) {
-        while !self.are_settled() {
+        while !self.are_settled() && !self.is_untold.get() {
             let label = {
                 let mut label = self.label.borrow_mut();
                 label.number += 1;
@@ -279,9 +285,30 @@ impl Members {
                 join_all(writes.collect::<Vec<_>>()).await;
             }
             if self.label.borrow().generation == label.generation {
-                (self.witnessed)(Witness::of(&label)).await;
-                self.told.set(label.generation);
+                let telling = (self.witnessed)(Witness::of(&label));
+                match select(telling, pin!(self.closed_for_long())).await {
+                    Either::Left(_) => self.told.set(label.generation),
+                    Either::Right(_) => self.is_untold.set(true),
+                }
             }
+        }
+    }
+
+    /// Completes when the set was closed a while ago: the witness cannot be told, it seems, and
+    /// nothing is acknowledged any more that waits for that.
+    async fn closed_for_long(&self) {
+        while !self.is_closed.get() {
+            self.clock.sleep(AGAIN).await;
+        }
+        self.clock.sleep(PATIENCE).await;
+    }
+
+    /// Closes the device of a slot whose member is out, if there is one.
+    pub(crate) async fn let_go(&self, slot: usize) {
+        let is_out = !self.has(slot) && self.coming() != Some(slot);
+        let device = is_out.then(|| self.devices.borrow_mut()[slot].take()).flatten();
+        if let Some(device) = device {
+            let _ = device.close().await; // it is not used any more
         }
     }
 

@@ -103,6 +103,9 @@ pub struct OpenOptions {
     pub witness: Option<Witness>,
     /// A person says that what is missing is not newer.
     pub is_meant: bool,
+    /// The set gets a new generation also if no member has gone or come: copies of members that
+    /// were made before are known as such by the witness from now on.
+    pub is_new_story: bool,
     /// Keeps the story from now on.
     pub witnessed: Witnessed,
     /// Bytes of memory for what members hold, so that small writes need not read.
@@ -112,7 +115,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         let witnessed: Witnessed = Rc::new(|_| Box::pin(async {}));
-        Self { witness: None, is_meant: false, witnessed, cache: 8 << 20 }
+        Self { witness: None, is_meant: false, is_new_story: false, witnessed, cache: 8 << 20 }
     }
 }
 
@@ -221,8 +224,9 @@ pub async fn open(
             Ok((label, is_twice)) => {
                 let Label { layout, data_start, .. } = label;
                 let has = rows_of(devices[disk].geometry().size, data_start, layout.unit);
-                if has < layout.rows {
-                    continue; // a copy on a disk that is too small
+                let is_old = options.witness.as_ref().is_some_and(|it| it.is_before(&label));
+                if has < layout.rows || is_old && !is_planted(Bug::OldCopies) {
+                    continue; // a copy on a disk that is too small, or one of before
                 }
                 labels.push(label);
                 of_labels.push(devices[disk].clone());
@@ -240,6 +244,7 @@ pub async fn open(
     let in_slots = members.iter().map(|found| found.map(|place| of_labels[place].clone()));
     let is_level_told = labels.iter().all(|one| one.generation <= label.generation);
     let all_tell = is_level_told
+        && !options.is_new_story
         && members.iter().flatten().all(|&place| {
             let one = &labels[place];
             are_twice[place] && one.generation == label.generation && one.slots == label.slots
@@ -254,9 +259,8 @@ pub async fn open(
     let members = Rc::new(members);
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
-        let told = members.settled(Verb::Write).await;
-        told.map_err(|_| OpenError::Failed)?;
     }
+    members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
     let (log, map) = recover(&members, runtime).await?;
     let array = Array::new(members, Rc::new(log), map, options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))

@@ -7,6 +7,8 @@ planted::bugs! {
     BelievedHalves,
     /// A member comes in while the log has records for the one that it replaces.
     OldRecords,
+    /// What is no longer what it was when the witness was told is opened.
+    OldCopies,
     /// A witness is believed that knows of an earlier story.
     OldWitnesses,
     /// A member that is out is read.

@@ -156,6 +156,11 @@ impl Array {
         if member == Id::default() || others.any(|(_, other)| other.member == member) {
             return Err(RebuildError::Known);
         }
+        self.fits(device)
+    }
+
+    /// As [`crate::Set::fits`].
+    pub(crate) fn fits(&self, device: &dyn BlockDevice) -> Result<(), RebuildError> {
         let needed = self.layout.rows;
         let has = rows_of(device.geometry().size, self.data_start, self.layout.unit);
         if has < needed {

@@ -90,6 +90,23 @@ impl Set {
         }
     }
 
+    /// Whether a device has what a member needs.
+    ///
+    /// # Errors
+    /// [`RebuildError`] says what it lacks.
+    pub fn fits(&self, device: &dyn BlockDevice) -> Result<(), RebuildError> {
+        self.0.array.fits(device)
+    }
+
+    /// Closes the device of a slot whose member is out, so that others may open it.
+    pub async fn let_go(&self, slot: usize) {
+        let gone = self.run(Verb::Write, async move |set| {
+            set.array.members.let_go(slot).await;
+            Ok(())
+        });
+        let _ = gone.await; // a set that is closed has let go of all
+    }
+
     /// Calls a member out, durably, as if it had failed.
     ///
     /// # Errors

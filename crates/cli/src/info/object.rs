@@ -81,12 +81,20 @@ impl Info {
         info.look_at_log(volume)
     }
 
-    /// What stands on the disk of a volume that is served, and what its server knows better.
+    /// What stands on the disk of a volume that is served, or is known of that, and what its server
+    /// knows better.
     ///
     /// # Errors
     /// As [`Info::look`].
-    pub(super) fn of_served(volume: &Volume, live: Live) -> Result<Self, Failure> {
-        let on_disk = gather(volume, &look(volume, Access::Glance)?);
+    pub(super) fn of_served(
+        volume: &Volume,
+        known: Option<&FileSystem>,
+        live: Live,
+    ) -> Result<Self, Failure> {
+        let on_disk = match known {
+            Some(known) => gather(volume, known),
+            None => gather(volume, &look(volume, Access::Glance)?),
+        };
         let info = Self {
             state: State::Served,
             durability: Some(live.durability),

@@ -3,6 +3,7 @@
 //! A new member is put on the list of `volume.toml` before anything else: a start after a cut finds
 //! it there, and goes on with it. The one that it replaces goes from the list.
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -20,8 +21,9 @@ use server::control::{Act, End, Job, Jobs, Refused};
 
 use crate::failure::Failure;
 use crate::folder::real_place;
+use crate::members::{Member, real};
 use crate::occupied::what_is_on;
-use crate::stack::{Member, OpenSet, Returned};
+use crate::stack::{OpenSet, Returned};
 use crate::volume::{Volume, write_settings};
 use crate::words;
 
@@ -34,6 +36,8 @@ pub(crate) struct Orders {
     open: OpenSet,
     volume: Rc<Volume>,
     jobs: Jobs,
+    /// A member is being made.
+    is_busy: Rc<Cell<bool>>,
     device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>,
     runtime: Runtime,
 }
@@ -65,7 +69,14 @@ impl Orders {
         runtime: &Runtime,
     ) -> Self {
         let volume = Rc::new(volume.clone());
-        Self { open: open.clone(), volume, jobs, device: Rc::new(device), runtime: runtime.clone() }
+        Self {
+            open: open.clone(),
+            volume,
+            jobs,
+            is_busy: Rc::default(),
+            device: Rc::new(device),
+            runtime: runtime.clone(),
+        }
     }
 
     /// What a control channel orders.
@@ -99,10 +110,9 @@ impl Orders {
     pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
         let failed = self.open.set.fail(slot).await;
         failed.map_err(|error| Refused::Conflict(error.to_string()))?;
+        self.open.set.let_go(slot).await;
         let member = self.open.set.label().slots[slot].member;
-        for known in self.open.members.borrow_mut().iter_mut() {
-            known.is_listed &= known.label.member() != member;
-        }
+        self.unlist(member);
         self.write_list().map_err(|error| Refused::Conflict(error.to_string()))
     }
 
@@ -121,7 +131,7 @@ impl Orders {
         if layout.level.spare_of(layout.members) == 0 {
             return refuse(format!("{} has nothing to make a member of", layout.level));
         }
-        if self.open.set.status().rebuild.is_some() {
+        if self.is_busy.get() || self.open.set.status().rebuild.is_some() {
             return refuse("a member is being made already".to_owned());
         }
         let is_good = old.standing == Standing::InSync;
@@ -141,6 +151,9 @@ impl Orders {
             return Ok(Replacing { slot, device: returned, member: old.member });
         }
         let failed = |error: &dyn fmt::Display| Refused::Conflict(error.to_string());
+        if !is_good {
+            self.open.set.let_go(slot).await; // it may be the same disk
+        }
         let disk = DiskFile::open(&path, Access::ReadWrite).map_err(|error| failed(&error))?;
         if !force {
             let found = what_is_on(&disk, &path).map_err(|error| failed(&error))?;
@@ -149,12 +162,14 @@ impl Orders {
                 return refuse(format!("{path} holds {what}; if that is meant, say --force"));
             }
         }
+        let device = (self.device)(disk.large_past_cache());
+        let fits = self.open.set.fits(&*device);
+        fits.map_err(|error| failed(&format_args!("{}: {error}", path.display())))?;
         if is_good {
             self.fail(slot).await?;
         }
         let member = self.new_id();
         self.put_on_list(old.member, member, &path, slot).map_err(|error| failed(&error))?;
-        let device = (self.device)(disk.large_past_cache());
         Ok(Replacing { slot, device, member })
     }
 
@@ -166,8 +181,10 @@ impl Orders {
 
     /// Notes where the new member is, for the next start.
     fn put_on_list(&self, old: Id, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
+        self.unlist(old);
+        self.open.listed.borrow_mut().push(path.to_owned());
         let mut members = self.open.members.borrow_mut();
-        members.retain(|member| member.label.member() != old && member.path != path);
+        members.retain(|member| member.label.member() != old && real(&member.path) != path);
         let mut label = Label { slot, ..self.open.set.label() };
         label.slots[slot].member = new;
         members.push(Member { path: path.to_owned(), label, is_listed: true });
@@ -175,21 +192,32 @@ impl Orders {
         self.write_list()
     }
 
+    /// Takes the place of a member from the list.
+    fn unlist(&self, member: Id) {
+        let members = self.open.members.borrow();
+        let its = members.iter().filter(|known| known.label.member() == member);
+        let its: Vec<PathBuf> = its.map(|known| real(&known.path)).collect();
+        self.open.listed.borrow_mut().retain(|path| !its.contains(&real(path)));
+    }
+
+    /// Writes it. What else the settings say now stays.
     fn write_list(&self) -> Result<(), Failure> {
         let Some(folder) = &self.volume.folder else { return Ok(()) };
-        let set = self.open.set.label().set;
-        let members = self.open.members.borrow();
-        let listed = members.iter().filter(|member| member.is_listed);
-        let members = listed.map(|member| member.path.clone()).collect();
+        let settings = Volume::find(folder)?.settings;
+        let (set, members) = (self.open.set.label().set, self.open.listed.borrow().clone());
         let raid = Some(RaidSettings { set, members });
-        write_settings(folder, &Settings { raid, ..self.volume.settings.clone() })
+        write_settings(folder, &Settings { raid, ..settings })
     }
 
     /// Makes a member, as a job that other tasks go on beside. Its number.
     fn rebuild(&self, replacing: Replacing) -> u64 {
+        self.is_busy.set(true);
         let job = self.jobs.begin("rebuild", 0, "bytes", false);
         let (id, orders) = (job.id(), self.clone());
-        let work = async move { orders.make_again(replacing, job).await };
+        let work = async move {
+            orders.make_again(replacing, job).await;
+            orders.is_busy.set(false);
+        };
         self.runtime.tasks.spawn(work.boxed_local());
         id
     }
@@ -209,6 +237,7 @@ impl Orders {
             }
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
+                self.open.set.let_go(slot).await;
                 End::Failed
             }
         };

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use server::reactor;
 
 use crate::failure::Failure;
+use crate::members::{Member, find_members};
 use crate::set_state::{self, word_for};
 use crate::size::show_size;
-use crate::stack::{Member, OpenSet, find_members};
+use crate::stack::OpenSet;
 use crate::volume::Volume;
 use crate::words;
 
@@ -93,8 +94,12 @@ impl Status {
     pub(crate) fn look(volume: &Volume) -> Result<Self, Failure> {
         let raid = volume.settings.raid.as_ref().expect("it stands on a set");
         let members = reactor::block_on(|_| find_members(raid, false)).map_err(Failure::Start)?;
-        let witness = volume.folder.as_deref().map(set_state::read).transpose()?.flatten();
-        let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
+        let witness = volume.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
+        let witness = witness.transpose()?.flatten();
+        let labels = members.iter().map(|member| member.label.clone());
+        // A copy that was made before is no member.
+        let is_before = |label: &Label| witness.as_ref().is_some_and(|it| it.is_before(label));
+        let labels: Vec<Label> = labels.filter(|label| !is_before(label)).collect();
         let (label, refused) = match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
             Ok(assembly) => (assembly.label, None),
             Err(refused) => {

@@ -332,3 +332,83 @@ fn a_policy_and_a_label_are_changed_on_a_set_as_on_a_disk() {
     assert_eq!(info["raid"]["level"], "raid5");
     place.assert_whole(&[("one", &letter(1)), ("two", &letter(2))]);
 }
+
+#[test]
+fn a_copy_of_a_member_is_no_member() {
+    for (level, disks) in [("--raid1", 2), ("--raid5", 3)] {
+        let place = Place::made(level, disks, &[]);
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "one", &letter(1));
+        assert!(serving.stop().success());
+        fs::copy(&place.disks[1], place.folder.path("disk-1.bak")).expect("there is room");
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "two", &letter(2));
+        serving.kill();
+        fs::remove_file(&place.disks[1]).expect("it is there");
+        let serving = Serving::start(&[&place.volume], &[]);
+        assert_eq!(place.status()["state"], "degraded");
+        put(&serving, "data", "three", &letter(3));
+        assert!(serving.stop().success());
+        // Where the member was, it is one that has to catch up.
+        fs::rename(place.folder.path("disk-1.bak"), &place.disks[1]).expect("it is there");
+        let serving = Serving::start(&[&place.volume], &[]);
+        place.wait(|place| place.state_of(1) == "in_sync");
+        serving.kill();
+        wipe(&place.disks[0]);
+        assert!(Serving::start(&[&place.volume], &[]).stop().success());
+        place.assert_whole(&[("one", &letter(1)), ("two", &letter(2)), ("three", &letter(3))]);
+    }
+}
+
+#[test]
+fn what_may_not_be_changed_stays_as_it_is() {
+    let place = Place::made("--raid5", 3, &[]);
+    let settings = || fs::read(place.volume.join("volume.toml")).expect("it is there");
+    let (before, new) = (settings(), place.folder.path("new"));
+    wipe(&new);
+    let serving = Serving::start(&[&place.volume], &["--read-only"]);
+    place.raid(&["fail", "1"]).failed(2, "is served read-only");
+    place.raid(&["replace", "1", text(&new), "--force"]).failed(2, "is served read-only");
+    assert!(serving.stop().success());
+    on("mkfs", &place.volume, &["--size", "16M"]).failed(1, "a volume on a set of disks");
+    let small = place.folder.path("small");
+    File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
+    place.raid(&["replace", "1", text(&small), "--force"]).failed(2, "stripes");
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["replace", "1", text(&small), "--force"]).failed(2, "stripes");
+    assert_eq!(place.status()["state"], "clean");
+    assert_eq!(settings(), before);
+    // What was taken out while it is served can be put in again.
+    place.raid(&["fail", "1"]).good();
+    place.raid(&["replace", "1", text(&place.disks[1]), "--force"]).good();
+    assert_eq!(place.status()["state"], "clean");
+    place.raid(&["replace", "2", text(&new), "--force", "--background"]).good();
+    place.wait(|place| place.status()["state"] == "clean");
+    put(&serving, "data", "one", &letter(1));
+    serving.kill();
+    wipe(&place.disks[0]);
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    place.assert_whole(&[("one", &letter(1))]);
+}
+
+#[test]
+fn a_member_on_the_list_hides_no_other() {
+    let place = Place::made("--raid5", 3, &[]);
+    let new = place.folder.path("new");
+    wipe(&new);
+    place.raid(&["replace", "2", text(&new), "--force"]).good();
+    // The two have changed their names: what is on the list is no member any more.
+    let away = place.folder.path("away");
+    fs::rename(&new, &away).expect("it is there");
+    fs::rename(&place.disks[2], &new).expect("it is there");
+    fs::rename(&away, &place.disks[2]).expect("it is there");
+    let serving = Serving::start(&[&place.volume], &[]);
+    assert_eq!(place.status()["state"], "clean");
+    put(&serving, "data", "one", &letter(1));
+    // What was found elsewhere is on the list when that is written.
+    place.raid(&["fail", "0"]).good();
+    assert!(serving.stop().success());
+    let listed = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
+    assert!(listed.contains("disk-2") && !listed.contains("disk-0"), "{listed}");
+    place.assert_whole(&[("one", &letter(1))]);
+}

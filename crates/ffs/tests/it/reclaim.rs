@@ -11,7 +11,7 @@ use futures::future::{join, join_all};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image, Latency, Options, Timing};
 use ufs2::derive::bits;
-use ufs2::layout::Geometry;
+use ufs2::layout::{Dinode, Geometry};
 use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, FsError, ObjectId, Stability};
 
@@ -132,6 +132,40 @@ fn rot_inode(image: &mut Image, ino: u64) {
     let mut kind = [0; 2];
     image.read(address, &mut kind);
     image.write(address, &kind.map(|byte| !byte));
+}
+
+/// Makes what a file holds its extended attributes, as FreeBSD keeps them.
+fn turn_into_attributes(image: &mut Image, ino: u64) {
+    let geometry = geometry_of(image);
+    let position = geometry.inode_position(ino);
+    let address = geometry.byte_address(position.fragment) + position.offset as u64;
+    let mut bytes = [0; size_of::<Dinode>()];
+    image.read(address, &mut bytes);
+    let dinode = Dinode::at_mut(&mut bytes, 0);
+    dinode.attribute_size.set(dinode.size.get() as u32);
+    for (attributes, data) in dinode.attribute_blocks.iter_mut().zip(&mut dinode.direct) {
+        *attributes = std::mem::take(data);
+    }
+    dinode.size.set(0);
+    geometry.seal_inode(dinode);
+    image.write(address, &bytes);
+}
+
+#[test]
+fn what_extended_attributes_hold_is_counted() {
+    let (mut left, file) = left_with_a_handle();
+    turn_into_attributes(&mut left, file.ino.0);
+    let (executor, disks) = after_cut(11, Pair { home: left, log: None });
+    let used = executor.block_on(async {
+        let opened = reopen(&executor, &disks.home, 1.0).await;
+        let engine = opened.files.engine().clone();
+        let volume = Volume::new(opened.files);
+        assert!(engine.wait_for_reclaim().await, "nothing is wrong");
+        let used = volume.attributes(file).await.used;
+        volume.files.shutdown().await.expect("nothing fails");
+        used
+    });
+    assert_eq!(used, 10 * 512, "5100 bytes in ten fragments, as before");
 }
 
 /// Fills a volume of which a group is rotten, and looks whether the files of before stay.

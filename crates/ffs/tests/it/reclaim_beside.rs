@@ -519,6 +519,81 @@ fn a_file_without_room_for_a_name_holds_up_no_other() {
     assert!(asked.iter().all(|answers| *answers == [Err(FsError::Io), Ok(())]), "{asked:?}");
 }
 
+/// A cut leaves a file a link more than names, and a caller takes its only name away: that a name
+/// led to it once stands for no promise that it stays.
+#[test]
+fn a_name_that_was_taken_away_stands_for_no_promise() {
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
+    let (file, trace) = executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
+        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+        let root = volume.files.root();
+        let file = volume.create(root, "old").await.expect("there is room");
+        volume.settle().await;
+        disk.start_trace();
+        volume.link(file, root, "new").await.expect("there is room");
+        volume.settle().await;
+        (file, disk.trace())
+    });
+    let mut asked = 0;
+    for (position, platter) in trace.cuts() {
+        let done = serve(&platter.killed().durable_image(), async |volume| {
+            let root = volume.files.root();
+            let is_meant = volume.attributes(file).await.nlink == 2
+                && volume.lookup(root, "new").await.is_err();
+            if is_meant {
+                asked += 1;
+                volume.remove(root, "old").await.map_err(told)?;
+                if is_told_to_stay(volume, file, b"dear friend").await? {
+                    return Err("it is told to stay".to_owned());
+                }
+            }
+            wait_for_reclaim(volume).await?;
+            let read = volume.read(file).await;
+            let expected = if is_meant { Err(FsError::Stale) } else { Ok(Vec::new()) };
+            if read == expected { Ok(()) } else { Err(format!("in the end {read:?}")) }
+        });
+        assert_eq!(done, Ok(()), "cut at {position}");
+    }
+    assert!(asked > 0, "no cut leaves a link without a name");
+}
+
+/// What stands behind the end of a file in a tree of two levels goes, after any cut of its growth.
+#[test]
+fn what_a_cut_left_behind_the_end_of_a_large_file_goes() {
+    const BLOCK: u64 = 4096;
+    let start = (12 + BLOCK / 8 + 300) * BLOCK;
+    let executor = Executor::new(5);
+    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
+    let trace = executor.block_on(async {
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(BLOCK, 512), &*random, NOW).await.expect("it fits");
+        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+        let file = volume.create(volume.files.root(), "large").await.expect("there is room");
+        let piece = || vec![7; 3 * BLOCK as usize];
+        volume.write(file, start, piece(), Stability::FileSync).await.expect("there is room");
+        volume.settle().await;
+        disk.start_trace();
+        for at in [3, 6, 9] {
+            let at = start + at * BLOCK;
+            volume.write(file, at, piece(), Stability::FileSync).await.expect("there is room");
+        }
+        volume.settle().await;
+        disk.trace()
+    });
+    let mut chance = Prng::new(3);
+    for (position, platter) in trace.cuts() {
+        for image in
+            [platter.durable_image(), platter.image(&Choice::random(&platter, &mut chance))]
+        {
+            let done = serve(&image, async |volume| wait_for_reclaim(volume).await);
+            assert_eq!(done, Ok(()), "cut at {position}");
+        }
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
 //! Tests of sets as a whole.
 
+mod copies;
 mod costs;
 mod losses;

@@ -1,0 +1,117 @@
+//! What is known of a set outside of it: by that a copy of a member that was made before is told
+//! from the member, and a set that cannot tell it acknowledges nothing, and stops all the same.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, Buffer, Durability, Verb};
+use futures::FutureExt;
+use futures::future::pending;
+use raid::assembly::Witness;
+use raid::label::Standing;
+use raid::layout::Level;
+use raid::{MakeOptions, OpenOptions, Set, make, open};
+use sim::{Disk, Executor, Image, Persistence};
+
+/// What is known outside of the set.
+type Known = Rc<RefCell<Option<Witness>>>;
+
+fn devices(disks: &[Rc<Disk>]) -> Vec<Rc<dyn BlockDevice>> {
+    disks.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect()
+}
+
+async fn made(executor: &Executor, count: usize) -> Vec<Rc<Disk>> {
+    let disks: Vec<Rc<Disk>> =
+        (0..count).map(|_| Disk::new(executor, Image::zeroed(4 << 20))).collect();
+    let level = if count == 2 { Level::Mirrored } else { Level::Parity };
+    let options = MakeOptions { level, unit: 4096, log: 0 };
+    make(&devices(&disks), &options, &executor.runtime()).await.expect("there is room");
+    disks
+}
+
+/// Opens a set as a server does.
+async fn served(executor: &Executor, disks: &[Rc<Disk>], known: &Known) -> Set {
+    let keep = known.clone();
+    let options = OpenOptions {
+        witness: known.borrow().clone(),
+        is_new_story: true,
+        witnessed: Rc::new(move |witness| {
+            keep.replace(Some(witness));
+            async {}.boxed_local()
+        }),
+        ..OpenOptions::default()
+    };
+    open(devices(disks), &executor.runtime(), options).await.expect("there are enough")
+}
+
+async fn write(set: &Set, byte: u8) {
+    let data = vec![vec![byte; 8 * 4096].into()];
+    set.write(0, data, Durability::Through).await.expect("nothing fails");
+}
+
+/// Serves a set twice, and the third time with a copy of a member from before the second. Whether
+/// what was written since is read, whichever member was copied.
+fn old_copies_are_not_read(count: usize) -> bool {
+    let executor = Executor::new(4);
+    (0..count).all(|copied| {
+        executor.block_on(async {
+            let known = Known::default();
+            let copies = |disks: &[Rc<Disk>]| -> Vec<Rc<Disk>> {
+                disks.iter().map(|disk| Disk::new(&executor, disk.contents())).collect()
+            };
+            let first = made(&executor, count).await;
+            write(&served(&executor, &first, &known).await, 1).await;
+            let second = copies(&first);
+            write(&served(&executor, &second, &known).await, 2).await;
+            let mut third = copies(&second);
+            third[copied] = copies(&first).swap_remove(copied);
+            let set = served(&executor, &third, &known).await;
+            let is_out = set.label().slots[copied].standing == Standing::Stale;
+            let read = set.read(0, Buffer::zeroed(8 * 4096)).await.expect("it can be read");
+            is_out && read.iter().all(|&byte| byte == 2)
+        })
+    })
+}
+
+#[test]
+fn a_copy_of_a_member_from_before_the_last_start_is_not_read() {
+    assert!(old_copies_are_not_read(2));
+    assert!(old_copies_are_not_read(4));
+}
+
+/// A witness that cannot be told holds up what a member has missed, and not the end of the set.
+#[test]
+fn a_set_that_cannot_tell_its_witness_acknowledges_nothing_and_stops() {
+    let executor = Executor::new(5);
+    executor.block_on(async {
+        let disks = made(&executor, 3).await;
+        let witnessed: raid::Witnessed = Rc::new(|_| pending().boxed_local());
+        let options = OpenOptions { witnessed, ..OpenOptions::default() };
+        let set = open(devices(&disks), &executor.runtime(), options).await.expect("all there");
+        write(&set, 1).await;
+        disks[1].fail(Verb::Write, 1, Persistence::Forever);
+        let data = vec![vec![2; 8 * 4096].into()];
+        let mut late = set.write(0, data, Durability::Through);
+        let clock = executor.runtime().clock;
+        let waits = futures::future::select(&mut late, clock.sleep(Duration::from_secs(30))).await;
+        assert!(matches!(waits, futures::future::Either::Right(_)), "it is not acknowledged");
+        let begun = clock.now();
+        set.close().await.expect("it ends");
+        assert!(clock.now().since(begun) < Duration::from_secs(10));
+        late.await.expect_err("it was never acknowledged");
+    });
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn copies_that_are_read_are_seen() {
+    use raid::planted::{Bug, plant};
+
+    for count in [2, 4] {
+        plant(Some(Bug::OldCopies));
+        let is_seen = std::panic::catch_unwind(|| !old_copies_are_not_read(count));
+        plant(None);
+        assert!(is_seen.unwrap_or(true), "with {count}");
+    }
+}
