@@ -12,7 +12,7 @@ use std::rc::Rc;
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::slice::split;
-use designs::Design;
+use designs::{Design, DiskRole};
 use duramen_settings::{RaidSettings, Settings};
 use raid::MakeOptions;
 use raid::assembly::Witness;
@@ -28,7 +28,7 @@ use crate::mkfs_arguments::MkfsArguments;
 use crate::occupied::{refuse_foreign_folder, what_is_on};
 use crate::set_state;
 use crate::size::show_size;
-use crate::stack::at_once;
+use crate::stack::{at_once, fill};
 use crate::volume::{DISK_NAME, SETTINGS_NAME, write_settings};
 
 /// Where the log begins does not hang on which members there are, of whatever sectors.
@@ -219,6 +219,9 @@ async fn make_on(
     let [disk, log] = split(set, end);
     let geometry = arguments.make_on(&disk, &path, design, runtime).await?;
     let device = |source| Failure::Device { path: path.clone(), source };
+    if arguments.sparse && design.has(DiskRole::Log) {
+        fill(&log).await.map_err(device)?; // it has its place, whatever fills the host
+    }
     disk.flush().await.map_err(device)?;
     disk.close().await.map_err(device)?;
     log.close().await.map_err(device)?;

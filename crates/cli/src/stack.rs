@@ -16,7 +16,7 @@ use std::rc::Rc;
 use block::file::{Access, DiskFile, FileDevice, OpenError};
 use block::scratch::ScratchDevice;
 use block::slice::split;
-use block::{BlockDevice, IoError};
+use block::{BlockDevice, Durability, IoError, zeros};
 use designs::DiskRole;
 use duramen_settings::RaidSettings;
 use raid::label::Standing;
@@ -29,6 +29,9 @@ use crate::members::{Member, Story, find_members, real};
 use crate::set_state;
 use crate::volume::{FileSystem, Volume, file_system_on};
 use crate::words;
+
+/// Bytes of zeros that are written at once.
+const FILLED_AT_ONCE: u64 = 1 << 20;
 
 /// What is open of a volume.
 pub(crate) struct Stack {
@@ -205,6 +208,18 @@ pub(crate) fn look(volume: &Volume, access: Access) -> Result<FileSystem, Failur
         file_system_on(&*stack.disk, &volume.disk_path).await
     });
     looked.map_err(Failure::Start)?
+}
+
+/// Fills the room for a log with zeros: what was there means nothing for the one that comes, and a
+/// log never finds that there is no space for it.
+pub(crate) async fn fill(log: &dyn BlockDevice) -> Result<(), IoError> {
+    let (mut at, size) = (0, log.geometry().size);
+    while at < size {
+        let length = FILLED_AT_ONCE.min(size - at);
+        log.write(at, vec![zeros(length as usize)], Durability::Plain).await?;
+        at += length;
+    }
+    log.flush().await
 }
 
 /// A device whose calls are made by who makes them.

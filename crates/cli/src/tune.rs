@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::mkfs::remove_log;
 use crate::size::show_size;
-use crate::stack::{Stack, at_once};
+use crate::stack::{Stack, at_once, fill};
 use crate::volume::{FileSystem, Volume, file_system_on, write_settings};
 
 /// What `duramen tune --help` says at its end.
@@ -104,7 +104,10 @@ async fn change_disk(
     design: Option<&'static Design>,
     runtime: Runtime,
 ) -> Result<(Stack, FileSystem), Failure> {
-    let stack = volume.open(Access::ReadWrite, &at_once, &runtime).await?;
+    // A set has room for a log, whatever its policy was.
+    let mut will_be = volume.clone();
+    will_be.settings.design = design.filter(|_| is_on_set(volume)).unwrap_or(volume.design());
+    let stack = will_be.open(Access::ReadWrite, &at_once, &runtime).await?;
     let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
     let (path, words) = (volume.path.display(), volume.words());
     let is_torn = found.superblock.flags.get() & flags::NEEDS_FSCK != 0 && found.hash.is_err();
@@ -136,7 +139,15 @@ async fn change_disk(
     if let Some(is_soft) = is_soft.filter(|&is_soft| is_soft != was_soft) {
         soft_flag::set(&*stack.disk, is_soft).await.map_err(refused)?;
     }
+    if let Some(log) = stack.log.as_ref().filter(|_| !volume.design().has(DiskRole::Log)) {
+        let filled = fill(&**log).await;
+        filled.map_err(|source| Failure::Device { path: volume.path.clone(), source })?;
+    }
     Ok((stack, found))
+}
+
+fn is_on_set(volume: &Volume) -> bool {
+    volume.settings.raid.is_some()
 }
 
 fn change_policy(
@@ -147,7 +158,6 @@ fn change_policy(
     output: &mut dyn Write,
 ) -> Result<(), Failure> {
     let path = volume.path.display();
-    let is_on_set = volume.settings.raid.is_some();
     let log = folder.join(LOG_NAME);
     let size = found.geometry.byte_address(found.geometry.size);
     if !design.has(DiskRole::Log) && log.exists() {
@@ -156,7 +166,7 @@ fn change_policy(
     let log_size = design
         .has(DiskRole::Log)
         .then(|| volume.settings.log_size.unwrap_or_else(|| log_size_for(size)));
-    if let Some(size) = log_size.filter(|_| !is_on_set && !log.exists()) {
+    if let Some(size) = log_size.filter(|_| !is_on_set(volume) && !log.exists()) {
         log::make(&log, size)?;
     }
     // Without a log, its size is that which it is to have another day.

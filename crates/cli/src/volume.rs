@@ -249,7 +249,11 @@ fn advice(disk: &Path) -> Option<String> {
 pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), Failure> {
     let path = folder.join(SETTINGS_NAME);
     let body = settings.to_text();
-    let text = format!("# A volume of duramen; {DISK_NAME} beside this file is its disk.\n{body}");
+    let disk = match settings.raid {
+        Some(_) => "its disks are named below".to_owned(),
+        None => format!("{DISK_NAME} beside this file is its disk"),
+    };
+    let text = format!("# A volume of duramen; {disk}.\n{body}");
     replace(&path, &folder.join(NEW_SETTINGS_NAME), text.as_bytes())?;
     sync_folder(parent(folder))
 }

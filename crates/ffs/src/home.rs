@@ -131,6 +131,9 @@ impl Home {
         if let Some(buffer) = self.cached(address) {
             return Ok((buffer, false)); // another task was faster
         }
+        if u64::from(GroupHeader::of(&image).index.get()) != group {
+            return Err(FsError::Corrupt); // no cut changes that
+        }
         seal_group(&self.geometry, group, &mut image, self.clock.wall().seconds);
         self.verify_group(group, &image)?;
         let buffer = Buffer::new(address, role, image);

@@ -19,11 +19,12 @@
 
 use std::cell::Cell;
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
 
 use block::{Buffer, Durability, IoError, Verb, length_of, slices};
 use bytes::Bytes;
-use futures::future::{join_all, try_join_all};
+use futures::future::{Either, join_all, select, try_join_all};
 
 use crate::blocks::Blocks;
 use crate::label::Label;
@@ -168,9 +169,6 @@ impl Array {
             let done = join_all(writes.collect::<Vec<_>>()).await;
             return done.into_iter().collect();
         }
-        if self.members.are_full() {
-            return Err(IoError::new(Verb::Write, at, 0, ErrorKind::StorageFull));
-        }
         let mut stripes: Vec<(u64, Vec<Part>)> = Vec::new();
         for piece in pieces {
             let (stripe, within) =
@@ -180,6 +178,10 @@ impl Array {
                 Some((last, parts)) if *last == stripe => parts.push(part),
                 _ => stripes.push((stripe, vec![part])),
             }
+        }
+        // What was written has its place; what was not may find none.
+        if self.members.are_full() && stripes.iter().any(|&(it, _)| !self.written.has(it)) {
+            return Err(IoError::new(Verb::Write, at, 0, ErrorKind::StorageFull));
         }
         let writes = stripes.into_iter().map(|(stripe, parts)| self.write_stripe(stripe, parts));
         // Each comes to its end, whatever becomes of the others.
@@ -205,13 +207,31 @@ impl Array {
         if is_late {
             self.bring_home(&group).await;
         }
-        let record = self.log.append(group.clone(), first).await?;
+        let mut record = self.log.append(group.clone(), first).await?;
         if !is_late {
-            self.bring_home(&group).await;
+            record = self.bring_home_from(record, &group, first).await;
         }
         first.into_iter().for_each(|stripe| self.written.come_home(stripe));
         self.log.gone_home(record);
         Ok(())
+    }
+
+    /// Brings home what a record has. If that finds no room for long, a later record gets it, so
+    /// that the log goes on: which one has it in the end.
+    async fn bring_home_from(&self, record: u64, group: &Group, first: Option<u64>) -> u64 {
+        let (mut record, mut home) = (record, pin!(self.bring_home(group)));
+        loop {
+            let pressed = pin!(self.log.pressed(record));
+            if let Either::Left(_) = select(home.as_mut(), pressed).await {
+                return record;
+            }
+            let Ok(later) = self.log.append_again(group.clone(), first).await else {
+                home.await; // there is no room for a later one
+                return record;
+            };
+            self.log.gone_home(record);
+            record = later;
+        }
     }
 
     async fn bring_home(&self, group: &Group) {

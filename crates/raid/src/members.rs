@@ -25,7 +25,7 @@ use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{Either, LocalBoxFuture, join_all, select};
 use runtime::Clock;
-use runtime::sync::Lock;
+use runtime::sync::{Lock, Signal};
 
 use crate::assembly::Witness;
 use crate::label::{Id, Label, Slot, Standing, places};
@@ -38,6 +38,8 @@ pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
 
 /// After so long a write that found no room below is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// So long a write may find no room before its caller is told.
+const LONG: Duration = Duration::from_secs(1);
 /// So long a set that is closed waits for the witness.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -56,6 +58,10 @@ pub(crate) struct Members {
     clock: Rc<dyn Clock>,
     /// Writes that found no room below, and are tried again.
     refused: Cell<usize>,
+    /// Told when there is one.
+    filled: Signal,
+    /// The set is being opened: such a write is given up.
+    is_opening: Cell<bool>,
     /// No call comes any more, and no write is tried again.
     is_closed: Cell<bool>,
     gave_up: Cell<bool>,
@@ -88,6 +94,8 @@ impl Members {
             witnessed,
             clock,
             refused: Cell::new(0),
+            filled: Signal::new(),
+            is_opening: Cell::new(true),
             is_closed: Cell::new(false),
             gave_up: Cell::new(false),
             is_untold: Cell::new(false),
@@ -100,8 +108,31 @@ impl Members {
         self.refused.get() > 0
     }
 
-    /// Whether a write was given up that found no room when the set was closed. What it had is in
-    /// the log, which must not forget it.
+    /// Completes when one has.
+    pub(crate) async fn filled(&self) {
+        while !self.are_full() {
+            self.filled.wait().await;
+        }
+    }
+
+    /// Completes when one has found none for a while.
+    pub(crate) async fn full_for_long(&self) {
+        loop {
+            self.filled().await;
+            self.clock.sleep(LONG).await;
+            if self.are_full() {
+                return;
+            }
+        }
+    }
+
+    /// The set is open: what finds no room is tried again from now on.
+    pub(crate) fn are_open(&self) {
+        self.is_opening.set(false);
+    }
+
+    /// Whether a write was given up that found no room when the set was opened or closed. What it
+    /// had is in the log, which must not forget it.
     pub(crate) fn gave_up(&self) -> bool {
         self.gave_up.get()
     }
@@ -334,10 +365,11 @@ impl Members {
                 Err(error)
                     if error.is_full() && durability == Durability::Plain && self.has(slot) =>
                 {
-                    if self.is_closed.get() {
+                    if self.is_closed.get() || self.is_opening.get() {
                         return self.gave_up.set(true);
                     }
                     self.refused.set(self.refused.get() + 1);
+                    self.filled.notify();
                     self.clock.sleep(AGAIN).await;
                     self.refused.set(self.refused.get() - 1);
                 }

@@ -23,8 +23,8 @@ use runtime::Runtime;
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{
-    BadLabel, DATA_START, Id, LABEL_SIZE, LOG_LEAST, Label, Slot, Standing, TAIL, map_size, places,
-    rows_of,
+    BadLabel, DATA_START, Id, LABEL_SIZE, LOG_LEAST, Label, MAGIC, Slot, Standing, TAIL, map_size,
+    places, rows_of,
 };
 use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
@@ -92,6 +92,9 @@ pub enum OpenError {
     /// The log lacks records that are needed.
     #[error("the log of the set lacks record {0}, which it needs")]
     Hole(u64),
+    /// What holds a disk is full, and the log has what belongs there.
+    #[error("what holds a disk of the set is full: it cannot be opened before there is room")]
+    Full,
     /// Too many members failed while it was opened.
     #[error("too many members failed while the set was opened")]
     Failed,
@@ -177,13 +180,23 @@ pub async fn make(
 /// # Errors
 /// Why it has none, or why that cannot be read, as [`OpenError`] of disk 0.
 pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
-    labels_of(device).await.map(|(label, _)| label)
+    labels_of(device).await.map(|read| read.label)
 }
 
-/// The label of a disk, and whether both copies say that.
-async fn labels_of(device: &dyn BlockDevice) -> Result<(Label, bool), OpenError> {
+/// What the label of a disk says.
+struct Read {
+    label: Label,
+    /// Both copies say that.
+    is_twice: bool,
+    /// Where the other copy should be is something else, which no cut leaves: who knows what else
+    /// was written over.
+    is_overwritten: bool,
+}
+
+/// Reads both copies of the label of a disk.
+async fn labels_of(device: &dyn BlockDevice) -> Result<Read, OpenError> {
     let size = device.geometry().size;
-    let mut copies = Vec::new();
+    let (mut copies, mut is_overwritten) = (Vec::new(), false);
     let mut failure = None;
     for at in places(size) {
         if at + LABEL_SIZE > size {
@@ -191,7 +204,10 @@ async fn labels_of(device: &dyn BlockDevice) -> Result<(Label, bool), OpenError>
             continue;
         }
         copies.push(match device.read(at, Buffer::unfilled(LABEL_SIZE as usize)).await {
-            Ok(bytes) => Label::decode(&bytes),
+            Ok(bytes) => {
+                is_overwritten |= !bytes.starts_with(&MAGIC);
+                Label::decode(&bytes)
+            }
             Err(error) => {
                 failure = Some(error);
                 Err(BadLabel::Missing)
@@ -199,9 +215,9 @@ async fn labels_of(device: &dyn BlockDevice) -> Result<(Label, bool), OpenError>
         });
     }
     let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
-    let are_same = copies[0].is_ok() && copies[0] == copies[1];
+    let is_twice = copies[0].is_ok() && copies[0] == copies[1];
     match (Label::of_copies(copies), failure) {
-        (Ok(label), _) => Ok((label, are_same)),
+        (Ok(label), _) => Ok(Read { label, is_twice, is_overwritten }),
         (Err(_), Some(error)) => Err(OpenError::Disk(0, error)),
         (Err(bad), None) => Err(OpenError::NoMember(0, bad)),
     }
@@ -218,36 +234,38 @@ pub async fn open(
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
     let read = join_all(devices.iter().map(|device| labels_of(&**device))).await;
-    let (mut labels, mut of_labels, mut are_twice) = (Vec::new(), Vec::new(), Vec::new());
-    for (disk, label) in read.into_iter().enumerate() {
-        match label {
-            Ok((label, is_twice)) => {
-                let Label { layout, data_start, .. } = label;
+    let mut found = Vec::new();
+    for (disk, read) in read.into_iter().enumerate() {
+        match read {
+            Ok(read) => {
+                let label = &read.label;
+                let Label { layout, data_start, .. } = *label;
                 let has = rows_of(devices[disk].geometry().size, data_start, layout.unit);
-                let is_old = options.witness.as_ref().is_some_and(|it| it.is_before(&label));
+                let is_old = options.witness.as_ref().is_some_and(|it| it.is_before(label));
                 if has < layout.rows || is_old && !is_planted(Bug::OldCopies) {
                     continue; // a copy on a disk that is too small, or one of before
                 }
-                labels.push(label);
-                of_labels.push(devices[disk].clone());
-                are_twice.push(is_twice);
+                found.push((devices[disk].clone(), read));
             }
             Err(OpenError::Disk(..)) => {}
             Err(OpenError::NoMember(_, bad)) => return Err(OpenError::NoMember(disk, bad)),
             Err(error) => return Err(error),
         }
     }
-    let assembled = assemble(&labels, options.witness.as_ref(), options.is_meant)?;
+    let (found, assembled) = choose(found, &options)?;
+    let labels: Vec<&Label> = found.iter().map(|(_, read)| &read.label).collect();
     let Assembly { mut label, members, .. } = assembled;
     // A number that is later than all: the next label holds against each copy that there is.
     label.number = labels.iter().map(|label| label.number).max().unwrap_or_default();
-    let in_slots = members.iter().map(|found| found.map(|place| of_labels[place].clone()));
+    let in_slots = members.iter().map(|place| place.map(|place| found[place].0.clone()));
     let is_level_told = labels.iter().all(|one| one.generation <= label.generation);
     let all_tell = is_level_told
         && !options.is_new_story
         && members.iter().flatten().all(|&place| {
-            let one = &labels[place];
-            are_twice[place] && one.generation == label.generation && one.slots == label.slots
+            let one = labels[place];
+            found[place].1.is_twice
+                && one.generation == label.generation
+                && one.slots == label.slots
         });
     // An interrupted story has a generation that is not to be used again for another.
     let latest = labels.iter().map(|label| label.generation).max().unwrap_or_default();
@@ -261,9 +279,38 @@ pub async fn open(
         members.call_out_missing();
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    let (log, map) = recover(&members, runtime).await?;
+    let (log, map) = match recover(&members, runtime).await {
+        _ if members.gave_up() => return Err(OpenError::Full),
+        recovered => recovered?,
+    };
+    members.are_open();
     let array = Array::new(members, Rc::new(log), map, options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
+}
+
+/// A disk, and what its label says.
+type Labelled = (Rc<dyn BlockDevice>, Read);
+
+/// Judges what was found: without the disks that were written over, if the others are enough.
+fn choose(
+    found: Vec<Labelled>,
+    options: &OpenOptions,
+) -> Result<(Vec<Labelled>, Assembly), OpenError> {
+    let judge = |found: &[Labelled]| {
+        let labels: Vec<Label> = found.iter().map(|(_, read)| read.label.clone()).collect();
+        assemble(&labels, options.witness.as_ref(), options.is_meant)
+    };
+    let is_whole = |(_, read): &&Labelled| !read.is_overwritten || is_planted(Bug::Remains);
+    if found.iter().any(|one| !is_whole(&one)) {
+        let whole = found.iter().filter(is_whole).map(|(_, read)| read.label.clone());
+        let whole: Vec<Label> = whole.collect();
+        if let Ok(assembled) = assemble(&whole, options.witness.as_ref(), options.is_meant) {
+            let found = found.into_iter().filter(|one| is_whole(&one)).collect();
+            return Ok((found, assembled));
+        }
+    }
+    let assembled = judge(&found)?;
+    Ok((found, assembled))
 }
 
 /// A record that was found, and where in the ring.

@@ -5,6 +5,8 @@ planted::bugs! {
     BelievedBeginnings,
     /// A part of a set is opened whatever the others may have seen.
     BelievedHalves,
+    /// What is left of a member that was written over is opened.
+    Remains,
     /// A member comes in while the log has records for the one that it replaces.
     OldRecords,
     /// What is no longer what it was when the witness was told is opened.

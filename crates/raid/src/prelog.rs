@@ -26,6 +26,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
 
 use block::Durability::{Plain, Through};
@@ -33,7 +35,7 @@ use block::{IoError, Verb};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
-use futures::future::join_all;
+use futures::future::{join_all, select};
 use runtime::Runtime;
 use runtime::sync::Signal;
 
@@ -70,8 +72,19 @@ enum Job {
     CopyMap(usize),
 }
 
+/// What room was made for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// All that there is.
+    OfAll,
+    /// That of the records before the first that is not home.
+    OfWhatIsHome,
+}
+
 struct Waiting {
     job: Job,
+    /// It comes before others.
+    is_first: bool,
     answer: oneshot::Sender<Result<u64, IoError>>,
 }
 
@@ -97,6 +110,8 @@ pub(crate) struct PreLog {
     home: Cell<u64>,
     /// A group has gone home.
     moved: Signal,
+    /// A record was written.
+    grown: Signal,
     /// Records that were written.
     pub(crate) written: Cell<u64>,
 }
@@ -128,6 +143,7 @@ impl PreLog {
             end: Cell::new(end),
             home: Cell::new(next.0),
             moved: Signal::new(),
+            grown: Signal::new(),
             written: Cell::new(0),
         }
     }
@@ -147,7 +163,20 @@ impl PreLog {
         group: Group,
         first: Option<u64>,
     ) -> Result<u64, IoError> {
-        self.wait(Job::Group(group, first)).await
+        self.wait(Job::Group(group, first), false).await
+    }
+
+    /// The same of one that an earlier record has and that is not home, before all that wait: the
+    /// earlier record is in the way of the next ones.
+    ///
+    /// # Errors
+    /// [`IoError`] when there is no room, or the set has stopped.
+    pub(crate) async fn append_again(
+        self: &Rc<Self>,
+        group: Group,
+        first: Option<u64>,
+    ) -> Result<u64, IoError> {
+        self.wait(Job::Group(group, first), true).await
     }
 
     /// Gives a member that comes the map of what was written.
@@ -155,7 +184,7 @@ impl PreLog {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn copy_map(self: &Rc<Self>, slot: usize) -> Result<(), IoError> {
-        self.wait(Job::CopyMap(slot)).await.map(|_| ())
+        self.wait(Job::CopyMap(slot), false).await.map(|_| ())
     }
 
     /// Brings home what is here, durably, and says so: no record of before is needed any more.
@@ -163,12 +192,12 @@ impl PreLog {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn forget_old(self: &Rc<Self>) -> Result<(), IoError> {
-        self.wait(Job::Forget).await.map(|_| ())
+        self.wait(Job::Forget, false).await.map(|_| ())
     }
 
-    async fn wait(self: &Rc<Self>, job: Job) -> Result<u64, IoError> {
+    async fn wait(self: &Rc<Self>, job: Job, is_first: bool) -> Result<u64, IoError> {
         let (answer, answered) = oneshot::channel();
-        self.waiting.borrow_mut().push_back(Waiting { job, answer });
+        self.queue(Waiting { job, is_first, answer });
         if !self.is_busy.replace(true) {
             let log = self.clone();
             let rounds = async move {
@@ -180,6 +209,15 @@ impl PreLog {
             self.runtime.tasks.spawn(rounds.boxed_local());
         }
         answered.await.unwrap_or_else(|_| Err(IoError::closed(Verb::Write)))
+    }
+
+    fn queue(&self, one: Waiting) {
+        let mut waiting = self.waiting.borrow_mut();
+        if one.is_first {
+            waiting.push_front(one);
+        } else {
+            waiting.push_back(one);
+        }
     }
 
     /// One round, of as many groups as there is room for; or something that is done between rounds.
@@ -212,9 +250,26 @@ impl PreLog {
         }
         let size = size_of_record(changes, bytes);
         let done = self.write_round(&groups, size).await;
+        if done.as_ref().is_err_and(IoError::is_full) && self.is_carrying() {
+            return self.wait_behind(groups);
+        }
         for waiting in groups {
             // Who asked is a task of the set, which does not go away.
             let _ = waiting.answer.send(done.clone());
+        }
+    }
+
+    /// Whether something waits that an earlier record has.
+    fn is_carrying(&self) -> bool {
+        self.waiting.borrow().front().is_some_and(|waiting| waiting.is_first)
+    }
+
+    /// Has these wait once more, behind what earlier records have.
+    fn wait_behind(&self, groups: Vec<Waiting>) {
+        let mut waiting = self.waiting.borrow_mut();
+        let carried = waiting.iter().take_while(|waiting| waiting.is_first).count();
+        for one in groups.into_iter().rev() {
+            waiting.insert(carried, one);
         }
     }
 
@@ -226,13 +281,24 @@ impl PreLog {
                 self.members.bring_home(self.data_start, &map).await;
                 Ok(())
             }
-            Job::Forget | Job::Group(..) => self.make_room().await,
+            Job::Forget | Job::Group(..) => {
+                while self.make_room().await? != Room::OfAll {
+                    if self.is_outstanding() {
+                        self.moved.wait().await;
+                    }
+                }
+                Ok(())
+            }
         }
     }
 
     async fn write_round(&self, groups: &[Waiting], size: u64) -> Result<u64, IoError> {
         while self.place_for(size).is_none() {
-            self.make_room().await?;
+            let room = self.make_room().await?;
+            let is_stuck = self.first_outstanding() == Some(self.home.get());
+            if room == Room::OfWhatIsHome && is_stuck && self.place_for(size).is_none() {
+                return Err(IoError::new(Verb::Write, 0, 0, ErrorKind::StorageFull));
+            }
         }
         let (mut changes, mut stripes) = (Vec::new(), Vec::new());
         for waiting in groups {
@@ -271,16 +337,60 @@ impl PreLog {
         if end + BLOCK <= self.size { end } else { 0 }
     }
 
-    /// Brings everything home, and says so in an empty record.
-    async fn make_room(&self) -> Result<(), IoError> {
-        while self.live.borrow().iter().any(|live| live.outstanding > 0) {
-            self.moved.wait().await;
-        }
-        self.flush().await?;
-        self.forget_all().await
+    /// Whether a group is not home.
+    fn is_outstanding(&self) -> bool {
+        self.first_outstanding().is_some()
     }
 
-    /// Says in an empty record that nothing is needed: all is home, durably.
+    /// The first record that has one.
+    fn first_outstanding(&self) -> Option<u64> {
+        self.live.borrow().iter().find(|live| live.outstanding > 0).map(|live| live.sequence)
+    }
+
+    /// Waits until everything is home, and says so in an empty record. While members are full it
+    /// does not wait for what finds no room there.
+    async fn make_room(&self) -> Result<Room, IoError> {
+        while self.is_outstanding() && !self.members.are_full() {
+            select(self.moved.wait(), pin!(self.members.filled())).await;
+        }
+        self.flush().await?;
+        let room = if self.is_outstanding() { Room::OfWhatIsHome } else { Room::OfAll };
+        if room == Room::OfAll || self.may_forget() {
+            self.forget_all().await?;
+        }
+        Ok(room)
+    }
+
+    /// Whether behind an empty record that is written now there is room for another one
+    /// (invariant 5), with what that one lets go.
+    fn may_forget(&self) -> bool {
+        let last = || self.rest_behind(self.end.get());
+        let start = self.place_for(BLOCK).unwrap_or_else(last);
+        let next = self.rest_behind(start + BLOCK);
+        let live = self.live.borrow();
+        let mut needed = live.iter().filter(|live| live.sequence >= self.home.get());
+        let is_beside =
+            |live: &Live| next + BLOCK <= live.start || live.start + live.length <= next;
+        next != start && needed.all(is_beside)
+    }
+
+    /// Completes when members are full, and so much was logged since a record that a later one
+    /// should have what it has.
+    pub(crate) async fn pressed(&self, sequence: u64) {
+        loop {
+            let start = {
+                let live = self.live.borrow();
+                live.iter().find(|live| live.sequence == sequence).map(|live| live.start)
+            };
+            let since = start.map_or(0, |start| (self.end.get() + self.size - start) % self.size);
+            if self.members.are_full() && since > self.size / 4 {
+                return;
+            }
+            self.grown.wait().await;
+        }
+    }
+
+    /// Says in an empty record what is needed: nothing, if all is home, durably.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -293,11 +403,7 @@ impl PreLog {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn flush(&self) -> Result<(), IoError> {
-        let through = {
-            let live = self.live.borrow();
-            let first = live.iter().find(|live| live.outstanding > 0);
-            first.map_or(self.next.get().0, |live| live.sequence)
-        };
+        let through = self.first_outstanding().unwrap_or(self.next.get().0);
         self.members.flush().await;
         self.members.settled(Verb::Flush).await?;
         if self.members.gave_up() {
@@ -346,6 +452,7 @@ impl PreLog {
         live.push_back(Live { sequence, start, length: size, outstanding: groups });
         live.retain(|live| live.sequence >= tail);
         drop(live);
+        self.grown.notify();
         assert!(self.is_free(self.rest_behind(self.end.get()), BLOCK), "invariant 5");
         Ok(sequence)
     }

@@ -2,13 +2,15 @@
 //! answer, never the work.
 
 use std::cell::Cell;
+use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use runtime::Spawn;
 use runtime::sync::Signal;
 
@@ -170,6 +172,11 @@ impl Set {
     }
 }
 
+/// What is told of a write for which there is no room below.
+fn no_room(at: u64, length: u64) -> IoError {
+    IoError::new(Verb::Write, at, length, ErrorKind::StorageFull)
+}
+
 /// The same failure, of the range that was asked for.
 fn of_range(verb: Verb, at: u64, length: u64) -> impl Fn(IoError) -> IoError {
     move |error| IoError { verb, offset: at, length, ..error }
@@ -196,10 +203,19 @@ impl BlockDevice for Set {
         if let Err(error) = self.0.geometry.check(Verb::Write, offset, length) {
             return async move { Err(error) }.boxed_local();
         }
-        self.run(Verb::Write, async move |set| {
+        let written = self.run(Verb::Write, async move |set| {
             let written = set.array.write(offset, data, durability).await;
             written.map_err(of_range(Verb::Write, offset, length))
-        })
+        });
+        let set = self.0.clone();
+        let answer = async move {
+            match select(written, pin!(set.array.members.full_for_long())).await {
+                Either::Left((written, _)) => written,
+                // It happens later, or has; who hears this does not know.
+                Either::Right(_) => Err(no_room(offset, length)),
+            }
+        };
+        answer.boxed_local()
     }
 
     fn flush(&self) -> Io<()> {

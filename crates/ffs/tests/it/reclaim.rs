@@ -199,6 +199,23 @@ fn use_a_rotten_group() -> Result<(), String> {
 }
 
 #[test]
+fn rubbish_in_the_place_of_a_group_is_told_and_ends_nothing() {
+    let mut left = cut_off(make_files);
+    let geometry = geometry_of(&left);
+    let address = geometry.byte_address(geometry.group_header_fragment(0));
+    left.write(address, &vec![0xa5; geometry.group_block_size as usize]);
+    let (executor, disks) = after_cut(11, Pair { home: left, log: None });
+    executor.block_on(async {
+        let opened = reopen(&executor, &disks.home, 1.0).await;
+        let engine = opened.files.engine().clone();
+        assert!(!engine.wait_for_reclaim().await, "the rubbish is not seen");
+        let volume = Volume::new(opened.files);
+        let file = volume.lookup(volume.files.root(), "file-3").await.expect("it is whole");
+        assert!(volume.read(file).await.expect("it is whole").iter().all(|&byte| byte == 3));
+    });
+}
+
+#[test]
 fn a_rotten_group_is_left_alone_and_told() {
     assert_eq!(use_a_rotten_group(), Ok(()));
 }

@@ -103,15 +103,44 @@ fn a_set_that_cannot_tell_its_witness_acknowledges_nothing_and_stops() {
     });
 }
 
+/// The beginning of a member is written over, or its end. Whether what is left of it is read.
+fn remains_are_read(count: usize, at: u64, length: usize) -> bool {
+    let executor = Executor::new(6);
+    executor.block_on(async {
+        let known = Known::default();
+        let disks = made(&executor, count).await;
+        write(&served(&executor, &disks, &known).await, 1).await;
+        let left: Vec<Rc<Disk>> =
+            disks.iter().map(|disk| Disk::new(&executor, disk.contents())).collect();
+        let over = left[1].write(at, vec![vec![0xdd; length].into()], Durability::Through);
+        over.await.expect("nothing fails");
+        let set = served(&executor, &left, &known).await;
+        let read = set.read(0, Buffer::zeroed(8 * 4096)).await.expect("it can be read");
+        let is_right = read.iter().all(|&byte| byte == 1);
+        assert!(is_right || length > 4096, "the data is there");
+        set.label().slots[1].standing == Standing::InSync || !is_right
+    })
+}
+
+#[test]
+fn what_is_left_of_a_member_that_was_written_over_is_not_read() {
+    for count in [2, 4] {
+        assert!(!remains_are_read(count, 0, 2 << 20), "its beginning, of {count}");
+        assert!(!remains_are_read(count, (4 << 20) - (64 << 10), 4096), "its end, of {count}");
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn copies_that_are_read_are_seen() {
+fn what_is_no_member_any_more_is_seen_when_it_is_read() {
     use raid::planted::{Bug, plant};
 
     for count in [2, 4] {
         plant(Some(Bug::OldCopies));
         let is_seen = std::panic::catch_unwind(|| !old_copies_are_not_read(count));
+        plant(Some(Bug::Remains));
+        let are_read = std::panic::catch_unwind(|| remains_are_read(count, 0, 2 << 20));
         plant(None);
-        assert!(is_seen.unwrap_or(true), "with {count}");
+        assert!(is_seen.unwrap_or(true) && are_read.unwrap_or(true), "with {count}");
     }
 }

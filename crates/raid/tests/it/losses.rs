@@ -1,6 +1,7 @@
 //! Sets of which members are lost, fail, or cannot read something.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::assembly::Refused;
@@ -319,7 +320,9 @@ fn a_copy_of_a_label_that_was_lost_is_written_again() {
     let (executor, disks, written) = with_parity(20);
     executor.block_on(async {
         let at = raid::label::places(MEMBER)[1];
-        let spoilt = disks[2].write(at, vec![vec![9; 4096].into()], Durability::Through);
+        let mut torn = vec![9; 4096];
+        torn[..16].copy_from_slice(&raid::label::MAGIC);
+        let spoilt = disks[2].write(at, vec![torn.into()], Durability::Through);
         spoilt.await.expect("nothing fails");
         let set = opened(&executor, &disks).await.expect("one copy is enough");
         assert!(all_of(&set).await == written);
@@ -408,21 +411,77 @@ fn a_host_that_is_full_is_no_dead_disk() {
         let start = set.label().data_start;
         let full = Fault::on(Verb::Write, Effect::NoSpace).within(start..start + 4096);
         disks[0].inject(full.forever());
-        let first = set.write(0, vec![vec![1; 4096].into()], Durability::Through);
-        let waits = std::time::Duration::from_secs(5);
-        let refused = async {
-            clock.sleep(waits / 2).await;
-            let refused = set.write(65_536, vec![vec![2; 4096].into()], Durability::Plain).await;
-            assert!(refused.is_err_and(|error| error.is_full()), "there is no room meanwhile");
-            clock.sleep(waits / 2).await;
-            disks[0].heal();
-        };
-        let (written, ()) = futures::future::join(first, refused).await;
-        written.expect("it is home when there is room");
+        let begun = clock.now();
+        let refused = set.write(0, vec![vec![1; 4096].into()], Durability::Through).await;
+        assert!(refused.is_err_and(|error| error.is_full()), "there is no room");
+        assert!(clock.now().since(begun) < Duration::from_secs(2), "that is told soon");
+        // What has its place is written meanwhile, much more than the log holds.
+        let (size, length) = (set.geometry().size, 65_536);
+        let log = start - raid::label::DATA_START;
+        for number in 0..8 * log / length {
+            let at = length + number * length % (size - 2 * length) / length * length;
+            let data = vec![vec![number as u8; length as usize].into()];
+            set.write(at, data, Durability::Plain).await.expect("it has its place");
+            let room = Buffer::zeroed(length as usize);
+            let read = set.read(at, room).await.expect("it can be read");
+            assert!(read.iter().all(|&byte| byte == number as u8));
+        }
+        set.flush().await.expect("nothing fails");
+        let seen = all_of(&set).await;
+        let left = copies(&executor, &disks);
+        disks[0].heal();
+        clock.sleep(Duration::from_secs(1)).await;
+        let read = set.read(0, Buffer::zeroed(4096)).await.expect("it can be read");
+        assert!(read.iter().all(|&byte| byte == 1), "it is home when there is room");
         assert!(set.label().slots.iter().all(|slot| slot.standing == Standing::InSync));
-        let data = vec![vec![2; 4096].into()];
-        set.write(65_536, data, Durability::Plain).await.expect("there is room again");
+        // A cut while it was full: the log has what found no room, wherever it was by then.
+        for lost in 0..left.len() {
+            let mut rest = copies(&executor, &left);
+            rest.remove(lost);
+            let set = opened(&executor, &rest).await.expect("one may be missing");
+            let read = all_of(&set).await;
+            assert!(read[..4096].iter().all(|&byte| byte == 1), "without {lost}");
+            assert!(read[4096..] == seen[4096..], "without {lost}");
+        }
     });
+}
+
+#[test]
+fn what_was_never_written_is_refused_while_a_host_is_full() {
+    for (level, count) in [(Level::Mirrored, 2), (Level::Parity, 3)] {
+        let executor = Executor::new(25);
+        let disks = new_disks(&executor, count);
+        let clock = executor.runtime().clock;
+        executor.block_on(async {
+            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
+            let set = opened(&executor, &disks).await.expect("it is new");
+            let data = |byte| vec![vec![byte; 4096].into()];
+            set.write(0, data(1), Durability::Plain).await.expect("there is room");
+            let start = set.label().data_start + 4096;
+            let full = Fault::on(Verb::Write, Effect::NoSpace).within(start..MEMBER / 2);
+            disks[1].inject(full.forever());
+            let begun = clock.now();
+            for at in [65_536, 131_072] {
+                let refused = set.write(at, data(2), Durability::Through).await;
+                assert!(refused.is_err_and(|error| error.is_full()), "there is no room");
+            }
+            assert!(clock.now().since(begun) < Duration::from_secs(2), "the second at once");
+            set.write(0, data(3), Durability::Through).await.expect("it has its place");
+            // A start does not wait for room for ever: it says what is missing.
+            let again = opened(&executor, &disks).await;
+            assert!(matches!(again, Err(OpenError::Full)), "{level}");
+            disks[1].heal();
+            clock.sleep(Duration::from_secs(1)).await;
+            set.write(131_072, data(4), Durability::Through).await.expect("there is room");
+            let expected = [(0, 3), (65_536, 2), (131_072, 4)];
+            let left = copies(&executor, &disks);
+            let set = opened(&executor, &left).await.expect("there is room");
+            for (at, byte) in expected {
+                let read = set.read(at, Buffer::zeroed(4096)).await.expect("it can be read");
+                assert!(read.iter().all(|&one| one == byte), "{level} at {at}");
+            }
+        });
+    }
 }
 
 /// One flush fails on a member while it waits for another. The next one must not speak for what
@@ -436,11 +495,11 @@ fn a_flush_that_failed_is_not_made_good_by_the_next() {
         make(&devices(&disks), &options(Level::Mirrored), &executor.runtime()).await.expect("room");
         let set = opened(&executor, &disks).await.expect("it is new");
         set.write(0, vec![vec![1; 4096].into()], Durability::Plain).await.expect("all are there");
-        let slow = Effect::Slow(std::time::Duration::from_secs(5));
+        let slow = Effect::Slow(Duration::from_secs(5));
         disks[0].inject(Fault::on(Verb::Flush, slow));
         disks[1].inject(Fault::on(Verb::Flush, Effect::Eio));
         let next = async {
-            clock.sleep(std::time::Duration::from_secs(1)).await;
+            clock.sleep(Duration::from_secs(1)).await;
             set.flush().await.expect("one is enough");
             set.label().slots[1].standing
         };
@@ -463,13 +522,13 @@ fn a_read_that_fails_ends_what_it_mends() {
             let second = start + 4096..start + 4608;
             disk.inject(Fault::on(Verb::Read, Effect::Eio).within(second).forever());
         }
-        let slow = Effect::Slow(std::time::Duration::from_secs(3));
+        let slow = Effect::Slow(Duration::from_secs(3));
         disks[0].inject(Fault::on(Verb::Write, slow).within(start..start + 4096));
         assert!(set.read(0, Buffer::zeroed(24_576)).await.is_err(), "two members cannot tell");
         disks.iter().for_each(|disk| disk.heal());
         let data = vec![vec![6; 4096].into()];
         set.write(0, data, Durability::Through).await.expect("all are well");
-        clock.sleep(std::time::Duration::from_secs(10)).await;
+        clock.sleep(Duration::from_secs(10)).await;
         let read = set.read(0, Buffer::zeroed(4096)).await.expect("all are well");
         assert!(read.iter().all(|&byte| byte == 6), "nothing older came home since");
     });
@@ -533,7 +592,7 @@ fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
         disks[0].inject(full.forever());
         let first = set.write(0, vec![vec![4; 4096].into()], Durability::Through);
         let rest = async {
-            clock.sleep(std::time::Duration::from_millis(100)).await;
+            clock.sleep(Duration::from_millis(100)).await;
             set.close().await.expect("nothing waits for ever");
         };
         futures::future::join(first, rest).await.0.expect("its record is durable");

@@ -2,9 +2,9 @@
 //!
 //! 1. A new volume is made and served, by the release binary, on a port of 127.0.0.1.
 //! 2. Guests mount it and run the [`scenarios`], one after the other, each in a fresh kernel. In
-//!    two of them the server is killed again and again; its clients must notice nothing. Two have
-//!    volumes of their own: one kills their repair as well ([`zeros`]), the other fills what holds
-//!    them ([`full_host`]).
+//!    two of them the server is killed again and again; its clients must notice nothing. Three have
+//!    volumes of their own: one kills their repair as well ([`zeros`]), one fills what holds them
+//!    ([`full_host`]), one takes their disks away ([`raid`]).
 //! 3. A last guest lists the whole tree as NFS shows it: the *manifest*.
 //! 4. The server is asked to end, and must end well.
 //! 5. The program's own checker finds nothing, and the [`judges`] read the disk: the UFS driver of
@@ -22,6 +22,7 @@ mod judges;
 mod libnfs;
 mod manifest;
 mod mounted;
+mod raid;
 mod relay;
 mod report;
 mod scenarios;

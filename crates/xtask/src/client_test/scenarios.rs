@@ -2,7 +2,7 @@
 
 use super::mounted;
 use super::report::Report;
-use super::{Plan, exactly_once, full_host, zeros};
+use super::{Plan, exactly_once, full_host, raid, zeros};
 use crate::guest;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
@@ -25,6 +25,8 @@ enum What {
     Zeros,
     /// See [`full_host`].
     FullHost,
+    /// See [`raid`].
+    Raid,
 }
 
 /// A script of the guest.
@@ -46,6 +48,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: exactly_once::NAME, what: What::ExactlyOnce },
     Scenario { name: zeros::NAME, what: What::Zeros },
     Scenario { name: full_host::NAME, what: What::FullHost },
+    Scenario { name: raid::NAME, what: What::Raid },
 ];
 
 const fn script(
@@ -84,6 +87,7 @@ impl Scenario {
             What::ExactlyOnce => exactly_once::test(repository, server, plan, report),
             What::Zeros => zeros::test(repository, server, plan, report),
             What::FullHost => full_host::test(repository, server, plan, report),
+            What::Raid => raid::test(repository, server, plan, report),
         }
     }
 }

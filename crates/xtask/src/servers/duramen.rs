@@ -107,6 +107,18 @@ impl Server {
         self.make(volume, &[&["--size", "1G", "--policy", policy], log].concat())?.serve()
     }
 
+    /// Makes a volume on a set of disks, as these words have it, and serves it.
+    pub(crate) fn create_on_set(&self, volume: &Path, words: &[String]) -> Result<Server> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.make(volume, &words)?.serve()
+    }
+
+    /// `duramen raid` with a word about the volume; gives what that prints.
+    pub(crate) fn raid(&self, word: &str, more: &[&str]) -> Result<String> {
+        let mut raid = Command::new(&self.told.binary);
+        command::capture(raid.args(["raid", word]).arg(&self.told.volume).args(more))
+    }
+
     /// Makes a volume for the same program; gives what its server is told.
     fn make(&self, volume: &Path, words: &[&str]) -> Result<Told> {
         command::capture(Command::new(&self.told.binary).arg("mkfs").arg(volume).args(words))?;
