@@ -44,7 +44,7 @@ fn bugs_of_a_set_are_found() {
         (Bug::HastyMembers, "raid5-3-Rebuilt-0+8192-3584+1024"),
         (Bug::HastyRecords, "raid5-3-Flushed-0+512-0+512-fresh"),
         (Bug::LonelyRecords, "raid5-3-Flushed-0+512-0+512-fresh"),
-        (Bug::LonelyReturns, "raid5-3-Together-0+4096-3584+1024"),
+        (Bug::LonelyReturns, "raid5-3-Together-0+8192-3584+1024"),
         (Bug::OldRecords, "raid5-3-Returned-0+8192-4096+16384"),
         (Bug::StaleBlocks, "raid5-3-Together-0+4096-3584+1024"),
         (Bug::StaleParity, "raid5-3-Apart-0+512-4096+16384-0w1"),
