@@ -56,7 +56,7 @@ pub(crate) fn make(
 ) -> Result<Geometry, Failure> {
     let folder = &arguments.volume;
     arguments.check_log_size(design)?;
-    check(arguments, paths)?;
+    check(arguments, level, paths)?;
     let is_new = !folder.exists();
     let mut created = Vec::new();
     let made = make_all(arguments, (level, paths), design, &mut created);
@@ -72,7 +72,10 @@ pub(crate) fn make(
 }
 
 /// Refuses what can be seen to make no sense before anything is opened.
-fn check(arguments: &MkfsArguments, paths: &[PathBuf]) -> Result<(), Failure> {
+fn check(arguments: &MkfsArguments, level: Level, paths: &[PathBuf]) -> Result<(), Failure> {
+    if level.spare_of(paths.len()) == 0 && !arguments.spare.is_empty() {
+        return Err(Failure::Usage(format!("{level} has no use for a spare")));
+    }
     let folder = &arguments.volume;
     if folder.join(DISK_NAME).exists() {
         let why = "the folder has a volume on a disk.img; name a new or an empty one";
@@ -98,7 +101,8 @@ fn check(arguments: &MkfsArguments, paths: &[PathBuf]) -> Result<(), Failure> {
         return Err(Failure::Usage(sentence));
     }
     let mut seen = BTreeSet::new();
-    match paths.iter().find(|path| !seen.insert(real_place(path))) {
+    let mut all = paths.iter().chain(&arguments.spare);
+    match all.find(|path| !seen.insert(real_place(path))) {
         Some(twice) => Err(Failure::Usage(format!("{} is named twice", twice.display()))),
         None => Ok(()),
     }
@@ -114,9 +118,12 @@ fn make_all(
     design: &'static Design,
     created: &mut Vec<PathBuf>,
 ) -> Result<Geometry, Failure> {
-    let mut disks = Vec::new();
+    let (mut disks, mut spares) = (Vec::new(), Vec::new());
     for path in paths {
         disks.push(open_member(arguments, path, created)?);
+    }
+    for path in &arguments.spare {
+        spares.push(open_member(arguments, path, created)?);
     }
     let sizes: Vec<u64> = disks.iter().map(|disk| disk.geometry().size).collect();
     let is_file = |path: &PathBuf| path.is_file();
@@ -126,7 +133,8 @@ fn make_all(
         return Err(Failure::Usage(sentence));
     }
     if !arguments.sparse {
-        for (disk, path) in disks.iter().zip(paths) {
+        let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
+        for (disk, path) in all {
             disk.allocate().map_err(|source| Failure::no_space(path, source))?;
         }
     }
@@ -135,7 +143,7 @@ fn make_all(
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
     let made = reactor::block_on(|runtime| async move {
-        make_on(arguments, disks, paths, (&options, design), &runtime).await
+        make_on(arguments, (disks, spares), paths, (&options, design), &runtime).await
     });
     let made = made.map_err(Failure::Start)??;
     let folder = &arguments.volume;
@@ -148,7 +156,8 @@ fn make_all(
     }
     set_state::write(folder, &made.set, &made.witness)?;
     let members = paths.iter().map(|path| real_place(path)).collect();
-    let raid = Some(RaidSettings { set: made.set, members });
+    let spares = arguments.spare.iter().map(|path| real_place(path)).collect();
+    let raid = Some(RaidSettings { set: made.set, members, spares });
     let log_size = Some(made.log_size);
     write_settings(folder, &Settings { log_size, raid, ..Settings::of(design) })?;
     Ok(made.geometry)
@@ -198,7 +207,7 @@ struct Made {
 
 async fn make_on(
     arguments: &MkfsArguments,
-    disks: Vec<DiskFile>,
+    (disks, spares): (Vec<DiskFile>, Vec<DiskFile>),
     paths: &[PathBuf],
     (options, design): (&MakeOptions, &'static Design),
     runtime: &Runtime,
@@ -208,6 +217,13 @@ async fn make_on(
     let failed = |source| Failure::Set { path: path.clone(), source, disks: paths.to_vec() };
     raid::make(&devices, options, runtime).await.map_err(failed)?;
     let set = raid::open(devices, runtime, raid::OpenOptions::default()).await.map_err(failed)?;
+    for (spare, at) in spares.into_iter().zip(&arguments.spare) {
+        let device = at_once(spare);
+        let fits = set.fits(&*device);
+        fits.map_err(|error| Failure::Usage(format!("{}: {error}", at.display())))?;
+        let made = raid::make_spare(&*device, &set.label().set).await;
+        made.map_err(|source| Failure::Device { path: at.clone(), source })?;
+    }
     let (label, set): (_, Rc<dyn BlockDevice>) = (set.label(), Rc::new(set));
     let size = set.geometry().size;
     let log_size = arguments.log_size.unwrap_or_else(|| log_size_for(size));

@@ -61,6 +61,9 @@ pub(crate) struct MkfsArguments {
     /// Make it on a set of three or more disks of which any one may die
     #[arg(long, value_name = "DISK", num_args = 3.., group = "set", conflicts_with = "bare")]
     pub(crate) raid5: Vec<PathBuf>,
+    /// A disk that waits until one of the set fails, and takes its place by itself; may be repeated
+    #[arg(long, value_name = "DISK", requires = "set")]
+    pub(crate) spare: Vec<PathBuf>,
     /// Bytes of a set that follow each other on one disk: a power of two, 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "set")]
     pub(crate) stripe_unit: Option<u64>,
@@ -95,6 +98,7 @@ impl MkfsArguments {
             raid0: Vec::new(),
             raid1: Vec::new(),
             raid5: Vec::new(),
+            spare: Vec::new(),
             stripe_unit: None,
             sparse: false,
             bare: false,

@@ -16,6 +16,8 @@ const fn signature(offset: usize, bytes: &'static [u8], name: &'static str) -> S
 
 /// A disk of a set of ours.
 const MEMBER: &str = "a member of a set of disks";
+/// A disk that waits to become one.
+const SPARE: &str = "a spare of a set of disks";
 /// A disk of a set of Linux's md.
 const MD: &str = "a member of a Linux RAID";
 /// The first bytes of md's superblock.
@@ -31,7 +33,8 @@ pub(crate) fn at_the_end(size: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Op
         (size / (64 << 10) * (64 << 10)).checked_sub(64 << 10), // version 0.90
     ];
     let md = md.into_iter().flatten().map(|at| (at, &MD_MAGIC[..], MD));
-    let own = [(raid::label::places(size)[1], &raid::label::MAGIC[..], MEMBER)];
+    let end = raid::label::places(size)[1];
+    let own = [(end, &raid::label::MAGIC[..], MEMBER), (end, &raid::SPARE_MAGIC[..], SPARE)];
     let mut all = md.chain(own).filter(|(at, ..)| at + SECTOR <= size);
     let found = all.find(|(at, bytes, _)| {
         let mut sector = block::Buffer::zeroed(SECTOR as usize);
@@ -41,8 +44,9 @@ pub(crate) fn at_the_end(size: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Op
 }
 
 /// The last field of a superblock is its magic number, in the writer's byte order.
-const SIGNATURES: [Signature; 22] = [
+const SIGNATURES: [Signature; 23] = [
     signature(0, &raid::label::MAGIC, MEMBER),
+    signature(0, &raid::SPARE_MAGIC, SPARE),
     signature(0, &MD_MAGIC, MD),
     signature(4096, &MD_MAGIC, MD),
     signature(65_536 + 1372, &[0x19, 0x01, 0x54, 0x19], "a UFS2 file system"),

@@ -51,6 +51,8 @@ pub(crate) struct OpenSet {
     pub(crate) members: Rc<RefCell<Vec<Member>>>,
     /// Where members are looked for at the next start.
     pub(crate) listed: Rc<RefCell<Vec<PathBuf>>>,
+    /// Where disks are that wait to become members.
+    pub(crate) spares: Rc<RefCell<Vec<PathBuf>>>,
     /// Members that are there, and out.
     returned: Rc<RefCell<Vec<Returned>>>,
 }
@@ -176,7 +178,8 @@ impl Volume {
         }
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
-        Ok(OpenSet { set: Rc::new(set), members, listed, returned })
+        let spares = Rc::new(RefCell::new(raid.spares.clone()));
+        Ok(OpenSet { set: Rc::new(set), members, listed, spares, returned })
     }
 
     fn told(&self, done: Result<(), IoError>) -> Result<(), Failure> {

@@ -149,7 +149,7 @@ pub fn rows_of(size: u64, data_start: u64, unit: u64) -> u64 {
     room.saturating_sub(map_size(room / unit)) / unit
 }
 
-fn sum_of(bytes: &[u8]) -> u32 {
+pub(crate) fn sum_of(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 

@@ -2,11 +2,11 @@
 //!
 //! A [`Set`] is a device of `block` over others, its *members*, and keeps the contract of that
 //! crate also when any one of them is lost at the moment of a cut. docs/formats/raid.md has what
-//! stands on the members. Checksums, spares and a map of what was written are still to
-//! come.
+//! stands on the members. Checksums are still to come.
 //!
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
-//! made again. [`label`] is what each member says of itself, [`record`] what the log has, byte by
+//! made again. [`label`] is what each member says of itself, `spare` what a disk says that waits to
+//! become one, [`record`] what the log has, byte by
 //! byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a member
 //! leaves, and [`Status`] what they have met; `prelog` the log in front of every write; `blocks`
 //! what is known of members in memory; `plan` what a write changes on which member. `array` reads
@@ -45,6 +45,7 @@ mod prelog;
 mod rebuild;
 pub mod record;
 mod set;
+mod spare;
 mod status;
 mod stripes;
 mod written;
@@ -53,4 +54,5 @@ pub use members::Witnessed;
 pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, make, open};
 pub use rebuild::RebuildError;
 pub use set::{FailError, Set};
+pub use spare::{MAGIC as SPARE_MAGIC, make_spare, spare_of};
 pub use status::{Done, Met, Status};

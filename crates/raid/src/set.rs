@@ -92,6 +92,11 @@ impl Set {
         }
     }
 
+    /// Whether no call comes any more.
+    pub fn is_closed(&self) -> bool {
+        self.0.array.members.are_closed()
+    }
+
     /// Whether a device has what a member needs.
     ///
     /// # Errors

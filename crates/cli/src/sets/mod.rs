@@ -41,6 +41,7 @@ what they are. A volume that is served is changed by its server, and goes on bei
 Examples:
   duramen raid status data              which disks it has, and how they stand
   duramen raid replace data 2 /dev/sdf  make a new disk the member of slot 2
+  duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
   duramen raid dump data data.img       write the volume as one image, for other programs";
 
@@ -76,6 +77,16 @@ enum Command {
         #[arg(long)]
         background: bool,
         /// Also if the slot has a good member, or the disk holds something
+        #[arg(long)]
+        force: bool,
+    },
+    /// Has a disk wait until a member fails, and take its place then by itself
+    Spare {
+        /// Which volume
+        volume: PathBuf,
+        /// The disk. What it holds is lost
+        disk: PathBuf,
+        /// Also if it holds something
         #[arg(long)]
         force: bool,
     },
@@ -115,6 +126,15 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             }?;
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: slot {slot} has {disk} now")?)
+        }
+        Command::Spare { volume, disk, force } => {
+            let (volume, disk) = (find(volume)?, real_place(disk));
+            let said = json!({ "path": disk, "force": force });
+            if ask(&volume, "spare", &said)?.is_none() {
+                change(&volume, async |orders, _| orders.add_spare(&disk, *force).await)?;
+            }
+            let (path, disk) = (volume.path.display(), disk.display());
+            Ok(writeln!(output, "{path}: {disk} is a spare")?)
         }
         Command::Fail { volume, slot } => {
             let volume = find(volume)?;

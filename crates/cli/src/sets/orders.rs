@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
-use block::file::{Access, DiskFile};
+use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
 use raid::label::{Id, Label, Standing};
@@ -52,6 +52,15 @@ struct Said {
     force: bool,
 }
 
+/// What is said of a new spare.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SaidOfSpare {
+    path: PathBuf,
+    #[serde(default)]
+    force: bool,
+}
+
 /// A disk that is to be made a member.
 pub(super) struct Replacing {
     pub(super) slot: usize,
@@ -88,12 +97,13 @@ impl Orders {
     }
 
     async fn carry_out(&self, order: &str, said: Value) -> Result<Value, Refused> {
-        let said = || -> Result<Said, Refused> {
-            serde_json::from_value(said).map_err(|error| Refused::Senseless(error.to_string()))
+        let of_slot = said.clone();
+        let said_of_slot = || -> Result<Said, Refused> {
+            serde_json::from_value(of_slot).map_err(|error| Refused::Senseless(error.to_string()))
         };
         match order {
             "replace" => {
-                let Said { slot, path, force } = said()?;
+                let Said { slot, path, force } = said_of_slot()?;
                 let path = path.filter(|path| path.is_absolute());
                 let path = path.ok_or_else(|| {
                     Refused::Senseless("a replacement needs the whole path of a disk".to_owned())
@@ -101,7 +111,12 @@ impl Orders {
                 let replacing = self.begin(slot, &path, force).await?;
                 Ok(json!({ "job": self.rebuild(replacing) }))
             }
-            "fail" => self.fail(said()?.slot).await.map(|()| json!({})),
+            "fail" => self.fail(said_of_slot()?.slot).await.map(|()| json!({})),
+            "spare" => {
+                let said: SaidOfSpare = serde_json::from_value(said)
+                    .map_err(|error| Refused::Senseless(error.to_string()))?;
+                self.add_spare(&said.path, said.force).await.map(|()| json!({}))
+            }
             _ => Err(Refused::Unknown),
         }
     }
@@ -114,6 +129,69 @@ impl Orders {
         let member = self.open.set.label().slots[slot].member;
         self.unlist(member);
         self.write_list().map_err(|error| Refused::Conflict(error.to_string()))
+    }
+
+    /// Has a disk wait until a member fails.
+    pub(super) async fn add_spare(&self, path: &Path, force: bool) -> Result<(), Refused> {
+        let failed = |error: &dyn fmt::Display| Refused::Conflict(error.to_string());
+        let Label { layout, set, .. } = self.open.set.label();
+        if layout.level.spare_of(layout.members) == 0 {
+            return Err(failed(&format_args!("{} has no use for a spare", layout.level)));
+        }
+        let path = real_place(path);
+        if self.open.spares.borrow().contains(&path) {
+            return Err(failed(&format_args!("{} is a spare already", path.display())));
+        }
+        let disk = DiskFile::open(&path, Access::ReadWrite).map_err(|error| failed(&error))?;
+        let found = what_is_on(&disk, &path).map_err(|error| failed(&error))?;
+        if let Some(what) = found.filter(|_| !force) {
+            let path = path.display();
+            let why = format_args!("{path} holds {what}; if that is meant, say --force");
+            return Err(failed(&why));
+        }
+        let device = (self.device)(disk);
+        let fits = self.open.set.fits(&*device);
+        fits.map_err(|error| failed(&format_args!("{}: {error}", path.display())))?;
+        let made = raid::make_spare(&*device, &set).await;
+        made.map_err(|error| failed(&format_args!("{}: {error}", path.display())))?;
+        let _ = device.close().await; // what it says is durable
+        self.open.spares.borrow_mut().push(path);
+        self.write_list().map_err(|error| failed(&error))
+    }
+
+    /// Has a spare take the place of a member that is out, if there are both.
+    async fn take_over(&self) {
+        let Label { slots, set, .. } = self.open.set.label();
+        let out = slots.iter().position(|slot| slot.standing == Standing::Stale);
+        let spare = self.open.spares.borrow().first().cloned();
+        let (Some(slot), Some(spare)) = (out, spare) else { return };
+        let is_closed = self.open.set.is_closed();
+        if is_closed || self.is_busy.get() || self.open.set.status().rebuild.is_some() {
+            return;
+        }
+        let path = self.volume.path.display();
+        let is_one = match DiskFile::open(&spare, Access::Glance) {
+            Ok(disk) => raid::spare_of(&FileDevice::new(disk)).await == Ok(Some(set)),
+            Err(_) => false,
+        };
+        let begun = if is_one {
+            self.begin(slot, &spare, true).await
+        } else {
+            Err(Refused::Conflict("it is no spare of this set any more".to_owned()))
+        };
+        match begun {
+            Ok(replacing) => {
+                let spare = spare.display();
+                words::say(format_args!("{path}: {spare} takes the place of slot {slot}"));
+                self.rebuild(replacing);
+            }
+            Err(Refused::Unknown) => unreachable!("it is one of ours"),
+            Err(Refused::Senseless(why) | Refused::Conflict(why)) => {
+                let shown = spare.display();
+                words::say(format_args!("{path}: the spare {shown} cannot be used: {why}"));
+                self.open.spares.borrow_mut().retain(|one| *one != spare);
+            }
+        }
     }
 
     /// Has a disk ready to be made the member of a slot, which has none by then.
@@ -192,6 +270,13 @@ impl Orders {
         self.write_list()
     }
 
+    /// A member waits for nothing any more.
+    fn is_no_spare(&self, member: Id) {
+        let members = self.open.members.borrow();
+        let its = members.iter().find(|known| known.label.member() == member);
+        self.open.spares.borrow_mut().retain(|spare| its.is_none_or(|its| its.path != *spare));
+    }
+
     /// Takes the place of a member from the list.
     fn unlist(&self, member: Id) {
         let members = self.open.members.borrow();
@@ -205,7 +290,8 @@ impl Orders {
         let Some(folder) = &self.volume.folder else { return Ok(()) };
         let settings = Volume::find(folder)?.settings;
         let (set, members) = (self.open.set.label().set, self.open.listed.borrow().clone());
-        let raid = Some(RaidSettings { set, members });
+        let spares = self.open.spares.borrow().clone();
+        let raid = Some(RaidSettings { set, members, spares });
         write_settings(folder, &Settings { raid, ..settings })
     }
 
@@ -233,10 +319,15 @@ impl Orders {
         let end = match rebuilt {
             Ok(()) => {
                 words::say(format_args!("{path}: the member of slot {slot} is up to date"));
+                self.is_no_spare(member);
+                if let Err(failure) = self.write_list() {
+                    words::say(failure);
+                }
                 End::Done
             }
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
+                self.is_no_spare(member); // at the next start it may be one again
                 self.open.set.let_go(slot).await;
                 End::Failed
             }
@@ -257,7 +348,14 @@ impl Orders {
                     "{path}: slot {slot} has its member back, which catches up"
                 ));
                 let job = orders.jobs.begin("rebuild", 0, "bytes", false);
+                orders.is_busy.set(true);
                 orders.make_again(Replacing { slot, device, member }, job).await;
+                orders.is_busy.set(false);
+            }
+            let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());
+            while set.strong_count() > 1 {
+                orders.take_over().await;
+                clock.sleep(WATCH_INTERVAL).await;
             }
         };
         self.runtime.tasks.spawn(work.boxed_local());

@@ -50,7 +50,7 @@ struct SlotStatus {
     slot: usize,
     path: Option<PathBuf>,
     uuid: String,
-    /// `in_sync`, `missing`, `stale`, `rebuilding` or `empty`.
+    /// `in_sync`, `missing`, `stale`, `rebuilding`, `empty` or `spare`.
     state: String,
     read_errors: u64,
     write_errors: u64,
@@ -84,7 +84,8 @@ impl Status {
             done_bytes: stripes * unit,
             total_bytes: label.layout.rows * unit,
         });
-        Self { rebuild, ..Self::from_label(&label, &open.members.borrow(), &met, done) }
+        let status = Self::from_label(&label, &open.members.borrow(), &met, done);
+        Self { rebuild, ..status.with_spares(&open.spares.borrow()) }
     }
 
     /// That of a set that no server tells of: what its labels say.
@@ -112,7 +113,8 @@ impl Status {
                 (latest, Some(refused))
             }
         };
-        let mut status = Self::from_label(&label, &members, &[], Done::default());
+        let status = Self::from_label(&label, &members, &[], Done::default());
+        let mut status = status.with_spares(&raid.spares);
         if let Some(refused) = refused {
             words::say(format_args!("{}: {refused}", volume.path.display()));
             status.state = State::Failed;
@@ -159,6 +161,22 @@ impl Status {
         }
     }
 
+    /// Spares stand behind the slots.
+    fn with_spares(mut self, spares: &[PathBuf]) -> Self {
+        for path in spares {
+            self.slots.push(SlotStatus {
+                slot: self.slots.len(),
+                path: Some(path.clone()),
+                uuid: String::new(),
+                state: "spare".to_owned(),
+                read_errors: 0,
+                write_errors: 0,
+                mended: 0,
+            });
+        }
+        self
+    }
+
     /// One line about all of it.
     pub(crate) fn summary(&self) -> String {
         let state = match self.state {
@@ -167,7 +185,8 @@ impl Status {
             State::Rebuilding => "rebuilding",
             State::Failed => "failed",
         };
-        format!("{} of {} disks, {state}", self.level, self.slots.len())
+        let members = self.slots.iter().filter(|slot| slot.state != "spare").count();
+        format!("{} of {members} disks, {state}", self.level)
     }
 
     /// The lines for people.

@@ -18,6 +18,8 @@ pub struct RaidSettings {
     pub set: [u8; ID],
     /// Where its members were last. A path is a hint: the label of what is there counts.
     pub members: Vec<PathBuf>,
+    /// Where disks are that wait to become members.
+    pub spares: Vec<PathBuf>,
 }
 
 /// The keys of the section.
@@ -26,6 +28,8 @@ pub struct RaidSettings {
 pub(crate) struct RaidKeys {
     set: String,
     members: Vec<PathBuf>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    spares: Vec<PathBuf>,
 }
 
 impl RaidKeys {
@@ -35,14 +39,15 @@ impl RaidKeys {
             let expected = "the number of a set has 32 hexadecimal digits";
             toml::de::Error::custom(format!("raid.set is \"{told}\": {expected}"))
         })?;
-        Ok(RaidSettings { set, members: self.members })
+        Ok(RaidSettings { set, members: self.members, spares: self.spares })
     }
 }
 
 impl RaidSettings {
     /// The keys that say this.
     pub(crate) fn keys(&self) -> RaidKeys {
-        RaidKeys { set: text_of(&self.set), members: self.members.clone() }
+        let RaidSettings { set, members, spares } = self;
+        RaidKeys { set: text_of(set), members: members.clone(), spares: spares.clone() }
     }
 }
 

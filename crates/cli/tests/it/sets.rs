@@ -412,3 +412,40 @@ fn a_member_on_the_list_hides_no_other() {
     assert!(listed.contains("disk-2") && !listed.contains("disk-0"), "{listed}");
     place.assert_whole(&[("one", &letter(1))]);
 }
+
+#[test]
+fn a_spare_takes_the_place_of_a_member_by_itself() {
+    let place = Place::new(4);
+    let [one, two, three, spare] = [0, 1, 2, 3].map(|number| text(&place.disks[number]));
+    let other = place.folder.path("other");
+    wipe(&other);
+    let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
+    on("mkfs", &place.volume, &level).good();
+    assert_eq!(place.state_of(3), "spare");
+    on("mkfs", &place.disks[3], &[]).failed(1, "a spare of a set of disks");
+    let small = place.folder.path("small");
+    File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    place.raid(&["spare", text(&small)]).failed(2, "stripes");
+    place.raid(&["spare", spare]).failed(2, "is a spare already");
+    place.raid(&["spare", text(&other)]).good();
+    place.raid(&["fail", "1"]).good();
+    put(&serving, "data", "two", &letter(2));
+    place.wait(|place| place.status()["state"] == "clean");
+    serving.kill();
+    // A member that is gone when the next server starts is replaced, too; and it is the last spare.
+    wipe(&place.disks[0]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.wait(|place| place.status()["state"] == "clean");
+    put(&serving, "data", "three", &letter(3));
+    let status = place.status();
+    assert_eq!(status["slots"].as_array().map(Vec::len), Some(3), "{status}");
+    serving.kill();
+    wipe(&place.disks[2]);
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    place.assert_whole(&[("one", &letter(1)), ("two", &letter(2)), ("three", &letter(3))]);
+    let striped = place.folder.path("striped");
+    let level = ["--raid0", one, two, "--spare", three, "--force"];
+    on("mkfs", &striped, &level).failed(2, "raid0 has no use for a spare");
+}
