@@ -207,30 +207,41 @@ impl Array {
         if is_late {
             self.bring_home(&group).await;
         }
-        let mut record = self.log.append(group.clone(), first).await?;
-        if !is_late {
-            record = self.bring_home_from(record, &group, first).await;
+        let record = self.log.append(group.clone(), first).await?;
+        if is_late {
+            self.log.gone_home(record);
+        } else {
+            self.bring_home_from(record, &group, first).await;
         }
         first.into_iter().for_each(|stripe| self.written.come_home(stripe));
-        self.log.gone_home(record);
         Ok(())
     }
 
-    /// Brings home what a record has. If that finds no room for long, a later record gets it, so
-    /// that the log goes on: which one has it in the end.
-    async fn bring_home_from(&self, record: u64, group: &Group, first: Option<u64>) -> u64 {
+    /// Brings home what a record has, and tells the log. If that finds no room for long, a later
+    /// record gets it, so that the log goes on.
+    async fn bring_home_from(&self, record: u64, group: &Group, first: Option<u64>) {
         let (mut record, mut home) = (record, pin!(self.bring_home(group)));
         loop {
             let pressed = pin!(self.log.pressed(record));
             if let Either::Left(_) = select(home.as_mut(), pressed).await {
-                return record;
+                return self.log.gone_home(record);
             }
-            let Ok(later) = self.log.append_again(group.clone(), first).await else {
-                home.await; // there is no room for a later one
-                return record;
-            };
-            self.log.gone_home(record);
-            record = later;
+            let again = pin!(self.log.append_again(group.clone(), first));
+            match select(home.as_mut(), again).await {
+                // At once: a round may wait for that before it gets to the later record.
+                Either::Left((_, again)) => {
+                    self.log.gone_home(record);
+                    return again.await.into_iter().for_each(|later| self.log.gone_home(later));
+                }
+                Either::Right((Ok(later), _)) => {
+                    self.log.gone_home(record);
+                    record = later;
+                }
+                Either::Right((Err(_), _)) => {
+                    home.await; // there is no room for a later one
+                    return self.log.gone_home(record);
+                }
+            }
         }
     }
 

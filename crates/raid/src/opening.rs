@@ -252,13 +252,16 @@ pub async fn open(
             Err(error) => return Err(error),
         }
     }
+    // A number that is later than all: the next label holds against each copy that there is. And a
+    // story that was interrupted has a generation that is not to be used again for another.
+    let number = found.iter().map(|(_, read)| read.label.number).max().unwrap_or_default();
+    let latest = found.iter().map(|(_, read)| read.label.generation).max().unwrap_or_default();
     let (found, assembled) = choose(found, &options)?;
     let labels: Vec<&Label> = found.iter().map(|(_, read)| &read.label).collect();
     let Assembly { mut label, members, .. } = assembled;
-    // A number that is later than all: the next label holds against each copy that there is.
-    label.number = labels.iter().map(|label| label.number).max().unwrap_or_default();
+    label.number = number;
     let in_slots = members.iter().map(|place| place.map(|place| found[place].0.clone()));
-    let is_level_told = labels.iter().all(|one| one.generation <= label.generation);
+    let is_level_told = latest <= label.generation;
     let all_tell = is_level_told
         && !options.is_new_story
         && members.iter().flatten().all(|&place| {
@@ -267,8 +270,6 @@ pub async fn open(
                 && one.generation == label.generation
                 && one.slots == label.slots
         });
-    // An interrupted story has a generation that is not to be used again for another.
-    let latest = labels.iter().map(|label| label.generation).max().unwrap_or_default();
     if !all_tell {
         label.generation = latest;
     }
@@ -279,10 +280,7 @@ pub async fn open(
         members.call_out_missing();
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    let (log, map) = match recover(&members, runtime).await {
-        _ if members.gave_up() => return Err(OpenError::Full),
-        recovered => recovered?,
-    };
+    let (log, map) = recover(&members, runtime).await?;
     members.are_open();
     let array = Array::new(members, Rc::new(log), map, options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
@@ -304,7 +302,12 @@ fn choose(
     if found.iter().any(|one| !is_whole(&one)) {
         let whole = found.iter().filter(is_whole).map(|(_, read)| read.label.clone());
         let whole: Vec<Label> = whole.collect();
-        if let Ok(assembled) = assemble(&whole, options.witness.as_ref(), options.is_meant) {
+        let remains = found.iter().filter(|one| !is_whole(one));
+        let latest = remains.map(|(_, read)| read.label.generation).max();
+        // What is left may know that the others are older.
+        if let Ok(assembled) = assemble(&whole, options.witness.as_ref(), options.is_meant)
+            && latest.is_none_or(|latest| latest <= assembled.label.generation)
+        {
             let found = found.into_iter().filter(|one| is_whole(&one)).collect();
             return Ok((found, assembled));
         }
@@ -365,6 +368,9 @@ async fn recover(
         members.flush().await;
         settle().await?;
     }
+    // What finds no room stays in the log: nothing may be said of it then.
+    let has_room = || if members.gave_up() { Err(OpenError::Full) } else { Ok(()) };
+    has_room()?;
     for sequence in needed {
         for change in &found[&sequence].record.changes {
             members.bring_home(label.data_start, slice::from_ref(change)).await;
@@ -373,6 +379,7 @@ async fn recover(
             break;
         }
     }
+    has_room()?;
     members.flush().await;
     settle().await?;
     let end = latest.start + latest.bytes.len() as u64;

@@ -29,6 +29,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::Durability::{Plain, Through};
 use block::{IoError, Verb};
@@ -46,6 +47,8 @@ use crate::planted::{Bug, is_planted};
 use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
 use crate::written::Written;
 
+/// Work that cannot be done yet is tried again after so long.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Where the log begins on each member, in bytes.
 pub(crate) const LOG_START: u64 = DATA_START;
 
@@ -60,6 +63,8 @@ struct Live {
     length: u64,
     /// Groups that are not home.
     outstanding: usize,
+    /// Bytes of what was new, until it was written.
+    before: u64,
 }
 
 /// What a task waits for.
@@ -110,6 +115,9 @@ pub(crate) struct PreLog {
     home: Cell<u64>,
     /// A group has gone home.
     moved: Signal,
+    /// Bytes of records with what was new, and not in an earlier one: else what is carried from one
+    /// record to the next would press itself on and on.
+    fresh: Cell<u64>,
     /// A record was written.
     grown: Signal,
     /// Records that were written.
@@ -143,6 +151,7 @@ impl PreLog {
             end: Cell::new(end),
             home: Cell::new(next.0),
             moved: Signal::new(),
+            fresh: Cell::new(0),
             grown: Signal::new(),
             written: Cell::new(0),
         }
@@ -214,7 +223,8 @@ impl PreLog {
     fn queue(&self, one: Waiting) {
         let mut waiting = self.waiting.borrow_mut();
         if one.is_first {
-            waiting.push_front(one);
+            let carried = waiting.iter().take_while(|waiting| waiting.is_first).count();
+            waiting.insert(carried, one);
         } else {
             waiting.push_back(one);
         }
@@ -229,13 +239,16 @@ impl PreLog {
             let Some(next) = next else { break };
             let Job::Group(group, first) = &next.job else {
                 if groups.is_empty() {
-                    let done = self.between(&next.job).await;
-                    let _ = next.answer.send(done.map(|()| 0));
-                    return;
+                    return self.between(next).await;
                 }
                 self.waiting.borrow_mut().push_front(next);
                 break;
             };
+            // What earlier records have goes alone: others may find no place.
+            if groups.first().is_some_and(|one: &Waiting| one.is_first != next.is_first) {
+                self.waiting.borrow_mut().push_front(next);
+                break;
+            }
             let of_map = u64::from(first.is_some());
             let more_changes = group.len() + of_map as usize;
             let more = group.iter().map(Change::held).sum::<u64>() + of_map * MAP_BLOCK;
@@ -250,7 +263,8 @@ impl PreLog {
         }
         let size = size_of_record(changes, bytes);
         let done = self.write_round(&groups, size).await;
-        if done.as_ref().is_err_and(IoError::is_full) && self.is_carrying() {
+        let is_other = groups.iter().all(|one| !one.is_first);
+        if done.as_ref().is_err_and(IoError::is_full) && is_other && self.is_carrying() {
             return self.wait_behind(groups);
         }
         for waiting in groups {
@@ -273,23 +287,25 @@ impl PreLog {
         }
     }
 
-    /// What is no group, while no round is under way.
-    async fn between(&self, job: &Job) -> Result<(), IoError> {
-        match job {
+    /// Does what is no group, while no round is under way.
+    async fn between(&self, waiting: Waiting) {
+        let done = match waiting.job {
             Job::CopyMap(slot) => {
-                let map = [self.map.all(Slots::one(*slot))];
+                let map = [self.map.all(Slots::one(slot))];
                 self.members.bring_home(self.data_start, &map).await;
                 Ok(())
             }
-            Job::Forget | Job::Group(..) => {
-                while self.make_room().await? != Room::OfAll {
-                    if self.is_outstanding() {
-                        self.moved.wait().await;
-                    }
+            Job::Forget | Job::Group(..) => match self.make_room().await {
+                Ok(Room::OfAll) => Ok(()),
+                // Others go on meanwhile.
+                Ok(Room::OfWhatIsHome) => {
+                    self.waiting.borrow_mut().push_back(waiting);
+                    return self.runtime.clock.sleep(AGAIN).await;
                 }
-                Ok(())
-            }
-        }
+                Err(error) => Err(error),
+            },
+        };
+        let _ = waiting.answer.send(done.map(|()| 0)); // a task of the set, which does not go away
     }
 
     async fn write_round(&self, groups: &[Waiting], size: u64) -> Result<u64, IoError> {
@@ -312,6 +328,10 @@ impl PreLog {
             changes.extend(of_map.iter().cloned());
         }
         let record = self.write_record(&changes, groups.len()).await?;
+        if groups.iter().all(|one| !one.is_first) {
+            self.fresh.set(self.fresh.get() + size);
+            self.grown.notify();
+        }
         self.map.are_logged(&stripes);
         self.members.bring_home(self.data_start, &of_map).await;
         Ok(record)
@@ -350,11 +370,17 @@ impl PreLog {
     /// Waits until everything is home, and says so in an empty record. While members are full it
     /// does not wait for what finds no room there.
     async fn make_room(&self) -> Result<Room, IoError> {
-        while self.is_outstanding() && !self.members.are_full() {
-            select(self.moved.wait(), pin!(self.members.filled())).await;
-        }
-        self.flush().await?;
-        let room = if self.is_outstanding() { Room::OfWhatIsHome } else { Room::OfAll };
+        let room = loop {
+            while self.is_outstanding() && !self.members.are_full() {
+                select(self.moved.wait(), pin!(self.members.filled())).await;
+            }
+            self.flush().await?;
+            if self.home.get() == self.next.get().0 {
+                break Room::OfAll;
+            } else if self.is_outstanding() {
+                break Room::OfWhatIsHome;
+            } // else what was outstanding has come home meanwhile
+        };
         if room == Room::OfAll || self.may_forget() {
             self.forget_all().await?;
         }
@@ -378,11 +404,11 @@ impl PreLog {
     /// should have what it has.
     pub(crate) async fn pressed(&self, sequence: u64) {
         loop {
-            let start = {
+            let before = {
                 let live = self.live.borrow();
-                live.iter().find(|live| live.sequence == sequence).map(|live| live.start)
+                live.iter().find(|live| live.sequence == sequence).map(|live| live.before)
             };
-            let since = start.map_or(0, |start| (self.end.get() + self.size - start) % self.size);
+            let since = before.map_or(0, |before| self.fresh.get() - before);
             if self.members.are_full() && since > self.size / 4 {
                 return;
             }
@@ -393,8 +419,11 @@ impl PreLog {
     /// Says in an empty record what is needed: nothing, if all is home, durably.
     ///
     /// # Errors
-    /// [`IoError`] when the set has stopped.
+    /// [`IoError`] when the set has stopped, or what the log has was given up.
     pub(crate) async fn forget_all(&self) -> Result<(), IoError> {
+        if self.members.gave_up() {
+            return Err(IoError::closed(Verb::Write));
+        }
         self.write_record(&[], 0).await.map(|_| ())
     }
 
@@ -449,10 +478,10 @@ impl PreLog {
         self.end.set(start + size);
         self.written.set(self.written.get() + 1);
         let mut live = self.live.borrow_mut();
-        live.push_back(Live { sequence, start, length: size, outstanding: groups });
+        let before = self.fresh.get();
+        live.push_back(Live { sequence, start, length: size, outstanding: groups, before });
         live.retain(|live| live.sequence >= tail);
         drop(live);
-        self.grown.notify();
         assert!(self.is_free(self.rest_behind(self.end.get()), BLOCK), "invariant 5");
         Ok(sequence)
     }

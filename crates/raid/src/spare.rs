@@ -66,3 +66,39 @@ pub async fn spare_of(device: &dyn BlockDevice) -> Result<Option<Id>, IoError> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use sim::{Disk, Executor, Image};
+
+    use super::*;
+
+    const SIZE: u64 = 4 << 20;
+
+    #[test]
+    fn a_disk_is_a_spare_if_both_places_say_so_and_no_byte_is_wrong() {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let disk = Disk::new(&executor, Image::zeroed(SIZE));
+            assert_eq!(spare_of(&*disk).await, Ok(None), "nothing is on it");
+            make_spare(&*disk, &[7; 16]).await.expect("nothing fails");
+            assert_eq!(spare_of(&*disk).await, Ok(Some([7; 16])));
+            let whole = disk.contents();
+            for place in places(SIZE) {
+                for byte in [0, 17, 20, 24, 39, 40, 511, 512, 4095] {
+                    let mut image = whole.clone();
+                    let mut sector = [0];
+                    image.read(place + byte, &mut sector);
+                    image.write(place + byte, &[sector[0] ^ 0x10]);
+                    let spoilt = Disk::new(&executor, image);
+                    assert_eq!(spare_of(&*spoilt).await, Ok(None), "byte {byte} at {place}");
+                }
+            }
+            let other = Disk::new(&executor, whole);
+            let bytes = encode(&[8; 16]);
+            let written = other.write(places(SIZE)[1], vec![bytes.into()], Durability::Through);
+            written.await.expect("nothing fails");
+            assert_eq!(spare_of(&*other).await, Ok(None), "of two sets it is of none");
+        });
+    }
+}

@@ -13,7 +13,8 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
-use raid::label::{Id, Label, Standing};
+use raid::RebuildError;
+use raid::label::{Id, Label, Slot, Standing};
 use runtime::Runtime;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -161,8 +162,13 @@ impl Orders {
 
     /// Has a spare take the place of a member that is out, if there are both.
     async fn take_over(&self) {
-        let Label { slots, set, .. } = self.open.set.label();
-        let out = slots.iter().position(|slot| slot.standing == Standing::Stale);
+        let Label { slots, set, layout, .. } = self.open.set.label();
+        let is_out = |slot: &Slot| matches!(slot.standing, Standing::Stale | Standing::Rebuilding);
+        let out = slots.iter().position(is_out);
+        let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
+        if left < layout.members - layout.level.spare_of(layout.members) {
+            return; // it has stopped
+        }
         let spare = self.open.spares.borrow().first().cloned();
         let (Some(slot), Some(spare)) = (out, spare) else { return };
         let is_closed = self.open.set.is_closed();
@@ -174,6 +180,9 @@ impl Orders {
             Ok(disk) => raid::spare_of(&FileDevice::new(disk)).await == Ok(Some(set)),
             Err(_) => false,
         };
+        if self.is_busy.get() {
+            return; // somebody else was faster
+        }
         let begun = if is_one {
             self.begin(slot, &spare, true).await
         } else {
@@ -194,13 +203,21 @@ impl Orders {
         }
     }
 
-    /// Has a disk ready to be made the member of a slot, which has none by then.
+    /// Has a disk ready to be made the member of a slot, which has none by then. No other is begun
+    /// until that has ended.
     pub(super) async fn begin(
         &self,
         slot: usize,
         path: &Path,
         force: bool,
     ) -> Result<Replacing, Refused> {
+        if self.is_busy.replace(true) {
+            return Err(Refused::Conflict("a member is being made already".to_owned()));
+        }
+        self.prepare(slot, path, force).await.inspect_err(|_| self.is_busy.set(false))
+    }
+
+    async fn prepare(&self, slot: usize, path: &Path, force: bool) -> Result<Replacing, Refused> {
         let Label { slots, layout, .. } = self.open.set.label();
         let refuse = |why: String| Err(Refused::Conflict(why));
         let Some(old) = slots.get(slot).copied() else {
@@ -209,7 +226,7 @@ impl Orders {
         if layout.level.spare_of(layout.members) == 0 {
             return refuse(format!("{} has nothing to make a member of", layout.level));
         }
-        if self.is_busy.get() || self.open.set.status().rebuild.is_some() {
+        if self.open.set.status().rebuild.is_some() {
             return refuse("a member is being made already".to_owned());
         }
         let is_good = old.standing == Standing::InSync;
@@ -297,7 +314,6 @@ impl Orders {
 
     /// Makes a member, as a job that other tasks go on beside. Its number.
     fn rebuild(&self, replacing: Replacing) -> u64 {
-        self.is_busy.set(true);
         let job = self.jobs.begin("rebuild", 0, "bytes", false);
         let (id, orders) = (job.id(), self.clone());
         let work = async move {
@@ -327,20 +343,26 @@ impl Orders {
             }
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
-                self.is_no_spare(member); // at the next start it may be one again
+                // At the next start it may be a spare again. Others are spared what is lost.
+                match error {
+                    RebuildError::Lost(_) => self.open.spares.borrow_mut().clear(),
+                    _ => self.is_no_spare(member),
+                }
                 self.open.set.let_go(slot).await;
                 End::Failed
             }
         };
-        let job = Rc::into_inner(job).expect("the rebuild has let go of it");
-        job.end(end);
+        Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the rebuild let go of it
     }
 
     /// Makes members again that were found and are out, and tells of members that go.
     pub(crate) fn attend(&self) {
         let orders = self.clone();
         let work = async move {
-            while let Some(returned) = orders.open.next_returned() {
+            while !orders.is_busy.get()
+                && let Some(returned) = orders.open.next_returned()
+            {
+                orders.is_busy.set(true);
                 let Returned { slot, device, .. } = returned;
                 let member = orders.open.set.label().slots[slot].member;
                 let path = orders.volume.path.display();
@@ -348,7 +370,6 @@ impl Orders {
                     "{path}: slot {slot} has its member back, which catches up"
                 ));
                 let job = orders.jobs.begin("rebuild", 0, "bytes", false);
-                orders.is_busy.set(true);
                 orders.make_again(Replacing { slot, device, member }, job).await;
                 orders.is_busy.set(false);
             }

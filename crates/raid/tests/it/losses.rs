@@ -597,6 +597,13 @@ fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
         };
         futures::future::join(first, rest).await.0.expect("its record is durable");
         let left = copies(&executor, &disks);
+        // A start that finds no room either forgets nothing.
+        left[0]
+            .inject(Fault::on(Verb::Write, Effect::NoSpace).within(start..start + 4096).forever());
+        let again = opened(&executor, &left).await;
+        assert!(matches!(again, Err(OpenError::Full)));
+        left[0].heal();
+        let left = copies(&executor, &left);
         let set = opened(&executor, &left).await.expect("all are there");
         let read = set.read(0, Buffer::zeroed(4096)).await.expect("all are there");
         assert!(read.iter().all(|&byte| byte == 4), "it was in the log");
