@@ -233,6 +233,8 @@ planted::bugs! {
     DroppedChains,
     /// What a caller gives back while reclaim runs may be reclaimed once more.
     KeptCandidates,
+    /// Candidates are given back while a file is still being freed that leads to some.
+    HastyCandidates,
     /// Links that change behind the scan of reclaim are not followed.
     UnfollowedLinks,
     /// Directories in inodes that there were not at the opening are not followed.

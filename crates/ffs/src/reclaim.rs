@@ -239,11 +239,17 @@ impl Reclaim {
         }
         self.leftovers.scan_is_through();
         let dead = self.dead.take();
-        for ino in dead {
+        for &ino in &dead {
             self.mend_nameless(ino).await?;
             self.step().await?;
         }
         self.mend_all().await?;
+        for ino in dead {
+            // What stands behind its end are candidates that it gives back itself.
+            if !is_planted(Bug::HastyCandidates) {
+                self.files.wait_until_freed(ino).await?;
+            }
+        }
         self.tell_named();
         for group in 0..groups {
             self.give_back(group).await?;

@@ -133,6 +133,19 @@ impl<E: Engine> Files<E> {
         Ok(self.apply_if(change, is_needed).await?.is_some())
     }
 
+    /// Waits until a file is not being freed in steps any more.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when that cannot go on, or the volume has stopped.
+    pub async fn wait_until_freed(&self, ino: u64) -> Result<(), FsError> {
+        while self.orphan(ino).is_some() {
+            self.check_running()?;
+            self.check_not_stuck(ino)?;
+            self.engine.released().wait().await;
+        }
+        Ok(())
+    }
+
     /// Gives a file that has lost its name one in `lost+found`: `#` and its number.
     ///
     /// # Errors

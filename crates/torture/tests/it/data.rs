@@ -38,3 +38,20 @@ fn a_story_that_fails_is_told_with_the_steps_that_matter() {
     let without = data::repeat(&options, story);
     assert_eq!(without.violations, Vec::<String>::new(), "without the bug");
 }
+
+/// A file whose removal was cut has candidates behind its end. It gives them back itself, while
+/// reclaim has to wait.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn what_a_file_gives_back_is_not_given_back_before() {
+    use ffs::planted::{Bug, plant};
+    let design = Design::SOFTDEP;
+    let options = Options { full: true, ..options(design) };
+    for story in ["1004728", "1003194"] {
+        plant(Some(Bug::HastyCandidates));
+        let found = data::repeat(&options, story);
+        plant(None);
+        assert_eq!(found.violations.len(), 1, "{story} shows it");
+        assert_eq!(data::repeat(&options, story).violations, Vec::<String>::new(), "{story}");
+    }
+}
