@@ -32,15 +32,22 @@ async fn reopen(executor: &Executor, disk: &Rc<Disk>, share: f64) -> Opened {
     opened.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A new volume that was used, and lost its power when all was home.
-fn cut_off(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume)) -> Image {
+/// Uses a new volume, and takes from its disk what comes of that.
+fn on_new<T>(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume, &Rc<Disk>) -> T) -> T {
     let executor = Executor::new(5);
     let disk = Disk::new(&executor, Image::zeroed(size));
     executor.block_on(async {
         let random = executor.runtime().random;
         mkfs(&*disk, &sizes(block.0, block.1), &*random, NOW).await.expect("it fits");
         let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
-        in_use(&volume).await;
+        in_use(&volume, &disk).await
+    })
+}
+
+/// A new volume that was used, and lost its power when all was home.
+fn cut_off(size: u64, block: (u64, u64), in_use: impl AsyncFnOnce(&Volume)) -> Image {
+    on_new(size, block, async |volume, disk| {
+        in_use(volume).await;
         volume.settle().await;
         disk.contents()
     })
@@ -188,12 +195,7 @@ enum Then {
 
 /// Cuts a rename of a directory everywhere, and uses the name that is told.
 fn use_second_names(across: bool, then: Then) -> Result<(), String> {
-    let executor = Executor::new(5);
-    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
-    let (homes, moved, trace) = executor.block_on(async {
-        let random = executor.runtime().random;
-        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
-        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+    let (homes, moved, trace) = on_new(16 << 20, (4096, 512), async |volume, disk| {
         let root = volume.files.root();
         let a = volume.mkdir(root, "a").await.expect("there is room");
         let b = volume.mkdir(root, "b").await.expect("there is room");
@@ -320,13 +322,8 @@ fn a_directory_of_two_names_may_go() {
 /// An answered removal is over: after the next cut the handle names nothing, before anything of
 /// what that left was looked for.
 fn remove_and_cut() -> Result<(), String> {
-    let executor = Executor::new(5);
-    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
-    let (files, trace) = executor.block_on(async {
-        let random = executor.runtime().random;
-        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
-        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
-        make_files(&volume, 2, 3000).await;
+    let (files, trace) = on_new(16 << 20, (4096, 512), async |volume, disk| {
+        make_files(volume, 2, 3000).await;
         let root = volume.files.root();
         let mut files = Vec::new();
         for index in 0..2 {
@@ -393,16 +390,11 @@ async fn is_told_to_stay(volume: &Volume, id: ObjectId, data: &[u8]) -> Result<b
 fn promise_by_old_handles() -> Result<(), String> {
     const NEW: u8 = 3;
     const DATA: [u8; 3000] = [7; 3000];
-    let executor = Executor::new(5);
-    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
-    let (known, trace) = executor.block_on(async {
-        let random = executor.runtime().random;
-        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
-        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+    let (known, trace) = on_new(16 << 20, (4096, 512), async |volume, disk| {
         disk.start_trace();
         let mut known = Vec::new();
         for index in 0..NEW {
-            known.push(make_delayed(&volume, index).await);
+            known.push(make_delayed(volume, index).await);
         }
         volume.settle().await;
         (known, disk.trace())
@@ -497,15 +489,10 @@ fn ask_when_full(
 
 #[test]
 fn a_file_without_room_for_a_name_holds_up_no_other() {
-    let executor = Executor::new(5);
-    let disk = Disk::new(&executor, Image::zeroed(4 << 20));
-    let (known, trace) = executor.block_on(async {
-        let random = executor.runtime().random;
-        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
-        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+    let (known, trace) = on_new(4 << 20, (4096, 512), async |volume, disk| {
         let (root, who) = (volume.files.root(), Requester::root());
         let named = volume.create(root, "named").await.expect("there is room");
-        fill(&volume).await;
+        fill(volume).await;
         volume.settle().await;
         disk.start_trace();
         let how = CreateHow::Guarded(SetAttributes::default());
@@ -523,12 +510,7 @@ fn a_file_without_room_for_a_name_holds_up_no_other() {
 /// led to it once stands for no promise that it stays.
 #[test]
 fn a_name_that_was_taken_away_stands_for_no_promise() {
-    let executor = Executor::new(5);
-    let disk = Disk::new(&executor, Image::zeroed(16 << 20));
-    let (file, trace) = executor.block_on(async {
-        let random = executor.runtime().random;
-        mkfs(&*disk, &sizes(4096, 512), &*random, NOW).await.expect("it fits");
-        let volume = Volume::new(reopen(&executor, &disk, 1.0).await.files);
+    let (file, trace) = on_new(16 << 20, (4096, 512), async |volume, disk| {
         let root = volume.files.root();
         let file = volume.create(root, "old").await.expect("there is room");
         volume.settle().await;
