@@ -7,6 +7,7 @@ status is 1 if a check failed.
 import contextlib
 import os
 import sys
+import time
 import traceback
 
 failures = 0
@@ -26,6 +27,20 @@ def check(name):
         print(f"not ok {name}: {type(error).__name__}: {error} ({where}: {frame.line})")
     else:
         print(f"ok {name}")
+
+
+class Asked:
+    """How often somebody outside was asked for something, by a line of one word. The shared folder
+    has a file `done-N` after the Nth."""
+
+    def __init__(self):
+        self.count = 0
+
+    def ask(self, word):
+        self.count += 1
+        print(word, flush=True)
+        while not os.path.exists(f"/run/share/done-{self.count}"):
+            time.sleep(0.02)
 
 
 def finish(sentence):

@@ -24,19 +24,6 @@ MIB = 1 << 20
 MOST = 4000
 
 
-class Asked:
-    """How often somebody outside was asked for something."""
-
-    def __init__(self):
-        self.count = 0
-
-    def ask(self, word):
-        self.count += 1
-        print(word, flush=True)
-        while not os.path.exists(f"/run/share/done-{self.count}"):
-            time.sleep(0.02)
-
-
 def write(path, data):
     """A new file, of which every byte is on stable storage."""
     handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
@@ -89,7 +76,7 @@ def goes_on(name, folder, chance, kept):
 def main():
     policy = sys.argv[1]
     allowed = [errno.ENOSPC] if policy == "log" else [errno.ENOSPC, errno.EIO]
-    chance, asked = random.Random(policy), Asked()
+    chance, asked = random.Random(policy), checks.Asked()
     kept, filled = {}, {}
     for name, word in [("first", "room"), ("second", "die")]:
         quiet, busy, small = [os.path.join(name, part) for part in ("quiet", "busy", "small")]

@@ -18,7 +18,7 @@ use super::mounted;
 use super::report::{Report, Transcript};
 use crate::failure::While;
 use crate::servers::duramen::Server;
-use crate::{Failure, Repository, Result, command, guest};
+use crate::{Repository, Result, command};
 
 /// The scenario's name.
 pub(super) const NAME: &str = "full-host";
@@ -87,27 +87,18 @@ fn play(
     guest.arguments = vec![policy.to_owned()];
     guest.share = Some(share.clone());
     guest.time_limit *= if plan.full { 10 } else { 1 };
-    let mut running = guest::start(&guest)?;
-    let mut asked = 0;
-    while let Some(line) = running.next_line()? {
-        transcript.hear(&line);
-        match line.as_str() {
+    mounted::run_asking(&guest, &share, 2, transcript, |word| {
+        match word {
             "room" => host.grow()?,
             "die" => {
                 server.die()?;
                 host.grow()?;
                 server.come_back()?;
             }
-            _ => continue,
+            _ => return Ok(false),
         }
-        asked += 1;
-        let done = share.join(format!("done-{asked}"));
-        fs::write(&done, "").while_doing(done.display())?;
-    }
-    if asked != 2 {
-        return Err(Failure::new(format!("it has asked for something {asked} times, not twice")));
-    }
-    running.finish()
+        Ok(true)
+    })
 }
 
 /// A folder that the guest sees, and that has room.

@@ -19,7 +19,7 @@ use super::report::{Report, Transcript};
 use super::{Plan, mounted};
 use crate::failure::While;
 use crate::servers::duramen::Server;
-use crate::{Failure, Repository, Result, clock, guest};
+use crate::{Failure, Repository, Result, clock};
 
 /// The scenario's name.
 pub(super) const NAME: &str = "raid";
@@ -94,22 +94,9 @@ impl Place {
         guest.arguments = vec![if plan.full { "2000" } else { "200" }.to_owned()];
         guest.share = Some(share.clone());
         guest.time_limit *= if plan.full { 10 } else { 1 };
-        let mut running = guest::start(&guest)?;
-        let mut asked = 0;
-        while let Some(line) = running.next_line()? {
-            transcript.hear(&line);
-            if !self.change(&line)? {
-                continue;
-            }
-            asked += 1;
-            let done = share.join(format!("done-{asked}"));
-            fs::write(&done, "").while_doing(done.display())?;
-        }
-        if asked != 6 {
-            return Err(Failure::new(format!("it has asked for something {asked} times, not 6")));
-        }
+        let status = mounted::run_asking(&guest, &share, 6, transcript, |word| self.change(word))?;
         self.must_be("clean")?;
-        running.finish()
+        Ok(status)
     }
 
     /// Does to the disks what a word asks for, if it is one.
