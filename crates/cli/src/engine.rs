@@ -61,7 +61,7 @@ pub(crate) async fn open_volume(
 ) -> Result<OpenVolume, Failure> {
     let path = &volume.path;
     let start = runtime.clock.now();
-    let stack = volume.open(access, &device, runtime).await?;
+    let mut stack = volume.open(access, &device, runtime).await?;
     let opening = Opening::begin(volume, &stack, start).await?;
     let read_only = access == Access::ReadOnly;
     let softdep = volume.settings.softdep.options();
@@ -70,17 +70,13 @@ pub(crate) async fn open_volume(
     if let Some(log) = log_path.filter(|_| !opening.is_clean) {
         refuse_saved(volume, &*stack.disk, log, &device).await?;
     }
+    if let Some(log) = stack.log.take_if(|_| read_only) {
+        let _ = log.close().await; // it is not needed, and all parts of a set are to be closed
+    }
     let log_size = volume.settings.log_size.unwrap_or_else(|| log_size_for(opening.size));
     let log = match log_path {
         Some(path) => open_log(volume, path, log_size, opening.needs_log, &device).await?,
         None => stack.log,
-    };
-    let log = match log {
-        Some(log) if read_only => {
-            let _ = log.close().await; // it is not needed, and all parts of a set are to be closed
-            None
-        }
-        log => log,
     };
     let bar = repair_bar(path);
     let mut show = |progress: Progress| {

@@ -180,14 +180,7 @@ fn open_member(
         return Ok(disk);
     }
     let disk = DiskFile::open(path, Access::ReadWrite)?;
-    let size = disk.geometry().size;
-    if arguments.size.is_some_and(|wanted| wanted != size) {
-        let sentence = format!(
-            "{} has {size} bytes already; leave --size away to use them all, or remove it first",
-            path.display()
-        );
-        return Err(Failure::Usage(sentence));
-    }
+    arguments.check_size(path, disk.geometry().size)?;
     if !arguments.force
         && let Some(what) = what_is_on(&disk, path)?
     {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::RaidSettings;
-use raid::label::{Id, Label, Slot, Standing};
+use raid::label::{Id, Label, Slot, Standing, have_in_sync};
 
 use crate::folder::parent;
 use crate::words;
@@ -48,7 +48,7 @@ impl Story {
 
     /// Whether this one is.
     pub(crate) fn has_in(&self, member: &Id) -> bool {
-        self.members().any(|one| one == *member)
+        have_in_sync(&self.0, member)
     }
 }
 

@@ -342,13 +342,7 @@ fn remake_disk(
         drop(disk); // no other program had it meanwhile
         return make_image(arguments, path);
     }
-    if is_other {
-        let sentence = format!(
-            "{} has {size} bytes already; leave --size away to use them all, or remove it first",
-            path.display()
-        );
-        return Err(Failure::Usage(sentence));
-    }
+    arguments.check_size(path, size)?;
     make_file_system(arguments, disk, path)
 }
 

@@ -122,6 +122,17 @@ impl MkfsArguments {
         Ok(())
     }
 
+    /// Refuses a disk that is there and has another size than is wanted.
+    pub(crate) fn check_size(&self, path: &Path, size: u64) -> Result<(), Failure> {
+        if self.size.is_none_or(|wanted| wanted == size) {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "{} has {size} bytes already; leave --size away to use them all, or remove it first",
+            path.display()
+        )))
+    }
+
     /// What is to be made.
     pub(crate) fn design(&self) -> Result<&'static Design, Failure> {
         chosen(self.engine.as_deref(), self.policy.as_deref())

@@ -19,7 +19,7 @@ use block::slice::split;
 use block::{BlockDevice, Durability, IoError, zeros};
 use designs::DiskRole;
 use duramen_settings::RaidSettings;
-use raid::label::Standing;
+use raid::label::{Standing, have_in_sync};
 use raid::{OpenOptions, Set};
 use runtime::Runtime;
 use server::reactor;
@@ -162,10 +162,7 @@ impl Volume {
         })?;
         let slots = set.label().slots;
         let mut listed = raid.members.clone();
-        let is_in = |member: &&Member| {
-            let known = slots.iter().find(|slot| slot.member == member.label.member());
-            known.is_some_and(|slot| slot.standing == Standing::InSync)
-        };
+        let is_in = |member: &&Member| have_in_sync(&slots, &member.label.member());
         let elsewhere = members.iter().filter(|member| !member.is_listed).filter(is_in);
         listed.extend(elsewhere.map(|member| member.path.clone()));
         let mut returned = Vec::new();

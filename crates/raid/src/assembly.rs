@@ -19,7 +19,7 @@
 
 use std::cmp::Reverse;
 
-use crate::label::{Id, Label, Slot, Standing};
+use crate::label::{Label, Slot, Standing, have_in_sync};
 use crate::planted::{Bug, is_planted};
 
 /// What is known of a set outside of its members: the last story under which anything was
@@ -41,9 +41,7 @@ impl Witness {
     /// Whether a label is a copy that was made before: the member had a later one, durably, when
     /// the witness called it up to date.
     pub fn is_before(&self, label: &Label) -> bool {
-        let was = self.slots.iter().find(|slot| slot.member == label.member());
-        let was_in = was.is_some_and(|slot| slot.standing == Standing::InSync);
-        was_in && label.generation < self.generation
+        have_in_sync(&self.slots, &label.member()) && label.generation < self.generation
     }
 }
 
@@ -131,7 +129,7 @@ pub fn assemble(
     }
     let of = members.len();
     let found = members.iter().flatten().count();
-    let needed = of - label.layout.level.spare_of(of);
+    let needed = label.layout.needed();
     if found < needed {
         return Err(Refused::TooFew { found, needed, of });
     }
@@ -142,10 +140,7 @@ pub fn assemble(
     // acknowledged after the witness, and who was in by that has seen everything.
     let were_in = |witness: &Witness| {
         let found = members.iter().zip(&label.slots).filter(|(found, _)| found.is_some());
-        found.map(|(_, slot)| slot).all(|slot| {
-            let was = witness.slots.iter().find(|was| was.member == slot.member);
-            was.is_some_and(|was| was.standing == Standing::InSync)
-        })
+        found.map(|(_, slot)| slot).all(|slot| have_in_sync(&witness.slots, &slot.member))
     };
     let is_witnessed = witness.is_some_and(|witness| {
         let is_earlier = witness.generation < label.generation;
@@ -177,13 +172,11 @@ fn story_that_holds(labels: &[Label], witness: Option<&Witness>) -> Result<usize
         if interrupted[place] || holds.is_some_and(|holds| tells(&labels[holds], story)) {
             continue;
         }
-        let is_in = |member: Id| {
-            let slots = story.slots.iter();
-            slots.filter(|slot| slot.member == member).any(|s| s.standing == Standing::InSync)
-        };
         // Members that it calls up to date, and that tell something else.
         let others = labels.iter().enumerate().filter(|(other, label)| {
-            is_in(label.member()) && !tells(label, story) && !interrupted[*other]
+            have_in_sync(&story.slots, &label.member())
+                && !tells(label, story)
+                && !interrupted[*other]
         });
         let others = others.filter(|_| !is_planted(Bug::BelievedBeginnings));
         match (others.map(|(_, label)| label.generation).max(), holds) {
@@ -289,8 +282,7 @@ mod tests {
                 Event::Lose(member, written) => {
                     let Some(running) = &mut self.running else { return Ok(()) };
                     let layout = self.labels[0].layout;
-                    let needed = layout.members - layout.level.spare_of(layout.members);
-                    if !running.contains(member) || running.len() <= needed {
+                    if !running.contains(member) || running.len() <= layout.needed() {
                         self.running = None; // it fails as a whole
                         return Ok(());
                     }

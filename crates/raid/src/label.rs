@@ -7,6 +7,7 @@
 use std::mem::offset_of;
 
 use crc_fast::{CrcAlgorithm, checksum};
+use runtime::Random;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -149,8 +150,29 @@ pub fn rows_of(size: u64, data_start: u64, unit: u64) -> u64 {
     room.saturating_sub(map_size(room / unit)) / unit
 }
 
-pub(crate) fn sum_of(bytes: &[u8]) -> u32 {
+fn sum_of(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// Fills what stands where labels stand up to its size, and gives it its checksum, which is zeros
+/// so far.
+pub(crate) fn sealed(raw: &[u8], checksum_at: usize) -> Vec<u8> {
+    let mut bytes = raw.to_vec();
+    bytes.resize(LABEL_SIZE as usize, 0);
+    let sum = sum_of(&bytes).to_le_bytes();
+    bytes[checksum_at..][..sum.len()].copy_from_slice(&sum);
+    bytes
+}
+
+/// A number for a new set or member.
+pub fn new_id(random: &dyn Random) -> Id {
+    let halves = [random.next_u64(), random.next_u64()].map(u64::to_le_bytes);
+    std::array::from_fn(|byte| halves[byte / 8][byte % 8])
+}
+
+/// Whether these slots call a member up to date.
+pub fn have_in_sync(slots: &[Slot], member: &Id) -> bool {
+    slots.iter().any(|slot| slot.member == *member && slot.standing == Standing::InSync)
 }
 
 impl Label {
@@ -175,11 +197,7 @@ impl Label {
         for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
             (raw.member, raw.standing) = (slot.member, slot.standing.number());
         }
-        let mut bytes = raw.as_bytes().to_vec();
-        bytes.resize(LABEL_SIZE as usize, 0);
-        let sum = sum_of(&bytes).to_le_bytes();
-        bytes[offset_of!(Raw, checksum)..][..sum.len()].copy_from_slice(&sum);
-        bytes
+        sealed(raw.as_bytes(), offset_of!(Raw, checksum))
     }
 
     /// Reads a label.

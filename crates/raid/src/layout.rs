@@ -106,6 +106,11 @@ impl Layout {
         }
     }
 
+    /// The fewest members on which it is whole.
+    pub fn needed(&self) -> usize {
+        self.members - self.level.spare_of(self.members)
+    }
+
     /// Bytes of the set.
     pub fn size(&self) -> u64 {
         self.rows * self.width() * self.unit

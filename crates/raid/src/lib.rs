@@ -6,12 +6,11 @@
 //!
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
 //! made again. [`label`] is what each member says of itself, `spare` what a disk says that waits to
-//! become one, [`record`] what the log has, byte by
-//! byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a member
-//! leaves, and [`Status`] what they have met; `prelog` the log in front of every write; `blocks`
-//! what is known of members in memory; `plan` what a write changes on which member. `array` reads
-//! and writes, and `rebuild` is how it makes a member again; `set` is that as a device, and
-//! `opening` how it is made and comes back.
+//! become one, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
+//! found. `members` is who is in, and how a member leaves, and [`Status`] what they have met;
+//! `prelog` the log in front of every write; `blocks` what is known of members in memory; `plan`
+//! what a write changes on which member. `array` reads and writes, and `rebuild` is how it makes a
+//! member again; `set` is that as a device, and `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one

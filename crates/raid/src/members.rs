@@ -242,10 +242,7 @@ impl Members {
 
     /// Whether there are too few.
     pub(crate) fn have_stopped(&self) -> bool {
-        let label = self.label.borrow();
-        let of = label.slots.len();
-        let needed = of - label.layout.level.spare_of(of);
-        (self.slots().iter().count()) < needed
+        self.slots().iter().count() < self.label.borrow().layout.needed()
     }
 
     /// Calls a member out. What may be missed by it waits until that is settled.

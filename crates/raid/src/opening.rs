@@ -23,8 +23,8 @@ use runtime::Runtime;
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{
-    BadLabel, DATA_START, Id, LABEL_SIZE, LOG_LEAST, Label, MAGIC, Slot, Standing, TAIL, map_size,
-    places, rows_of,
+    BadLabel, DATA_START, LABEL_SIZE, LOG_LEAST, Label, MAGIC, Slot, Standing, TAIL, map_size,
+    new_id, places, rows_of,
 };
 use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
@@ -146,13 +146,7 @@ pub async fn make(
     };
     let rows = devices.iter().enumerate().map(rows).collect::<Result<Vec<u64>, OpenError>>()?;
     let rows = rows.into_iter().min().unwrap_or_default();
-    let id = || -> Id {
-        let halves = [runtime.random.next_u64(), runtime.random.next_u64()];
-        let mut id = Id::default();
-        id[..8].copy_from_slice(&halves[0].to_le_bytes());
-        id[8..].copy_from_slice(&halves[1].to_le_bytes());
-        id
-    };
+    let id = || new_id(&*runtime.random);
     let set = id();
     let slots = devices.iter().map(|_| Slot { member: id(), standing: Standing::InSync });
     let slots: Vec<Slot> = slots.collect();
@@ -294,25 +288,21 @@ fn choose(
     found: Vec<Labelled>,
     options: &OpenOptions,
 ) -> Result<(Vec<Labelled>, Assembly), OpenError> {
-    let judge = |found: &[Labelled]| {
-        let labels: Vec<Label> = found.iter().map(|(_, read)| read.label.clone()).collect();
+    let judge = |is_asked: &dyn Fn(&Labelled) -> bool| {
+        let asked = found.iter().filter(|one| is_asked(one));
+        let labels: Vec<Label> = asked.map(|(_, read)| read.label.clone()).collect();
         assemble(&labels, options.witness.as_ref(), options.is_meant)
     };
-    let is_whole = |(_, read): &&Labelled| !read.is_overwritten || is_planted(Bug::Remains);
-    if found.iter().any(|one| !is_whole(&one)) {
-        let whole = found.iter().filter(is_whole).map(|(_, read)| read.label.clone());
-        let whole: Vec<Label> = whole.collect();
-        let remains = found.iter().filter(|one| !is_whole(one));
-        let latest = remains.map(|(_, read)| read.label.generation).max();
+    let is_left = |(_, read): &Labelled| read.is_overwritten && !is_planted(Bug::Remains);
+    let left = found.iter().filter(|one| is_left(one)).map(|(_, read)| read.label.generation);
+    if let Some(latest) = left.max()
+        && let Ok(assembled) = judge(&|one| !is_left(one))
         // What is left may know that the others are older.
-        if let Ok(assembled) = assemble(&whole, options.witness.as_ref(), options.is_meant)
-            && latest.is_none_or(|latest| latest <= assembled.label.generation)
-        {
-            let found = found.into_iter().filter(|one| is_whole(&one)).collect();
-            return Ok((found, assembled));
-        }
+        && latest <= assembled.label.generation
+    {
+        return Ok((found.into_iter().filter(|one| !is_left(one)).collect(), assembled));
     }
-    let assembled = judge(&found)?;
+    let assembled = judge(&|_| true)?;
     Ok((found, assembled))
 }
 

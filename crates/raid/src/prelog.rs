@@ -93,6 +93,16 @@ struct Waiting {
     answer: oneshot::Sender<Result<u64, IoError>>,
 }
 
+/// How many wait in front that earlier records have.
+fn carried(waiting: &VecDeque<Waiting>) -> usize {
+    waiting.iter().take_while(|waiting| waiting.is_first).count()
+}
+
+/// Whether these are such: a round has them alone.
+fn are_carried(groups: &[Waiting]) -> bool {
+    groups.first().is_some_and(|one| one.is_first)
+}
+
 /// See the module's prose.
 pub(crate) struct PreLog {
     members: Rc<Members>,
@@ -221,13 +231,10 @@ impl PreLog {
     }
 
     fn queue(&self, one: Waiting) {
+        let is_first = one.is_first;
         let mut waiting = self.waiting.borrow_mut();
-        if one.is_first {
-            let carried = waiting.iter().take_while(|waiting| waiting.is_first).count();
-            waiting.insert(carried, one);
-        } else {
-            waiting.push_back(one);
-        }
+        let place = if is_first { carried(&waiting) } else { waiting.len() };
+        waiting.insert(place, one);
     }
 
     /// One round, of as many groups as there is room for; or something that is done between rounds.
@@ -263,8 +270,8 @@ impl PreLog {
         }
         let size = size_of_record(changes, bytes);
         let done = self.write_round(&groups, size).await;
-        let is_other = groups.iter().all(|one| !one.is_first);
-        if done.as_ref().is_err_and(IoError::is_full) && is_other && self.is_carrying() {
+        let is_full = done.as_ref().is_err_and(IoError::is_full);
+        if is_full && !are_carried(&groups) && carried(&self.waiting.borrow()) > 0 {
             return self.wait_behind(groups);
         }
         for waiting in groups {
@@ -273,17 +280,12 @@ impl PreLog {
         }
     }
 
-    /// Whether something waits that an earlier record has.
-    fn is_carrying(&self) -> bool {
-        self.waiting.borrow().front().is_some_and(|waiting| waiting.is_first)
-    }
-
     /// Has these wait once more, behind what earlier records have.
     fn wait_behind(&self, groups: Vec<Waiting>) {
         let mut waiting = self.waiting.borrow_mut();
-        let carried = waiting.iter().take_while(|waiting| waiting.is_first).count();
+        let place = carried(&waiting);
         for one in groups.into_iter().rev() {
-            waiting.insert(carried, one);
+            waiting.insert(place, one);
         }
     }
 
@@ -328,7 +330,7 @@ impl PreLog {
             changes.extend(of_map.iter().cloned());
         }
         let record = self.write_record(&changes, groups.len()).await?;
-        if groups.iter().all(|one| !one.is_first) {
+        if !are_carried(groups) {
             self.fresh.set(self.fresh.get() + size);
             self.grown.notify();
         }
@@ -404,12 +406,13 @@ impl PreLog {
     /// should have what it has.
     pub(crate) async fn pressed(&self, sequence: u64) {
         loop {
+            self.members.filled().await;
             let before = {
                 let live = self.live.borrow();
                 live.iter().find(|live| live.sequence == sequence).map(|live| live.before)
             };
             let since = before.map_or(0, |before| self.fresh.get() - before);
-            if self.members.are_full() && since > self.size / 4 {
+            if since > self.size / 4 {
                 return;
             }
             self.grown.wait().await;

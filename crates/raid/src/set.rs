@@ -126,7 +126,7 @@ impl Set {
                 return Ok(Err(FailError::IsOut(slot)));
             }
             let left = members.slots().iter().count() - 1;
-            if left < layout.members - layout.level.spare_of(layout.members) {
+            if left < layout.needed() {
                 return Ok(Err(FailError::Needed(slot)));
             }
             members.call_out(slot);

@@ -9,7 +9,7 @@ use block::{BlockDevice, Buffer, Durability, IoError};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::label::{Id, LABEL_SIZE, places, sum_of};
+use crate::label::{Id, LABEL_SIZE, places, sealed};
 
 /// The first bytes of a spare.
 pub const MAGIC: [u8; 16] = *b"duramen spare\0\0\0";
@@ -27,11 +27,7 @@ struct Raw {
 
 fn encode(set: &Id) -> Vec<u8> {
     let raw = Raw { magic: MAGIC, version: VERSION.into(), checksum: 0.into(), set: *set };
-    let mut bytes = raw.as_bytes().to_vec();
-    bytes.resize(LABEL_SIZE as usize, 0);
-    let sum = sum_of(&bytes).to_le_bytes();
-    bytes[offset_of!(Raw, checksum)..][..sum.len()].copy_from_slice(&sum);
-    bytes
+    sealed(raw.as_bytes(), offset_of!(Raw, checksum))
 }
 
 /// Says on a disk that it is a spare of a set, durably.

@@ -94,13 +94,16 @@ pub type Live = Rc<dyn Fn(&'static str) -> Value>;
 pub type Act = Rc<dyn Fn(String, Value) -> LocalBoxFuture<'static, Result<Value, Refused>>>;
 
 /// Why an order is not carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// There is no such order.
+    #[error("there is no such order")]
     Unknown,
     /// What was said with it makes no sense.
+    #[error("{0}")]
     Senseless(String),
     /// It cannot be done now.
+    #[error("{0}")]
     Conflict(String),
 }
 

@@ -243,12 +243,7 @@ fn change(
         let orders = Orders::new(volume, set, Jobs::default(), at_once, &runtime);
         let done = work(&orders, &stack).await;
         stack.close(volume).await?;
-        done.map_err(|refused| match refused {
-            Refused::Unknown => unreachable!("it is one of ours"),
-            Refused::Senseless(why) | Refused::Conflict(why) => {
-                Failure::Usage(format!("{}: {why}", volume.path.display()))
-            }
-        })
+        done.map_err(|refused| Failure::Usage(format!("{}: {refused}", volume.path.display())))
     });
     changed.map_err(Failure::Start)?
 }

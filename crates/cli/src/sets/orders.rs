@@ -4,7 +4,6 @@
 //! it there, and goes on with it. The one that it replaces goes from the list.
 
 use std::cell::Cell;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,9 +13,10 @@ use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
 use raid::RebuildError;
-use raid::label::{Id, Label, Slot, Standing};
+use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use runtime::Runtime;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 
@@ -62,6 +62,15 @@ struct SaidOfSpare {
     force: bool,
 }
 
+fn parse<T: DeserializeOwned>(said: Value) -> Result<T, Refused> {
+    serde_json::from_value(said).map_err(|error| Refused::Senseless(error.to_string()))
+}
+
+/// It cannot be done, for this reason.
+fn refusal(why: impl ToString) -> Refused {
+    Refused::Conflict(why.to_string())
+}
+
 /// A disk that is to be made a member.
 pub(super) struct Replacing {
     pub(super) slot: usize,
@@ -98,13 +107,9 @@ impl Orders {
     }
 
     async fn carry_out(&self, order: &str, said: Value) -> Result<Value, Refused> {
-        let of_slot = said.clone();
-        let said_of_slot = || -> Result<Said, Refused> {
-            serde_json::from_value(of_slot).map_err(|error| Refused::Senseless(error.to_string()))
-        };
         match order {
             "replace" => {
-                let Said { slot, path, force } = said_of_slot()?;
+                let Said { slot, path, force } = parse(said)?;
                 let path = path.filter(|path| path.is_absolute());
                 let path = path.ok_or_else(|| {
                     Refused::Senseless("a replacement needs the whole path of a disk".to_owned())
@@ -112,11 +117,13 @@ impl Orders {
                 let replacing = self.begin(slot, &path, force).await?;
                 Ok(json!({ "job": self.rebuild(replacing) }))
             }
-            "fail" => self.fail(said_of_slot()?.slot).await.map(|()| json!({})),
+            "fail" => {
+                let Said { slot, .. } = parse(said)?;
+                self.fail(slot).await.map(|()| json!({}))
+            }
             "spare" => {
-                let said: SaidOfSpare = serde_json::from_value(said)
-                    .map_err(|error| Refused::Senseless(error.to_string()))?;
-                self.add_spare(&said.path, said.force).await.map(|()| json!({}))
+                let SaidOfSpare { path, force } = parse(said)?;
+                self.add_spare(&path, force).await.map(|()| json!({}))
             }
             _ => Err(Refused::Unknown),
         }
@@ -124,40 +131,44 @@ impl Orders {
 
     /// Takes a member out, and from the list: it does not come back by itself.
     pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
-        let failed = self.open.set.fail(slot).await;
-        failed.map_err(|error| Refused::Conflict(error.to_string()))?;
+        self.open.set.fail(slot).await.map_err(refusal)?;
         self.open.set.let_go(slot).await;
         let member = self.open.set.label().slots[slot].member;
         self.unlist(member);
-        self.write_list().map_err(|error| Refused::Conflict(error.to_string()))
+        self.write_list().map_err(refusal)
     }
 
     /// Has a disk wait until a member fails.
     pub(super) async fn add_spare(&self, path: &Path, force: bool) -> Result<(), Refused> {
-        let failed = |error: &dyn fmt::Display| Refused::Conflict(error.to_string());
         let Label { layout, set, .. } = self.open.set.label();
         if layout.level.spare_of(layout.members) == 0 {
-            return Err(failed(&format_args!("{} has no use for a spare", layout.level)));
+            return Err(refusal(format_args!("{} has no use for a spare", layout.level)));
         }
         let path = real_place(path);
         if self.open.spares.borrow().contains(&path) {
-            return Err(failed(&format_args!("{} is a spare already", path.display())));
+            return Err(refusal(format_args!("{} is a spare already", path.display())));
         }
-        let disk = DiskFile::open(&path, Access::ReadWrite).map_err(|error| failed(&error))?;
-        let found = what_is_on(&disk, &path).map_err(|error| failed(&error))?;
-        if let Some(what) = found.filter(|_| !force) {
-            let path = path.display();
-            let why = format_args!("{path} holds {what}; if that is meant, say --force");
-            return Err(failed(&why));
-        }
-        let device = (self.device)(disk);
-        let fits = self.open.set.fits(&*device);
-        fits.map_err(|error| failed(&format_args!("{}: {error}", path.display())))?;
+        let device = self.open_new(&path, force)?;
         let made = raid::make_spare(&*device, &set).await;
-        made.map_err(|error| failed(&format_args!("{}: {error}", path.display())))?;
+        made.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
         let _ = device.close().await; // what it says is durable
         self.open.spares.borrow_mut().push(path);
-        self.write_list().map_err(|error| failed(&error))
+        self.write_list().map_err(refusal)
+    }
+
+    /// Opens a disk that is to become a spare or a member. It must be large enough, and hold
+    /// nothing unless that may go.
+    fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
+        let disk = DiskFile::open(path, Access::ReadWrite).map_err(refusal)?;
+        if !force && let Some(what) = what_is_on(&disk, path).map_err(refusal)? {
+            let path = path.display();
+            let why = format_args!("{path} holds {what}; if that is meant, say --force");
+            return Err(refusal(why));
+        }
+        let device = (self.device)(disk.large_past_cache());
+        let fits = self.open.set.fits(&*device);
+        fits.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
+        Ok(device)
     }
 
     /// Has a spare take the place of a member that is out, if there are both.
@@ -166,7 +177,7 @@ impl Orders {
         let is_out = |slot: &Slot| matches!(slot.standing, Standing::Stale | Standing::Rebuilding);
         let out = slots.iter().position(is_out);
         let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
-        if left < layout.members - layout.level.spare_of(layout.members) {
+        if left < layout.needed() {
             return; // it has stopped
         }
         let spare = self.open.spares.borrow().first().cloned();
@@ -186,7 +197,7 @@ impl Orders {
         let begun = if is_one {
             self.begin(slot, &spare, true).await
         } else {
-            Err(Refused::Conflict("it is no spare of this set any more".to_owned()))
+            Err(refusal("it is no spare of this set any more"))
         };
         match begun {
             Ok(replacing) => {
@@ -194,10 +205,9 @@ impl Orders {
                 words::say(format_args!("{path}: {spare} takes the place of slot {slot}"));
                 self.rebuild(replacing);
             }
-            Err(Refused::Unknown) => unreachable!("it is one of ours"),
-            Err(Refused::Senseless(why) | Refused::Conflict(why)) => {
+            Err(refused) => {
                 let shown = spare.display();
-                words::say(format_args!("{path}: the spare {shown} cannot be used: {why}"));
+                words::say(format_args!("{path}: the spare {shown} cannot be used: {refused}"));
                 self.open.spares.borrow_mut().retain(|one| *one != spare);
             }
         }
@@ -212,14 +222,14 @@ impl Orders {
         force: bool,
     ) -> Result<Replacing, Refused> {
         if self.is_busy.replace(true) {
-            return Err(Refused::Conflict("a member is being made already".to_owned()));
+            return Err(refusal("a member is being made already"));
         }
         self.prepare(slot, path, force).await.inspect_err(|_| self.is_busy.set(false))
     }
 
     async fn prepare(&self, slot: usize, path: &Path, force: bool) -> Result<Replacing, Refused> {
         let Label { slots, layout, .. } = self.open.set.label();
-        let refuse = |why: String| Err(Refused::Conflict(why));
+        let refuse = |why: String| Err(refusal(why));
         let Some(old) = slots.get(slot).copied() else {
             return refuse(format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1));
         };
@@ -235,9 +245,7 @@ impl Orders {
         }
         let path = real_place(path);
         let is_in = |member: &Member| {
-            let known = slots.iter().find(|slot| slot.member == member.label.member());
-            real_place(&member.path) == path
-                && known.is_some_and(|known| known.standing == Standing::InSync)
+            real_place(&member.path) == path && have_in_sync(&slots, &member.label.member())
         };
         if self.open.members.borrow().iter().any(is_in) {
             return refuse(format!("{} is a member already", path.display()));
@@ -245,33 +253,16 @@ impl Orders {
         if let Some(returned) = self.open.take_returned(slot, &path) {
             return Ok(Replacing { slot, device: returned, member: old.member });
         }
-        let failed = |error: &dyn fmt::Display| Refused::Conflict(error.to_string());
         if !is_good {
             self.open.set.let_go(slot).await; // it may be the same disk
         }
-        let disk = DiskFile::open(&path, Access::ReadWrite).map_err(|error| failed(&error))?;
-        if !force {
-            let found = what_is_on(&disk, &path).map_err(|error| failed(&error))?;
-            if let Some(what) = found {
-                let path = path.display();
-                return refuse(format!("{path} holds {what}; if that is meant, say --force"));
-            }
-        }
-        let device = (self.device)(disk.large_past_cache());
-        let fits = self.open.set.fits(&*device);
-        fits.map_err(|error| failed(&format_args!("{}: {error}", path.display())))?;
+        let device = self.open_new(&path, force)?;
         if is_good {
             self.fail(slot).await?;
         }
-        let member = self.new_id();
-        self.put_on_list(old.member, member, &path, slot).map_err(|error| failed(&error))?;
+        let member = new_id(&*self.runtime.random);
+        self.put_on_list(old.member, member, &path, slot).map_err(refusal)?;
         Ok(Replacing { slot, device, member })
-    }
-
-    fn new_id(&self) -> Id {
-        let random = &self.runtime.random;
-        let halves = [random.next_u64(), random.next_u64()].map(u64::to_le_bytes);
-        std::array::from_fn(|byte| halves[byte / 8][byte % 8])
     }
 
     /// Notes where the new member is, for the next start.

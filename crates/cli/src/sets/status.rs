@@ -138,8 +138,7 @@ impl Status {
         });
         let slots: Vec<SlotStatus> = slots.collect();
         let good = slots.iter().filter(|slot| slot.state == "in_sync").count();
-        let needed = layout.members - layout.level.spare_of(layout.members);
-        let state = if good < needed {
+        let state = if good < layout.needed() {
             State::Failed
         } else if slots.iter().any(|slot| slot.state == "rebuilding") {
             State::Rebuilding
