@@ -267,6 +267,7 @@ const OF_OTHER_CAMPAIGNS: &[&str] = &[
     "StaleChangeTimes",
     "IgnoredLogErrors",
     "RottenLosses",
+    "HastyCandidates",
 ];
 
 /// Bugs that show where Updates become durable out of order: on the engine over memory
