@@ -30,10 +30,12 @@ use crate::blocks::Blocks;
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
 use crate::members::{Members, lost};
-use crate::plan::{Column, Part, Stripe};
+use crate::plan::Part;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{Group, PreLog};
-use crate::stripes::Stripes;
+use crate::stripe::{Column, Stripe};
+use crate::sums::Sums;
+use crate::turns::Turns;
 use crate::written::Written;
 
 /// See the module's prose.
@@ -43,10 +45,13 @@ pub(crate) struct Array {
     pub(crate) written: Rc<Written>,
     pub(crate) layout: Layout,
     pub(crate) data_start: u64,
-    pub(crate) stripes: Rc<Stripes>,
+    pub(crate) stripes: Rc<Turns>,
     pub(crate) blocks: Blocks,
+    pub(crate) sums: Rc<Sums>,
     /// A member is made again.
     pub(crate) is_rebuilding: Cell<bool>,
+    /// All of it is looked at.
+    pub(crate) is_scrubbing: Cell<bool>,
 }
 
 impl Array {
@@ -56,9 +61,11 @@ impl Array {
         members: Rc<Members>,
         log: Rc<PreLog>,
         written: Rc<Written>,
+        sums: Rc<Sums>,
         cache: usize,
     ) -> Self {
         let Label { layout, data_start, .. } = members.label();
+        let is_known = layout.level == Level::Parity; // a mirror takes no parity of anything
         Self {
             members,
             log,
@@ -66,8 +73,10 @@ impl Array {
             layout,
             data_start,
             stripes: Rc::default(),
-            blocks: Blocks::new(cache),
+            blocks: Blocks::new(if is_known { cache } else { 0 }),
+            sums,
             is_rebuilding: Cell::new(false),
+            is_scrubbing: Cell::new(false),
         }
     }
 
@@ -79,8 +88,8 @@ impl Array {
     }
 
     pub(crate) fn stripe(&self) -> Stripe<'_> {
-        let Self { members, layout, data_start, blocks, .. } = self;
-        Stripe { members, layout, data_start: *data_start, blocks }
+        let Self { members, layout, data_start, blocks, sums, .. } = self;
+        Stripe { members, layout, data_start: *data_start, blocks, sums }
     }
 
     pub(crate) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer, IoError> {
@@ -103,53 +112,34 @@ impl Array {
     }
 
     async fn read_piece(&self, piece: Piece, mut buffer: Buffer) -> Result<Buffer, IoError> {
-        let length = buffer.len();
         let at = self.data_start + piece.offset;
-        let stripe = piece.offset / self.layout.unit;
-        if self.layout.level != Level::Striped && !self.written.has(stripe) {
+        if self.layout.level == Level::Striped {
+            let read = self.members.read(piece.member, at, buffer).await;
+            return read.ok_or_else(|| lost(Verb::Read));
+        }
+        let (stripe, from) = (piece.offset / self.layout.unit, piece.offset % self.layout.unit);
+        if !self.written.has(stripe) {
             buffer.fill(0);
             return Ok(buffer);
         }
-        if self.layout.level == Level::Mirrored {
-            return self.read_mirrors(stripe, at, buffer).await;
-        }
-        if let Some(read) = self.members.read(piece.member, at, buffer).await {
-            return Ok(read);
-        }
-        if self.layout.level == Level::Striped {
-            return Err(lost(Verb::Read));
+        let column = Column::around(stripe, from, from + piece.length);
+        let of_asked = |bytes: &[u8]| {
+            Buffer::copied(&bytes[(from - column.from) as usize..][..piece.length as usize])
+        };
+        let is_mirror = self.layout.level == Level::Mirrored;
+        let first = if is_mirror { stripe as usize % self.layout.members } else { piece.member };
+        let is_whole = column.length() as u64 == piece.length;
+        let room = if is_whole { buffer } else { Buffer::unfilled(column.length()) };
+        let offset = column.offset(&self.layout);
+        if let Some(read) = self.members.read(first, self.data_start + offset, room).await {
+            let sums = self.sums.of(first, offset, read.len() as u64).await;
+            if sums.fit(offset, &read).all(|fits| fits) {
+                return Ok(if is_whole { read } else { of_asked(&read) });
+            } // else it is wrong, or is being written
         }
         let _alone = self.stripes.alone(stripe).await;
-        let from = piece.offset % self.layout.unit;
-        let column = Column { stripe, from, to: from + length as u64 };
         let index = self.layout.index_of(piece.at);
-        let mut units = self.stripe().units(&column, Some(&[index])).await?;
-        Ok(Buffer::copied(&units.swap_remove(index)))
-    }
-
-    /// Reads of one mirror after the other until one can tell; what the others could not is written
-    /// there once more.
-    async fn read_mirrors(&self, stripe: u64, at: u64, buffer: Buffer) -> Result<Buffer, IoError> {
-        let length = buffer.len();
-        let count = self.layout.members;
-        let first = stripe as usize % count;
-        if let Some(read) = self.members.read(first, at, buffer).await {
-            return Ok(read);
-        }
-        let _alone = self.stripes.alone(stripe).await;
-        let mut failed = Vec::new();
-        for slot in (0..count).map(|place| (first + place) % count) {
-            if let Some(read) = self.members.read(slot, at, Buffer::unfilled(length)).await {
-                for slot in failed {
-                    self.members.counts.meet(slot, |met| met.mended += 1);
-                    let mended = vec![Bytes::copy_from_slice(&read)];
-                    self.members.write(slot, at, mended, Durability::Plain).await;
-                }
-                return Ok(read);
-            }
-            failed.extend(self.members.has(slot).then_some(slot));
-        }
-        Err(lost(Verb::Read))
+        self.stripe().unit(&column, index).await.map(|bytes| of_asked(&bytes))
     }
 
     pub(crate) async fn write(
@@ -194,11 +184,14 @@ impl Array {
         let _alone = self.stripes.alone(stripe).await;
         self.members.settled(Verb::Write).await?;
         let first = Some(stripe).filter(|&stripe| !self.written.has(stripe));
+        let written: u64 = parts.iter().map(|part| length_of(&part.data)).sum();
+        let parts = self.stripe().whole(stripe, parts, first.is_some()).await?;
         let group = match first {
             Some(stripe) => self.stripe().plan_first(stripe, &parts),
             None => self.stripe().plan(stripe, &parts).await?,
         };
-        let written: u64 = parts.iter().map(|part| length_of(&part.data)).sum();
+        let sums = self.sums.of_group(&group).await;
+        self.sums.place_all(&sums).await;
         let is_full = written == self.layout.width() * self.layout.unit;
         self.members.counts.note(|done| {
             *(if is_full { &mut done.full_stripes } else { &mut done.partial_stripes }) += 1;
@@ -208,11 +201,13 @@ impl Array {
             self.bring_home(&group).await;
         }
         let record = self.log.append(group.clone(), first).await?;
+        sums.are_logged(record);
         if is_late {
             self.log.gone_home(record);
         } else {
             self.bring_home_from(record, &group, first).await;
         }
+        sums.are_home();
         first.into_iter().for_each(|stripe| self.written.come_home(stripe));
         Ok(())
     }

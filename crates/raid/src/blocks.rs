@@ -66,6 +66,16 @@ impl Blocks {
         known.order.retain(|_, key| key.0 != slot);
     }
 
+    /// What is known of these bytes of a member is to be read again.
+    pub(crate) fn forget_range(&self, slot: usize, offset: u64, length: u64) {
+        let known = &mut *self.known.borrow_mut();
+        for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
+            if let Some((_, used)) = known.blocks.remove(&(slot, block)) {
+                known.order.remove(&used);
+            }
+        }
+    }
+
     /// This is what stands on a member: what was read there, or is written. Of a block of which a
     /// part is told the rest is as it was, if it is known.
     pub(crate) fn tell(&self, slot: usize, offset: u64, bytes: &[u8]) {

@@ -28,6 +28,10 @@ pub const TAIL: u64 = 64 << 10;
 pub(crate) const LOG_LEAST: (u64, u64) = (64 << 10, 8);
 /// Bytes of a block of the map of stripes.
 pub const MAP_BLOCK: u64 = 4096;
+/// Bytes of which a checksum is kept.
+pub const SUMMED: u64 = 4096;
+/// Checksums of a table, which has as many bytes as a block of the map.
+pub const SUMS: u64 = 1008;
 /// The most members.
 const MOST: usize = *MEMBERS.end();
 
@@ -144,10 +148,21 @@ pub fn map_size(rows: u64) -> u64 {
     rows.div_ceil(8).next_multiple_of(MAP_BLOCK)
 }
 
-/// The units of the data area of a member of so many bytes. Behind them is the map of stripes.
+/// Bytes of one copy of the tables of a member with so many units of data.
+pub fn tables_size(rows: u64, unit: u64) -> u64 {
+    (rows * unit / SUMMED).div_ceil(SUMS) * MAP_BLOCK
+}
+
+/// Bytes that are kept behind so many units of data: the map of stripes, and the tables of two
+/// members.
+pub fn behind_data(rows: u64, unit: u64) -> u64 {
+    map_size(rows) + 2 * tables_size(rows, unit)
+}
+
+/// The units of the data area of a member of so many bytes.
 pub fn rows_of(size: u64, data_start: u64, unit: u64) -> u64 {
     let room = places(size)[1].saturating_sub(data_start);
-    room.saturating_sub(map_size(room / unit)) / unit
+    room.saturating_sub(behind_data(room / unit, unit)) / unit
 }
 
 fn sum_of(bytes: &[u8]) -> u32 {

@@ -137,6 +137,12 @@ impl Layout {
         (at / self.unit % self.width()) as usize
     }
 
+    /// The members that have the checksums of what a member holds: the two behind it. Of a mirror
+    /// of two that is the other one, and itself.
+    pub fn holders(&self, member: usize) -> [usize; 2] {
+        [1, 2].map(|behind| (member + behind) % self.members)
+    }
+
     /// What the unit in a row of a member holds.
     pub fn holds(&self, member: usize, row: u64) -> Holds {
         let first = row * self.width();

@@ -1,16 +1,18 @@
 //! Sets of disks: one of them may die, and nothing that was answered dies with it.
 //!
 //! A [`Set`] is a device of `block` over others, its *members*, and keeps the contract of that
-//! crate also when any one of them is lost at the moment of a cut. docs/formats/raid.md has what
-//! stands on the members. Checksums are still to come.
+//! crate also when any one of them is lost at the moment of a cut, and when one of them gives what
+//! was never written there. docs/formats/raid.md has what stands on the members.
 //!
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
 //! made again. [`label`] is what each member says of itself, `spare` what a disk says that waits to
 //! become one, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
 //! found. `members` is who is in, and how a member leaves, and [`Status`] what they have met;
-//! `prelog` the log in front of every write; `blocks` what is known of members in memory; `plan`
-//! what a write changes on which member. `array` reads and writes, and `rebuild` is how it makes a
-//! member again; `set` is that as a device, and `opening` how it is made and comes back.
+//! `sums` the checksums of what they hold, `prelog` the log in front of every write; `blocks` what
+//! is known of members in memory; `stripe` what of a stripe is there, and `plan` what a write
+//! changes on which member. `array` reads and writes, `rebuild` is how it makes a member again, and
+//! `scrub` how it looks at everything; `set` is that as a device, and `opening` how it is made and
+//! comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -43,15 +45,19 @@ pub mod planted;
 mod prelog;
 mod rebuild;
 pub mod record;
+mod scrub;
 mod set;
 mod spare;
 mod status;
-mod stripes;
+mod stripe;
+mod sums;
+mod turns;
 mod written;
 
 pub use members::Witnessed;
 pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, make, open};
 pub use rebuild::RebuildError;
+pub use scrub::{ScrubError, Scrubbed};
 pub use set::{FailError, Set};
 pub use spare::{MAGIC as SPARE_MAGIC, make_spare, spare_of};
 pub use status::{Done, Met, Status};

@@ -375,6 +375,17 @@ impl Members {
         }
     }
 
+    /// Writes to a member plainly, once. Whether it found room; one that fails otherwise is out.
+    pub(crate) async fn write_if_room(&self, slot: usize, offset: u64, data: Bytes) -> bool {
+        let Some(device) = self.writable(slot) else { return true };
+        match device.write(offset, vec![data], Durability::Plain).await {
+            Ok(()) => return true,
+            Err(error) if error.is_full() && self.has(slot) => return false,
+            Err(_) => self.lose(slot, &device),
+        }
+        true
+    }
+
     /// Writes changes where they belong, plainly.
     pub(crate) async fn bring_home(&self, data_start: u64, changes: &[Change]) {
         let writes = changes.iter().flat_map(|change| {

@@ -23,7 +23,7 @@ use runtime::Runtime;
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{
-    BadLabel, DATA_START, LABEL_SIZE, LOG_LEAST, Label, MAGIC, Slot, Standing, TAIL, map_size,
+    BadLabel, DATA_START, LABEL_SIZE, LOG_LEAST, Label, MAGIC, Slot, Standing, TAIL, behind_data,
     new_id, places, rows_of,
 };
 use crate::layout::{Layout, Level, MEMBERS};
@@ -31,8 +31,9 @@ use crate::members::{Members, Witnessed, write_label};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
 use crate::rebuild::empty_log;
-use crate::record::{BLOCK, Record, decode, size_at};
+use crate::record::{BLOCK, Change, Record, decode, size_at};
 use crate::set::Set;
+use crate::sums::Sums;
 use crate::written::{self, Written};
 
 /// Bytes of a log that are read at once.
@@ -57,7 +58,7 @@ impl MakeOptions {
 
     /// Bytes of each of so many members, at least, of a set with so many units on each.
     pub fn member_size(&self, members: usize, rows: u64) -> u64 {
-        self.data_start(members) + rows * self.unit + map_size(rows) + TAIL
+        self.data_start(members) + rows * self.unit + behind_data(rows, self.unit) + TAIL
     }
 
     /// Where the data area begins.
@@ -274,9 +275,10 @@ pub async fn open(
         members.call_out_missing();
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    let (log, map) = recover(&members, runtime).await?;
+    let sums = Rc::new(Sums::new(members.clone()));
+    let (log, map) = recover(&members, &sums, runtime).await?;
     members.are_open();
-    let array = Array::new(members, Rc::new(log), map, options.cache);
+    let array = Array::new(members, Rc::new(log), map, sums, options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 
@@ -316,13 +318,15 @@ struct Found {
 /// Brings home what the log has, and begins it anew.
 async fn recover(
     members: &Rc<Members>,
+    sums: &Rc<Sums>,
     runtime: &Runtime,
 ) -> Result<(PreLog, Rc<Written>), OpenError> {
     let label = members.label();
     let size = label.data_start - LOG_START;
     let log = async |next, end| {
         let map = Rc::new(read_map(members).await?);
-        let log = PreLog::new(members.clone(), map.clone(), runtime.clone(), next, end);
+        let of_set = (members.clone(), map.clone(), sums.clone());
+        let log = PreLog::new(of_set, runtime.clone(), next, end);
         Ok((log, map))
     };
     if label.layout.level == Level::Striped {
@@ -343,6 +347,11 @@ async fn recover(
     }
     let settle = async || members.settled(Verb::Write).await.map_err(|_| OpenError::Failed);
     settle().await?;
+    let here = members.slots();
+    let of_those_in = |change: &Change| Change {
+        slots: change.slots.iter().filter(|&slot| here.has(slot)).collect(),
+        ..change.clone()
+    };
     let Some((&last, latest)) = found.last_key_value() else {
         return log((1, 0), 0).await;
     };
@@ -361,7 +370,7 @@ async fn recover(
     // What finds no room stays in the log: nothing may be said of it then.
     let has_room = || if members.gave_up() { Err(OpenError::Full) } else { Ok(()) };
     has_room()?;
-    for sequence in needed {
+    for sequence in needed.clone() {
         for change in &found[&sequence].record.changes {
             members.bring_home(label.data_start, slice::from_ref(change)).await;
         }
@@ -372,6 +381,15 @@ async fn recover(
     has_room()?;
     members.flush().await;
     settle().await?;
+    for sequence in needed.filter(|_| !is_planted(Bug::ForgottenSums)) {
+        let group: Vec<Change> = found[&sequence].record.changes.iter().map(of_those_in).collect();
+        let of_group = sums.of_group(&group).await;
+        of_group.are_logged(sequence);
+        of_group.are_home();
+    }
+    if !sums.bring_home().await.map_err(|_| OpenError::Failed)? {
+        return Err(OpenError::Full);
+    }
     let end = latest.start + latest.bytes.len() as u64;
     let (log, map) = log((last + 1, latest.record.checksum), end).await?;
     log.forget_all().await.map_err(|_| OpenError::Failed)?;

@@ -1,24 +1,25 @@
-//! What a write to a stripe changes on which members, and what of a stripe is there.
+//! What a write to a stripe changes on which members.
 //!
-//! A *column* is the same bytes of each unit of a stripe: they come to zeros together. New data of
-//! some units needs the parity of its column. If all of the column is written, that follows from
-//! what is new alone. Else either what was there is read, with the old parity, or the units that
-//! are not written; whichever is less. With a member missing that is to be written, its old bytes
-//! are made of the others'.
+//! What is written is whole blocks: so a record says what their sums become. What a caller writes of
+//! a block in part is filled up with what stood there. New data of some units needs the parity of
+//! its column. If all of the column is written, that follows from what is new alone. Else either
+//! what was there is read, with the old parity, or the units that are not written; whichever is
+//! less. With a member missing that is to be written, its old bytes are made of the others'.
 //!
 //! To be called by a task that is alone with the stripe.
 
-use block::{Buffer, Durability, IoError, Verb, length_of};
+use block::{IoError, Verb, length_of, zeros};
 use bytes::Bytes;
 use futures::future::join_all;
 
-use crate::blocks::{BLOCK, Blocks};
-use crate::layout::{Layout, Level};
-use crate::members::{Members, lost};
+use crate::blocks::BLOCK;
+use crate::layout::Level;
+use crate::members::lost;
 use crate::parity::{add, missing};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::Group;
 use crate::record::{Change, Slots};
+use crate::stripe::{Column, Stripe};
 
 /// New bytes of one unit.
 pub(crate) struct Part {
@@ -56,44 +57,60 @@ impl Part {
             at += piece.len();
         }
     }
-}
 
-/// The same bytes of each unit of a stripe.
-#[derive(Clone, Copy)]
-pub(crate) struct Column {
-    pub(crate) stripe: u64,
-    /// Where in the units, in bytes.
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-}
-
-impl Column {
-    /// The smallest that has all these parts.
-    fn of(stripe: u64, parts: &[Part]) -> Self {
-        let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
-        let to = parts.iter().map(Part::end).max().unwrap_or_default();
-        Self { stripe, from, to }
-    }
-
-    fn length(&self) -> usize {
-        (self.to - self.from) as usize
-    }
-
-    /// Where it is in the data area of a member.
-    fn offset(&self, layout: &Layout) -> u64 {
-        self.stripe * layout.unit + self.from
+    /// Whether it has a block of the column.
+    fn has(&self, column: &Column, block: usize) -> bool {
+        let at = column.from + block as u64 * BLOCK;
+        self.within <= at && at < self.end()
     }
 }
 
-/// A stripe of a set.
-pub(crate) struct Stripe<'s> {
-    pub(crate) members: &'s Members,
-    pub(crate) layout: &'s Layout,
-    pub(crate) data_start: u64,
-    pub(crate) blocks: &'s Blocks,
+/// The smallest column that has all these parts.
+fn column_of(stripe: u64, parts: &[Part]) -> Column {
+    let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
+    let to = parts.iter().map(Part::end).max().unwrap_or_default();
+    Column::around(stripe, from, to)
 }
 
 impl Stripe<'_> {
+    /// The same parts as whole blocks: what a part has not of a block is as it was, or zeros if the
+    /// stripe was never written.
+    ///
+    /// # Errors
+    /// [`IoError`] when what stood there is lost.
+    pub(crate) async fn whole(
+        &self,
+        stripe: u64,
+        parts: Vec<Part>,
+        is_first: bool,
+    ) -> Result<Vec<Part>, IoError> {
+        let mut all = Vec::new();
+        for mut part in parts {
+            let column = Column::around(stripe, part.within, part.end());
+            let (before, behind) = (part.within - column.from, column.to - part.end());
+            let old = async |at: u64| -> Result<Bytes, IoError> {
+                if is_first {
+                    return Ok(zeros(BLOCK as usize));
+                }
+                let block = Column { from: at, to: at + BLOCK, ..column };
+                Ok(self.unit(&block, part.index).await?.into())
+            };
+            let ends = (
+                if before > 0 { Some(old(column.from).await?) } else { None },
+                if behind > 0 { Some(old(column.to - BLOCK).await?) } else { None },
+            );
+            if let Some(block) = ends.0 {
+                part.data.insert(0, block.slice(..before as usize));
+            }
+            if let Some(block) = ends.1 {
+                part.data.push(block.slice((BLOCK - behind) as usize..));
+            }
+            part.within = column.from;
+            all.push(part);
+        }
+        Ok(all)
+    }
+
     /// What is to be written to which member.
     ///
     /// # Errors
@@ -115,7 +132,7 @@ impl Stripe<'_> {
             present.map(|part| of_part(part, Slots::one(member(part)))).collect();
         let parity = self.layout.parity_of(stripe).expect("there is parity, or there are mirrors");
         if self.members.takes(parity, stripe) {
-            let column = Column::of(stripe, parts);
+            let column = column_of(stripe, parts);
             let data = vec![Bytes::from(self.new_parity(&column, parity, parts).await?)];
             let offset = column.offset(self.layout);
             group.push(Change { slots: Slots::one(parity), offset, data, is_zeros: false });
@@ -151,7 +168,7 @@ impl Stripe<'_> {
             }
         }
         if let Some(parity) = self.layout.parity_of(stripe).and_then(taker) {
-            let column = Column::of(stripe, parts);
+            let column = column_of(stripe, parts);
             let mut sum = vec![0; column.length()];
             parts.iter().for_each(|part| part.add_to(&mut sum, &column));
             fill(Slots::one(parity), column.from, vec![sum.into()]);
@@ -183,21 +200,31 @@ impl Stripe<'_> {
                 return Ok(sum);
             }
         }
-        let mut units = self.units(column, Some(&others)).await?;
+        let mut units = self.units(column, &others).await;
         for part in parts {
-            part.put_on(&mut units[part.index], column);
+            part.put_on(&mut units[part.index].bytes, column);
         }
-        Ok(missing(column.length(), units.iter().map(Vec::as_slice)))
+        // What is lost of a member that is in stays so by its sum. That of one that is out would be
+        // made of the others, and be anything.
+        for (index, unit) in units.iter().enumerate() {
+            let is_new = |block| parts.iter().any(|it| it.index == index && it.has(column, block));
+            let is_lost = |&block: &usize| !unit.has(block) && !is_new(block);
+            let blocks = 0..column.length() / BLOCK as usize;
+            if !self.members.has(member(index)) && blocks.into_iter().any(|it| is_lost(&it)) {
+                return Err(lost(Verb::Read));
+            }
+        }
+        Ok(missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice())))
     }
 
     /// The new parity from the old one and what was where the parts go. `None` when that cannot be
     /// read.
     async fn by_change(&self, column: &Column, parity: usize, parts: &[Part]) -> Option<Vec<u8>> {
-        let old_parity = self.read_member(column, parity);
+        let old_parity = self.good(column, parity);
         let olds = parts.iter().map(|part| {
             let own = Column { from: part.within, to: part.end(), ..*column };
             let member = self.layout.member_of(column.stripe, part.index);
-            async move { self.read_member(&own, member).await }
+            async move { self.good(&own, member).await }
         });
         let (old_parity, olds) = futures::future::join(old_parity, join_all(olds)).await;
         let mut sum = old_parity?;
@@ -213,66 +240,9 @@ impl Stripe<'_> {
         Some(sum)
     }
 
-    /// A member's part of a column. Whole blocks are read, to be known.
-    async fn read_member(&self, column: &Column, member: usize) -> Option<Vec<u8>> {
-        if !self.members.has(member) {
-            return None;
-        }
-        let (offset, length) = (column.offset(self.layout), column.length());
-        if let Some(known) = self.blocks.find(member, offset, length as u64) {
-            return Some(known);
-        }
-        let (from, to) = (offset / BLOCK * BLOCK, (offset + length as u64).next_multiple_of(BLOCK));
-        let room = Buffer::unfilled((to - from) as usize);
-        if let Some(read) = self.members.read(member, self.data_start + from, room).await {
-            self.blocks.tell(member, from, &read);
-            return Some(read[(offset - from) as usize..][..length].to_vec());
-        }
-        // A sector beside it may be the one that cannot be read.
-        let room = Buffer::unfilled(length);
-        let read = self.members.read(member, self.data_start + offset, room).await?;
-        Some(read.to_vec())
-    }
-
-    /// The units of data of a column. If it takes these alone, others may be zeros. What a member
-    /// cannot read is made of what the others have, and written there once more.
-    ///
-    /// # Errors
-    /// [`IoError`] when two members cannot tell.
-    pub(crate) async fn units(
-        &self,
-        column: &Column,
-        needed: Option<&[usize]>,
-    ) -> Result<Vec<Vec<u8>>, IoError> {
-        let width = self.layout.width() as usize;
-        let member = |index| self.layout.member_of(column.stripe, index);
-        let is_needed = |index: &usize| needed.is_none_or(|needed| needed.contains(index));
-        let reads = (0..width).map(|index| async move {
-            if !is_needed(&index) {
-                return Some(vec![0; column.length()]);
-            }
-            self.read_member(column, member(index)).await
-        });
-        let units: Option<Vec<Vec<u8>>> = join_all(reads).await.into_iter().collect();
-        if let Some(units) = units {
-            return Ok(units);
-        }
-        let parity = self.layout.parity_of(column.stripe).unwrap_or_default();
-        let all: Vec<usize> = (0..width).map(member).chain([parity]).collect();
-        let reads = all.iter().map(|&member| self.read_member(column, member));
-        let mut reads = join_all(reads).await;
-        let unread: Vec<usize> = (0..reads.len()).filter(|&place| reads[place].is_none()).collect();
-        if let [unread] = unread[..] {
-            let made = missing(column.length(), reads.iter().flatten().map(Vec::as_slice));
-            if self.members.has(all[unread]) {
-                let at = self.data_start + column.offset(self.layout);
-                self.members.counts.meet(all[unread], |met| met.mended += 1);
-                let mended = vec![Bytes::from(made.clone())];
-                self.members.write(all[unread], at, mended, Durability::Plain).await;
-            }
-            reads[unread] = Some(made);
-        }
-        let units: Option<Vec<Vec<u8>>> = reads.into_iter().take(width).collect();
-        units.ok_or_else(|| lost(Verb::Read))
+    /// What a member has of a column, if all of it is known.
+    async fn good(&self, column: &Column, member: usize) -> Option<Vec<u8>> {
+        let given = self.give(column, member).await;
+        given.is_good().then_some(given.bytes)
     }
 }

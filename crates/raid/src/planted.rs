@@ -39,6 +39,12 @@ planted::bugs! {
     UnloggedMaps,
     /// A label holds whatever its checksum.
     UnsummedLabels,
+    /// The log forgets what checksums follow from before they are at home.
+    ForgottenSums,
+    /// A member that is made again gets no checksums of others.
+    LostTables,
+    /// What a member gives is right whatever its checksum.
+    UnjudgedReads,
     /// A record holds whatever its checksum.
     UnsummedRecords,
     /// The first write of a stripe leaves the rest of it as it was.

@@ -45,6 +45,7 @@ use crate::layout::Level;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
+use crate::sums::Sums;
 use crate::written::Written;
 
 /// Work that cannot be done yet is tried again after so long.
@@ -107,6 +108,7 @@ fn are_carried(groups: &[Waiting]) -> bool {
 pub(crate) struct PreLog {
     members: Rc<Members>,
     map: Rc<Written>,
+    sums: Rc<Sums>,
     runtime: Runtime,
     set: Id,
     level: Level,
@@ -128,7 +130,10 @@ pub(crate) struct PreLog {
     /// Bytes of records with what was new, and not in an earlier one: else what is carried from one
     /// record to the next would press itself on and on.
     fresh: Cell<u64>,
-    /// A record was written.
+    /// While members are full: what belongs there has to be carried on before there is room for
+    /// what is new.
+    is_tight: Cell<bool>,
+    /// A record was written, or there is little room.
     grown: Signal,
     /// Records that were written.
     pub(crate) written: Cell<u64>,
@@ -138,8 +143,7 @@ impl PreLog {
     /// The log of a set of which nothing waits there, and whose last record was this one, if there
     /// was any: its place and where it ends.
     pub(crate) fn new(
-        members: Rc<Members>,
-        map: Rc<Written>,
+        (members, map, sums): (Rc<Members>, Rc<Written>, Rc<Sums>),
         runtime: Runtime,
         next: (u64, u32),
         end: u64,
@@ -148,6 +152,7 @@ impl PreLog {
         Self {
             members,
             map,
+            sums,
             runtime,
             set,
             level: layout.level,
@@ -162,6 +167,7 @@ impl PreLog {
             home: Cell::new(next.0),
             moved: Signal::new(),
             fresh: Cell::new(0),
+            is_tight: Cell::new(false),
             grown: Signal::new(),
             written: Cell::new(0),
         }
@@ -271,8 +277,17 @@ impl PreLog {
         let size = size_of_record(changes, bytes);
         let done = self.write_round(&groups, size).await;
         let is_full = done.as_ref().is_err_and(IoError::is_full);
-        if is_full && !are_carried(&groups) && carried(&self.waiting.borrow()) > 0 {
-            return self.wait_behind(groups);
+        if is_full && !are_carried(&groups) {
+            if !self.is_tight.replace(true) {
+                self.grown.notify();
+                self.runtime.clock.sleep(AGAIN).await;
+            }
+            if carried(&self.waiting.borrow()) > 0 {
+                return self.wait_behind(groups);
+            }
+        }
+        if !is_full {
+            self.is_tight.set(false);
         }
         for waiting in groups {
             // Who asked is a task of the set, which does not go away.
@@ -311,10 +326,15 @@ impl PreLog {
     }
 
     async fn write_round(&self, groups: &[Waiting], size: u64) -> Result<u64, IoError> {
-        while self.place_for(size).is_none() {
+        let has_room = || {
+            let is_kept = self.members.are_full() && !are_carried(groups);
+            let kept = if is_kept { self.room_for_carried() } else { 0 };
+            self.place_for(size + kept).is_some()
+        };
+        while !has_room() {
             let room = self.make_room().await?;
-            let is_stuck = self.first_outstanding() == Some(self.home.get());
-            if room == Room::OfWhatIsHome && is_stuck && self.place_for(size).is_none() {
+            let is_stuck = self.first_outstanding().is_none_or(|first| first == self.home.get());
+            if room == Room::OfWhatIsHome && is_stuck && !has_room() {
                 return Err(IoError::new(Verb::Write, 0, 0, ErrorKind::StorageFull));
             }
         }
@@ -337,6 +357,13 @@ impl PreLog {
         self.map.are_logged(&stripes);
         self.members.bring_home(self.data_start, &of_map).await;
         Ok(record)
+    }
+
+    /// The most bytes of a record that has what is not home, and of an empty one before it.
+    fn room_for_carried(&self) -> u64 {
+        let live = self.live.borrow();
+        let outstanding = live.iter().filter(|live| live.outstanding > 0);
+        outstanding.map(|live| live.length).sum::<u64>() + BLOCK
     }
 
     /// Where so many bytes fit that no record needs, with room for an empty one behind them.
@@ -364,6 +391,11 @@ impl PreLog {
         self.first_outstanding().is_some()
     }
 
+    /// The first record that is needed, for what belongs home or for its sums.
+    fn needed_from(&self) -> u64 {
+        self.home.get().min(self.sums.needed_from())
+    }
+
     /// The first record that has one.
     fn first_outstanding(&self) -> Option<u64> {
         self.live.borrow().iter().find(|live| live.outstanding > 0).map(|live| live.sequence)
@@ -372,7 +404,7 @@ impl PreLog {
     /// Waits until everything is home, and says so in an empty record. While members are full it
     /// does not wait for what finds no room there.
     async fn make_room(&self) -> Result<Room, IoError> {
-        let room = loop {
+        let mut room = loop {
             while self.is_outstanding() && !self.members.are_full() {
                 select(self.moved.wait(), pin!(self.members.filled())).await;
             }
@@ -383,7 +415,12 @@ impl PreLog {
                 break Room::OfWhatIsHome;
             } // else what was outstanding has come home meanwhile
         };
-        if room == Room::OfAll || self.may_forget() {
+        if !self.sums.bring_home().await? {
+            room = Room::OfWhatIsHome;
+        }
+        let lets_go =
+            self.live.borrow().front().is_some_and(|live| live.sequence < self.needed_from());
+        if room == Room::OfAll || lets_go && self.may_forget() {
             self.forget_all().await?;
         }
         Ok(room)
@@ -396,23 +433,25 @@ impl PreLog {
         let start = self.place_for(BLOCK).unwrap_or_else(last);
         let next = self.rest_behind(start + BLOCK);
         let live = self.live.borrow();
-        let mut needed = live.iter().filter(|live| live.sequence >= self.home.get());
+        let mut needed = live.iter().filter(|live| live.sequence >= self.needed_from());
         let is_beside =
             |live: &Live| next + BLOCK <= live.start || live.start + live.length <= next;
         next != start && needed.all(is_beside)
     }
 
+    /// Whether so much that is new was logged since a record.
+    fn is_behind(&self, sequence: u64) -> bool {
+        let live = self.live.borrow();
+        let record = live.iter().find(|live| live.sequence == sequence);
+        record.is_some_and(|record| self.fresh.get() - record.before > self.size / 4)
+    }
+
     /// Completes when members are full, and so much was logged since a record that a later one
-    /// should have what it has.
+    /// should have what it has, or there is room for little else.
     pub(crate) async fn pressed(&self, sequence: u64) {
         loop {
             self.members.filled().await;
-            let before = {
-                let live = self.live.borrow();
-                live.iter().find(|live| live.sequence == sequence).map(|live| live.before)
-            };
-            let since = before.map_or(0, |before| self.fresh.get() - before);
-            if since > self.size / 4 {
+            if self.is_tight.get() || self.is_behind(sequence) {
                 return;
             }
             self.grown.wait().await;
@@ -469,7 +508,7 @@ impl PreLog {
             None => unreachable!("room was made"),
         };
         assert!(self.is_free(start, size), "invariant 2");
-        let tail = self.home.get().min(sequence);
+        let tail = self.needed_from().min(sequence);
         let mask = self.runtime.random.next_u64();
         let (data, checksum) =
             encode(&Place { set: self.set, sequence, tail, previous, mask }, changes);

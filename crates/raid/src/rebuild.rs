@@ -2,7 +2,9 @@
 //!
 //! The new device gets a label that says so, before those of the others do. Then it is filled
 //! stripe by stripe, each held still meanwhile, but for those that were never written; what is
-//! written to a stripe that it has goes there as well. When it has all of them, the log forgets
+//! written to a stripe that it has goes there as well. It gets its checksums, and those of other
+//! members that it is to hold: they change in memory, and go home as all others. A block that the
+//! others cannot tell is lost on it too: it gets a checksum that it does not fit. When it has all of them, the log forgets
 //! what it has of before: a record may be for the member that the slot had last, or lack this one.
 //! With that all of it is durable, and it is in by its own label and then by those of the others. A
 //! cut leaves it out, to be made again from the beginning.
@@ -14,21 +16,24 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability, Verb, zeros};
+use block::{BlockDevice, Durability, Verb, zeros};
 use bytes::Bytes;
 
 use runtime::sync::yield_now;
 
 use crate::array::Array;
+use crate::blocks::BLOCK;
 use crate::label::{Id, Standing, rows_of};
 use crate::layout::{Holds, Level};
-use crate::parity::missing;
-use crate::plan::Column;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::LOG_START;
+use crate::stripe::{Column, Given};
+use crate::sums::InHand;
 
 /// Stripes that are passed while no other task has a turn.
 const AT_ONCE: u64 = 256;
+/// After so many bytes the checksums of a new member go home.
+const FILLED: u64 = 256 << 20;
 /// Bytes of zeros that are written at once.
 const ZEROS: u64 = 64 << 10;
 
@@ -61,9 +66,6 @@ pub enum RebuildError {
     /// The set has too few members, or was closed.
     #[error("the set has stopped")]
     Stopped,
-    /// What the others have of a stripe cannot be read.
-    #[error("what the others have of stripe {0} cannot be read")]
-    Lost(u64),
 }
 
 impl Array {
@@ -104,23 +106,26 @@ impl Array {
         }
         settled().await?;
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
+        let mut filled = 0;
         for stripe in 0..needed {
             if self.members.are_closed() {
                 return Err(RebuildError::Stopped);
             }
-            let _alone = self.stripes.alone(stripe).await;
+            let alone = self.stripes.alone(stripe).await;
             if self.written.has(stripe) {
-                let Some(unit) = self.unit_of(slot, stripe).await else {
-                    self.members.call_out(slot);
-                    return Err(RebuildError::Lost(stripe));
-                };
-                let at = self.data_start + stripe * self.layout.unit;
-                self.members.write(slot, at, vec![unit], Durability::Plain).await;
+                self.give_unit(slot, stripe).await;
+                filled += self.layout.unit;
             }
             if !self.members.has_come(slot, stripe + 1) {
                 return Err(RebuildError::Failed);
             }
             progress(stripe + 1, needed);
+            if filled >= FILLED {
+                filled = 0;
+                drop(alone);
+                // Its checksums go home, before they take much memory.
+                self.log.forget_old().await.map_err(|_| RebuildError::Stopped)?;
+            }
             if stripe % AT_ONCE == 0 {
                 yield_now().await; // what was never written takes no wait
             }
@@ -173,31 +178,41 @@ impl Array {
         Ok(())
     }
 
-    /// What a slot is to have of a stripe. `None` if the others cannot tell.
-    async fn unit_of(&self, slot: usize, stripe: u64) -> Option<Bytes> {
+    /// Gives a new member its unit of a stripe that was written, with the checksums of that, and
+    /// those of others that it holds.
+    async fn give_unit(&self, slot: usize, stripe: u64) {
         let length = self.layout.unit;
-        let at = self.data_start + stripe * length;
-        if self.layout.level == Level::Mirrored {
-            for other in self.members.slots().iter() {
-                let room = Buffer::unfilled(length as usize);
-                if let Some(read) = self.members.read(other, at, room).await {
-                    return Some(read.freeze());
-                }
-            }
-            return None;
-        }
         let column = Column { stripe, from: 0, to: length };
-        let unit = match self.layout.holds(slot, stripe) {
+        let offset = column.offset(&self.layout);
+        let given = self.unit_of(slot, &column).await;
+        let sums = self.sums.of(slot, offset, length).await;
+        sums.take(offset, &given.bytes);
+        for block in (0..column.blocks()).filter(|&block| !given.has(block)) {
+            sums.lose(offset + block as u64 * BLOCK);
+        }
+        if !is_planted(Bug::LostTables) {
+            self.sums.held_by(slot, stripe).await.iter().for_each(InHand::touch);
+        }
+        let unit = vec![Bytes::from(given.bytes)];
+        self.members.write(slot, self.data_start + offset, unit, Durability::Plain).await;
+    }
+
+    /// What a slot is to have of a column. What the others cannot tell is lost.
+    async fn unit_of(&self, slot: usize, column: &Column) -> Given {
+        if self.layout.level == Level::Mirrored {
+            return self.stripe().mirrors(column).await;
+        }
+        match self.layout.holds(slot, column.stripe) {
             Holds::Parity => {
-                let units = self.stripe().units(&column, None).await.ok()?;
-                missing(length as usize, units.iter().map(Vec::as_slice))
+                let width = self.layout.width() as usize;
+                let all: Vec<usize> = (0..width).collect();
+                Given::sum(column, &self.stripe().units(column, &all).await)
             }
             Holds::Data(number) => {
                 let index = (number % self.layout.width()) as usize;
-                self.stripe().units(&column, Some(&[index])).await.ok()?.swap_remove(index)
+                self.stripe().units(column, &[index]).await.swap_remove(index)
             }
-        };
-        Some(unit.into())
+        }
     }
 }
 

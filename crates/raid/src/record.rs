@@ -46,9 +46,14 @@ impl Slots {
         Self(self.0 | others.0)
     }
 
+    /// Whether this one is one of them.
+    pub fn has(self, slot: usize) -> bool {
+        self.0 >> slot & 1 == 1
+    }
+
     /// Each of them.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..u32::BITS as usize).filter(move |slot| self.0 >> slot & 1 == 1)
+        (0..u32::BITS as usize).filter(move |&slot| self.has(slot))
     }
 }
 

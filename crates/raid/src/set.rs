@@ -18,6 +18,7 @@ use crate::array::Array;
 use crate::label::{Id, Label, Standing};
 use crate::layout::Layout;
 use crate::rebuild::RebuildError;
+use crate::scrub::{ScrubError, Scrubbed};
 use crate::status::{Done, Status};
 
 /// Why a member is not called out.
@@ -152,6 +153,20 @@ impl Set {
             Ok(set.array.rebuild(slot, device, member, progress).await)
         });
         rebuilt.await.unwrap_or(Err(RebuildError::Stopped))
+    }
+
+    /// Looks at everything, mends what is wrong on a member, and says what is lost, while the set is
+    /// used. Stripes that are done, all there are, and what was found are told as it goes on.
+    /// Dropping the future does not stop it.
+    ///
+    /// # Errors
+    /// [`ScrubError`].
+    pub async fn scrub(
+        &self,
+        progress: impl FnMut(u64, u64, &Scrubbed) + 'static,
+    ) -> Result<Scrubbed, ScrubError> {
+        let scrubbed = self.run(Verb::Read, async move |set| Ok(set.array.scrub(progress).await));
+        scrubbed.await.unwrap_or(Err(ScrubError::Stopped))
     }
 
     /// Does something as a task of the set, and hands its answer over.

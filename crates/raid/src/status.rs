@@ -11,7 +11,10 @@ pub struct Met {
     pub read_errors: u64,
     /// Writes and flushes that failed; not those that found no room.
     pub write_errors: u64,
-    /// Ranges that it could not read and that were written there anew.
+    /// Blocks of 4 KiB that did not fit their checksums.
+    pub checksum_errors: u64,
+    /// Blocks that it could not read, or that were wrong, and that were made anew; or their
+    /// checksums.
     pub mended: u64,
 }
 

@@ -386,7 +386,7 @@ fn a_member_that_was_copied_to_a_smaller_disk_is_not_there() {
 }
 
 #[test]
-fn a_sector_beside_one_that_cannot_be_read_can_be_written() {
+fn what_no_disk_can_read_costs_one_block_until_it_is_written() {
     let (executor, disks, _) = with_parity(23);
     executor.block_on(async {
         let set = opened(&executor, &disks[..3]).await.expect("one may be missing");
@@ -395,9 +395,14 @@ fn a_sector_beside_one_that_cannot_be_read_can_be_written() {
             let bad = Fault::on(Verb::Read, Effect::Eio).within(start + 512..start + 1024);
             disk.inject(bad.forever());
         }
-        let data = || vec![vec![3; 512].into()];
-        set.write(0, data(), Durability::Plain).await.expect("it is not of the bad sectors");
-        let read = set.read(0, Buffer::zeroed(512)).await.expect("nor is this");
+        let data = |length: usize| vec![vec![3; length].into()];
+        let read = async |at, length| set.read(at, Buffer::zeroed(length)).await;
+        assert!(read(0, 512).await.is_err(), "it is of a block with a bad sector");
+        read(4096, 4096).await.expect_err("so is this, on another disk");
+        set.write(0, data(512), Durability::Plain).await.expect_err("the rest of it is lost");
+        set.write(0, data(4096), Durability::Plain).await.expect("nothing of it is needed");
+        disks.iter().for_each(|disk| disk.heal());
+        let read = read(0, 4096).await.expect("it was written");
         assert!(read.iter().all(|&byte| byte == 3));
     });
 }

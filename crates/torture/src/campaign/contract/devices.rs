@@ -1,11 +1,12 @@
 //! The disks that are tried: one, or a set.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use block::{BlockDevice, Durability};
 use raid::assembly::Witness;
-use raid::label::Standing;
+use raid::label::{Standing, map_size, tables_size};
 use raid::{MakeOptions, OpenOptions, Set};
 use runtime::Runtime;
 use sim::{Disk, Event, Executor, Image, Mark, Trace};
@@ -26,6 +27,8 @@ pub(super) struct Base {
     pub(super) device: Device,
     pub(super) images: Vec<Image>,
     pub(super) size: u64,
+    /// Where members hold data, and checksums, in bytes.
+    pub(super) summed: Vec<Range<u64>>,
     /// What is known outside of it.
     pub(super) witness: Option<Witness>,
 }
@@ -46,6 +49,7 @@ impl Base {
                 device,
                 images: vec![Image::from_bytes(&content(size))],
                 size,
+                summed: Vec::new(),
                 witness: None,
             };
         };
@@ -55,7 +59,7 @@ impl Base {
         let new = |_| Disk::new(&executor, rubbish.clone());
         let members: Vec<Rc<Disk>> = (0..disks).map(new).collect();
         let devices = || members.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>);
-        let (size, witness) = executor.block_on(async {
+        let (size, label) = executor.block_on(async {
             let devices: Vec<_> = devices().collect();
             raid::make(&devices, &options, &runtime).await.expect("there is room");
             let set =
@@ -66,10 +70,13 @@ impl Base {
                 set.write(0, content, Durability::Plain).await.expect("it is whole");
                 set.flush().await.expect("it is whole");
             }
-            (size, Witness::of(&set.label()))
+            (size, set.label())
         });
         let images = members.iter().map(|disk| disk.contents()).collect();
-        Self { device, images, size, witness: Some(witness) }
+        let data_end = label.data_start + ROWS * UNIT;
+        let sums = data_end + map_size(ROWS);
+        let summed = vec![label.data_start..data_end, sums..sums + 2 * tables_size(ROWS, UNIT)];
+        Self { device, images, size, summed, witness: Some(Witness::of(&label)) }
     }
 
     /// The same when a member has been lost, and a disk that holds nothing is in its place.
@@ -88,7 +95,7 @@ impl Base {
         };
         let images = disks.iter().zip(&self.images).map(image).collect();
         let witness = opened.told.borrow().last().cloned();
-        Self { device: self.device, images, size: self.size, witness }
+        Self { device: self.device, images, size: self.size, summed: self.summed.clone(), witness }
     }
 
     /// Whether what the members hold comes to zeros, or is the same on each.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
+use raid::Set;
 use raid::assembly::Witness;
 use raid::label::Standing;
 use sim::{
@@ -27,6 +28,12 @@ const BY_CHANCE: (usize, usize) = (24, 6);
 const CUT_RETURNS: (u128, u128) = (48, 40);
 /// The same of a workload that is tried alone.
 const THOROUGH: u128 = 8;
+
+/// Of so many images one is returned from once more after a member has rotted, in the full form
+/// and in the short one.
+const ROTTEN: (u128, u128) = (8, 3);
+/// Bytes of a block that rots.
+const BLOCK: u64 = 4096;
 
 /// A run that was recorded.
 struct Run {
@@ -187,7 +194,12 @@ impl Moment<'_> {
                     let images = images(&mut remains);
                     let mix = key.iter().flatten().fold(0, |mix, print| mix ^ print);
                     let is_cut = mix % search.cut_returns == 0;
-                    self.returns(&images, lost, is_cut, prng, counts)
+                    let shown = self.returns(&images, lost, is_cut, prng, counts)?;
+                    let one_of = if search.is_full { ROTTEN.0 } else { ROTTEN.1 };
+                    if lost.is_none() && mix % one_of == 0 {
+                        self.returns_rotten(images, &shown, prng, counts)?;
+                    }
+                    Ok(shown)
                 });
                 let shown = returned.clone().map_err(|wrong| format!("{wrong}: {}", told()))?;
                 judge(&shown, self.allowed).map_err(|wrong| format!("{wrong}: {}", told()))?;
@@ -255,7 +267,7 @@ impl Moment<'_> {
         prng: &mut Prng,
         counts: &mut Counts,
     ) -> Returned {
-        let Back { shown, traces, told } = self.come_back(images, is_cut)?;
+        let Back { shown, traces, told, .. } = self.come_back(images, is_cut)?;
         if !is_cut {
             return Ok(shown);
         }
@@ -289,8 +301,52 @@ impl Moment<'_> {
         Ok(shown)
     }
 
-    /// Opens what is left, reads all of it, and looks whether what the members have fits together.
+    /// Returns once more after one member has rotted: that shows the same, and all is mended.
+    fn returns_rotten(
+        &self,
+        mut images: Vec<Option<Image>>,
+        shown: &[u8],
+        prng: &mut Prng,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
+        if self.base.summed.is_empty() || !self.come_back(&images, false)?.is_whole {
+            return Ok(());
+        }
+        let place = &self.base.summed[usize::from(prng.chance(1, 4))];
+        let at = place.start + prng.below((place.end - place.start) / BLOCK) * BLOCK;
+        let disk = prng.index(images.len());
+        let image = images[disk].as_mut().expect("none is lost");
+        let mut block = vec![0; BLOCK as usize];
+        image.read(at, &mut block);
+        match prng.below(3) {
+            0 => block[prng.index(BLOCK as usize)] ^= 1 << prng.below(8),
+            1 => prng.fill(&mut block),
+            _ => image
+                .read(if at == place.start { place.end - BLOCK } else { at - BLOCK }, &mut block),
+        }
+        image.write(at, &block);
+        counts.states += 1;
+        let told = || format!("after block {at} of disk {disk} has rotted");
+        let back = self.return_of(&images, false, true);
+        let back = back.map_err(|wrong| format!("{wrong}, {}", told()))?;
+        if *back.shown != shown {
+            return Err(format!("something else is shown {}", told()));
+        }
+        Ok(())
+    }
+
     fn come_back(&self, images: &[Option<Image>], is_recorded: bool) -> Result<Back, String> {
+        self.return_of(images, is_recorded, false)
+    }
+
+    /// Opens what is left, reads all of it, and looks whether what the members have fits together
+    /// and its checksums.
+    fn return_of(
+        &self,
+        images: &[Option<Image>],
+        is_recorded: bool,
+        is_rotten: bool,
+    ) -> Result<Back, String> {
         let executor = Executor::new(7);
         let disks = Base::disks(&executor, images);
         if is_recorded {
@@ -301,6 +357,11 @@ impl Moment<'_> {
             let opened = open(self.base, &disks, self.witness.clone(), &runtime).await?;
             let room = Buffer::zeroed(self.base.size as usize);
             let read = opened.device.read(0, room).await.map_err(|error| error.to_string())?;
+            // What is recorded is what every start does.
+            if let Some(set) = opened.set.as_ref().filter(|_| !is_recorded) {
+                let is_whole = images.iter().all(Option::is_some);
+                scrub(set, is_rotten, opened.is_whole && is_whole).await?;
+            }
             Ok::<_, String>((versions(&read, self.is_fresh), opened))
         })?;
         if let Some(set) = opened.set.as_ref().filter(|_| opened.is_whole) {
@@ -310,7 +371,8 @@ impl Moment<'_> {
             |disk: &Option<Rc<Disk>>| disk.as_ref().filter(|_| is_recorded).map(|it| it.trace());
         let traces: Vec<Option<Trace>> = disks.iter().map(trace).collect();
         let told = traces.iter().flatten().next().map(|first| opened.told_in(first));
-        Ok(Back { shown: Rc::new(shown), traces, told: told.unwrap_or_default() })
+        let (is_whole, told) = (opened.is_whole, told.unwrap_or_default());
+        Ok(Back { shown: Rc::new(shown), traces, told, is_whole })
     }
 }
 
@@ -321,6 +383,23 @@ struct Back {
     /// What happened to each disk, if that was recorded.
     traces: Vec<Option<Trace>>,
     told: Vec<(u64, Witness)>,
+    /// All members are in.
+    is_whole: bool,
+}
+
+/// Looks at all of a set by its checksums: there is something to mend only if it has rotted, and
+/// then once; and they are known, if no disk was lost.
+async fn scrub(set: &Set, is_rotten: bool, are_known: bool) -> Result<(), String> {
+    if is_rotten {
+        set.scrub(|_, _, _| ()).await.map_err(|error| error.to_string())?;
+    }
+    let found = set.scrub(|_, _, _| ()).await.map_err(|error| error.to_string())?;
+    let is_known = found.unknown == 0 || !are_known || is_rotten;
+    if found.mended == 0 && found.lost.is_empty() && is_known {
+        Ok(())
+    } else {
+        Err(format!("the checksums: {found:?}"))
+    }
 }
 
 /// The last story that the outside was told before an event.

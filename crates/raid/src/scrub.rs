@@ -1,0 +1,140 @@
+//! How all of a set is looked at, so that what rots is found while the others can tell it.
+//!
+//! Stripe by stripe, each held still meanwhile: every member is read, and each block judged by its
+//! checksum ([`crate::stripe`]). What is wrong is mended. Blocks that all fit and do not come to
+//! zeros together say that a write was lost with its checksum: the parity follows the data then. A
+//! checksum that is not known is made.
+
+use futures::future::join_all;
+use runtime::sync::yield_now;
+
+use crate::array::Array;
+use crate::blocks::BLOCK;
+use crate::layout::Level;
+use crate::parity::missing;
+use crate::stripe::{Column, Given};
+
+/// Stripes that are passed while no other task has a turn.
+const AT_ONCE: u64 = 256;
+
+/// What a look at all of a set has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Blocks of 4 KiB that were wrong on a member, or could not be read there, and were mended; or
+    /// their checksums.
+    pub mended: u64,
+    /// Blocks of members of which no checksum was known.
+    pub unknown: u64,
+    /// What is lost, in bytes of the set: where, and how much. Whole blocks of 4 KiB, in order.
+    pub lost: Vec<(u64, u64)>,
+}
+
+/// Why a set is not looked at to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScrubError {
+    /// It keeps no checksums.
+    #[error("a striped set keeps no checksums")]
+    Striped,
+    /// One look is under way.
+    #[error("the set is being scrubbed already")]
+    Busy,
+    /// It has too few members, or was closed.
+    #[error("the set has stopped")]
+    Stopped,
+}
+
+impl Array {
+    /// As [`crate::Set::scrub`].
+    pub(crate) async fn scrub(
+        &self,
+        mut progress: impl FnMut(u64, u64, &Scrubbed),
+    ) -> Result<Scrubbed, ScrubError> {
+        if self.layout.level == Level::Striped {
+            return Err(ScrubError::Striped);
+        }
+        if self.is_scrubbing.replace(true) {
+            return Err(ScrubError::Busy);
+        }
+        let (mut scrubbed, mut end) = (Scrubbed::default(), Ok(()));
+        let before = self.mended();
+        for stripe in 0..self.layout.rows {
+            if self.members.are_closed() || self.members.have_stopped() {
+                end = Err(ScrubError::Stopped);
+                break;
+            }
+            if self.written.has(stripe) {
+                let _alone = self.stripes.alone(stripe).await;
+                self.scrub_stripe(stripe, &mut scrubbed).await;
+                // What reads have mended meanwhile is found as well.
+                scrubbed.mended = self.mended() - before;
+            }
+            progress(stripe + 1, self.layout.rows, &scrubbed);
+            if stripe % AT_ONCE == 0 {
+                yield_now().await; // what was never written takes no wait
+            }
+        }
+        self.is_scrubbing.set(false);
+        end.map(|()| scrubbed)
+    }
+
+    fn mended(&self) -> u64 {
+        self.members.counts.met().iter().map(|met| met.mended).sum()
+    }
+
+    async fn scrub_stripe(&self, stripe: u64, scrubbed: &mut Scrubbed) {
+        let column = Column { stripe, from: 0, to: self.layout.unit };
+        let offset = column.offset(&self.layout);
+        let members = 0..self.layout.members;
+        members.clone().for_each(|slot| self.blocks.forget_range(slot, offset, self.layout.unit));
+        let units = match self.layout.level {
+            Level::Mirrored => {
+                let slots: Vec<usize> = members.clone().collect();
+                vec![self.stripe().all_mirrors(&column, &slots).await]
+            }
+            _ => self.scrub_units(&column).await,
+        };
+        for (index, unit) in units.iter().enumerate() {
+            for block in (0..column.blocks()).filter(|&block| !unit.has(block)) {
+                let unit = stripe * self.layout.width() + index as u64;
+                let at = unit * self.layout.unit + block as u64 * BLOCK;
+                match scrubbed.lost.last_mut() {
+                    Some((from, length)) if *from + *length == at => *length += BLOCK,
+                    _ => scrubbed.lost.push((at, BLOCK)),
+                }
+            }
+        }
+        for slot in members.filter(|&slot| self.members.has(slot)) {
+            let sums = self.sums.of(slot, offset, self.layout.unit).await;
+            let unknown = sums.unknown(offset, self.layout.unit);
+            scrubbed.unknown += unknown;
+            if unknown > 0 {
+                let given = self.stripe().give(&column, slot).await;
+                if given.is_good() {
+                    sums.take(offset, &given.bytes);
+                }
+            }
+        }
+    }
+
+    /// The units of data of a stripe with parity.
+    async fn scrub_units(&self, column: &Column) -> Vec<Given> {
+        let width = self.layout.width() as usize;
+        let data = (0..width).map(|index| self.layout.member_of(column.stripe, index));
+        let all: Vec<usize> = data.chain(self.layout.parity_of(column.stripe)).collect();
+        let there = self.stripe();
+        let mut given = join_all(all.iter().map(|&member| there.give(column, member))).await;
+        there.mend(column, &all, &mut given).await;
+        let parity = given.pop().expect("there is parity");
+        for block in 0..column.blocks() {
+            let are_known = given.iter().all(|unit| unit.has(block));
+            let sum = missing(BLOCK as usize, given.iter().map(|unit| unit.block(block)));
+            let is_wrong = !parity.has(block) || parity.block(block) != sum;
+            if are_known && is_wrong && self.members.has(all[width]) {
+                let at = column.offset(&self.layout) + block as u64 * BLOCK;
+                there.put(all[width], at, &sum).await;
+                self.blocks.forget_range(all[width], at, BLOCK);
+            }
+        }
+        given
+    }
+}
