@@ -204,14 +204,20 @@ impl Stripe<'_> {
         for part in parts {
             part.put_on(&mut units[part.index].bytes, column);
         }
-        // What is lost of a member that is in stays so by its sum. That of one that is out would be
-        // made of the others, and be anything.
-        for (index, unit) in units.iter().enumerate() {
+        for (index, unit) in units.iter_mut().enumerate() {
             let is_new = |block| parts.iter().any(|it| it.index == index && it.has(column, block));
-            let is_lost = |&block: &usize| !unit.has(block) && !is_new(block);
-            let blocks = 0..column.length() / BLOCK as usize;
-            if !self.members.has(member(index)) && blocks.into_iter().any(|it| is_lost(&it)) {
-                return Err(lost(Verb::Read));
+            for block in (0..column.blocks()).filter(|&block| !is_new(block)) {
+                if unit.has(block) {
+                    continue;
+                }
+                // What is lost of one that is out would be made of the others, and be anything.
+                if !self.members.has(member(index)) {
+                    return Err(lost(Verb::Read));
+                }
+                // That of one that is in stays so by its sum, which the others may not seem to
+                // contradict.
+                let bytes = &mut unit.bytes[block * BLOCK as usize..][..BLOCK as usize];
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
             }
         }
         Ok(missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice())))

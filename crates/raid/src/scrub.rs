@@ -89,7 +89,9 @@ impl Array {
         let units = match self.layout.level {
             Level::Mirrored => {
                 let slots: Vec<usize> = members.clone().collect();
-                vec![self.stripe().all_mirrors(&column, &slots).await]
+                let there = self.stripe();
+                let given = join_all(slots.iter().map(|&slot| there.give(&column, slot))).await;
+                vec![there.agree(&column, &slots, given).await]
             }
             _ => self.scrub_units(&column).await,
         };

@@ -60,6 +60,7 @@ enum Found {
 }
 
 /// What a member gave of a column.
+#[derive(Clone)]
 pub(crate) struct Given {
     pub(crate) bytes: Vec<u8>,
     found: Vec<Found>,
@@ -132,6 +133,7 @@ impl Stripe<'_> {
             .map(|index| self.layout.member_of(column.stripe, index))
             .chain(self.layout.parity_of(column.stripe))
             .collect();
+        let all = &all[..];
         let reads = all[..width].iter().enumerate().map(|(index, &member)| async move {
             if needed.contains(&index) {
                 return self.give(column, member).await;
@@ -142,8 +144,15 @@ impl Stripe<'_> {
         if units.iter().all(Given::is_good) {
             return units;
         }
-        let mut given = join_all(all.iter().map(|&member| self.give(column, member))).await;
-        self.mend(column, &all, &mut given).await;
+        let units = units.into_iter().map(Some).chain([None]).enumerate();
+        let rest = units.map(|(place, unit)| async move {
+            match unit.filter(|_| needed.contains(&place)) {
+                Some(given) => given,
+                None => self.give(column, all[place]).await,
+            }
+        });
+        let mut given = join_all(rest).await;
+        self.mend(column, all, &mut given).await;
         given.truncate(width);
         given
     }
@@ -157,12 +166,17 @@ impl Stripe<'_> {
         if first.is_good() {
             return first;
         }
-        self.all_mirrors(column, &slots).await
+        let others = join_all(slots[1..].iter().map(|&slot| self.give(column, slot))).await;
+        self.agree(column, &slots, [vec![first], others].concat()).await
     }
 
-    /// The same, of which each mirror is asked; what one has not is written there.
-    pub(crate) async fn all_mirrors(&self, column: &Column, slots: &[usize]) -> Given {
-        let mut given = join_all(slots.iter().map(|&slot| self.give(column, slot))).await;
+    /// What these mirrors have given comes to; what one has not is written there.
+    pub(crate) async fn agree(
+        &self,
+        column: &Column,
+        slots: &[usize],
+        mut given: Vec<Given>,
+    ) -> Given {
         let mut all = Given::all(vec![0; column.length()], Found::Unread);
         for block in 0..column.blocks() {
             let wrong = || given.iter().filter(|it| it.found[block] == Found::Wrong);

@@ -14,7 +14,7 @@ use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Prng};
 const MEMBER: u64 = 4 << 20;
 
 /// Disks that are full of what no set has written.
-fn new_disks(executor: &Executor, count: usize) -> Vec<Rc<Disk>> {
+pub(crate) fn new_disks(executor: &Executor, count: usize) -> Vec<Rc<Disk>> {
     (0..count).map(|_| Disk::new(executor, rubbish())).collect()
 }
 
@@ -22,32 +22,32 @@ fn rubbish() -> Image {
     Image::from_bytes(&vec![0xee; MEMBER as usize])
 }
 
-fn devices(disks: &[Rc<Disk>]) -> Vec<Rc<dyn BlockDevice>> {
+pub(crate) fn devices(disks: &[Rc<Disk>]) -> Vec<Rc<dyn BlockDevice>> {
     disks.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect()
 }
 
-fn options(level: Level) -> MakeOptions {
+pub(crate) fn options(level: Level) -> MakeOptions {
     MakeOptions { level, unit: 4096, log: 0 }
 }
 
-async fn opened(executor: &Executor, disks: &[Rc<Disk>]) -> Result<Set, OpenError> {
+pub(crate) async fn opened(executor: &Executor, disks: &[Rc<Disk>]) -> Result<Set, OpenError> {
     open(devices(disks), &executor.runtime(), OpenOptions::default()).await
 }
 
 /// Bytes by chance for all of a set.
-fn bytes(set: &Set, seed: u64) -> Vec<u8> {
+pub(crate) fn bytes(set: &Set, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; set.geometry().size as usize];
     Prng::new(seed).fill(&mut bytes);
     bytes
 }
 
-async fn all_of(set: &Set) -> Vec<u8> {
+pub(crate) async fn all_of(set: &Set) -> Vec<u8> {
     let room = Buffer::zeroed(set.geometry().size as usize);
     set.read(0, room).await.expect("it can be read").to_vec()
 }
 
 /// Disks that hold the same.
-fn copies(executor: &Executor, disks: &[Rc<Disk>]) -> Vec<Rc<Disk>> {
+pub(crate) fn copies(executor: &Executor, disks: &[Rc<Disk>]) -> Vec<Rc<Disk>> {
     disks.iter().map(|disk| Disk::new(executor, disk.contents())).collect()
 }
 

@@ -3,3 +3,4 @@
 mod copies;
 mod costs;
 mod losses;
+mod rot;

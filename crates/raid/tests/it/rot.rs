@@ -1,0 +1,280 @@
+//! Sets of which members give what was never written there.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, Verb};
+use raid::layout::Level;
+use raid::{OpenOptions, Scrubbed, Set, make, open};
+use sim::{Disk, Effect, Executor, Fault};
+
+use crate::losses::{all_of, bytes, copies, devices, new_disks, opened, options};
+
+const BLOCK: u64 = 4096;
+
+/// A set that was written as a whole and stopped, and what it holds.
+fn written(executor: &Executor, level: Level, count: usize) -> (Vec<Rc<Disk>>, Vec<u8>) {
+    let disks = new_disks(executor, count);
+    let bytes = executor.block_on(async {
+        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
+        let set = opened(executor, &disks).await.expect("it is new");
+        let bytes = bytes(&set, 9);
+        set.write(0, vec![bytes.clone().into()], Durability::Plain).await.expect("all are there");
+        set.flush().await.expect("nothing fails");
+        set.close().await.expect("nothing fails");
+        bytes
+    });
+    (copies(executor, &disks), bytes)
+}
+
+/// Disks that hold the same, of which one has rotted in these blocks.
+fn rotten(executor: &Executor, disks: &[Rc<Disk>], slot: usize, blocks: &[u64]) -> Vec<Rc<Disk>> {
+    let mut image = disks[slot].contents();
+    for at in blocks {
+        let mut block = vec![0; BLOCK as usize];
+        image.read(*at, &mut block);
+        block[(*at / BLOCK % BLOCK) as usize] ^= 0x10;
+        image.write(*at, &block);
+    }
+    let mut all = copies(executor, disks);
+    all[slot] = Disk::new(executor, image);
+    all
+}
+
+async fn scrubbed(set: &Set) -> Scrubbed {
+    set.scrub(|_, _, _| ()).await.expect("enough are there")
+}
+
+/// A set that lacks a disk.
+async fn degraded(executor: &Executor, disks: &[Rc<Disk>]) -> Set {
+    let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
+    open(devices(disks), &executor.runtime(), options).await.expect("enough are there")
+}
+
+fn nothing() -> Scrubbed {
+    Scrubbed::default()
+}
+
+const LEVELS: [(Level, usize); 3] =
+    [(Level::Mirrored, 2), (Level::Mirrored, 3), (Level::Parity, 4)];
+
+#[test]
+fn what_has_rotted_is_found_by_a_read_and_mended() {
+    for (level, count) in LEVELS {
+        let executor = Executor::new(1);
+        let (disks, expected) = written(&executor, level, count);
+        executor.block_on(async {
+            let start = opened(&executor, &disks).await.expect("all").label().data_start;
+            let blocks: Vec<u64> = (0..9).map(|number| start + number * BLOCK).collect();
+            for slot in 0..count {
+                let disks = rotten(&executor, &disks, slot, &blocks);
+                let set = opened(&executor, &disks).await.expect("all are there");
+                assert!(all_of(&set).await == expected, "{level}, {slot}");
+                let by_read = set.status().met[slot];
+                let by_scrub = scrubbed(&set).await.mended;
+                assert_eq!(by_read.mended + by_scrub, 9, "{level}, {slot}");
+                assert_eq!(set.status().met[slot].checksum_errors, 9, "{level}, {slot}");
+                assert_eq!(scrubbed(&set).await, nothing(), "{level}, {slot}");
+                for lost in 0..count {
+                    let mut rest = copies(&executor, &disks);
+                    rest.remove(lost);
+                    let set = degraded(&executor, &rest).await;
+                    assert!(all_of(&set).await == expected, "without {lost}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_write_that_a_disk_has_lost_is_found_and_made_again() {
+    for (level, count) in LEVELS {
+        for slot in 0..count {
+            let executor = Executor::new(2);
+            let (disks, mut expected) = written(&executor, level, count);
+            executor.block_on(async {
+                let set = opened(&executor, &disks).await.expect("all are there");
+                let start = set.label().data_start;
+                let lost = Fault::on(Verb::Write, Effect::Lost).within(start..start + 3 * BLOCK);
+                disks[slot].inject(lost.forever());
+                let new = vec![7; 6 * BLOCK as usize];
+                expected[..new.len()].copy_from_slice(&new);
+                set.write(0, vec![new.into()], Durability::Through).await.expect("it says so");
+                set.close().await.expect("nothing fails");
+                disks[slot].heal();
+                let disks = copies(&executor, &disks);
+                let set = opened(&executor, &disks).await.expect("all are there");
+                assert!(all_of(&set).await == expected, "{level}, {slot}");
+                assert_eq!(scrubbed(&set).await.lost, [], "{level}, {slot}");
+                assert_eq!(scrubbed(&set).await, nothing(), "{level}, {slot}");
+            });
+        }
+    }
+}
+
+/// Where the tables of checksums begin on each member, and how long both are, in bytes.
+fn tables(set: &Set) -> (u64, u64) {
+    let layout = set.layout();
+    let start = set.label().data_start + layout.rows * layout.unit;
+    let size = raid::label::tables_size(layout.rows, layout.unit);
+    (start + raid::label::map_size(layout.rows), size)
+}
+
+#[test]
+fn checksums_that_have_rotted_are_read_of_the_other_copy() {
+    for (level, count) in LEVELS {
+        let executor = Executor::new(3);
+        let (disks, expected) = written(&executor, level, count);
+        executor.block_on(async {
+            let (at, size) = tables(&opened(&executor, &disks).await.expect("all"));
+            for slot in 0..count {
+                for copy in [0, size] {
+                    let disks = rotten(&executor, &disks, slot, &[at + copy]);
+                    let set = opened(&executor, &disks).await.expect("all are there");
+                    assert!(all_of(&set).await == expected, "{level}, {slot}");
+                    assert_eq!(
+                        scrubbed(&set).await,
+                        nothing(),
+                        "{level}, {slot}: the other has it"
+                    );
+                }
+            }
+        });
+    }
+}
+
+/// Tables as they were before the last write, on both members that have them: the writes were lost.
+#[test]
+fn a_checksum_that_is_wrong_is_mended_where_block_and_others_agree() {
+    for (level, count) in LEVELS {
+        let executor = Executor::new(4);
+        let (disks, mut expected) = written(&executor, level, count);
+        executor.block_on(async {
+            let set = opened(&executor, &disks).await.expect("all are there");
+            let (at, size) = tables(&set);
+            let before: Vec<_> = disks.iter().map(|disk| disk.contents()).collect();
+            let new = vec![8; 2 * BLOCK as usize];
+            expected[..new.len()].copy_from_slice(&new);
+            set.write(0, vec![new.into()], Durability::Through).await.expect("all are there");
+            set.close().await.expect("nothing fails");
+            // One start more, so that the log needs nothing of the write.
+            let disks = copies(&executor, &disks);
+            opened(&executor, &disks).await.expect("all are there").close().await.expect("fine");
+            let old = |(disk, before): (&Rc<Disk>, &sim::Image)| {
+                let (mut tables, mut image) = (vec![0; 2 * size as usize], disk.contents());
+                before.read(at, &mut tables);
+                image.write(at, &tables);
+                Disk::new(&executor, image)
+            };
+            let disks: Vec<Rc<Disk>> = disks.iter().zip(&before).map(old).collect();
+            let set = opened(&executor, &disks).await.expect("all are there");
+            // Of a mirror all sums are wrong, and the blocks agree. Of a set with parity two are
+            // wrong in each column, data and parity, and who could tell.
+            if level == Level::Parity {
+                set.read(0, Buffer::zeroed(BLOCK as usize)).await.expect_err("two do not fit");
+                assert_eq!(scrubbed(&set).await.lost, [(0, 2 * BLOCK)]);
+                return;
+            }
+            assert!(all_of(&set).await == expected, "{level}");
+            assert!(scrubbed(&set).await.lost.is_empty(), "{level}");
+            assert_eq!(scrubbed(&set).await, nothing(), "{level}");
+        });
+    }
+}
+
+#[test]
+fn what_two_members_have_lost_costs_those_blocks_until_they_are_written() {
+    let executor = Executor::new(5);
+    let (disks, mut expected) = written(&executor, Level::Parity, 4);
+    executor.block_on(async {
+        let start = opened(&executor, &disks).await.expect("all are there").label().data_start;
+        // Stripe 2: unit 6 on member 2, 7 on 3, 8 on 0, and parity on 1.
+        let at = start + 2 * BLOCK;
+        let disks = rotten(&executor, &disks, 2, &[at]);
+        let disks = rotten(&executor, &disks, 0, &[at]);
+        let set = opened(&executor, &disks).await.expect("all are there");
+        assert_eq!(scrubbed(&set).await.lost, [(6 * BLOCK, BLOCK), (8 * BLOCK, BLOCK)]);
+        let read = async |set: &Set, unit: u64| {
+            let read = set.read(unit * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+            read.map(|bytes| bytes.to_vec()).ok()
+        };
+        let of = |bytes: &[u8], unit: usize| Some(bytes[unit * 4096..][..4096].to_vec());
+        for unit in [5, 7, 9] {
+            assert_eq!(read(&set, unit).await, of(&expected, unit as usize), "{unit}");
+        }
+        assert_eq!((read(&set, 6).await, read(&set, 8).await), (None, None), "never wrong bytes");
+        // A part of such a block is refused, and what is beside it is written.
+        let part = set.write(6 * BLOCK, vec![vec![1; 512].into()], Durability::Plain).await;
+        part.expect_err("the rest of it is lost");
+        let mut write = async |unit: usize, byte: u8| {
+            expected[unit * 4096..][..4096].fill(byte);
+            let data = vec![vec![byte; BLOCK as usize].into()];
+            set.write(unit as u64 * BLOCK, data, Durability::Plain).await.expect("it is whole");
+        };
+        write(7, 3).await;
+        assert_eq!((read(&set, 6).await, read(&set, 8).await), (None, None), "they stay lost");
+        write(6, 4).await;
+        assert_eq!((read(&set, 6).await, read(&set, 8).await), (of(&[4; 32768], 0), None));
+        write(8, 5).await;
+        assert!(all_of(&set).await == expected, "all of it is there again");
+        scrubbed(&set).await;
+        assert_eq!(scrubbed(&set).await, nothing());
+    });
+}
+
+#[test]
+fn a_member_is_made_again_also_where_another_has_rotted() {
+    let executor = Executor::new(6);
+    let (disks, expected) = written(&executor, Level::Parity, 4);
+    executor.block_on(async {
+        let start = opened(&executor, &disks).await.expect("all are there").label().data_start;
+        let mut disks = rotten(&executor, &disks, 2, &[start + 2 * BLOCK]);
+        disks[0] = new_disks(&executor, 1).remove(0);
+        let set = degraded(&executor, &disks[1..]).await;
+        let read = set.read(6 * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+        read.expect_err("nobody can tell it any more");
+        set.rebuild(0, disks[0].clone(), [5; 16], |_, _| ()).await.expect("it goes on");
+        let lost = [(6 * BLOCK, BLOCK), (8 * BLOCK, BLOCK)];
+        assert_eq!(scrubbed(&set).await.lost, lost, "on the new one, too");
+        for unit in (0..set.geometry().size / BLOCK).filter(|unit| ![6, 8].contains(unit)) {
+            let read = set.read(unit * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+            let expected = &expected[(unit * BLOCK) as usize..][..BLOCK as usize];
+            assert!(read.expect("it is there")[..] == *expected, "{unit}");
+        }
+    });
+}
+
+/// A member has checksums of others. One that was made again has them, too.
+async fn unknown_after_a_rebuild(executor: &Executor, disks: &[Rc<Disk>]) -> u64 {
+    let mut disks = copies(executor, disks);
+    let slot = 1;
+    disks[slot] = new_disks(executor, 1).remove(0);
+    let rest = [&disks[..slot], &disks[slot + 1..]].concat();
+    let set = degraded(executor, &rest).await;
+    set.rebuild(slot, disks[slot].clone(), [5; 16], |_, _| ()).await.expect("enough are there");
+    set.close().await.expect("nothing fails");
+    let mut unknown = 0;
+    for lost in (0..disks.len()).filter(|&lost| lost != slot) {
+        let mut rest = copies(executor, &disks);
+        rest.remove(lost);
+        let set = degraded(executor, &rest).await;
+        unknown += scrubbed(&set).await.unknown;
+    }
+    unknown
+}
+
+#[test]
+fn a_new_member_gets_the_checksums_that_it_is_to_hold() {
+    for (level, count) in [(Level::Mirrored, 3), (Level::Parity, 4)] {
+        let executor = Executor::new(7);
+        let (disks, _) = written(&executor, level, count);
+        let unknown = || executor.block_on(unknown_after_a_rebuild(&executor, &disks));
+        assert_eq!(unknown(), 0, "{level}");
+        #[cfg(feature = "planted-bugs")]
+        {
+            raid::planted::plant(Some(raid::planted::Bug::LostTables));
+            let without = unknown();
+            raid::planted::plant(None);
+            assert!(without > 0, "{level}");
+        }
+    }
+}
