@@ -56,6 +56,14 @@ pub(crate) enum Failure {
         /// Those that were found.
         disks: Vec<PathBuf>,
     },
+    /// Members of a set have lost something together.
+    #[error("{}: {bytes} bytes are lost: more members than one are wrong there", path.display())]
+    Lost {
+        /// Which volume.
+        path: PathBuf,
+        /// How much.
+        bytes: u64,
+    },
     /// The disk failed.
     #[error("{}: {source}", path.display())]
     Device {

@@ -22,6 +22,7 @@ use duramen_settings::RaidSettings;
 use raid::label::{Standing, have_in_sync};
 use raid::{OpenOptions, Set};
 use runtime::Runtime;
+use serde::{Deserialize, Serialize};
 use server::reactor;
 
 use crate::failure::Failure;
@@ -53,8 +54,29 @@ pub(crate) struct OpenSet {
     pub(crate) listed: Rc<RefCell<Vec<PathBuf>>>,
     /// Where disks are that wait to become members.
     pub(crate) spares: Rc<RefCell<Vec<PathBuf>>>,
+    /// How far the last look at all of it is, or was.
+    pub(crate) scrub: Rc<RefCell<Option<Scrub>>>,
     /// Members that are there, and out.
     returned: Rc<RefCell<Vec<Returned>>>,
+}
+
+/// How far a look at all of a set is. The names are those of JSON objects.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Scrub {
+    pub(crate) done_bytes: u64,
+    pub(crate) total_bytes: u64,
+    pub(crate) mended: u64,
+    pub(crate) lost: Vec<Lost>,
+}
+
+/// What members cannot tell any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lost {
+    /// The file whose it is, if that is known.
+    pub(crate) path: Option<String>,
+    /// Where in the file, in bytes; in the volume, if that is not known.
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
 }
 
 /// A member that was found where it is looked for, and is out: it can be made again.
@@ -176,7 +198,8 @@ impl Volume {
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
         let spares = Rc::new(RefCell::new(raid.spares.clone()));
-        Ok(OpenSet { set: Rc::new(set), members, listed, spares, returned })
+        let (set, scrub) = (Rc::new(set), Rc::default());
+        Ok(OpenSet { set, members, listed, spares, scrub, returned })
     }
 
     fn told(&self, done: Result<(), IoError>) -> Result<(), Failure> {

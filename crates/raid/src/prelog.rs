@@ -220,6 +220,13 @@ impl PreLog {
         self.wait(Job::Forget, false).await.map(|_| ())
     }
 
+    /// Nobody writes any more: if all can come home, the next start has nothing to read here.
+    pub(crate) async fn rest(&self) {
+        if !self.members.have_stopped() {
+            let _ = self.make_room().await; // what is not home stays here
+        }
+    }
+
     async fn wait(self: &Rc<Self>, job: Job, is_first: bool) -> Result<u64, IoError> {
         let (answer, answered) = oneshot::channel();
         self.queue(Waiting { job, is_first, answer });

@@ -16,7 +16,7 @@ use runtime::sync::Signal;
 
 use crate::array::Array;
 use crate::label::{Id, Label, Standing};
-use crate::layout::Layout;
+use crate::layout::{Layout, Level};
 use crate::rebuild::RebuildError;
 use crate::scrub::{ScrubError, Scrubbed};
 use crate::status::{Done, Status};
@@ -255,6 +255,9 @@ impl BlockDevice for Set {
             inner.array.members.close();
             while inner.calls.get() > 0 {
                 inner.ended.wait().await;
+            }
+            if inner.array.layout.level != Level::Striped {
+                inner.array.log.rest().await;
             }
             let closing: Vec<_> =
                 inner.array.members.all_devices().iter().map(|device| device.close()).collect();

@@ -3,12 +3,14 @@
 //! 1. [`status`] is how a set stands, as people and programs read it.
 //! 2. [`orders`] is what is done to a set that is open: by the server of the volume, which is asked
 //!    through its control channel, or here where nobody serves it.
-//! 3. [`dump`] writes the volume as one plain image.
+//! 3. [`scrub`] has all of it looked at, and names the files of what is lost.
+//! 4. [`dump`] writes the volume as one plain image.
 //!
 //! A volume that is served is changed by its server alone; its members are locked.
 
 mod dump;
 mod orders;
+mod scrub;
 mod status;
 
 use std::io::Write;
@@ -20,6 +22,7 @@ use block::file::{Access, OpenError};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use runtime::Runtime;
+use serde::Serialize;
 use serde_json::{Value, json};
 use server::control::client::{self, AskError};
 use server::control::{Jobs, Refused};
@@ -41,6 +44,7 @@ what they are. A volume that is served is changed by its server, and goes on bei
 Examples:
   duramen raid status data              which disks it has, and how they stand
   duramen raid replace data 2 /dev/sdf  make a new disk the member of slot 2
+  duramen raid scrub data               look at everything, and mend what has rotted
   duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
   duramen raid dump data data.img       write the volume as one image, for other programs";
@@ -80,6 +84,16 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Reads everything, mends what is wrong on one disk, and names what more than one have lost
+    ///
+    /// The exit code is 1 if something is lost. A volume that is served goes on being served.
+    Scrub {
+        /// Which volume
+        volume: PathBuf,
+        /// Print one JSON object, for programs. Sizes are bytes
+        #[arg(long)]
+        json: bool,
+    },
     /// Has a disk wait until a member fails, and take its place then by itself
     Spare {
         /// Which volume
@@ -118,7 +132,7 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let said = json!({ "slot": slot, "path": disk, "force": force });
             match ask(&volume, "replace", &said)? {
                 Some(_) if *background => Ok(()),
-                Some(answer) => follow(&volume, &answer),
+                Some(answer) => follow(&volume, &answer, "rebuilding"),
                 None => change(&volume, async |orders, stack| {
                     let replacing = orders.begin(*slot, &disk, *force).await?;
                     rebuild(stack, replacing).await
@@ -127,6 +141,7 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: slot {slot} has {disk} now")?)
         }
+        Command::Scrub { volume, json } => scrub::run(&find(volume)?, *json, output),
         Command::Spare { volume, disk, force } => {
             let (volume, disk) = (find(volume)?, real_place(disk));
             let said = json!({ "path": disk, "force": force });
@@ -157,24 +172,24 @@ fn find(path: &Path) -> Result<Volume, Failure> {
     Ok(volume)
 }
 
+/// What the server of a volume says of its set, if there is one.
+fn told(volume: &Volume) -> Option<Status> {
+    let answer = client::get(volume.socket().as_deref()?, "/v1/info").ok()?;
+    let info: Value = serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)?;
+    serde_json::from_value(info.get("raid")?.clone()).ok()
+}
+
 fn tell(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
-    let socket = volume.socket();
-    let answer = socket.as_deref().and_then(|socket| client::get(socket, "/v1/info").ok());
-    let told = answer.filter(|answer| answer.status == 200).and_then(|answer| {
-        let info: Value = serde_json::from_str(&answer.body).ok()?;
-        serde_json::from_value(info.get("raid")?.clone()).ok()
-    });
-    let status: Status = match told {
+    let status = match told(volume) {
         Some(status) => status,
         None => Status::look(volume)?,
     };
-    if json {
-        let text = serde_json::to_string_pretty(&status).expect("all keys are names");
-        writeln!(output, "{text}")?;
-    } else {
-        write!(output, "{}", status.describe())?;
-    }
-    Ok(())
+    if json { print_json(&status, output) } else { Ok(write!(output, "{}", status.describe())?) }
+}
+
+fn print_json(value: &impl Serialize, output: &mut dyn Write) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).expect("all keys are names");
+    Ok(writeln!(output, "{text}")?)
 }
 
 /// Orders the server of a volume to do something. `None` if nobody serves it.
@@ -199,11 +214,11 @@ fn ask(volume: &Volume, order: &str, said: &Value) -> Result<Option<Value>, Fail
 }
 
 /// Waits for the end of a job of the server.
-fn follow(volume: &Volume, answer: &Value) -> Result<(), Failure> {
+fn follow(volume: &Volume, answer: &Value, doing: &'static str) -> Result<(), Failure> {
     let socket = volume.socket().expect("it was asked");
     let refused = |why: &str| Failure::Control { path: socket.clone(), why: why.to_owned() };
     let job = answer["job"].as_u64().ok_or_else(|| refused("it names no job"))?;
-    let bar = bar();
+    let bar = bar(doing);
     loop {
         let told = client::get(&socket, &format!("/v1/jobs/{job}"));
         let told = told.map_err(|error| refused(&error.to_string()))?;
@@ -213,24 +228,24 @@ fn follow(volume: &Volume, answer: &Value) -> Result<(), Failure> {
         match view["state"].as_str() {
             Some("running" | "cancelling") => {}
             Some("done") => return Ok(()),
-            _ => return Err(refused("the rebuild has failed; its log says why")),
+            _ => return Err(refused("it has failed; the server's log says why")),
         }
         #[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
         thread::sleep(ASK_AGAIN);
     }
 }
 
-fn bar() -> ProgressBar {
-    let template = "rebuilding {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+fn bar(doing: &'static str) -> ProgressBar {
+    let template = "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
-    ProgressBar::no_length().with_style(style)
+    ProgressBar::no_length().with_style(style).with_message(doing)
 }
 
 /// Opens the set of a volume that nobody serves, and changes it.
-fn change(
+fn change<T>(
     volume: &Volume,
-    work: impl AsyncFnOnce(&Orders, &Stack) -> Result<(), Refused>,
-) -> Result<(), Failure> {
+    work: impl AsyncFnOnce(&Orders, &Stack) -> Result<T, Refused>,
+) -> Result<T, Failure> {
     let changed = reactor::block_on(|runtime: Runtime| async move {
         let opened = volume.open(Access::ReadWrite, &at_once, &runtime).await;
         let stack = opened.map_err(|failure| match failure {
@@ -251,7 +266,7 @@ fn change(
 async fn rebuild(stack: &Stack, replacing: Replacing) -> Result<(), Refused> {
     let open = stack.set.as_ref().expect("it stands on one");
     let unit = open.set.layout().unit;
-    let bar = bar();
+    let bar = bar("rebuilding");
     let shown = bar.clone();
     let progress = move |done, total| {
         shown.set_length(total * unit);

@@ -12,8 +12,9 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
-use raid::RebuildError;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
+use raid::layout::Level;
+use raid::{ScrubError, Scrubbed};
 use runtime::Runtime;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -24,7 +25,7 @@ use crate::failure::Failure;
 use crate::folder::real_place;
 use crate::members::{Member, real};
 use crate::occupied::what_is_on;
-use crate::stack::{OpenSet, Returned};
+use crate::stack::{Lost, OpenSet, Returned, Scrub};
 use crate::volume::{Volume, write_settings};
 use crate::words;
 
@@ -39,6 +40,7 @@ pub(crate) struct Orders {
     jobs: Jobs,
     /// A member is being made.
     is_busy: Rc<Cell<bool>>,
+    is_scrubbing: Rc<Cell<bool>>,
     device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>,
     runtime: Runtime,
 }
@@ -93,6 +95,7 @@ impl Orders {
             volume,
             jobs,
             is_busy: Rc::default(),
+            is_scrubbing: Rc::default(),
             device: Rc::new(device),
             runtime: runtime.clone(),
         }
@@ -117,6 +120,7 @@ impl Orders {
                 let replacing = self.begin(slot, &path, force).await?;
                 Ok(json!({ "job": self.rebuild(replacing) }))
             }
+            "scrub" => self.begin_scrub().map(|job| json!({ "job": job })),
             "fail" => {
                 let Said { slot, .. } = parse(said)?;
                 self.fail(slot).await.map(|()| json!({}))
@@ -334,16 +338,66 @@ impl Orders {
             }
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
-                // At the next start it may be a spare again. Others are spared what is lost.
-                match error {
-                    RebuildError::Lost(_) => self.open.spares.borrow_mut().clear(),
-                    _ => self.is_no_spare(member),
-                }
+                // At the next start it may be a spare again.
+                self.is_no_spare(member);
                 self.open.set.let_go(slot).await;
                 End::Failed
             }
         };
         Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the rebuild let go of it
+    }
+
+    /// Looks at all of the set, as a job that other tasks go on beside. Its number.
+    fn begin_scrub(&self) -> Result<u64, Refused> {
+        let refused = |error: ScrubError| Err(refusal(error));
+        if self.open.set.layout().level == Level::Striped {
+            return refused(ScrubError::Striped);
+        }
+        if self.is_scrubbing.replace(true) {
+            return refused(ScrubError::Busy);
+        }
+        let job = self.jobs.begin("scrub", 0, "bytes", false);
+        let (id, orders, job) = (job.id(), self.clone(), Rc::new(job));
+        let work = async move {
+            let told = job.clone();
+            let done = orders.scrub(move |done, total| told.advance(done, total)).await;
+            orders.is_scrubbing.set(false);
+            let path = orders.volume.path.display();
+            let end = match done {
+                Ok(Scrub { mended, lost, .. }) => {
+                    let lost: u64 = lost.iter().map(|lost| lost.length).sum();
+                    words::say(format_args!(
+                        "{path}: scrubbed: {mended} mended, {lost} bytes lost"
+                    ));
+                    End::Done
+                }
+                Err(error) => {
+                    words::say(format_args!("{path}: not scrubbed to the end: {error}"));
+                    End::Failed
+                }
+            };
+            Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the scrub let go of it
+        };
+        self.runtime.tasks.spawn(work.boxed_local());
+        Ok(id)
+    }
+
+    /// The same here and now. Bytes that are done, and all there are, are told as it goes on.
+    pub(super) async fn scrub(
+        &self,
+        progress: impl Fn(u64, u64) + 'static,
+    ) -> Result<Scrub, ScrubError> {
+        let (unit, kept) = (self.open.set.layout().unit, self.open.scrub.clone());
+        let tell = move |done: u64, total: u64, found: &Scrubbed| {
+            let lost = found.lost.iter();
+            let lost = lost.map(|&(offset, length)| Lost { path: None, offset, length });
+            let (done_bytes, total_bytes) = (done * unit, total * unit);
+            progress(done_bytes, total_bytes);
+            let (mended, lost) = (found.mended, lost.collect());
+            *kept.borrow_mut() = Some(Scrub { done_bytes, total_bytes, mended, lost });
+        };
+        self.open.set.scrub(tell).await?;
+        Ok(self.open.scrub.borrow().clone().unwrap_or_default())
     }
 
     /// Makes members again that were found and are out, and tells of members that go.

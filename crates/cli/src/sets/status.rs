@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::members::{Member, find_members};
 use crate::set_state::{self, word_for};
 use crate::size::show_size;
-use crate::stack::OpenSet;
+use crate::stack::{OpenSet, Scrub};
 use crate::volume::Volume;
 use crate::words;
 
@@ -28,6 +28,7 @@ pub(crate) struct Status {
     stripe_unit_bytes: u64,
     slots: Vec<SlotStatus>,
     rebuild: Option<Rebuild>,
+    pub(super) scrub: Option<Scrub>,
     io: Io,
 }
 
@@ -54,7 +55,16 @@ struct SlotStatus {
     state: String,
     read_errors: u64,
     write_errors: u64,
+    checksum_errors: u64,
     mended: u64,
+}
+
+impl SlotStatus {
+    fn new(slot: usize, path: Option<PathBuf>, uuid: String, state: &str, met: Met) -> Self {
+        let Met { read_errors, write_errors, checksum_errors, mended } = met;
+        let state = state.to_owned();
+        Self { slot, path, uuid, state, read_errors, write_errors, checksum_errors, mended }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -85,7 +95,8 @@ impl Status {
             total_bytes: label.layout.rows * unit,
         });
         let status = Self::from_label(&label, &open.members.borrow(), &met, done);
-        Self { rebuild, ..status.with_spares(&open.spares.borrow()) }
+        let scrub = open.scrub.borrow().clone();
+        Self { rebuild, scrub, ..status.with_spares(&open.spares.borrow()) }
     }
 
     /// That of a set that no server tells of: what its labels say.
@@ -130,11 +141,9 @@ impl Status {
                 (Standing::InSync, None) => "missing",
                 (standing, _) => word_for(standing),
             };
-            let Met { read_errors, write_errors, mended } =
-                met.get(slot).copied().unwrap_or_default();
-            let (uuid, state) = (text_of(&known.member), state.to_owned());
+            let met = met.get(slot).copied().unwrap_or_default();
             let path = member.map(|member| member.path.clone());
-            SlotStatus { slot, path, uuid, state, read_errors, write_errors, mended }
+            SlotStatus::new(slot, path, text_of(&known.member), state, met)
         });
         let slots: Vec<SlotStatus> = slots.collect();
         let good = slots.iter().filter(|slot| slot.state == "in_sync").count();
@@ -156,6 +165,7 @@ impl Status {
             stripe_unit_bytes: layout.unit,
             slots,
             rebuild: None,
+            scrub: None,
             io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
         }
     }
@@ -163,15 +173,9 @@ impl Status {
     /// Spares stand behind the slots.
     fn with_spares(mut self, spares: &[PathBuf]) -> Self {
         for path in spares {
-            self.slots.push(SlotStatus {
-                slot: self.slots.len(),
-                path: Some(path.clone()),
-                uuid: String::new(),
-                state: "spare".to_owned(),
-                read_errors: 0,
-                write_errors: 0,
-                mended: 0,
-            });
+            let (slot, path) = (self.slots.len(), Some(path.clone()));
+            let spare = SlotStatus::new(slot, path, String::new(), "spare", Met::default());
+            self.slots.push(spare);
         }
         self
     }
@@ -206,6 +210,7 @@ impl Status {
             let met = [
                 (slot.read_errors, "read errors"),
                 (slot.write_errors, "write errors"),
+                (slot.checksum_errors, "checksum errors"),
                 (slot.mended, "mended"),
             ];
             let met = met.iter().filter(|(count, _)| *count > 0);
@@ -215,6 +220,12 @@ impl Status {
         if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));
             line("rebuild", format!("of slot {slot}: {done} of {total}"));
+        }
+        if let Some(Scrub { done_bytes, total_bytes, mended, lost }) = &self.scrub {
+            let (done, total) = (show_size(*done_bytes), show_size(*total_bytes));
+            let lost = lost.iter().map(|lost| lost.length).sum();
+            let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
+            line("scrub", format!("{done} of {total}, {mended} mended{lost}"));
         }
         text
     }

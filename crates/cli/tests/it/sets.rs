@@ -413,6 +413,92 @@ fn a_member_on_the_list_hides_no_other() {
     place.assert_whole(&[("one", &letter(1))]);
 }
 
+/// Where a block of a file stands on a set with parity: the disk, and where there; and the disk that
+/// has the parity at the same place.
+fn place_of(place: &Place, bytes: &[u8]) -> (usize, u64, usize) {
+    for (number, disk) in place.disks.iter().enumerate() {
+        let held = fs::read(disk).expect("it is ours");
+        let field = |at: usize| u64::from_le_bytes(held[at..at + 8].try_into().expect("8 bytes"));
+        let (unit, start) = (field(56), field(72)); // of the label
+        // Behind the log, which has them, too.
+        let mut blocks = held.chunks(4096).enumerate().skip(start as usize / 4096);
+        let disks = place.disks.len() as u64;
+        let parity = |at: u64| (disks - 1 - (at - start) / unit % disks) as usize;
+        let found =
+            blocks.find(|(at, block)| *block == bytes && parity(*at as u64 * 4096) != number);
+        if let Some((block, _)) = found {
+            let at = block as u64 * 4096;
+            return (number, at, parity(at));
+        }
+    }
+    panic!("no disk has it");
+}
+
+/// Changes a byte of a disk.
+fn flip(disk: &Path, at: u64) {
+    let mut bytes = fs::read(disk).expect("it is ours");
+    bytes[at as usize] ^= 0x40;
+    fs::write(disk, bytes).expect("it is ours");
+}
+
+#[test]
+fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
+    let place = Place::made("--raid5", 4, &["--policy", "sync"]);
+    let (one, two) = (letter(1), letter(2));
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &one);
+    put(&serving, "data", "two", &two);
+    serving.stop();
+    let (disk, at, parity) = place_of(&place, &one[4096..8192]);
+    flip(&place.disks[disk], at + 77);
+    // By a read, while it is served.
+    let serving = Serving::start(&[&place.volume], &[]);
+    let status = |what: &str| place.status()["slots"][disk][what].clone();
+    let scrub: Value = {
+        let told = place.raid(&["scrub", "--json"]);
+        assert_eq!(told.code, 0, "{}", told.errors);
+        serde_json::from_str(&told.output).expect("it is JSON")
+    };
+    assert_eq!((&scrub["mended"], &scrub["lost"]), (&1.into(), &Value::Array(Vec::new())));
+    assert_eq!(scrub["done_bytes"], scrub["total_bytes"]);
+    assert_eq!((status("checksum_errors"), status("mended")), (1.into(), 1.into()));
+    assert_eq!(place.status()["scrub"], scrub);
+    serving.stop();
+    place.assert_whole(&[("one", &one), ("two", &two)]);
+    // By itself, while nobody serves it.
+    flip(&place.disks[disk], at + 4000);
+    let told = place.raid(&["scrub"]);
+    assert_eq!(told.code, 0, "{}", told.errors);
+    assert!(told.output.contains("1 blocks mended"), "{}", told.output);
+    place.assert_whole(&[("one", &one), ("two", &two)]);
+    // With its parity it is lost.
+    flip(&place.disks[disk], at);
+    flip(&place.disks[parity], at);
+    for is_served in [false, true] {
+        let serving = is_served.then(|| Serving::start(&[&place.volume], &[]));
+        let told = place.raid(&["scrub", "--json"]);
+        assert_eq!(told.code, 1, "{}", told.errors);
+        let scrub: Value = serde_json::from_str(&told.output).expect("it is JSON");
+        let lost = scrub["lost"].as_array().expect("a list");
+        let of_one = lost.iter().find(|lost| lost["path"] == "/one").expect("it is named");
+        assert_eq!((&of_one["offset"], &of_one["length"]), (&4096.into(), &4096.into()));
+        let told = place.raid(&["scrub"]);
+        let line = "lost: /one: 4096 bytes at byte 4096";
+        assert!(told.code == 1 && told.output.contains(line), "{}", told.output);
+        serving.into_iter().for_each(|serving| assert!(serving.stop().success()));
+    }
+    assert_eq!(on("cat", &place.volume, &["two"]).output.as_bytes(), two);
+    assert_ne!(on("cat", &place.volume, &["one"]).code, 0, "never wrong bytes");
+}
+
+#[test]
+fn a_set_without_checksums_is_not_scrubbed() {
+    let place = Place::made("--raid0", 2, &[]);
+    let told = place.raid(&["scrub"]);
+    assert_eq!(told.code, 2);
+    assert!(told.errors.contains("a striped set keeps no checksums"), "{}", told.errors);
+}
+
 #[test]
 fn a_spare_takes_the_place_of_a_member_by_itself() {
     let place = Place::new(4);

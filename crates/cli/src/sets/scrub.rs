@@ -1,0 +1,172 @@
+//! `duramen raid scrub`: has all of a set looked at, and names the files of what is lost.
+//!
+//! Who has the set open does the looking. What is lost there are places of the volume; whose they
+//! are, the checker knows ([`fsck`]): it looks at the volume through a device that cannot read just
+//! these, and says of each file what it misses.
+
+use std::io::Write;
+use std::rc::Rc;
+
+use block::file::Access;
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
+use bytes::Bytes;
+use fsck::{CheckOptions, Invariant, check};
+use futures::FutureExt;
+use runtime::Runtime;
+use serde_json::json;
+use server::control::Refused;
+use server::reactor;
+
+use super::{ask, bar, change, follow, print_json, told};
+use crate::failure::Failure;
+use crate::size::show_size;
+use crate::stack::{Lost, Scrub, at_once};
+use crate::volume::{Volume, file_system_on};
+use crate::words;
+
+/// Does it, and says what was found.
+///
+/// # Errors
+/// [`Failure`], also when something is lost.
+pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
+    let mut scrub = match ask(volume, "scrub", &json!({}))? {
+        Some(answer) => {
+            follow(volume, &answer, "scrubbing")?;
+            let scrub = told(volume).and_then(|status| status.scrub);
+            scrub.ok_or_else(|| Failure::Usage("the server tells nothing of it".to_owned()))?
+        }
+        None => change(volume, async |orders, _| {
+            let bar = bar("scrubbing");
+            let shown = bar.clone();
+            let scrubbed = orders.scrub(move |done, total| {
+                shown.set_length(total);
+                shown.set_position(done);
+            });
+            let scrubbed = scrubbed.await;
+            bar.finish_and_clear();
+            scrubbed.map_err(|error| Refused::Conflict(error.to_string()))
+        })?,
+    };
+    if !scrub.lost.is_empty() {
+        scrub.lost = name(volume, scrub.lost)?;
+    }
+    if json {
+        print_json(&scrub, output)?;
+    } else {
+        describe(&scrub, volume, output)?;
+    }
+    let bytes = scrub.lost.iter().map(|lost| lost.length).sum();
+    if bytes > 0 { Err(Failure::Lost { path: volume.path.clone(), bytes }) } else { Ok(()) }
+}
+
+fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<(), Failure> {
+    for Lost { path, offset, length } in &scrub.lost {
+        let whose = path.as_deref().unwrap_or("no file, at this byte of the volume");
+        writeln!(output, "lost: {whose}: {length} bytes at byte {offset}")?;
+    }
+    let (path, Scrub { done_bytes, mended, .. }) = (volume.path.display(), scrub);
+    let size = show_size(*done_bytes);
+    Ok(writeln!(output, "{path}: looked at {size} of each disk, {mended} blocks mended")?)
+}
+
+/// Whose these places of a volume are. If that cannot be told, they stay as they are.
+fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
+    let named = reactor::block_on(|runtime: Runtime| async move {
+        let stack = volume.open(Access::Glance, &at_once, &runtime).await?;
+        let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
+        let size = found.superblock.fragment_size.get() as u64;
+        let block = found.superblock.block_size.get() as u64;
+        let without = Without { disk: stack.disk.clone(), lost: lost.clone() };
+        let options = CheckOptions { full: true, ..CheckOptions::default() };
+        let report = check(&without, &runtime, &options, &mut |_| ()).await;
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => {
+                let path = volume.path.display();
+                words::say(format_args!("{path}: whose they are cannot be told: {error}"));
+                return Ok(lost);
+            }
+        };
+        let findings = report.findings.list.iter();
+        let of_files = findings.filter(|finding| finding.invariant == Invariant::Data);
+        let runs: Vec<Run> = of_files
+            .filter_map(|finding| {
+                let (from, lbn) = (finding.place.fragment? * size, finding.place.block?);
+                Some(Run { path: finding.path.clone()?, at: lbn * block, from, length: block })
+            })
+            .collect();
+        Ok(lost.iter().flat_map(|lost| whose(lost, &runs)).collect())
+    });
+    let named: Result<Result<_, Failure>, _> = named;
+    named.map_err(Failure::Start)?
+}
+
+/// Blocks of a file that cannot be read.
+struct Run {
+    path: String,
+    /// Where in the file, and in the volume, in bytes.
+    at: u64,
+    from: u64,
+    length: u64,
+}
+
+/// The parts of a lost place, by the files whose they are.
+fn whose(lost: &Lost, runs: &[Run]) -> Vec<Lost> {
+    let end = lost.offset + lost.length;
+    let (mut parts, mut at): (Vec<Lost>, u64) = (Vec::new(), lost.offset);
+    while at < end {
+        // Several files may have fragments of one block.
+        let those = runs.iter().filter(|run| run.from <= at && at < run.from + run.length);
+        let run = those.max_by_key(|run| run.from);
+        let next = runs.iter().map(|run| run.from).filter(|&from| from > at).min();
+        let until = run.map_or(end, |run| (run.from + run.length).min(end));
+        let until = next.map_or(until, |next| next.min(until));
+        let (path, offset) = match run {
+            Some(run) => (Some(run.path.clone()), run.at + at - run.from),
+            None => (None, at),
+        };
+        parts.push(Lost { path, offset, length: until - at });
+        at = until;
+    }
+    parts
+}
+
+/// A disk of which some places cannot be read, and nothing may be written.
+struct Without {
+    disk: Rc<dyn BlockDevice>,
+    lost: Vec<Lost>,
+}
+
+impl BlockDevice for Without {
+    fn geometry(&self) -> Geometry {
+        Geometry { read_only: true, ..self.disk.geometry() }
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        let end = offset + buffer.len() as u64;
+        let mut lost = self.lost.iter();
+        if lost.any(|lost| lost.offset < end && offset < lost.offset + lost.length) {
+            let error = IoError::new(Verb::Read, offset, end - offset, std::io::ErrorKind::Other);
+            return async move { Err(error) }.boxed_local();
+        }
+        self.disk.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, _: Durability) -> Io<()> {
+        let length = block::length_of(&data);
+        let kind = std::io::ErrorKind::ReadOnlyFilesystem;
+        async move { Err(IoError::new(Verb::Write, offset, length, kind)) }.boxed_local()
+    }
+
+    fn flush(&self) -> Io<()> {
+        async { Ok(()) }.boxed_local()
+    }
+
+    fn discard(&self, _: u64, _: u64) -> Io<()> {
+        async { Ok(()) }.boxed_local()
+    }
+
+    fn close(&self) -> Io<()> {
+        self.disk.close()
+    }
+}
