@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::slice;
 
-use block::{BlockDevice, Buffer, Durability, IoError, Verb, zeros};
+use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::join_all;
 use runtime::Runtime;
@@ -23,15 +23,15 @@ use runtime::Runtime;
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{
-    BadLabel, DATA_START, LABEL_SIZE, LOG_LEAST, Label, MAGIC, Slot, Standing, TAIL, behind_data,
-    new_id, places, rows_of,
+    BadLabel, DATA_START, LABEL_SIZE, LOG_LEAST, Label, MAGIC, MAP_BITS, MAP_BLOCK, Slot, Standing,
+    TAIL, behind_data, new_id, places, rows_of,
 };
 use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
 use crate::rebuild::empty_log;
-use crate::record::{BLOCK, Change, Record, decode, size_at};
+use crate::record::{BLOCK, Change, Record, Slots, decode, size_at};
 use crate::set::Set;
 use crate::sums::Sums;
 use crate::written::{self, Written};
@@ -93,6 +93,9 @@ pub enum OpenError {
     /// The log lacks records that are needed.
     #[error("the log of the set lacks record {0}, which it needs")]
     Hole(u64),
+    /// A block of the map of what was written is whole on no disk.
+    #[error("no disk can tell what was written: block {0} of their maps is wrong on all")]
+    Map(u64),
     /// What holds a disk is full, and the log has what belongs there.
     #[error("what holds a disk of the set is full: it cannot be opened before there is room")]
     Full,
@@ -155,8 +158,8 @@ pub async fn make(
     for (slot, device) in devices.iter().enumerate() {
         let emptied = async {
             empty_log(&**device, data_start).await?;
-            let (start, length) = written::place(&layout);
-            let nothing = vec![zeros(length as usize)];
+            let (start, _) = written::place(&layout);
+            let nothing = vec![written::empty(&layout, &set)];
             device.write(data_start + start, nothing, Durability::Through).await
         };
         emptied.await.map_err(|error| OpenError::Disk(slot, error))?;
@@ -409,16 +412,56 @@ fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Res
     Ok(())
 }
 
-/// The map of what was written, as any member has it. That of a striped set says nothing.
+/// The map of what was written: all that any member has of it. Where one has less, it is written
+/// there once more. That of a striped set says nothing.
 async fn read_map(members: &Members) -> Result<Written, OpenError> {
-    let Label { layout, data_start, .. } = members.label();
+    let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);
+    let blocks = length / MAP_BLOCK;
+    let mut bits = vec![0; (blocks * MAP_BITS) as usize];
+    if layout.level == Level::Striped {
+        return Ok(Written::new(&layout, set, bits));
+    }
+    let mut read = Vec::new();
     for slot in members.slots().iter() {
-        if let Some(bits) = members.read(slot, data_start + start, room(length)).await {
-            return Ok(Written::new(&layout, bits.to_vec()));
+        read.push((slot, read_blocks(members, slot, data_start + start, length).await));
+    }
+    for (number, bits) in (0..).zip(bits.chunks_exact_mut(MAP_BITS as usize)) {
+        let of_block = |bytes: &[u8]| {
+            let at = (number * MAP_BLOCK) as usize;
+            written::decode(&bytes[at..][..MAP_BLOCK as usize], &set, number).map(<[u8]>::to_vec)
+        };
+        let known: Vec<Vec<u8>> = read.iter().filter_map(|(_, bytes)| of_block(bytes)).collect();
+        if known.is_empty() {
+            return Err(OpenError::Map(number));
+        }
+        for known in known {
+            bits.iter_mut().zip(known).for_each(|(bit, known)| *bit |= known);
         }
     }
-    Err(OpenError::Failed)
+    let map = Written::new(&layout, set, bits);
+    let whole = map.all(members.slots());
+    let less = read.iter().filter(|(_, read)| read[..] != whole.data[0][..]).map(|(slot, _)| *slot);
+    let less: Slots = less.collect();
+    if less.iter().next().is_some() {
+        members.bring_home(data_start, &[Change { slots: less, ..whole }]).await;
+        members.flush().await;
+        members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
+    }
+    Ok(map)
+}
+
+/// Bytes of a member: what cannot be read is zeros, block by block.
+async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Vec<u8> {
+    if let Some(all) = members.read(slot, at, room(length)).await {
+        return all.to_vec();
+    }
+    let mut all = Vec::new();
+    for block in (at..at + length).step_by(MAP_BLOCK as usize) {
+        let read = members.read(slot, block, room(MAP_BLOCK)).await;
+        all.extend_from_slice(&read.unwrap_or_else(|| Buffer::zeroed(MAP_BLOCK as usize)));
+    }
+    all
 }
 
 /// The records that a member has, as far as they may be needed. What cannot be read of the ring is

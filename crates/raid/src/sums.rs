@@ -35,7 +35,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::blocks::BLOCK;
-use crate::label::{Id, Label, SUMS, map_size, sealed, tables_size};
+use crate::label::{Id, Label, SUMS, is_sealed, map_size, sealed, tables_size};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
@@ -106,9 +106,7 @@ impl Table {
 /// The sums in the bytes of a table, if that is what they are.
 fn decode(bytes: &[u8], set: &Id, slot: usize, number: u64) -> Option<Vec<u32>> {
     let raw = Raw::ref_from_bytes(bytes).ok()?;
-    let mut summed = bytes.to_vec();
-    summed[offset_of!(Raw, checksum)..][..4].fill(0);
-    let is_whole = checksum(CrcAlgorithm::Crc32Iscsi, &summed) as u32 == raw.checksum.get();
+    let is_whole = is_sealed(bytes, offset_of!(Raw, checksum));
     let is_it = raw.set == *set && raw.slot.get() as usize == slot && raw.number.get() == number;
     (is_whole && is_it).then(|| raw.sums.iter().map(|sum| sum.get()).collect())
 }

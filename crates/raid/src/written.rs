@@ -7,7 +7,8 @@
 //!
 //! Records become durable one after the other, and each has the bits of all before it. So the map
 //! on a member only ever gains bits, whichever of two writes of one block comes last: rounds bring
-//! it home themselves, before the next begins.
+//! it home themselves, before the next begins. Its blocks have sums, and a start takes all bits that
+//! any member has.
 //!
 //! Invariants:
 //! 1. A bit is in the log with what the stripe is, or on all members when that is at home.
@@ -18,15 +19,31 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::mem::offset_of;
 
+use block::Buffer;
 use bytes::Bytes;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::label::{MAP_BLOCK, map_size};
+use crate::label::{Id, MAP_BITS, MAP_BLOCK, is_sealed, map_size, sealed};
 use crate::layout::Layout;
 use crate::record::{Change, Slots};
 
+/// A block of the map.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Raw {
+    checksum: U32,
+    number: U32,
+    reserved: [u8; 8],
+    set: Id,
+    bits: [u8; MAP_BITS as usize],
+}
+
 /// See the module's prose.
 pub(crate) struct Written {
+    set: Id,
     /// Where the map is in the data area of each member, in bytes.
     start: u64,
     /// The bits that are in durable records, or at home.
@@ -40,12 +57,40 @@ pub(crate) fn place(layout: &Layout) -> (u64, u64) {
     (layout.rows * layout.unit, map_size(layout.rows))
 }
 
+/// A block of the map with these bits, those of stripes from `MAP_BITS * 8 * number` on.
+fn encode(set: &Id, number: u64, bits: &[u8]) -> Bytes {
+    let mut raw = Raw::new_zeroed();
+    (raw.set, raw.number) = (*set, (number as u32).into());
+    raw.bits.copy_from_slice(bits);
+    sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
+}
+
+/// The bits of a block of the map, if that is what these bytes are.
+pub(crate) fn decode<'b>(bytes: &'b [u8], set: &Id, number: u64) -> Option<&'b [u8]> {
+    let raw = Raw::ref_from_bytes(bytes).ok()?;
+    let is_it = raw.set == *set && u64::from(raw.number.get()) == number;
+    (is_it && is_sealed(bytes, offset_of!(Raw, checksum))).then_some(&raw.bits)
+}
+
+/// A map with these bits.
+fn encode_all(set: &Id, bits: &[u8]) -> Bytes {
+    let blocks = (0..).zip(bits.chunks_exact(MAP_BITS as usize));
+    let blocks: Vec<Bytes> = blocks.map(|(number, bits)| encode(set, number, bits)).collect();
+    Buffer::joined(&blocks).freeze()
+}
+
+/// The map of a set of which no stripe was written.
+pub(crate) fn empty(layout: &Layout, set: &Id) -> Bytes {
+    let blocks = map_size(layout.rows) / MAP_BLOCK;
+    encode_all(set, &vec![0; (blocks * MAP_BITS) as usize])
+}
+
 impl Written {
-    /// What a member has of it.
-    pub(crate) fn new(layout: &Layout, bits: Vec<u8>) -> Self {
+    /// With these bits, of whole blocks.
+    pub(crate) fn new(layout: &Layout, set: Id, bits: Vec<u8>) -> Self {
         let (start, length) = place(layout);
-        assert_eq!(bits.len() as u64, length, "all of the map");
-        Self { start, logged: RefCell::new(bits.clone()), home: RefCell::new(bits) }
+        assert_eq!(bits.len() as u64, length / MAP_BLOCK * MAP_BITS, "all of the map");
+        Self { set, start, logged: RefCell::new(bits.clone()), home: RefCell::new(bits) }
     }
 
     /// Whether a stripe was written.
@@ -60,17 +105,18 @@ impl Written {
 
     /// What a record has of the map that writes these stripes for the first time.
     pub(crate) fn changes(&self, stripes: &[u64], slots: Slots) -> Vec<Change> {
+        let blocks: BTreeSet<u64> = stripes.iter().map(|stripe| stripe / 8 / MAP_BITS).collect();
         let logged = self.logged.borrow();
-        let blocks: BTreeSet<u64> = stripes.iter().map(|stripe| stripe / 8 / MAP_BLOCK).collect();
-        let block = |block: u64| {
-            let mut bits = logged[(block * MAP_BLOCK) as usize..][..MAP_BLOCK as usize].to_vec();
-            let first = block * MAP_BLOCK * 8;
-            let here = stripes.iter().filter(|stripe| **stripe / 8 / MAP_BLOCK == block);
+        let change = |number: u64| {
+            let (first, from) = (number * MAP_BITS * 8, (number * MAP_BITS) as usize);
+            let mut bits = logged[from..][..MAP_BITS as usize].to_vec();
+            let here = stripes.iter().filter(|stripe| **stripe / 8 / MAP_BITS == number);
             set(&mut bits, &here.map(|stripe| stripe - first).collect::<Vec<_>>());
-            let (offset, data) = (self.start + block * MAP_BLOCK, vec![Bytes::from(bits)]);
-            Change { slots, offset, data, is_zeros: false }
+            let (offset, data) =
+                (self.start + number * MAP_BLOCK, encode(&self.set, number, &bits));
+            Change { slots, offset, data: vec![data], is_zeros: false }
         };
-        blocks.into_iter().map(block).collect()
+        blocks.into_iter().map(change).collect()
     }
 
     /// That record is durable.
@@ -80,7 +126,7 @@ impl Written {
 
     /// All of it, as it is in durable records.
     pub(crate) fn all(&self, slots: Slots) -> Change {
-        let data = vec![Bytes::from(self.logged.borrow().clone())];
+        let data = vec![encode_all(&self.set, &self.logged.borrow())];
         Change { slots, offset: self.start, data, is_zeros: false }
     }
 }

@@ -5,7 +5,7 @@ usage: raid.py FILES
 
 What an fsync has answered is there at every moment, and no call fails: a client sees no error when
 a disk fails, while another one is made, when the server is killed and comes back with one disk
-less, or when a disk returns that was away. A line of one word asks somebody outside for such a
+less, when a disk returns that was away, or when bytes of a disk change by themselves. A line of one word asks somebody outside for such a
 thing; meanwhile files are written, changed and removed. The shared folder has a file `done-N` after
 the Nth.
 """
@@ -19,7 +19,7 @@ from checks import check
 
 KIB = 1 << 10
 # What is asked for, in this order.
-WORDS = ["fail", "replace", "die", "make", "leave", "return"]
+WORDS = ["fail", "replace", "die", "make", "leave", "return", "rot"]
 
 
 class Work:

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::layout::Level;
-use raid::{OpenOptions, Scrubbed, Set, make, open};
+use raid::{OpenError, OpenOptions, Scrubbed, Set, make, open};
 use sim::{Disk, Effect, Executor, Fault};
 
 use crate::losses::{all_of, bytes, copies, devices, new_disks, opened, options};
@@ -138,6 +138,47 @@ fn checksums_that_have_rotted_are_read_of_the_other_copy() {
                     );
                 }
             }
+        });
+    }
+}
+
+#[test]
+fn a_map_that_has_rotted_or_lost_a_write_is_made_of_the_others() {
+    for (level, count) in LEVELS {
+        let executor = Executor::new(8);
+        let (disks, expected) = written(&executor, level, count);
+        executor.block_on(async {
+            let set = opened(&executor, &disks).await.expect("all are there");
+            let layout = set.layout();
+            let map = set.label().data_start + layout.rows * layout.unit;
+            for slot in 0..count {
+                let disks = rotten(&executor, &disks, slot, &[map]);
+                let set = opened(&executor, &disks).await.expect("the others have it");
+                assert!(all_of(&set).await == expected, "{level}, {slot}");
+                set.close().await.expect("nothing fails");
+                let mut rest = copies(&executor, &disks);
+                rest.remove((slot + 1) % count);
+                let set = degraded(&executor, &rest).await;
+                assert!(all_of(&set).await == expected, "{level}, {slot}: it has it, too");
+            }
+            let all = (0..count).fold(copies(&executor, &disks), |disks, slot| {
+                rotten(&executor, &disks, slot, &[map])
+            });
+            let refused = opened(&executor, &all).await.err();
+            assert_eq!(refused, Some(OpenError::Map(0)), "never zeros in place of data");
+
+            // The first write of a stripe, of which one member loses the map.
+            let disks = new_disks(&executor, count);
+            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
+            let set = opened(&executor, &disks).await.expect("it is new");
+            let lost = Fault::on(Verb::Write, Effect::Lost).within(map..map + BLOCK);
+            disks[0].inject(lost.forever());
+            let data = vec![vec![7; BLOCK as usize].into()];
+            set.write(0, data, Durability::Through).await.expect("it says so");
+            set.close().await.expect("nothing fails");
+            let set = opened(&executor, &copies(&executor, &disks)).await.expect("all are there");
+            let read = set.read(0, Buffer::zeroed(BLOCK as usize)).await.expect("it is there");
+            assert!(read.iter().all(|&byte| byte == 7), "{level}");
         });
     }
 }

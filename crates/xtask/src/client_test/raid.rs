@@ -5,14 +5,19 @@
 //! 2. In the guest `guest/raid.py` writes files, and asks for what is done to the disks: a member
 //!    is taken out; another one is made while the set is used; the server is killed, and comes back
 //!    without a disk, which is full of zeros; that is made again; a disk is away for a while, and
-//!    catches up when it is back.
+//!    catches up when it is back; bytes of a disk are flipped, everywhere, and mended by a scrub,
+//!    and flipped once more.
 //! 3. Then the set is clean, and the server stops well.
 //! 4. The volume is written as one plain image. The program's checker and all judges find there
 //!    what the mount showed.
 
 use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use serde_json::Value;
 
 use super::judges::Evidence;
 use super::report::{Report, Transcript};
@@ -25,6 +30,9 @@ use crate::{Failure, Repository, Result, clock};
 pub(super) const NAME: &str = "raid";
 /// What the guest runs.
 const SCRIPT: &str = "raid.py";
+/// Where a disk has nothing but data and checksums, in bytes, and of how many one changes.
+const DATA: Range<u64> = 32 << 20..SIZE - (1 << 20);
+const ONE_OF: usize = 64 << 10;
 /// Bytes of a disk.
 const SIZE: u64 = 256 << 20;
 /// So long a disk that is back may take to catch up.
@@ -94,7 +102,7 @@ impl Place {
         guest.arguments = vec![if plan.full { "2000" } else { "200" }.to_owned()];
         guest.share = Some(share.clone());
         guest.time_limit *= if plan.full { 10 } else { 1 };
-        let status = mounted::run_asking(&guest, &share, 6, transcript, |word| self.change(word))?;
+        let status = mounted::run_asking(&guest, &share, 7, transcript, |word| self.change(word))?;
         self.must_be("clean")?;
         Ok(status)
     }
@@ -131,6 +139,15 @@ impl Place {
                 self.server.come_back()?;
                 self.must_become_clean()?;
             }
+            "rot" => {
+                flip(&self.disks[0], 0x20)?;
+                let scrub = self.json("scrub")?;
+                if scrub["mended"].as_u64().is_none_or(|mended| mended == 0) {
+                    return Err(Failure::new(format!("a scrub has mended nothing: {scrub}")));
+                }
+                // These are left for whoever reads them.
+                flip(&self.disks[0], 0x40)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -141,10 +158,14 @@ impl Place {
         self.must_be("clean")
     }
 
+    /// What a command tells programs.
+    fn json(&self, command: &str) -> Result<Value> {
+        let told = self.server.raid(command, &["--json"])?;
+        serde_json::from_str(&told).while_doing(format_args!("reading what {command} tells"))
+    }
+
     fn state(&self) -> Result<String> {
-        let status = self.server.raid("status", &["--json"])?;
-        let status: serde_json::Value = serde_json::from_str(&status).while_doing("its status")?;
-        Ok(status["state"].as_str().unwrap_or_default().to_owned())
+        Ok(self.json("status")?["state"].as_str().unwrap_or_default().to_owned())
     }
 
     fn must_be(&self, expected: &str) -> Result<()> {
@@ -170,4 +191,17 @@ impl Place {
 fn clear(disk: &Path) -> Result<()> {
     let file = File::create(disk).while_doing(disk.display())?;
     file.set_len(SIZE).while_doing(disk.display())
+}
+
+/// Flips a bit in every few blocks of a disk that is in use.
+fn flip(disk: &Path, bit: u8) -> Result<()> {
+    let file = File::options().read(true).write(true).open(disk).while_doing(disk.display())?;
+    for (number, at) in (0..).zip(DATA.step_by(ONE_OF)) {
+        let at = at + number * 4099 % ONE_OF as u64;
+        let mut byte = [0];
+        let flipped = file.read_exact_at(&mut byte, at);
+        let flipped = flipped.and_then(|()| file.write_all_at(&[byte[0] ^ bit], at));
+        flipped.while_doing(disk.display())?;
+    }
+    Ok(())
 }

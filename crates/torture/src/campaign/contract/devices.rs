@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Durability};
 use raid::assembly::Witness;
-use raid::label::{Standing, map_size, tables_size};
+use raid::label::{Standing, behind_data};
 use raid::{MakeOptions, OpenOptions, Set};
 use runtime::Runtime;
 use sim::{Disk, Event, Executor, Image, Mark, Trace};
@@ -27,7 +27,7 @@ pub(super) struct Base {
     pub(super) device: Device,
     pub(super) images: Vec<Image>,
     pub(super) size: u64,
-    /// Where members hold data, and checksums, in bytes.
+    /// Where members hold data, and what says which it is, in bytes: all that has checksums.
     pub(super) summed: Vec<Range<u64>>,
     /// What is known outside of it.
     pub(super) witness: Option<Witness>,
@@ -74,8 +74,8 @@ impl Base {
         });
         let images = members.iter().map(|disk| disk.contents()).collect();
         let data_end = label.data_start + ROWS * UNIT;
-        let sums = data_end + map_size(ROWS);
-        let summed = vec![label.data_start..data_end, sums..sums + 2 * tables_size(ROWS, UNIT)];
+        let behind = data_end..data_end + behind_data(ROWS, UNIT);
+        let summed = vec![label.data_start..data_end, behind];
         Self { device, images, size, summed, witness: Some(Witness::of(&label)) }
     }
 
