@@ -337,24 +337,9 @@ async fn recover(
     }
     // A process that was killed may have left what it says, and nothing has made that durable.
     members.flush().await;
-    let mut found: BTreeMap<u64, Found> = BTreeMap::new();
-    for slot in members.slots().iter() {
-        match read_log(members, slot, size).await {
-            Some(records) => {
-                for one in records {
-                    found.entry(one.record.place.sequence).or_insert(one);
-                }
-            }
-            None => members.call_out(slot), // it cannot be read
-        }
-    }
+    let found = read_logs(members, size).await;
     let settle = async || members.settled(Verb::Write).await.map_err(|_| OpenError::Failed);
     settle().await?;
-    let here = members.slots();
-    let of_those_in = |change: &Change| Change {
-        slots: change.slots.iter().filter(|&slot| here.has(slot)).collect(),
-        ..change.clone()
-    };
     let Some((&last, latest)) = found.last_key_value() else {
         return log((1, 0), 0).await;
     };
@@ -385,10 +370,7 @@ async fn recover(
     members.flush().await;
     settle().await?;
     for sequence in needed.filter(|_| !is_planted(Bug::ForgottenSums)) {
-        let group: Vec<Change> = found[&sequence].record.changes.iter().map(of_those_in).collect();
-        let of_group = sums.of_group(&group).await;
-        of_group.are_logged(sequence);
-        of_group.are_home();
+        take_sums(members, sums, &found[&sequence].record).await;
     }
     if !sums.bring_home().await.map_err(|_| OpenError::Failed)? {
         return Err(OpenError::Full);
@@ -397,6 +379,35 @@ async fn recover(
     let (log, map) = log((last + 1, latest.record.checksum), end).await?;
     log.forget_all().await.map_err(|_| OpenError::Failed)?;
     Ok((log, map))
+}
+
+/// What a record says of checksums of those that are in.
+async fn take_sums(members: &Members, sums: &Sums, record: &Record) {
+    let here = members.slots();
+    let of_those_in = |change: &Change| Change {
+        slots: change.slots.iter().filter(|&slot| here.has(slot)).collect(),
+        ..change.clone()
+    };
+    let group: Vec<Change> = record.changes.iter().map(of_those_in).collect();
+    let of_group = sums.of_group(&group).await;
+    of_group.are_logged(record.place.sequence);
+    of_group.are_home();
+}
+
+/// The records that any member has, by their sequences. Whose log cannot be read is out.
+async fn read_logs(members: &Members, size: u64) -> BTreeMap<u64, Found> {
+    let mut found: BTreeMap<u64, Found> = BTreeMap::new();
+    for slot in members.slots().iter() {
+        match read_log(members, slot, size).await {
+            Some(records) => {
+                for one in records {
+                    found.entry(one.record.place.sequence).or_insert(one);
+                }
+            }
+            None => members.call_out(slot),
+        }
+    }
+    found
 }
 
 /// Whether all these records are there, each of which names the one before it.

@@ -1,8 +1,8 @@
 //! What a write to a stripe changes on which members.
 //!
-//! What is written is whole blocks: so a record says what their sums become. What a caller writes of
-//! a block in part is filled up with what stood there. New data of some units needs the parity of
-//! its column. If all of the column is written, that follows from what is new alone. Else either
+//! What is written is whole blocks: so a record says what their sums become. What a caller writes
+//! of a block in part is filled up with what stood there. New data of some units needs the parity
+//! of its column. If all of the column is written, that follows from what is new alone. Else either
 //! what was there is read, with the old parity, or the units that are not written; whichever is
 //! less. With a member missing that is to be written, its old bytes are made of the others'.
 //!

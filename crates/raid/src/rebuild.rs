@@ -4,10 +4,11 @@
 //! stripe by stripe, each held still meanwhile, but for those that were never written; what is
 //! written to a stripe that it has goes there as well. It gets its checksums, and those of other
 //! members that it is to hold: they change in memory, and go home as all others. A block that the
-//! others cannot tell is lost on it too: it gets a checksum that it does not fit. When it has all of them, the log forgets
-//! what it has of before: a record may be for the member that the slot had last, or lack this one.
-//! With that all of it is durable, and it is in by its own label and then by those of the others. A
-//! cut leaves it out, to be made again from the beginning.
+//! others cannot tell is lost on it too: it gets a checksum that it does not fit.
+//!
+//! When it has all of them, the log forgets what it has of before: a record may be for the member
+//! that the slot had last, or lack this one. With that all of it is durable, and it is in by its
+//! own label and then by those of the others. A cut leaves it out, to be made again from the beginning.
 //!
 //! What stood on the device counts for nothing. Its log is emptied first: an old one may have
 //! records of this set.

@@ -155,8 +155,8 @@ impl Set {
         rebuilt.await.unwrap_or(Err(RebuildError::Stopped))
     }
 
-    /// Looks at everything, mends what is wrong on a member, and says what is lost, while the set is
-    /// used. Stripes that are done, all there are, and what was found are told as it goes on.
+    /// Looks at everything, mends what is wrong on a member, and says what is lost, while the set
+    /// is used. Stripes that are done, all there are, and what was found are told as it goes on.
     /// Dropping the future does not stop it.
     ///
     /// # Errors

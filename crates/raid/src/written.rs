@@ -7,8 +7,8 @@
 //!
 //! Records become durable one after the other, and each has the bits of all before it. So the map
 //! on a member only ever gains bits, whichever of two writes of one block comes last: rounds bring
-//! it home themselves, before the next begins. Its blocks have sums, and a start takes all bits that
-//! any member has.
+//! it home themselves, before the next begins. Its blocks have sums, and a start takes all bits
+//! that any member has.
 //!
 //! Invariants:
 //! 1. A bit is in the log with what the stripe is, or on all members when that is at home.

@@ -413,8 +413,8 @@ fn a_member_on_the_list_hides_no_other() {
     place.assert_whole(&[("one", &letter(1))]);
 }
 
-/// Where a block of a file stands on a set with parity: the disk, and where there; and the disk that
-/// has the parity at the same place.
+/// Where a block of a file stands on a set with parity: the disk, and where there; and the disk
+/// that has the parity at the same place.
 fn place_of(place: &Place, bytes: &[u8]) -> (usize, u64, usize) {
     for (number, disk) in place.disks.iter().enumerate() {
         let held = fs::read(disk).expect("it is ours");

@@ -559,29 +559,52 @@ fn a_set_that_stops_answers_all_that_wait() {
     });
 }
 
+/// Writes here and there of a new set. Whether all of it is right.
+async fn is_right_when_new(
+    executor: &Executor,
+    disks: &[Rc<Disk>],
+    unit: u64,
+    level: Level,
+) -> bool {
+    let options = MakeOptions { unit, ..options(level) };
+    make(&devices(disks), &options, &executor.runtime()).await.expect("room");
+    let set = opened(executor, disks).await.expect("it is new");
+    let mut expected = vec![0; set.geometry().size as usize];
+    assert!(all_of(&set).await == expected, "{level}: it is new");
+    let mut prng = Prng::new(3);
+    for _ in 0..30 {
+        let at = 512 * prng.index(expected.len() / 512 - 40);
+        let length = 512 * prng.between(1, 40) as usize;
+        expected[at..at + length].fill(prng.next_u64() as u8);
+        let data = vec![expected[at..at + length].to_vec().into()];
+        set.write(at as u64, data, Durability::Plain).await.expect("all are there");
+    }
+    if all_of(&set).await != expected {
+        return false;
+    }
+    let written = (0..set.layout().rows).filter(|&stripe| set.was_written(stripe)).count();
+    assert!(written > 5 && (written as u64) < set.layout().rows, "{written}");
+    assert_any_may_be_lost(executor, disks, &expected, &level.to_string()).await;
+    true
+}
+
 #[test]
 fn what_was_never_written_reads_as_zeros_whichever_member_is_lost() {
     for (level, count) in [(Level::Mirrored, 2), (Level::Parity, 4)] {
-        let executor = Executor::new(28);
-        let disks = new_disks(&executor, count);
-        executor.block_on(async {
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let set = opened(&executor, &disks).await.expect("it is new");
-            let mut expected = vec![0; set.geometry().size as usize];
-            assert!(all_of(&set).await == expected, "{level}: it is new");
-            let mut prng = Prng::new(3);
-            for _ in 0..30 {
-                let at = 512 * prng.index(expected.len() / 512 - 40);
-                let length = 512 * prng.between(1, 40) as usize;
-                expected[at..at + length].fill(prng.next_u64() as u8);
-                let data = vec![expected[at..at + length].to_vec().into()];
-                set.write(at as u64, data, Durability::Plain).await.expect("all are there");
+        for unit in [4096, 16_384] {
+            let executor = Executor::new(28);
+            let new = |disks: Vec<Rc<Disk>>| {
+                executor.block_on(is_right_when_new(&executor, &disks, unit, level))
+            };
+            assert!(new(new_disks(&executor, count)), "{level}");
+            #[cfg(feature = "planted-bugs")]
+            if unit > 4096 {
+                raid::planted::plant(Some(raid::planted::Bug::UnzeroedStripes));
+                let is_right = new(new_disks(&executor, count));
+                raid::planted::plant(None);
+                assert!(!is_right, "{level}: the rest of a stripe is as it was");
             }
-            assert!(all_of(&set).await == expected, "{level}");
-            let written = (0..set.layout().rows).filter(|&stripe| set.was_written(stripe)).count();
-            assert!(written > 20 && (written as u64) < set.layout().rows, "{written}");
-            assert_any_may_be_lost(&executor, &disks, &expected, &level.to_string()).await;
-        });
+        }
     }
 }
 

@@ -35,8 +35,11 @@ fn a_set_with_parity_keeps_the_contract_whichever_disk_is_lost() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn bugs_of_a_set_are_found() {
+    use std::collections::BTreeSet;
+
     use raid::planted::{Bug, plant};
 
+    let mut well = BTreeSet::new();
     for (bug, workload) in [
         (Bug::DataFirst, "raid5-3-Apart-0+512-3584+1024"),
         (Bug::DataFirst, "raid1-2-Apart-0+512-3072+1536"),
@@ -47,15 +50,14 @@ fn bugs_of_a_set_are_found() {
         (Bug::LonelyRecords, "raid5-3-Flushed-0+512-0+512-fresh"),
         (Bug::LonelyReturns, "raid5-3-Flushed-0+512-0+512-fresh"),
         (Bug::OldRecords, "raid5-3-Returned-0+8192-4096+16384"),
-        (Bug::StaleBlocks, "raid5-3-Together-0+4096-3584+1024"),
+        (Bug::StaleBlocks, "raid5-4-Together-0+4096-3584+1024"),
         (Bug::StaleParity, "raid5-3-Apart-0+512-4096+16384-0w1"),
         (Bug::UnjudgedReads, "raid1-2-Flushed-0+512-3584+1024"),
         (Bug::UnjudgedReads, "raid5-3-Flushed-0+8192-3584+1024"),
-        (Bug::UnloggedMaps, "raid5-3-Flushed-0+512-0+512-fresh"),
+        (Bug::UnloggedMaps, "raid5-3-Through-0+512-0+4096-fresh"),
         (Bug::UnsummedRecords, "raid5-3-Flushed-0+512-0+512-fresh"),
         (Bug::UntoldLosses, "raid5-3-Apart-0+512-4096+16384-0w1"),
         (Bug::UnzeroedStripes, "raid5-3-Flushed-0+512-0+512-fresh"),
-        (Bug::UnzeroedStripes, "raid1-2-Flushed-0+512-0+512-fresh"),
     ] {
         let (device, _) = workload.split_once('-').expect("its device comes first");
         let options = options(device.parse().expect("it is one"), 1);
@@ -64,6 +66,8 @@ fn bugs_of_a_set_are_found() {
         plant(None);
         let found = found.first().unwrap_or_else(|| panic!("{bug:?} is not found by {workload}"));
         println!("{bug:?}: {found}");
-        assert_eq!(named(&options, workload).violations, Vec::<String>::new());
+        if well.insert(workload) {
+            assert_eq!(named(&options, workload).violations, Vec::<String>::new());
+        }
     }
 }
