@@ -8,7 +8,8 @@
 //!
 //! When it has all of them, the log forgets what it has of before: a record may be for the member
 //! that the slot had last, or lack this one. With that all of it is durable, and it is in by its
-//! own label and then by those of the others. A cut leaves it out, to be made again from the beginning.
+//! own label and then by those of the others. A cut leaves it out, to be made again from the
+//! beginning.
 //!
 //! What stood on the device counts for nothing. Its log is emptied first: an old one may have
 //! records of this set.
