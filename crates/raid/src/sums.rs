@@ -267,7 +267,7 @@ impl Sums {
 
     /// Gives all of these a place that have none. It waits while there is no room.
     pub(crate) async fn place_all(&self, of_group: &OfGroup) {
-        for table in of_group.tables() {
+        for table in of_group.tables().filter(|table| !table.has_place.get()) {
             let _alone = self.placing.alone(self.turn_of(table.slot, table.number)).await;
             if !table.has_place.get() {
                 let bytes = table.encode(&self.set);

@@ -96,6 +96,37 @@ fn a_set_without_memory_reads_before_each_small_write() {
     }
 }
 
+/// What the checksums cost who reads what was not read lately: 4 KiB of another disk for each 4 MiB.
+#[test]
+fn a_cold_read_reads_its_checksums_once() {
+    let executor = Executor::new(1);
+    let (set, disks) = set(&executor, 4, Timing::default(), 0);
+    executor.block_on(set.close()).expect("nothing fails");
+    let options = || Options { timing: presets::NETRA_4_2_GB, ..Options::default() };
+    let again = |disk: &Rc<Disk>| Disk::with_options(&executor, disk.contents(), options());
+    let disks: Vec<Rc<Disk>> = disks.iter().map(again).collect();
+    let devices = disks.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect();
+    let (runtime, cache) = (executor.runtime(), 0);
+    let options = OpenOptions { cache, ..OpenOptions::default() };
+    let set = executor.block_on(open(devices, &runtime, options)).expect("all are there");
+    let clock = runtime.clock;
+    let size = set.geometry().size as usize;
+    let read = |at: u64, length: usize| {
+        let begun = clock.now();
+        let calls = cost(&disks, || {
+            let read = set.read(at, Buffer::zeroed(length));
+            executor.block_on(read).expect("nothing fails");
+        });
+        (calls[0], clock.now().since(begun).as_micros())
+    };
+    let ((cold, cold_time), (warm, warm_time)) = (read(0, 4096), read(512 << 10, 4096));
+    println!("4 KiB, cold: {cold} reads, {cold_time} us; then {warm} reads, {warm_time} us");
+    assert_eq!((cold, warm), (2, 1), "a table, once");
+    let ((first, first_time), (second, second_time)) = (read(0, size), read(0, size));
+    println!("{size} bytes: {first} reads, {first_time} us; then {second}, {second_time} us");
+    assert_eq!(first - second, 3, "those of the three other disks");
+}
+
 #[test]
 fn whole_stripes_are_written_without_a_read() {
     let executor = Executor::new(1);
