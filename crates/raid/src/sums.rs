@@ -203,7 +203,10 @@ impl OfGroup {
     /// This record is durable.
     pub(crate) fn are_logged(&self, record: u64) {
         for (change, in_hand) in &self.0 {
-            let sums = sums_of(&Buffer::joined(&change.data));
+            let sums = match &change.data[..] {
+                [all] => sums_of(all),
+                pieces => sums_of(&Buffer::joined(pieces)),
+            };
             for tables in in_hand {
                 tables.keep_former(change);
                 tables.change(change.offset, &sums, record);

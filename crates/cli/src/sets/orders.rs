@@ -14,7 +14,7 @@ use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
-use raid::{ScrubError, Scrubbed};
+use raid::{ScrubError, Scrubbed, Status};
 use runtime::Runtime;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -427,24 +427,38 @@ impl Orders {
         self.runtime.tasks.spawn(work.boxed_local());
         let (set, path) = (Rc::downgrade(&self.open.set), self.volume.path.clone());
         let clock = self.runtime.clock.clone();
-        let mut known = self.open.set.label().slots;
+        let mut known = self.open.set.status();
         let watch = async move {
             loop {
                 clock.sleep(WATCH_INTERVAL).await;
                 let Some(set) = set.upgrade() else { return };
-                let now = set.label().slots;
-                for (slot, (before, now)) in known.iter().zip(&now).enumerate() {
-                    if before.standing != Standing::Stale && now.standing == Standing::Stale {
-                        words::say(format_args!(
-                            "{}: the member of slot {slot} is out; 'duramen raid replace' makes \
-                             another one",
-                            path.display()
-                        ));
-                    }
-                }
+                let now = set.status();
+                tell_changes(&path, &known, &now);
                 known = now;
             }
         };
         self.runtime.tasks.spawn(watch.boxed_local());
+    }
+}
+
+/// Says what has happened to the members of a set.
+fn tell_changes(path: &Path, before: &Status, now: &Status) {
+    let path = path.display();
+    let slots = before.label.slots.iter().zip(&now.label.slots);
+    for (slot, (before, now)) in slots.enumerate() {
+        if before.standing != Standing::Stale && now.standing == Standing::Stale {
+            words::say(format_args!(
+                "{path}: the member of slot {slot} is out; 'duramen raid replace' makes another one"
+            ));
+        }
+    }
+    for (slot, (before, now)) in before.met.iter().zip(&now.met).enumerate() {
+        let wrong = now.checksum_errors - before.checksum_errors;
+        if wrong > 0 {
+            words::say(format_args!(
+                "{path}: the member of slot {slot} has given {wrong} blocks that were never \
+                 written there; 'duramen raid scrub' looks for more"
+            ));
+        }
     }
 }

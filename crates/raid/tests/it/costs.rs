@@ -96,7 +96,7 @@ fn a_set_without_memory_reads_before_each_small_write() {
     }
 }
 
-/// What the checksums cost who reads what was not read lately: 4 KiB of another disk for each 4 MiB.
+/// What checksums cost who reads what was not read lately: 4 KiB of another disk for each 4 MiB.
 #[test]
 fn a_cold_read_reads_its_checksums_once() {
     let executor = Executor::new(1);
