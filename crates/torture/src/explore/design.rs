@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::BlockDevice;
+use block::{BlockDevice, Buffer};
 use designs::{
     DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, OpenError, OpenOptions, Opened, Table, Unknown, Work,
 };
@@ -267,6 +267,50 @@ impl Design {
         sizes.collect()
     }
 
+    /// Bytes of each disk of a volume of so many.
+    pub(crate) fn home_sizes(self, volume_bytes: u64) -> Vec<u64> {
+        vec![device::member_size(self.device, volume_bytes); self.device.disks()]
+    }
+
+    /// Makes a volume on these disks, without its log.
+    ///
+    /// # Panics
+    /// When they do not hold it.
+    pub(crate) async fn make_on(
+        self,
+        homes: Vec<Rc<dyn BlockDevice>>,
+        options: &MkfsOptions,
+        runtime: &Runtime,
+        now: Timestamp,
+    ) {
+        if let Some(level) = self.device.level() {
+            device::make(level, &homes, runtime).await;
+        }
+        let volume = self.stack(homes, runtime).await.expect("it is new").volume;
+        let made = (self.work().make)(&*volume, options, &*runtime.random, now).await;
+        made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
+        volume.flush().await.expect("nothing has failed");
+    }
+
+    /// What a volume is as one image, of what its disks hold.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(crate) fn plain_image(self, images: &Images) -> Result<Image, String> {
+        if self.device == Device::Plain {
+            return Ok(images.volume().clone());
+        }
+        let executor = Executor::new(1);
+        let devices = Disks::new(&executor, images).devices();
+        let runtime = executor.runtime();
+        executor.block_on(async {
+            let stack = self.stack(devices, &runtime).await.map_err(|error| error.to_string())?;
+            let room = Buffer::zeroed(stack.volume.geometry().size as usize);
+            let all = stack.volume.read(0, room).await.map_err(|error| error.to_string())?;
+            Ok(Image::from_bytes(&all))
+        })
+    }
+
     /// Whether a cut while a large file is cut short may leave any length in between.
     pub fn may_stop_between(self) -> bool {
         self.entry.may_stop_between
@@ -358,7 +402,11 @@ impl Design {
         self.open_by(disks, runtime, &options).await
     }
 
-    async fn open_by(
+    /// Opens the volume on these disks.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(crate) async fn open_by(
         self,
         disks: Vec<Rc<dyn BlockDevice>>,
         runtime: Runtime,

@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::BlockDevice;
 use dispatch::{Dispatcher, Exports, Limits, Window};
 use ffs::{OpenError, OpenOptions};
 use futures::FutureExt;
@@ -103,7 +104,8 @@ pub struct World {
     machine: Rc<Machine>,
     options: WorldOptions,
     prng: RefCell<Prng>,
-    disk: RefCell<Rc<Disk>>,
+    /// What the volume stands on: one, or the members of a set.
+    homes: RefCell<Vec<Rc<Disk>>>,
     /// The log, if it has one; it loses its power with the disk.
     log: RefCell<Option<Rc<Disk>>>,
     /// What stands for the disk of an engine over memory, and what cuts did to it.
@@ -164,17 +166,19 @@ impl World {
     pub fn new(seed: u64, options: WorldOptions) -> Self {
         let executor = Executor::new(seed);
         let prng = Prng::new(!seed); // the executor's own streams come of the seed as it is
-        let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
         if options.ram.is_some() {
+            let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
             let ram = ram::Disk::new(options.size, now);
-            return Self { ram: Some(ram), ..Self::on(executor, prng, disk, options) };
+            return Self { ram: Some(ram), ..Self::on(executor, prng, vec![disk], options) };
         }
-        let random = executor.runtime().random;
-        let make = (options.design.work().make)(&*disk, &options.mkfs, &*random, now);
-        let made = executor.block_on(make);
-        made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
-        Self::on(executor, prng, disk, options)
+        let sizes = options.design.home_sizes(options.size);
+        let new = |&size: &u64| Disk::with_options(&executor, Image::zeroed(size), options.disk);
+        let homes: Vec<Rc<Disk>> = sizes.iter().map(new).collect();
+        let devices = homes.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect();
+        let runtime = executor.runtime();
+        executor.block_on(options.design.make_on(devices, &options.mkfs, &runtime, now));
+        Self::on(executor, prng, homes, options)
     }
 
     /// A world whose memory holds this, and a server that is off.
@@ -182,7 +186,7 @@ impl World {
         let executor = Executor::new(seed);
         let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
         let ram = ram::Disk::of(options.size, platter);
-        Self { ram: Some(ram), ..Self::on(executor, Prng::new(!seed), disk, options) }
+        Self { ram: Some(ram), ..Self::on(executor, Prng::new(!seed), vec![disk], options) }
     }
 
     /// A world with disks that hold this, and a server that is off.
@@ -192,14 +196,15 @@ impl World {
     pub fn on_images(seed: u64, options: WorldOptions, images: &Images) -> Self {
         let executor = Executor::new(seed);
         let disk = |image: &Image| Disk::with_options(&executor, image.clone(), options.disk);
-        let (home, log) = (disk(images.volume()), images.0.get(1).map(disk));
-        assert_eq!(images.0.len(), 1 + usize::from(options.design.has_log()), "all its disks");
-        let world = Self::on(executor, Prng::new(!seed), home, options);
+        let (homes, logs) = images.0.split_at(options.design.device().disks());
+        assert_eq!(logs.len(), usize::from(options.design.has_log()), "all its disks");
+        let (homes, log) = (homes.iter().map(disk).collect(), logs.first().map(disk));
+        let world = Self::on(executor, Prng::new(!seed), homes, options);
         world.log.replace(log);
         world
     }
 
-    fn on(executor: Executor, prng: Prng, disk: Rc<Disk>, options: WorldOptions) -> Self {
+    fn on(executor: Executor, prng: Prng, homes: Vec<Rc<Disk>>, options: WorldOptions) -> Self {
         let new_log =
             || Disk::with_options(&executor, Image::zeroed(options.log_size), options.disk);
         Self {
@@ -209,7 +214,7 @@ impl World {
             executor,
             options,
             prng: RefCell::new(prng),
-            disk: RefCell::new(disk),
+            homes: RefCell::new(homes),
             ram: None,
             cuts: Cell::default(),
             boot: Rc::default(),
@@ -218,14 +223,19 @@ impl World {
         }
     }
 
+    /// What is served.
+    pub(crate) fn design(&self) -> Design {
+        self.options.design
+    }
+
     /// The network.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// The disk: the one of the last boot, or what is left of it.
+    /// The disk: the one of the last boot, or what is left of it; of a set the first member.
     pub fn disk(&self) -> Rc<Disk> {
-        self.disk.borrow().clone()
+        self.homes.borrow()[0].clone()
     }
 
     /// The disk of its log, if it has one: as [`World::disk`].
@@ -259,7 +269,8 @@ impl World {
     }
 
     fn disks(&self) -> impl Iterator<Item = Rc<Disk>> {
-        [Some(self.disk()), self.log()].into_iter().flatten()
+        let homes = self.homes.borrow().clone();
+        homes.into_iter().chain(self.log())
     }
 
     /// Records from now on what happens to its disks.
@@ -353,7 +364,7 @@ impl World {
     /// When it runs.
     pub fn start(&self) {
         assert_eq!(self.status(), Status::Off, "it runs already");
-        let (disk, log) = (self.disk(), self.log.borrow().clone());
+        let disks = self.disks().collect();
         let host = self.network.host(SERVER.ip(), Some(&self.machine));
         self.boot.set(self.boot.get() + 1);
         assert_eq!(host.incarnation(), self.boot.get(), "a boot is an incarnation of the host");
@@ -361,7 +372,7 @@ impl World {
         let runtime = self.machine.runtime();
         let (options, state) = (self.options.clone(), Rc::downgrade(&self.state));
         let (machine, ram) = (self.machine.clone(), self.ram.clone());
-        let plan = Plan { machine, runtime: runtime.clone(), disk, log, ram, host, options, state };
+        let plan = Plan { machine, runtime: runtime.clone(), disks, ram, host, options, state };
         runtime.tasks.spawn(server::serve(plan).boxed_local());
     }
 
@@ -406,8 +417,8 @@ impl World {
         let mut left = |disk: Rc<Disk>| {
             Disk::in_machine(&self.machine, choose(&disk.platter()), self.options.disk)
         };
-        let disk = left(self.disk());
-        self.disk.replace(disk);
+        let homes = self.homes.take().into_iter().map(&mut left).collect();
+        self.homes.replace(homes);
         let log = self.log.take().map(left);
         self.log.replace(log);
     }

@@ -3,7 +3,7 @@
 use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
-use designs::{Disks, OpenError};
+use designs::OpenError;
 use dispatch::Dispatcher;
 use namespace::Namespace;
 use runtime::Runtime;
@@ -18,8 +18,8 @@ use crate::volume::volumes;
 pub(super) struct Plan {
     pub(super) machine: Rc<Machine>,
     pub(super) runtime: Runtime,
-    pub(super) disk: Rc<Disk>,
-    pub(super) log: Option<Rc<Disk>>,
+    /// Those of the volume, and then that of its log, if it has one.
+    pub(super) disks: Vec<Rc<Disk>>,
     pub(super) ram: Option<Rc<ram::Disk>>,
     pub(super) host: Host,
     pub(super) options: WorldOptions,
@@ -28,8 +28,8 @@ pub(super) struct Plan {
 
 /// Opens the volume and serves it, until the power goes.
 pub(super) async fn serve(plan: Plan) {
-    let Plan { machine, runtime, disk, log, ram, host, options, state } = plan;
-    for disk in [Some(&disk), log.as_ref()].into_iter().flatten() {
+    let Plan { machine, runtime, disks, ram, host, options, state } = plan;
+    for disk in &disks {
         disk.reopen(&machine).await;
     }
     let opened = match ram.zip(options.ram.clone()) {
@@ -38,9 +38,8 @@ pub(super) async fn serve(plan: Plan) {
             Err(error) => Err(OpenError::File(error)),
         },
         None => {
-            let log = log.map(|log| log as Rc<dyn BlockDevice>);
-            let disks = Disks { volume: disk, log };
-            let opened = options.design.open_disks(disks, runtime.clone(), &options.open).await;
+            let disks = disks.into_iter().map(|disk| disk as Rc<dyn BlockDevice>).collect();
+            let opened = options.design.open_by(disks, runtime.clone(), &options.open).await;
             opened.map(|opened| Rc::new(Namespace::new(opened.files)) as Rc<dyn FileSystem>)
         }
     };

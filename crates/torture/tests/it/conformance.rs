@@ -2,6 +2,7 @@
 //! does a million.
 
 use torture::campaign::conformance;
+use torture::explore::device::Device;
 
 #[test]
 fn random_operations_are_answered_as_by_the_reference() {
@@ -25,5 +26,15 @@ fn an_engine_that_errs_is_found_out() {
         let outcome = conformance::world(3);
         plant(None);
         assert!(!outcome.violations.is_empty(), "{bug:?}");
+    }
+}
+
+#[test]
+fn random_calls_are_answered_as_the_reference_says_on_sets_of_disks() {
+    for (seed, device) in
+        [(4, Device::Raid1), (5, Device::Raid1), (6, Device::Raid5), (7, Device::Raid5)]
+    {
+        let outcome = conformance::world_on(seed, device);
+        assert_eq!(outcome.violations, Vec::<String>::new(), "{device}");
     }
 }

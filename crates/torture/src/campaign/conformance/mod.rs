@@ -51,6 +51,7 @@ use sim::Prng;
 use super::{Options, Outcome, in_threads};
 use crate::explore::Counts;
 use crate::explore::design::Design;
+use crate::explore::device::Device;
 use crate::world::WorldOptions;
 use generate::Generator;
 use session::{Session, Statuses, users};
@@ -75,14 +76,16 @@ struct Mismatch {
 #[derive(Clone, Copy)]
 struct Setting {
     seed: u64,
-    in_memory: bool,
+    /// Of a design with disks what it stands on.
+    design: Design,
 }
 
 impl Setting {
     fn options(self) -> WorldOptions {
-        let on_disks = Design::ALL[(self.seed % 2) as usize];
-        let design = if self.in_memory { Design::RAM } else { on_disks };
-        let ram = self.in_memory.then(RamOptions::default);
+        let on_disks = Design::ALL[(self.seed % 2) as usize].on(self.design.device());
+        let in_memory = !self.design.has_disks();
+        let design = if in_memory { self.design } else { on_disks };
+        let ram = in_memory.then(RamOptions::default);
         WorldOptions { design, size: 64 << 20, log_size: 8 << 20, ram, ..WorldOptions::default() }
     }
 }
@@ -90,7 +93,7 @@ impl Setting {
 /// Random operations against the reference.
 pub fn random(options: &Options) -> Outcome {
     if let Ok(text) = std::env::var(VARIABLE) {
-        return repeat(&text, !options.design.has_disks());
+        return repeat(&text, options.design);
     }
     let worlds = if options.full { WORLDS.0 } else { WORLDS.1 };
     let threads = options.threads.max(1) as u64;
@@ -99,8 +102,7 @@ pub fn random(options: &Options) -> Outcome {
     let all = Mutex::new(Statuses::new());
     let mut outcome = in_threads(parts.collect(), |part| {
         let mut statuses = Statuses::new();
-        let in_memory = !options.design.has_disks();
-        let setting = |index| Setting { seed: first.wrapping_add(index), in_memory };
+        let setting = |index| Setting { seed: first.wrapping_add(index), design: options.design };
         let worlds = part.map(|index| world_with(setting(index), &mut statuses));
         let outcome = worlds.fold(Outcome::default(), Outcome::plus);
         let mut all = all.lock().expect("nothing panics while it holds this");
@@ -121,12 +123,18 @@ pub fn random(options: &Options) -> Outcome {
 
 /// One world: its steps, and if they fail the fewest that do.
 pub fn world(seed: u64) -> Outcome {
-    world_with(Setting { seed, in_memory: false }, &mut Statuses::new())
+    world_on(seed, Device::Plain)
+}
+
+/// The same of a volume that stands on this.
+pub fn world_on(seed: u64, device: Device) -> Outcome {
+    let design = Design::default().on(device);
+    world_with(Setting { seed, design }, &mut Statuses::new())
 }
 
 /// The same of an engine over memory.
 pub fn world_in_memory(seed: u64) -> Outcome {
-    world_with(Setting { seed, in_memory: true }, &mut Statuses::new())
+    world_with(Setting { seed, design: Design::RAM }, &mut Statuses::new())
 }
 
 fn world_with(setting: Setting, statuses: &mut Statuses) -> Outcome {
@@ -198,14 +206,18 @@ fn describe(setting: Setting, found: &Mismatch) -> String {
         found.reason,
         setting.seed,
         numbers.join(","),
-        if setting.in_memory { " --engine ram" } else { "" }
+        match (setting.design.has_disks(), setting.design.device()) {
+            (false, _) => " --engine ram".to_owned(),
+            (true, Device::Plain) => String::new(),
+            (true, device) => format!(" --device {device}"),
+        }
     )
 }
 
 /// Repeats some steps of a world.
-fn repeat(text: &str, in_memory: bool) -> Outcome {
+fn repeat(text: &str, design: Design) -> Outcome {
     let (seed, numbers) = text.split_once(':').expect("SEED:STEP,STEP,...");
-    let setting = Setting { seed: seed.parse().expect("a seed is a number"), in_memory };
+    let setting = Setting { seed: seed.parse().expect("a seed is a number"), design };
     let numbers: Vec<usize> =
         numbers.split(',').map(|number| number.parse().expect("a step is a number")).collect();
     let mut drawn = Vec::new();

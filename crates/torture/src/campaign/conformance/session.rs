@@ -251,7 +251,7 @@ impl Session {
         stopped.ok_or("the server does not stop")?;
         match self.world.ram() {
             Some(ram) => ram.platter().check(true),
-            None => is_well(self.world.disk().contents()),
+            None => is_well(self.world.design().plain_image(&self.world.contents())?),
         }
     }
 }

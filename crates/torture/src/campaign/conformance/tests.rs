@@ -24,7 +24,7 @@ struct Believed {
 
 /// Falsifies each word of the replies to some steps; counts by procedure.
 fn falsify(seed: u64, steps: usize, mask: u32) -> BTreeMap<u32, Believed> {
-    let setting = Setting { seed, in_memory: false };
+    let setting = Setting { seed, design: Design::default() };
     let mut session = Session::new(seed, setting.options(), users()).expect("it starts");
     let prng = &mut Prng::new(seed);
     let mut counts = BTreeMap::<u32, Believed>::new();
