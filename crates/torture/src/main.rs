@@ -42,7 +42,7 @@ const CAMPAIGNS: &[Campaign] = &[
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
 /// What can be tried of a set of disks.
-const OF_SETS: [&str; 4] = ["contract", "seq1", "seq2", "conformance"];
+const OF_SETS: [&str; 5] = ["contract", "seq1", "seq2", "faults", "conformance"];
 
 /// What can be tried of a volume that is declared delayed.
 const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];

@@ -238,6 +238,11 @@ impl World {
         self.homes.borrow()[0].clone()
     }
 
+    /// All disks of the volume: as [`World::disk`].
+    pub(crate) fn homes(&self) -> Vec<Rc<Disk>> {
+        self.homes.borrow().clone()
+    }
+
     /// The disk of its log, if it has one: as [`World::disk`].
     pub fn log(&self) -> Option<Rc<Disk>> {
         self.log.borrow().clone()

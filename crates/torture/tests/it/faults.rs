@@ -2,6 +2,7 @@
 
 use torture::campaign::{Options, faults};
 use torture::explore::design::Design;
+use torture::explore::device::Device;
 
 fn options(design: Design) -> Options {
     Options::short(design, 2)
@@ -12,6 +13,16 @@ fn no_fault_makes_the_server_lie_or_the_disk_unrepairable() {
     // Under policy `log` the trace calls its disks less often.
     for (design, every) in [(Design::SYNC, 61), (Design::LOG, 29)] {
         let outcome = faults::some(&options(design), every);
+        assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+        assert!(outcome.counts.workloads > 40, "{:?}", outcome.counts);
+    }
+}
+
+#[test]
+fn no_fault_of_one_disk_of_a_set_is_seen_by_anybody() {
+    let designs = [(Design::SYNC, Device::Raid1, 211), (Design::LOG, Device::Raid5, 173)];
+    for (design, device, every) in designs {
+        let outcome = faults::some(&options(design.on(device)), every);
         assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
         assert!(outcome.counts.workloads > 40, "{:?}", outcome.counts);
     }

@@ -8,6 +8,7 @@ use super::Setting;
 use super::generate::Generator;
 use super::session::{Session, users};
 use super::step::Act;
+use crate::explore::design::Design;
 use crate::protocol::{Answer, Response};
 
 /// Words of a reply that are falsified at most.

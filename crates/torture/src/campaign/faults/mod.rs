@@ -25,14 +25,18 @@
 //! astray, bits that rot): no panic, every call answered, the return ends, the disk can be
 //! repaired, and files that no call touched are as they were.
 //!
+//! *Of any fault of one member of a set* nothing at all is seen: see [`sets`].
+//!
 //! # A failure
 //! is printed with the line that repeats it.
 
 mod data;
+mod sets;
 mod trial;
 mod witness;
 mod workload;
 
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -41,6 +45,7 @@ use sim::{Effect, Persistence};
 
 use super::{Options, Outcome, in_threads};
 use crate::explore::Counts;
+use crate::explore::device::Device;
 use trial::{Calls, Phase, PhaseCalls, Place, Strike, count};
 
 /// Names the only fault to try: its number in the list.
@@ -115,24 +120,19 @@ fn means_something(verb: Verb, effect: Effect) -> bool {
 
 /// A fault at every call.
 pub fn everywhere(options: &Options) -> Outcome {
+    let Options { design, seed, .. } = *options;
+    if design.device() != Device::Plain {
+        return match sets::strikes(design, seed) {
+            Ok(strikes) => all(options, &strikes, &|strike| sets::run(design, seed, strike)),
+            Err(reason) => failed(format!("without a fault: {reason}")),
+        };
+    }
     let calls = match trial::healthy(options.design, options.seed) {
         Ok(calls) => calls,
         Err(reason) => return failed(format!("without a fault: {reason}")),
     };
-    let mut strikes: Vec<(usize, Strike)> = strikes(&calls).into_iter().enumerate().collect();
-    if let Ok(text) = std::env::var(VARIABLE) {
-        let only: usize = text.parse().expect("the number of a fault");
-        strikes.retain(|(number, _)| *number == only);
-    } else if !options.full {
-        let start = options.seed as usize % SAMPLE;
-        strikes = strikes.into_iter().skip(start).step_by(SAMPLE).collect();
-    }
-    let threads = options.threads.max(1);
-    let share = strikes.len().div_ceil(threads).max(1);
-    let mut outcome = in_threads(strikes.chunks(share).collect(), |part| {
-        let tried = part.iter().map(|(number, strike)| try_one(options, *number, strike));
-        tried.fold(Outcome::default(), Outcome::plus)
-    });
+    let run = |strike: &Strike| trial::run(design, seed, strike);
+    let mut outcome = all(options, &strikes(&calls), &run);
     let places = [("the volume", Some(calls.home)), ("the log", calls.log)];
     for (place, calls) in places.into_iter().filter_map(|(place, calls)| Some((place, calls?))) {
         let PhaseCalls { trace, back } = calls;
@@ -151,15 +151,53 @@ pub fn everywhere(options: &Options) -> Outcome {
     outcome
 }
 
+/// All of these faults, or a part of them in the short form.
+fn all<S: Clone + Debug + Sync>(
+    options: &Options,
+    strikes: &[S],
+    run: &(impl Fn(&S) -> Result<(), String> + Sync),
+) -> Outcome {
+    let mut strikes: Vec<(usize, &S)> = strikes.iter().enumerate().collect();
+    if let Ok(text) = std::env::var(VARIABLE) {
+        let only: usize = text.parse().expect("the number of a fault");
+        strikes.retain(|(number, _)| *number == only);
+    } else if !options.full {
+        let start = options.seed as usize % SAMPLE;
+        strikes = strikes.into_iter().skip(start).step_by(SAMPLE).collect();
+    }
+    let threads = options.threads.max(1);
+    let share = strikes.len().div_ceil(threads).max(1);
+    in_threads(strikes.chunks(share).collect(), |part| {
+        let tried = part.iter().map(|(number, strike)| try_one(options, *number, *strike, run));
+        tried.fold(Outcome::default(), Outcome::plus)
+    })
+}
+
 /// A fault at every so many calls, in this thread, until one shows something.
 pub fn some(options: &Options, every: usize) -> Outcome {
-    let calls = match trial::healthy(options.design, options.seed) {
+    let Options { design, seed, .. } = *options;
+    if design.device() != Device::Plain {
+        return match sets::strikes(design, seed) {
+            Ok(all) => some_of(options, &all, every, &|strike| sets::run(design, seed, strike)),
+            Err(reason) => failed(format!("without a fault: {reason}")),
+        };
+    }
+    let calls = match trial::healthy(design, seed) {
         Ok(calls) => calls,
         Err(reason) => return failed(format!("without a fault: {reason}")),
     };
+    some_of(options, &strikes(&calls), every, &|strike| trial::run(design, seed, strike))
+}
+
+fn some_of<S: Debug>(
+    options: &Options,
+    strikes: &[S],
+    every: usize,
+    run: &impl Fn(&S) -> Result<(), String>,
+) -> Outcome {
     let mut outcome = Outcome::default();
-    for (number, strike) in strikes(&calls).iter().enumerate().step_by(every.max(1)) {
-        outcome = outcome.plus(try_one(options, number, strike));
+    for (number, strike) in strikes.iter().enumerate().step_by(every.max(1)) {
+        outcome = outcome.plus(try_one(options, number, strike, run));
         if !outcome.violations.is_empty() {
             break;
         }
@@ -172,9 +210,13 @@ fn failed(violation: String) -> Outcome {
     Outcome { counts, violations: vec![violation], ..Outcome::default() }
 }
 
-fn try_one(options: &Options, number: usize, strike: &Strike) -> Outcome {
-    let Options { design, seed, .. } = *options;
-    let verdict = catch_unwind(AssertUnwindSafe(|| trial::run(design, seed, strike)));
+fn try_one<S: Debug>(
+    options: &Options,
+    number: usize,
+    strike: &S,
+    run: &impl Fn(&S) -> Result<(), String>,
+) -> Outcome {
+    let verdict = catch_unwind(AssertUnwindSafe(|| run(strike)));
     let reason = match verdict {
         Ok(Ok(())) => None,
         Ok(Err(reason)) => Some(reason),

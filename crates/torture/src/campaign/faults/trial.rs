@@ -118,7 +118,7 @@ fn options(design: Design) -> WorldOptions {
 }
 
 /// A server on which the trace is about to begin.
-fn begin(design: Design, seed: u64) -> Result<Session, String> {
+pub(super) fn begin(design: Design, seed: u64) -> Result<Session, String> {
     let superuser = users().into_iter().take(1).collect();
     let mut session = Session::new(seed, options(design), superuser)?;
     for step in workload::before() {
