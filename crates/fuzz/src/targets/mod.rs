@@ -7,6 +7,7 @@
 //! | `nfs-arguments`, `mount-arguments` | a procedure's number and its arguments |
 //! | `nfs-replies` | a procedure's number, and what a server answers to it |
 //! | `portmap` | what a port mapper answers |
+//! | `raid-label`, `raid-record` | what a disk of a set says of itself, and what its log has |
 //! | `trace` | the file of a recorded load |
 //! | `handle` | a file handle that a client sends back |
 //! | `superblock`, `group-block` | the shape of a disk, and one of its groups |
@@ -28,6 +29,7 @@ mod log;
 mod mount;
 mod nfs3;
 mod portmap;
+mod raid;
 mod record;
 mod replies;
 mod rpc;
@@ -83,6 +85,8 @@ pub const TARGETS: &[Target] = &[
     inode::TARGET,
     indirect::TARGET,
     directory::TARGET,
+    raid::LABEL,
+    raid::RECORD,
     settings::VOLUME,
     settings::SERVER,
     disk::TARGET,
