@@ -188,7 +188,7 @@ impl Array {
         let parts = self.stripe().whole(stripe, parts, first.is_some()).await?;
         let group = match first {
             Some(stripe) => self.stripe().plan_first(stripe, &parts),
-            None => self.stripe().plan(stripe, &parts).await?,
+            None => self.stripe().plan(stripe, &parts).await,
         };
         let sums = self.sums.of_group(&group).await;
         self.sums.place_all(&sums).await;
@@ -245,7 +245,13 @@ impl Array {
         if self.layout.level == Level::Parity {
             for change in group {
                 let bytes = Buffer::joined(&change.data);
-                change.slots.iter().for_each(|slot| self.blocks.tell(slot, change.offset, &bytes));
+                for slot in change.slots.iter() {
+                    if change.is_lost {
+                        self.blocks.forget_range(slot, change.offset, change.length());
+                    } else {
+                        self.blocks.tell(slot, change.offset, &bytes);
+                    }
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::planted::{Bug, is_planted};
 /// What a label begins with.
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
 /// The newest version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a label.
 pub const LABEL_SIZE: u64 = 4096;
 /// Where data may begin on a member, in bytes: no volume is found where one would look for it.
@@ -343,7 +343,7 @@ pub(crate) mod tests {
         let bytes = label(Level::Parity, 4, 2).encode();
         assert_eq!(bytes.len(), 4096);
         assert_eq!(&bytes[..16], b"duramen raid\0\0\0\0");
-        assert_eq!(bytes[16..20], 1_u32.to_le_bytes());
+        assert_eq!(bytes[16..20], 2_u32.to_le_bytes());
         assert_eq!(bytes[24..40], [9; 16]);
         assert_eq!(bytes[40..48], 3_u64.to_le_bytes());
         assert_eq!(bytes[48..56], 7_u64.to_le_bytes());

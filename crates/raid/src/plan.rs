@@ -8,13 +8,12 @@
 //!
 //! To be called by a task that is alone with the stripe.
 
-use block::{IoError, Verb, length_of, zeros};
+use block::{IoError, length_of, zeros};
 use bytes::Bytes;
 use futures::future::join_all;
 
 use crate::blocks::BLOCK;
 use crate::layout::Level;
-use crate::members::lost;
 use crate::parity::{add, missing};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::Group;
@@ -112,19 +111,17 @@ impl Stripe<'_> {
     }
 
     /// What is to be written to which member.
-    ///
-    /// # Errors
-    /// [`IoError`] when what is needed of the stripe is lost.
-    pub(crate) async fn plan(&self, stripe: u64, parts: &[Part]) -> Result<Group, IoError> {
+    pub(crate) async fn plan(&self, stripe: u64, parts: &[Part]) -> Group {
         let of_part = |part: &Part, slots: Slots| Change {
             slots,
             offset: stripe * self.layout.unit + part.within,
             data: part.data.clone(),
             is_zeros: false,
+            is_lost: false,
         };
         let in_set = self.members.takers(stripe);
         if self.layout.level == Level::Mirrored {
-            return Ok(parts.iter().map(|part| of_part(part, in_set)).collect());
+            return parts.iter().map(|part| of_part(part, in_set)).collect();
         }
         let member = |part: &Part| self.layout.member_of(stripe, part.index);
         let present = parts.iter().filter(|part| self.members.takes(member(part), stripe));
@@ -133,11 +130,22 @@ impl Stripe<'_> {
         let parity = self.layout.parity_of(stripe).expect("there is parity, or there are mirrors");
         if self.members.takes(parity, stripe) {
             let column = column_of(stripe, parts);
-            let data = vec![Bytes::from(self.new_parity(&column, parity, parts).await?)];
-            let offset = column.offset(self.layout);
-            group.push(Change { slots: Slots::one(parity), offset, data, is_zeros: false });
+            let (sum, is_lost) = self.new_parity(&column, parity, parts).await;
+            let (sum, mut block) = (Bytes::from(sum), 0);
+            // Of what is lost nothing can be made any more.
+            for run in is_lost.chunk_by(|one, next| one == next) {
+                let (from, to) = (block * BLOCK, (block + run.len() as u64) * BLOCK);
+                group.push(Change {
+                    slots: Slots::one(parity),
+                    offset: column.offset(self.layout) + from,
+                    data: vec![sum.slice(from as usize..to as usize)],
+                    is_zeros: false,
+                    is_lost: run[0],
+                });
+                block += run.len() as u64;
+            }
         }
-        Ok(group)
+        group
     }
 
     /// The same of a stripe that was never written: all of it becomes these parts and zeros.
@@ -151,7 +159,7 @@ impl Stripe<'_> {
                 Change::zeros(slots, at, if is_left { 0 } else { length })
             };
             let (before, behind) = (zeros(start, from), zeros(start + to, unit - to));
-            let new = Change { slots, offset: start + from, data, is_zeros: false };
+            let new = Change { slots, offset: start + from, data, is_zeros: false, is_lost: false };
             group.extend([before, new, behind].into_iter().filter(|it| it.length() > 0));
         };
         if self.layout.level == Level::Mirrored {
@@ -176,13 +184,15 @@ impl Stripe<'_> {
         group
     }
 
-    /// The parity of a column when these parts are new.
+    /// The parity of a column when these parts are new, and block by block whether something of the
+    /// column is lost, so that it says nothing.
     async fn new_parity(
         &self,
         column: &Column,
         parity: usize,
         parts: &[Part],
-    ) -> Result<Vec<u8>, IoError> {
+    ) -> (Vec<u8>, Vec<bool>) {
+        let known = |sum: Vec<u8>| (sum, vec![false; column.blocks()]);
         let width = self.layout.width() as usize;
         let member = |index| self.layout.member_of(column.stripe, index);
         let covered = |index| parts.iter().any(|part| part.index == index && part.covers(column));
@@ -190,37 +200,28 @@ impl Stripe<'_> {
         let mut sum = vec![0; column.length()];
         if others.is_empty() {
             parts.iter().for_each(|part| part.add_to(&mut sum, column));
-            return Ok(sum);
+            return known(sum);
         }
         let changed: Vec<usize> = parts.iter().map(|part| part.index).collect();
         let are_there = |indices: &[usize]| indices.iter().all(|&i| self.members.has(member(i)));
         if are_there(&changed) && (changed.len() < others.len() || !are_there(&others)) {
             let changed = self.by_change(column, parity, parts).await;
             if let Some(sum) = changed {
-                return Ok(sum);
+                return known(sum);
             }
         }
         let mut units = self.units(column, &others).await;
         for part in parts {
             part.put_on(&mut units[part.index].bytes, column);
         }
-        for (index, unit) in units.iter_mut().enumerate() {
-            let is_new = |block| parts.iter().any(|it| it.index == index && it.has(column, block));
-            for block in (0..column.blocks()).filter(|&block| !is_new(block)) {
-                if unit.has(block) {
-                    continue;
-                }
-                // What is lost of one that is out would be made of the others, and be anything.
-                if !self.members.has(member(index)) {
-                    return Err(lost(Verb::Read));
-                }
-                // That of one that is in stays so by its sum, which the others may not seem to
-                // contradict.
-                let bytes = &mut unit.bytes[block * BLOCK as usize..][..BLOCK as usize];
-                bytes.iter_mut().for_each(|byte| *byte = !*byte);
-            }
-        }
-        Ok(missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice())))
+        let is_lost = |block: usize| {
+            units.iter().enumerate().any(|(index, unit)| {
+                let is_new = parts.iter().any(|it| it.index == index && it.has(column, block));
+                !unit.has(block) && !is_new
+            })
+        };
+        let lost = (0..column.blocks()).map(is_lost).collect();
+        (missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice())), lost)
     }
 
     /// The new parity from the old one and what was where the parts go. `None` when that cannot be

@@ -43,6 +43,8 @@ planted::bugs! {
     ForgottenSums,
     /// A member that is made again gets no checksums of others.
     LostTables,
+    /// Parity over what is lost passes for parity.
+    MadeOfLost,
     /// What a member gives is right whatever its checksum.
     UnjudgedReads,
     /// A record holds whatever its checksum.

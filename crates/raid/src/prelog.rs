@@ -423,6 +423,9 @@ impl PreLog {
             } // else what was outstanding has come home meanwhile
         };
         if !self.sums.bring_home().await? {
+            if self.members.are_closed() {
+                return Err(IoError::closed(Verb::Write)); // nobody waits for room any more
+            }
             room = Room::OfWhatIsHome;
         }
         let lets_go =

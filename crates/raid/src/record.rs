@@ -28,6 +28,8 @@ pub const BLOCK: u64 = 4096;
 const ZEROS: usize = 64 << 10;
 /// Of the length of a change: it is zeros.
 const IS_ZEROS: u32 = 1 << 31;
+/// The same: it is not what belongs there.
+const IS_LOST: u32 = 1 << 30;
 /// Where in a head its checksum stands, in bytes.
 const CHECKSUM: usize = 8;
 
@@ -74,6 +76,9 @@ pub struct Change {
     pub data: Vec<Bytes>,
     /// All of it is zeros, which a record need not hold.
     pub is_zeros: bool,
+    /// It is not what belongs there, and gets checksums that it does not fit: nothing is to be made
+    /// of it.
+    pub is_lost: bool,
 }
 
 impl Change {
@@ -81,7 +86,7 @@ impl Change {
     pub fn zeros(slots: Slots, offset: u64, length: u64) -> Self {
         let pieces = (0..length).step_by(ZEROS);
         let piece = |at: u64| zeros((length - at).min(ZEROS as u64) as usize);
-        Self { slots, offset, data: pieces.map(piece).collect(), is_zeros: true }
+        Self { slots, offset, data: pieces.map(piece).collect(), is_zeros: true, is_lost: false }
     }
 
     /// How many bytes.
@@ -178,7 +183,7 @@ pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
         let raw = RawChange {
             offset: change.offset.into(),
             slots: change.slots.0.into(),
-            length: (change.length() as u32 | if change.is_zeros { IS_ZEROS } else { 0 }).into(),
+            length: (change.length() as u32 | flags_of(change)).into(),
         };
         room.copy_from_slice(raw.as_bytes());
     }
@@ -191,6 +196,11 @@ pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
     let checksum = sum_of(&head, &data);
     head[CHECKSUM..][..4].copy_from_slice(&checksum.to_le_bytes());
     (vec![head.freeze(), data.freeze()], checksum)
+}
+
+fn flags_of(change: &Change) -> u32 {
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    flag(change.is_zeros, IS_ZEROS) | flag(change.is_lost, IS_LOST)
 }
 
 /// Changes the first bytes of each block of data, or changes them back.
@@ -236,15 +246,16 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
     let of_each = rest.chunks_exact(CHANGE).take(changes).map(|raw| {
         let raw = RawChange::ref_from_bytes(raw).ok()?;
         let (slots, offset) = (Slots(raw.slots.get()), raw.offset.get());
-        let length = raw.length.get() & !IS_ZEROS;
-        if raw.length.get() != length {
+        let (length, is_lost) =
+            (raw.length.get() & !(IS_ZEROS | IS_LOST), raw.length.get() & IS_LOST != 0);
+        if raw.length.get() & IS_ZEROS != 0 {
             let is_fit = u64::from(length) <= *UNITS.end();
             return is_fit.then(|| Change::zeros(slots, offset, length.into()));
         }
         let end = at.checked_add(length as usize).filter(|&end| end <= data.len())?;
         let data = vec![data.slice(at..end)];
         at = end;
-        Some(Change { slots, offset, data, is_zeros: false })
+        Some(Change { slots, offset, data, is_zeros: false, is_lost })
     });
     let changes = of_each.collect::<Option<Vec<Change>>>()?;
     let place = Place {
@@ -278,7 +289,7 @@ mod tests {
                     return Change::zeros(Slots(slots), offset, (sectors * 65_536) as u64);
                 }
                 let data = (0..sectors).map(|_| Bytes::from(vec![byte; 512])).collect();
-                Change { slots: Slots(slots), offset, data, is_zeros: false }
+                Change { slots: Slots(slots), offset, data, is_zeros: false, is_lost: false }
             },
         );
         prop::collection::vec(change, 0..300)
@@ -305,7 +316,7 @@ mod tests {
         #[test]
         fn a_record_that_is_torn_is_none(sector in 0..40_usize, first in any::<u8>()) {
             let data = vec![Bytes::from(vec![first; 16 << 10])];
-            let change = Change { slots: Slots::one(1), offset: 4096, data, is_zeros: false };
+            let change = Change { slots: Slots::one(1), offset: 4096, data, is_zeros: false, is_lost: false };
             let bytes = joined(&encode(&place(), &[change]).0);
             let mut torn = bytes.to_vec();
             torn[sector * 512..][..512].iter_mut().for_each(|byte| *byte ^= 0x55);
@@ -327,7 +338,8 @@ mod tests {
     fn a_record_in_the_data_of_another_does_not_look_like_one() {
         let inner = joined(&encode(&Place { sequence: 99, ..place() }, &[]).0);
         let data = vec![inner.clone(); 3];
-        let change = Change { slots: Slots::one(1), offset: 0, data, is_zeros: false };
+        let change =
+            Change { slots: Slots::one(1), offset: 0, data, is_zeros: false, is_lost: false };
         let bytes = joined(&encode(&place(), &[change]).0);
         let starts = (0..bytes.len()).step_by(BLOCK as usize);
         let found = starts.filter(|&at| size_at(&bytes[at..], [7; 16]).is_some());
@@ -339,7 +351,8 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_page() {
         let data = vec![Bytes::from(vec![5; 512])];
-        let change = Change { slots: Slots(0b101), offset: 0x1000, data, is_zeros: false };
+        let change =
+            Change { slots: Slots(0b101), offset: 0x1000, data, is_zeros: false, is_lost: false };
         let bytes = joined(&encode(&place(), &[change]).0);
         assert_eq!(&bytes[..8], b"prewrite");
         assert_eq!(bytes[12..16], 2_u32.to_le_bytes(), "blocks");

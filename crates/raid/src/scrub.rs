@@ -129,6 +129,19 @@ impl Array {
         let parity = given.pop().expect("there is parity");
         for block in 0..column.blocks() {
             let are_known = given.iter().all(|unit| unit.has(block));
+            let unknown: Vec<usize> = (0..width).filter(|&it| !given[it].is_known(block)).collect();
+            if let ([unknown], true, true) = (&unknown[..], parity.is_known(block), are_known) {
+                // All others are known, and say what this is.
+                let others = given.iter().enumerate().filter(|(place, _)| place != unknown);
+                let others = others.map(|(_, unit)| unit.block(block));
+                let made = missing(BLOCK as usize, others.chain([parity.block(block)]));
+                if made != given[*unknown].block(block) {
+                    let at = column.offset(&self.layout) + block as u64 * BLOCK;
+                    there.put(all[*unknown], at, &made).await;
+                    self.blocks.forget_range(all[*unknown], at, BLOCK);
+                }
+                continue;
+            }
             let sum = missing(BLOCK as usize, given.iter().map(|unit| unit.block(block)));
             let is_wrong = !parity.has(block) || parity.block(block) != sum;
             if are_known && is_wrong && self.members.has(all[width]) {

@@ -9,7 +9,7 @@
 //!
 //! To be called by a task that is alone with the stripe.
 
-use block::{Buffer, Durability, IoError, Verb};
+use block::{Buffer, IoError, Verb};
 use bytes::Bytes;
 use futures::future::join_all;
 
@@ -53,6 +53,8 @@ impl Column {
 enum Found {
     /// It fits its sum, or was made.
     Good,
+    /// Nothing is known of its sum.
+    Unknown,
     /// It does not fit its sum.
     Wrong,
     /// It cannot be read, or its member is out.
@@ -84,13 +86,18 @@ impl Given {
         sum
     }
 
-    /// Whether all of it is known.
+    /// Whether all of it is there.
     pub(crate) fn is_good(&self) -> bool {
-        self.found.iter().all(|found| *found == Found::Good)
+        (0..self.found.len()).all(|block| self.has(block))
     }
 
     /// Whether a block of it is.
     pub(crate) fn has(&self, block: usize) -> bool {
+        self.is_known(block) || self.found[block] == Found::Unknown
+    }
+
+    /// Whether a block of it is, by its sum.
+    pub(crate) fn is_known(&self, block: usize) -> bool {
         self.found[block] == Found::Good
     }
 
@@ -181,7 +188,8 @@ impl Stripe<'_> {
         for block in 0..column.blocks() {
             let wrong = || given.iter().filter(|it| it.found[block] == Found::Wrong);
             let are_one = || wrong().count() > 1 && is_one(wrong().map(|it| it.block(block)));
-            let good = match given.iter().find(|it| it.has(block)) {
+            let known = given.iter().find(|it| it.is_known(block));
+            let good = match known.or(given.iter().find(|it| it.has(block))) {
                 Some(good) => good.block(block).to_vec(),
                 // No disk is wrong in the same way as another.
                 None if are_one() => wrong().next().expect("some").block(block).to_vec(),
@@ -212,10 +220,12 @@ impl Stripe<'_> {
 
     /// Writes a block that is known, with its sum.
     pub(crate) async fn put(&self, slot: usize, offset: u64, bytes: &[u8]) {
-        self.sums.of(slot, offset, BLOCK).await.take(offset, bytes);
-        let (at, data) = (self.data_start + offset, vec![Bytes::copy_from_slice(bytes)]);
-        self.members.write(slot, at, data, Durability::Plain).await;
-        self.members.counts.meet(slot, |met| met.mended += 1);
+        let (at, data) = (self.data_start + offset, Bytes::copy_from_slice(bytes));
+        // Without room it stays as it is: who reads does not wait for that.
+        if self.members.write_if_room(slot, at, data).await {
+            self.sums.of(slot, offset, BLOCK).await.take(offset, bytes);
+            self.members.counts.meet(slot, |met| met.mended += 1);
+        }
     }
 
     /// A block is what others give, if its member knows nothing better. `is_sure` if they are known
@@ -230,7 +240,7 @@ impl Stripe<'_> {
         is_sure: bool,
     ) {
         let found = given.found[block];
-        if found == Found::Good {
+        if found == Found::Good || found == Found::Unknown && given.block(block) == good {
             return;
         }
         if self.members.has(slot) {
@@ -260,13 +270,17 @@ impl Stripe<'_> {
         let mut given = self.read(column, member).await;
         let in_hand = self.sums.of(member, offset, length as u64).await;
         let fits: Vec<bool> = in_hand.fit(offset, &given.bytes).collect();
-        for (found, fits) in given.found.iter_mut().zip(fits) {
+        for (block, (found, fits)) in given.found.iter_mut().zip(fits).enumerate() {
             if *found == Found::Good && !fits {
                 *found = Found::Wrong;
                 self.members.counts.meet(member, |met| met.checksum_errors += 1);
+            } else if *found == Found::Good
+                && in_hand.unknown(offset + block as u64 * BLOCK, BLOCK) > 0
+            {
+                *found = Found::Unknown;
             }
         }
-        if given.is_good() {
+        if (0..column.blocks()).all(|block| given.is_known(block)) {
             self.blocks.tell(member, offset, &given.bytes);
         }
         given

@@ -179,13 +179,18 @@ impl InHand {
     pub(crate) fn lose(&self, offset: u64) {
         let (table, place) = self.of(offset / BLOCK);
         let sum = table.sums.borrow()[place];
-        self.change(offset, &[(!sum).max(1)], NO_RECORD);
+        self.change(offset, &[not(sum)], NO_RECORD);
     }
 
     /// They are to be written once more.
     pub(crate) fn touch(&self) {
         self.0.iter().for_each(|table| table.change(NO_RECORD));
     }
+}
+
+/// Another sum.
+fn not(sum: u32) -> u32 {
+    if sum == u32::MAX { 1 } else { !sum }
 }
 
 fn sums_of(bytes: &[u8]) -> Vec<u32> {
@@ -203,10 +208,13 @@ impl OfGroup {
     /// This record is durable.
     pub(crate) fn are_logged(&self, record: u64) {
         for (change, in_hand) in &self.0 {
-            let sums = match &change.data[..] {
+            let mut sums = match &change.data[..] {
                 [all] => sums_of(all),
                 pieces => sums_of(&Buffer::joined(pieces)),
             };
+            if change.is_lost && !is_planted(Bug::MadeOfLost) {
+                sums.iter_mut().for_each(|sum| *sum = not(*sum));
+            }
             for tables in in_hand {
                 tables.keep_former(change);
                 tables.change(change.offset, &sums, record);
@@ -322,21 +330,25 @@ impl Sums {
                 let (holder, offset) = self.place(table, copy);
                 self.members.write_if_room(holder, self.data_start + offset, bytes.clone())
             });
-            let had_room = join_all(writes).await.into_iter().all(|had_room| had_room);
+            let had_room = join_all(writes).await;
             self.members.flush().await;
             let settled = self.members.settled(Verb::Write).await;
-            if !had_room || settled.is_err() {
-                for table in &going {
+            for (table, had_room) in going.iter().zip(had_room) {
+                if !had_room || settled.is_err() {
                     table.going.take().into_iter().for_each(|first| table.change(first));
                 }
-                return settled.map(|()| false);
+            }
+            settled?;
+        }
+        let mut had_room = true;
+        for table in going {
+            let is_home = table.going.take().is_some();
+            had_room &= is_home;
+            if is_home {
+                table.has_place.set(true);
             }
         }
-        for table in going {
-            table.going.set(None);
-            table.has_place.set(true);
-        }
-        Ok(true)
+        Ok(had_room)
     }
 
     fn data_end(&self) -> u64 {

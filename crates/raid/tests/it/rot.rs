@@ -255,6 +255,14 @@ fn what_two_members_have_lost_costs_those_blocks_until_they_are_written() {
         assert_eq!((read(&set, 6).await, read(&set, 8).await), (None, None), "they stay lost");
         write(6, 4).await;
         assert_eq!((read(&set, 6).await, read(&set, 8).await), (of(&[4; 32768], 0), None));
+        // Also when the member goes that has the other.
+        set.flush().await.expect("nothing fails");
+        let rest = copies(&executor, &disks[1..]);
+        let without = degraded(&executor, &rest).await;
+        assert_eq!(read(&without, 8).await, None, "nothing can be made of it");
+        let new = new_disks(&executor, 1).remove(0);
+        without.rebuild(0, new, [5; 16], |_, _| ()).await.expect("it goes on");
+        assert_eq!((read(&without, 6).await, read(&without, 8).await), (of(&[4; 32768], 0), None));
         write(8, 5).await;
         assert!(all_of(&set).await == expected, "all of it is there again");
         scrubbed(&set).await;
@@ -318,4 +326,74 @@ fn a_new_member_gets_the_checksums_that_it_is_to_hold() {
             assert!(without > 0, "{level}");
         }
     }
+}
+
+/// Two blocks of a column are lost, one is written anew, and the member of the other goes. What
+/// that one reads as.
+async fn lost_beside_new(executor: &Executor, disks: &[Rc<Disk>]) -> Option<Vec<u8>> {
+    let start = opened(executor, disks).await.expect("all are there").label().data_start;
+    let disks = rotten(executor, disks, 2, &[start + 2 * BLOCK]);
+    let disks = rotten(executor, &disks, 0, &[start + 2 * BLOCK]);
+    let set = opened(executor, &disks).await.expect("all are there");
+    let data = vec![vec![4; BLOCK as usize].into()];
+    set.write(6 * BLOCK, data, Durability::Plain).await.expect("it is whole");
+    set.flush().await.expect("nothing fails");
+    let without = degraded(executor, &copies(executor, &disks[1..])).await;
+    let read = without.read(8 * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+    read.map(|bytes| bytes.to_vec()).ok()
+}
+
+#[test]
+fn nothing_is_made_of_the_parity_over_what_is_lost() {
+    let executor = Executor::new(9);
+    let (disks, _) = written(&executor, Level::Parity, 4);
+    let read = || executor.block_on(lost_beside_new(&executor, &copies(&executor, &disks)));
+    assert_eq!(read(), None);
+    #[cfg(feature = "planted-bugs")]
+    {
+        raid::planted::plant(Some(raid::planted::Bug::MadeOfLost));
+        let made = read();
+        raid::planted::plant(None);
+        assert!(made.is_some(), "what is anything passes for what was written");
+    }
+}
+
+#[test]
+fn what_has_no_checksum_is_not_believed_against_what_has_one() {
+    for (level, count) in LEVELS {
+        let executor = Executor::new(10);
+        let (disks, expected) = written(&executor, level, count);
+        executor.block_on(async {
+            let set = opened(&executor, &disks).await.expect("all are there");
+            let (start, (at, size)) = (set.label().data_start, tables(&set));
+            // Both copies of the table of slot 0 are gone, and one of its blocks has rotted.
+            let disks = rotten(&executor, &disks, set.layout().holders(0)[0], &[at]);
+            let disks = rotten(&executor, &disks, set.layout().holders(0)[1], &[at + size]);
+            let disks = rotten(&executor, &disks, 0, &[start]);
+            let set = opened(&executor, &disks).await.expect("all are there");
+            assert!(scrubbed(&set).await.mended > 0, "{level}");
+            assert!(all_of(&set).await == expected, "{level}");
+            assert_eq!(scrubbed(&set).await, nothing(), "{level}");
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_loses_a_block_and_a_table_is_never_believed() {
+    let executor = Executor::new(11);
+    let (disks, _) = written(&executor, Level::Mirrored, 2);
+    executor.block_on(async {
+        let set = opened(&executor, &disks).await.expect("all are there");
+        let (start, (at, size)) = (set.label().data_start, tables(&set));
+        for range in [start..start + BLOCK, at..at + 2 * size] {
+            disks[1].inject(Fault::on(Verb::Write, Effect::Lost).within(range).forever());
+        }
+        let data = vec![vec![7; BLOCK as usize].into()];
+        set.write(0, data, Durability::Through).await.expect("it says so");
+        set.close().await.expect("nothing fails");
+        let set = opened(&executor, &copies(&executor, &disks)).await.expect("all are there");
+        // Each block fits what the other disk has of the other's checksum: who could tell?
+        let read = set.read(0, Buffer::zeroed(BLOCK as usize)).await;
+        read.expect_err("an error, never what was there before");
+    });
 }
