@@ -316,7 +316,8 @@ mod tests {
         #[test]
         fn a_record_that_is_torn_is_none(sector in 0..40_usize, first in any::<u8>()) {
             let data = vec![Bytes::from(vec![first; 16 << 10])];
-            let change = Change { slots: Slots::one(1), offset: 4096, data, is_zeros: false, is_lost: false };
+            let (slots, is_lost) = (Slots::one(1), false);
+            let change = Change { slots, offset: 4096, data, is_zeros: false, is_lost };
             let bytes = joined(&encode(&place(), &[change]).0);
             let mut torn = bytes.to_vec();
             torn[sector * 512..][..512].iter_mut().for_each(|byte| *byte ^= 0x55);
