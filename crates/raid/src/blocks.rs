@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
+use crate::label::SUMMED;
 use crate::planted::{Bug, is_planted};
 
-/// Bytes of a block.
-pub(crate) const BLOCK: u64 = 4096;
+/// Bytes of a block: that of which a checksum is kept.
+pub(crate) const BLOCK: u64 = SUMMED;
 
 /// A block: the slot of its member, and its number there.
 type Key = (usize, u64);

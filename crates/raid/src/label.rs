@@ -166,7 +166,8 @@ pub fn rows_of(size: u64, data_start: u64, unit: u64) -> u64 {
     room.saturating_sub(behind_data(room / unit, unit)) / unit
 }
 
-fn sum_of(bytes: &[u8]) -> u32 {
+/// The checksum of everything on members but of records, which are summed in parts.
+pub(crate) fn sum_of(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 

@@ -132,6 +132,12 @@ impl Layout {
         }
     }
 
+    /// The members that have the units of data of a stripe, in their order, and then its parity.
+    pub fn members_of(&self, stripe: u64) -> Vec<usize> {
+        let data = (0..self.width() as usize).map(|index| self.member_of(stripe, index));
+        data.chain(self.parity_of(stripe)).collect()
+    }
+
     /// Which of the units of data of its stripe has a byte of the set.
     pub fn index_of(&self, at: u64) -> usize {
         (at / self.unit % self.width()) as usize

@@ -112,12 +112,8 @@ impl Stripe<'_> {
 
     /// What is to be written to which member.
     pub(crate) async fn plan(&self, stripe: u64, parts: &[Part]) -> Group {
-        let of_part = |part: &Part, slots: Slots| Change {
-            slots,
-            offset: stripe * self.layout.unit + part.within,
-            data: part.data.clone(),
-            is_zeros: false,
-            is_lost: false,
+        let of_part = |part: &Part, slots: Slots| {
+            Change::new(slots, stripe * self.layout.unit + part.within, part.data.clone())
         };
         let in_set = self.members.takers(stripe);
         if self.layout.level == Level::Mirrored {
@@ -135,13 +131,9 @@ impl Stripe<'_> {
             // Of what is lost nothing can be made any more.
             for run in is_lost.chunk_by(|one, next| one == next) {
                 let (from, to) = (block * BLOCK, (block + run.len() as u64) * BLOCK);
-                group.push(Change {
-                    slots: Slots::one(parity),
-                    offset: column.offset(self.layout) + from,
-                    data: vec![sum.slice(from as usize..to as usize)],
-                    is_zeros: false,
-                    is_lost: run[0],
-                });
+                let (slots, offset) = (Slots::one(parity), column.offset(self.layout) + from);
+                let data = vec![sum.slice(from as usize..to as usize)];
+                group.push(Change { is_lost: run[0], ..Change::new(slots, offset, data) });
                 block += run.len() as u64;
             }
         }
@@ -159,7 +151,7 @@ impl Stripe<'_> {
                 Change::zeros(slots, at, if is_left { 0 } else { length })
             };
             let (before, behind) = (zeros(start, from), zeros(start + to, unit - to));
-            let new = Change { slots, offset: start + from, data, is_zeros: false, is_lost: false };
+            let new = Change::new(slots, start + from, data);
             group.extend([before, new, behind].into_iter().filter(|it| it.length() > 0));
         };
         if self.layout.level == Level::Mirrored {

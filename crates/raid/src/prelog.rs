@@ -443,7 +443,8 @@ impl PreLog {
         let start = self.place_for(BLOCK).unwrap_or_else(last);
         let next = self.rest_behind(start + BLOCK);
         let live = self.live.borrow();
-        let mut needed = live.iter().filter(|live| live.sequence >= self.needed_from());
+        let needed_from = self.needed_from();
+        let mut needed = live.iter().filter(|live| live.sequence >= needed_from);
         let is_beside =
             |live: &Live| next + BLOCK <= live.start || live.start + live.length <= next;
         next != start && needed.all(is_beside)

@@ -82,11 +82,16 @@ pub struct Change {
 }
 
 impl Change {
+    /// These bytes.
+    pub fn new(slots: Slots, offset: u64, data: Vec<Bytes>) -> Self {
+        Self { slots, offset, data, is_zeros: false, is_lost: false }
+    }
+
     /// Zeros.
     pub fn zeros(slots: Slots, offset: u64, length: u64) -> Self {
         let pieces = (0..length).step_by(ZEROS);
         let piece = |at: u64| zeros((length - at).min(ZEROS as u64) as usize);
-        Self { slots, offset, data: pieces.map(piece).collect(), is_zeros: true, is_lost: false }
+        Self { is_zeros: true, ..Self::new(slots, offset, pieces.map(piece).collect()) }
     }
 
     /// How many bytes.
@@ -255,7 +260,7 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
         let end = at.checked_add(length as usize).filter(|&end| end <= data.len())?;
         let data = vec![data.slice(at..end)];
         at = end;
-        Some(Change { slots, offset, data, is_zeros: false, is_lost })
+        Some(Change { is_lost, ..Change::new(slots, offset, data) })
     });
     let changes = of_each.collect::<Option<Vec<Change>>>()?;
     let place = Place {
@@ -289,7 +294,7 @@ mod tests {
                     return Change::zeros(Slots(slots), offset, (sectors * 65_536) as u64);
                 }
                 let data = (0..sectors).map(|_| Bytes::from(vec![byte; 512])).collect();
-                Change { slots: Slots(slots), offset, data, is_zeros: false, is_lost: false }
+                Change::new(Slots(slots), offset, data)
             },
         );
         prop::collection::vec(change, 0..300)
@@ -316,8 +321,7 @@ mod tests {
         #[test]
         fn a_record_that_is_torn_is_none(sector in 0..40_usize, first in any::<u8>()) {
             let data = vec![Bytes::from(vec![first; 16 << 10])];
-            let (slots, is_lost) = (Slots::one(1), false);
-            let change = Change { slots, offset: 4096, data, is_zeros: false, is_lost };
+            let change = Change::new(Slots::one(1), 4096, data);
             let bytes = joined(&encode(&place(), &[change]).0);
             let mut torn = bytes.to_vec();
             torn[sector * 512..][..512].iter_mut().for_each(|byte| *byte ^= 0x55);
@@ -339,8 +343,7 @@ mod tests {
     fn a_record_in_the_data_of_another_does_not_look_like_one() {
         let inner = joined(&encode(&Place { sequence: 99, ..place() }, &[]).0);
         let data = vec![inner.clone(); 3];
-        let change =
-            Change { slots: Slots::one(1), offset: 0, data, is_zeros: false, is_lost: false };
+        let change = Change::new(Slots::one(1), 0, data);
         let bytes = joined(&encode(&place(), &[change]).0);
         let starts = (0..bytes.len()).step_by(BLOCK as usize);
         let found = starts.filter(|&at| size_at(&bytes[at..], [7; 16]).is_some());
@@ -352,8 +355,7 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_page() {
         let data = vec![Bytes::from(vec![5; 512])];
-        let change =
-            Change { slots: Slots(0b101), offset: 0x1000, data, is_zeros: false, is_lost: false };
+        let change = Change::new(Slots(0b101), 0x1000, data);
         let bytes = joined(&encode(&place(), &[change]).0);
         assert_eq!(&bytes[..8], b"prewrite");
         assert_eq!(bytes[12..16], 2_u32.to_le_bytes(), "blocks");

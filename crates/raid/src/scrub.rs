@@ -121,8 +121,7 @@ impl Array {
     /// The units of data of a stripe with parity.
     async fn scrub_units(&self, column: &Column) -> Vec<Given> {
         let width = self.layout.width() as usize;
-        let data = (0..width).map(|index| self.layout.member_of(column.stripe, index));
-        let all: Vec<usize> = data.chain(self.layout.parity_of(column.stripe)).collect();
+        let all = self.layout.members_of(column.stripe);
         let there = self.stripe();
         let mut given = join_all(all.iter().map(|&member| there.give(column, member))).await;
         there.mend(column, &all, &mut given).await;

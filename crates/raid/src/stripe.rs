@@ -136,11 +136,7 @@ impl Stripe<'_> {
     /// What these units of data have of a column; the others may be anything.
     pub(crate) async fn units(&self, column: &Column, needed: &[usize]) -> Vec<Given> {
         let width = self.layout.width() as usize;
-        let all: Vec<usize> = (0..width)
-            .map(|index| self.layout.member_of(column.stripe, index))
-            .chain(self.layout.parity_of(column.stripe))
-            .collect();
-        let all = &all[..];
+        let all = &self.layout.members_of(column.stripe)[..];
         let reads = all[..width].iter().enumerate().map(|(index, &member)| async move {
             if needed.contains(&index) {
                 return self.give(column, member).await;

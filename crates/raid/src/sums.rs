@@ -29,13 +29,12 @@ use std::rc::Rc;
 
 use block::{Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
-use crc_fast::{CrcAlgorithm, checksum};
 use futures::future::join_all;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::blocks::BLOCK;
-use crate::label::{Id, Label, SUMS, is_sealed, map_size, sealed, tables_size};
+use crate::label::{self, Id, Label, SUMS, is_sealed, map_size, sealed, tables_size};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
@@ -48,8 +47,8 @@ const MOST: usize = 1024;
 const NO_RECORD: u64 = u64::MAX;
 
 /// The sum of a block; zero is none.
-pub(crate) fn sum_of(block: &[u8]) -> u32 {
-    (checksum(CrcAlgorithm::Crc32Iscsi, block) as u32).max(1)
+fn sum_of(block: &[u8]) -> u32 {
+    label::sum_of(block).max(1)
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -115,10 +114,12 @@ fn decode(bytes: &[u8], set: &Id, slot: usize, number: u64) -> Option<Vec<u32>> 
 pub(crate) struct InHand(Vec<Rc<Table>>);
 
 impl InHand {
-    /// The table of a block, and which of its sums.
-    fn of(&self, block: u64) -> (&Rc<Table>, usize) {
+    /// Of each of these whole blocks its table, and which of the sums there.
+    fn places(&self, offset: u64, length: u64) -> impl Iterator<Item = (&Rc<Table>, usize)> {
         let first = self.0[0].number;
-        (&self.0[(block / SUMS - first) as usize], (block % SUMS) as usize)
+        let place =
+            move |block| (&self.0[(block / SUMS - first) as usize], (block % SUMS) as usize);
+        (offset / BLOCK..(offset + length) / BLOCK).map(place)
     }
 
     /// Whether whole blocks fit their sums, one by one. Of those that are being written, which one
@@ -128,9 +129,8 @@ impl InHand {
         offset: u64,
         bytes: &'i [u8],
     ) -> impl Iterator<Item = bool> + 'i {
-        let blocks = bytes.chunks_exact(BLOCK as usize).zip(offset / BLOCK..);
-        blocks.map(|(bytes, block)| {
-            let (table, place) = self.of(block);
+        let blocks = bytes.chunks_exact(BLOCK as usize);
+        blocks.zip(self.places(offset, bytes.len() as u64)).map(|(bytes, (table, place))| {
             let (sum, is) = (table.sums.borrow()[place], sum_of(bytes));
             let was = table.former.borrow().get(&place).copied();
             let fits = [Some(sum), was].into_iter().flatten().any(|sum| sum == 0 || sum == is);
@@ -140,8 +140,9 @@ impl InHand {
 
     /// These whole blocks are what stands there, or will, by this record.
     fn change(&self, offset: u64, sums: &[u32], record: u64) {
-        for (&sum, block) in sums.iter().zip(offset / BLOCK..) {
-            let (table, place) = self.of(block);
+        for (&sum, (table, place)) in
+            sums.iter().zip(self.places(offset, sums.len() as u64 * BLOCK))
+        {
             table.sums.borrow_mut()[place] = sum;
             table.change(record);
         }
@@ -149,23 +150,18 @@ impl InHand {
 
     /// Of how many of these whole blocks no sum is known.
     pub(crate) fn unknown(&self, offset: u64, length: u64) -> u64 {
-        let is_unknown = |&block: &u64| {
-            let (table, place) = self.of(block);
-            table.sums.borrow()[place] == 0
-        };
-        (offset / BLOCK..(offset + length) / BLOCK).filter(is_unknown).count() as u64
+        let is_unknown = |(table, place): &(&Rc<Table>, usize)| table.sums.borrow()[*place] == 0;
+        self.places(offset, length).filter(is_unknown).count() as u64
     }
 
     fn keep_former(&self, change: &Change) {
-        for block in change.offset / BLOCK..(change.offset + change.length()) / BLOCK {
-            let (table, place) = self.of(block);
+        for (table, place) in self.places(change.offset, change.length()) {
             table.former.borrow_mut().insert(place, table.sums.borrow()[place]);
         }
     }
 
     fn forget_former(&self, change: &Change) {
-        for block in change.offset / BLOCK..(change.offset + change.length()) / BLOCK {
-            let (table, place) = self.of(block);
+        for (table, place) in self.places(change.offset, change.length()) {
             table.former.borrow_mut().remove(&place);
         }
     }
@@ -177,9 +173,10 @@ impl InHand {
 
     /// What stands at this block is not what belongs there.
     pub(crate) fn lose(&self, offset: u64) {
-        let (table, place) = self.of(offset / BLOCK);
-        let sum = table.sums.borrow()[place];
-        self.change(offset, &[not(sum)], NO_RECORD);
+        for (table, place) in self.places(offset, BLOCK) {
+            let sum = table.sums.borrow()[place];
+            self.change(offset, &[not(sum)], NO_RECORD);
+        }
     }
 
     /// They are to be written once more.

@@ -114,7 +114,7 @@ impl Written {
             set(&mut bits, &here.map(|stripe| stripe - first).collect::<Vec<_>>());
             let (offset, data) =
                 (self.start + number * MAP_BLOCK, encode(&self.set, number, &bits));
-            Change { slots, offset, data: vec![data], is_zeros: false, is_lost: false }
+            Change::new(slots, offset, vec![data])
         };
         blocks.into_iter().map(change).collect()
     }
@@ -127,7 +127,7 @@ impl Written {
     /// All of it, as it is in durable records.
     pub(crate) fn all(&self, slots: Slots) -> Change {
         let data = vec![encode_all(&self.set, &self.logged.borrow())];
-        Change { slots, offset: self.start, data, is_zeros: false, is_lost: false }
+        Change::new(slots, self.start, data)
     }
 }
 

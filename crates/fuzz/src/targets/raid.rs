@@ -98,7 +98,7 @@ fn generate_record(prng: &mut Prng) -> Vec<u8> {
             return Change::zeros(slots, offset, prng.between(1, 20) * BLOCK);
         }
         let data = vec![Bytes::from(some_bytes(prng, BLOCK as usize))];
-        Change { slots, offset, data, is_zeros: false, is_lost: false }
+        Change::new(slots, offset, data)
     });
     let changes: Vec<Change> = changes.collect();
     let (sequence, mask) = (prng.next_u64(), prng.next_u64());
