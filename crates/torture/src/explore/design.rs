@@ -259,9 +259,7 @@ impl Design {
     /// Bytes of each disk, the volume first, if those of each kind are so large.
     pub(crate) fn sizes(self, volume_bytes: u64, log_bytes: u64) -> Vec<u64> {
         let sizes = self.entry.disks.iter().flat_map(|role| match role {
-            DiskRole::Volume => {
-                vec![device::member_size(self.device, volume_bytes); self.device.disks()]
-            }
+            DiskRole::Volume => self.home_sizes(volume_bytes),
             DiskRole::Log => vec![log_bytes],
         });
         sizes.collect()
@@ -420,7 +418,7 @@ impl Design {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub(crate) async fn open_disks(
+    async fn open_disks(
         self,
         disks: designs::Disks,
         runtime: Runtime,
@@ -455,14 +453,8 @@ fn format_on(design: Design, executor: &Executor, sizes: &[u64], shape: &Shape) 
     let disks = Disks::new(executor, &Images(sizes.iter().map(full).collect()));
     let (runtime, options) = (executor.runtime(), shape.to_make());
     executor.block_on(async {
-        let devices = disks.devices();
-        if let Some(level) = design.device.level() {
-            device::make(level, &devices[..design.device.disks()], &runtime).await;
-        }
-        let volume = design.stack(devices, &runtime).await.expect("it is new").volume;
-        let made = (design.work().make)(&*volume, &options, &*runtime.random, NOW).await;
-        made.expect("it is large enough");
-        volume.flush().await.expect("nothing has failed");
+        let homes = disks.devices().into_iter().take(design.device.disks()).collect();
+        design.make_on(homes, &options, &runtime, NOW).await;
     });
     disks
 }
