@@ -69,6 +69,13 @@ pub(crate) struct Scrub {
     pub(crate) lost: Vec<Lost>,
 }
 
+impl Scrub {
+    /// How many bytes are lost.
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost.iter().map(|lost| lost.length).sum()
+    }
+}
+
 /// What members cannot tell any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lost {

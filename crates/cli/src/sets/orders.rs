@@ -364,8 +364,8 @@ impl Orders {
             orders.is_scrubbing.set(false);
             let path = orders.volume.path.display();
             let end = match done {
-                Ok(Scrub { mended, lost, .. }) => {
-                    let lost: u64 = lost.iter().map(|lost| lost.length).sum();
+                Ok(scrub) => {
+                    let (mended, lost) = (scrub.mended, scrub.lost_bytes());
                     words::say(format_args!(
                         "{path}: scrubbed: {mended} mended, {lost} bytes lost"
                     ));

@@ -55,7 +55,7 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
     } else {
         describe(&scrub, volume, output)?;
     }
-    let bytes = scrub.lost.iter().map(|lost| lost.length).sum();
+    let bytes = scrub.lost_bytes();
     if bytes > 0 { Err(Failure::Lost { path: volume.path.clone(), bytes }) } else { Ok(()) }
 }
 

@@ -221,9 +221,9 @@ impl Status {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));
             line("rebuild", format!("of slot {slot}: {done} of {total}"));
         }
-        if let Some(Scrub { done_bytes, total_bytes, mended, lost }) = &self.scrub {
-            let (done, total) = (show_size(*done_bytes), show_size(*total_bytes));
-            let lost = lost.iter().map(|lost| lost.length).sum();
+        if let Some(scrub) = &self.scrub {
+            let (done, total) = (show_size(scrub.done_bytes), show_size(scrub.total_bytes));
+            let (mended, lost) = (scrub.mended, scrub.lost_bytes());
             let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
             line("scrub", format!("{done} of {total}, {mended} mended{lost}"));
         }
