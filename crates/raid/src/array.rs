@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 use block::{Buffer, Durability, IoError, Verb, length_of, slices};
 use bytes::Bytes;
-use futures::future::{Either, join_all, select, try_join_all};
+use futures::future::{Either, join, join_all, select, try_join_all};
 
 use crate::blocks::Blocks;
 use crate::label::Label;
@@ -131,12 +131,13 @@ impl Array {
         let is_whole = column.length() as u64 == piece.length;
         let room = if is_whole { buffer } else { Buffer::unfilled(column.length()) };
         let offset = column.offset(&self.layout);
-        if let Some(read) = self.members.read(first, self.data_start + offset, room).await {
-            let sums = self.sums.of(first, offset, read.len() as u64).await;
-            if sums.fit(offset, &read).all(|fits| fits) {
-                return Ok(if is_whole { read } else { of_asked(&read) });
-            } // else it is wrong, or is being written
-        }
+        let read = self.members.read(first, self.data_start + offset, room);
+        let sums = self.sums.of(first, offset, column.length() as u64);
+        if let (Some(read), sums) = join(read, sums).await
+            && sums.fit(offset, &read).all(|fits| fits)
+        {
+            return Ok(if is_whole { read } else { of_asked(&read) });
+        } // else it is wrong, or is being written
         let _alone = self.stripes.alone(stripe).await;
         let index = self.layout.index_of(piece.at);
         self.stripe().unit(&column, index).await.map(|bytes| of_asked(&bytes))

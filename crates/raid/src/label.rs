@@ -33,6 +33,8 @@ pub(crate) const MAP_BITS: u64 = MAP_BLOCK - 32;
 pub const SUMMED: u64 = 4096;
 /// Checksums of a table, which has as many bytes as a block of the map.
 pub const SUMS: u64 = 1008;
+/// Places of a table on each member that has it, side by side.
+pub const TABLE_PLACES: u64 = 2;
 /// The most members.
 const MOST: usize = *MEMBERS.end();
 
@@ -151,7 +153,7 @@ pub fn map_size(rows: u64) -> u64 {
 
 /// Bytes of one copy of the tables of a member with so many units of data.
 pub fn tables_size(rows: u64, unit: u64) -> u64 {
-    (rows * unit / SUMMED).div_ceil(SUMS) * MAP_BLOCK
+    (rows * unit / SUMMED).div_ceil(SUMS) * TABLE_PLACES * MAP_BLOCK
 }
 
 /// Bytes that are kept behind so many units of data: the map of stripes, and the tables of two

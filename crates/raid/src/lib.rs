@@ -8,11 +8,11 @@
 //! made again. [`label`] is what each member says of itself, `spare` what a disk says that waits to
 //! become one, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
 //! found. `members` is who is in, and how a member leaves, and [`Status`] what they have met;
-//! `sums` the checksums of what they hold, `prelog` the log in front of every write; `blocks` what
-//! is known of members in memory; `stripe` what of a stripe is there, and `plan` what a write
-//! changes on which member. `array` reads and writes, `rebuild` is how it makes a member again, and
-//! `scrub` how it looks at everything; `set` is that as a device, and `opening` how it is made and
-//! comes back.
+//! `table` has checksums of what they hold, and `sums` all of these; `prelog` is the log in front
+//! of every write; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
+//! and `plan` what a write changes on which member. `array` reads and writes, `rebuild` is how it
+//! makes a member again, and `scrub` how it looks at everything; `set` is that as a device, and
+//! `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -51,6 +51,7 @@ mod spare;
 mod status;
 mod stripe;
 mod sums;
+mod table;
 mod turns;
 mod written;
 

@@ -41,6 +41,8 @@ planted::bugs! {
     UnsummedLabels,
     /// The log forgets what checksums follow from before they are at home.
     ForgottenSums,
+    /// A table of checksums is written over what holds.
+    OnePlace,
     /// A member that is made again gets no checksums of others.
     LostTables,
     /// Parity over what is lost passes for parity.

@@ -76,6 +76,8 @@ enum Job {
     Forget,
     /// That a member has the map of what was written.
     CopyMap(usize),
+    /// That checksums that have changed come home, if there is room for them.
+    SettleSums,
 }
 
 /// What room was made for.
@@ -220,6 +222,14 @@ impl PreLog {
         self.wait(Job::Forget, false).await.map(|_| ())
     }
 
+    /// Brings home the checksums that have changed, durably, as far as there is room.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn settle_sums(self: &Rc<Self>) -> Result<(), IoError> {
+        self.wait(Job::SettleSums, false).await.map(|_| ())
+    }
+
     /// Nobody writes any more: if all can come home, the next start has nothing to read here.
     pub(crate) async fn rest(&self) {
         if !self.members.have_stopped() {
@@ -319,6 +329,7 @@ impl PreLog {
                 self.members.bring_home(self.data_start, &map).await;
                 Ok(())
             }
+            Job::SettleSums => self.sums.bring_home().await.map(|_| ()),
             Job::Forget | Job::Group(..) => match self.make_room().await {
                 Ok(Room::OfAll) => Ok(()),
                 // Others go on meanwhile.

@@ -30,12 +30,11 @@ use crate::layout::{Holds, Level};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::LOG_START;
 use crate::stripe::{Column, Given};
-use crate::sums::InHand;
 
 /// Stripes that are passed while no other task has a turn.
 const AT_ONCE: u64 = 256;
 /// After so many bytes the checksums of a new member go home.
-const FILLED: u64 = 256 << 20;
+pub(crate) const FILLED: u64 = 256 << 20;
 /// Bytes of zeros that are written at once.
 const ZEROS: u64 = 64 << 10;
 
@@ -126,7 +125,7 @@ impl Array {
                 filled = 0;
                 drop(alone);
                 // Its checksums go home, before they take much memory.
-                self.log.forget_old().await.map_err(|_| RebuildError::Stopped)?;
+                self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
             }
             if stripe % AT_ONCE == 0 {
                 yield_now().await; // what was never written takes no wait
@@ -193,7 +192,8 @@ impl Array {
             sums.lose(offset + block as u64 * BLOCK);
         }
         if !is_planted(Bug::LostTables) {
-            self.sums.held_by(slot, stripe).await.iter().for_each(InHand::touch);
+            let held = self.sums.held_by(slot, stripe).await;
+            held.iter().for_each(|tables| tables.come_to(slot, &self.layout));
         }
         let unit = vec![Bytes::from(given.bytes)];
         self.members.write(slot, self.data_start + offset, unit, Durability::Plain).await;

@@ -5,13 +5,17 @@
 //! zeros together say that a write was lost with its checksum: the parity follows the data then. A
 //! checksum that is not known is made.
 
+use std::ops::Range;
+
 use futures::future::join_all;
 use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
+use crate::label::SUMS;
 use crate::layout::Level;
 use crate::parity::missing;
+use crate::rebuild::FILLED;
 use crate::stripe::{Column, Given};
 
 /// Stripes that are passed while no other task has a turn.
@@ -47,7 +51,7 @@ impl Array {
     /// As [`crate::Set::scrub`].
     pub(crate) async fn scrub(
         &self,
-        mut progress: impl FnMut(u64, u64, &Scrubbed),
+        progress: impl FnMut(u64, u64, &Scrubbed),
     ) -> Result<Scrubbed, ScrubError> {
         if self.layout.level == Level::Striped {
             return Err(ScrubError::Striped);
@@ -55,26 +59,52 @@ impl Array {
         if self.is_scrubbing.replace(true) {
             return Err(ScrubError::Busy);
         }
-        let (mut scrubbed, mut end) = (Scrubbed::default(), Ok(()));
-        let before = self.mended();
+        let scrubbed = self.scrub_all(progress).await;
+        self.is_scrubbing.set(false);
+        scrubbed
+    }
+
+    async fn scrub_all(
+        &self,
+        mut progress: impl FnMut(u64, u64, &Scrubbed),
+    ) -> Result<Scrubbed, ScrubError> {
+        let settle = async || self.log.settle_sums().await.map_err(|_| ScrubError::Stopped);
+        let (mut scrubbed, before) = (Scrubbed::default(), self.mended());
+        let (mut looked_at, mut next_table) = (0, 0);
         for stripe in 0..self.layout.rows {
             if self.members.are_closed() || self.members.have_stopped() {
-                end = Err(ScrubError::Stopped);
-                break;
+                return Err(ScrubError::Stopped);
             }
             if self.written.has(stripe) {
-                let _alone = self.stripes.alone(stripe).await;
+                let alone = self.stripes.alone(stripe).await;
+                let tables = tables_of(stripe, self.layout.unit);
+                for number in next_table.max(tables.start)..tables.end {
+                    self.scrub_table(number).await;
+                }
+                next_table = tables.end;
                 self.scrub_stripe(stripe, &mut scrubbed).await;
+                drop(alone);
+                looked_at += self.layout.unit;
                 // What reads have mended meanwhile is found as well.
                 scrubbed.mended = self.mended() - before;
             }
             progress(stripe + 1, self.layout.rows, &scrubbed);
+            if looked_at >= FILLED {
+                looked_at = 0;
+                settle().await?; // checksums that have changed take memory
+            }
             if stripe % AT_ONCE == 0 {
                 yield_now().await; // what was never written takes no wait
             }
         }
-        self.is_scrubbing.set(false);
-        end.map(|()| scrubbed)
+        settle().await?;
+        Ok(scrubbed)
+    }
+
+    /// Looks at one table of each member, on both members that have it.
+    async fn scrub_table(&self, number: u64) {
+        let members = (0..self.layout.members).filter(|&slot| self.members.has(slot));
+        join_all(members.map(|slot| self.sums.check(slot, number))).await;
     }
 
     fn mended(&self) -> u64 {
@@ -151,4 +181,10 @@ impl Array {
         }
         given
     }
+}
+
+/// The tables that have the checksums of a stripe.
+fn tables_of(stripe: u64, unit: u64) -> Range<u64> {
+    let of_table = SUMS * BLOCK;
+    stripe * unit / of_table..((stripe + 1) * unit).div_ceil(of_table)
 }

@@ -11,7 +11,7 @@
 
 use block::{Buffer, IoError, Verb};
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::layout::{Layout, Level};
@@ -263,8 +263,8 @@ impl Stripe<'_> {
         if let Some(known) = self.blocks.find(member, offset, length as u64) {
             return Given::all(known, Found::Good);
         }
-        let mut given = self.read(column, member).await;
-        let in_hand = self.sums.of(member, offset, length as u64).await;
+        let sums = self.sums.of(member, offset, length as u64);
+        let (mut given, in_hand) = join(self.read(column, member), sums).await;
         let fits: Vec<bool> = in_hand.fit(offset, &given.bytes).collect();
         for (block, (found, fits)) in given.found.iter_mut().zip(fits).enumerate() {
             if *found == Found::Good && !fits {

@@ -6,194 +6,46 @@
 //!
 //! A record of the log has all of every block that it changes, so it says what their sums become.
 //! So a sum is true together with its block, and costs no write: tables change in memory, and go
-//! home when the log needs its room. They go to one copy, a flush, and then to the other: a cut
-//! leaves one of them whole, and the records that it lacks are still in the log.
+//! home when the log needs its room, to both members that have them, with a flush. What held there
+//! before is not written over ([`crate::table`]): a cut leaves each of them something whole, and
+//! the records that it lacks are still in the log.
 //!
-//! Before the first write of a table's blocks an empty table is written where it is to stand: on a
-//! host that is full later it has its place. A sum of which nothing is known is zero, and any block
-//! fits it.
+//! Before the first write of a table's blocks an empty table is written in all of its places: on a
+//! host that is full later it has room. A sum of which nothing is known is zero, and any block fits
+//! it.
+//!
+//! Of what the two members have the latest version counts: a disk that has lost a table's write
+//! does not bring back what was. It gets the table once more.
 //!
 //! Invariants:
 //! 1. Who is alone with a stripe finds for each of its blocks the sum of the last record, or that
 //!    nothing is known of it.
-//! 2. The record of a sum that is not at home in both copies is needed ([`Sums::needed_from`]).
+//! 2. The record of a sum that is not at home on both members is needed ([`Sums::needed_from`]).
 //! 3. A table that is changed, or that somebody has in hand, stays in memory.
 //!
 //! Not asserted: 1 and 2, which are about what a cut leaves: torture's campaign `contract` cuts
 //! there, and judges each return by the sums.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
-use std::mem::offset_of;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use block::{Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::join_all;
-use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use runtime::sync::Signal;
 
 use crate::blocks::BLOCK;
-use crate::label::{self, Id, Label, SUMS, is_sealed, map_size, sealed, tables_size};
+use crate::label::{Id, Label, SUMS, TABLE_PLACES, map_size, tables_size};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
+use crate::table::{Found, InHand, Kept, NO_RECORD, Table, Version, not, sums_of};
 use crate::turns::Turns;
 
 /// Tables that are kept in memory though nobody needs them.
 const MOST: usize = 1024;
-/// Of a table that has changed: no record is needed for that.
-const NO_RECORD: u64 = u64::MAX;
-
-/// The sum of a block; zero is none.
-fn sum_of(block: &[u8]) -> u32 {
-    label::sum_of(block).max(1)
-}
-
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct Raw {
-    checksum: U32,
-    slot: U32,
-    number: U64,
-    set: Id,
-    reserved: [u8; 32],
-    sums: [U32; SUMS as usize],
-}
-
-/// Sums of so many blocks of a member, one after the other.
-pub(crate) struct Table {
-    /// Whose blocks they are, and which of its tables it is.
-    slot: usize,
-    number: u64,
-    sums: RefCell<Vec<u32>>,
-    /// What those were of blocks that are logged and not at home yet.
-    former: RefCell<BTreeMap<usize, u32>>,
-    /// The first record of which it has something that is not at home.
-    changed: Cell<Option<u64>>,
-    /// The same of what is on its way home.
-    going: Cell<Option<u64>>,
-    /// Something whole stands where it belongs.
-    has_place: Cell<bool>,
-    /// When it was used last.
-    used: Cell<u64>,
-}
-
-impl Table {
-    fn change(&self, record: u64) {
-        let first = self.changed.get().map_or(record, |first| first.min(record));
-        self.changed.set(Some(first));
-    }
-
-    fn needed_from(&self) -> u64 {
-        let records = [self.changed.get(), self.going.get()];
-        records.into_iter().flatten().min().unwrap_or(NO_RECORD)
-    }
-
-    /// Its bytes.
-    fn encode(&self, set: &Id) -> Bytes {
-        let mut raw = Raw::new_zeroed();
-        (raw.slot, raw.number, raw.set) = ((self.slot as u32).into(), self.number.into(), *set);
-        for (raw, sum) in raw.sums.iter_mut().zip(&*self.sums.borrow()) {
-            *raw = (*sum).into();
-        }
-        sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
-    }
-}
-
-/// The sums in the bytes of a table, if that is what they are.
-fn decode(bytes: &[u8], set: &Id, slot: usize, number: u64) -> Option<Vec<u32>> {
-    let raw = Raw::ref_from_bytes(bytes).ok()?;
-    let is_whole = is_sealed(bytes, offset_of!(Raw, checksum));
-    let is_it = raw.set == *set && raw.slot.get() as usize == slot && raw.number.get() == number;
-    (is_whole && is_it).then(|| raw.sums.iter().map(|sum| sum.get()).collect())
-}
-
-/// Tables of some blocks of a member, in hand.
-pub(crate) struct InHand(Vec<Rc<Table>>);
-
-impl InHand {
-    /// Of each of these whole blocks its table, and which of the sums there.
-    fn places(&self, offset: u64, length: u64) -> impl Iterator<Item = (&Rc<Table>, usize)> {
-        let first = self.0[0].number;
-        let place =
-            move |block| (&self.0[(block / SUMS - first) as usize], (block % SUMS) as usize);
-        (offset / BLOCK..(offset + length) / BLOCK).map(place)
-    }
-
-    /// Whether whole blocks fit their sums, one by one. Of those that are being written, which one
-    /// may read meanwhile, they may fit what was before.
-    pub(crate) fn fit<'i>(
-        &'i self,
-        offset: u64,
-        bytes: &'i [u8],
-    ) -> impl Iterator<Item = bool> + 'i {
-        let blocks = bytes.chunks_exact(BLOCK as usize);
-        blocks.zip(self.places(offset, bytes.len() as u64)).map(|(bytes, (table, place))| {
-            let (sum, is) = (table.sums.borrow()[place], sum_of(bytes));
-            let was = table.former.borrow().get(&place).copied();
-            let fits = [Some(sum), was].into_iter().flatten().any(|sum| sum == 0 || sum == is);
-            fits || is_planted(Bug::UnjudgedReads)
-        })
-    }
-
-    /// These whole blocks are what stands there, or will, by this record.
-    fn change(&self, offset: u64, sums: &[u32], record: u64) {
-        for (&sum, (table, place)) in
-            sums.iter().zip(self.places(offset, sums.len() as u64 * BLOCK))
-        {
-            table.sums.borrow_mut()[place] = sum;
-            table.change(record);
-        }
-    }
-
-    /// Of how many of these whole blocks no sum is known.
-    pub(crate) fn unknown(&self, offset: u64, length: u64) -> u64 {
-        let is_unknown = |(table, place): &(&Rc<Table>, usize)| table.sums.borrow()[*place] == 0;
-        self.places(offset, length).filter(is_unknown).count() as u64
-    }
-
-    fn keep_former(&self, change: &Change) {
-        for (table, place) in self.places(change.offset, change.length()) {
-            table.former.borrow_mut().insert(place, table.sums.borrow()[place]);
-        }
-    }
-
-    fn forget_former(&self, change: &Change) {
-        for (table, place) in self.places(change.offset, change.length()) {
-            table.former.borrow_mut().remove(&place);
-        }
-    }
-
-    /// What stands there, and needs no record.
-    pub(crate) fn take(&self, offset: u64, bytes: &[u8]) {
-        self.change(offset, &sums_of(bytes), NO_RECORD);
-    }
-
-    /// What stands at this block is not what belongs there.
-    pub(crate) fn lose(&self, offset: u64) {
-        for (table, place) in self.places(offset, BLOCK) {
-            let sum = table.sums.borrow()[place];
-            self.change(offset, &[not(sum)], NO_RECORD);
-        }
-    }
-
-    /// They are to be written once more.
-    pub(crate) fn touch(&self) {
-        self.0.iter().for_each(|table| table.change(NO_RECORD));
-    }
-}
-
-/// Another sum.
-fn not(sum: u32) -> u32 {
-    if sum == u32::MAX { 1 } else { !sum }
-}
-
-fn sums_of(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(BLOCK as usize).map(sum_of).collect()
-}
-
 /// The tables of all that a group changes, in hand.
 pub(crate) struct OfGroup(Vec<(Change, Vec<InHand>)>);
 
@@ -233,11 +85,13 @@ pub(crate) struct Sums {
     layout: Layout,
     data_start: u64,
     set: Id,
-    known: RefCell<HashMap<(usize, u64), Rc<Table>>>,
+    known: RefCell<BTreeMap<(usize, u64), Rc<Table>>>,
     /// Who reads which table.
     reading: Rc<Turns>,
-    /// Who gives which table its place.
+    /// Who gives which table its places.
     placing: Rc<Turns>,
+    /// Tables have gone home.
+    gone: Signal,
     now: Cell<u64>,
 }
 
@@ -245,8 +99,8 @@ impl Sums {
     pub(crate) fn new(members: Rc<Members>) -> Self {
         let Label { layout, data_start, set, .. } = members.label();
         let (known, now) = (RefCell::default(), Cell::new(0));
-        let (reading, placing) = (Rc::default(), Rc::default());
-        Self { members, layout, data_start, set, known, reading, placing, now }
+        let (reading, placing, gone) = (Rc::default(), Rc::default(), Signal::new());
+        Self { members, layout, data_start, set, known, reading, placing, gone, now }
     }
 
     /// The tables of whole blocks of a member, in hand.
@@ -273,21 +127,39 @@ impl Sums {
         OfGroup(all)
     }
 
-    /// Gives all of these a place that have none. It waits while there is no room.
+    /// Gives all of these room that have none. It waits while there is none.
     pub(crate) async fn place_all(&self, of_group: &OfGroup) {
-        for table in of_group.tables().filter(|table| !table.has_place.get()) {
+        for table in of_group.tables().filter(|table| !self.has_room(table)) {
             let _alone = self.placing.alone(self.turn_of(table.slot, table.number)).await;
-            if !table.has_place.get() {
-                let bytes = table.encode(&self.set);
-                let writes = [0, 1].map(|copy| {
-                    let (holder, offset) = self.place(table, copy);
-                    let data = vec![bytes.clone()];
-                    self.members.write(holder, self.data_start + offset, data, Durability::Plain)
+            while table.is_going() {
+                self.gone.wait().await;
+            }
+            if !self.has_room(table) {
+                table.is_placed.set(true);
+                let (bytes, _) = table.next_version(&self.set);
+                let writes = (0..2).flat_map(|copy| {
+                    let (holder, at) = self.place(table.slot, table.number, copy);
+                    let (kept, bytes) = (table.kept[copy].get(), &bytes);
+                    let free = (0..2).filter(move |&place| kept.is_free(place));
+                    free.map(move |place| {
+                        let (at, data) = (at + place as u64 * BLOCK, vec![bytes.clone()]);
+                        self.members.write(holder, at, data, Durability::Plain)
+                    })
                 });
                 join_all(writes).await;
-                table.has_place.set(true);
+                for kept in &table.kept {
+                    kept.set(Kept { has_room: true, ..kept.get() });
+                }
+                table.is_placed.set(false);
             }
         }
+    }
+
+    /// Whether a host that is full has room for a table.
+    fn has_room(&self, table: &Table) -> bool {
+        let holders = self.layout.holders(table.slot).into_iter().zip(&table.kept);
+        let mut in_use = holders.filter(|(holder, _)| self.members.has(*holder));
+        in_use.all(|(_, kept)| kept.get().has_room)
     }
 
     /// Tables of other members that a member has of a stripe, in hand.
@@ -315,48 +187,85 @@ impl Sums {
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn bring_home(&self) -> Result<bool, IoError> {
         let all: Vec<Rc<Table>> = self.known.borrow().values().cloned().collect();
-        let has_changed = |table: &Rc<Table>| table.changed.get().is_some();
-        let going: Vec<Rc<Table>> = all.into_iter().filter(has_changed).collect();
+        let (waiting, going): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .filter(|table| table.has_changed())
+            .partition(|table| table.is_placed.get());
         if going.is_empty() {
-            return Ok(true);
+            return Ok(waiting.is_empty());
         }
-        let bytes: Vec<Bytes> = going.iter().map(|table| table.encode(&self.set)).collect();
-        going.iter().for_each(|table| table.going.set(table.changed.take()));
-        for copy in 0..2 {
-            let writes = going.iter().zip(&bytes).map(|(table, bytes)| {
-                let (holder, offset) = self.place(table, copy);
-                self.members.write_if_room(holder, self.data_start + offset, bytes.clone())
-            });
-            let had_room = join_all(writes).await;
-            self.members.flush().await;
-            let settled = self.members.settled(Verb::Write).await;
-            for (table, had_room) in going.iter().zip(had_room) {
-                if !had_room || settled.is_err() {
-                    table.going.take().into_iter().for_each(|first| table.change(first));
-                }
+        let before: Vec<[Kept; 2]> = going.iter().map(|table| table.all_kept()).collect();
+        let versions = going.iter().map(|table| table.go(&self.set));
+        let versions: Vec<(Bytes, u64)> = versions.collect();
+        let writes = going.iter().zip(&versions).map(|(table, (bytes, _))| async move {
+            [self.write(table, 0, bytes).await, self.write(table, 1, bytes).await]
+        });
+        let had_room = join_all(writes).await;
+        self.members.flush().await;
+        let settled = self.members.settled(Verb::Write).await;
+        let mut are_home = waiting.is_empty();
+        for (number, (table, had_room)) in going.iter().zip(had_room).enumerate() {
+            for copy in (0..2).filter(|&copy| had_room[copy] && settled.is_ok()) {
+                let (kept, before) = (&table.kept[copy], before[number][copy]);
+                if kept.get() == before {
+                    kept.set(before.with(versions[number].1));
+                } // else it is another member's by now
             }
-            settled?;
+            let is_home = had_room == [true, true] && settled.is_ok();
+            table.has_gone(is_home);
+            are_home &= is_home;
         }
-        let mut had_room = true;
-        for table in going {
-            let is_home = table.going.take().is_some();
-            had_room &= is_home;
-            if is_home {
-                table.has_place.set(true);
+        self.gone.notify();
+        settled.map(|()| are_home)
+    }
+
+    /// Writes the next version of a table to one of its members. Whether there was room.
+    async fn write(&self, table: &Table, copy: usize, bytes: &Bytes) -> bool {
+        let (holder, at) = self.place(table.slot, table.number, copy);
+        let writes = table.kept[copy].get().next().map(|place| {
+            let at = at + place as u64 * BLOCK;
+            self.members.write_if_room(holder, at, bytes.clone())
+        });
+        join_all(writes).await.into_iter().all(|had_room| had_room)
+    }
+
+    /// Whether both members have tables as they should. One that has not gets it with the next
+    /// that go home.
+    pub(crate) async fn check(&self, slot: usize, number: u64) {
+        let table = self.table(slot, number).await;
+        for (copy, kept) in table.kept.iter().enumerate() {
+            let before = kept.get();
+            let (Some(holds), Some(found)) = (before.holds, self.look(slot, number, copy).await)
+            else {
+                continue; // its member is out, or it was never there
+            };
+            let is_as_before = kept.get() == before && !table.is_going();
+            if is_as_before && !Kept::has(&found, holds) {
+                kept.set(Kept { holds: Kept::of(&found).holds, ..before });
+                self.met_wrong(&table, copy);
             }
         }
-        Ok(had_room)
+    }
+
+    /// A member does not have a table that it had.
+    fn met_wrong(&self, table: &Table, copy: usize) {
+        table.change(NO_RECORD);
+        self.members.counts.meet(self.layout.holders(table.slot)[copy], |met| {
+            met.checksum_errors += 1;
+            met.mended += 1;
+        });
     }
 
     fn data_end(&self) -> u64 {
         self.layout.rows * self.layout.unit
     }
 
-    /// Who has a copy of a table, and where in the data area.
-    fn place(&self, table: &Table, copy: usize) -> (usize, u64) {
+    /// Who has a copy of a table, and where its first place is there.
+    fn place(&self, slot: usize, number: u64, copy: usize) -> (usize, u64) {
         let Layout { rows, unit, .. } = self.layout;
         let start = self.data_end() + map_size(rows) + copy as u64 * tables_size(rows, unit);
-        (self.layout.holders(table.slot)[copy], start + table.number * BLOCK)
+        let at = self.data_start + start + number * TABLE_PLACES * BLOCK;
+        (self.layout.holders(slot)[copy], at)
     }
 
     fn turn_of(&self, slot: usize, number: u64) -> u64 {
@@ -381,26 +290,42 @@ impl Sums {
         table
     }
 
-    /// Reads a table of the first of its copies that is whole.
+    /// Reads a table: the latest that both members have. One that lacks it gets it.
     async fn read(&self, slot: usize, number: u64) -> Rc<Table> {
-        let (sums, changed, going) =
-            (RefCell::new(vec![0; SUMS as usize]), Cell::default(), Cell::default());
-        let (has_place, used, former) = (Cell::default(), Cell::default(), RefCell::default());
-        let table = Table { slot, number, sums, former, changed, going, has_place, used };
-        let table = Rc::new(table);
-        for copy in 0..2 {
-            let (holder, offset) = self.place(&table, copy);
-            let room = Buffer::unfilled(BLOCK as usize);
-            let read = self.members.read(holder, self.data_start + offset, room).await;
-            if let Some(sums) = read.and_then(|bytes| decode(&bytes, &self.set, slot, number)) {
-                table.sums.replace(sums);
-                table.has_place.set(true);
-                break;
+        let found = join_all([0, 1].map(|copy| self.look(slot, number, copy))).await;
+        let is_in = [found[0].is_some(), found[1].is_some()];
+        let mut found = found.into_iter().map(Option::unwrap_or_default);
+        let found = [0, 1].map(|_| found.next().expect("there are two"));
+        let table = Rc::new(Table::new(slot, number, &found));
+        for copy in (0..2).filter(|&copy| is_in[copy] && !table.is_latest(copy)) {
+            table.change(NO_RECORD);
+            if table.kept[copy].get().holds.is_none() && !table.is_new() {
+                self.met_wrong(&table, copy);
             }
         }
         self.make_room();
         self.known.borrow_mut().insert((slot, number), table.clone());
         table
+    }
+
+    /// What a member has in its places of a table, if it is in.
+    async fn look(&self, slot: usize, number: u64, copy: usize) -> Option<Found> {
+        let (holder, at) = self.place(slot, number, copy);
+        if !self.members.has(holder) {
+            return None;
+        }
+        let decode = |bytes: &[u8]| Version::decode(bytes, &self.set, slot, number);
+        let both = Buffer::unfilled((TABLE_PLACES * BLOCK) as usize);
+        if let Some(read) = self.members.read(holder, at, both).await {
+            let (first, second) = read.split_at(BLOCK as usize);
+            return Some([decode(first), decode(second)]);
+        }
+        let one = async |place: u64| {
+            let room = Buffer::unfilled(BLOCK as usize);
+            let read = self.members.read(holder, at + place * BLOCK, room).await;
+            read.and_then(|bytes| decode(&bytes))
+        };
+        Some([one(0).await, one(1).await])
     }
 
     /// Drops what was used longest ago, but for what is needed (invariant 3).
@@ -409,7 +334,7 @@ impl Sums {
         if known.len() < MOST {
             return;
         }
-        let is_needed = |table: &Table| table.changed.get().or(table.going.get()).is_some();
+        let is_needed = |table: &Table| table.has_changed() || table.is_going();
         let is_idle = |table: &&Rc<Table>| Rc::strong_count(table) == 1 && !is_needed(table);
         let mut idle: Vec<&Rc<Table>> = known.values().filter(is_idle).collect();
         idle.sort_by_key(|table| table.used.get());

@@ -30,13 +30,16 @@ use crate::label::{Id, MAP_BITS, MAP_BLOCK, is_sealed, map_size, sealed};
 use crate::layout::Layout;
 use crate::record::{Change, Slots};
 
+/// So that no table of checksums passes for a block of the map.
+const KIND: [u8; 8] = *b"raid map";
+
 /// A block of the map.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Raw {
     checksum: U32,
     number: U32,
-    reserved: [u8; 8],
+    kind: [u8; 8],
     set: Id,
     bits: [u8; MAP_BITS as usize],
 }
@@ -60,7 +63,7 @@ pub(crate) fn place(layout: &Layout) -> (u64, u64) {
 /// A block of the map with these bits, those of stripes from `MAP_BITS * 8 * number` on.
 fn encode(set: &Id, number: u64, bits: &[u8]) -> Bytes {
     let mut raw = Raw::new_zeroed();
-    (raw.set, raw.number) = (*set, (number as u32).into());
+    (raw.kind, raw.set, raw.number) = (KIND, *set, (number as u32).into());
     raw.bits.copy_from_slice(bits);
     sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
 }
@@ -68,7 +71,7 @@ fn encode(set: &Id, number: u64, bits: &[u8]) -> Bytes {
 /// The bits of a block of the map, if that is what these bytes are.
 pub(crate) fn decode<'b>(bytes: &'b [u8], set: &Id, number: u64) -> Option<&'b [u8]> {
     let raw = Raw::ref_from_bytes(bytes).ok()?;
-    let is_it = raw.set == *set && u64::from(raw.number.get()) == number;
+    let is_it = raw.kind == KIND && raw.set == *set && u64::from(raw.number.get()) == number;
     (is_it && is_sealed(bytes, offset_of!(Raw, checksum))).then_some(&raw.bits)
 }
 

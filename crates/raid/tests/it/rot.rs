@@ -1,11 +1,12 @@
 //! Sets of which members give what was never written there.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::layout::Level;
 use raid::{OpenError, OpenOptions, Scrubbed, Set, make, open};
-use sim::{Disk, Effect, Executor, Fault};
+use sim::{Choice, Disk, Effect, Executor, Fault, Image, Prng, Trace};
 
 use crate::losses::{all_of, bytes, copies, devices, new_disks, opened, options};
 
@@ -13,17 +14,21 @@ const BLOCK: u64 = 4096;
 
 /// A set that was written as a whole and stopped, and what it holds.
 fn written(executor: &Executor, level: Level, count: usize) -> (Vec<Rc<Disk>>, Vec<u8>) {
-    let disks = new_disks(executor, count);
+    written_on(executor, level, &new_disks(executor, count))
+}
+
+/// The same on these disks.
+fn written_on(executor: &Executor, level: Level, disks: &[Rc<Disk>]) -> (Vec<Rc<Disk>>, Vec<u8>) {
     let bytes = executor.block_on(async {
-        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-        let set = opened(executor, &disks).await.expect("it is new");
+        make(&devices(disks), &options(level), &executor.runtime()).await.expect("room");
+        let set = opened(executor, disks).await.expect("it is new");
         let bytes = bytes(&set, 9);
         set.write(0, vec![bytes.clone().into()], Durability::Plain).await.expect("all are there");
         set.flush().await.expect("nothing fails");
         set.close().await.expect("nothing fails");
         bytes
     });
-    (copies(executor, &disks), bytes)
+    (copies(executor, disks), bytes)
 }
 
 /// Disks that hold the same, of which one has rotted in these blocks.
@@ -128,14 +133,18 @@ fn checksums_that_have_rotted_are_read_of_the_other_copy() {
             let (at, size) = tables(&opened(&executor, &disks).await.expect("all"));
             for slot in 0..count {
                 for copy in [0, size] {
-                    let disks = rotten(&executor, &disks, slot, &[at + copy]);
+                    let both = [at + copy, at + copy + BLOCK];
+                    let disks = rotten(&executor, &disks, slot, &both);
                     let set = opened(&executor, &disks).await.expect("all are there");
                     assert!(all_of(&set).await == expected, "{level}, {slot}");
-                    assert_eq!(
-                        scrubbed(&set).await,
-                        nothing(),
-                        "{level}, {slot}: the other has it"
-                    );
+                    let found = scrubbed(&set).await;
+                    assert_eq!((found.unknown, found.lost), (0, vec![]), "the other has it");
+                    assert_eq!(set.status().met[slot].mended, 1, "{level}, {slot}");
+                    // It has it again, also when the other goes.
+                    let mut rest = copies(&executor, &disks);
+                    rest.remove((slot + 1) % count);
+                    let set = degraded(&executor, &rest).await;
+                    assert_eq!(scrubbed(&set).await, nothing(), "{level}, {slot}");
                 }
             }
         });
@@ -200,7 +209,7 @@ fn a_checksum_that_is_wrong_is_mended_where_block_and_others_agree() {
             // One start more, so that the log needs nothing of the write.
             let disks = copies(&executor, &disks);
             opened(&executor, &disks).await.expect("all are there").close().await.expect("fine");
-            let old = |(disk, before): (&Rc<Disk>, &sim::Image)| {
+            let old = |(disk, before): (&Rc<Disk>, &Image)| {
                 let (mut tables, mut image) = (vec![0; 2 * size as usize], disk.contents());
                 before.read(at, &mut tables);
                 image.write(at, &tables);
@@ -367,8 +376,9 @@ fn what_has_no_checksum_is_not_believed_against_what_has_one() {
             let set = opened(&executor, &disks).await.expect("all are there");
             let (start, (at, size)) = (set.label().data_start, tables(&set));
             // Both copies of the table of slot 0 are gone, and one of its blocks has rotted.
-            let disks = rotten(&executor, &disks, set.layout().holders(0)[0], &[at]);
-            let disks = rotten(&executor, &disks, set.layout().holders(0)[1], &[at + size]);
+            let holders = set.layout().holders(0);
+            let disks = rotten(&executor, &disks, holders[0], &[at, at + BLOCK]);
+            let disks = rotten(&executor, &disks, holders[1], &[at + size, at + size + BLOCK]);
             let disks = rotten(&executor, &disks, 0, &[start]);
             let set = opened(&executor, &disks).await.expect("all are there");
             assert!(scrubbed(&set).await.mended > 0, "{level}");
@@ -379,21 +389,83 @@ fn what_has_no_checksum_is_not_believed_against_what_has_one() {
 }
 
 #[test]
-fn a_disk_that_loses_a_block_and_a_table_is_never_believed() {
-    let executor = Executor::new(11);
-    let (disks, _) = written(&executor, Level::Mirrored, 2);
+fn a_disk_that_loses_a_block_and_its_tables_is_never_believed() {
+    for (level, count) in LEVELS {
+        for slot in 0..count {
+            let executor = Executor::new(11);
+            let (disks, mut expected) = written(&executor, level, count);
+            executor.block_on(async {
+                let set = opened(&executor, &disks).await.expect("all are there");
+                let (start, (at, size)) = (set.label().data_start, tables(&set));
+                for range in [start..start + BLOCK, at..at + 2 * size] {
+                    let lost = Fault::on(Verb::Write, Effect::Lost).within(range);
+                    disks[slot].inject(lost.forever());
+                }
+                let new = vec![7; 3 * BLOCK as usize];
+                expected[..new.len()].copy_from_slice(&new);
+                set.write(0, vec![new.into()], Durability::Through).await.expect("it says so");
+                set.close().await.expect("nothing fails");
+                disks[slot].heal();
+                let disks = copies(&executor, &disks);
+                let set = opened(&executor, &disks).await.expect("all are there");
+                // What it has of checksums fits what it has of blocks, and both are old.
+                assert!(all_of(&set).await == expected, "{level}, {slot}");
+                assert_eq!(scrubbed(&set).await.lost, [], "{level}, {slot}");
+                assert_eq!(scrubbed(&set).await, nothing(), "{level}, {slot}");
+            });
+        }
+    }
+}
+
+/// The blocks whose checksums nobody knows, of all that a cut leaves while checksums go home, with
+/// any one member lost.
+fn unknown_after_cuts(level: Level, count: usize) -> u64 {
+    let executor = Executor::new(12);
+    let small = |_| Disk::new(&executor, Image::from_bytes(&vec![0xee; 2 << 20]));
+    let (disks, _) = written_on(&executor, level, &(0..count).map(small).collect::<Vec<_>>());
     executor.block_on(async {
         let set = opened(&executor, &disks).await.expect("all are there");
-        let (start, (at, size)) = (set.label().data_start, tables(&set));
-        for range in [start..start + BLOCK, at..at + 2 * size] {
-            disks[1].inject(Fault::on(Verb::Write, Effect::Lost).within(range).forever());
+        // Checksums far apart, so that what is torn is neither old nor new.
+        for at in [0, set.geometry().size - BLOCK] {
+            let data = vec![vec![7; BLOCK as usize].into()];
+            set.write(at, data, Durability::Plain).await.expect("all are there");
         }
-        let data = vec![vec![7; BLOCK as usize].into()];
-        set.write(0, data, Durability::Through).await.expect("it says so");
+        set.flush().await.expect("nothing fails");
+        disks.iter().for_each(|disk| disk.start_trace());
         set.close().await.expect("nothing fails");
-        let set = opened(&executor, &copies(&executor, &disks)).await.expect("all are there");
-        // Each block fits what the other disk has of the other's checksum: who could tell?
-        let read = set.read(0, Buffer::zeroed(BLOCK as usize)).await;
-        read.expect_err("an error, never what was there before");
     });
+    let traces: Vec<Trace> = disks.iter().map(|disk| disk.trace()).collect();
+    let events = traces.iter().flat_map(|trace| trace.events());
+    let serials: BTreeSet<u64> = events.map(|event| event.serial).collect();
+    let mut prng = Prng::new(13);
+    let mut unknown = 0;
+    let draws = |serial| (0..3 * count).map(move |draw| (serial, draw % count));
+    for (serial, lost) in serials.into_iter().flat_map(draws) {
+        let left = traces.iter().enumerate().filter(|(slot, _)| *slot != lost);
+        let left = left.map(|(_, trace)| {
+            let platter = trace.platter_at(trace.position_of(serial));
+            Disk::new(&executor, platter.image(&Choice::random(&platter, &mut prng)))
+        });
+        let left: Vec<Rc<Disk>> = left.collect();
+        executor.block_on(async {
+            let scrubbed = scrubbed(&degraded(&executor, &left).await).await;
+            assert_eq!(scrubbed.lost, [], "{level}: cut before {serial}, without {lost}");
+            unknown += scrubbed.unknown;
+        });
+    }
+    unknown
+}
+
+#[test]
+fn a_cut_while_checksums_go_home_costs_none_of_them() {
+    for (level, count) in [(Level::Mirrored, 2), (Level::Parity, 3)] {
+        assert_eq!(unknown_after_cuts(level, count), 0, "{level}");
+        #[cfg(feature = "planted-bugs")]
+        {
+            raid::planted::plant(Some(raid::planted::Bug::OnePlace));
+            let unknown = unknown_after_cuts(level, count);
+            raid::planted::plant(None);
+            assert!(unknown > 0, "{level}");
+        }
+    }
 }

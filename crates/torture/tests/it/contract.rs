@@ -1,9 +1,7 @@
 //! The contract of a device, on plain disks and on sets; and that bugs of a set are found.
 
 use torture::campaign::Options;
-use torture::campaign::contract::contract;
-#[cfg(feature = "planted-bugs")]
-use torture::campaign::contract::named;
+use torture::campaign::contract::{contract, named};
 use torture::explore::design::Design;
 use torture::explore::device::Device;
 
@@ -30,6 +28,13 @@ fn mirrors_keep_the_contract_whichever_is_lost() {
 #[test]
 fn a_set_with_parity_keeps_the_contract_whichever_disk_is_lost() {
     keeps(Device::Raid5, 15_000);
+}
+
+/// What is found once has to be found again by whoever looks for it.
+#[test]
+fn a_workload_is_the_same_each_time() {
+    let tried = || named(&options(Device::Raid5, 1), "raid5-4-Returned-0+4096-3584+1024").counts;
+    assert_eq!(tried(), tried());
 }
 
 #[cfg(feature = "planted-bugs")]

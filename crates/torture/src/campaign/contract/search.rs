@@ -359,8 +359,7 @@ impl Moment<'_> {
             let read = opened.device.read(0, room).await.map_err(|error| error.to_string())?;
             // What is recorded is what every start does.
             if let Some(set) = opened.set.as_ref().filter(|_| !is_recorded) {
-                let is_whole = images.iter().all(Option::is_some);
-                scrub(set, is_rotten, opened.is_whole && is_whole).await?;
+                scrub(set, is_rotten).await?;
             }
             Ok::<_, String>((versions(&read, self.is_fresh), opened))
         })?;
@@ -388,13 +387,13 @@ struct Back {
 }
 
 /// Looks at all of a set by its checksums: there is something to mend only if it has rotted, and
-/// then once; and they are known, if no disk was lost.
-async fn scrub(set: &Set, is_rotten: bool, are_known: bool) -> Result<(), String> {
+/// then once; and they are known.
+async fn scrub(set: &Set, is_rotten: bool) -> Result<(), String> {
     if is_rotten {
         set.scrub(|_, _, _| ()).await.map_err(|error| error.to_string())?;
     }
     let found = set.scrub(|_, _, _| ()).await.map_err(|error| error.to_string())?;
-    let is_known = found.unknown == 0 || !are_known || is_rotten;
+    let is_known = found.unknown == 0 || is_rotten;
     if found.mended == 0 && found.lost.is_empty() && is_known {
         Ok(())
     } else {

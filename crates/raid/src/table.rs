@@ -1,0 +1,372 @@
+//! A table: checksums of 1,008 blocks of a member, in memory and byte by byte.
+//!
+//! Each of the two members that have a table has two *places* for it, side by side. A new *version*
+//! goes to the place that does not hold, so that a cut or a torn write leaves what held, on each of
+//! them alone. Which holds is the later one that is whole; which of two members knows better is
+//! told by the versions. docs/formats/raid.md has the picture.
+//!
+//! Invariant:
+//! 1. The place that holds is not written over before the other one is durable.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::blocks::BLOCK;
+use crate::label::{self, Id, SUMS, is_sealed, sealed};
+use crate::layout::Layout;
+use crate::planted::{Bug, is_planted};
+use crate::record::Change;
+
+/// Of a table that has changed: no record is needed for that.
+pub(crate) const NO_RECORD: u64 = u64::MAX;
+
+/// The sum of a block; zero is none.
+fn sum_of(block: &[u8]) -> u32 {
+    label::sum_of(block).max(1)
+}
+
+/// So that no block of the map of what was written passes for a table.
+const KIND: [u8; 8] = *b"raid sum";
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Raw {
+    checksum: U32,
+    slot: U32,
+    kind: [u8; 8],
+    set: Id,
+    number: U64,
+    version: U64,
+    reserved: [u8; 16],
+    sums: [U32; SUMS as usize],
+}
+
+/// What stands in a place of a table.
+pub(crate) struct Version {
+    number: u64,
+    sums: Vec<u32>,
+}
+
+impl Version {
+    /// What a table's bytes say, if that is what they are.
+    pub(crate) fn decode(bytes: &[u8], set: &Id, slot: usize, number: u64) -> Option<Self> {
+        let raw = Raw::ref_from_bytes(bytes).ok()?;
+        let is_whole = is_sealed(bytes, offset_of!(Raw, checksum));
+        let (of_slot, of_number) = (raw.slot.get() as usize, raw.number.get());
+        let is_it = raw.kind == KIND && raw.set == *set && (of_slot, of_number) == (slot, number);
+        let sums = || raw.sums.iter().map(|sum| sum.get()).collect();
+        (is_whole && is_it).then(|| Self { number: raw.version.get(), sums: sums() })
+    }
+}
+
+/// What a member has in its two places of a table.
+pub(crate) type Found = [Option<Version>; 2];
+
+/// What is known of a member's two places of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Which of them holds, durably, and its version.
+    pub(crate) holds: Option<(usize, u64)>,
+    /// Something stands in both: a host that is full has room for them.
+    pub(crate) has_room: bool,
+}
+
+impl Kept {
+    pub(crate) fn of(found: &Found) -> Self {
+        let versions = found.iter().map(|it| it.as_ref().map(|it| it.number));
+        let whole = versions.enumerate().filter_map(|(place, it)| Some((place, it?)));
+        let has_room = found.iter().all(Option::is_some);
+        Self { holds: whole.max_by_key(|(_, version)| *version), has_room }
+    }
+
+    /// Whether that version is in that place.
+    pub(crate) fn has(found: &Found, (place, version): (usize, u64)) -> bool {
+        found[place].as_ref().is_some_and(|it| it.number == version)
+    }
+
+    /// The places of the next version.
+    pub(crate) fn next(&self) -> Range<usize> {
+        match self.holds {
+            _ if is_planted(Bug::OnePlace) => 0..1,
+            Some((place, _)) => 1 - place..2 - place,
+            None if self.has_room => 0..1,
+            None => 0..2,
+        }
+    }
+
+    /// Whether a place has nothing that holds, or may not be there at all.
+    pub(crate) fn is_free(&self, place: usize) -> bool {
+        !self.has_room && self.holds.is_none_or(|(holds, _)| holds != place)
+    }
+
+    /// The same when this version stands where the next one was to go, durably.
+    pub(crate) fn with(&self, version: u64) -> Self {
+        let places = self.next();
+        let has_room = self.has_room || places.len() == 2;
+        Self { holds: Some((places.start, version)), has_room }
+    }
+}
+
+/// Sums of so many blocks of a member, one after the other.
+pub(crate) struct Table {
+    /// Whose blocks they are, and which of its tables it is.
+    pub(crate) slot: usize,
+    pub(crate) number: u64,
+    sums: RefCell<Vec<u32>>,
+    /// What those were of blocks that are logged and not at home yet.
+    former: RefCell<BTreeMap<usize, u32>>,
+    /// The first record of which it has something that is not at home.
+    changed: Cell<Option<u64>>,
+    /// The same of what is on its way home.
+    going: Cell<Option<u64>>,
+    /// The last version that was written anywhere.
+    version: Cell<u64>,
+    /// What the two members that have it have of it.
+    pub(crate) kept: [Cell<Kept>; 2],
+    /// It gets its places.
+    pub(crate) is_placed: Cell<bool>,
+    /// When it was used last.
+    pub(crate) used: Cell<u64>,
+}
+
+impl Table {
+    /// Of what the two members have of it: the latest.
+    pub(crate) fn new(slot: usize, number: u64, found: &[Found; 2]) -> Self {
+        let latest = found.iter().flatten().flatten().max_by_key(|it| it.number);
+        let unknown = || vec![0; SUMS as usize];
+        Self {
+            slot,
+            number,
+            sums: RefCell::new(latest.map_or_else(unknown, |it| it.sums.clone())),
+            former: RefCell::default(),
+            changed: Cell::default(),
+            going: Cell::default(),
+            version: Cell::new(latest.map_or(0, |it| it.number)),
+            kept: [0, 1].map(|copy| Cell::new(Kept::of(&found[copy]))),
+            is_placed: Cell::default(),
+            used: Cell::default(),
+        }
+    }
+
+    pub(crate) fn all_kept(&self) -> [Kept; 2] {
+        [0, 1].map(|copy| self.kept[copy].get())
+    }
+
+    /// Whether a member has the latest.
+    pub(crate) fn is_latest(&self, copy: usize) -> bool {
+        let has = self.kept[copy].get().holds.map_or(0, |(_, version)| version);
+        has == self.version.get()
+    }
+
+    /// Its last version is an empty one, if any.
+    pub(crate) fn is_new(&self) -> bool {
+        self.version.get() <= 1
+    }
+
+    pub(crate) fn change(&self, record: u64) {
+        let first = self.changed.get().map_or(record, |first| first.min(record));
+        self.changed.set(Some(first));
+    }
+
+    pub(crate) fn needed_from(&self) -> u64 {
+        let records = [self.changed.get(), self.going.get()];
+        records.into_iter().flatten().min().unwrap_or(NO_RECORD)
+    }
+
+    /// Whether it has something that is not at home.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed.get().is_some()
+    }
+
+    /// Whether that is on its way.
+    pub(crate) fn is_going(&self) -> bool {
+        self.going.get().is_some()
+    }
+
+    /// What has changed goes home from now on: the bytes of it, and their version.
+    pub(crate) fn go(&self, set: &Id) -> (Bytes, u64) {
+        self.going.set(self.changed.take());
+        self.next_version(set)
+    }
+
+    /// What went is at home on both members, or is changed as before.
+    pub(crate) fn has_gone(&self, is_home: bool) {
+        if let Some(first) = self.going.take().filter(|_| !is_home) {
+            self.change(first);
+        }
+    }
+
+    /// Its bytes as they are now, and their version.
+    pub(crate) fn next_version(&self, set: &Id) -> (Bytes, u64) {
+        let version = self.version.get() + 1;
+        self.version.set(version);
+        let mut raw = Raw::new_zeroed();
+        (raw.slot, raw.number) = ((self.slot as u32).into(), self.number.into());
+        (raw.kind, raw.set) = (KIND, *set);
+        raw.version = version.into();
+        for (raw, sum) in raw.sums.iter_mut().zip(&*self.sums.borrow()) {
+            *raw = (*sum).into();
+        }
+        (sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into(), version)
+    }
+}
+
+/// Tables of some blocks of a member, in hand.
+pub(crate) struct InHand(pub(crate) Vec<Rc<Table>>);
+
+impl InHand {
+    /// Of each of these whole blocks its table, and which of the sums there.
+    fn places(&self, offset: u64, length: u64) -> impl Iterator<Item = (&Rc<Table>, usize)> {
+        let first = self.0[0].number;
+        let place =
+            move |block| (&self.0[(block / SUMS - first) as usize], (block % SUMS) as usize);
+        (offset / BLOCK..(offset + length) / BLOCK).map(place)
+    }
+
+    /// Whether whole blocks fit their sums, one by one. Of those that are being written, which one
+    /// may read meanwhile, they may fit what was before.
+    pub(crate) fn fit<'i>(
+        &'i self,
+        offset: u64,
+        bytes: &'i [u8],
+    ) -> impl Iterator<Item = bool> + 'i {
+        let blocks = bytes.chunks_exact(BLOCK as usize);
+        blocks.zip(self.places(offset, bytes.len() as u64)).map(|(bytes, (table, place))| {
+            let (sum, is) = (table.sums.borrow()[place], sum_of(bytes));
+            let was = table.former.borrow().get(&place).copied();
+            let fits = [Some(sum), was].into_iter().flatten().any(|sum| sum == 0 || sum == is);
+            fits || is_planted(Bug::UnjudgedReads)
+        })
+    }
+
+    /// These whole blocks are what stands there, or will, by this record.
+    pub(crate) fn change(&self, offset: u64, sums: &[u32], record: u64) {
+        for (&sum, (table, place)) in
+            sums.iter().zip(self.places(offset, sums.len() as u64 * BLOCK))
+        {
+            table.sums.borrow_mut()[place] = sum;
+            table.change(record);
+        }
+    }
+
+    /// Of how many of these whole blocks no sum is known.
+    pub(crate) fn unknown(&self, offset: u64, length: u64) -> u64 {
+        let is_unknown = |(table, place): &(&Rc<Table>, usize)| table.sums.borrow()[*place] == 0;
+        self.places(offset, length).filter(is_unknown).count() as u64
+    }
+
+    pub(crate) fn keep_former(&self, change: &Change) {
+        for (table, place) in self.places(change.offset, change.length()) {
+            table.former.borrow_mut().insert(place, table.sums.borrow()[place]);
+        }
+    }
+
+    pub(crate) fn forget_former(&self, change: &Change) {
+        for (table, place) in self.places(change.offset, change.length()) {
+            table.former.borrow_mut().remove(&place);
+        }
+    }
+
+    /// What stands there, and needs no record.
+    pub(crate) fn take(&self, offset: u64, bytes: &[u8]) {
+        self.change(offset, &sums_of(bytes), NO_RECORD);
+    }
+
+    /// What stands at this block is not what belongs there.
+    pub(crate) fn lose(&self, offset: u64) {
+        for (table, place) in self.places(offset, BLOCK) {
+            let sum = table.sums.borrow()[place];
+            self.change(offset, &[not(sum)], NO_RECORD);
+        }
+    }
+
+    /// One of the two members that have them is a new one, and has nothing of them.
+    pub(crate) fn come_to(&self, holder: usize, layout: &Layout) {
+        for table in &self.0 {
+            let holders = layout.holders(table.slot);
+            let kept = table.kept.iter().zip(holders).filter(|(_, member)| *member == holder);
+            kept.for_each(|(kept, _)| kept.set(Kept::default()));
+            table.change(NO_RECORD);
+        }
+    }
+}
+
+/// Another sum.
+pub(crate) fn not(sum: u32) -> u32 {
+    if sum == u32::MAX { 1 } else { !sum }
+}
+
+pub(crate) fn sums_of(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(BLOCK as usize).map(sum_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::written;
+
+    const SET: Id = [7; 16];
+
+    /// A table of which the members have nothing.
+    fn new(slot: usize, number: u64) -> Table {
+        Table::new(slot, number, &[[None, None], [None, None]])
+    }
+
+    fn found(table: &Table, bytes: &[&[u8]; 4]) -> [Found; 2] {
+        let decode = |bytes: &[u8]| Version::decode(bytes, &SET, table.slot, table.number);
+        let [one, two, three, four] = bytes.map(decode);
+        [[one, two], [three, four]]
+    }
+
+    #[test]
+    fn the_latest_that_is_whole_counts_and_is_not_written_over() {
+        let table = new(2, 5);
+        assert_eq!(table.all_kept()[0].next(), 0..2, "both get room");
+        let versions = [1, 2, 3].map(|sum| {
+            table.sums.borrow_mut()[0] = sum;
+            table.next_version(&SET).0
+        });
+        let [one, two, three] = versions.each_ref().map(|bytes| &bytes[..]);
+        let mut torn = three.to_vec();
+        torn[600] ^= 1;
+        let latest = |bytes: &[&[u8]; 4]| {
+            let table = Table::new(2, 5, &found(&table, bytes));
+            let sum = table.sums.borrow()[0];
+            (sum, table.all_kept().map(|kept| kept.next()), [0, 1].map(|it| table.is_latest(it)))
+        };
+        assert_eq!(latest(&[one, two, one, two]), (2, [0..1, 0..1], [true, true]));
+        assert_eq!(latest(&[three, two, one, two]), (3, [1..2, 0..1], [true, false]));
+        assert_eq!(latest(&[&torn, two, one, two]), (2, [0..1, 0..1], [true, true]));
+        assert_eq!(latest(&[&torn, &torn, one, &torn]), (1, [0..2, 1..2], [false, true]));
+        assert_eq!(latest(&[&torn; 4]), (0, [0..2, 0..2], [true, true]), "nothing is known");
+    }
+
+    #[test]
+    fn a_table_is_that_of_its_set_and_place_alone() {
+        let bytes = new(0, 0).next_version(&SET).0;
+        assert!(Version::decode(&bytes, &SET, 0, 0).is_some());
+        assert!(Version::decode(&bytes, &[8; 16], 0, 0).is_none());
+        assert!(Version::decode(&bytes, &SET, 1, 0).is_none());
+        assert!(Version::decode(&bytes, &SET, 0, 1).is_none());
+    }
+
+    /// A disk may write a block where another belongs.
+    #[test]
+    fn a_table_is_no_map_and_a_map_is_no_table() {
+        let layout =
+            Layout { level: crate::layout::Level::Parity, members: 3, unit: 4096, rows: 9 };
+        let map = written::empty(&layout, &SET);
+        assert!(written::decode(&map, &SET, 0).is_some());
+        assert!(Version::decode(&map, &SET, 0, 0).is_none());
+        let table = new(0, 0);
+        table.sums.borrow_mut().fill(u32::MAX);
+        assert!(written::decode(&table.next_version(&SET).0, &SET, 0).is_none());
+    }
+}
