@@ -11,6 +11,7 @@ use raid::{MakeOptions, OpenOptions, Set};
 use runtime::Runtime;
 use sim::{Disk, Event, Executor, Image, Mark, Trace};
 
+use super::model::Contents;
 use crate::explore::device::Device;
 
 /// Bytes of a unit of a set that is tried.
@@ -29,6 +30,8 @@ pub(super) struct Base {
     pub(super) size: u64,
     /// Where members hold data, and what says which it is, in bytes: all that has checksums.
     pub(super) summed: Vec<Range<u64>>,
+    /// What it may hold.
+    pub(super) contents: Contents,
     /// What is known outside of it.
     pub(super) witness: Option<Witness>,
 }
@@ -50,6 +53,7 @@ impl Base {
                 images: vec![Image::from_bytes(&content(size))],
                 size,
                 summed: Vec::new(),
+                contents: Contents::new(size, is_fresh),
                 witness: None,
             };
         };
@@ -76,7 +80,8 @@ impl Base {
         let data_end = label.data_start + ROWS * UNIT;
         let behind = data_end..data_end + behind_data(ROWS, UNIT);
         let summed = vec![label.data_start..data_end, behind];
-        Self { device, images, size, summed, witness: Some(Witness::of(&label)) }
+        let (contents, witness) = (Contents::new(size, is_fresh), Some(Witness::of(&label)));
+        Self { device, images, size, summed, contents, witness }
     }
 
     /// The same when a member has been lost, and a disk that holds nothing is in its place.
@@ -95,7 +100,9 @@ impl Base {
         };
         let images = disks.iter().zip(&self.images).map(image).collect();
         let witness = opened.told.borrow().last().cloned();
-        Self { device: self.device, images, size: self.size, summed: self.summed.clone(), witness }
+        let Self { device, size, summed, contents, .. } = self;
+        let (summed, contents) = (summed.clone(), contents.clone());
+        Self { device: *device, images, size: *size, summed, contents, witness }
     }
 
     /// Whether what the members hold comes to zeros, or is the same on each.

@@ -44,14 +44,28 @@ pub(super) fn bytes(version: u8, at: u64, length: u64) -> Vec<u8> {
     sectors.flat_map(|sector| content(version, sector, false)).collect()
 }
 
-/// Which versions each sector may show, bit by bit.
-pub(super) fn versions(bytes: &[u8], is_fresh: bool) -> Vec<u8> {
-    let sectors = bytes.chunks(SECTOR as usize).zip(0..);
-    let shown = sectors.map(|(bytes, sector)| {
-        let is_shown = |version: &u8| content(*version, sector, is_fresh) == bytes;
-        (0..=2).filter(is_shown).fold(0, |shown, version| shown | 1 << version)
-    });
-    shown.collect()
+/// All bytes of a device in each version.
+#[derive(Clone)]
+pub(super) struct Contents([Vec<u8>; 3]);
+
+impl Contents {
+    /// Of a device of so many bytes.
+    pub(super) fn new(size: u64, is_fresh: bool) -> Self {
+        let sectors = || 0..size / SECTOR;
+        let all = |version| sectors().flat_map(move |sector| content(version, sector, is_fresh));
+        Self([0, 1, 2].map(|version| all(version).collect()))
+    }
+
+    /// Which versions each sector may show, bit by bit.
+    pub(super) fn shown(&self, bytes: &[u8]) -> Vec<u8> {
+        let sectors = bytes.chunks(SECTOR as usize).enumerate();
+        let shown = sectors.map(|(number, sector)| {
+            let at = number * SECTOR as usize;
+            let is_shown = |version: &usize| self.0[*version][at..].starts_with(sector);
+            (0..=2).filter(is_shown).fold(0, |shown, version| shown | 1 << version)
+        });
+        shown.collect()
+    }
 }
 
 /// When a call was issued and answered with success, as serial numbers of the world.

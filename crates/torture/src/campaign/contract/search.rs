@@ -13,7 +13,7 @@ use sim::{
 };
 
 use super::devices::{Base, open};
-use super::model::{Call, SECTOR, Timeline, bytes, judge, versions};
+use super::model::{Call, SECTOR, Timeline, bytes, judge};
 use super::workload::{COMING, Pattern, Workload};
 use crate::campaign::Outcome;
 use crate::explore::Counts;
@@ -21,9 +21,9 @@ use crate::explore::device::Device;
 
 /// So many pending writes at most are lost and kept in every subset, in the full form and in the
 /// short one.
-const SUBSETS: (usize, usize) = (6, 4);
+const SUBSETS: (usize, usize) = (5, 4);
 /// Choices by chance at a cut with more, in the full form and in the short one.
-const BY_CHANCE: (usize, usize) = (24, 6);
+const BY_CHANCE: (usize, usize) = (12, 6);
 /// Of so many images one is returned from with cuts.
 const CUT_RETURNS: (u128, u128) = (48, 40);
 /// The same of a workload that is tried alone.
@@ -120,8 +120,7 @@ impl Search {
                 None if workload.pattern.has_rebuild() && serial < last => vec![COMING],
                 None => (0..cut.len()).collect(),
             };
-            let is_fresh = workload.is_fresh;
-            let moment = Moment { base, is_fresh, cut: &cut, allowed: &allowed, witness, losable };
+            let moment = Moment { base, cut: &cut, allowed: &allowed, witness, losable };
             moment
                 .try_all(self, &mut known, &mut prng, counts)
                 .map_err(|wrong| format!("{wrong}, cut before event {serial}"))?;
@@ -133,8 +132,6 @@ impl Search {
 /// A cut of a run.
 struct Moment<'m> {
     base: &'m Base,
-    /// Nothing had been written before.
-    is_fresh: bool,
     cut: &'m [&'m Platter],
     allowed: &'m [u8],
     witness: Option<Witness>,
@@ -361,7 +358,7 @@ impl Moment<'_> {
             if let Some(set) = opened.set.as_ref().filter(|_| !is_recorded) {
                 scrub(set, is_rotten).await?;
             }
-            Ok::<_, String>((versions(&read, self.is_fresh), opened))
+            Ok::<_, String>((self.base.contents.shown(&read), opened))
         })?;
         if let Some(set) = opened.set.as_ref().filter(|_| opened.is_whole) {
             self.base.fits_together(set, &disks)?;
