@@ -2,14 +2,16 @@
 //!
 //! A write goes stripe by stripe. With a stripe for itself, it finds out what is to be changed
 //! ([`crate::plan`]), makes that durable in the log ([`crate::prelog`]), and brings it home. So a
-//! *through* write needs no flush. Reads ask the one member that has the data; where that is out,
+//! *through* write needs no flush. A plain write to a stripe that no flush has covered since it was
+//! first written needs no log ([`crate::written`]). Reads ask the one member that has the data; where that is out,
 //! or cannot tell, the others are asked, with the stripe held still. A striped set has no second
 //! place for anything, and no log.
 //!
 //! None of these futures may be dropped before it is through: they are awaited by tasks of the set.
 //!
 //! Invariants:
-//! 1. A completed write is at home on all members that are in, and its record is durable.
+//! 1. A completed write is at home on all members that are in, and its record is durable, or its
+//!    stripe is fresh. A flush leaves none fresh that were before it.
 //! 2. Nothing is answered before the labels say durably who is out ([`Members::settled`]).
 //! 3. All reads of a stripe of a mirror ask the same member, as long as that can tell; else no
 //!    write is under way there.
@@ -25,6 +27,7 @@ use std::rc::Rc;
 use block::{Buffer, Durability, IoError, Verb, length_of, slices};
 use bytes::Bytes;
 use futures::future::{Either, join, join_all, select, try_join_all};
+use runtime::sync::Lock;
 
 use crate::blocks::Blocks;
 use crate::label::Label;
@@ -34,9 +37,12 @@ use crate::plan::Part;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{Group, PreLog};
 use crate::stripe::{Column, Stripe};
-use crate::sums::Sums;
+use crate::sums::{OfGroup, Sums};
 use crate::turns::Turns;
 use crate::written::Written;
+
+/// With more stripes that are fresh, a write waits until they are durable.
+const MOST_FRESH: usize = 1024;
 
 /// See the module's prose.
 pub(crate) struct Array {
@@ -52,6 +58,8 @@ pub(crate) struct Array {
     pub(crate) is_rebuilding: Cell<bool>,
     /// All of it is looked at.
     pub(crate) is_scrubbing: Cell<bool>,
+    /// Who makes fresh stripes durable.
+    settling: Lock,
 }
 
 impl Array {
@@ -77,6 +85,7 @@ impl Array {
             sums,
             is_rebuilding: Cell::new(false),
             is_scrubbing: Cell::new(false),
+            settling: Lock::default(),
         }
     }
 
@@ -174,22 +183,53 @@ impl Array {
         if self.members.are_full() && stripes.iter().any(|&(it, _)| !self.written.has(it)) {
             return Err(IoError::new(Verb::Write, at, 0, ErrorKind::StorageFull));
         }
-        let writes = stripes.into_iter().map(|(stripe, parts)| self.write_stripe(stripe, parts));
+        let write = |(stripe, parts)| self.write_stripe(stripe, parts, durability);
+        let writes = stripes.into_iter().map(write);
         // Each comes to its end, whatever becomes of the others.
         join_all(writes).await.into_iter().collect::<Result<(), IoError>>()?;
+        if self.written.count_fresh() > MOST_FRESH {
+            self.settle_fresh().await?;
+        }
         self.members.settled(Verb::Write).await // invariant 2
     }
 
     /// Changes a stripe, all or none.
-    async fn write_stripe(&self, stripe: u64, parts: Vec<Part>) -> Result<(), IoError> {
+    async fn write_stripe(
+        &self,
+        stripe: u64,
+        parts: Vec<Part>,
+        durability: Durability,
+    ) -> Result<(), IoError> {
         let _alone = self.stripes.alone(stripe).await;
         self.members.settled(Verb::Write).await?;
+        self.written.settled(stripe).await;
+        let is_plain = durability == Durability::Plain;
+        if self.written.is_fresh(stripe) && !is_plain {
+            self.settle_fresh().await?;
+        }
         let first = Some(stripe).filter(|&stripe| !self.written.has(stripe));
+        if is_plain && (first.is_some() || self.written.is_fresh(stripe)) {
+            // At once: from here on no record gets its bit.
+            self.written.begin(stripe);
+            let written = self.write_in_place(stripe, parts, first.is_some()).await;
+            self.written.end(stripe, written.is_ok());
+            return written;
+        }
+        self.write_logged(stripe, parts, first).await
+    }
+
+    /// What a write to a stripe changes, and the checksums of that, which have their places.
+    async fn planned(
+        &self,
+        stripe: u64,
+        parts: Vec<Part>,
+        is_first: bool,
+    ) -> Result<(Group, OfGroup), IoError> {
         let written: u64 = parts.iter().map(|part| length_of(&part.data)).sum();
-        let parts = self.stripe().whole(stripe, parts, first.is_some()).await?;
-        let group = match first {
-            Some(stripe) => self.stripe().plan_first(stripe, &parts),
-            None => self.stripe().plan(stripe, &parts).await,
+        let parts = self.stripe().whole(stripe, parts, is_first).await?;
+        let group = match is_first {
+            true => self.stripe().plan_first(stripe, &parts),
+            false => self.stripe().plan(stripe, &parts).await?,
         };
         let sums = self.sums.of_group(&group).await;
         self.sums.place_all(&sums).await;
@@ -197,6 +237,17 @@ impl Array {
         self.members.counts.note(|done| {
             *(if is_full { &mut done.full_stripes } else { &mut done.partial_stripes }) += 1;
         });
+        Ok((group, sums))
+    }
+
+    /// Writes a stripe by the log.
+    async fn write_logged(
+        &self,
+        stripe: u64,
+        parts: Vec<Part>,
+        first: Option<u64>,
+    ) -> Result<(), IoError> {
+        let (group, sums) = self.planned(stripe, parts, first.is_some()).await?;
         let is_late = is_planted(Bug::DataFirst);
         if is_late {
             self.bring_home(&group).await;
@@ -210,6 +261,74 @@ impl Array {
         }
         sums.are_home();
         first.into_iter().for_each(|stripe| self.written.come_home(stripe));
+        Ok(())
+    }
+
+    /// Writes a stripe of which no record says that it was written.
+    async fn write_in_place(
+        &self,
+        stripe: u64,
+        parts: Vec<Part>,
+        is_first: bool,
+    ) -> Result<(), IoError> {
+        let (group, sums) = self.planned(stripe, parts, is_first).await?;
+        self.bring_home(&group).await;
+        self.members.settled(Verb::Write).await?;
+        if self.members.gave_up() {
+            return Err(IoError::closed(Verb::Write));
+        }
+        sums.are_written();
+        Ok(())
+    }
+
+    /// Makes all that is fresh durable, and then says in the log that it was written.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn settle_fresh(&self) -> Result<(), IoError> {
+        let _alone = self.settling.exclusive().await;
+        let stripes = self.written.take().await;
+        if stripes.is_empty() {
+            return Ok(());
+        }
+        let settled = self.settle(&stripes).await;
+        self.written.let_go(&stripes, settled.is_ok());
+        settled
+    }
+
+    /// The same of these, which stand still.
+    async fn settle(&self, stripes: &[u64]) -> Result<(), IoError> {
+        if !is_planted(Bug::EarlyBits) {
+            // Each has checksums that have changed, and these come home with a flush.
+            self.log.settle_sums().await?;
+            while self.sums.are_stuck(stripes) {
+                self.log.until_again().await?;
+                self.log.settle_sums().await?;
+            }
+        }
+        if self.members.gave_up() {
+            return Err(IoError::closed(Verb::Flush));
+        }
+        let mut left = stripes.to_vec();
+        while !left.is_empty() {
+            let append = |&stripe: &u64| async move {
+                let appended = self.log.append(Vec::new(), Some(stripe)).await;
+                // The round has brought the bit home. At once: the next one may need the room.
+                appended.map(|record| self.log.gone_home(record))
+            };
+            let appended = join_all(left.iter().map(append)).await;
+            let mut again = Vec::new();
+            for (stripe, appended) in left.into_iter().zip(appended) {
+                match appended {
+                    Err(error) if error.is_full() => again.push(stripe),
+                    appended => appended?,
+                }
+            }
+            left = again;
+            if !left.is_empty() {
+                self.log.until_again().await?;
+            }
+        }
         Ok(())
     }
 
@@ -262,6 +381,7 @@ impl Array {
             let devices = self.members.all_devices();
             return try_join_all(devices.iter().map(|device| device.flush())).await.map(|_| ());
         }
+        self.settle_fresh().await?;
         self.log.flush().await
     }
 }

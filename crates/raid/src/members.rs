@@ -347,6 +347,21 @@ impl Members {
         read.inspect_err(|_| self.counts.meet(slot, |met| met.read_errors += 1)).ok()
     }
 
+    /// Reads from a member that is in, or comes.
+    ///
+    /// # Errors
+    /// [`IoError`] if that cannot be read. `None` if it is out.
+    pub(crate) async fn look(
+        &self,
+        slot: usize,
+        offset: u64,
+        buffer: Buffer,
+    ) -> Option<Result<Buffer, IoError>> {
+        let device = self.writable(slot)?;
+        let read = device.read(offset, buffer).await;
+        Some(read.inspect_err(|_| self.counts.meet(slot, |met| met.read_errors += 1)))
+    }
+
     /// Writes to a member, if it is in, or comes. One that fails is out.
     pub(crate) async fn write(
         &self,

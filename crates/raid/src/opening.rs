@@ -377,6 +377,7 @@ async fn recover(
     }
     let end = latest.start + latest.bytes.len() as u64;
     let (log, map) = log((last + 1, latest.record.checksum), end).await?;
+    has_room()?;
     log.forget_all().await.map_err(|_| OpenError::Failed)?;
     Ok((log, map))
 }

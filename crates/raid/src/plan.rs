@@ -8,12 +8,13 @@
 //!
 //! To be called by a task that is alone with the stripe.
 
-use block::{IoError, length_of, zeros};
+use block::{IoError, Verb, length_of, zeros};
 use bytes::Bytes;
 use futures::future::join_all;
 
 use crate::blocks::BLOCK;
 use crate::layout::Level;
+use crate::members::lost;
 use crate::parity::{add, missing};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::Group;
@@ -111,13 +112,16 @@ impl Stripe<'_> {
     }
 
     /// What is to be written to which member.
-    pub(crate) async fn plan(&self, stripe: u64, parts: &[Part]) -> Group {
+    ///
+    /// # Errors
+    /// [`IoError`] when what is new of a member that is out could not be told by the others.
+    pub(crate) async fn plan(&self, stripe: u64, parts: &[Part]) -> Result<Group, IoError> {
         let of_part = |part: &Part, slots: Slots| {
             Change::new(slots, stripe * self.layout.unit + part.within, part.data.clone())
         };
         let in_set = self.members.takers(stripe);
         if self.layout.level == Level::Mirrored {
-            return parts.iter().map(|part| of_part(part, in_set)).collect();
+            return Ok(parts.iter().map(|part| of_part(part, in_set)).collect());
         }
         let member = |part: &Part| self.layout.member_of(stripe, part.index);
         let present = parts.iter().filter(|part| self.members.takes(member(part), stripe));
@@ -127,6 +131,13 @@ impl Stripe<'_> {
         if self.members.takes(parity, stripe) {
             let column = column_of(stripe, parts);
             let (sum, is_lost) = self.new_parity(&column, parity, parts).await;
+            let mut out = parts.iter().filter(|part| !self.members.takes(member(part), stripe));
+            let is_nowhere = |part: &Part| {
+                (0..column.blocks()).any(|block| is_lost[block] && part.has(&column, block))
+            };
+            if out.any(is_nowhere) && !is_planted(Bug::WrittenNowhere) {
+                return Err(lost(Verb::Write));
+            }
             let (sum, mut block) = (Bytes::from(sum), 0);
             // Of what is lost nothing can be made any more.
             for run in is_lost.chunk_by(|one, next| one == next) {
@@ -137,7 +148,7 @@ impl Stripe<'_> {
                 block += run.len() as u64;
             }
         }
-        group
+        Ok(group)
     }
 
     /// The same of a stripe that was never written: all of it becomes these parts and zeros.
@@ -212,8 +223,13 @@ impl Stripe<'_> {
                 !unit.has(block) && !is_new
             })
         };
-        let lost = (0..column.blocks()).map(is_lost).collect();
-        (missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice())), lost)
+        let lost: Vec<bool> = (0..column.blocks()).map(is_lost).collect();
+        let mut sum = missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice()));
+        let blocks = sum.chunks_mut(BLOCK as usize).zip(&lost);
+        // Else it would make the very bytes again that are wrong.
+        let of_lost = blocks.filter(|(_, lost)| **lost).flat_map(|(block, _)| block);
+        of_lost.for_each(|byte| *byte = !*byte);
+        (sum, lost)
     }
 
     /// The new parity from the old one and what was where the parts go. `None` when that cannot be

@@ -41,10 +41,16 @@ planted::bugs! {
     UnsummedLabels,
     /// The log forgets what checksums follow from before they are at home.
     ForgottenSums,
+    /// That stripes were written is in a record before they are durable.
+    EarlyBits,
     /// A table of checksums is written over what holds.
     OnePlace,
     /// A member that is made again gets no checksums of others.
     LostTables,
+    /// What is written to a member that is out is acknowledged though the others cannot tell it.
+    WrittenNowhere,
+    /// What is marked as lost is one that disks agree upon.
+    AgreedLosses,
     /// Parity over what is lost passes for parity.
     MadeOfLost,
     /// What a member gives is right whatever its checksum.

@@ -237,6 +237,18 @@ impl PreLog {
         }
     }
 
+    /// Waits until what found no room may be tried again.
+    ///
+    /// # Errors
+    /// [`IoError`] when nobody waits for room any more.
+    pub(crate) async fn until_again(&self) -> Result<(), IoError> {
+        if self.members.are_closed() || self.members.have_stopped() {
+            return Err(IoError::closed(Verb::Flush));
+        }
+        self.runtime.clock.sleep(AGAIN).await;
+        Ok(())
+    }
+
     async fn wait(self: &Rc<Self>, job: Job, is_first: bool) -> Result<u64, IoError> {
         let (answer, answered) = oneshot::channel();
         self.queue(Waiting { job, is_first, answer });

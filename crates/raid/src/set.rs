@@ -257,6 +257,7 @@ impl BlockDevice for Set {
                 inner.ended.wait().await;
             }
             if inner.array.layout.level != Level::Striped {
+                let _ = inner.array.settle_fresh().await; // what no flush has covered may be lost
                 inner.array.log.rest().await;
             }
             let closing: Vec<_> =

@@ -17,6 +17,7 @@ use crate::blocks::{BLOCK, Blocks};
 use crate::layout::{Layout, Level};
 use crate::members::{Members, lost};
 use crate::parity::missing;
+use crate::planted::{Bug, is_planted};
 use crate::sums::Sums;
 
 /// The same blocks of each unit of a stripe.
@@ -57,6 +58,8 @@ enum Found {
     Unknown,
     /// It does not fit its sum.
     Wrong,
+    /// It is marked as lost.
+    Lost,
     /// It cannot be read, or its member is out.
     Unread,
 }
@@ -81,6 +84,10 @@ impl Given {
         for (block, found) in sum.found.iter_mut().enumerate() {
             if !units.iter().all(|unit| unit.has(block)) {
                 *found = Found::Unread;
+                // Else it would make the very bytes again that are wrong.
+                sum.bytes[block * BLOCK as usize..][..BLOCK as usize]
+                    .iter_mut()
+                    .for_each(|byte| *byte = !*byte);
             }
         }
         sum
@@ -183,7 +190,9 @@ impl Stripe<'_> {
         let mut all = Given::all(vec![0; column.length()], Found::Unread);
         for block in 0..column.blocks() {
             let wrong = || given.iter().filter(|it| it.found[block] == Found::Wrong);
-            let are_one = || wrong().count() > 1 && is_one(wrong().map(|it| it.block(block)));
+            let is_marked = given.iter().any(|it| it.found[block] == Found::Lost);
+            let are_one =
+                || !is_marked && wrong().count() > 1 && is_one(wrong().map(|it| it.block(block)));
             let known = given.iter().find(|it| it.is_known(block));
             let good = match known.or(given.iter().find(|it| it.has(block))) {
                 Some(good) => good.block(block).to_vec(),
@@ -267,12 +276,15 @@ impl Stripe<'_> {
         let (mut given, in_hand) = join(self.read(column, member), sums).await;
         let fits: Vec<bool> = in_hand.fit(offset, &given.bytes).collect();
         for (block, (found, fits)) in given.found.iter_mut().zip(fits).enumerate() {
-            if *found == Found::Good && !fits {
+            let at = offset + block as u64 * BLOCK;
+            let bytes = &given.bytes[block * BLOCK as usize..][..BLOCK as usize];
+            let is_marked = in_hand.is_marked(at, bytes) && !is_planted(Bug::AgreedLosses);
+            if *found == Found::Good && !fits && is_marked {
+                *found = Found::Lost;
+            } else if *found == Found::Good && !fits {
                 *found = Found::Wrong;
                 self.members.counts.meet(member, |met| met.checksum_errors += 1);
-            } else if *found == Found::Good
-                && in_hand.unknown(offset + block as u64 * BLOCK, BLOCK) > 0
-            {
+            } else if *found == Found::Good && in_hand.unknown(at, BLOCK) > 0 {
                 *found = Found::Unknown;
             }
         }

@@ -32,7 +32,7 @@ use std::rc::Rc;
 
 use block::{Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use runtime::sync::Signal;
 
 use crate::blocks::BLOCK;
@@ -69,6 +69,12 @@ impl OfGroup {
                 tables.change(change.offset, &sums, record);
             }
         }
+    }
+
+    /// What it changes is at home, and no record has it.
+    pub(crate) fn are_written(&self) {
+        self.are_logged(NO_RECORD);
+        self.are_home();
     }
 
     /// What it changes is at home.
@@ -146,10 +152,14 @@ impl Sums {
                         self.members.write(holder, at, data, Durability::Plain)
                     })
                 });
+                let before = table.all_kept();
                 join_all(writes).await;
-                for kept in &table.kept {
-                    kept.set(Kept { has_room: true, ..kept.get() });
+                for (kept, before) in table.kept.iter().zip(before) {
+                    if kept.get() == before {
+                        kept.set(Kept { has_room: true, ..before });
+                    } // else it is another member's by now
                 }
+                table.change(NO_RECORD); // not to be forgotten: it may hold by its version
                 table.is_placed.set(false);
             }
         }
@@ -191,8 +201,10 @@ impl Sums {
             .into_iter()
             .filter(|table| table.has_changed())
             .partition(|table| table.is_placed.get());
+        waiting.iter().for_each(|table| table.is_stuck.set(true));
+        let is_all_there = !waiting.iter().any(|table| self.is_needed(table));
         if going.is_empty() {
-            return Ok(waiting.is_empty());
+            return Ok(is_all_there);
         }
         let before: Vec<[Kept; 2]> = going.iter().map(|table| table.all_kept()).collect();
         let versions = going.iter().map(|table| table.go(&self.set));
@@ -203,7 +215,7 @@ impl Sums {
         let had_room = join_all(writes).await;
         self.members.flush().await;
         let settled = self.members.settled(Verb::Write).await;
-        let mut are_home = waiting.is_empty();
+        let mut are_home = is_all_there;
         for (number, (table, had_room)) in going.iter().zip(had_room).enumerate() {
             for copy in (0..2).filter(|&copy| had_room[copy] && settled.is_ok()) {
                 let (kept, before) = (&table.kept[copy], before[number][copy]);
@@ -213,10 +225,32 @@ impl Sums {
             }
             let is_home = had_room == [true, true] && settled.is_ok();
             table.has_gone(is_home);
-            are_home &= is_home;
+            are_home &= is_home || !self.is_needed(table);
         }
         self.gone.notify();
         settled.map(|()| are_home)
+    }
+
+    /// Whether somebody waits for a table to come home: a record, or a member that comes.
+    fn is_needed(&self, table: &Table) -> bool {
+        let is_of =
+            |slot: usize| slot == table.slot || self.layout.holders(table.slot).contains(&slot);
+        table.needed_from() != NO_RECORD || self.members.coming().is_some_and(is_of)
+    }
+
+    /// Whether checksums of these stripes found no room when they were to go home.
+    pub(crate) fn are_stuck(&self, stripes: &[u64]) -> bool {
+        let known = self.known.borrow();
+        let mut stuck = known.values().filter(|table| table.is_stuck.get());
+        let of_table = SUMS * BLOCK;
+        stuck.any(|table| {
+            let blocks = table.number * of_table..(table.number + 1) * of_table;
+            let is_of = |&stripe: &u64| {
+                let (from, to) = (stripe * self.layout.unit, (stripe + 1) * self.layout.unit);
+                from < blocks.end && to > blocks.start
+            };
+            stripes.iter().any(is_of)
+        })
     }
 
     /// Writes the next version of a table to one of its members. Whether there was room.
@@ -235,12 +269,14 @@ impl Sums {
         let table = self.table(slot, number).await;
         for (copy, kept) in table.kept.iter().enumerate() {
             let before = kept.get();
-            let (Some(holds), Some(found)) = (before.holds, self.look(slot, number, copy).await)
+            let found = self.look(slot, number, copy).await;
+            let (Some(holds), Some(found), true) =
+                (before.holds, found, self.members.has(self.layout.holders(slot)[copy]))
             else {
                 continue; // its member is out, or it was never there
             };
             let is_as_before = kept.get() == before && !table.is_going();
-            if is_as_before && !Kept::has(&found, holds) {
+            if is_as_before && !found.is_unread && !Kept::has(&found, holds) {
                 kept.set(Kept { holds: Kept::of(&found).holds, ..before });
                 self.met_wrong(&table, copy);
             }
@@ -292,12 +328,11 @@ impl Sums {
 
     /// Reads a table: the latest that both members have. One that lacks it gets it.
     async fn read(&self, slot: usize, number: u64) -> Rc<Table> {
-        let found = join_all([0, 1].map(|copy| self.look(slot, number, copy))).await;
-        let is_in = [found[0].is_some(), found[1].is_some()];
-        let mut found = found.into_iter().map(Option::unwrap_or_default);
-        let found = [0, 1].map(|_| found.next().expect("there are two"));
-        let table = Rc::new(Table::new(slot, number, &found));
-        for copy in (0..2).filter(|&copy| is_in[copy] && !table.is_latest(copy)) {
+        let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
+        let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
+        let found = [one, other].map(Option::unwrap_or_default);
+        let table = Rc::new(Table::new(slot, number, &found, are_in));
+        for copy in (0..2).filter(|&copy| are_in[copy] && !table.is_latest(copy)) {
             table.change(NO_RECORD);
             if table.kept[copy].get().holds.is_none() && !table.is_new() {
                 self.met_wrong(&table, copy);
@@ -308,24 +343,23 @@ impl Sums {
         table
     }
 
-    /// What a member has in its places of a table, if it is in.
+    /// What a member has in its places of a table, if it is in, or comes.
     async fn look(&self, slot: usize, number: u64, copy: usize) -> Option<Found> {
         let (holder, at) = self.place(slot, number, copy);
-        if !self.members.has(holder) {
-            return None;
-        }
         let decode = |bytes: &[u8]| Version::decode(bytes, &self.set, slot, number);
         let both = Buffer::unfilled((TABLE_PLACES * BLOCK) as usize);
-        if let Some(read) = self.members.read(holder, at, both).await {
+        if let Ok(read) = self.members.look(holder, at, both).await? {
             let (first, second) = read.split_at(BLOCK as usize);
-            return Some([decode(first), decode(second)]);
+            return Some(Found { versions: [decode(first), decode(second)], is_unread: false });
         }
-        let one = async |place: u64| {
-            let room = Buffer::unfilled(BLOCK as usize);
-            let read = self.members.read(holder, at + place * BLOCK, room).await;
-            read.and_then(|bytes| decode(&bytes))
-        };
-        Some([one(0).await, one(1).await])
+        let mut found = Found::default();
+        for (at, version) in (at..).step_by(BLOCK as usize).zip(&mut found.versions) {
+            match self.members.look(holder, at, Buffer::unfilled(BLOCK as usize)).await? {
+                Ok(bytes) => *version = decode(&bytes),
+                Err(_) => found.is_unread = true,
+            }
+        }
+        Some(found)
     }
 
     /// Drops what was used longest ago, but for what is needed (invariant 3).

@@ -67,7 +67,12 @@ impl Version {
 }
 
 /// What a member has in its two places of a table.
-pub(crate) type Found = [Option<Version>; 2];
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) versions: [Option<Version>; 2],
+    /// One of them cannot be read: who knows what it has.
+    pub(crate) is_unread: bool,
+}
 
 /// What is known of a member's two places of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,15 +85,15 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn of(found: &Found) -> Self {
-        let versions = found.iter().map(|it| it.as_ref().map(|it| it.number));
+        let versions = found.versions.iter().map(|it| it.as_ref().map(|it| it.number));
         let whole = versions.enumerate().filter_map(|(place, it)| Some((place, it?)));
-        let has_room = found.iter().all(Option::is_some);
+        let has_room = found.is_unread || found.versions.iter().all(Option::is_some);
         Self { holds: whole.max_by_key(|(_, version)| *version), has_room }
     }
 
     /// Whether that version is in that place.
     pub(crate) fn has(found: &Found, (place, version): (usize, u64)) -> bool {
-        found[place].as_ref().is_some_and(|it| it.number == version)
+        found.versions[place].as_ref().is_some_and(|it| it.number == version)
     }
 
     /// The places of the next version.
@@ -132,14 +137,18 @@ pub(crate) struct Table {
     pub(crate) kept: [Cell<Kept>; 2],
     /// It gets its places.
     pub(crate) is_placed: Cell<bool>,
+    /// It was to go home, and found no room.
+    pub(crate) is_stuck: Cell<bool>,
     /// When it was used last.
     pub(crate) used: Cell<u64>,
 }
 
 impl Table {
-    /// Of what the two members have of it: the latest.
-    pub(crate) fn new(slot: usize, number: u64, found: &[Found; 2]) -> Self {
-        let latest = found.iter().flatten().flatten().max_by_key(|it| it.number);
+    /// Of what those of the two members have of it that are in: the latest.
+    pub(crate) fn new(slot: usize, number: u64, found: &[Found; 2], are_in: [bool; 2]) -> Self {
+        let of_those_in = found.iter().zip(are_in).filter(|(_, is_in)| *is_in);
+        let versions = of_those_in.flat_map(|(found, _)| found.versions.iter().flatten());
+        let latest = versions.max_by_key(|it| it.number);
         let unknown = || vec![0; SUMS as usize];
         Self {
             slot,
@@ -151,6 +160,7 @@ impl Table {
             version: Cell::new(latest.map_or(0, |it| it.number)),
             kept: [0, 1].map(|copy| Cell::new(Kept::of(&found[copy]))),
             is_placed: Cell::default(),
+            is_stuck: Cell::default(),
             used: Cell::default(),
         }
     }
@@ -198,6 +208,7 @@ impl Table {
 
     /// What went is at home on both members, or is changed as before.
     pub(crate) fn has_gone(&self, is_home: bool) {
+        self.is_stuck.set(!is_home);
         if let Some(first) = self.going.take().filter(|_| !is_home) {
             self.change(first);
         }
@@ -279,6 +290,13 @@ impl InHand {
         self.change(offset, &sums_of(bytes), NO_RECORD);
     }
 
+    /// Whether a block is marked: what stands there is not what belongs there, and no disk is to
+    /// blame.
+    pub(crate) fn is_marked(&self, offset: u64, block: &[u8]) -> bool {
+        let mark = not(sum_of(block));
+        self.places(offset, BLOCK).all(|(table, place)| table.sums.borrow()[place] == mark)
+    }
+
     /// What stands at this block is not what belongs there.
     pub(crate) fn lose(&self, offset: u64) {
         for (table, place) in self.places(offset, BLOCK) {
@@ -316,13 +334,13 @@ mod tests {
 
     /// A table of which the members have nothing.
     fn new(slot: usize, number: u64) -> Table {
-        Table::new(slot, number, &[[None, None], [None, None]])
+        Table::new(slot, number, &[Found::default(), Found::default()], [true; 2])
     }
 
     fn found(table: &Table, bytes: &[&[u8]; 4]) -> [Found; 2] {
         let decode = |bytes: &[u8]| Version::decode(bytes, &SET, table.slot, table.number);
         let [one, two, three, four] = bytes.map(decode);
-        [[one, two], [three, four]]
+        [[one, two], [three, four]].map(|versions| Found { versions, is_unread: false })
     }
 
     #[test]
@@ -337,7 +355,7 @@ mod tests {
         let mut torn = three.to_vec();
         torn[600] ^= 1;
         let latest = |bytes: &[&[u8]; 4]| {
-            let table = Table::new(2, 5, &found(&table, bytes));
+            let table = Table::new(2, 5, &found(&table, bytes), [true; 2]);
             let sum = table.sums.borrow()[0];
             (sum, table.all_kept().map(|kept| kept.next()), [0, 1].map(|it| table.is_latest(it)))
         };

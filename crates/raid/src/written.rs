@@ -5,6 +5,11 @@
 //! stripe stands on each member, behind its data. The first write of a stripe makes all of the
 //! stripe what it then is, zeros where nothing is written; its record has the bit as well.
 //!
+//! A plain write needs no record for that: as long as no bit says that the stripe was written, a
+//! cut leaves zeros. Such a stripe is *fresh*: it is written in its place, without the log, again
+//! and again, until a flush. That makes it durable, with its checksums, and only then has a record
+//! say the bits of all that are fresh. Meanwhile they stand still.
+//!
 //! Records become durable one after the other, and each has the bits of all before it. So the map
 //! on a member only ever gains bits, whichever of two writes of one block comes last: rounds bring
 //! it home themselves, before the next begins. Its blocks have sums, and a start takes all bits
@@ -12,17 +17,20 @@
 //!
 //! Invariants:
 //! 1. A bit is in the log with what the stripe is, or on all members when that is at home.
-//! 2. Readers go by the bits of stripes that are at home.
+//! 2. Readers go by the bits of stripes that are at home, or fresh.
+//! 3. A stripe is written in its place only while no record has its bit, nor will have it before a
+//!    flush.
 //!
 //! Not asserted: 1, which is about what a cut leaves: torture's campaign `contract` cuts there; 2,
 //! which is what the functions are named for.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
 use block::Buffer;
 use bytes::Bytes;
+use runtime::sync::Signal;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -53,6 +61,24 @@ pub(crate) struct Written {
     logged: RefCell<Vec<u8>>,
     /// The bits of stripes that are at home.
     home: RefCell<Vec<u8>>,
+    /// Stripes that are fresh, or are about to be.
+    fresh: RefCell<BTreeMap<u64, Fresh>>,
+    /// They are to stand still.
+    is_taking: Cell<bool>,
+    /// One of them has changed.
+    moved: Signal,
+}
+
+/// What is done to a fresh stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fresh {
+    /// Its first write is under way: it is not fresh yet.
+    First,
+    /// It is written once more.
+    Again,
+    Nothing,
+    /// A record is to have its bit.
+    Settling,
 }
 
 /// Where the map of a set is in the data area of each member, and how long, in bytes.
@@ -93,12 +119,87 @@ impl Written {
     pub(crate) fn new(layout: &Layout, set: Id, bits: Vec<u8>) -> Self {
         let (start, length) = place(layout);
         assert_eq!(bits.len() as u64, length / MAP_BLOCK * MAP_BITS, "all of the map");
-        Self { set, start, logged: RefCell::new(bits.clone()), home: RefCell::new(bits) }
+        let (logged, home) = (RefCell::new(bits.clone()), RefCell::new(bits));
+        let (fresh, is_taking, moved) = (RefCell::default(), Cell::new(false), Signal::new());
+        Self { set, start, logged, home, fresh, is_taking, moved }
     }
 
     /// Whether a stripe was written.
     pub(crate) fn has(&self, stripe: u64) -> bool {
-        self.home.borrow()[stripe as usize / 8] >> (stripe % 8) & 1 == 1
+        let is_home = self.home.borrow()[stripe as usize / 8] >> (stripe % 8) & 1 == 1;
+        is_home || self.is_fresh(stripe)
+    }
+
+    /// Whether it is fresh.
+    pub(crate) fn is_fresh(&self, stripe: u64) -> bool {
+        self.fresh.borrow().get(&stripe).is_some_and(|&it| it != Fresh::First)
+    }
+
+    /// How many are.
+    pub(crate) fn count_fresh(&self) -> usize {
+        self.fresh.borrow().len()
+    }
+
+    /// Waits while a record is to have the bit of this stripe, with which we are alone.
+    pub(crate) async fn settled(&self, stripe: u64) {
+        let is_settling = || {
+            let is_it = self.fresh.borrow().get(&stripe) == Some(&Fresh::Settling);
+            is_it || self.is_taking.get() && self.is_fresh(stripe)
+        };
+        while is_settling() {
+            self.moved.wait().await;
+        }
+    }
+
+    /// A stripe is written in its place, by who is alone with it.
+    pub(crate) fn begin(&self, stripe: u64) {
+        assert!(!self.has(stripe) || self.is_fresh(stripe), "invariant 3");
+        let mut fresh = self.fresh.borrow_mut();
+        let before = fresh.get(&stripe).copied();
+        assert!(before.is_none_or(|it| it == Fresh::Nothing), "invariant 3");
+        fresh.insert(stripe, before.map_or(Fresh::First, |_| Fresh::Again));
+    }
+
+    /// That write is at home; or it came to nothing, and so does the set.
+    pub(crate) fn end(&self, stripe: u64, is_home: bool) {
+        let mut fresh = self.fresh.borrow_mut();
+        match fresh.get(&stripe) {
+            Some(Fresh::First) if !is_home => _ = fresh.remove(&stripe),
+            _ => _ = fresh.insert(stripe, Fresh::Nothing),
+        }
+        drop(fresh);
+        self.moved.notify();
+    }
+
+    /// Waits until fresh stripes stand still, and takes them: [`Written::let_go`] has to follow.
+    pub(crate) async fn take(&self) -> Vec<u64> {
+        self.is_taking.set(true);
+        while self.fresh.borrow().values().any(|&it| it == Fresh::Again) {
+            self.moved.wait().await;
+        }
+        let mut taken = Vec::new();
+        for (stripe, fresh) in self.fresh.borrow_mut().iter_mut() {
+            if *fresh == Fresh::Nothing {
+                *fresh = Fresh::Settling;
+                taken.push(*stripe);
+            }
+        }
+        self.is_taking.set(false);
+        self.moved.notify();
+        taken
+    }
+
+    /// Records have the bits of these, or they are fresh as before.
+    pub(crate) fn let_go(&self, stripes: &[u64], are_logged: bool) {
+        for &stripe in stripes {
+            if are_logged {
+                self.come_home(stripe);
+                self.fresh.borrow_mut().remove(&stripe);
+            } else {
+                self.fresh.borrow_mut().insert(stripe, Fresh::Nothing);
+            }
+        }
+        self.moved.notify();
     }
 
     /// A stripe that was written for the first time is at home.

@@ -204,6 +204,8 @@ fn a_small_log_is_used_over_and_over() {
                 .expect("room");
             let set = opened(&executor, &disks).await.expect("it is new");
             let mut prng = Prng::new(seed);
+            set.write(0, vec![bytes(&set, seed).into()], Durability::Plain).await.expect("room");
+            set.flush().await.expect("nothing fails"); // from here on it takes the log
             for round in 0..40_u8 {
                 let writes = (0..8_u64).map(|number| {
                     let (at, length) = (number * (96 << 10), 512 * prng.between(1, 190));
@@ -232,6 +234,9 @@ fn rebuild_meanwhile(level: Level, count: usize, seed: u64) {
         make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
         let set = opened(&executor, &disks).await.expect("it is new");
         write_in_pieces(&set, &bytes(&set, seed), &mut Prng::new(1)).await;
+        if seed.is_multiple_of(4) {
+            set.flush().await.expect("nothing fails");
+        }
         disks[lost].fail(Verb::Write, 1, Persistence::Forever);
         set.write(0, vec![vec![1; 65_536].into()], Durability::Plain).await.expect("enough");
         let written = bytes(&set, seed + 1);
@@ -251,6 +256,7 @@ fn rebuild_meanwhile(level: Level, count: usize, seed: u64) {
         assert_eq!(set.label().slots[lost].standing, Standing::InSync);
         write_in_pieces(&set, &written[..99 * 512], &mut prng).await;
         let all = all_of(&set).await;
+        set.flush().await.expect("enough are there");
         assert!(
             all[..99 * 512] == written[..99 * 512] && all[99 * 512..half.len()] == half[99 * 512..]
         );
@@ -582,6 +588,7 @@ async fn is_right_when_new(
     if all_of(&set).await != expected {
         return false;
     }
+    set.flush().await.expect("nothing fails");
     let written = (0..set.layout().rows).filter(|&stripe| set.was_written(stripe)).count();
     assert!(written > 5 && (written as u64) < set.layout().rows, "{written}");
     assert_any_may_be_lost(executor, disks, &expected, &level.to_string()).await;

@@ -469,3 +469,72 @@ fn a_cut_while_checksums_go_home_costs_none_of_them() {
         }
     }
 }
+
+/// A block of a mirror rots that nobody else has, and then each member is made again of the other.
+/// What it reads as.
+async fn lost_on_all(executor: &Executor, disks: &[Rc<Disk>]) -> Option<Vec<u8>> {
+    let start = opened(executor, disks).await.expect("all are there").label().data_start;
+    let mut disks = rotten(executor, disks, 0, &[start]);
+    for slot in [1, 0] {
+        let rest: Vec<Rc<Disk>> = copies(executor, &disks[1 - slot..2 - slot]);
+        let set = degraded(executor, &rest).await;
+        let new = new_disks(executor, 1).remove(0);
+        let member = [5 + slot as u8; 16];
+        set.rebuild(slot, new.clone(), member, |_, _| ()).await.expect("it goes on");
+        set.close().await.expect("nothing fails");
+        (disks[slot], disks[1 - slot]) = (new, rest[0].clone());
+    }
+    let set = opened(executor, &copies(executor, &disks)).await.expect("all are there");
+    assert!(scrubbed(&set).await.lost.len() < 2);
+    let read = set.read(0, Buffer::zeroed(BLOCK as usize)).await;
+    read.map(|bytes| bytes.to_vec()).ok()
+}
+
+#[test]
+fn what_all_members_were_told_is_lost_is_nothing_that_they_agree_upon() {
+    let executor = Executor::new(14);
+    let (disks, _) = written(&executor, Level::Mirrored, 2);
+    let read = || executor.block_on(lost_on_all(&executor, &copies(&executor, &disks)));
+    assert_eq!(read(), None);
+    #[cfg(feature = "planted-bugs")]
+    {
+        raid::planted::plant(Some(raid::planted::Bug::AgreedLosses));
+        let agreed = read();
+        raid::planted::plant(None);
+        assert!(agreed.is_some(), "two disks are wrong in the same way");
+    }
+}
+
+/// Writes all of a block whose member is out, in a column of which another block has rotted.
+/// Whether that is acknowledged.
+async fn write_nowhere(executor: &Executor, disks: &[Rc<Disk>]) -> bool {
+    let start = opened(executor, disks).await.expect("all are there").label().data_start;
+    // Stripe 2: unit 6 on member 2, 7 on 3, 8 on 0, and parity on 1.
+    let disks = rotten(executor, disks, 2, &[start + 2 * BLOCK]);
+    let set = degraded(executor, &disks[1..]).await;
+    let data = vec![vec![3; BLOCK as usize].into()];
+    let written = set.write(8 * BLOCK, data.clone(), Durability::Through).await;
+    // With the one that has rotted it is all there.
+    set.write(6 * BLOCK, [data.clone(), data.clone(), data].concat(), Durability::Through)
+        .await
+        .expect("all of the column is new");
+    let read = set.read(8 * BLOCK, Buffer::zeroed(BLOCK as usize)).await.expect("it can be made");
+    assert!(read.iter().all(|&byte| byte == 3));
+    written.is_ok()
+}
+
+#[test]
+fn what_would_be_nowhere_is_not_acknowledged() {
+    let executor = Executor::new(15);
+    let (disks, _) = written(&executor, Level::Parity, 4);
+    let is_acknowledged =
+        || executor.block_on(write_nowhere(&executor, &copies(&executor, &disks)));
+    assert!(!is_acknowledged());
+    #[cfg(feature = "planted-bugs")]
+    {
+        raid::planted::plant(Some(raid::planted::Bug::WrittenNowhere));
+        let is_acknowledged = is_acknowledged();
+        raid::planted::plant(None);
+        assert!(is_acknowledged);
+    }
+}
