@@ -213,7 +213,7 @@ fn make_in_folder(
     let disk = folder.join(DISK_NAME);
     let design = arguments.design()?;
     arguments.check_log_size(design)?;
-    let is_of_set = folder.join(STATE_NAME).exists();
+    let is_of_set = folder.join(STATE_NAME).exists() || names_a_set(folder);
     if is_of_set && !arguments.force {
         let what = "a volume on a set of disks".to_owned();
         return Err(Failure::Occupied { path: folder.clone(), what });
@@ -230,6 +230,12 @@ fn make_in_folder(
         let _ = fs::remove_file(folder.join(STATE_NAME)); // the set is not its any more
     }
     Ok(settled)
+}
+
+/// Whether the settings in a folder say that its volume stands on a set of disks.
+fn names_a_set(folder: &Path) -> bool {
+    let found = fs::read_to_string(folder.join(SETTINGS_NAME));
+    found.is_ok_and(|text| Settings::parse(&text).is_ok_and(|it| it.raid.is_some()))
 }
 
 /// Gives the disk in a folder its log, and the folder its settings.

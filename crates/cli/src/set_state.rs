@@ -26,6 +26,8 @@ use crate::words;
 pub(crate) const STATE_NAME: &str = "set.state";
 /// What it is called while it is written: a cut may leave it behind.
 pub(crate) const NEW_STATE_NAME: &str = ".set.state.new";
+/// No such file is longer, in bytes.
+const PROBED: usize = 8 << 10;
 /// After so long it is tried again to write it.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -101,6 +103,16 @@ pub(crate) fn read(folder: &Path, set: &Id) -> Result<Option<Witness>, Failure> 
 pub(crate) fn write(folder: &Path, set: &Id, witness: &Witness) -> Result<(), Failure> {
     let (path, new) = (folder.join(STATE_NAME), folder.join(NEW_STATE_NAME));
     replace(&path, &new, to_text(set, witness).as_bytes())
+}
+
+/// Looks whether it could be written: a start that has to wait for that would seem to hang.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn probe(folder: &Path) -> Result<(), Failure> {
+    let path = folder.join(NEW_STATE_NAME);
+    let probed = fs::write(&path, vec![0; PROBED]).and_then(|()| fs::remove_file(&path));
+    probed.map_err(|source| Failure::File { verb: "write", path, source })
 }
 
 /// Keeps it while the set is open. Where it cannot be written, nothing is acknowledged that a

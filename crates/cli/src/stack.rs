@@ -166,6 +166,12 @@ impl Volume {
                 {
                     return Err(error.into());
                 }
+                // Else it would be out, and be made again, for want of a right.
+                Err(error @ OpenError::PermissionDenied(..))
+                    if story.has_in(&member.label.member()) && !self.is_degraded_meant =>
+                {
+                    return Err(error.into());
+                }
                 Err(error) => {
                     words::say(format_args!("{error}; the set goes on without it, if it can"));
                     continue;
@@ -181,6 +187,7 @@ impl Volume {
             options.witness = set_state::read(folder, &raid.set)?;
             options.is_new_story = is_written;
             if is_written {
+                set_state::probe(folder)?;
                 let clock = runtime.clock.clone();
                 options.witnessed = set_state::keep(folder.clone(), raid.set, clock);
             }

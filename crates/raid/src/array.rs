@@ -3,9 +3,9 @@
 //! A write goes stripe by stripe. With a stripe for itself, it finds out what is to be changed
 //! ([`crate::plan`]), makes that durable in the log ([`crate::prelog`]), and brings it home. So a
 //! *through* write needs no flush. A plain write to a stripe that no flush has covered since it was
-//! first written needs no log ([`crate::written`]). Reads ask the one member that has the data; where that is out,
-//! or cannot tell, the others are asked, with the stripe held still. A striped set has no second
-//! place for anything, and no log.
+//! first written needs no log ([`crate::written`]). Reads ask the one member that has the data;
+//! where that is out, or cannot tell, the others are asked, with the stripe held still. A striped
+//! set has no second place for anything, and no log.
 //!
 //! None of these futures may be dropped before it is through: they are awaited by tasks of the set.
 //!
@@ -227,9 +227,10 @@ impl Array {
     ) -> Result<(Group, OfGroup), IoError> {
         let written: u64 = parts.iter().map(|part| length_of(&part.data)).sum();
         let parts = self.stripe().whole(stripe, parts, is_first).await?;
-        let group = match is_first {
-            true => self.stripe().plan_first(stripe, &parts),
-            false => self.stripe().plan(stripe, &parts).await?,
+        let group = if is_first {
+            self.stripe().plan_first(stripe, &parts)
+        } else {
+            self.stripe().plan(stripe, &parts).await?
         };
         let sums = self.sums.of_group(&group).await;
         self.sums.place_all(&sums).await;

@@ -30,7 +30,7 @@ use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
-use crate::rebuild::empty_log;
+use crate::rebuild;
 use crate::record::{BLOCK, Change, Record, Slots, decode, size_at};
 use crate::set::Set;
 use crate::sums::Sums;
@@ -157,7 +157,7 @@ pub async fn make(
     let layout = Layout { level, members: count, unit: options.unit, rows };
     for (slot, device) in devices.iter().enumerate() {
         let emptied = async {
-            empty_log(&**device, data_start).await?;
+            rebuild::empty(&**device, data_start).await?;
             let (start, _) = written::place(&layout);
             let nothing = vec![written::empty(&layout, &set)];
             device.write(data_start + start, nothing, Durability::Through).await

@@ -25,10 +25,9 @@ use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
-use crate::label::{Id, Standing, rows_of};
+use crate::label::{Id, LABEL_SIZE, Standing, places, rows_of};
 use crate::layout::{Holds, Level};
 use crate::planted::{Bug, is_planted};
-use crate::prelog::LOG_START;
 use crate::stripe::{Column, Given};
 
 /// Stripes that are passed while no other task has a turn.
@@ -100,7 +99,7 @@ impl Array {
             settled.map_err(|_| RebuildError::Stopped)
         };
         self.members.begin(slot, device.clone(), member);
-        let emptied = empty_log(&*device, self.data_start).await;
+        let emptied = empty(&*device, self.data_start).await;
         if emptied.is_err() {
             self.members.call_out(slot);
             return Err(RebuildError::Failed);
@@ -218,16 +217,17 @@ impl Array {
     }
 }
 
-/// Has a device forget all records, durably.
-pub(crate) async fn empty_log(
-    device: &dyn BlockDevice,
-    data_start: u64,
-) -> Result<(), block::IoError> {
-    let mut at = LOG_START;
-    while at < data_start {
-        let length = ZEROS.min(data_start - at);
-        device.write(at, vec![zeros(length as usize)], Durability::Plain).await?;
-        at += length;
+/// Has a device forget all records, and what stood beside labels: an older file system or set would
+/// be found there. Durably.
+pub(crate) async fn empty(device: &dyn BlockDevice, data_start: u64) -> Result<(), block::IoError> {
+    let size = device.geometry().size;
+    for range in [LABEL_SIZE..data_start.min(size), places(size)[1] + LABEL_SIZE..size] {
+        let mut at = range.start;
+        while at < range.end {
+            let length = ZEROS.min(range.end - at);
+            device.write(at, vec![zeros(length as usize)], Durability::Plain).await?;
+            at += length;
+        }
     }
     device.flush().await
 }

@@ -9,7 +9,8 @@ use block::{BlockDevice, Buffer, Durability, IoError};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::label::{Id, LABEL_SIZE, places, sealed};
+use crate::label::{DATA_START, Id, LABEL_SIZE, places, sealed};
+use crate::rebuild;
 
 /// The first bytes of a spare.
 pub const MAGIC: [u8; 16] = *b"duramen spare\0\0\0";
@@ -30,11 +31,12 @@ fn encode(set: &Id) -> Vec<u8> {
     sealed(raw.as_bytes(), offset_of!(Raw, checksum))
 }
 
-/// Says on a disk that it is a spare of a set, durably.
+/// Says on a disk that it is a spare of a set, durably. What stood beside that is gone.
 ///
 /// # Errors
 /// [`IoError`] when it cannot be written.
 pub async fn make_spare(device: &dyn BlockDevice, set: &Id) -> Result<(), IoError> {
+    rebuild::empty(device, DATA_START).await?;
     for at in places(device.geometry().size) {
         device.write(at, vec![encode(set).into()], Durability::Through).await?;
     }

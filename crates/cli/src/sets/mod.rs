@@ -131,7 +131,10 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let (volume, disk) = (find(volume)?, real_place(disk));
             let said = json!({ "slot": slot, "path": disk, "force": force });
             match ask(&volume, "replace", &said)? {
-                Some(_) if *background => Ok(()),
+                Some(_) if *background => {
+                    let (path, disk) = (volume.path.display(), disk.display());
+                    return Ok(writeln!(output, "{path}: slot {slot} is made again on {disk}")?);
+                }
                 Some(answer) => follow(&volume, &answer, "rebuilding"),
                 None => change(&volume, async |orders, stack| {
                     let replacing = orders.begin(*slot, &disk, *force).await?;

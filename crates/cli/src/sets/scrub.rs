@@ -48,7 +48,14 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
         })?,
     };
     if !scrub.lost.is_empty() {
-        scrub.lost = name(volume, scrub.lost)?;
+        scrub.lost = match name(volume, scrub.lost.clone()) {
+            Ok(named) => named,
+            Err(failure) => {
+                let path = volume.path.display();
+                words::say(format_args!("{path}: whose they are cannot be told: {failure}"));
+                scrub.lost
+            }
+        };
     }
     if json {
         print_json(&scrub, output)?;
@@ -69,7 +76,7 @@ fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<()
     Ok(writeln!(output, "{path}: looked at {size} of each disk, {mended} blocks mended")?)
 }
 
-/// Whose these places of a volume are. If that cannot be told, they stay as they are.
+/// Whose these places of a volume are.
 fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
     let named = reactor::block_on(|runtime: Runtime| async move {
         let stack = volume.open(Access::Glance, &at_once, &runtime).await?;
@@ -78,15 +85,10 @@ fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
         let block = found.superblock.block_size.get() as u64;
         let without = Without { disk: stack.disk.clone(), lost: lost.clone() };
         let options = CheckOptions { full: true, ..CheckOptions::default() };
-        let report = check(&without, &runtime, &options, &mut |_| ()).await;
-        let report = match report {
-            Ok(report) => report,
-            Err(error) => {
-                let path = volume.path.display();
-                words::say(format_args!("{path}: whose they are cannot be told: {error}"));
-                return Ok(lost);
-            }
-        };
+        let report = check(&without, &runtime, &options, &mut |_| ()).await.map_err(|source| {
+            let source = std::io::Error::other(source.to_string());
+            Failure::File { verb: "check", path: volume.path.clone(), source }
+        })?;
         let findings = report.findings.list.iter();
         let of_files = findings.filter(|finding| finding.invariant == Invariant::Data);
         let runs: Vec<Run> = of_files

@@ -12,10 +12,9 @@ use runtime::Runtime;
 use sim::{Disk, Event, Executor, Image, Mark, Trace};
 
 use super::model::Contents;
+use super::workload::UNIT;
 use crate::explore::device::Device;
 
-/// Bytes of a unit of a set that is tried.
-pub(super) const UNIT: u64 = 4096;
 /// What disks are full of at first.
 const RUBBISH: u8 = 0xee;
 /// Stripes of a set that is tried.

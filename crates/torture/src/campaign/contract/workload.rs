@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::devices::UNIT;
 use crate::explore::device::Device;
 
+/// Bytes of a unit of a set that is tried.
+pub(super) const UNIT: u64 = 4096;
 /// The slot of the member that is made again.
 pub(super) const COMING: usize = 1;
 
