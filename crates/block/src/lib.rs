@@ -38,6 +38,7 @@
 
 mod buffer;
 mod chunks;
+mod clear;
 mod direct;
 mod disk_file;
 pub mod file;
@@ -52,6 +53,7 @@ pub mod uring;
 
 pub use buffer::{Buffer, PART, PARTED_MOST, memory_of, part_of};
 pub use chunks::Retention;
+pub use clear::clear;
 pub use direct::LARGE_TRANSFER;
 pub use pages::ALIGNMENT;
 pub use pieces::{gather, length_of, slices, zeros};

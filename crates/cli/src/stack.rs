@@ -16,7 +16,7 @@ use std::rc::Rc;
 use block::file::{Access, DiskFile, FileDevice, OpenError};
 use block::scratch::ScratchDevice;
 use block::slice::split;
-use block::{BlockDevice, Durability, IoError, zeros};
+use block::{BlockDevice, IoError, clear};
 use designs::DiskRole;
 use duramen_settings::RaidSettings;
 use raid::label::{Standing, have_in_sync};
@@ -30,9 +30,6 @@ use crate::members::{Member, Story, find_members, real};
 use crate::set_state;
 use crate::volume::{FileSystem, Volume, file_system_on};
 use crate::words;
-
-/// Bytes of zeros that are written at once.
-const FILLED_AT_ONCE: u64 = 1 << 20;
 
 /// What is open of a volume.
 pub(crate) struct Stack {
@@ -250,12 +247,7 @@ pub(crate) fn look(volume: &Volume, access: Access) -> Result<FileSystem, Failur
 /// Fills the room for a log with zeros: what was there means nothing for the one that comes, and a
 /// log never finds that there is no space for it.
 pub(crate) async fn fill(log: &dyn BlockDevice) -> Result<(), IoError> {
-    let (mut at, size) = (0, log.geometry().size);
-    while at < size {
-        let length = FILLED_AT_ONCE.min(size - at);
-        log.write(at, vec![zeros(length as usize)], Durability::Plain).await?;
-        at += length;
-    }
+    clear(log, 0..log.geometry().size).await?;
     log.flush().await
 }
 

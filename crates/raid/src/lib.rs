@@ -6,10 +6,11 @@
 //!
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
 //! made again. [`label`] is what each member says of itself, `spare` what a disk says that waits to
-//! become one, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
-//! found. `members` is who is in, and how a member leaves, and [`Status`] what they have met;
-//! `table` has checksums of what they hold, and `sums` all of these; `prelog` is the log in front
-//! of every write; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
+//! become one, `wipe` how a disk forgets what stood there before, [`record`] what the log has, byte
+//! by byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a
+//! member leaves, and [`Status`] what they have met; `table` has checksums of what they hold, and
+//! `sums` all of these; `prelog` is the log in front of every write, `written` which stripes were
+//! ever written; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
 //! and `plan` what a write changes on which member. `array` reads and writes, `rebuild` is how it
 //! makes a member again, and `scrub` how it looks at everything; `set` is that as a device, and
 //! `opening` how it is made and comes back.
@@ -53,6 +54,7 @@ mod stripe;
 mod sums;
 mod table;
 mod turns;
+mod wipe;
 mod written;
 
 pub use members::Witnessed;

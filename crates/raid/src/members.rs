@@ -342,9 +342,7 @@ impl Members {
 
     /// Reads from a member. `None` if it is out, or cannot read that.
     pub(crate) async fn read(&self, slot: usize, offset: u64, buffer: Buffer) -> Option<Buffer> {
-        let device = self.device(slot)?;
-        let read = device.read(offset, buffer).await;
-        read.inspect_err(|_| self.counts.meet(slot, |met| met.read_errors += 1)).ok()
+        if self.has(slot) { self.look(slot, offset, buffer).await?.ok() } else { None }
     }
 
     /// Reads from a member that is in, or comes.

@@ -30,10 +30,10 @@ use crate::layout::{Layout, Level, MEMBERS};
 use crate::members::{Members, Witnessed, write_label};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
-use crate::rebuild;
 use crate::record::{BLOCK, Change, Record, Slots, decode, size_at};
 use crate::set::Set;
 use crate::sums::Sums;
+use crate::wipe::wipe;
 use crate::written::{self, Written};
 
 /// Bytes of a log that are read at once.
@@ -157,7 +157,7 @@ pub async fn make(
     let layout = Layout { level, members: count, unit: options.unit, rows };
     for (slot, device) in devices.iter().enumerate() {
         let emptied = async {
-            rebuild::empty(&**device, data_start).await?;
+            wipe(&**device, data_start).await?;
             let (start, _) = written::place(&layout);
             let nothing = vec![written::empty(&layout, &set)];
             device.write(data_start + start, nothing, Durability::Through).await
@@ -355,9 +355,7 @@ async fn recover(
         members.flush().await;
         settle().await?;
     }
-    // What finds no room stays in the log: nothing may be said of it then.
-    let has_room = || if members.gave_up() { Err(OpenError::Full) } else { Ok(()) };
-    has_room()?;
+    has_room(members)?;
     for sequence in needed.clone() {
         for change in &found[&sequence].record.changes {
             members.bring_home(label.data_start, slice::from_ref(change)).await;
@@ -366,7 +364,7 @@ async fn recover(
             break;
         }
     }
-    has_room()?;
+    has_room(members)?;
     members.flush().await;
     settle().await?;
     for sequence in needed.filter(|_| !is_planted(Bug::ForgottenSums)) {
@@ -377,9 +375,13 @@ async fn recover(
     }
     let end = latest.start + latest.bytes.len() as u64;
     let (log, map) = log((last + 1, latest.record.checksum), end).await?;
-    has_room()?;
     log.forget_all().await.map_err(|_| OpenError::Failed)?;
     Ok((log, map))
+}
+
+/// What finds no room stays as it is, or in the log: nothing may be said of it then.
+fn has_room(members: &Members) -> Result<(), OpenError> {
+    if members.gave_up() { Err(OpenError::Full) } else { Ok(()) }
 }
 
 /// What a record says of checksums of those that are in.
@@ -457,6 +459,7 @@ async fn read_map(members: &Members) -> Result<Written, OpenError> {
     let less: Slots = less.collect();
     if less.iter().next().is_some() {
         members.bring_home(data_start, &[Change { slots: less, ..whole }]).await;
+        has_room(members)?;
         members.flush().await;
         members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
     }

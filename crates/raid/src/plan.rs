@@ -8,18 +8,18 @@
 //!
 //! To be called by a task that is alone with the stripe.
 
-use block::{IoError, Verb, length_of, zeros};
+use block::{Buffer, IoError, Verb, length_of, zeros};
 use bytes::Bytes;
 use futures::future::join_all;
 
 use crate::blocks::BLOCK;
 use crate::layout::Level;
 use crate::members::lost;
-use crate::parity::{add, missing};
+use crate::parity::add;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::Group;
 use crate::record::{Change, Slots};
-use crate::stripe::{Column, Stripe};
+use crate::stripe::{Column, Given, Stripe};
 
 /// New bytes of one unit.
 pub(crate) struct Part {
@@ -50,11 +50,11 @@ impl Part {
     }
 
     /// Puts it where it belongs in a unit's part of the column.
-    fn put_on(&self, unit: &mut [u8], column: &Column) {
-        let mut at = (self.within - column.from) as usize;
-        for piece in &self.data {
-            unit[at..][..piece.len()].copy_from_slice(piece);
-            at += piece.len();
+    fn put_on(&self, unit: &mut Given, column: &Column) {
+        let first = (self.within - column.from) / BLOCK;
+        let bytes = Buffer::joined(&self.data);
+        for (block, bytes) in (first as usize..).zip(bytes.chunks_exact(BLOCK as usize)) {
+            unit.put(block, bytes);
         }
     }
 
@@ -215,21 +215,11 @@ impl Stripe<'_> {
         }
         let mut units = self.units(column, &others).await;
         for part in parts {
-            part.put_on(&mut units[part.index].bytes, column);
+            part.put_on(&mut units[part.index], column);
         }
-        let is_lost = |block: usize| {
-            units.iter().enumerate().any(|(index, unit)| {
-                let is_new = parts.iter().any(|it| it.index == index && it.has(column, block));
-                !unit.has(block) && !is_new
-            })
-        };
-        let lost: Vec<bool> = (0..column.blocks()).map(is_lost).collect();
-        let mut sum = missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice()));
-        let blocks = sum.chunks_mut(BLOCK as usize).zip(&lost);
-        // Else it would make the very bytes again that are wrong.
-        let of_lost = blocks.filter(|(_, lost)| **lost).flat_map(|(block, _)| block);
-        of_lost.for_each(|byte| *byte = !*byte);
-        (sum, lost)
+        let sum = Given::sum(column, &units);
+        let lost = (0..column.blocks()).map(|block| !sum.has(block)).collect();
+        (sum.bytes, lost)
     }
 
     /// The new parity from the old one and what was where the parts go. `None` when that cannot be

@@ -18,24 +18,23 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Durability, Verb, zeros};
+use block::{BlockDevice, Durability, Verb};
 use bytes::Bytes;
 
 use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
-use crate::label::{Id, LABEL_SIZE, Standing, places, rows_of};
+use crate::label::{Id, Standing, rows_of};
 use crate::layout::{Holds, Level};
 use crate::planted::{Bug, is_planted};
 use crate::stripe::{Column, Given};
+use crate::wipe::wipe;
 
 /// Stripes that are passed while no other task has a turn.
 const AT_ONCE: u64 = 256;
-/// After so many bytes the checksums of a new member go home.
+/// After so many bytes of a member checksums that have changed go home.
 pub(crate) const FILLED: u64 = 256 << 20;
-/// Bytes of zeros that are written at once.
-const ZEROS: u64 = 64 << 10;
 
 /// Why a member is not made again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,7 +98,7 @@ impl Array {
             settled.map_err(|_| RebuildError::Stopped)
         };
         self.members.begin(slot, device.clone(), member);
-        let emptied = empty(&*device, self.data_start).await;
+        let emptied = wipe(&*device, self.data_start).await;
         if emptied.is_err() {
             self.members.call_out(slot);
             return Err(RebuildError::Failed);
@@ -215,19 +214,4 @@ impl Array {
             }
         }
     }
-}
-
-/// Has a device forget all records, and what stood beside labels: an older file system or set would
-/// be found there. Durably.
-pub(crate) async fn empty(device: &dyn BlockDevice, data_start: u64) -> Result<(), block::IoError> {
-    let size = device.geometry().size;
-    for range in [LABEL_SIZE..data_start.min(size), places(size)[1] + LABEL_SIZE..size] {
-        let mut at = range.start;
-        while at < range.end {
-            let length = ZEROS.min(range.end - at);
-            device.write(at, vec![zeros(length as usize)], Durability::Plain).await?;
-            at += length;
-        }
-    }
-    device.flush().await
 }

@@ -3,20 +3,19 @@
 //! Stripe by stripe, each held still meanwhile: every member is read, and each block judged by its
 //! checksum ([`crate::stripe`]). What is wrong is mended. Blocks that all fit and do not come to
 //! zeros together say that a write was lost with its checksum: the parity follows the data then. A
-//! checksum that is not known is made.
-
-use std::ops::Range;
+//! checksum that is not known is made. The tables of checksums are read of both members that have
+//! them.
 
 use futures::future::join_all;
 use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
-use crate::label::SUMS;
 use crate::layout::Level;
 use crate::parity::missing;
 use crate::rebuild::FILLED;
 use crate::stripe::{Column, Given};
+use crate::table::tables_of;
 
 /// Stripes that are passed while no other task has a turn.
 const AT_ONCE: u64 = 256;
@@ -77,7 +76,7 @@ impl Array {
             }
             if self.written.has(stripe) {
                 let alone = self.stripes.alone(stripe).await;
-                let tables = tables_of(stripe, self.layout.unit);
+                let tables = tables_of(stripe * self.layout.unit, self.layout.unit);
                 for number in next_table.max(tables.start)..tables.end {
                     self.scrub_table(number).await;
                 }
@@ -181,10 +180,4 @@ impl Array {
         }
         given
     }
-}
-
-/// The tables that have the checksums of a stripe.
-fn tables_of(stripe: u64, unit: u64) -> Range<u64> {
-    let of_table = SUMS * BLOCK;
-    stripe * unit / of_table..((stripe + 1) * unit).div_ceil(of_table)
 }

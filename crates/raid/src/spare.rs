@@ -10,7 +10,7 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::label::{DATA_START, Id, LABEL_SIZE, places, sealed};
-use crate::rebuild;
+use crate::wipe::wipe;
 
 /// The first bytes of a spare.
 pub const MAGIC: [u8; 16] = *b"duramen spare\0\0\0";
@@ -36,7 +36,7 @@ fn encode(set: &Id) -> Vec<u8> {
 /// # Errors
 /// [`IoError`] when it cannot be written.
 pub async fn make_spare(device: &dyn BlockDevice, set: &Id) -> Result<(), IoError> {
-    rebuild::empty(device, DATA_START).await?;
+    wipe(device, DATA_START).await?;
     for at in places(device.geometry().size) {
         device.write(at, vec![encode(set).into()], Durability::Through).await?;
     }

@@ -17,7 +17,6 @@ use crate::blocks::{BLOCK, Blocks};
 use crate::layout::{Layout, Level};
 use crate::members::{Members, lost};
 use crate::parity::missing;
-use crate::planted::{Bug, is_planted};
 use crate::sums::Sums;
 
 /// The same blocks of each unit of a stripe.
@@ -112,7 +111,7 @@ impl Given {
         &self.bytes[block * BLOCK as usize..][..BLOCK as usize]
     }
 
-    fn put(&mut self, block: usize, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, block: usize, bytes: &[u8]) {
         self.bytes[block * BLOCK as usize..][..BLOCK as usize].copy_from_slice(bytes);
         self.found[block] = Found::Good;
     }
@@ -275,18 +274,17 @@ impl Stripe<'_> {
         let sums = self.sums.of(member, offset, length as u64);
         let (mut given, in_hand) = join(self.read(column, member), sums).await;
         let fits: Vec<bool> = in_hand.fit(offset, &given.bytes).collect();
-        for (block, (found, fits)) in given.found.iter_mut().zip(fits).enumerate() {
+        for (block, fits) in fits.into_iter().enumerate() {
             let at = offset + block as u64 * BLOCK;
-            let bytes = &given.bytes[block * BLOCK as usize..][..BLOCK as usize];
-            let is_marked = in_hand.is_marked(at, bytes) && !is_planted(Bug::AgreedLosses);
-            if *found == Found::Good && !fits && is_marked {
-                *found = Found::Lost;
-            } else if *found == Found::Good && !fits {
-                *found = Found::Wrong;
-                self.members.counts.meet(member, |met| met.checksum_errors += 1);
-            } else if *found == Found::Good && in_hand.unknown(at, BLOCK) > 0 {
-                *found = Found::Unknown;
-            }
+            given.found[block] = match given.found[block] {
+                Found::Good if fits && in_hand.unknown(at, BLOCK) > 0 => Found::Unknown,
+                Found::Good if !fits && in_hand.is_marked(at, given.block(block)) => Found::Lost,
+                Found::Good if !fits => {
+                    self.members.counts.meet(member, |met| met.checksum_errors += 1);
+                    Found::Wrong
+                }
+                found => found,
+            };
         }
         if (0..column.blocks()).all(|block| given.is_known(block)) {
             self.blocks.tell(member, offset, &given.bytes);

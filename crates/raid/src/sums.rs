@@ -36,12 +36,12 @@ use futures::future::{join, join_all};
 use runtime::sync::Signal;
 
 use crate::blocks::BLOCK;
-use crate::label::{Id, Label, SUMS, TABLE_PLACES, map_size, tables_size};
+use crate::label::{Id, Label, TABLE_PLACES, map_size, tables_size};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
-use crate::table::{Found, InHand, Kept, NO_RECORD, Table, Version, not, sums_of};
+use crate::table::{Found, InHand, Kept, NO_RECORD, Table, Version, not, sums_of, tables_of};
 use crate::turns::Turns;
 
 /// Tables that are kept in memory though nobody needs them.
@@ -112,9 +112,8 @@ impl Sums {
     /// The tables of whole blocks of a member, in hand.
     pub(crate) async fn of(&self, slot: usize, offset: u64, length: u64) -> InHand {
         assert!(offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK) && length > 0);
-        let (first, last) = (offset / BLOCK / SUMS, (offset + length - 1) / BLOCK / SUMS);
         let mut tables = Vec::new();
-        for number in first..=last {
+        for number in tables_of(offset, length) {
             tables.push(self.table(slot, number).await);
         }
         InHand(tables)
@@ -242,14 +241,9 @@ impl Sums {
     pub(crate) fn are_stuck(&self, stripes: &[u64]) -> bool {
         let known = self.known.borrow();
         let mut stuck = known.values().filter(|table| table.is_stuck.get());
-        let of_table = SUMS * BLOCK;
+        let unit = self.layout.unit;
         stuck.any(|table| {
-            let blocks = table.number * of_table..(table.number + 1) * of_table;
-            let is_of = |&stripe: &u64| {
-                let (from, to) = (stripe * self.layout.unit, (stripe + 1) * self.layout.unit);
-                from < blocks.end && to > blocks.start
-            };
-            stripes.iter().any(is_of)
+            stripes.iter().any(|stripe| tables_of(stripe * unit, unit).contains(&table.number))
         })
     }
 
@@ -266,7 +260,11 @@ impl Sums {
     /// Whether both members have tables as they should. One that has not gets it with the next
     /// that go home.
     pub(crate) async fn check(&self, slot: usize, number: u64) {
-        let table = self.table(slot, number).await;
+        let known = self.known.borrow().get(&(slot, number)).cloned();
+        let Some(table) = known else {
+            self.table(slot, number).await; // who reads it looks at both
+            return;
+        };
         for (copy, kept) in table.kept.iter().enumerate() {
             let before = kept.get();
             let found = self.look(slot, number, copy).await;
