@@ -22,7 +22,8 @@ use crate::redo_log::other_version;
 use crate::set_state::STATE_NAME;
 use crate::size::show_size;
 use crate::volume::{
-    DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, read_superblock, write_settings,
+    DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, read_settings, read_superblock,
+    write_settings,
 };
 use crate::words::{self, quoted};
 
@@ -234,8 +235,8 @@ fn make_in_folder(
 
 /// Whether the settings in a folder say that its volume stands on a set of disks.
 fn names_a_set(folder: &Path) -> bool {
-    let found = fs::read_to_string(folder.join(SETTINGS_NAME));
-    found.is_ok_and(|text| Settings::parse(&text).is_ok_and(|it| it.raid.is_some()))
+    let found = read_settings(&folder.join(SETTINGS_NAME));
+    found.is_ok_and(|settings| settings.is_some_and(|it| it.raid.is_some()))
 }
 
 /// Gives the disk in a folder its log, and the folder its settings.

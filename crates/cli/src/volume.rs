@@ -182,7 +182,7 @@ fn folder_of(disk: &Path) -> Option<PathBuf> {
 }
 
 /// The settings of a volume; nothing when the file is not there.
-fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
+pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         // Who opens a FIFO waits for a writer.
         let source = Error::other("it is no regular file");

@@ -244,6 +244,24 @@ fn half_a_mirror_is_served_if_the_folder_knows_that_it_is_the_newer() {
     assert!(Serving::start(&[&other.volume], &["--degraded"]).stop().success());
 }
 
+/// It says where the disks are and where the file system ends, and nothing else does.
+#[test]
+fn the_folder_of_a_set_is_kept_and_needed() {
+    let place = Place::made("--raid1", 2, &[]);
+    fs::remove_file(place.volume.join("set.state")).expect("it is there");
+    let settings = || fs::read(place.volume.join("volume.toml")).expect("it is there");
+    let before = settings();
+    on("mkfs", &place.volume, &["--size", "16M"]).failed(1, "a volume on a set of disks");
+    assert_eq!(settings(), before);
+    assert!(!place.volume.join("disk.img").exists());
+    // Where the state of the set is to be written nothing can be.
+    let new = place.volume.join(".set.state.new");
+    fs::create_dir(&new).expect("there is room");
+    place.raid(&["scrub"]).failed(1, ".set.state.new");
+    fs::remove_dir(&new).expect("it is empty");
+    place.raid(&["scrub"]).good();
+}
+
 #[test]
 fn a_set_without_redundancy_needs_all_of_its_disks() {
     let place = Place::made("--raid0", 2, &["--stripe-unit", "16K"]);
