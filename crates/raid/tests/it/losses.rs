@@ -606,9 +606,9 @@ fn what_was_never_written_reads_as_zeros_whichever_member_is_lost() {
             assert!(new(new_disks(&executor, count)), "{level}");
             #[cfg(feature = "planted-bugs")]
             if unit > 4096 {
-                raid::planted::plant(Some(raid::planted::Bug::UnzeroedStripes));
-                let is_right = new(new_disks(&executor, count));
-                raid::planted::plant(None);
+                let is_right = crate::with(raid::planted::Bug::UnzeroedStripes, || {
+                    new(new_disks(&executor, count))
+                });
                 assert!(!is_right, "{level}: the rest of a stripe is as it was");
             }
         }
@@ -645,5 +645,27 @@ fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
         let seen = all_of(&set).await;
         let set = opened(&executor, &left[1..]).await.expect("one may be missing");
         assert!(all_of(&set).await == seen, "and its stripe fits together");
+    });
+}
+
+/// Beside its labels a disk keeps nothing of what it held before.
+#[test]
+fn nothing_is_left_of_what_stood_on_a_disk() {
+    let executor = Executor::new(31);
+    let disks = new_disks(&executor, 4);
+    executor.block_on(async {
+        let set = &disks[..2];
+        make(&devices(set), &options(Level::Mirrored), &executor.runtime()).await.expect("room");
+        let opened = opened(&executor, set).await.expect("it is new");
+        raid::make_spare(&*disks[2], &opened.label().set).await.expect("nothing fails");
+        opened.fail(1).await.expect("one is enough");
+        opened.rebuild(1, disks[3].clone(), [7; 16], |_, _| ()).await.expect("one is enough");
+        for disk in &disks {
+            let mut all = vec![0; MEMBER as usize];
+            disk.contents().read(0, &mut all);
+            let second = raid::label::places(MEMBER)[1] as usize;
+            let beside = [&all[4096..1 << 20], &all[second + 4096..]].concat();
+            assert!(beside.iter().all(|&byte| byte == 0));
+        }
     });
 }

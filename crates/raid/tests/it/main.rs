@@ -4,3 +4,12 @@ mod copies;
 mod costs;
 mod losses;
 mod rot;
+
+/// What comes of work while a bug is planted.
+#[cfg(feature = "planted-bugs")]
+fn with<T>(bug: raid::planted::Bug, work: impl FnOnce() -> T) -> T {
+    raid::planted::plant(Some(bug));
+    let done = work();
+    raid::planted::plant(None);
+    done
+}
