@@ -21,9 +21,9 @@ use crate::explore::device::Device;
 
 /// So many pending writes at most are lost and kept in every subset, in the full form and in the
 /// short one.
-const SUBSETS: (usize, usize) = (5, 4);
+const SUBSETS: (usize, usize) = (6, 4);
 /// Choices by chance at a cut with more, in the full form and in the short one.
-const BY_CHANCE: (usize, usize) = (12, 6);
+const BY_CHANCE: (usize, usize) = (24, 6);
 /// Of so many images one is returned from with cuts.
 const CUT_RETURNS: (u128, u128) = (48, 40);
 /// The same of a workload that is tried alone.
