@@ -54,6 +54,7 @@ pub(crate) fn word_for(standing: Standing) -> &'static str {
         Standing::Stale => "stale",
         Standing::Rebuilding => "rebuilding",
         Standing::Empty => "empty",
+        Standing::CatchingUp => "catching_up",
     }
 }
 
@@ -73,8 +74,8 @@ fn parse(text: &str, set: &Id) -> Option<Witness> {
         return None;
     }
     let slot = |keys: SlotKeys| {
-        let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding, Standing::Empty];
-        let standing = all.into_iter().find(|standing| word_for(*standing) == keys.state)?;
+        let standing =
+            Standing::ALL.into_iter().find(|standing| word_for(*standing) == keys.state)?;
         Some(Slot { member: id_of(&keys.member)?, standing })
     };
     let slots = keys.slots.into_iter().map(slot).collect::<Option<Vec<Slot>>>()?;
@@ -142,8 +143,7 @@ mod tests {
         fs::create_dir_all(&folder).expect("a temporary folder");
         let set = [7; 16];
         assert_eq!(read(&folder, &set).expect("no file says nothing"), None);
-        let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding, Standing::Empty];
-        let slots = all.iter().zip(0_u8..).map(|(&standing, byte)| {
+        let slots = Standing::ALL.iter().zip(0_u8..).map(|(&standing, byte)| {
             let member = [byte; 16];
             Slot { member, standing }
         });

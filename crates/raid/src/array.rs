@@ -33,6 +33,7 @@ use crate::blocks::Blocks;
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
 use crate::members::{Members, lost};
+use crate::missed::Missed;
 use crate::plan::Part;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{Group, PreLog};
@@ -54,6 +55,7 @@ pub(crate) struct Array {
     pub(crate) stripes: Rc<Turns>,
     pub(crate) blocks: Blocks,
     pub(crate) sums: Rc<Sums>,
+    pub(crate) missed: Rc<Missed>,
     /// A member is made again.
     pub(crate) is_rebuilding: Cell<bool>,
     /// All of it is looked at.
@@ -69,7 +71,7 @@ impl Array {
         members: Rc<Members>,
         log: Rc<PreLog>,
         written: Rc<Written>,
-        sums: Rc<Sums>,
+        (sums, missed): (Rc<Sums>, Rc<Missed>),
         cache: usize,
     ) -> Self {
         let Label { layout, data_start, .. } = members.label();
@@ -83,6 +85,7 @@ impl Array {
             stripes: Rc::default(),
             blocks: Blocks::new(if is_known { cache } else { 0 }),
             sums,
+            missed,
             is_rebuilding: Cell::new(false),
             is_scrubbing: Cell::new(false),
             settling: Lock::default(),
@@ -212,6 +215,10 @@ impl Array {
             // At once: from here on no record gets its bit.
             self.written.begin(stripe);
             let written = self.write_in_place(stripe, parts, first.is_some()).await;
+            if !is_planted(Bug::UntouchedStripes) {
+                // At once: no flush that has begun covers it.
+                self.missed.touch(stripe, self.log.next());
+            }
             self.written.end(stripe, written.is_ok());
             return written;
         }
@@ -299,6 +306,8 @@ impl Array {
 
     /// The same of these, which stand still.
     async fn settle(&self, stripes: &[u64]) -> Result<(), IoError> {
+        // A member that fails now has missed them: that has to be known before they have bits.
+        stripes.iter().for_each(|&stripe| self.missed.touch(stripe, self.log.next()));
         if !is_planted(Bug::EarlyBits) {
             // Each has checksums that have changed, and these come home with a flush.
             self.log.settle_sums().await?;
@@ -383,6 +392,10 @@ impl Array {
             return try_join_all(devices.iter().map(|device| device.flush())).await.map(|_| ());
         }
         self.settle_fresh().await?;
-        self.log.flush().await
+        self.log.flush().await?;
+        if self.missed.is_nowhere() {
+            self.log.settle_sums().await?; // at once, so that a cut costs no whole member
+        }
+        Ok(())
     }
 }

@@ -29,6 +29,8 @@ pub(crate) const LOG_LEAST: (u64, u64) = (64 << 10, 8);
 /// Bytes of a block of the map of stripes, and bytes of bits in it.
 pub const MAP_BLOCK: u64 = 4096;
 pub(crate) const MAP_BITS: u64 = MAP_BLOCK - 32;
+/// Where a member has what others have missed, in bytes: a block like those of the map.
+pub(crate) const MISSED_START: u64 = 16 << 10;
 /// Bytes of which a checksum is kept.
 pub const SUMMED: u64 = 4096;
 /// Checksums of a table, which has as many bytes as a block of the map.
@@ -52,10 +54,14 @@ pub enum Standing {
     Rebuilding,
     /// No member has this slot.
     Empty,
+    /// It is getting what it has missed.
+    CatchingUp,
 }
 
 impl Standing {
-    const ALL: [Self; 4] = [Self::InSync, Self::Stale, Self::Rebuilding, Self::Empty];
+    /// All of them, by their numbers in a label.
+    pub const ALL: [Self; 5] =
+        [Self::InSync, Self::Stale, Self::Rebuilding, Self::Empty, Self::CatchingUp];
 
     fn number(self) -> u8 {
         Self::ALL.iter().position(|&one| one == self).expect("it is one of them") as u8
@@ -82,6 +88,8 @@ pub struct Label {
     pub generation: u64,
     /// Grows with every write of the member's labels.
     pub number: u64,
+    /// The last generation by which all members were up to date.
+    pub whole: u64,
     /// How the set is cut.
     pub layout: Layout,
     /// Where the data area begins on each member, in bytes.
@@ -94,6 +102,11 @@ impl Label {
     /// The member whose label it is.
     pub fn member(&self) -> Id {
         self.slots[self.slot].member
+    }
+
+    /// Whether it calls all members up to date.
+    pub fn is_whole(&self) -> bool {
+        self.slots.iter().all(|slot| slot.standing == Standing::InSync)
     }
 }
 
@@ -139,6 +152,7 @@ struct Raw {
     slot: U16,
     reserved: U16,
     slots: [RawSlot; MOST],
+    whole: U64,
 }
 
 /// Where the labels of a member of so many bytes lie, in bytes.
@@ -220,6 +234,7 @@ impl Label {
                 .into(),
             members: (self.layout.members as u16).into(),
             slot: (self.slot as u16).into(),
+            whole: self.whole.into(),
             ..Raw::new_zeroed()
         };
         for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
@@ -285,6 +300,7 @@ impl Label {
             slot,
             generation: raw.generation.get(),
             number: raw.number.get(),
+            whole: raw.whole.get(),
             layout: Layout { level, members, unit, rows },
             data_start: start,
             slots,
@@ -318,7 +334,7 @@ pub(crate) mod tests {
             .map(|member| Slot { member: [member; 16], standing: Standing::InSync });
         let (set, slots) = ([9; 16], slots.collect());
         let data_start = DATA_START + (16 << 20); // room for the log of the most members
-        Label { set, slot, generation: 3, number: 7, layout, data_start, slots }
+        Label { set, slot, generation: 3, number: 7, whole: 2, layout, data_start, slots }
     }
 
     /// Makes it fit its checksum again.
@@ -335,6 +351,7 @@ pub(crate) mod tests {
             for members in [3, 32] {
                 let mut told = label(level, members, 2);
                 told.slots[1].standing = Standing::Stale;
+                told.slots[2].standing = Standing::CatchingUp;
                 told.slots[0] = Slot { member: Id::default(), standing: Standing::Empty };
                 assert_eq!(Label::decode(&told.encode()), Ok(told));
             }
@@ -356,6 +373,7 @@ pub(crate) mod tests {
         assert_eq!(bytes[80..86], [2, 0, 4, 0, 2, 0], "level, members, slot");
         assert_eq!(bytes[88..104], [1; 16]);
         assert_eq!(bytes[88 + 3 * 24..][..16], [4; 16]);
+        assert_eq!(bytes[856..864], 2_u64.to_le_bytes());
     }
 
     proptest! {

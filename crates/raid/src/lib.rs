@@ -5,10 +5,11 @@
 //! was never written there. docs/formats/raid.md has what stands on the members.
 //!
 //! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
-//! made again. [`label`] is what each member says of itself, `spare` what a disk says that waits to
-//! become one, `wipe` how a disk forgets what stood there before, [`record`] what the log has, byte
-//! by byte. [`assembly`] judges the labels that were found. `members` is who is in, and how a
-//! member leaves, and [`Status`] what they have met; `table` has checksums of what they hold, and
+//! made again. [`label`] is what each member says of itself, `labels` how that is read and written,
+//! `spare` what a disk says that waits to become one, `wipe` how a disk forgets what stood there
+//! before, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
+//! found. `members` is who is in, and how a member leaves, [`Status`] what they have met, and
+//! `missed` what those have missed that are out; `table` has checksums of what they hold, and
 //! `sums` all of these; `prelog` is the log in front of every write, `written` which stripes were
 //! ever written; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
 //! and `plan` what a write changes on which member. `array` reads and writes, `rebuild` is how it
@@ -36,8 +37,10 @@ mod array;
 pub mod assembly;
 mod blocks;
 pub mod label;
+mod labels;
 pub mod layout;
 mod members;
+mod missed;
 mod opening;
 pub mod parity;
 mod plan;

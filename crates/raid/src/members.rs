@@ -28,7 +28,8 @@ use runtime::Clock;
 use runtime::sync::{Lock, Signal};
 
 use crate::assembly::Witness;
-use crate::label::{Id, Label, Slot, Standing, places};
+use crate::label::{Label, Slot, Standing};
+use crate::labels::write_label;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
 use crate::status::Counts;
@@ -159,6 +160,16 @@ impl Members {
         (0..label.slots.len()).filter(is_in).collect()
     }
 
+    /// Whether all of the set are in.
+    pub(crate) fn are_whole(&self) -> bool {
+        self.label.borrow().is_whole()
+    }
+
+    /// The last generation by which all were in.
+    pub(crate) fn whole(&self) -> u64 {
+        self.label.borrow().whole
+    }
+
     /// Whether this one is in.
     pub(crate) fn has(&self, slot: usize) -> bool {
         self.label.borrow().slots[slot].standing == Standing::InSync
@@ -208,12 +219,12 @@ impl Members {
 
     /// A device is to be made the member of a slot that no member has. That is so when it is
     /// settled.
-    pub(crate) fn begin(&self, slot: usize, device: Rc<dyn BlockDevice>, member: Id) {
+    pub(crate) fn begin(&self, slot: usize, device: Rc<dyn BlockDevice>, becomes: Slot) {
         assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
         self.devices.borrow_mut()[slot] = Some(device);
         self.coming.set(Some((slot, 0)));
         let mut label = self.label.borrow_mut();
-        label.slots[slot] = Slot { member, standing: Standing::Rebuilding };
+        label.slots[slot] = becomes;
         label.generation += 1;
     }
 
@@ -248,7 +259,7 @@ impl Members {
     /// Calls a member out. What may be missed by it waits until that is settled.
     pub(crate) fn call_out(&self, slot: usize) {
         let mut label = self.label.borrow_mut();
-        if matches!(label.slots[slot].standing, Standing::InSync | Standing::Rebuilding) {
+        if !matches!(label.slots[slot].standing, Standing::Stale | Standing::Empty) {
             label.slots[slot].standing = Standing::Stale;
             label.generation += 1;
         }
@@ -297,6 +308,9 @@ impl Members {
             let label = {
                 let mut label = self.label.borrow_mut();
                 label.number += 1;
+                if label.is_whole() {
+                    label.whole = label.generation;
+                }
                 label.clone()
             };
             let coming: Slots = self.coming().into_iter().collect();
@@ -427,14 +441,4 @@ impl Members {
 /// What is answered when the members that are left do not have it. The range is the caller's.
 pub(crate) fn lost(verb: Verb) -> IoError {
     IoError::new(verb, 0, 0, ErrorKind::Other)
-}
-
-/// Writes one copy of a label, durably.
-pub(crate) async fn write_label(
-    device: &dyn BlockDevice,
-    label: &Label,
-    copy: usize,
-) -> Result<(), IoError> {
-    let at = places(device.geometry().size)[copy];
-    device.write(at, vec![label.encode().into()], Durability::Through).await
 }

@@ -23,11 +23,13 @@ use runtime::Runtime;
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{
-    BadLabel, DATA_START, LABEL_SIZE, LOG_LEAST, Label, MAGIC, MAP_BITS, MAP_BLOCK, Slot, Standing,
-    TAIL, behind_data, new_id, places, rows_of,
+    BadLabel, DATA_START, LOG_LEAST, Label, MAP_BITS, MAP_BLOCK, MISSED_START, Slot, Standing,
+    TAIL, behind_data, new_id, rows_of,
 };
+use crate::labels::{NoLabel, Read, read_labels, write_label};
 use crate::layout::{Layout, Level, MEMBERS};
-use crate::members::{Members, Witnessed, write_label};
+use crate::members::{Members, Witnessed};
+use crate::missed::{self, Missed};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
 use crate::record::{BLOCK, Change, Record, Slots, decode, size_at};
@@ -119,6 +121,16 @@ pub struct OpenOptions {
     pub cache: usize,
 }
 
+impl OpenError {
+    /// That a disk has no label.
+    fn of(disk: usize, none: NoLabel) -> Self {
+        match none {
+            NoLabel::Unread(error) => Self::Disk(disk, error),
+            NoLabel::Bad(bad) => Self::NoMember(disk, bad),
+        }
+    }
+}
+
 impl Default for OpenOptions {
     fn default() -> Self {
         let witnessed: Witnessed = Rc::new(|_| Box::pin(async {}));
@@ -160,11 +172,15 @@ pub async fn make(
             wipe(&**device, data_start).await?;
             let (start, _) = written::place(&layout);
             let nothing = vec![written::empty(&layout, &set)];
-            device.write(data_start + start, nothing, Durability::Through).await
+            device.write(data_start + start, nothing, Durability::Through).await?;
+            // So that a host that is full later has room for it.
+            let nothing = vec![missed::empty(&set)];
+            device.write(MISSED_START, nothing, Durability::Through).await
         };
         emptied.await.map_err(|error| OpenError::Disk(slot, error))?;
         let slots = slots.clone();
-        let label = Label { set, slot, generation: 1, number: 1, layout, data_start, slots };
+        let label =
+            Label { set, slot, generation: 1, number: 1, whole: 1, layout, data_start, slots };
         for copy in 0..2 {
             let written = write_label(&**device, &label, copy).await;
             written.map_err(|error| OpenError::Disk(slot, error))?;
@@ -178,47 +194,7 @@ pub async fn make(
 /// # Errors
 /// Why it has none, or why that cannot be read, as [`OpenError`] of disk 0.
 pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
-    labels_of(device).await.map(|read| read.label)
-}
-
-/// What the label of a disk says.
-struct Read {
-    label: Label,
-    /// Both copies say that.
-    is_twice: bool,
-    /// Where the other copy should be is something else, which no cut leaves: who knows what else
-    /// was written over.
-    is_overwritten: bool,
-}
-
-/// Reads both copies of the label of a disk.
-async fn labels_of(device: &dyn BlockDevice) -> Result<Read, OpenError> {
-    let size = device.geometry().size;
-    let (mut copies, mut is_overwritten) = (Vec::new(), false);
-    let mut failure = None;
-    for at in places(size) {
-        if at + LABEL_SIZE > size {
-            copies.push(Err(BadLabel::Missing));
-            continue;
-        }
-        copies.push(match device.read(at, Buffer::unfilled(LABEL_SIZE as usize)).await {
-            Ok(bytes) => {
-                is_overwritten |= !bytes.starts_with(&MAGIC);
-                Label::decode(&bytes)
-            }
-            Err(error) => {
-                failure = Some(error);
-                Err(BadLabel::Missing)
-            }
-        });
-    }
-    let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
-    let is_twice = copies[0].is_ok() && copies[0] == copies[1];
-    match (Label::of_copies(copies), failure) {
-        (Ok(label), _) => Ok(Read { label, is_twice, is_overwritten }),
-        (Err(_), Some(error)) => Err(OpenError::Disk(0, error)),
-        (Err(bad), None) => Err(OpenError::NoMember(0, bad)),
-    }
+    read_labels(device).await.map(|read| read.label).map_err(|none| OpenError::of(0, none))
 }
 
 /// Opens the set of which these disks are members, in any order. A disk that cannot be read is as
@@ -231,7 +207,7 @@ pub async fn open(
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
-    let read = join_all(devices.iter().map(|device| labels_of(&**device))).await;
+    let read = join_all(devices.iter().map(|device| read_labels(&**device))).await;
     let mut found = Vec::new();
     for (disk, read) in read.into_iter().enumerate() {
         match read {
@@ -245,9 +221,8 @@ pub async fn open(
                 }
                 found.push((devices[disk].clone(), read));
             }
-            Err(OpenError::Disk(..)) => {}
-            Err(OpenError::NoMember(_, bad)) => return Err(OpenError::NoMember(disk, bad)),
-            Err(error) => return Err(error),
+            Err(NoLabel::Unread(_)) => {}
+            Err(none) => return Err(OpenError::of(disk, none)),
         }
     }
     // A number that is later than all: the next label holds against each copy that there is. And a
@@ -258,6 +233,10 @@ pub async fn open(
     let labels: Vec<&Label> = found.iter().map(|(_, read)| &read.label).collect();
     let Assembly { mut label, members, .. } = assembled;
     label.number = number;
+    let were_all_in = label.is_whole();
+    if were_all_in {
+        label.whole = label.generation;
+    }
     let in_slots = members.iter().map(|place| place.map(|place| found[place].0.clone()));
     let is_level_told = latest <= label.generation;
     let all_tell = is_level_told
@@ -279,9 +258,10 @@ pub async fn open(
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
     let sums = Rc::new(Sums::new(members.clone()));
-    let (log, map) = recover(&members, &sums, runtime).await?;
+    let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
+    let (log, map) = recover(&members, &sums, &missed, runtime).await?;
     members.are_open();
-    let array = Array::new(members, Rc::new(log), map, sums, options.cache);
+    let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 
@@ -322,13 +302,14 @@ struct Found {
 async fn recover(
     members: &Rc<Members>,
     sums: &Rc<Sums>,
+    missed: &Rc<Missed>,
     runtime: &Runtime,
 ) -> Result<(PreLog, Rc<Written>), OpenError> {
     let label = members.label();
     let size = label.data_start - LOG_START;
     let log = async |next, end| {
         let map = Rc::new(read_map(members).await?);
-        let of_set = (members.clone(), map.clone(), sums.clone());
+        let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
         let log = PreLog::new(of_set, runtime.clone(), next, end);
         Ok((log, map))
     };
@@ -365,14 +346,20 @@ async fn recover(
         }
     }
     has_room(members)?;
+    for sequence in needed.clone() {
+        missed.touch_all(&found[&sequence].record.changes, sequence);
+    }
     members.flush().await;
     settle().await?;
+    missed.are_flushed(last + 1);
     for sequence in needed.filter(|_| !is_planted(Bug::ForgottenSums)) {
         take_sums(members, sums, &found[&sequence].record).await;
     }
     if !sums.bring_home().await.map_err(|_| OpenError::Failed)? {
         return Err(OpenError::Full);
     }
+    missed.bring_home().await;
+    settle().await?;
     let end = latest.start + latest.bytes.len() as u64;
     let (log, map) = log((last + 1, latest.record.checksum), end).await?;
     log.forget_all().await.map_err(|_| OpenError::Failed)?;

@@ -55,6 +55,12 @@ planted::bugs! {
     MadeOfLost,
     /// What a member gives is right whatever its checksum.
     UnjudgedReads,
+    /// What members have missed is written down once, and not again.
+    OldMisses,
+    /// A member that went long ago gets only what was missed last.
+    OldReturns,
+    /// A member that catches up passes over what is written beside the log.
+    UntouchedStripes,
     /// A record holds whatever its checksum.
     UnsummedRecords,
     /// The first write of a stripe leaves the rest of it as it was.

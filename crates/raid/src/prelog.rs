@@ -43,6 +43,7 @@ use runtime::sync::Signal;
 use crate::label::{DATA_START, Id, Label, MAP_BLOCK};
 use crate::layout::Level;
 use crate::members::Members;
+use crate::missed::Missed;
 use crate::planted::{Bug, is_planted};
 use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
 use crate::sums::Sums;
@@ -74,7 +75,7 @@ enum Job {
     Group(Group, Option<u64>),
     /// That no earlier record is needed.
     Forget,
-    /// That a member has the map of what was written.
+    /// That a member has the maps.
     CopyMap(usize),
     /// That checksums that have changed come home, if there is room for them.
     SettleSums,
@@ -111,6 +112,7 @@ pub(crate) struct PreLog {
     members: Rc<Members>,
     map: Rc<Written>,
     sums: Rc<Sums>,
+    missed: Rc<Missed>,
     runtime: Runtime,
     set: Id,
     level: Level,
@@ -145,7 +147,7 @@ impl PreLog {
     /// The log of a set of which nothing waits there, and whose last record was this one, if there
     /// was any: its place and where it ends.
     pub(crate) fn new(
-        (members, map, sums): (Rc<Members>, Rc<Written>, Rc<Sums>),
+        (members, map, sums, missed): (Rc<Members>, Rc<Written>, Rc<Sums>, Rc<Missed>),
         runtime: Runtime,
         next: (u64, u32),
         end: u64,
@@ -155,6 +157,7 @@ impl PreLog {
             members,
             map,
             sums,
+            missed,
             runtime,
             set,
             level: layout.level,
@@ -206,7 +209,7 @@ impl PreLog {
         self.wait(Job::Group(group, first), true).await
     }
 
-    /// Gives a member that comes the map of what was written.
+    /// Gives a member that comes the map of what was written, and of what others have missed.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -222,7 +225,8 @@ impl PreLog {
         self.wait(Job::Forget, false).await.map(|_| ())
     }
 
-    /// Brings home the checksums that have changed, durably, as far as there is room.
+    /// Brings home what follows from records, durably: the checksums that have changed, as far as
+    /// there is room, and what members that are out have missed.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -235,6 +239,16 @@ impl PreLog {
         if !self.members.have_stopped() {
             let _ = self.make_room().await; // what is not home stays here
         }
+    }
+
+    /// The number of the next record.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.get().0
+    }
+
+    /// Of the records before this one nothing is needed at home any more.
+    pub(crate) fn home(&self) -> u64 {
+        self.home.get()
     }
 
     /// Waits until what found no room may be tried again.
@@ -339,9 +353,10 @@ impl PreLog {
             Job::CopyMap(slot) => {
                 let map = [self.map.all(Slots::one(slot))];
                 self.members.bring_home(self.data_start, &map).await;
+                self.missed.copy_to(slot).await;
                 Ok(())
             }
-            Job::SettleSums => self.sums.bring_home().await.map(|_| ()),
+            Job::SettleSums => self.bring_sums_home().await.map(|_| ()),
             Job::Forget | Job::Group(..) => match self.make_room().await {
                 Ok(Room::OfAll) => Ok(()),
                 // Others go on meanwhile.
@@ -380,6 +395,7 @@ impl PreLog {
             changes.extend(of_map.iter().cloned());
         }
         let record = self.write_record(&changes, groups.len()).await?;
+        self.missed.touch_all(&changes, record);
         if !are_carried(groups) {
             self.fresh.set(self.fresh.get() + size);
             self.grown.notify();
@@ -421,7 +437,7 @@ impl PreLog {
         self.first_outstanding().is_some()
     }
 
-    /// The first record that is needed, for what belongs home or for its sums.
+    /// The first record that is needed, for what belongs home or for what follows from it.
     fn needed_from(&self) -> u64 {
         self.home.get().min(self.sums.needed_from())
     }
@@ -445,7 +461,7 @@ impl PreLog {
                 break Room::OfWhatIsHome;
             } // else what was outstanding has come home meanwhile
         };
-        if !self.sums.bring_home().await? {
+        if !self.bring_sums_home().await? {
             if self.members.are_closed() {
                 return Err(IoError::closed(Verb::Write)); // nobody waits for room any more
             }
@@ -457,6 +473,14 @@ impl PreLog {
             self.forget_all().await?;
         }
         Ok(room)
+    }
+
+    /// Brings home what follows from records: checksums, and then what members that are out have
+    /// missed, which may be one that has failed meanwhile. Whether there was room.
+    async fn bring_sums_home(&self) -> Result<bool, IoError> {
+        let had_room = self.sums.bring_home().await?;
+        self.missed.bring_home().await;
+        Ok(had_room)
     }
 
     /// Whether behind an empty record that is written now there is room for another one
@@ -515,6 +539,7 @@ impl PreLog {
             return Err(IoError::closed(Verb::Flush));
         }
         self.home.set(self.home.get().max(through));
+        self.missed.are_flushed(through);
         Ok(())
     }
 

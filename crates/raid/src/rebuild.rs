@@ -9,10 +9,11 @@
 //! When it has all of them, the log forgets what it has of before: a record may be for the member
 //! that the slot had last, or lack this one. With that all of it is durable, and it is in by its
 //! own label and then by those of the others. A cut leaves it out, to be made again from the
-//! beginning.
+//! beginning, or to catch up with all that it has missed by then.
 //!
-//! What stood on the device counts for nothing. Its log is emptied first: an old one may have
-//! records of this set.
+//! A member that comes back as it went *catches up*: it gets the stripes that it may have missed
+//! ([`crate::missed`]). What stood on any other device counts for nothing. Its log is emptied
+//! first: an old one may have records of this set.
 //!
 //! **Commit point**: the labels of all others say that it is in.
 
@@ -25,7 +26,8 @@ use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
-use crate::label::{Id, Standing, rows_of};
+use crate::label::{Id, Slot, Standing, rows_of};
+use crate::labels::{Read, read_labels};
 use crate::layout::{Holds, Level};
 use crate::planted::{Bug, is_planted};
 use crate::stripe::{Column, Given};
@@ -92,18 +94,21 @@ impl Array {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
         self.check(slot, &*device, member)?;
+        let has_most = self.has_all_but_missed(slot, &*device, member).await;
         let needed = self.layout.rows;
         let settled = async || {
             let settled = self.members.settled(Verb::Write).await;
             settled.map_err(|_| RebuildError::Stopped)
         };
-        self.members.begin(slot, device.clone(), member);
+        let standing = if has_most { Standing::CatchingUp } else { Standing::Rebuilding };
+        self.members.begin(slot, device.clone(), Slot { member, standing });
+        settled().await?; // from here on it is no member by itself
         let emptied = wipe(&*device, self.data_start).await;
         if emptied.is_err() {
             self.members.call_out(slot);
             return Err(RebuildError::Failed);
         }
-        settled().await?;
+        self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
         let mut filled = 0;
         for stripe in 0..needed {
@@ -111,7 +116,7 @@ impl Array {
                 return Err(RebuildError::Stopped);
             }
             let alone = self.stripes.alone(stripe).await;
-            if self.written.has(stripe) {
+            if self.written.has(stripe) && (!has_most || self.missed.has(stripe)) {
                 self.give_unit(slot, stripe).await;
                 filled += self.layout.unit;
             }
@@ -143,7 +148,24 @@ impl Array {
         self.members.admit(slot);
         settled().await?;
         self.members.is_settled_in();
+        self.missed.are_whole(self.log.home());
         if self.members.has(slot) { Ok(()) } else { Err(RebuildError::Failed) }
+    }
+
+    /// Whether a device is the last member of a slot, as it went when all were in, or as far as it
+    /// has caught up since; and it is known what it lacks.
+    async fn has_all_but_missed(&self, slot: usize, device: &dyn BlockDevice, member: Id) -> bool {
+        let Ok(Read { label, is_overwritten: false, .. }) = read_labels(device).await else {
+            return false;
+        };
+        let ours = self.members.label();
+        let is_it = label.set == ours.set
+            && (label.layout, label.data_start) == (ours.layout, ours.data_start)
+            && [label.member(), ours.slots[slot].member] == [member; 2];
+        let is_catching_up = label.slots[label.slot].standing == Standing::CatchingUp;
+        let is_as_it_went = label.is_whole() || is_catching_up || is_planted(Bug::OldReturns);
+        let is_of_then = label.whole == ours.whole || is_planted(Bug::OldReturns);
+        self.missed.is_known() && is_it && is_as_it_went && is_of_then
     }
 
     /// Whether a device may be made the member of a slot.

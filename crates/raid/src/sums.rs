@@ -181,6 +181,16 @@ impl Sums {
         held
     }
 
+    /// A member comes back. What is known of the tables that it has is of before, or of what it
+    /// would have got since.
+    pub(crate) fn come_back(&self, slot: usize) {
+        for table in self.known.borrow().values() {
+            if self.layout.holders(table.slot).contains(&slot) {
+                table.come_to(slot, &self.layout);
+            }
+        }
+    }
+
     /// The first record that is needed for sums that are not at home.
     pub(crate) fn needed_from(&self) -> u64 {
         if is_planted(Bug::ForgottenSums) {

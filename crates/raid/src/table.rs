@@ -220,6 +220,14 @@ impl Table {
         }
     }
 
+    /// One of the two members that have it has nothing of it that counts.
+    pub(crate) fn come_to(&self, holder: usize, layout: &Layout) {
+        let holders = layout.holders(self.slot);
+        let kept = self.kept.iter().zip(holders).filter(|(_, member)| *member == holder);
+        kept.for_each(|(kept, _)| kept.set(Kept::default()));
+        self.change(NO_RECORD);
+    }
+
     /// Its bytes as they are now, and their version.
     pub(crate) fn next_version(&self, set: &Id) -> (Bytes, u64) {
         let version = self.version.get() + 1;
@@ -316,10 +324,7 @@ impl InHand {
     /// One of the two members that have them is a new one, and has nothing of them.
     pub(crate) fn come_to(&self, holder: usize, layout: &Layout) {
         for table in &self.0 {
-            let holders = layout.holders(table.slot);
-            let kept = table.kept.iter().zip(holders).filter(|(_, member)| *member == holder);
-            kept.for_each(|(kept, _)| kept.set(Kept::default()));
-            table.change(NO_RECORD);
+            table.come_to(holder, layout);
         }
     }
 }

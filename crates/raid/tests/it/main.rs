@@ -3,6 +3,7 @@
 mod copies;
 mod costs;
 mod losses;
+mod returns;
 mod rot;
 
 /// What comes of work while a bug is planted.

@@ -357,6 +357,15 @@ impl Moment<'_> {
             // What is recorded is what every start does.
             if let Some(set) = opened.set.as_ref().filter(|_| !is_recorded) {
                 scrub(set, is_rotten).await?;
+                if catch_up(set, &disks).await? {
+                    self.base.fits_together(set, &disks)?;
+                    let room = Buffer::zeroed(self.base.size as usize);
+                    let again = set.read(0, room).await.map_err(|error| error.to_string())?;
+                    if again[..] != read[..] {
+                        return Err("a member that comes back changes what is shown".to_owned());
+                    }
+                    scrub(set, false).await?;
+                }
             }
             Ok::<_, String>((self.base.contents.shown(&read), opened))
         })?;
@@ -396,6 +405,17 @@ async fn scrub(set: &Set, is_rotten: bool) -> Result<(), String> {
     } else {
         Err(format!("the checksums: {found:?}"))
     }
+}
+
+/// Makes a member up to date that is there and out. Whether there was one, and all are in now.
+async fn catch_up(set: &Set, disks: &[Option<Rc<Disk>>]) -> Result<bool, String> {
+    let slots = set.label().slots;
+    let is_out = |slot: usize| slots[slot].standing != Standing::InSync;
+    let out: Vec<usize> = (0..slots.len()).filter(|&slot| is_out(slot)).collect();
+    let [slot] = out[..] else { return Ok(false) };
+    let Some(disk) = disks[slot].clone() else { return Ok(false) };
+    let rebuilt = set.rebuild(slot, disk, slots[slot].member, |_, _| ()).await;
+    rebuilt.map(|()| true).map_err(|error| format!("slot {slot} is not made again: {error}"))
 }
 
 /// The last story that the outside was told before an event.
@@ -449,7 +469,9 @@ fn calls_of(pattern: Pattern) -> Vec<Call> {
             vec![Call::Write(0), Call::Write(1), Call::Flush]
         }
         Pattern::Apart => vec![Call::Write(0), Call::Flush, Call::Write(1), Call::Flush],
-        Pattern::Through | Pattern::Returned => vec![Call::Write(0), Call::Write(1)],
+        Pattern::Through | Pattern::Returned | Pattern::CaughtUp => {
+            vec![Call::Write(0), Call::Write(1)]
+        }
     }
 }
 
@@ -488,7 +510,7 @@ fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
                 call(0).await?;
                 both(call(1), call(2)).await?;
             }
-            Pattern::Returned => {
+            Pattern::Returned | Pattern::CaughtUp => {
                 call(0).await?;
                 let disk = coming();
                 disk.fail(Verb::Write, 1, Persistence::Forever);
@@ -496,7 +518,10 @@ fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
                 disk.heal();
                 let set = set();
                 if set.label().slots[COMING].standing != Standing::InSync {
-                    let rebuilt = set.rebuild(COMING, disk, [77; 16], |_, _| ()).await;
+                    let is_back = workload.pattern == Pattern::CaughtUp;
+                    let as_before = set.label().slots[COMING].member;
+                    let member = if is_back { as_before } else { [77; 16] };
+                    let rebuilt = set.rebuild(COMING, disk, member, |_, _| ()).await;
                     rebuilt.map_err(|error| error.to_string())?;
                 }
             }

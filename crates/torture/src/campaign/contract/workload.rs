@@ -24,22 +24,24 @@ pub(super) enum Pattern {
     Crossed,
     /// One, the other, a flush, while a member is made again ([`COMING`]).
     Rebuilt,
-    /// One, through; a member fails at the other, and is made again.
+    /// One, through; a member fails at the other, and is made again as another.
     Returned,
+    /// The same, but it comes back as it went.
+    CaughtUp,
 }
 
 impl Pattern {
     /// Whether writes are through.
     pub(super) fn is_through(self) -> bool {
-        matches!(self, Self::Through | Self::Returned)
+        matches!(self, Self::Through | Self::Returned | Self::CaughtUp)
     }
 
     /// Whether a member is made again.
     pub(super) fn has_rebuild(self) -> bool {
-        matches!(self, Self::Rebuilt | Self::Returned)
+        matches!(self, Self::Rebuilt | Self::Returned | Self::CaughtUp)
     }
 
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Flushed,
         Self::Apart,
         Self::Through,
@@ -47,6 +49,7 @@ impl Pattern {
         Self::Crossed,
         Self::Rebuilt,
         Self::Returned,
+        Self::CaughtUp,
     ];
 }
 

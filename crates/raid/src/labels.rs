@@ -1,0 +1,63 @@
+//! How the two copies of a disk's label are read and written.
+
+use block::{BlockDevice, Buffer, Durability, IoError};
+
+use crate::label::{BadLabel, LABEL_SIZE, Label, MAGIC, places};
+
+/// What the labels of a disk say.
+pub(crate) struct Read {
+    pub(crate) label: Label,
+    /// Both copies say that.
+    pub(crate) is_twice: bool,
+    /// Where the other copy should be is something else, which no cut leaves: who knows what else
+    /// was written over.
+    pub(crate) is_overwritten: bool,
+}
+
+/// Why a disk has no label.
+pub(crate) enum NoLabel {
+    /// It cannot be read.
+    Unread(IoError),
+    /// What stands there is none.
+    Bad(BadLabel),
+}
+
+/// Reads both copies of the label of a disk.
+pub(crate) async fn read_labels(device: &dyn BlockDevice) -> Result<Read, NoLabel> {
+    let size = device.geometry().size;
+    let (mut copies, mut is_overwritten) = (Vec::new(), false);
+    let mut failure = None;
+    for at in places(size) {
+        if at + LABEL_SIZE > size {
+            copies.push(Err(BadLabel::Missing));
+            continue;
+        }
+        copies.push(match device.read(at, Buffer::unfilled(LABEL_SIZE as usize)).await {
+            Ok(bytes) => {
+                is_overwritten |= !bytes.starts_with(&MAGIC);
+                Label::decode(&bytes)
+            }
+            Err(error) => {
+                failure = Some(error);
+                Err(BadLabel::Missing)
+            }
+        });
+    }
+    let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
+    let is_twice = copies[0].is_ok() && copies[0] == copies[1];
+    match (Label::of_copies(copies), failure) {
+        (Ok(label), _) => Ok(Read { label, is_twice, is_overwritten }),
+        (Err(_), Some(error)) => Err(NoLabel::Unread(error)),
+        (Err(bad), None) => Err(NoLabel::Bad(bad)),
+    }
+}
+
+/// Writes one copy of a label, durably.
+pub(crate) async fn write_label(
+    device: &dyn BlockDevice,
+    label: &Label,
+    copy: usize,
+) -> Result<(), IoError> {
+    let at = places(device.geometry().size)[copy];
+    device.write(at, vec![label.encode().into()], Durability::Through).await
+}

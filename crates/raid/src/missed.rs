@@ -1,0 +1,222 @@
+//! What members that are out have missed: which regions were written since all were in.
+//!
+//! A member that comes back as it went has all but those. A *region* is some stripes that lie side
+//! by side, so many that a bit for each fits in one block; that block stands on every member, with
+//! the generation by which all were in.
+//!
+//! Which records touched which region last is known in memory, also while all are in: a member may
+//! have what no flush has covered when it goes, or not. A flush of all of them forgets those that
+//! it covers. While one is out nothing is forgotten. What the block does not have yet is still in the
+//! log, and a return takes it from there: the block goes home with the checksums that follow from
+//! the same records ([`crate::sums`]), and these are needed until then.
+//!
+//! Invariant:
+//! 1. Regions are forgotten only when all members are in, and flushed since they were touched.
+//!
+//! Not asserted: it is about what a cut leaves. Torture's campaign `contract` has members catch up
+//! after each.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+use std::rc::Rc;
+
+use block::{Buffer, Durability};
+use bytes::Bytes;
+use futures::future::join_all;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::label::{Id, Label, MAP_BLOCK, MISSED_START, is_sealed, sealed};
+use crate::layout::Layout;
+use crate::members::Members;
+use crate::planted::{Bug, is_planted};
+use crate::record::Change;
+
+/// So that nothing else passes for it.
+const KIND: [u8; 8] = *b"raid mis";
+/// Bytes of bits.
+const BITS: usize = MAP_BLOCK as usize - 40;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Raw {
+    checksum: U32,
+    reserved: [u8; 4],
+    kind: [u8; 8],
+    set: Id,
+    since: U64,
+    bits: [u8; BITS],
+}
+
+/// The regions that were written since a generation by which all members were in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Regions {
+    since: u64,
+    touched: BTreeSet<u64>,
+}
+
+impl Regions {
+    fn encode(&self, set: &Id) -> Bytes {
+        let mut raw = Raw::new_zeroed();
+        (raw.kind, raw.set, raw.since) = (KIND, *set, self.since.into());
+        for &region in &self.touched {
+            raw.bits[region as usize / 8] |= 1 << (region % 8);
+        }
+        sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
+    }
+
+    fn decode(bytes: &[u8], set: &Id) -> Option<Self> {
+        let raw = Raw::ref_from_bytes(bytes).ok()?;
+        let is_it = raw.kind == KIND && raw.set == *set;
+        let has = |region: &u64| raw.bits[*region as usize / 8] >> (region % 8) & 1 == 1;
+        let touched = || (0..BITS as u64 * 8).filter(has).collect();
+        let is_whole = is_it && is_sealed(bytes, offset_of!(Raw, checksum));
+        is_whole.then(|| Self { since: raw.since.get(), touched: touched() })
+    }
+}
+
+/// The block of a set that nobody has missed anything of.
+pub(crate) fn empty(set: &Id) -> Bytes {
+    Regions::default().encode(set)
+}
+
+/// See the module's prose.
+pub(crate) struct Missed {
+    members: Rc<Members>,
+    set: Id,
+    layout: Layout,
+    /// Stripes of a region.
+    each: u64,
+    /// The regions that a member may have missed that is out, or goes now, and the last record that
+    /// touched each.
+    touched: RefCell<BTreeMap<u64, u64>>,
+    /// What stands on members.
+    saved: RefCell<Regions>,
+    /// A member is out, and nobody knows what it has missed.
+    is_unknown: Cell<bool>,
+}
+
+impl Missed {
+    /// What members have of it. It is all of them, if the label that they are found with calls all
+    /// up to date.
+    pub(crate) async fn read(members: Rc<Members>, were_all_in: bool) -> Self {
+        let Label { set, layout, whole, .. } = members.label();
+        let mut saved = Regions::default();
+        let mut is_unknown = !were_all_in;
+        for slot in members.slots().iter().filter(|_| !were_all_in) {
+            let room = Buffer::unfilled(MAP_BLOCK as usize);
+            let Some(read) = members.read(slot, MISSED_START, room).await else { continue };
+            let Some(one) = Regions::decode(&read, &set) else { continue };
+            if one.since == whole {
+                is_unknown = false;
+                saved.since = whole;
+                saved.touched.extend(one.touched);
+            }
+        }
+        let touched = saved.touched.iter().map(|&region| (region, 0)).collect();
+        Self {
+            members,
+            set,
+            layout,
+            each: layout.rows.div_ceil(BITS as u64 * 8),
+            touched: RefCell::new(touched),
+            saved: RefCell::new(saved),
+            is_unknown: Cell::new(is_unknown),
+        }
+    }
+
+    /// Whether a member that went when all were in has missed nothing but what [`Missed::has`]
+    /// says.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.is_unknown.get()
+    }
+
+    /// Whether a stripe may have been missed.
+    pub(crate) fn has(&self, stripe: u64) -> bool {
+        self.is_unknown.get() || self.touched.borrow().contains_key(&(stripe / self.each))
+    }
+
+    /// A record that is durable, or the next one, touches a stripe.
+    pub(crate) fn touch(&self, stripe: u64, record: u64) {
+        self.touched.borrow_mut().insert(stripe / self.each, record);
+    }
+
+    /// The same of all that it changes.
+    pub(crate) fn touch_all(&self, changes: &[Change], record: u64) {
+        let Layout { rows, unit, .. } = self.layout;
+        for change in changes.iter().filter(|change| change.offset < rows * unit) {
+            let end = change.offset + change.length().max(1);
+            for stripe in change.offset / unit..end.div_ceil(unit) {
+                self.touch(stripe, record);
+            }
+        }
+    }
+
+    /// Whether the block says of no region what it should.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        let is_of_now = || self.saved.borrow().since == self.members.whole();
+        !self.members.are_whole() && !self.is_unknown.get() && !is_of_now()
+    }
+
+    /// Writes the block, durably, if a member is out and it lacks something.
+    pub(crate) async fn bring_home(&self) {
+        if self.members.are_whole() || self.is_unknown.get() {
+            return;
+        }
+        let touched = self.touched.borrow().keys().copied().collect();
+        let regions = Regions { since: self.members.whole(), touched };
+        if regions == *self.saved.borrow() || is_planted(Bug::OldMisses) && !self.is_nowhere() {
+            return;
+        }
+        let bytes = regions.encode(&self.set);
+        let write =
+            |slot| self.members.write(slot, MISSED_START, vec![bytes.clone()], Durability::Through);
+        join_all(self.members.all().iter().map(write)).await;
+        self.saved.replace(regions);
+    }
+
+    /// Gives a member that comes the block as it stands on the others.
+    pub(crate) async fn copy_to(&self, slot: usize) {
+        let bytes = self.saved.borrow().encode(&self.set);
+        self.members.write(slot, MISSED_START, vec![bytes], Durability::Plain).await;
+    }
+
+    /// A flush of all that are in has covered the records before this one.
+    pub(crate) fn are_flushed(&self, through: u64) {
+        if self.members.are_whole() {
+            self.touched.borrow_mut().retain(|_, record| *record >= through);
+        }
+    }
+
+    /// The last one that was out is in, and has everything before this record.
+    pub(crate) fn are_whole(&self, from: u64) {
+        if self.members.are_whole() {
+            self.is_unknown.set(false);
+            self.saved.take();
+            self.touched.borrow_mut().retain(|_, record| *record >= from);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_block_says_what_it_was_told_and_nothing_else_passes_for_it() {
+        let set = [7; 16];
+        let last = BITS as u64 * 8 - 1;
+        let regions = Regions { since: 12, touched: [0, 9, last].into() };
+        let bytes = regions.encode(&set);
+        assert_eq!(bytes.len() as u64, MAP_BLOCK);
+        assert_eq!(Regions::decode(&bytes, &set), Some(regions));
+        assert_eq!(Regions::decode(&bytes, &[8; 16]), None, "it is of another set");
+        for byte in [0, 4, 9, 17, 33, 41, 4095] {
+            let mut wrong = bytes.to_vec();
+            wrong[byte] ^= 4;
+            assert_eq!(Regions::decode(&wrong, &set), None, "byte {byte}");
+        }
+        assert_eq!(Regions::decode(&empty(&set), &set), Some(Regions::default()));
+    }
+}
