@@ -182,7 +182,6 @@ impl Volume {
             OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
         if let Some(folder) = &self.folder {
             options.witness = set_state::read(folder, &raid.set)?;
-            options.is_new_story = is_written;
             if is_written {
                 set_state::probe(folder)?;
                 let clock = runtime.clock.clone();

@@ -7,8 +7,6 @@ use crate::label::{BadLabel, LABEL_SIZE, Label, MAGIC, places};
 /// What the labels of a disk say.
 pub(crate) struct Read {
     pub(crate) label: Label,
-    /// Both copies say that.
-    pub(crate) is_twice: bool,
     /// Where the other copy should be is something else, which no cut leaves: who knows what else
     /// was written over.
     pub(crate) is_overwritten: bool,
@@ -44,9 +42,8 @@ pub(crate) async fn read_labels(device: &dyn BlockDevice) -> Result<Read, NoLabe
         });
     }
     let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
-    let is_twice = copies[0].is_ok() && copies[0] == copies[1];
     match (Label::of_copies(copies), failure) {
-        (Ok(label), _) => Ok(Read { label, is_twice, is_overwritten }),
+        (Ok(label), _) => Ok(Read { label, is_overwritten }),
         (Err(_), Some(error)) => Err(NoLabel::Unread(error)),
         (Err(bad), None) => Err(NoLabel::Bad(bad)),
     }

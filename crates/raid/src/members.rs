@@ -72,18 +72,16 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// These devices, by slot, of a set of which this label holds; `is_told` if the labels of all
-    /// of them say so.
+    /// These devices, by slot, of a set of which this label holds. A new generation of it begins.
     pub(crate) fn new(
         devices: Vec<Option<Rc<dyn BlockDevice>>>,
         mut label: Label,
-        is_told: bool,
         witnessed: Witnessed,
         clock: Rc<dyn Clock>,
     ) -> Self {
         assert_eq!(devices.len(), label.slots.len(), "a device, or none, for each slot");
         let (told, counts) = (Cell::new(label.generation), Counts::new(devices.len()));
-        label.generation += u64::from(!is_told);
+        label.generation += 1;
         let (devices, label) = (RefCell::new(devices), RefCell::new(label));
         let coming = Cell::new(None);
         Self {

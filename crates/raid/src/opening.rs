@@ -112,9 +112,6 @@ pub struct OpenOptions {
     pub witness: Option<Witness>,
     /// A person says that what is missing is not newer.
     pub is_meant: bool,
-    /// The set gets a new generation also if no member has gone or come: copies of members that
-    /// were made before are known as such by the witness from now on.
-    pub is_new_story: bool,
     /// Keeps the story from now on.
     pub witnessed: Witnessed,
     /// Bytes of memory for what members hold, so that small writes need not read.
@@ -134,7 +131,7 @@ impl OpenError {
 impl Default for OpenOptions {
     fn default() -> Self {
         let witnessed: Witnessed = Rc::new(|_| Box::pin(async {}));
-        Self { witness: None, is_meant: false, is_new_story: false, witnessed, cache: 8 << 20 }
+        Self { witness: None, is_meant: false, witnessed, cache: 8 << 20 }
     }
 }
 
@@ -197,8 +194,9 @@ pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
     read_labels(device).await.map(|read| read.label).map_err(|none| OpenError::of(0, none))
 }
 
-/// Opens the set of which these disks are members, in any order. A disk that cannot be read is as
-/// if it were not there. Whoever gives up waiting closes the devices before another try.
+/// Opens the set of which these disks are members, in any order. It gets a new generation: copies
+/// of members that were made before are known as such by the witness from now on. A disk that
+/// cannot be read is as if it were not there. Whoever gives up waiting closes the devices before another try.
 ///
 /// # Errors
 /// [`OpenError`] says why not; nothing that is needed has changed then.
@@ -230,28 +228,16 @@ pub async fn open(
     let number = found.iter().map(|(_, read)| read.label.number).max().unwrap_or_default();
     let latest = found.iter().map(|(_, read)| read.label.generation).max().unwrap_or_default();
     let (found, assembled) = choose(found, &options)?;
-    let labels: Vec<&Label> = found.iter().map(|(_, read)| &read.label).collect();
     let Assembly { mut label, members, .. } = assembled;
     label.number = number;
     let were_all_in = label.is_whole();
     if were_all_in {
         label.whole = label.generation;
     }
+    label.generation = latest;
     let in_slots = members.iter().map(|place| place.map(|place| found[place].0.clone()));
-    let is_level_told = latest <= label.generation;
-    let all_tell = is_level_told
-        && !options.is_new_story
-        && members.iter().flatten().all(|&place| {
-            let one = labels[place];
-            found[place].1.is_twice
-                && one.generation == label.generation
-                && one.slots == label.slots
-        });
-    if !all_tell {
-        label.generation = latest;
-    }
     let (in_slots, clock) = (in_slots.collect(), runtime.clock.clone());
-    let members = Members::new(in_slots, label, all_tell, options.witnessed, clock);
+    let members = Members::new(in_slots, label, options.witnessed, clock);
     let members = Rc::new(members);
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
@@ -261,6 +247,7 @@ pub async fn open(
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let (log, map) = recover(&members, &sums, &missed, runtime).await?;
     members.are_open();
+    sums.know(map.clone());
     let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }

@@ -26,26 +26,31 @@
 //! Not asserted: 1 and 2, which are about what a cut leaves: torture's campaign `contract` cuts
 //! there, and judges each return by the sums.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
-use block::{Buffer, Durability, IoError, Verb};
+use block::{Buffer, Durability, IoError, Verb, zeros};
 use bytes::Bytes;
 use futures::future::{join, join_all};
 use runtime::sync::Signal;
 
 use crate::blocks::BLOCK;
-use crate::label::{Id, Label, TABLE_PLACES, map_size, tables_size};
+use crate::label::{Id, Label, SUMS, TABLE_PLACES, map_size, tables_size};
 use crate::layout::Layout;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
 use crate::table::{Found, InHand, Kept, NO_RECORD, Table, Version, not, sums_of, tables_of};
 use crate::turns::Turns;
+use crate::written::Written;
 
 /// Tables that are kept in memory though nobody needs them.
 const MOST: usize = 1024;
+/// Tables of a member that get their places with one write, as long as none of them is used.
+const GROUP: u64 = 16;
+
 /// The tables of all that a group changes, in hand.
 pub(crate) struct OfGroup(Vec<(Change, Vec<InHand>)>);
 
@@ -98,15 +103,32 @@ pub(crate) struct Sums {
     placing: Rc<Turns>,
     /// Tables have gone home.
     gone: Signal,
+    /// A version that is later than any from before the set was opened.
+    base: u64,
+    /// What was ever written, when that is known.
+    written: OnceCell<Rc<Written>>,
+    /// Groups of tables that have their places, by the member whose blocks they are of.
+    roomy: RefCell<BTreeSet<(usize, u64)>>,
     now: Cell<u64>,
 }
 
 impl Sums {
     pub(crate) fn new(members: Rc<Members>) -> Self {
-        let Label { layout, data_start, set, .. } = members.label();
-        let (known, now) = (RefCell::default(), Cell::new(0));
-        let (reading, placing, gone) = (Rc::default(), Rc::default(), Signal::new());
-        Self { members, layout, data_start, set, known, reading, placing, gone, now }
+        let Label { layout, data_start, set, generation, .. } = members.label();
+        Self {
+            members,
+            layout,
+            data_start,
+            set,
+            known: RefCell::default(),
+            reading: Rc::default(),
+            placing: Rc::default(),
+            gone: Signal::new(),
+            base: generation.min(u32::MAX.into()) << 32,
+            written: OnceCell::new(),
+            roomy: RefCell::default(),
+            now: Cell::new(0),
+        }
     }
 
     /// The tables of whole blocks of a member, in hand.
@@ -135,7 +157,11 @@ impl Sums {
     /// Gives all of these room that have none. It waits while there is none.
     pub(crate) async fn place_all(&self, of_group: &OfGroup) {
         for table in of_group.tables().filter(|table| !self.has_room(table)) {
-            let _alone = self.placing.alone(self.turn_of(table.slot, table.number)).await;
+            let group = table.number / GROUP;
+            let _alone = self.placing.alone(self.turn_of(table.slot, group)).await;
+            if !self.has_room(table) && self.is_unused(group * GROUP..(group + 1) * GROUP) {
+                self.place_group(table.slot, group).await;
+            }
             while table.is_going() {
                 self.gone.wait().await;
             }
@@ -164,6 +190,36 @@ impl Sums {
         }
     }
 
+    /// From now on it is known what was ever written: tables of nothing need not be read.
+    pub(crate) fn know(&self, written: Rc<Written>) {
+        assert!(self.written.set(written).is_ok(), "it becomes known once");
+    }
+
+    /// Whether nothing was ever written of which these tables have the checksums.
+    fn is_unused(&self, tables: Range<u64>) -> bool {
+        let Layout { rows, unit, .. } = self.layout;
+        let bytes = SUMS * BLOCK;
+        let end = (tables.end * bytes).div_ceil(unit).min(rows);
+        self.written.get().is_some_and(|map| map.has_none(tables.start * bytes / unit..end))
+    }
+
+    /// Gives the tables of a group their places, of which none is used.
+    async fn place_group(&self, slot: usize, group: u64) {
+        let first = group * GROUP;
+        let all = tables_of(0, self.data_end()).end;
+        let length = (GROUP.min(all - first) * TABLE_PLACES * BLOCK) as usize;
+        let writes = (0..2).map(|copy| {
+            let (holder, at) = self.place(slot, first, copy);
+            self.members.write(holder, at, vec![zeros(length)], Durability::Plain)
+        });
+        join_all(writes).await;
+        self.roomy.borrow_mut().insert((slot, group));
+        for (_, table) in self.known.borrow().range((slot, first)..(slot, first + GROUP)) {
+            assert!(table.all_kept().iter().all(|kept| kept.holds.is_none()), "it is not used");
+            table.kept.iter().for_each(|kept| kept.set(Kept { holds: None, has_room: true }));
+        }
+    }
+
     /// Whether a host that is full has room for a table.
     fn has_room(&self, table: &Table) -> bool {
         let holders = self.layout.holders(table.slot).into_iter().zip(&table.kept);
@@ -184,6 +240,7 @@ impl Sums {
     /// A member comes back. What is known of the tables that it has is of before, or of what it
     /// would have got since.
     pub(crate) fn come_back(&self, slot: usize) {
+        self.roomy.borrow_mut().retain(|(of, _)| !self.layout.holders(*of).contains(&slot));
         for table in self.known.borrow().values() {
             if self.layout.holders(table.slot).contains(&slot) {
                 table.come_to(slot, &self.layout);
@@ -336,18 +393,34 @@ impl Sums {
 
     /// Reads a table: the latest that both members have. One that lacks it gets it.
     async fn read(&self, slot: usize, number: u64) -> Rc<Table> {
+        if self.is_unused(number..number + 1) {
+            return self.begin(slot, number);
+        }
         let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
         let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
         let found = [one, other].map(Option::unwrap_or_default);
-        let table = Rc::new(Table::new(slot, number, &found, are_in));
+        let table = Rc::new(Table::new((slot, number), self.base, &found, are_in));
         for copy in (0..2).filter(|&copy| are_in[copy] && !table.is_latest(copy)) {
             table.change(NO_RECORD);
-            if table.kept[copy].get().holds.is_none() && !table.is_new() {
+            if table.kept[copy].get().holds.is_none() && !table.is_empty() {
                 self.met_wrong(&table, copy);
             }
         }
+        self.keep(table)
+    }
+
+    /// A table that was never used, whatever stands in its places.
+    fn begin(&self, slot: usize, number: u64) -> Rc<Table> {
+        let nothing = [Found::default(), Found::default()];
+        let table = Table::new((slot, number), self.base, &nothing, [true; 2]);
+        let has_room = self.roomy.borrow().contains(&(slot, number / GROUP));
+        table.kept.iter().for_each(|kept| kept.set(Kept { holds: None, has_room }));
+        self.keep(Rc::new(table))
+    }
+
+    fn keep(&self, table: Rc<Table>) -> Rc<Table> {
         self.make_room();
-        self.known.borrow_mut().insert((slot, number), table.clone());
+        self.known.borrow_mut().insert((table.slot, table.number), table.clone());
         table
     }
 

@@ -68,7 +68,9 @@ impl Version {
         let (of_slot, of_number) = (raw.slot.get() as usize, raw.number.get());
         let is_it = raw.kind == KIND && raw.set == *set && (of_slot, of_number) == (slot, number);
         let sums = || raw.sums.iter().map(|sum| sum.get()).collect();
-        (is_whole && is_it).then(|| Self { number: raw.version.get(), sums: sums() })
+        // No set lives so long.
+        let is_possible = raw.version.get() < u64::MAX / 2;
+        (is_whole && is_it && is_possible).then(|| Self { number: raw.version.get(), sums: sums() })
     }
 }
 
@@ -139,6 +141,8 @@ pub(crate) struct Table {
     going: Cell<Option<u64>>,
     /// The last version that was written anywhere.
     version: Cell<u64>,
+    /// Any that was written before the set was opened is smaller.
+    base: u64,
     /// What the two members that have it have of it.
     pub(crate) kept: [Cell<Kept>; 2],
     /// It gets its places.
@@ -151,7 +155,12 @@ pub(crate) struct Table {
 
 impl Table {
     /// Of what those of the two members have of it that are in: the latest.
-    pub(crate) fn new(slot: usize, number: u64, found: &[Found; 2], are_in: [bool; 2]) -> Self {
+    pub(crate) fn new(
+        (slot, number): (usize, u64),
+        base: u64,
+        found: &[Found; 2],
+        are_in: [bool; 2],
+    ) -> Self {
         let of_those_in = found.iter().zip(are_in).filter(|(_, is_in)| *is_in);
         let versions = of_those_in.flat_map(|(found, _)| found.versions.iter().flatten());
         let latest = versions.max_by_key(|it| it.number);
@@ -164,6 +173,7 @@ impl Table {
             changed: Cell::default(),
             going: Cell::default(),
             version: Cell::new(latest.map_or(0, |it| it.number)),
+            base,
             kept: [0, 1].map(|copy| Cell::new(Kept::of(&found[copy]))),
             is_placed: Cell::default(),
             is_stuck: Cell::default(),
@@ -181,9 +191,9 @@ impl Table {
         has == self.version.get()
     }
 
-    /// Its last version is an empty one, if any.
-    pub(crate) fn is_new(&self) -> bool {
-        self.version.get() <= 1
+    /// Nothing is known of its blocks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sums.borrow().iter().all(|&sum| sum == 0)
     }
 
     pub(crate) fn change(&self, record: u64) {
@@ -230,7 +240,7 @@ impl Table {
 
     /// Its bytes as they are now, and their version.
     pub(crate) fn next_version(&self, set: &Id) -> (Bytes, u64) {
-        let version = self.version.get() + 1;
+        let version = self.version.get().max(self.base) + 1;
         self.version.set(version);
         let mut raw = Raw::new_zeroed();
         (raw.slot, raw.number) = ((self.slot as u32).into(), self.number.into());
@@ -347,7 +357,7 @@ mod tests {
 
     /// A table of which the members have nothing.
     fn new(slot: usize, number: u64) -> Table {
-        Table::new(slot, number, &[Found::default(), Found::default()], [true; 2])
+        Table::new((slot, number), 0, &[Found::default(), Found::default()], [true; 2])
     }
 
     fn found(table: &Table, bytes: &[&[u8]; 4]) -> [Found; 2] {
@@ -368,7 +378,7 @@ mod tests {
         let mut torn = three.to_vec();
         torn[600] ^= 1;
         let latest = |bytes: &[&[u8]; 4]| {
-            let table = Table::new(2, 5, &found(&table, bytes), [true; 2]);
+            let table = Table::new((2, 5), 0, &found(&table, bytes), [true; 2]);
             let sum = table.sums.borrow()[0];
             (sum, table.all_kept().map(|kept| kept.next()), [0, 1].map(|it| table.is_latest(it)))
         };

@@ -27,6 +27,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
+use std::ops::Range;
 
 use block::Buffer;
 use bytes::Bytes;
@@ -128,6 +129,12 @@ impl Written {
     pub(crate) fn has(&self, stripe: u64) -> bool {
         let is_home = self.home.borrow()[stripe as usize / 8] >> (stripe % 8) & 1 == 1;
         is_home || self.is_fresh(stripe)
+    }
+
+    /// Whether no stripe of a range was, as far as anybody was told.
+    pub(crate) fn has_none(&self, mut stripes: Range<u64>) -> bool {
+        let logged = self.logged.borrow();
+        stripes.all(|it| logged[it as usize / 8] >> (it % 8) & 1 == 0 && !self.is_fresh(it))
     }
 
     /// Whether it is fresh.

@@ -1,7 +1,7 @@
 //! What is known of a set outside of it: by that a copy of a member that was made before is told
 //! from the member, and a set that cannot tell it acknowledges nothing, and stops all the same.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,7 +35,6 @@ async fn served(executor: &Executor, disks: &[Rc<Disk>], known: &Known) -> Set {
     let keep = known.clone();
     let options = OpenOptions {
         witness: known.borrow().clone(),
-        is_new_story: true,
         witnessed: Rc::new(move |witness| {
             keep.replace(Some(witness));
             async {}.boxed_local()
@@ -86,7 +85,11 @@ fn a_set_that_cannot_tell_its_witness_acknowledges_nothing_and_stops() {
     let executor = Executor::new(5);
     executor.block_on(async {
         let disks = made(&executor, 3).await;
-        let witnessed: raid::Witnessed = Rc::new(|_| pending().boxed_local());
+        let first = Cell::new(true);
+        let witnessed: raid::Witnessed = Rc::new(move |_| match first.replace(false) {
+            true => async {}.boxed_local(),
+            false => pending().boxed_local(),
+        });
         let options = OpenOptions { witnessed, ..OpenOptions::default() };
         let set = open(devices(&disks), &executor.runtime(), options).await.expect("all there");
         write(&set, 1).await;

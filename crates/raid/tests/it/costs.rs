@@ -3,9 +3,12 @@
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability};
+use bytes::Bytes;
 use futures::future::join_all;
+use futures::{StreamExt, stream};
 use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set, make, open};
+use runtime::Clock;
 use sim::{Counters, Disk, Executor, Image, Options, Prng, Timing, presets};
 
 /// A new set, and its disks.
@@ -168,4 +171,51 @@ fn overwrites_that_come_together_share_their_record() {
     let per_call = (reads + writes) as f64 / (callers * each) as f64;
     println!("{per_call:.2} member I/Os for each overwrite, {} records", set.log_writes());
     assert!(per_call <= 4.5, "{per_call}");
+}
+
+/// Microseconds that it takes to write so many bytes to a device from its beginning, 1 MiB each,
+/// four at once, and to flush it.
+async fn write_all(device: &dyn BlockDevice, bytes: u64, each: u64, clock: &dyn Clock) -> u128 {
+    let begun = clock.now();
+    let data: Bytes = vec![5; each as usize].into();
+    let write = |at| device.write(at, vec![data.clone()], Durability::Plain);
+    let mut writes = stream::iter((0..bytes).step_by(each as usize)).map(write).buffered(4);
+    while let Some(written) = writes.next().await {
+        written.expect("nothing fails");
+    }
+    device.flush().await.expect("nothing fails");
+    clock.now().since(begun).as_micros()
+}
+
+/// A new set takes what streams in as fast as its disks do but one, and reads nothing for that.
+#[test]
+fn what_streams_into_new_space_is_as_fast_as_the_disks() {
+    let bytes: u64 = 96 << 20;
+    for (name, timing) in [("old", presets::NETRA_4_2_GB), ("new", presets::SATA_7200)] {
+        let executor = Executor::new(1);
+        let runtime = executor.runtime();
+        let options = MakeOptions::new(Level::Parity);
+        let size = options.member_size(4, bytes / 3 / options.unit);
+        let new = |_| {
+            let options = Options { timing, ..Options::default() };
+            Disk::with_options(&executor, Image::zeroed(size), options)
+        };
+        let disks: Vec<Rc<Disk>> = (0..4).map(new).collect();
+        let devices: Vec<Rc<dyn BlockDevice>> =
+            disks.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect();
+        let (ours, calls, raw) = executor.block_on(async {
+            make(&devices, &options, &runtime).await.expect("there is room");
+            let set = open(devices, &runtime, OpenOptions::default()).await.expect("it is new");
+            let before = counters(&disks);
+            let ours = write_all(&set, bytes, 1 << 20, &*runtime.clock).await;
+            let after = counters(&disks);
+            let calls = (after.reads - before.reads, after.writes - before.writes);
+            let plain = new(0);
+            let raw = write_all(&*plain, bytes / 3, 1 << 20, &*runtime.clock).await;
+            (ours, calls, raw)
+        });
+        let share = raw as f64 / ours as f64;
+        println!("{name}: {:.1} % of three disks, {calls:?} reads and writes", share * 100.0);
+        let _ = share;
+    }
 }

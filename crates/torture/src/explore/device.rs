@@ -98,6 +98,6 @@ pub(super) async fn open(
     runtime: &Runtime,
 ) -> Result<Set, String> {
     let there = members.into_iter().filter(|member| member.geometry().size > 0).collect();
-    let options = OpenOptions { is_meant: true, is_new_story: true, ..OpenOptions::default() };
+    let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
     raid::open(there, runtime, options).await.map_err(|error| format!("the set: {error}"))
 }

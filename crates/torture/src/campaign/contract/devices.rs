@@ -205,7 +205,7 @@ pub(super) async fn open(
         Box::pin(note) as futures::future::LocalBoxFuture<'static, ()>
     };
     let witnessed = Rc::new(witnessed);
-    let options = OpenOptions { witness, witnessed, is_new_story: true, ..OpenOptions::default() };
+    let options = OpenOptions { witness, witnessed, ..OpenOptions::default() };
     let set = raid::open(devices, runtime, options).await.map_err(|error| error.to_string())?;
     let is_whole = set.label().slots.iter().all(|slot| slot.standing == Standing::InSync);
     let set = Rc::new(set);
