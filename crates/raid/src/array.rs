@@ -37,12 +37,14 @@ use crate::missed::Missed;
 use crate::plan::Part;
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{Group, PreLog};
+use crate::record::Change;
 use crate::stripe::{Column, Stripe};
 use crate::sums::{OfGroup, Sums};
 use crate::turns::Turns;
 use crate::written::Written;
 
-/// With more stripes that are fresh, a write waits until they are durable.
+/// With more stripes that are fresh, a write waits until they are durable; with four times as many
+/// each does.
 const MOST_FRESH: usize = 1024;
 
 /// See the module's prose.
@@ -190,7 +192,9 @@ impl Array {
         let writes = stripes.into_iter().map(write);
         // Each comes to its end, whatever becomes of the others.
         join_all(writes).await.into_iter().collect::<Result<(), IoError>>()?;
-        if self.written.count_fresh() > MOST_FRESH {
+        let fresh = self.written.count_fresh();
+        // One of those that stream in sees to it; the others go on meanwhile.
+        if fresh > 4 * MOST_FRESH || fresh > MOST_FRESH && self.settling.is_free() {
             self.settle_fresh().await?;
         }
         self.members.settled(Verb::Write).await // invariant 2
@@ -372,15 +376,22 @@ impl Array {
 
     async fn bring_home(&self, group: &Group) {
         self.members.bring_home(self.data_start, group).await;
-        if self.layout.level == Level::Parity {
-            for change in group {
-                let bytes = Buffer::joined(&change.data);
-                for slot in change.slots.iter() {
-                    if change.is_lost {
-                        self.blocks.forget_range(slot, change.offset, change.length());
-                    } else {
-                        self.blocks.tell(slot, change.offset, &bytes);
-                    }
+        if self.layout.level != Level::Parity {
+            return;
+        }
+        let is_whole = |change: &&Change| change.length() == self.layout.unit && !change.is_zeros;
+        // Who writes whole stripes takes parity of nothing that stands there.
+        let is_stream = group.iter().filter(is_whole).count() == self.layout.members;
+        for change in group {
+            for slot in change.slots.iter() {
+                if change.is_lost || is_stream {
+                    self.blocks.forget_range(slot, change.offset, change.length());
+                    continue;
+                }
+                let mut at = change.offset;
+                for piece in &change.data {
+                    self.blocks.tell(slot, at, piece);
+                    at += piece.len() as u64;
                 }
             }
         }

@@ -21,6 +21,8 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Durability, Verb};
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
 
 use runtime::sync::yield_now;
 
@@ -33,8 +35,10 @@ use crate::planted::{Bug, is_planted};
 use crate::stripe::{Column, Given};
 use crate::wipe::wipe;
 
+/// Stripes that are under way at once.
+const AT_ONCE: usize = 16;
 /// Stripes that are passed while no other task has a turn.
-const AT_ONCE: u64 = 256;
+const PASSED: u64 = 256;
 /// After so many bytes of a member checksums that have changed go home.
 pub(crate) const FILLED: u64 = 256 << 20;
 
@@ -110,29 +114,11 @@ impl Array {
         }
         self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
-        let mut filled = 0;
-        for stripe in 0..needed {
-            if self.members.are_closed() {
-                return Err(RebuildError::Stopped);
-            }
-            let alone = self.stripes.alone(stripe).await;
-            if self.written.has(stripe) && (!has_most || self.missed.has(stripe)) {
-                self.give_unit(slot, stripe).await;
-                filled += self.layout.unit;
-            }
-            if !self.members.has_come(slot, stripe + 1) {
-                return Err(RebuildError::Failed);
-            }
-            progress(stripe + 1, needed);
-            if filled >= FILLED {
-                filled = 0;
-                drop(alone);
-                // Its checksums go home, before they take much memory.
-                self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
-            }
-            if stripe % AT_ONCE == 0 {
-                yield_now().await; // what was never written takes no wait
-            }
+        let mut next = 0;
+        while next < needed {
+            next = self.fill(slot, next, has_most, &mut progress).await?;
+            // Its checksums go home, before they take much memory.
+            self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
         }
         // Every stripe was held still since it began, so that what was known of the slot's last
         // member, and every record that is for that, is older than this.
@@ -166,6 +152,51 @@ impl Array {
         let is_as_it_went = label.is_whole() || is_catching_up || is_planted(Bug::OldReturns);
         let is_of_then = label.whole == ours.whole || is_planted(Bug::OldReturns);
         self.missed.is_known() && is_it && is_as_it_went && is_of_then
+    }
+
+    /// Gives a new member what it is to have of the stripes from this one on, some at once, until
+    /// that is much. The stripe behind the last.
+    async fn fill(
+        &self,
+        slot: usize,
+        first: u64,
+        has_most: bool,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<u64, RebuildError> {
+        let rows = self.layout.rows;
+        // A stripe is held still until the member is said to have it, and all before it.
+        let give = async |stripe| {
+            let alone = self.stripes.alone(stripe).await;
+            let is_due = self.written.has(stripe) && (!has_most || self.missed.has(stripe));
+            if is_due {
+                self.give_unit(slot, stripe).await;
+            }
+            (alone, is_due)
+        };
+        let (mut begun, mut come, mut filled) = (first, first, 0);
+        let (mut under_way, mut done) = (FuturesOrdered::new(), Ok(()));
+        loop {
+            while done.is_ok() && begun < rows && filled < FILLED && under_way.len() < AT_ONCE {
+                under_way.push_back(give(begun));
+                begun += 1;
+            }
+            // What has begun comes to its end, whatever becomes of the member.
+            let Some((_alone, is_due)) = under_way.next().await else { break };
+            come += 1;
+            filled += if is_due { self.layout.unit } else { 0 };
+            if self.members.are_closed() {
+                done = Err(RebuildError::Stopped);
+            } else if done.is_ok() && !self.members.has_come(slot, come) {
+                done = Err(RebuildError::Failed);
+            }
+            if done.is_ok() {
+                progress(come, rows);
+            }
+            if come % PASSED == 0 {
+                yield_now().await; // what was never written takes no wait
+            }
+        }
+        done.map(|()| come)
     }
 
     /// Whether a device may be made the member of a slot.

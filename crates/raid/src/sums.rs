@@ -62,9 +62,11 @@ impl OfGroup {
     /// This record is durable.
     pub(crate) fn are_logged(&self, record: u64) {
         for (change, in_hand) in &self.0 {
-            let mut sums = match &change.data[..] {
-                [all] => sums_of(all),
-                pieces => sums_of(&Buffer::joined(pieces)),
+            let are_blocks = |piece: &Bytes| (piece.len() as u64).is_multiple_of(BLOCK);
+            let mut sums: Vec<u32> = if change.data.iter().all(are_blocks) {
+                change.data.iter().flat_map(|piece| sums_of(piece)).collect()
+            } else {
+                sums_of(&Buffer::joined(&change.data))
             };
             if change.is_lost && !is_planted(Bug::MadeOfLost) {
                 sums.iter_mut().for_each(|sum| *sum = not(*sum));

@@ -86,9 +86,9 @@ fn a_set_that_cannot_tell_its_witness_acknowledges_nothing_and_stops() {
     executor.block_on(async {
         let disks = made(&executor, 3).await;
         let first = Cell::new(true);
-        let witnessed: raid::Witnessed = Rc::new(move |_| match first.replace(false) {
-            true => async {}.boxed_local(),
-            false => pending().boxed_local(),
+        let witnessed: raid::Witnessed = Rc::new(move |_| {
+            let is_first = first.replace(false);
+            if is_first { async {}.boxed_local() } else { pending().boxed_local() }
         });
         let options = OpenOptions { witnessed, ..OpenOptions::default() };
         let set = open(devices(&disks), &executor.runtime(), options).await.expect("all there");

@@ -162,10 +162,9 @@ fn bytes_read(level: Level, count: usize, is_another: bool, is_restarted: bool) 
             disks.iter().map(|disk| disk.counters().bytes_read).sum()
         };
         let before = count(&disks);
-        let (disk, member) = match is_another {
-            true => (new_disks(&executor, 1).remove(0), [9; 16]),
-            false => (disks[GONE].clone(), member_of(&set)),
-        };
+        let another = || (new_disks(&executor, 1).remove(0), [9; 16]);
+        let back = || (disks[GONE].clone(), member_of(&set));
+        let (disk, member) = if is_another { another() } else { back() };
         set.rebuild(GONE, disk, member, |_, _| ()).await.expect("nothing fails");
         count(&disks) - before
     })
