@@ -89,10 +89,23 @@ pub enum Refused {
     /// Those that are not there may have seen later writes.
     #[error("the members that are missing may be newer: generation {0} is the latest that is here")]
     MaybeOld(u64),
+    /// All that were found have missed something, or are copies that were made before.
+    #[error(
+        "all disks that were found are older than the set was: the latest is of generation \
+         {found}, and it came to generation {known}"
+    )]
+    AllOld {
+        /// The latest that is here.
+        found: u64,
+        /// What is known outside of the set.
+        known: u64,
+    },
 }
 
 /// Judges the labels of the disks that were found. `witness` is what is known outside of the set,
-/// if anything is; `is_meant` if a person says that what is missing is not newer.
+/// if anything is; `is_meant` if a person says that what is missing is not newer. A copy that was
+/// made before counts as lost. Where all that were found are older than the witness, a person may
+/// give up what came later: then they are judged as if there were no witness.
 ///
 /// # Errors
 /// [`Refused`] says why the set is not opened, of the disks by their places.
@@ -102,6 +115,15 @@ pub fn assemble(
     is_meant: bool,
 ) -> Result<Assembly, Refused> {
     let first = labels.first().ok_or(Refused::Nothing)?;
+    let found = labels.iter().map(|label| label.generation).max().unwrap_or_default();
+    if let Some(witness) = witness.filter(|witness| found < witness.generation) {
+        let known = witness.generation;
+        let given_up = || assemble(labels, None, true);
+        return if is_meant { given_up() } else { Err(Refused::AllOld { found, known }) };
+    }
+    let is_copy = |label: &Label| witness.is_some_and(|it| it.is_before(label));
+    let is_copy = |label| is_copy(label) && !is_planted(Bug::OldCopies);
+    let copies: Vec<bool> = labels.iter().map(is_copy).collect();
     for (place, label) in labels.iter().enumerate() {
         if label.set != first.set {
             return Err(Refused::OtherSet(place));
@@ -109,16 +131,16 @@ pub fn assemble(
         if label.layout != first.layout || label.data_start != first.data_start {
             return Err(Refused::Contradiction(0, place));
         }
-        let is_same = |other: &&Label| other.member() == label.member();
-        if let Some(other) = labels[..place].iter().position(|other| is_same(&other)) {
+        let is_same = |&other: &usize| !copies[other] && labels[other].member() == label.member();
+        if let Some(other) = (0..place).find(is_same).filter(|_| !copies[place]) {
             return Err(Refused::Contradiction(other, place));
         }
     }
-    let place = story_that_holds(labels, witness)?;
+    let place = story_that_holds(labels, &copies, witness)?;
     let label = &labels[place];
     let mut members = vec![None; label.slots.len()];
     let mut stale = Vec::new();
-    for (place, found) in labels.iter().enumerate() {
+    for (place, found) in labels.iter().enumerate().filter(|(place, _)| !copies[*place]) {
         let slot = label.slots.iter().position(|slot| slot.member == found.member());
         let Some(slot) = slot else { continue }; // it was replaced
         match label.slots[slot].standing {
@@ -157,15 +179,19 @@ pub fn assemble(
 }
 
 /// Which label has the story that holds: from the latest on, those that a cut has interrupted are
-/// passed over.
-fn story_that_holds(labels: &[Label], witness: Option<&Witness>) -> Result<usize, Refused> {
+/// passed over, as are copies.
+fn story_that_holds(
+    labels: &[Label],
+    copies: &[bool],
+    witness: Option<&Witness>,
+) -> Result<usize, Refused> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&place| Reverse(labels[place].generation));
     let tells =
         |one: &Label, other: &Label| one.generation == other.generation && one.slots == other.slots;
     let is_witnessed =
         |place: usize| witness.is_some_and(|witness| *witness == Witness::of(&labels[place]));
-    let mut interrupted = vec![false; labels.len()];
+    let mut interrupted = copies.to_vec();
     let mut holds: Option<usize> = None;
     for &place in &order {
         let story = &labels[place];
@@ -413,7 +439,9 @@ mod tests {
         let witness = Witness::of(&other);
         assert_eq!(opened(&[&one], Some(&witness)), Ok(vec![true, false]));
         let later = Witness { generation: 4, ..witness.clone() };
-        assert_eq!(opened(&[&one], Some(&later)), Err(Refused::MaybeOld(3)));
+        let is_copy = Err(Refused::AllOld { found: 3, known: 4 });
+        assert_eq!(opened(&[&one], Some(&later)), is_copy);
+        assert!(assemble(&[one.clone()], Some(&later), true).is_ok(), "a person means the copy");
         let begun = Label { generation: 4, ..one.clone() };
         let is_begun = opened(&[&begun], Some(&witness));
         assert_eq!(is_begun, Ok(vec![true, false]), "interrupted: nothing came after the witness");

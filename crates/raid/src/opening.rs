@@ -213,9 +213,8 @@ pub async fn open(
                 let label = &read.label;
                 let Label { layout, data_start, .. } = *label;
                 let has = rows_of(devices[disk].geometry().size, data_start, layout.unit);
-                let is_old = options.witness.as_ref().is_some_and(|it| it.is_before(label));
-                if has < layout.rows || is_old && !is_planted(Bug::OldCopies) {
-                    continue; // a copy on a disk that is too small, or one of before
+                if has < layout.rows {
+                    continue; // a copy on a disk that is too small
                 }
                 found.push((devices[disk].clone(), read));
             }
@@ -224,9 +223,12 @@ pub async fn open(
         }
     }
     // A number that is later than all: the next label holds against each copy that there is. And a
-    // story that was interrupted has a generation that is not to be used again for another.
+    // story that was interrupted has a generation that is not to be used again for another; nor has
+    // one that only the witness knows, and that a person has given up.
     let number = found.iter().map(|(_, read)| read.label.number).max().unwrap_or_default();
-    let latest = found.iter().map(|(_, read)| read.label.generation).max().unwrap_or_default();
+    let witnessed = options.witness.as_ref().map(|witness| witness.generation);
+    let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
+    let latest = latest.unwrap_or_default();
     let (found, assembled) = choose(found, &options)?;
     let Assembly { mut label, members, .. } = assembled;
     label.number = number;

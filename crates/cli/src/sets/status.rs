@@ -108,10 +108,7 @@ impl Status {
         let members = reactor::block_on(|_| find_members(raid, false)).map_err(Failure::Start)?;
         let witness = volume.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
         let witness = witness.transpose()?.flatten();
-        let labels = members.iter().map(|member| member.label.clone());
-        // A copy that was made before is no member.
-        let is_before = |label: &Label| witness.as_ref().is_some_and(|it| it.is_before(label));
-        let labels: Vec<Label> = labels.filter(|label| !is_before(label)).collect();
+        let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
         let (label, refused) = match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
             Ok(assembly) => (assembly.label, None),
             Err(refused) => {

@@ -553,3 +553,43 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     let level = ["--raid0", one, two, "--spare", three, "--force"];
     on("mkfs", &striped, &level).failed(2, "raid0 has no use for a spare");
 }
+
+#[test]
+fn a_set_that_was_brought_back_whole_from_a_backup_is_served_if_that_is_meant() {
+    for (level, disks) in [("--raid1", 2), ("--raid5", 3)] {
+        let place = Place::made(level, disks, &[]);
+        let kept: Vec<PathBuf> =
+            (0..disks).map(|number| place.folder.path(&format!("kept-{number}"))).collect();
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "one", &letter(1));
+        assert!(serving.stop().success());
+        for (disk, kept) in place.disks.iter().zip(&kept) {
+            fs::copy(disk, kept).expect("there is room");
+        }
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "two", &letter(2));
+        serving.kill();
+        let last = place.folder.path("last");
+        fs::copy(&place.disks[1], &last).expect("there is room");
+        for (disk, kept) in place.disks.iter().zip(&kept) {
+            fs::copy(kept, disk).expect("there is room");
+        }
+        let refused = on("serve", &place.volume, &["--listen", "127.0.0.1:0"]);
+        let told = refused.errors.lines().last().expect("it says why").to_owned();
+        assert!(refused.code == 1 && told.contains("disks that were found are older"), "{told}");
+        assert!(told.contains("duramen serve --degraded") && told.contains("disk-1"), "{told}");
+        let status = duramen(&["raid", "status", text(&place.volume), "--json"]);
+        assert!(status.errors.contains("disks that were found are older"), "{}", status.errors);
+        let serving = Serving::start(&[&place.volume], &["--degraded"]);
+        put(&serving, "data", "three", &letter(3));
+        assert!(serving.stop().success());
+        assert_eq!(place.status()["state"], "clean");
+        place.assert_whole(&[("one", &letter(1)), ("three", &letter(3))]);
+        // What was given up is old from now on.
+        fs::copy(&last, &place.disks[1]).expect("there is room");
+        let serving = Serving::start(&[&place.volume], &[]);
+        place.wait(|place| place.state_of(1) == "in_sync");
+        assert!(serving.stop().success());
+        place.assert_whole(&[("one", &letter(1)), ("three", &letter(3))]);
+    }
+}
