@@ -1,24 +1,26 @@
-//! The members of a set of disks: where they are.
+//! The members and the spares of a set of disks: where they are.
 //!
-//! The settings say where they were last, and each label says what it is. A member that is not
+//! The settings say where they were last, and what stands on each says what it is. One that is not
 //! where it was is looked for in the folders where the others were. What is no member, or of
 //! another set, is passed over, and told of.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::RaidSettings;
+use raid::assembly::{Refused, Witness};
 use raid::label::{Id, Label, Slot, Standing, have_in_sync};
 
+use crate::failure::Failure;
 use crate::folder::parent;
 use crate::words;
 
 /// The least that a member can have, in bytes: a smaller file is none.
 const LEAST_MEMBER: u64 = 2 << 20;
-/// So many entries of a folder are looked at when members are missing.
+/// So many entries of a folder are looked at when disks are missing.
 const LOOKED_AT: usize = 4096;
 
 /// A disk with a label of the set.
@@ -30,35 +32,60 @@ pub(crate) struct Member {
     pub(crate) is_listed: bool,
 }
 
+impl Member {
+    /// Grows with every write of its label.
+    fn age(&self) -> (u64, u64) {
+        (self.label.generation, self.label.number)
+    }
+}
+
 /// What the latest label says of each slot.
-pub(crate) struct Story(Vec<Slot>);
+pub(crate) struct Story {
+    generation: u64,
+    slots: Vec<Slot>,
+}
 
 impl Story {
     /// That of the members that were found.
     pub(crate) fn of(found: &[Member]) -> Self {
         let latest = found.iter().max_by_key(|member| member.label.generation);
-        Self(latest.map(|member| member.label.slots.clone()).unwrap_or_default())
+        let label = latest.map(|member| &member.label);
+        Self {
+            generation: label.map_or(0, |label| label.generation),
+            slots: label.map(|label| label.slots.clone()).unwrap_or_default(),
+        }
     }
 
-    /// Those that are up to date.
-    fn members(&self) -> impl Iterator<Item = Id> {
-        let is_in = |slot: &&Slot| slot.standing == Standing::InSync;
-        self.0.iter().filter(is_in).map(|slot| slot.member)
+    /// Whether a disk was found for each slot; one that is up to date tells the latest.
+    fn is_whole(&self, found: &[Member]) -> bool {
+        let is_its = |slot: &Slot, one: &Member| {
+            let is_late = one.label.generation == self.generation;
+            one.label.member() == slot.member && (is_late || slot.standing != Standing::InSync)
+        };
+        let mut slots = self.slots.iter().filter(|slot| slot.standing != Standing::Empty);
+        !self.slots.is_empty() && slots.all(|slot| found.iter().any(|one| is_its(slot, one)))
     }
 
-    /// Whether this one is.
+    /// Whether this one is up to date.
     pub(crate) fn has_in(&self, member: &Id) -> bool {
-        have_in_sync(&self.0, member)
+        have_in_sync(&self.slots, member)
     }
 }
 
-/// The members of a set that there are: where they were last, or else beside the others.
-pub(crate) async fn find_members(raid: &RaidSettings, tells: bool) -> Vec<Member> {
+/// The disks of a set that there are: where they were last, or else beside the others.
+///
+/// # Errors
+/// [`Failure::Set`] if two disks are the same member, and neither is the later one.
+pub(crate) async fn find_members(
+    raid: &RaidSettings,
+    witness: Option<&Witness>,
+    tells: bool,
+) -> Result<Vec<Member>, Failure> {
     let mut found: Vec<Member> = Vec::new();
     let mut seen = BTreeSet::new();
     for path in &raid.members {
         match label_at(path).await {
-            Ok(label) if label.set == raid.set && seen.insert(real(path)) => {
+            Ok(label) if label.set == raid.set && seen.insert(disk_at(path)) => {
                 found.push(Member { path: path.clone(), label, is_listed: true });
             }
             Ok(label) if label.set == raid.set => {} // the same disk once more
@@ -71,32 +98,90 @@ pub(crate) async fn find_members(raid: &RaidSettings, tells: bool) -> Vec<Member
             _ => {}
         }
     }
-    let known =
-        |found: &[Member]| found.iter().map(|it| it.label.member()).collect::<BTreeSet<Id>>();
     let story = Story::of(&found);
-    if story.members().next().is_some() && story.members().all(|it| known(&found).contains(&it)) {
-        return found;
-    }
-    let folders: BTreeSet<PathBuf> = raid.members.iter().map(|it| parent(it).to_owned()).collect();
-    for path in folders.iter().flat_map(|folder| disks_in(folder)) {
-        if !seen.insert(real(&path)) {
-            continue;
-        }
-        if let Ok(label) = label_at(&path).await
-            && label.set == raid.set
-            && !known(&found).contains(&label.member())
-        {
-            if tells && story.has_in(&label.member()) {
-                words::say(format_args!("a member of the set is now {}", path.display()));
+    if !story.is_whole(&found) {
+        for path in disks_beside(raid) {
+            if seen.insert(disk_at(&path))
+                && let Ok(label) = label_at(&path).await
+                && label.set == raid.set
+            {
+                if tells && story.has_in(&label.member()) {
+                    words::say(format_args!("a member of the set is now {}", path.display()));
+                }
+                found.push(Member { path, label, is_listed: false });
             }
-            found.push(Member { path, label, is_listed: false });
         }
     }
-    found
+    without_twins(found, witness)
+}
+
+/// Of disks that are the same member the latest is it; the others are copies. Of two that are alike
+/// nobody can say which one that is, unless both are old.
+fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Member>, Failure> {
+    let story = Story::of(&found);
+    let is_current = |label: &Label| {
+        story.has_in(&label.member()) && !witness.is_some_and(|it| it.is_before(label))
+    };
+    let mut latest: Vec<Member> = Vec::new();
+    for member in found {
+        let id = member.label.member();
+        match latest.iter_mut().find(|one| one.label.member() == id) {
+            None => latest.push(member),
+            Some(one) if one.age() == member.age() && is_current(&one.label) => {
+                let disks = vec![one.path.clone(), member.path.clone()];
+                let source = Refused::Contradiction(0, 1).into();
+                return Err(Failure::Set { path: member.path, source, disks });
+            }
+            Some(one) if one.age() < member.age() => *one = member,
+            Some(_) => {}
+        }
+    }
+    Ok(latest)
+}
+
+/// Where the spares of a set are: where they were last, or else beside the other disks.
+pub(crate) async fn find_spares(raid: &RaidSettings) -> Vec<PathBuf> {
+    let (mut spares, mut seen, mut missing) = (raid.spares.clone(), BTreeSet::new(), Vec::new());
+    for (place, path) in spares.iter().enumerate() {
+        if !(is_spare(path, &raid.set).await && seen.insert(disk_at(path))) {
+            missing.push(place);
+        }
+    }
+    if !missing.is_empty() {
+        for path in disks_beside(raid) {
+            if is_spare(&path, &raid.set).await
+                && seen.insert(disk_at(&path))
+                && let Some(place) = missing.pop()
+            {
+                spares[place] = path;
+            }
+        }
+    }
+    spares
+}
+
+/// Whether a disk says that it is a spare of this set.
+pub(crate) async fn is_spare(path: &Path, set: &Id) -> bool {
+    let Ok(disk) = DiskFile::open(path, Access::Glance) else { return false };
+    raid::spare_of(&FileDevice::new(disk)).await == Ok(Some(*set))
 }
 
 pub(crate) fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// What a path leads to: two that lead to one disk have the same. Nothing if nothing is there.
+fn disk_at(path: &Path) -> Option<(u64, Option<u64>)> {
+    let found = fs::metadata(path).ok()?;
+    let is_device = found.file_type().is_block_device();
+    Some(if is_device { (found.rdev(), None) } else { (found.dev(), Some(found.ino())) })
+}
+
+/// Files and devices in the folders where disks of a set were that may be such.
+fn disks_beside(raid: &RaidSettings) -> impl Iterator<Item = PathBuf> {
+    let listed = raid.members.iter().chain(&raid.spares);
+    let folders: BTreeSet<PathBuf> = listed.map(|path| parent(path).to_owned()).collect();
+    folders.into_iter().flat_map(|folder| disks_in(&folder))
 }
 
 /// Files and devices of a folder that may be members.
@@ -111,7 +196,10 @@ fn disks_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The label that stands on a disk, whoever has it.
-async fn label_at(path: &Path) -> Result<Label, String> {
+///
+/// # Errors
+/// Why there is none, as a sentence.
+pub(crate) async fn label_at(path: &Path) -> Result<Label, String> {
     let disk = DiskFile::open(path, Access::Glance).map_err(|error| error.to_string())?;
     let label = raid::label_of(&FileDevice::new(disk)).await;
     label.map_err(|error| match error {

@@ -5,6 +5,7 @@
 //! one of them has missed ([`raid::Witnessed`]). The file is text, and replaced as a whole.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,9 @@ struct Keys {
 struct SlotKeys {
     member: String,
     state: String,
+    /// The last generation of the set in which a member was up to date that is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_sync_at: Option<u64>,
 }
 
 /// The word for how a member stands.
@@ -58,21 +62,27 @@ pub(crate) fn word_for(standing: Standing) -> &'static str {
     }
 }
 
-fn to_text(set: &Id, witness: &Witness) -> String {
-    let keys = |slot: &Slot| SlotKeys {
-        member: text_of(&slot.member),
-        state: word_for(slot.standing).to_owned(),
+fn to_text(set: &Id, witness: &Witness, last: &BTreeMap<Id, u64>) -> String {
+    let keys = |slot: &Slot| {
+        let last = last.get(&slot.member).copied();
+        SlotKeys {
+            member: text_of(&slot.member),
+            state: word_for(slot.standing).to_owned(),
+            in_sync_at: last.filter(|_| slot.standing != Standing::InSync),
+        }
     };
     let slots = witness.slots.iter().map(keys).collect();
     let keys = Keys { set: text_of(set), generation: witness.generation, slots };
     toml::to_string(&keys).expect("its values are plain")
 }
 
-fn parse(text: &str, set: &Id) -> Option<Witness> {
+fn parse_keys(text: &str, set: &Id) -> Option<Keys> {
     let keys: Keys = toml::from_str(text).ok()?;
-    if id_of(&keys.set)? != *set {
-        return None;
-    }
+    (id_of(&keys.set)? == *set).then_some(keys)
+}
+
+fn parse(text: &str, set: &Id) -> Option<Witness> {
+    let keys = parse_keys(text, set)?;
     let slot = |keys: SlotKeys| {
         let standing =
             Standing::ALL.into_iter().find(|standing| word_for(*standing) == keys.state)?;
@@ -97,13 +107,28 @@ pub(crate) fn read(folder: &Path, set: &Id) -> Result<Option<Witness>, Failure> 
     }
 }
 
+/// The last generation in which each member was up to date, as far as that is known. A disk with
+/// an earlier one was copied before.
+pub(crate) fn last_in_sync(folder: &Path, set: &Id) -> BTreeMap<Id, u64> {
+    let text = fs::read_to_string(folder.join(STATE_NAME)).unwrap_or_default();
+    let Some(Keys { generation, slots, .. }) = parse_keys(&text, set) else {
+        return BTreeMap::new();
+    };
+    let last = |slot: SlotKeys| {
+        let is_in = slot.state == word_for(Standing::InSync);
+        Some((id_of(&slot.member)?, if is_in { generation } else { slot.in_sync_at? }))
+    };
+    slots.into_iter().filter_map(last).collect()
+}
+
 /// Writes it, durably.
 ///
 /// # Errors
 /// [`Failure::File`].
 pub(crate) fn write(folder: &Path, set: &Id, witness: &Witness) -> Result<(), Failure> {
     let (path, new) = (folder.join(STATE_NAME), folder.join(NEW_STATE_NAME));
-    replace(&path, &new, to_text(set, witness).as_bytes())
+    let text = to_text(set, witness, &last_in_sync(folder, set));
+    replace(&path, &new, text.as_bytes())
 }
 
 /// Looks whether it could be written: a start that has to wait for that would seem to hang.
@@ -149,8 +174,18 @@ mod tests {
         });
         let witness = Witness { generation: u64::from(u32::MAX), slots: slots.collect() };
         write(&folder, &set, &witness).expect("there is room");
-        assert_eq!(read(&folder, &set).expect("it is there"), Some(witness));
+        assert_eq!(read(&folder, &set).expect("it is there"), Some(witness.clone()));
         assert_eq!(read(&folder, &[8; 16]).expect("it is there"), None, "it is of another set");
+        // The first one was in, and goes.
+        let later = [3, 4].map(|generation| {
+            let mut slots = witness.slots.clone();
+            slots[0].standing = Standing::Stale;
+            Witness { generation: witness.generation + generation, slots }
+        });
+        later.iter().for_each(|it| write(&folder, &set, it).expect("there is room"));
+        assert_eq!(read(&folder, &set).expect("it is there"), Some(later[1].clone()));
+        let last = last_in_sync(&folder, &set);
+        assert_eq!(last, BTreeMap::from([([0; 16], witness.generation)]));
         for wrong in ["", "generation = 3", "generation = 3\nslots = [{member = \"x\"}]", "\u{0}"] {
             fs::write(folder.join(STATE_NAME), wrong).expect("there is room");
             assert_eq!(read(&folder, &set).expect("it is there"), None, "{wrong}");

@@ -19,14 +19,14 @@ use block::slice::split;
 use block::{BlockDevice, IoError, clear};
 use designs::DiskRole;
 use duramen_settings::RaidSettings;
-use raid::label::{Standing, have_in_sync};
+use raid::label::{Id, Standing};
 use raid::{OpenOptions, Set};
 use runtime::Runtime;
 use serde::{Deserialize, Serialize};
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::members::{Member, Story, find_members, real};
+use crate::members::{Member, Story, find_members, find_spares, real};
 use crate::set_state;
 use crate::volume::{FileSystem, Volume, file_system_on};
 use crate::words;
@@ -83,17 +83,25 @@ pub(crate) struct Lost {
     pub(crate) length: u64,
 }
 
-/// A member that was found where it is looked for, and is out: it can be made again.
+/// A member that was found and is out: it can be made again.
 pub(crate) struct Returned {
     pub(crate) slot: usize,
-    pub(crate) path: PathBuf,
+    pub(crate) member: Id,
+    path: PathBuf,
     pub(crate) device: Rc<dyn BlockDevice>,
 }
 
 impl OpenSet {
-    /// One that is out.
+    /// One that is out, and whose slot has no other member since.
     pub(crate) fn next_returned(&self) -> Option<Returned> {
-        self.returned.borrow_mut().pop()
+        let slots = self.set.label().slots;
+        let is_its = |one: &Returned| {
+            let slot = slots[one.slot];
+            slot.member == one.member && slot.standing != Standing::InSync
+        };
+        let mut returned = self.returned.borrow_mut();
+        returned.retain(is_its);
+        returned.pop()
     }
 
     /// That of a slot, if it has this path.
@@ -152,7 +160,12 @@ impl Volume {
         runtime: &Runtime,
     ) -> Result<OpenSet, Failure> {
         let is_written = access == Access::ReadWrite;
-        let found = find_members(raid, is_written).await;
+        let folder = self.folder.as_deref();
+        let witness =
+            folder.map(|folder| set_state::read(folder, &raid.set)).transpose()?.flatten();
+        let last = folder.map(|folder| set_state::last_in_sync(folder, &raid.set));
+        let last = last.unwrap_or_default();
+        let found = find_members(raid, witness.as_ref(), is_written).await?;
         let story = Story::of(&found);
         let (mut members, mut devices) = (Vec::new(), Vec::<Rc<dyn BlockDevice>>::new());
         for member in found {
@@ -180,12 +193,12 @@ impl Volume {
         }
         let mut options =
             OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
-        if let Some(folder) = &self.folder {
-            options.witness = set_state::read(folder, &raid.set)?;
+        options.witness = witness;
+        if let Some(folder) = folder {
             if is_written {
                 set_state::probe(folder)?;
                 let clock = runtime.clock.clone();
-                options.witnessed = set_state::keep(folder.clone(), raid.set, clock);
+                options.witnessed = set_state::keep(folder.to_owned(), raid.set, clock);
             }
         }
         let set = raid::open(devices.clone(), runtime, options).await.map_err(|source| {
@@ -194,20 +207,23 @@ impl Volume {
         })?;
         let slots = set.label().slots;
         let mut listed = raid.members.clone();
-        let is_in = |member: &&Member| have_in_sync(&slots, &member.label.member());
-        let elsewhere = members.iter().filter(|member| !member.is_listed).filter(is_in);
+        let is_its = |one: &&Member| slots.iter().any(|slot| slot.member == one.label.member());
+        let elsewhere = members.iter().filter(|member| !member.is_listed).filter(is_its);
         listed.extend(elsewhere.map(|member| member.path.clone()));
         let mut returned = Vec::new();
-        for (member, device) in members.iter().zip(devices).filter(|(it, _)| it.is_listed) {
-            let slot = member.label.slot;
-            let is_its = slots.get(slot).is_some_and(|slot| slot.member == member.label.member());
-            if is_its && slots[slot].standing != Standing::InSync {
-                returned.push(Returned { slot, path: member.path.clone(), device });
+        for (one, device) in members.iter().zip(devices) {
+            let (slot, member) = (one.label.slot, one.label.member());
+            let is_its = slots.get(slot).is_some_and(|slot| slot.member == member);
+            // What lies elsewhere may be somebody's copy.
+            let is_it = last.get(&member).is_some_and(|&last| one.label.generation >= last);
+            let may_be_written = one.is_listed || is_it;
+            if is_its && slots[slot].standing != Standing::InSync && may_be_written {
+                returned.push(Returned { slot, member, path: one.path.clone(), device });
             }
         }
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
-        let spares = Rc::new(RefCell::new(raid.spares.clone()));
+        let spares = Rc::new(RefCell::new(find_spares(raid).await));
         let (set, scrub) = (Rc::new(set), Rc::default());
         Ok(OpenSet { set, members, listed, spares, scrub, returned })
     }

@@ -441,7 +441,7 @@ mod tests {
         let later = Witness { generation: 4, ..witness.clone() };
         let is_copy = Err(Refused::AllOld { found: 3, known: 4 });
         assert_eq!(opened(&[&one], Some(&later)), is_copy);
-        assert!(assemble(&[one.clone()], Some(&later), true).is_ok(), "a person means the copy");
+        assert!(assemble(std::slice::from_ref(&one), Some(&later), true).is_ok(), "it is meant");
         let begun = Label { generation: 4, ..one.clone() };
         let is_begun = opened(&[&begun], Some(&witness));
         assert_eq!(is_begun, Ok(vec![true, false]), "interrupted: nothing came after the witness");

@@ -266,6 +266,12 @@ impl Members {
         }
     }
 
+    /// Calls a member out that is not to come back: the slot is that of another one.
+    pub(crate) fn dismiss(&self, slot: usize, next: Id) {
+        self.label.borrow_mut().slots[slot].member = next;
+        self.call_out(slot);
+    }
+
     /// A device has failed: its member is out, unless the slot has another one by now.
     fn lose(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
         let is_its = self.devices.borrow()[slot].as_ref().is_some_and(|it| Rc::ptr_eq(it, device));

@@ -115,11 +115,12 @@ impl Set {
         let _ = gone.await; // a set that is closed has let go of all
     }
 
-    /// Calls a member out, durably, as if it had failed.
+    /// Calls a member out, durably, for good: its slot waits for another one, which is to have this
+    /// number.
     ///
     /// # Errors
     /// [`FailError`]; then nothing has changed, unless the set has stopped.
-    pub async fn fail(&self, slot: usize) -> Result<(), FailError> {
+    pub async fn fail(&self, slot: usize, next: Id) -> Result<(), FailError> {
         let failed = self.run(Verb::Write, async move |set| {
             let members = &set.array.members;
             let Label { layout, slots, .. } = members.label();
@@ -130,7 +131,7 @@ impl Set {
             if left < layout.needed() {
                 return Ok(Err(FailError::Needed(slot)));
             }
-            members.call_out(slot);
+            members.dismiss(slot, next);
             Ok(members.settled(Verb::Write).await.map_err(|_| FailError::Stopped))
         });
         failed.await.unwrap_or(Err(FailError::Stopped))

@@ -135,10 +135,11 @@ impl Orders {
 
     /// Takes a member out, and from the list: it does not come back by itself.
     pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
-        self.open.set.fail(slot).await.map_err(refusal)?;
+        let slots = self.open.set.label().slots;
+        let next = new_id(&*self.runtime.random);
+        self.open.set.fail(slot, next).await.map_err(refusal)?;
         self.open.set.let_go(slot).await;
-        let member = self.open.set.label().slots[slot].member;
-        self.unlist(member);
+        self.unlist(slots[slot].member);
         self.write_list().map_err(refusal)
     }
 
@@ -173,6 +174,20 @@ impl Orders {
         let fits = self.open.set.fits(&*device);
         fits.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
         Ok(device)
+    }
+
+    /// Makes members again that were found and are out.
+    async fn bring_back(&self) {
+        while !self.is_busy.get()
+            && let Some(Returned { slot, member, device, .. }) = self.open.next_returned()
+        {
+            self.is_busy.set(true);
+            let path = self.volume.path.display();
+            words::say(format_args!("{path}: slot {slot} has its member back, which catches up"));
+            let job = self.jobs.begin("rebuild", 0, "bytes", false);
+            self.make_again(Replacing { slot, device, member }, job).await;
+            self.is_busy.set(false);
+        }
     }
 
     /// Has a spare take the place of a member that is out, if there are both.
@@ -404,22 +419,9 @@ impl Orders {
     pub(crate) fn attend(&self) {
         let orders = self.clone();
         let work = async move {
-            while !orders.is_busy.get()
-                && let Some(returned) = orders.open.next_returned()
-            {
-                orders.is_busy.set(true);
-                let Returned { slot, device, .. } = returned;
-                let member = orders.open.set.label().slots[slot].member;
-                let path = orders.volume.path.display();
-                words::say(format_args!(
-                    "{path}: slot {slot} has its member back, which catches up"
-                ));
-                let job = orders.jobs.begin("rebuild", 0, "bytes", false);
-                orders.make_again(Replacing { slot, device, member }, job).await;
-                orders.is_busy.set(false);
-            }
             let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());
             while set.strong_count() > 1 {
+                orders.bring_back().await;
                 orders.take_over().await;
                 clock.sleep(WATCH_INTERVAL).await;
             }

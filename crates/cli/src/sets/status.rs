@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::members::{Member, find_members};
+use crate::members::{Member, find_members, find_spares};
 use crate::set_state::{self, word_for};
 use crate::size::show_size;
 use crate::stack::{OpenSet, Scrub};
@@ -94,9 +94,9 @@ impl Status {
             done_bytes: stripes * unit,
             total_bytes: label.layout.rows * unit,
         });
-        let status = Self::from_label(&label, &open.members.borrow(), &met, done);
+        let status = Self::from_label(&label, &open.members.borrow(), rebuild, &met, done);
         let scrub = open.scrub.borrow().clone();
-        Self { rebuild, scrub, ..status.with_spares(&open.spares.borrow()) }
+        Self { scrub, ..status.with_spares(&open.spares.borrow()) }
     }
 
     /// That of a set that no server tells of: what its labels say.
@@ -105,24 +105,39 @@ impl Status {
     /// [`Failure`] when no member is found.
     pub(crate) fn look(volume: &Volume) -> Result<Self, Failure> {
         let raid = volume.settings.raid.as_ref().expect("it stands on a set");
-        let members = reactor::block_on(|_| find_members(raid, false)).map_err(Failure::Start)?;
         let witness = volume.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
         let witness = witness.transpose()?.flatten();
+        let found = reactor::block_on(async |_| {
+            Ok::<_, Failure>((
+                find_members(raid, witness.as_ref(), false).await?,
+                find_spares(raid).await,
+            ))
+        });
+        let (members, spares) = found.map_err(Failure::Start)??;
         let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
-        let (label, refused) = match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
-            Ok(assembly) => (assembly.label, None),
-            Err(refused) => {
-                let latest = labels.into_iter().max_by_key(|label| label.generation);
-                let latest = latest.ok_or_else(|| Failure::Set {
-                    path: volume.path.clone(),
-                    source: refused.clone().into(),
-                    disks: Vec::new(),
-                })?;
-                (latest, Some(refused))
+        let (mut label, refused) =
+            match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
+                Ok(assembly) => (assembly.label, None),
+                Err(refused) => {
+                    let latest = labels.into_iter().max_by_key(|label| label.generation);
+                    let latest = latest.ok_or_else(|| Failure::Set {
+                        path: volume.path.clone(),
+                        source: refused.clone().into(),
+                        disks: Vec::new(),
+                    })?;
+                    (latest, Some(refused))
+                }
+            };
+        // A copy that was made before has missed writes, whatever its label says.
+        let is_old =
+            |member: &Member| witness.as_ref().is_some_and(|it| it.is_before(&member.label));
+        for slot in &mut label.slots {
+            if members.iter().any(|one| one.label.member() == slot.member && is_old(one)) {
+                slot.standing = Standing::Stale;
             }
-        };
-        let status = Self::from_label(&label, &members, &[], Done::default());
-        let mut status = status.with_spares(&raid.spares);
+        }
+        let status = Self::from_label(&label, &members, None, &[], Done::default());
+        let mut status = status.with_spares(&spares);
         if let Some(refused) = refused {
             words::say(format_args!("{}: {refused}", volume.path.display()));
             status.state = State::Failed;
@@ -130,12 +145,22 @@ impl Status {
         Ok(status)
     }
 
-    fn from_label(label: &Label, members: &[Member], met: &[Met], done: Done) -> Self {
+    fn from_label(
+        label: &Label,
+        members: &[Member],
+        rebuild: Option<Rebuild>,
+        met: &[Met],
+        done: Done,
+    ) -> Self {
         let Label { layout, generation, .. } = label;
         let slots = label.slots.iter().enumerate().map(|(slot, known)| {
             let member = members.iter().find(|member| member.label.member() == known.member);
             let state = match (known.standing, member) {
                 (Standing::InSync, None) => "missing",
+                // A cut came in between: it has to be begun anew.
+                (Standing::Rebuilding, _) if rebuild.is_none_or(|it| it.slot != slot) => {
+                    word_for(Standing::Stale)
+                }
                 (standing, _) => word_for(standing),
             };
             let met = met.get(slot).copied().unwrap_or_default();
@@ -146,7 +171,7 @@ impl Status {
         let good = slots.iter().filter(|slot| slot.state == "in_sync").count();
         let state = if good < layout.needed() {
             State::Failed
-        } else if slots.iter().any(|slot| slot.state == "rebuilding") {
+        } else if rebuild.is_some() {
             State::Rebuilding
         } else if good < slots.len() {
             State::Degraded
@@ -161,7 +186,7 @@ impl Status {
             generation: *generation,
             stripe_unit_bytes: layout.unit,
             slots,
-            rebuild: None,
+            rebuild,
             scrub: None,
             io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
         }

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use raid::label::{Label, Standing, places};
 use serde_json::Value;
 
 use crate::common::serving::{Serving, put};
@@ -106,6 +107,17 @@ fn wipe(disk: &Path) {
     file.set_len(SIZE).expect("it is sparse");
 }
 
+/// Changes what the labels of a member say.
+fn relabel(disk: &Path, change: impl FnOnce(&mut Label)) {
+    let mut bytes = fs::read(disk).expect("it is ours");
+    let mut label = Label::decode(&bytes).expect("it is a member");
+    change(&mut label);
+    for at in places(bytes.len() as u64) {
+        bytes[at as usize..][..4096].copy_from_slice(&label.encode());
+    }
+    fs::write(disk, bytes).expect("there is room");
+}
+
 /// Text without an end that is like no other.
 fn letter(number: u8) -> Vec<u8> {
     (0..40_000_u32).map(|at| b'a' + (at.wrapping_mul(7 + u32::from(number)) % 23) as u8).collect()
@@ -195,6 +207,81 @@ fn a_member_that_was_away_catches_up_by_itself() {
     assert!(serving.stop().success());
     wipe(&place.disks[0]);
     place.assert_whole(&[("one", &letter(1))]);
+}
+
+#[test]
+fn a_member_that_is_out_is_found_under_another_name() {
+    let place = Place::made("--raid5", 3, &[]);
+    let away = place.folder.path("away");
+    fs::create_dir(&away).expect("a new folder");
+    let old = away.join("old");
+    fs::copy(&place.disks[2], &old).expect("there is room");
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    fs::rename(&place.disks[2], away.join("disk")).expect("it is there");
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    assert!(serving.stop().success());
+    let copy = place.folder.path("a-copy");
+    fs::copy(&old, &copy).expect("there is room");
+    let before = fs::read(&copy).expect("it is ours");
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    assert!(fs::read(&copy).expect("it is ours") == before, "a copy of before is left alone");
+    fs::rename(away.join("disk"), place.folder.path("renamed.img")).expect("it is there");
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.wait(|place| place.state_of(2) == "in_sync");
+    assert!(serving.stop().success());
+    wipe(&place.disks[0]);
+    place.assert_whole(&[("one", &letter(1))]);
+}
+
+#[test]
+fn of_a_disk_and_its_copy_the_later_one_is_the_member() {
+    let place = Place::made("--raid5", 3, &[]);
+    let (copy, new) = (place.folder.path("copy"), place.folder.path("new"));
+    fs::copy(&place.disks[1], &copy).expect("there is room");
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    serving.kill();
+    fs::rename(&place.disks[1], &new).expect("it is there");
+    fs::rename(&copy, &place.disks[1]).expect("it is there");
+    assert_eq!(place.status()["slots"][1]["path"], text(&new));
+    assert_eq!(place.status()["state"], "clean");
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    assert_eq!(place.status()["state"], "clean");
+    place.assert_whole(&[("one", &letter(1))]);
+    // Alone the copy is none, and nobody serves it.
+    fs::remove_file(&new).expect("it is there");
+    let status = place.status();
+    assert_eq!((&status["state"], place.state_of(1).as_str()), (&"degraded".into(), "stale"));
+    // Of two that are alike nobody can say which one it is.
+    let place = Place::made("--raid5", 3, &[]);
+    fs::copy(&place.disks[1], place.folder.path("twin")).expect("there is room");
+    fs::remove_file(&place.disks[2]).expect("it is there");
+    let refused = on("serve", &place.volume, &["--listen", "127.0.0.1:0"]);
+    let told = refused.errors.lines().last().expect("it says why").to_owned();
+    assert!(refused.code == 1 && told.contains("one may be a copy of the other"), "{told}");
+    assert!(told.contains("disk-1") && told.contains("twin"), "{told}");
+}
+
+#[test]
+fn a_rebuild_that_was_cut_off_is_none() {
+    let place = Place::made("--raid5", 3, &[]);
+    let away = place.folder.path("away");
+    fs::create_dir(&away).expect("a new folder");
+    let member = place.status()["slots"][2]["uuid"].clone();
+    // The others say that the member is made again, as a server that is killed leaves it.
+    for disk in &place.disks {
+        relabel(disk, |label| label.slots[2].standing = Standing::Rebuilding);
+    }
+    fs::rename(&place.disks[2], away.join("disk")).expect("it is there");
+    let status = place.status();
+    assert_eq!((&status["state"], &status["rebuild"]), (&"degraded".into(), &Value::Null));
+    let serving = Serving::start(&[&place.volume], &[]);
+    let status = place.status();
+    assert_eq!((&status["state"], &status["rebuild"]), (&"degraded".into(), &Value::Null));
+    assert_eq!(status["slots"][2]["uuid"], member);
+    assert_eq!(place.state_of(2), "stale");
+    assert!(serving.stop().success());
 }
 
 #[test]

@@ -658,7 +658,7 @@ fn nothing_is_left_of_what_stood_on_a_disk() {
         make(&devices(set), &options(Level::Mirrored), &executor.runtime()).await.expect("room");
         let opened = opened(&executor, set).await.expect("it is new");
         raid::make_spare(&*disks[2], &opened.label().set).await.expect("nothing fails");
-        opened.fail(1).await.expect("one is enough");
+        opened.fail(1, [7; 16]).await.expect("one is enough");
         opened.rebuild(1, disks[3].clone(), [7; 16], |_, _| ()).await.expect("one is enough");
         for disk in &disks {
             let mut all = vec![0; MEMBER as usize];
