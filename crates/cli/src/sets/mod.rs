@@ -138,7 +138,10 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
                 Some(answer) => follow(&volume, &answer, "rebuilding"),
                 None => change(&volume, async |orders, stack| {
                     let replacing = orders.begin(*slot, &disk, *force).await?;
-                    rebuild(stack, replacing).await
+                    let member = replacing.member;
+                    rebuild(stack, replacing).await?;
+                    orders.is_made(member);
+                    Ok(())
                 }),
             }?;
             let (path, disk) = (volume.path.display(), disk.display());

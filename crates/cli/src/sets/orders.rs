@@ -1,20 +1,27 @@
 //! What is done to a set that is open.
 //!
 //! A new member is put on the list of `volume.toml` before anything else: a start after a cut finds
-//! it there, and goes on with it. The one that it replaces goes from the list.
+//! it there, and goes on with it. What can be refused, or cannot be written, is so before a good
+//! member is taken out. The one that is replaced goes from the list when the new one is made.
+//!
+//! **A crash here means**, for a spare: it is listed as a spare and as a member. On it is what makes
+//! it a spare, or what wiping leaves, or a label that the others do not know yet: then it is taken
+//! again ([`Orders::is_left`]). Or the others know it: then it is a member that comes back.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
-use block::file::{Access, DiskFile, FileDevice};
+use block::file::{Access, DiskFile};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
+use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
-use raid::{ScrubError, Scrubbed, Status};
+use raid::{FailError, ScrubError, Scrubbed, Status};
 use runtime::Runtime;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +30,7 @@ use server::control::{Act, End, Job, Jobs, Refused};
 
 use crate::failure::Failure;
 use crate::folder::real_place;
-use crate::members::{Member, real};
+use crate::members::{Member, is_spare, label_at, real};
 use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
 use crate::volume::{Volume, write_settings};
@@ -31,6 +38,8 @@ use crate::words;
 
 /// How often it is looked whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long it is waited for a disk that is let go of.
+const LET_GO_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A set that is open, and all that it takes to change it. A clone is of the same set.
 #[derive(Clone)]
@@ -41,6 +50,8 @@ pub(crate) struct Orders {
     /// A member is being made.
     is_busy: Rc<Cell<bool>>,
     is_scrubbing: Rc<Cell<bool>>,
+    /// Spares of which it was told that they cannot be used.
+    troubled: Rc<RefCell<BTreeSet<PathBuf>>>,
     device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>,
     runtime: Runtime,
 }
@@ -66,6 +77,12 @@ struct SaidOfSpare {
 
 fn parse<T: DeserializeOwned>(said: Value) -> Result<T, Refused> {
     serde_json::from_value(said).map_err(|error| Refused::Senseless(error.to_string()))
+}
+
+/// A path that does not hang on where the server was started.
+fn whole(path: PathBuf) -> Result<PathBuf, Refused> {
+    let why = "the path of a disk is a whole one, from / on";
+    if path.is_absolute() { Ok(path) } else { Err(Refused::Senseless(why.to_owned())) }
 }
 
 /// It cannot be done, for this reason.
@@ -96,6 +113,7 @@ impl Orders {
             jobs,
             is_busy: Rc::default(),
             is_scrubbing: Rc::default(),
+            troubled: Rc::default(),
             device: Rc::new(device),
             runtime: runtime.clone(),
         }
@@ -113,10 +131,8 @@ impl Orders {
         match order {
             "replace" => {
                 let Said { slot, path, force } = parse(said)?;
-                let path = path.filter(|path| path.is_absolute());
-                let path = path.ok_or_else(|| {
-                    Refused::Senseless("a replacement needs the whole path of a disk".to_owned())
-                })?;
+                let none = || Refused::Senseless("a replacement needs a disk".to_owned());
+                let path = whole(path.ok_or_else(none)?)?;
                 let replacing = self.begin(slot, &path, force).await?;
                 Ok(json!({ "job": self.rebuild(replacing) }))
             }
@@ -127,7 +143,7 @@ impl Orders {
             }
             "spare" => {
                 let SaidOfSpare { path, force } = parse(said)?;
-                self.add_spare(&path, force).await.map(|()| json!({}))
+                self.add_spare(&whole(path)?, force).await.map(|()| json!({}))
             }
             _ => Err(Refused::Unknown),
         }
@@ -138,9 +154,16 @@ impl Orders {
         let slots = self.open.set.label().slots;
         let next = new_id(&*self.runtime.random);
         self.open.set.fail(slot, next).await.map_err(refusal)?;
-        self.open.set.let_go(slot).await;
+        self.let_go(slot).await;
         self.unlist(slots[slot].member);
-        self.write_list().map_err(refusal)
+        self.note_list(); // it is out, whatever the list says
+        Ok(())
+    }
+
+    /// Lets others open the disk of a slot that is out. One that is about to die is not waited for.
+    async fn let_go(&self, slot: usize) {
+        let patience = self.runtime.clock.sleep(LET_GO_PATIENCE);
+        select(self.open.set.let_go(slot).boxed_local(), patience).await;
     }
 
     /// Has a disk wait until a member fails.
@@ -150,15 +173,20 @@ impl Orders {
             return Err(refusal(format_args!("{} has no use for a spare", layout.level)));
         }
         let path = real_place(path);
-        if self.open.spares.borrow().contains(&path) {
+        if self.open.spares.borrow().iter().any(|spare| real(spare) == path) {
             return Err(refusal(format_args!("{} is a spare already", path.display())));
         }
         let device = self.open_new(&path, force)?;
-        let made = raid::make_spare(&*device, &set).await;
-        made.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
+        // First, so that nothing has become of the disk if that cannot be.
+        let spares = [&self.open.spares.borrow()[..], std::slice::from_ref(&path)].concat();
+        self.write(&self.open.listed.borrow(), &spares).map_err(refusal)?;
+        if let Err(error) = raid::make_spare(&*device, &set).await {
+            self.note_list(); // as it was
+            return Err(refusal(format_args!("{}: {error}", path.display())));
+        }
         let _ = device.close().await; // what it says is durable
         self.open.spares.borrow_mut().push(path);
-        self.write_list().map_err(refusal)
+        Ok(())
     }
 
     /// Opens a disk that is to become a spare or a member. It must be large enough, and hold
@@ -199,37 +227,45 @@ impl Orders {
         if left < layout.needed() {
             return; // it has stopped
         }
-        let spare = self.open.spares.borrow().first().cloned();
-        let (Some(slot), Some(spare)) = (out, spare) else { return };
         let is_closed = self.open.set.is_closed();
-        if is_closed || self.is_busy.get() || self.open.set.status().rebuild.is_some() {
-            return;
-        }
-        let path = self.volume.path.display();
-        let is_one = match DiskFile::open(&spare, Access::Glance) {
-            Ok(disk) => raid::spare_of(&FileDevice::new(disk)).await == Ok(Some(set)),
-            Err(_) => false,
-        };
-        if self.is_busy.get() {
-            return; // somebody else was faster
-        }
-        let begun = if is_one {
-            self.begin(slot, &spare, true).await
-        } else {
-            Err(refusal("it is no spare of this set any more"))
-        };
-        match begun {
-            Ok(replacing) => {
-                let spare = spare.display();
-                words::say(format_args!("{path}: {spare} takes the place of slot {slot}"));
-                self.rebuild(replacing);
+        let Some(slot) = out.filter(|_| !is_closed) else { return };
+        let (path, spares) = (self.volume.path.display(), self.open.spares.borrow().clone());
+        for spare in spares {
+            let is_one = self.is_left(&spare, &set).await || is_spare(&spare, &set).await;
+            if self.is_busy.get() || self.open.set.status().rebuild.is_some() {
+                return;
             }
-            Err(refused) => {
-                let shown = spare.display();
-                words::say(format_args!("{path}: the spare {shown} cannot be used: {refused}"));
-                self.open.spares.borrow_mut().retain(|one| *one != spare);
+            let begun = if is_one {
+                self.begin(slot, &spare, true).await
+            } else {
+                Err(refusal("it is not there, or no spare of this set any more"))
+            };
+            let shown = spare.display();
+            match begun {
+                Ok(replacing) => {
+                    words::say(format_args!("{path}: {shown} takes the place of slot {slot}"));
+                    self.troubled.borrow_mut().remove(&spare);
+                    self.rebuild(replacing);
+                    return;
+                }
+                Err(refused) if self.troubled.borrow_mut().insert(spare.clone()) => {
+                    words::say(format_args!("{path}: the spare {shown} cannot be used: {refused}"));
+                }
+                Err(_) => {} // it was told; it may come back
             }
         }
+    }
+
+    /// Whether a cut left a spare that had begun to take a place: it is listed twice, and on it is
+    /// nothing, or a label of the set. A member that is in is refused by who takes it.
+    async fn is_left(&self, spare: &Path, set: &Id) -> bool {
+        let is_listed = self.open.listed.borrow().iter().any(|one| real(one) == real(spare));
+        is_listed
+            && match label_at(spare).await {
+                Ok(label) => label.set == *set,
+                Err(_) => DiskFile::open(spare, Access::Glance)
+                    .is_ok_and(|disk| what_is_on(&disk, spare).is_ok_and(|what| what.is_none())),
+            }
     }
 
     /// Has a disk ready to be made the member of a slot, which has none by then. No other is begun
@@ -272,53 +308,80 @@ impl Orders {
         if let Some(returned) = self.open.take_returned(slot, &path) {
             return Ok(Replacing { slot, device: returned, member: old.member });
         }
-        if !is_good {
-            self.open.set.let_go(slot).await; // it may be the same disk
+        if is_good {
+            let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count() - 1;
+            if left < layout.needed() {
+                return Err(refusal(FailError::Needed(slot)));
+            }
+        } else {
+            self.let_go(slot).await; // it may be the same disk
         }
         let device = self.open_new(&path, force)?;
-        if is_good {
-            self.fail(slot).await?;
-        }
         let member = new_id(&*self.runtime.random);
-        self.put_on_list(old.member, member, &path, slot).map_err(refusal)?;
+        self.put_on_list(member, &path, slot).map_err(refusal)?;
+        // Last: from here on the set has one less.
+        if is_good {
+            self.open.set.fail(slot, member).await.map_err(refusal)?;
+            self.let_go(slot).await;
+        }
+        self.unlist(old.member);
         Ok(Replacing { slot, device, member })
     }
 
-    /// Notes where the new member is, for the next start.
-    fn put_on_list(&self, old: Id, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
-        self.unlist(old);
-        self.open.listed.borrow_mut().push(path.to_owned());
-        let mut members = self.open.members.borrow_mut();
-        members.retain(|member| member.label.member() != old && real(&member.path) != path);
+    /// Notes where the new member is, for the next start. The old one stays on the list until the
+    /// new one is there.
+    fn put_on_list(&self, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
+        let mut listed = self.open.listed.borrow().clone();
+        listed.retain(|one| real(one) != path);
+        listed.push(path.to_owned());
+        self.write(&listed, &self.open.spares.borrow())?;
+        *self.open.listed.borrow_mut() = listed;
         let mut label = Label { slot, ..self.open.set.label() };
         label.slots[slot].member = new;
+        let mut members = self.open.members.borrow_mut();
+        members.retain(|member| real(&member.path) != path);
         members.push(Member { path: path.to_owned(), label, is_listed: true });
-        drop(members);
-        self.write_list()
+        Ok(())
     }
 
     /// A member waits for nothing any more.
     fn is_no_spare(&self, member: Id) {
         let members = self.open.members.borrow();
         let its = members.iter().find(|known| known.label.member() == member);
-        self.open.spares.borrow_mut().retain(|spare| its.is_none_or(|its| its.path != *spare));
+        let Some(path) = its.map(|its| real(&its.path)) else { return };
+        self.open.spares.borrow_mut().retain(|spare| real(spare) != path);
     }
 
-    /// Takes the place of a member from the list.
+    /// Notes that a member was made to its end.
+    pub(super) fn is_made(&self, member: Id) {
+        self.is_no_spare(member);
+        self.note_list();
+    }
+
+    /// Takes the place of a member from the list, and what is known of it.
     fn unlist(&self, member: Id) {
-        let members = self.open.members.borrow();
-        let its = members.iter().filter(|known| known.label.member() == member);
+        let mut members = self.open.members.borrow_mut();
+        let its = members.extract_if(.., |known| known.label.member() == member);
         let its: Vec<PathBuf> = its.map(|known| real(&known.path)).collect();
-        self.open.listed.borrow_mut().retain(|path| !its.contains(&real(path)));
+        self.open.listed.borrow_mut().retain(|path| {
+            !its.contains(&real(path))
+                || members.iter().any(|known| real(&known.path) == real(path))
+        });
     }
 
-    /// Writes it. What else the settings say now stays.
-    fn write_list(&self) -> Result<(), Failure> {
+    /// Writes where the disks are now. What cannot be written is told: they are looked for anyway.
+    fn note_list(&self) {
+        if let Err(failure) = self.write(&self.open.listed.borrow(), &self.open.spares.borrow()) {
+            words::say(format_args!("{failure}; it says where the disks were before"));
+        }
+    }
+
+    /// Writes where the disks are. What else the settings say now stays.
+    fn write(&self, members: &[PathBuf], spares: &[PathBuf]) -> Result<(), Failure> {
         let Some(folder) = &self.volume.folder else { return Ok(()) };
         let settings = Volume::find(folder)?.settings;
-        let (set, members) = (self.open.set.label().set, self.open.listed.borrow().clone());
-        let spares = self.open.spares.borrow().clone();
-        let raid = Some(RaidSettings { set, members, spares });
+        let (members, spares) = (members.to_vec(), spares.to_vec());
+        let raid = Some(RaidSettings { set: self.open.set.label().set, members, spares });
         write_settings(folder, &Settings { raid, ..settings })
     }
 
@@ -345,17 +408,14 @@ impl Orders {
         let end = match rebuilt {
             Ok(()) => {
                 words::say(format_args!("{path}: the member of slot {slot} is up to date"));
-                self.is_no_spare(member);
-                if let Err(failure) = self.write_list() {
-                    words::say(failure);
-                }
+                self.is_made(member);
                 End::Done
             }
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
                 // At the next start it may be a spare again.
                 self.is_no_spare(member);
-                self.open.set.let_go(slot).await;
+                self.let_go(slot).await;
                 End::Failed
             }
         };

@@ -1,5 +1,7 @@
 //! Volumes on sets of disks: made, served, cut off, with a disk lost, made again, and refused.
 
+mod changes;
+
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,146 @@
+//! What is ordered of a set, and what it does by itself: replacements and spares, and cuts between.
+
+use raid::label::Slot;
+use server::control::client;
+
+use super::*;
+
+/// A set with parity of the first three disks, and the fourth one for its spare.
+fn with_spare() -> Place {
+    let place = Place::new(4);
+    let [one, two, three, spare] = [0, 1, 2, 3].map(|number| text(&place.disks[number]));
+    let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
+    on("mkfs", &place.volume, &level).good();
+    place
+}
+
+/// Changes the settings of the volume as a person would.
+fn edit(place: &Place, from: &str, to: &str) {
+    let path = place.volume.join("volume.toml");
+    let before = fs::read_to_string(&path).expect("it is there");
+    assert!(before.contains(from), "{before}");
+    fs::write(path, before.replace(from, to)).expect("there is room");
+}
+
+fn spares_of(place: &Place) -> usize {
+    let status = place.status();
+    let slots = status["slots"].as_array().expect("a list").iter();
+    slots.filter(|slot| slot["state"] == "spare").count()
+}
+
+#[test]
+fn a_spare_is_found_under_another_name() {
+    let place = with_spare();
+    fs::rename(&place.disks[3], place.folder.path("renamed")).expect("it is there");
+    assert_eq!(place.status()["slots"][3]["path"], text(&place.folder.path("renamed")));
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    place.raid(&["fail", "1"]).good();
+    place.wait(|place| place.status()["state"] == "clean");
+    assert_eq!(spares_of(&place), 0);
+    serving.kill();
+    wipe(&place.disks[0]);
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+    place.assert_whole(&[("one", &letter(1))]);
+}
+
+#[test]
+fn a_spare_that_is_not_there_for_a_moment_stays_one() {
+    let place = with_spare();
+    let away = place.folder.path("away");
+    fs::create_dir(&away).expect("a new folder");
+    let (spare, link) = (&place.disks[3], place.folder.path("link"));
+    std::os::unix::fs::symlink(spare, &link).expect("there is room");
+    edit(&place, text(spare), text(&link));
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["spare", text(spare)]).failed(2, "is a spare already");
+    fs::rename(spare, away.join("disk")).expect("it is there");
+    place.raid(&["fail", "1"]).good();
+    let other = place.folder.path("other");
+    wipe(&other);
+    // The order writes the list; one that is used takes the place.
+    place.raid(&["spare", text(&other)]).good();
+    place.wait(|place| place.status()["state"] == "clean");
+    let listed = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
+    assert!(listed.contains("link") && spares_of(&place) == 1, "{listed}");
+    fs::rename(away.join("disk"), spare).expect("it is there");
+    place.raid(&["fail", "0"]).good();
+    place.wait(|place| place.status()["state"] == "clean");
+    assert_eq!(spares_of(&place), 0);
+    assert!(serving.stop().success());
+}
+
+#[test]
+fn a_spare_that_was_cut_off_while_it_took_a_place_goes_on() {
+    for has_label in [false, true] {
+        let place = with_spare();
+        let spare = &place.disks[3];
+        wipe(spare);
+        if has_label {
+            fs::copy(&place.disks[1], spare).expect("there is room");
+            relabel(spare, |label| {
+                label.generation += 1;
+                label.slots[1] = Slot { member: [9; 16], standing: Standing::Rebuilding };
+            });
+        }
+        let last = format!("\"{}\"", text(&place.disks[2]));
+        edit(&place, &last, &format!("{last}, \"{}\"", text(spare)));
+        fs::remove_file(&place.disks[1]).expect("it is there");
+        let serving = Serving::start(&[&place.volume], &[]);
+        place.wait(|place| place.status()["state"] == "clean");
+        assert_eq!(spares_of(&place), 0);
+        assert!(serving.stop().success());
+    }
+}
+
+#[test]
+fn a_spare_that_is_named_for_a_slot_is_none_any_more() {
+    let place = with_spare();
+    fs::remove_file(&place.disks[1]).expect("it is there");
+    let told = place.raid(&["replace", "1", text(&place.disks[3]), "--force"]);
+    assert_eq!(told.code, 0, "{}", told.errors);
+    let status = place.status();
+    assert_eq!((&status["state"], spares_of(&place)), (&"clean".into(), 0), "{status}");
+}
+
+#[test]
+fn an_order_that_cannot_be_noted_changes_nothing_that_is_needed() {
+    let place = Place::made("--raid5", 3, &[]);
+    let new = place.folder.path("new");
+    wipe(&new);
+    let before = fs::read(&new).expect("it is ours");
+    for is_served in [true, false] {
+        let serving = is_served.then(|| Serving::start(&[&place.volume], &[]));
+        let obstacle = place.volume.join(".volume.toml.new");
+        fs::create_dir(&obstacle).expect("there is room");
+        place.raid(&["replace", "1", text(&new), "--force"]).failed(2, "cannot write");
+        assert_eq!(place.status()["state"], "clean");
+        place.raid(&["spare", text(&new)]).failed(2, "cannot write");
+        assert!(spares_of(&place) == 0 && fs::read(&new).expect("it is ours") == before);
+        // That is done, whatever the list says.
+        let told = place.raid(&["fail", "1"]);
+        assert_eq!(told.code, 0, "{}", told.errors);
+        assert!(is_served || told.errors.contains("where the disks were before"));
+        assert_eq!(place.state_of(1), "stale");
+        fs::remove_dir(&obstacle).expect("it is empty");
+        place.raid(&["replace", "1", text(&place.disks[1]), "--force"]).good();
+        assert_eq!(place.status()["state"], "clean");
+        serving.into_iter().for_each(|serving| assert!(serving.stop().success()));
+    }
+}
+
+#[test]
+fn a_server_takes_whole_paths_alone() {
+    let place = Place::made("--raid5", 3, &[]);
+    let _serving = Serving::start(&[&place.volume], &[]);
+    for (order, said) in [
+        ("spare", r#"{"path": "disk-0", "force": true}"#),
+        ("replace", r#"{"slot": 1, "path": "disk-0", "force": true}"#),
+    ] {
+        let socket = place.volume.join("control.sock");
+        let answer = client::post(&socket, &format!("/v1/raid/{order}"), said.to_owned());
+        let answer = answer.expect("it is served");
+        let why = answer.error().expect("a sentence");
+        assert!(answer.status == 400 && why.contains("a whole one"), "{why}");
+    }
+}
