@@ -94,8 +94,12 @@ impl Array {
         }
     }
 
-    /// The largest logical sector of its members, in bytes.
+    /// The least that can be read or written, in bytes: of a striped set the largest logical sector
+    /// of its members. Any other set asks its members for whole blocks alone, whatever it is asked.
     pub(crate) fn sector(&self) -> u32 {
+        if self.layout.level != Level::Striped {
+            return 512;
+        }
         let devices = self.members.all_devices();
         let sectors = devices.iter().map(|device| device.geometry().logical_sector_size);
         sectors.max().unwrap_or(512)

@@ -62,8 +62,8 @@ pub enum RebuildError {
         /// There are so many.
         needed: u64,
     },
-    /// It cannot be written, or only in larger pieces than the set.
-    #[error("the disk is read-only, or has larger sectors than the set")]
+    /// It cannot be written, or only in larger pieces than blocks.
+    #[error("the disk is read-only, or has sectors of more than {BLOCK} bytes")]
     Unfit,
     /// The device has failed.
     #[error("the new disk has failed")]
@@ -224,7 +224,7 @@ impl Array {
             return Err(RebuildError::TooSmall { has, needed });
         }
         let geometry = device.geometry();
-        if geometry.read_only || geometry.logical_sector_size > self.sector() {
+        if geometry.read_only || u64::from(geometry.logical_sector_size) > BLOCK {
             return Err(RebuildError::Unfit);
         }
         Ok(())

@@ -294,7 +294,7 @@ fn what_cannot_be_made_again_is_refused() {
         }
         let small = Disk::new(&executor, Image::zeroed(MEMBER - (64 << 10)));
         assert!(matches!(rebuild(1, small).await, Err(RebuildError::TooSmall { .. })));
-        let coarse = sim::Options { logical_sector_size: 4096, ..sim::Options::default() };
+        let coarse = sim::Options { logical_sector_size: 8192, ..sim::Options::default() };
         let coarse = Disk::with_options(&executor, rubbish(), coarse);
         assert_eq!(rebuild(1, coarse).await, Err(RebuildError::Unfit));
         let broken = fresh();
@@ -646,6 +646,51 @@ fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
         let set = opened(&executor, &left[1..]).await.expect("one may be missing");
         assert!(all_of(&set).await == seen, "and its stripe fits together");
     });
+}
+
+/// A set asks its members for whole blocks, so that their sectors may be of any size up to that.
+#[test]
+fn disks_of_large_sectors_stand_beside_those_of_small_ones() {
+    for level in [Level::Mirrored, Level::Parity] {
+        let executor = Executor::new(33);
+        let coarse = |image| {
+            let options = sim::Options { logical_sector_size: 4096, ..sim::Options::default() };
+            Disk::with_options(&executor, image, options)
+        };
+        let mut disks = new_disks(&executor, 3);
+        disks[2] = coarse(Image::zeroed(MEMBER));
+        executor.block_on(async {
+            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
+            let set = opened(&executor, &disks).await.expect("it is new");
+            assert_eq!(set.geometry().logical_sector_size, 512);
+            let written = bytes(&set, 33);
+            write_in_pieces(&set, &written, &mut Prng::new(33)).await;
+            set.fail(0, [8; 16]).await.expect("two are enough");
+            let new = coarse(rubbish());
+            set.rebuild(0, new.clone(), [7; 16], |_, _| ()).await.expect("it fits");
+            let sector = vec![vec![5; 512].into()];
+            set.write(1536, sector, Durability::Through).await.expect("nothing fails");
+            set.scrub(|_, _, _| ()).await.expect("nothing fails");
+            assert_eq!(set.label().slots[0].standing, Standing::InSync);
+            set.close().await.expect("it ends");
+            let found = [new, disks[2].clone(), disks[1].clone()];
+            for lost in 0..3 {
+                let left: Vec<Rc<Disk>> = (0..3)
+                    .filter(|&disk| disk != lost)
+                    .map(|disk| {
+                        let image = found[disk].contents();
+                        if disk == 2 { Disk::new(&executor, image) } else { coarse(image) }
+                    })
+                    .collect();
+                let meant = OpenOptions { is_meant: true, ..OpenOptions::default() };
+                let set = open(devices(&left), &executor.runtime(), meant).await;
+                let set = set.expect("two are enough");
+                let mut expected = written.clone();
+                expected[1536..2048].fill(5);
+                assert!(all_of(&set).await == expected, "{level}, without {lost}");
+            }
+        });
+    }
 }
 
 /// Beside its labels a disk keeps nothing of what it held before.
